@@ -1,0 +1,157 @@
+// Package kv is the seam between the queue core and the store that keeps its
+// rows: an ordered map of byte strings with serializable, optimistic
+// transactions. It is FoundationDB's contract cut down to what the core uses,
+// so an engine that passes kvtest can carry queues.
+//
+// # Transactions
+//
+// A transaction is a closure. It may run several times before it commits once,
+// so it must have no effect outside the transaction that a rerun would repeat;
+// it must not block on anything but the transaction.
+//
+// Committed transactions are serializable in the order they commit, phantoms
+// included: what a transaction read outside [Tx.Snapshot] cannot have changed
+// when it commits, otherwise it runs again. All reads of one run see one
+// consistent state of the store, overlaid with the transaction's own writes.
+//
+// # Durability
+//
+// When Update or View returns, with or without an error of the closure's own,
+// everything the closure read and wrote is durable: no answer ever rests on
+// state that a crash could take back.
+//
+// # Ownership
+//
+// Keys and values handed to a transaction belong to the caller again when the
+// call returns; slices that a transaction returns belong to the caller.
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The limits of a transaction. They are FoundationDB's and every engine
+// enforces them, so that no code passes on one engine and fails on another.
+const (
+	MaxKeySize   = 10_000          // bytes of a key
+	MaxValueSize = 100_000         // bytes of a value
+	MaxTxSize    = 10_000_000      // bytes of all keys, values and conflict ranges
+	MaxTxAge     = 5 * time.Second // from the first read to the commit
+)
+
+var (
+	// ErrUnknown: the commit was sent and its result did not come back. It may
+	// have taken effect, may still do so, or may never do so.
+	ErrUnknown = errors.New("kv: commit result unknown")
+
+	// ErrUnavailable: the store could not serve the transaction in time.
+	// Certainly nothing was committed, and nothing will be.
+	ErrUnavailable = errors.New("kv: store unavailable")
+
+	// ErrTooLarge: a key, a value or the whole transaction exceeds a limit.
+	// Nothing was committed.
+	ErrTooLarge = errors.New("kv: too large")
+
+	// ErrClosed: the store was closed. Nothing was committed.
+	ErrClosed = errors.New("kv: store closed")
+)
+
+// DB is an ordered, transactional key-value store. Its methods may be called
+// from any number of goroutines.
+type DB interface {
+	// Update runs fn and commits what it wrote. It reruns fn after conflicts
+	// and other failures that certainly committed nothing, until ctx ends. An
+	// error of fn ends the transaction without effect and is returned as it is.
+	// Every other error wraps one of this package's. Update never reruns fn
+	// after an unknown result.
+	Update(ctx context.Context, fn func(Tx) error) error
+
+	// View runs fn on one consistent state of the store. It may rerun fn when
+	// that state has become too old to read.
+	View(ctx context.Context, fn func(Reader) error) error
+
+	// Close waits for transactions under way and releases the store. Later
+	// calls, and watches still pending, end with ErrClosed.
+	Close() error
+}
+
+// Pair is a key and its value.
+type Pair struct {
+	Key, Value []byte
+}
+
+// RangeOptions bounds a range read.
+type RangeOptions struct {
+	Limit    int  // pairs at most; must be positive
+	MaxBytes int  // stop after the pair that reaches this many bytes of keys and values; 0: no such bound
+	Reverse  bool // from the end of the range
+}
+
+// Reader reads one consistent state of the store. Its methods must be called
+// from the closure's goroutine.
+type Reader interface {
+	// Get returns the value of key, or nil when there is none. An empty value
+	// is not nil.
+	Get(key []byte) ([]byte, error)
+
+	// GetAll returns the values of keys in their order, nil for those that
+	// have none. Engines over a network read them at the same time.
+	GetAll(keys [][]byte) ([][]byte, error)
+
+	// Range returns the pairs with begin <= key < end in the order of their
+	// keys, or in the opposite order. The read depends on the part of the
+	// range that was looked at: up to the last pair returned when a bound cut
+	// it short, otherwise all of it.
+	Range(begin, end []byte, opts RangeOptions) ([]Pair, error)
+}
+
+// Tx is a read-write transaction. Writes take effect together at the commit or
+// not at all; a write that breaks a limit makes the commit fail.
+type Tx interface {
+	Reader
+
+	// Snapshot returns a reader of the same state, own writes included, whose
+	// reads the commit does not depend on.
+	Snapshot() Reader
+
+	// Conflict makes the commit depend on key as a read of it would.
+	Conflict(key []byte)
+
+	Set(key, value []byte)
+	Clear(key []byte)
+	ClearRange(begin, end []byte)
+
+	// Add adds delta to the little-endian integer at key, which is 0 when
+	// absent. It does not conflict with other Adds.
+	Add(key []byte, delta int64)
+
+	// Max raises the little-endian unsigned integer at key to value if it is
+	// lower or absent. It does not conflict with other Maxes.
+	Max(key []byte, value uint64)
+
+	// Watch waits for a change of key's value after this transaction. It
+	// becomes active at the commit; when the transaction does not commit, or
+	// its closure is rerun, the watch ends at once.
+	Watch(key []byte) *Watch
+}
+
+// Watch tells when the value of a key may have changed.
+type Watch struct {
+	done   <-chan struct{}
+	cancel func()
+}
+
+// NewWatch is for engines: done is closed when the watch ends, cancel ends it.
+func NewWatch(done <-chan struct{}, cancel func()) *Watch {
+	return &Watch{done: done, cancel: cancel}
+}
+
+// Done is closed when the key's value has changed, and also when the engine
+// can no longer tell (lost connection, too many watches, Close, Cancel): look
+// at the key again. A change back to the old value may go unnoticed.
+func (w *Watch) Done() <-chan struct{} { return w.done }
+
+// Cancel ends the watch and frees what it holds. It may be called repeatedly.
+func (w *Watch) Cancel() { w.cancel() }
