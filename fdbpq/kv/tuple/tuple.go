@@ -1,0 +1,166 @@
+package tuple
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/big"
+)
+
+// Tuple is a sequence of elements, each of them nil, []byte, string, Tuple,
+// int, int64, uint, uint64, *big.Int, float32, float64, bool, [UUID] or
+// [Versionstamp].
+type Tuple []any
+
+// maxDepth bounds how deep tuples nest, because a stack that overflows ends
+// the process: input made for it, or a tuple that contains itself, must be an
+// error instead.
+const maxDepth = 1000
+
+var errDepth = fmt.Errorf("tuple: expected tuples nested at most %d deep", maxDepth)
+
+// Pack encodes t.
+func (t Tuple) Pack() ([]byte, error) { return t.Append(nil) }
+
+// Append appends what [Tuple.Pack] returns to b.
+func (t Tuple) Append(b []byte) ([]byte, error) { return t.append(b, 0) }
+
+func (t Tuple) append(b []byte, depth int) ([]byte, error) {
+	if depth > maxDepth {
+		return nil, errDepth
+	}
+	var err error
+	for i, e := range t {
+		switch e := e.(type) {
+		case nil:
+			b = AppendNil(b)
+			if depth > 0 {
+				b = append(b, escape)
+			}
+		case []byte:
+			b = AppendBytes(b, e)
+		case string:
+			b = AppendString(b, e)
+		case Tuple:
+			if b, err = e.append(append(b, codeNested), depth+1); err == nil {
+				b = append(b, 0)
+			}
+		case int:
+			b = AppendInt(b, int64(e))
+		case int64:
+			b = AppendInt(b, e)
+		case uint:
+			b = AppendUint(b, uint64(e))
+		case uint64:
+			b = AppendUint(b, e)
+		case *big.Int:
+			b, err = AppendBig(b, e)
+		case float32:
+			b = AppendFloat32(b, e)
+		case float64:
+			b = AppendFloat64(b, e)
+		case bool:
+			b = AppendBool(b, e)
+		case UUID:
+			b = AppendUUID(b, e)
+		case Versionstamp:
+			b, err = AppendVersionstamp(b, e)
+		default:
+			err = fmt.Errorf("tuple: element %d has type %T, which has no encoding", i, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// Unpack decodes what [Tuple.Pack] encoded. An integer comes back as an int64
+// if it fits one, otherwise as a uint64 if it fits that, otherwise as a
+// *big.Int; everything else with its type. The tuple shares no memory with b.
+func Unpack(b []byte) (Tuple, error) {
+	t := Tuple{}
+	for len(b) > 0 {
+		e, rest, err := consumeAny(b, 0)
+		if err != nil {
+			return nil, err
+		}
+		t, b = append(t, e), rest
+	}
+	return t, nil
+}
+
+// consumeAny reads one element of any type, within depth tuples. A nil within a
+// tuple is not its business.
+func consumeAny(b []byte, depth int) (v any, rest []byte, err error) {
+	switch code := b[0]; {
+	case code == codeNil:
+		rest, err = ConsumeNil(b)
+	case code == codeBytes:
+		var e []byte
+		e, rest, err = ConsumeBytes(b)
+		v = bytes.Clone(e)
+	case code == codeString:
+		v, rest, err = ConsumeString(b)
+	case code == codeNested:
+		v, rest, err = consumeNested(b[1:], depth+1)
+	case code >= codeNegBig && code <= codePosBig:
+		v, rest, err = consumeInteger(b)
+	case code == codeFloat32:
+		v, rest, err = ConsumeFloat32(b)
+	case code == codeFloat64:
+		v, rest, err = ConsumeFloat64(b)
+	case code == codeFalse || code == codeTrue:
+		v, rest, err = ConsumeBool(b)
+	case code == codeUUID:
+		v, rest, err = ConsumeUUID(b)
+	case code == codeVersionstamp:
+		v, rest, err = ConsumeVersionstamp(b)
+	default:
+		err = errType("an element", b)
+	}
+	return v, rest, err
+}
+
+// consumeNested reads the elements of a nested tuple and its end.
+func consumeNested(b []byte, depth int) (t Tuple, rest []byte, err error) {
+	if depth > maxDepth {
+		return nil, nil, errDepth
+	}
+	t = Tuple{}
+	for len(b) > 0 {
+		if b[0] == codeNil {
+			if len(b) == 1 || b[1] != escape {
+				return t, b[1:], nil
+			}
+			t, b = append(t, nil), b[2:]
+			continue
+		}
+		e, rest, err := consumeAny(b, depth)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, b = append(t, e), rest
+	}
+	return nil, nil, errShort("a nested tuple")
+}
+
+// consumeInteger reads an integer as the first of int64, uint64 and *big.Int
+// that holds it.
+func consumeInteger(b []byte) (v any, rest []byte, err error) {
+	if b[0] == codeNegBig || b[0] == codePosBig {
+		return ConsumeBig(b)
+	}
+	magnitude, negative, rest, err := consumeSmall(b)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case negative && magnitude > 1<<63:
+		return ConsumeBig(b)
+	case negative:
+		return -int64(magnitude), rest, nil
+	case magnitude > math.MaxInt64:
+		return magnitude, rest, nil
+	}
+	return int64(magnitude), rest, nil
+}
