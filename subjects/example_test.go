@@ -1,0 +1,80 @@
+package subjects_test
+
+import (
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+func ExampleGrammar_Parse() {
+	g, err := subjects.New("pq")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, subject := range []string{"pq.jobs.push.-3", "pq.jobs.pop.first"} {
+		s, err := g.Parse(subject)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(s.Queue, s.Verb, s.Priority)
+	}
+	// Output:
+	// jobs push -3
+	// subject "pq.jobs.pop.first": expected pop.min or pop.max after the queue's name
+}
+
+func ExampleGrammar_Build() {
+	g, err := subjects.New("acme.pq")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(g.Build(subjects.Subject{Queue: "jobs", Verb: subjects.PopMin}))
+	fmt.Println(g.Build(subjects.Subject{Queue: "jobs", Verb: subjects.Get, ID: "a b"}))
+	// Output:
+	// acme.pq.jobs.pop.min <nil>
+	//  id "a b": expected 1 to 128 of A-Z a-z 0-9 - _
+}
+
+// Who may do what, as allow lists for a server's configuration.
+func ExamplePermissions() {
+	g, err := subjects.New("pq")
+	if err != nil {
+		log.Fatal(err)
+	}
+	show := func(who string, p subjects.Permissions, err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(who)
+		fmt.Println("  publish  ", strings.Join(p.Publish, " "))
+		fmt.Println("  subscribe", strings.Join(p.Subscribe, " "))
+	}
+	p, err := g.Producer("jobs")
+	show("producer of jobs", p, err)
+	p, err = g.Consumer("jobs")
+	show("consumer of jobs", p, err)
+	p, err = g.Viewer("*")
+	show("viewer of all queues", p, err)
+	p, err = g.Admin("jobs")
+	show("admin of jobs", p, err)
+	show("bridge", g.Bridge(), nil)
+	// Output:
+	// producer of jobs
+	//   publish   pq.jobs.push pq.jobs.push.*
+	//   subscribe _INBOX.>
+	// consumer of jobs
+	//   publish   pq.jobs.pop.* pq.jobs.peek.* pq.jobs.ack.*.*
+	//   subscribe _INBOX.>
+	// viewer of all queues
+	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   subscribe _INBOX.> pq.*.event.*
+	// admin of jobs
+	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.admin.*
+	//   subscribe _INBOX.> pq.jobs.event.*
+	// bridge
+	//   publish   pq.*.event.* _INBOX.> $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   subscribe pq.> _INBOX.> $SRV.* $SRV.*.pq $SRV.*.pq.*
+}

@@ -1,0 +1,91 @@
+package subjects
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxQueue bounds the bytes of a queue's name, MaxID those of an item's id.
+const (
+	MaxQueue = 64
+	MaxID    = 128
+)
+
+// deadSuffix marks a generated dead-letter queue. It may stand behind a name
+// of full length, and such a queue has to be poppable like any other.
+const deadSuffix = "-dead"
+
+// DeadLetter returns the name of the dead-letter queue of a queue that
+// configures none.
+func DeadLetter(queue string) string { return queue + deadSuffix }
+
+// CheckQueue tells whether a queue may have this name: 1 to 64 of A-Z a-z 0-9
+// - _, not starting with _, and up to 69 when the name ends in -dead.
+func CheckQueue(name string) error {
+	if len(name) > MaxQueue+len(deadSuffix) ||
+		len(name) > MaxQueue && !strings.HasSuffix(name, deadSuffix) ||
+		!isName(name) || name[0] == '_' {
+		return fmt.Errorf("queue name %s: expected 1 to %d of A-Z a-z 0-9 - _, not starting with _ (%d when it ends in %s)",
+			quote(name), MaxQueue, MaxQueue+len(deadSuffix), deadSuffix)
+	}
+	return nil
+}
+
+// ParsePriority reads a priority in its one canonical form, so that a
+// permission for one priority's subject cannot be had under another spelling.
+func ParsePriority(s string) (int64, error) {
+	digits := strings.TrimPrefix(s, "-")
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, errPriority(s)
+		}
+	}
+	if digits == "" || digits[0] == '0' && s != "0" {
+		return 0, errPriority(s)
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("priority %s: expected -9223372036854775808 to 9223372036854775807", quote(s))
+	}
+	return v, nil
+}
+
+func errPriority(s string) error {
+	return fmt.Errorf("priority %s: expected an integer in decimal, without +, leading zeros or spaces", quote(s))
+}
+
+func checkID(id string) error {
+	if len(id) > MaxID || !isName(id) {
+		return fmt.Errorf("id %s: expected 1 to %d of A-Z a-z 0-9 - _", quote(id), MaxID)
+	}
+	return nil
+}
+
+func checkToken(what, token string) error {
+	if !isName(token) {
+		return fmt.Errorf("%s %s: expected one or more of A-Z a-z 0-9 - _", what, quote(token))
+	}
+	return nil
+}
+
+// isName tells whether s is one token of the characters that names are made of.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// quote makes what a client sent fit for an error text, which travels in a
+// header: no control characters, and not kilobytes of it.
+func quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}

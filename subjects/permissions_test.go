@@ -1,0 +1,136 @@
+package subjects_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/pqbridge/pqbridge/subjects"
+)
+
+// covers tells whether a NATS pattern covers a subject or a narrower pattern.
+func covers(pattern, subject string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i := range p {
+		if p[i] == ">" {
+			return len(s) > i
+		}
+		if i >= len(s) || s[i] == ">" || p[i] != "*" && p[i] != s[i] {
+			return false
+		}
+	}
+	return len(p) == len(s)
+}
+
+func allowed(patterns []string, subject string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, subject) })
+}
+
+var (
+	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max"}
+	changes = []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete"}
+	pushes  = []string{"push", "push.5", "push.-5"}
+	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
+	peeks   = []string{"peek.min", "peek.max"}
+	events  = []string{"event.dead"}
+)
+
+func TestPermissions(t *testing.T) {
+	g := grammar(t, "a.pq")
+	all := slices.Concat(reads, changes, pushes, pops, events)
+	for _, tc := range []struct {
+		name    string
+		of      func(queue string) (Permissions, error)
+		publish []string
+		events  bool
+	}{
+		{"producer", g.Producer, pushes, false},
+		{"consumer", g.Consumer, slices.Concat(pops, peeks), false},
+		{"viewer", g.Viewer, reads, true},
+		{"admin", g.Admin, slices.Concat(reads, changes), true},
+	} {
+		for _, queue := range []string{"jobs", "*"} {
+			p, err := tc.of(queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range []string{"jobs", "other"} {
+				mine := queue == "*" || q == queue
+				for _, verb := range all {
+					subject := "a.pq." + q + "." + verb
+					want := mine && slices.Contains(tc.publish, verb)
+					if got := allowed(p.Publish, subject); got != want {
+						t.Errorf("%s of %s publishes %s: %v, want %v", tc.name, queue, subject, got, want)
+					}
+				}
+				subject := "a.pq." + q + ".event.dead"
+				if got, want := allowed(p.Subscribe, subject), mine && tc.events; got != want {
+					t.Errorf("%s of %s hears %s: %v, want %v", tc.name, queue, subject, got, want)
+				}
+			}
+			seesAll := tc.events && queue == "*"
+			for _, subject := range []string{"a.pq._sys.list", "a.pq._sys.info", "$SRV.PING", "$SRV.STATS.pq", "$SRV.INFO.pq.id"} {
+				if got := allowed(p.Publish, subject); got != seesAll {
+					t.Errorf("%s of %s publishes %s: %v, want %v", tc.name, queue, subject, got, seesAll)
+				}
+			}
+			if !allowed(p.Subscribe, "_INBOX.x.y") {
+				t.Errorf("%s of %s hears no replies", tc.name, queue)
+			}
+			for _, foreign := range []string{"a.pq.jobs.push", "a.pq.jobs.pop.min", g.All(), g.Acks(), ">"} {
+				if allowed(p.Subscribe, foreign) {
+					t.Errorf("%s of %s may listen to %s", tc.name, queue, foreign)
+				}
+			}
+		}
+		for _, bad := range []string{"", ">", "jobs.>", "*.push", "_sys", "a b"} {
+			if p, err := tc.of(bad); err == nil {
+				t.Errorf("%s of %q: %+v, want an error", tc.name, bad, p)
+			}
+		}
+	}
+}
+
+func TestBridgePermissions(t *testing.T) {
+	g := grammar(t, "a.pq")
+	p := g.Bridge()
+	for _, subject := range []string{g.All(), g.Acks(), g.AcksOf("c1"), "a.pq.jobs.push", "a.pq.*.push.*",
+		"$SRV.PING", "$SRV.INFO.pq", "$SRV.STATS.pq.id", "_INBOX.x.*"} {
+		if !allowed(p.Subscribe, subject) {
+			t.Errorf("the bridge cannot subscribe to %s", subject)
+		}
+	}
+	for _, subject := range []string{"_INBOX.x.1", "a.pq.jobs.event.dead", "$SRV.PING.pq"} {
+		if !allowed(p.Publish, subject) {
+			t.Errorf("the bridge cannot publish %s", subject)
+		}
+	}
+	for _, subject := range []string{"a.pq.jobs.push", "other", "$SYS.REQ.SERVER.PING"} {
+		if allowed(p.Publish, subject) {
+			t.Errorf("the bridge may publish %s", subject)
+		}
+	}
+}
+
+// The patterns that the bridge subscribes to hold what they are for.
+func TestPatterns(t *testing.T) {
+	g := grammar(t, "a.pq")
+	for text, s := range wellFormed {
+		text = "a.pq." + text
+		if !covers(g.All(), text) {
+			t.Errorf("%s does not cover %s", g.All(), text)
+		}
+		if got, want := covers(g.Acks(), text), s.Verb == Ack; got != want {
+			t.Errorf("%s covers %s: %v, want %v", g.Acks(), text, got, want)
+		}
+		if got, want := covers(g.AcksOf("c1"), text), s.Verb == Ack && s.Conn == "c1"; got != want {
+			t.Errorf("%s covers %s: %v, want %v", g.AcksOf("c1"), text, got, want)
+		}
+		if got, want := covers(g.Events("*"), text), s.Verb == Event; got != want {
+			t.Errorf("%s covers %s: %v, want %v", g.Events("*"), text, got, want)
+		}
+		if got, want := covers(g.Events("jobs"), text), s.Verb == Event && s.Queue == "jobs"; got != want {
+			t.Errorf("%s covers %s: %v, want %v", g.Events("jobs"), text, got, want)
+		}
+	}
+}

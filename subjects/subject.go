@@ -1,0 +1,195 @@
+package subjects
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Subject is a subject in its parts. The fields that its verb does not have
+// are zero.
+type Subject struct {
+	Queue       string // for all verbs but SysList and SysInfo
+	Verb        Verb
+	Priority    int64  // for Move, and for Push where the subject has one
+	HasPriority bool   // tells priority 0 from none
+	ID          string // for Get, Remove and Move
+	Event       string // the type of an Event
+	Conn, Token string // for Ack: the connection that handed the item out, and the lease
+}
+
+// Parse takes a subject apart. The parts share its memory.
+func (g Grammar) Parse(subject string) (Subject, error) {
+	rest, under := strings.CutPrefix(subject, g.prefix)
+	if !under || g.prefix == "" {
+		return Subject{}, fmt.Errorf("subject %s: expected one that starts with %s", quote(subject), quote(g.prefix))
+	}
+	t := tokens{rest: rest, left: true}
+	queue := t.next()
+	if queue == sysToken {
+		return parseSys(subject, t)
+	}
+	if err := CheckQueue(queue); err != nil {
+		return Subject{}, err
+	}
+
+	s := Subject{Queue: queue}
+	var form string // of the subjects with this verb
+	var err error   // what is wrong with an argument
+	switch verb := t.next(); verb {
+	case "push":
+		s.Verb, form = Push, "push or push.<priority>"
+		if t.left {
+			s.HasPriority = true
+			s.Priority, err = ParsePriority(t.next())
+		}
+	case "pop":
+		s.Verb, form = minMax(t.next(), PopMin, PopMax), "pop.min or pop.max"
+	case "peek":
+		s.Verb, form = minMax(t.next(), PeekMin, PeekMax), "peek.min or peek.max"
+	case "ack":
+		s.Verb, form = Ack, "ack.<connection>.<token>"
+		s.Conn, s.Token = t.next(), t.next()
+		if err = checkToken("connection", s.Conn); err == nil {
+			err = checkToken("token", s.Token)
+		}
+	case "info":
+		s.Verb, form = Info, "info alone"
+	case "list":
+		s.Verb, form = List, "list alone"
+	case "get":
+		s.Verb, form = Get, "get.<id>"
+		s.ID = t.next()
+		err = checkID(s.ID)
+	case "remove":
+		s.Verb, form = Remove, "remove.<id>"
+		s.ID = t.next()
+		err = checkID(s.ID)
+	case "move":
+		s.Verb, form = Move, "move.<id>.<priority>"
+		s.ID, s.HasPriority = t.next(), true
+		priority := t.next()
+		if err = checkID(s.ID); err == nil {
+			s.Priority, err = ParsePriority(priority)
+		}
+	case "admin":
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume or admin.delete"
+	case "event":
+		s.Verb, form = Event, "event.<type>"
+		s.Event = t.next()
+		err = checkToken("event type", s.Event)
+	default:
+		return Subject{}, fmt.Errorf("verb %s: expected one of %s", quote(verb), queueVerbs)
+	}
+	if s.Verb == 0 || t.short || t.left {
+		return Subject{}, fmt.Errorf("subject %s: expected %s after the queue's name", quote(subject), form)
+	}
+	if err != nil {
+		return Subject{}, err
+	}
+	return s, nil
+}
+
+func parseSys(subject string, t tokens) (Subject, error) {
+	var s Subject
+	switch t.next() {
+	case "list":
+		s.Verb = SysList
+	case "info":
+		s.Verb = SysInfo
+	}
+	if s.Verb == 0 || t.left {
+		return Subject{}, fmt.Errorf("subject %s: expected list or info alone after %s", quote(subject), sysToken)
+	}
+	return s, nil
+}
+
+func minMax(end string, first, last Verb) Verb {
+	switch end {
+	case "min":
+		return first
+	case "max":
+		return last
+	}
+	return 0
+}
+
+func admin(what string) Verb {
+	switch what {
+	case "config":
+		return AdminConfig
+	case "purge":
+		return AdminPurge
+	case "pause":
+		return AdminPause
+	case "resume":
+		return AdminResume
+	case "delete":
+		return AdminDelete
+	}
+	return 0
+}
+
+// tokens hands out the tokens of a subject one after the other. What stands
+// before, between and after dots is a token even when it is empty.
+type tokens struct {
+	rest  string
+	left  bool // rest is at least one token
+	short bool // more tokens were asked for than there are
+}
+
+func (t *tokens) next() (token string) {
+	if !t.left {
+		t.short = true
+		return ""
+	}
+	token, t.rest, t.left = strings.Cut(t.rest, ".")
+	return token
+}
+
+// Build puts a subject together. It fails for parts that Parse would not
+// return: names against the rules, and fields that the verb does not have.
+func (g Grammar) Build(s Subject) (string, error) {
+	if s.Verb < Push || s.Verb > SysInfo {
+		return "", errors.New("subject without a verb")
+	}
+	b := []byte(g.prefix)
+	if s.Verb != SysList && s.Verb != SysInfo {
+		// Here, because a dot in it would be blamed on something else.
+		if err := CheckQueue(s.Queue); err != nil {
+			return "", err
+		}
+		b = append(append(b, s.Queue...), '.')
+	}
+	b = append(b, s.Verb.String()...)
+	switch s.Verb {
+	case Ack:
+		b = append(append(b, '.'), s.Conn...)
+		b = append(append(b, '.'), s.Token...)
+	case Get, Remove, Move:
+		b = append(append(b, '.'), s.ID...)
+	case Event:
+		b = append(append(b, '.'), s.Event...)
+	}
+	if s.Verb == Move || s.HasPriority {
+		b = strconv.AppendInt(append(b, '.'), s.Priority, 10)
+	}
+	subject := string(b)
+	back, err := g.Parse(subject)
+	if err != nil {
+		return "", err
+	}
+	if back != s {
+		return "", fmt.Errorf("subject %s: expected only the fields that %s has, and all of them", quote(subject), s.Verb)
+	}
+	return subject, nil
+}
+
+// AppendAck appends the subject that settles a lease, for names that are known
+// to keep the rules: the bridge builds one for every item it hands out.
+func (g Grammar) AppendAck(b []byte, queue, conn string, token []byte) []byte {
+	b = append(append(b, g.prefix...), queue...)
+	b = append(append(b, ".ack."...), conn...)
+	return append(append(b, '.'), token...)
+}
