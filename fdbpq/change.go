@@ -1,0 +1,107 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// change is work on one queue within a transaction. What it does to the
+// queue's counters is gathered and written once by finish.
+type change struct {
+	Queue
+	tx      kv.Tx
+	state   *state
+	clock   int64 // store time, 0 until asked for
+	tally   tally
+	arrived bool // something became takeable
+	events  []Event
+	ready   []byte
+	scratch []byte
+}
+
+// tally is what a change adds to the counters of its queue.
+type tally struct {
+	ready, leased, delayed, bytes, remembered int64
+}
+
+// begin starts a change; nil when there is no such queue.
+func (q Queue) begin(tx kv.Tx) (*change, error) {
+	s, err := q.read(tx)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return q.change(tx, s), nil
+}
+
+func (q Queue) change(tx kv.Tx, s *state) *change {
+	return &change{Queue: q, tx: tx, state: s}
+}
+
+// now is store time, the same for all of the change.
+func (c *change) now() (int64, error) {
+	if c.clock == 0 {
+		now, err := c.store.now(c.tx)
+		if err != nil {
+			return 0, err
+		}
+		c.clock = now
+	}
+	return c.clock, nil
+}
+
+// prefix returns what the keys of a space of the queue start with. The ready
+// items' is kept, since batches build many such keys.
+func (c *change) prefix(space string) []byte {
+	if space != spaceReady {
+		return generationPrefix(space, c.name, c.state.generation)
+	}
+	if c.ready == nil {
+		c.ready = generationPrefix(spaceReady, c.name, c.state.generation)
+	}
+	return c.ready
+}
+
+// key returns the key of p in a space; it is valid until the next call.
+func (c *change) key(space string, p place) []byte {
+	c.scratch = p.append(append(c.scratch[:0], c.prefix(space)...))
+	return c.scratch
+}
+
+// addReady makes an item takeable.
+func (c *change) addReady(p place, e *envelope) {
+	c.tx.Set(c.key(spaceReady, p), e.append(nil))
+	c.setExpiry(p, e)
+	c.tally.ready++
+	c.arrived = true
+}
+
+// removeReady takes an item that stands ready out of the queue's order. Two
+// transactions that remove the same item conflict.
+func (c *change) removeReady(p place, e *envelope) {
+	key := c.key(spaceReady, p)
+	c.tx.Conflict(key)
+	c.tx.Clear(key)
+	c.clearExpiry(p, e)
+	c.tally.ready--
+}
+
+// drop forgets an item that stands in no space any more.
+func (c *change) drop(p place, e *envelope) {
+	c.clearContent(e, p)
+	c.tally.bytes -= e.size
+	if e.home != p.priority {
+		c.tx.Clear(c.key(spaceForward, place{priority: e.home, tail: p.tail}))
+	}
+}
+
+// finish writes what the change adds up to.
+func (c *change) finish() {
+	for counter, delta := range c.tally.counters() {
+		if delta != 0 {
+			c.tx.Add(c.counterKey(c.state.generation, counter), delta)
+		}
+	}
+	if c.arrived {
+		c.tx.Add(queueRow(spaceArrivals, c.name), 1)
+	}
+	c.tally, c.arrived = tally{}, false
+}

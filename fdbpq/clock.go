@@ -1,0 +1,59 @@
+package fdbpq
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// clock estimates store time: nanoseconds that only ever grow, kept in one row
+// that every process moves forward by its own monotonic clock. A wall clock
+// that is wrong neither steals nor holds anything.
+type clock struct {
+	wall    func() time.Time
+	elapsed func() time.Duration
+	ahead   atomic.Int64 // store time minus elapsed
+}
+
+func (c *clock) init(o Options) {
+	c.wall, c.elapsed = o.Wall, o.Elapsed
+	if c.wall == nil {
+		c.wall = time.Now
+	}
+	if c.elapsed == nil {
+		start := time.Now()
+		c.elapsed = func() time.Duration { return time.Since(start) }
+	}
+}
+
+// now is this process's estimate.
+func (c *clock) now() int64 { return int64(c.elapsed()) + c.ahead.Load() }
+
+// advance takes notice of a store time that was seen.
+func (c *clock) advance(seen int64) int64 {
+	for {
+		now, ahead := int64(c.elapsed()), c.ahead.Load()
+		if now+ahead >= seen {
+			return now + ahead
+		}
+		if c.ahead.CompareAndSwap(ahead, seen-now) {
+			return seen
+		}
+	}
+}
+
+// now is store time as a transaction should use it: never behind what another
+// process has already written.
+func (s *Store) now(r kv.Tx) (int64, error) {
+	seen, err := r.Snapshot().Get(row(spaceTime))
+	if err != nil {
+		return 0, err
+	}
+	return s.clock.advance(int64(kv.DecodeInteger(seen))), nil
+}
+
+// display turns a store time into the time of day it stands for.
+func (s *Store) display(due int64) time.Time {
+	return s.clock.wall().Add(time.Duration(due - s.clock.now()))
+}

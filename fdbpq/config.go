@@ -1,0 +1,138 @@
+package fdbpq
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Config is what the owner of a queue can set. It is stored with the queue.
+type Config struct {
+	Priority          int64    `json:"priority"`            // of items pushed without one
+	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: pops take for good
+	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
+	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
+	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
+	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
+	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
+	DedupLimit        int64    `json:"dedup_limit"`         // ids remembered at a time
+	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
+	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
+	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
+}
+
+// Ties says which of several items with the highest priority pop.max takes.
+type Ties string
+
+const (
+	TiesNewest Ties = "newest"
+	TiesOldest Ties = "oldest"
+)
+
+// Overflow says what a push to a full queue does.
+type Overflow string
+
+const (
+	OverflowRefuse Overflow = "refuse"
+	OverflowEvict  Overflow = "evict"
+)
+
+// The defaults of a queue nobody configured, and the bounds of what can be set.
+const (
+	DefaultMaxDeliveries = 16
+	DefaultDedupWindow   = 2 * time.Minute
+	DefaultDedupLimit    = 1_000_000
+
+	MaxDedupWindow = 24 * time.Hour            // every id is a row for so long
+	MaxLease       = 12 * time.Hour            // a crashed worker holds its items for so long
+	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
+)
+
+func defaultConfig() Config {
+	return Config{
+		MaxDeliveries: DefaultMaxDeliveries,
+		DedupWindow:   Duration(DefaultDedupWindow),
+		DedupLimit:    DefaultDedupLimit,
+		Ties:          TiesNewest,
+		Overflow:      OverflowRefuse,
+	}
+}
+
+// DeadLetterQueue returns where the dead items of the queue with this
+// configuration go.
+func (c Config) DeadLetterQueue(queue string) string {
+	if c.DeadLetter != "" {
+		return c.DeadLetter
+	}
+	return queue + DeadLetterSuffix
+}
+
+// DeadLetterSuffix is what the name of a queue's own dead-letter queue ends in.
+const DeadLetterSuffix = "-dead"
+
+// Change returns the configuration with the fields that the JSON object names
+// replaced. Unknown fields and values out of bounds are errors that say what
+// is allowed.
+func (c Config) Change(object []byte) (Config, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Config{}, fmt.Errorf("configuration: %w", err)
+	}
+	if d.More() {
+		return Config{}, fmt.Errorf("configuration: more than one JSON value")
+	}
+	return c, c.check()
+}
+
+func (c Config) check() error {
+	within := func(field string, value, most Duration) error {
+		if value < 0 || value > most {
+			return fmt.Errorf("configuration: %s is %s: allowed are 0s to %s", field, value, most)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		within("lease", c.Lease, Duration(MaxLease)),
+		within("ttl", c.TTL, Duration(MaxDelay)),
+		within("dedup_window", c.DedupWindow, Duration(MaxDedupWindow)),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value int64
+	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}} {
+		if n.value < 0 {
+			return fmt.Errorf("configuration: %s is %d: it cannot be negative", n.field, n.value)
+		}
+	}
+	if c.Ties != TiesNewest && c.Ties != TiesOldest {
+		return fmt.Errorf("configuration: ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)
+	}
+	if c.Overflow != OverflowRefuse && c.Overflow != OverflowEvict {
+		return fmt.Errorf("configuration: overflow is %q: allowed are %q and %q", c.Overflow, OverflowRefuse, OverflowEvict)
+	}
+	return nil
+}
+
+// Duration is a time.Duration that JSON shows as "1m30s".
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("duration %q: expected a form like 30s or 1h30m", b)
+	}
+	*d = Duration(v)
+	return nil
+}

@@ -1,0 +1,83 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+const (
+	// MaxContent is the most bytes that headers and payload of one item may
+	// have together: what fits into one transaction with room for the rest.
+	MaxContent = 8<<20 + 64<<10
+
+	// maxInline is the content kept in the item's own row, below
+	// kv.MaxValueSize even when every byte is escaped. Larger content stands in
+	// rows of its own, which taking and returning a lease leave where they are.
+	maxInline = 32 << 10
+
+	chunkSize = 90_000
+)
+
+// store writes the item's content, into the envelope when it is small.
+func (c *change) storeContent(e *envelope, p place, headers, payload []byte) error {
+	e.size = int64(len(headers) + len(payload))
+	e.headerSize = int64(len(headers))
+	if e.size > MaxContent {
+		return fmt.Errorf("%w: payload and headers have %d bytes, allowed are %d", ErrContent, e.size, MaxContent)
+	}
+	if e.size <= maxInline {
+		e.headers, e.payload = headers, payload
+		return nil
+	}
+	content := append(append(make([]byte, 0, e.size), headers...), payload...)
+	for len(content) > 0 {
+		n := min(chunkSize, len(content))
+		c.tx.Set(c.chunkKey(p, e.chunks), content[:n])
+		content = content[n:]
+		e.chunks++
+	}
+	return nil
+}
+
+// loadContent fills in the envelope what is kept in chunks.
+func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
+	if e.chunks == 0 {
+		return nil
+	}
+	keys := make([][]byte, e.chunks)
+	for i := range keys {
+		keys[i] = appendChunkKey(prefix, p, int64(i))
+	}
+	parts, err := r.GetAll(keys)
+	if err != nil {
+		return err
+	}
+	content := make([]byte, 0, e.size)
+	for _, part := range parts {
+		content = append(content, part...)
+	}
+	if int64(len(content)) != e.size || e.headerSize > e.size {
+		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.chunks, len(content), e.size)
+	}
+	e.headers, e.payload = content[:e.headerSize:e.headerSize], content[e.headerSize:]
+	return nil
+}
+
+// clearContent removes what storeContent wrote outside the envelope.
+func (c *change) clearContent(e *envelope, p place) {
+	for n := range e.chunks {
+		c.tx.Clear(c.chunkKey(p, n))
+	}
+}
+
+func (c *change) chunkKey(p place, n int64) []byte {
+	return appendChunkKey(c.prefix(spaceChunk), p, n)
+}
+
+func appendChunkKey(prefix []byte, p place, n int64) []byte {
+	b := make([]byte, 0, len(prefix)+len(p.tail)+4)
+	b = append(append(b, prefix...), p.tail...)
+	return tuple.AppendInt(b, n)
+}

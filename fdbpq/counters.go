@@ -1,0 +1,65 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// The counters of a queue's generation. They change by atomic addition in the
+// transaction that changes what they count, so they neither drift nor conflict.
+const (
+	counterReady = iota
+	counterLeased
+	counterDelayed
+	counterBytes
+	counterRemembered // message ids; outlives generations, as the ids do
+	counters
+)
+
+func (t *tally) counters() [counters]int64 {
+	return [counters]int64{t.ready, t.leased, t.delayed, t.bytes, t.remembered}
+}
+
+func (q Queue) counterKey(generation int64, counter int) []byte {
+	if counter == counterRemembered {
+		generation = 0
+	}
+	return tuple.AppendInt(generationPrefix(spaceCounter, q.name, generation), int64(counter))
+}
+
+// Counts says how much there is in a queue.
+type Counts struct {
+	Ready, Leased, Delayed int64 // items
+	Bytes                  int64 // of their headers and payloads
+	Remembered             int64 // message ids kept for deduplication
+}
+
+// Length is the number of items, whatever their state.
+func (c Counts) Length() int64 { return c.Ready + c.Leased + c.Delayed }
+
+// counts reads the counters of a generation, each as it stands in r.
+func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
+	var keys [counters][]byte
+	for i := range keys {
+		keys[i] = q.counterKey(generation, i)
+	}
+	values, err := r.GetAll(keys[:])
+	if err != nil {
+		return Counts{}, err
+	}
+	n := func(counter int) int64 { return int64(kv.DecodeInteger(values[counter])) }
+	return Counts{
+		Ready: n(counterReady), Leased: n(counterLeased), Delayed: n(counterDelayed),
+		Bytes: n(counterBytes), Remembered: n(counterRemembered),
+	}, nil
+}
+
+// Counts returns how much there is in the queue, in constant time. A queue
+// that does not exist has nothing.
+func (q Queue) Counts(r kv.Reader) (Counts, error) {
+	s, err := q.read(r)
+	if err != nil || s == nil {
+		return Counts{}, err
+	}
+	return q.counts(r, s.generation)
+}

@@ -1,0 +1,109 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// envelopeVersion is the second element of the value of every item that this
+// package wrote.
+const envelopeVersion = 1
+
+// envelope is the value of an item. It is a packed tuple that begins with the
+// payload, so programs that follow the recipe and take the first element read
+// our items, and what they pushed (one element, or raw bytes) is read by us.
+// Elements may be added at the end; readers ignore what they do not know.
+type envelope struct {
+	payload    []byte // empty when the content is kept in chunks
+	chunks     int64  // rows that hold headers and payload, when they are large
+	size       int64  // bytes of headers and payload
+	headerSize int64  // bytes of headers, also when they are in chunks
+	headers    []byte
+	pushed     int64 // wall clock, Unix nanoseconds; for display only
+	expires    int64 // store time; 0: never
+	deliveries int64
+	fence      int64 // leases so far, given back ones included
+	home       int64 // priority in the item's id
+	dead       DeadLetter
+}
+
+func (e *envelope) append(b []byte) []byte {
+	payload, headers := e.payload, e.headers
+	if e.chunks > 0 {
+		payload, headers = nil, nil // they stand in rows of their own
+	}
+	b = tuple.AppendBytes(b, payload)
+	b = tuple.AppendInt(b, envelopeVersion)
+	b = tuple.AppendInt(b, e.chunks)
+	b = tuple.AppendInt(b, e.size)
+	b = tuple.AppendInt(b, e.headerSize)
+	b = tuple.AppendBytes(b, headers)
+	b = tuple.AppendInt(b, e.pushed)
+	b = tuple.AppendInt(b, e.expires)
+	b = tuple.AppendInt(b, e.deliveries)
+	b = tuple.AppendInt(b, e.fence)
+	b = tuple.AppendInt(b, e.home)
+	if e.dead != (DeadLetter{}) {
+		b = tuple.AppendString(b, e.dead.Reason)
+		b = tuple.AppendString(b, e.dead.Origin)
+		b = tuple.AppendString(b, e.dead.OriginID)
+	}
+	return b
+}
+
+// parseEnvelope reads the value of the item at p. The envelope refers to b.
+func parseEnvelope(b []byte, p place) (envelope, error) {
+	payload, rest, err := tuple.ConsumeBytes(b)
+	if err != nil || len(rest) == 0 {
+		return foreignEnvelope(b, p), nil
+	}
+	version, rest, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return foreignEnvelope(b, p), nil
+	}
+	if version != envelopeVersion {
+		return envelope{}, fmt.Errorf("item has format %d: this version reads %d", version, envelopeVersion)
+	}
+	e := envelope{payload: payload}
+	for _, field := range [...]*int64{&e.chunks, &e.size, &e.headerSize} {
+		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+	}
+	if e.headers, rest, err = tuple.ConsumeBytes(rest); err != nil {
+		return envelope{}, fmt.Errorf("damaged item: %w", err)
+	}
+	for _, field := range [...]*int64{&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.home} {
+		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+	}
+	if len(rest) > 0 {
+		for _, field := range [...]*string{&e.dead.Reason, &e.dead.Origin, &e.dead.OriginID} {
+			if *field, rest, err = tuple.ConsumeString(rest); err != nil {
+				return envelope{}, fmt.Errorf("damaged item: %w", err)
+			}
+		}
+	}
+	return e, nil
+}
+
+// id returns the id of the item with this envelope at p.
+func (e *envelope) id(p place) ID {
+	return ID{place{priority: e.home, tail: p.tail}}
+}
+
+// foreignEnvelope wraps what a program that follows the recipe stored: a tuple
+// with one element (Java) or the bare payload (Python). Such an item was not
+// counted when it was pushed.
+func foreignEnvelope(b []byte, p place) envelope {
+	e := envelope{payload: b, home: p.priority}
+	if payload, rest, err := tuple.ConsumeBytes(b); err == nil && len(rest) == 0 {
+		e.payload = payload
+	} else if text, rest, err := tuple.ConsumeString(b); err == nil && len(rest) == 0 {
+		e.payload = []byte(text)
+	}
+	e.size = int64(len(e.payload))
+	return e
+}

@@ -1,0 +1,11 @@
+package fdbpq
+
+// expire ends an item that outlived its TTL. It stands in no space any more.
+func (c *change) expire(p place, e *envelope) error {
+	if c.state.config.DeadLetterExpired && !c.state.dead {
+		return c.bury(p, e, DeadExpired)
+	}
+	c.note(Event{Type: EventExpired, ID: e.id(p), Priority: p.priority})
+	c.drop(p, e)
+	return nil
+}

@@ -1,0 +1,75 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// Every row of a store is a tuple whose first element names its kind. The
+// table is the whole data model; docs/design.md says why each row exists.
+//
+//	("v")                                   format version and store id
+//	("s")                                   which process does due work
+//	("k")                                   secret that authenticates lease tokens
+//	("t")                                   store time, nanoseconds (max)
+//	("w")                                   wall clock when store time was last moved
+//	("n", process)                          when the process was last alive
+//	("n", process, slot)                    lane row: the last attempt that committed
+//	("q", queue)                            state: generation, flags, configuration
+//	("h", queue)                            highest count ever assigned (max)
+//	("a", queue)                            arrivals: grows when something becomes takeable (add)
+//	("c", queue, generation, counter)       counters (add)
+//	("i", queue, generation, place)         ready item
+//	("d", queue, generation, place)         delayed item
+//	("l", queue, generation, place)         leased item
+//	("f", queue, generation, place)         where the item with this id has moved to
+//	("x", queue, generation, tail, n)       n-th part of a large payload
+//	("u", queue, message id)                id of the item pushed with it
+//	("z", due, kind, queue, …)              timers, in the order they fall due
+//
+// A place is (priority, count, random): the recipe's key. All of it but the
+// priority is the tail, which an item keeps for life.
+const (
+	spaceFormat   = "v"
+	spaceSecret   = "k"
+	spaceTime     = "t"
+	spaceWall     = "w"
+	spaceLane     = "n"
+	spaceState    = "q"
+	spaceHigh     = "h"
+	spaceArrivals = "a"
+	spaceCounter  = "c"
+	spaceReady    = "i"
+	spaceDelayed  = "d"
+	spaceLeased   = "l"
+	spaceForward  = "f"
+	spaceChunk    = "x"
+	spaceDedup    = "u"
+	spaceTimer    = "z"
+	spaceSweeper  = "s"
+)
+
+// row returns the key of a store-wide row.
+func row(space string) []byte {
+	return tuple.AppendString(nil, space)
+}
+
+// queueRow returns the key of a row that a queue has outside its generations.
+func queueRow(space, queue string) []byte {
+	b := make([]byte, 0, len(space)+len(queue)+4)
+	return tuple.AppendString(tuple.AppendString(b, space), queue)
+}
+
+// generationPrefix returns what the keys of a space of one generation of a
+// queue start with. It has room for a place to be appended.
+func generationPrefix(space, queue string, generation int64) []byte {
+	b := make([]byte, 0, len(space)+len(queue)+64)
+	b = tuple.AppendString(tuple.AppendString(b, space), queue)
+	return tuple.AppendInt(b, generation)
+}
+
+// The bytes between which all integers are encoded. Items pushed by programs
+// that use other types as priorities lie outside and are never looked at.
+const (
+	firstInteger  = 0x0b
+	afterIntegers = 0x1e
+)

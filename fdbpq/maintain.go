@@ -1,0 +1,138 @@
+package fdbpq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// heartbeatEvery is how often a process moves store time forward, and how
+// soon it notices timers that other processes set.
+const heartbeatEvery = time.Second
+
+// observeFor is how long a process that has just started watches whether
+// others move store time before it believes that none was running.
+const observeFor = 3 * heartbeatEvery
+
+// Maintenance is told what Maintain comes across. Both functions may be nil.
+type Maintenance struct {
+	Event   func(Event)
+	Problem func(error) // the work goes on
+}
+
+// Maintain keeps store time going and does due work until ctx ends. Every
+// process that serves a store should run it once.
+func (s *Store) Maintain(ctx context.Context, m Maintenance) {
+	if m.Event == nil {
+		m.Event = func(Event) {}
+	}
+	if m.Problem == nil {
+		m.Problem = func(error) {}
+	}
+	beat := time.NewTicker(heartbeatEvery)
+	defer beat.Stop()
+	pulse := pulse{store: s}
+	for ctx.Err() == nil {
+		if err := pulse.beat(ctx); err != nil && ctx.Err() == nil {
+			m.Problem(err)
+		}
+		next, err := s.sweepAll(ctx, m.Event)
+		if err != nil && ctx.Err() == nil {
+			m.Problem(err)
+			next = heartbeatEvery
+		}
+		var wake *time.Timer
+		var due <-chan time.Time
+		if next > 0 && next < heartbeatEvery {
+			wake = time.NewTimer(next)
+			due = wake.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-beat.C:
+		case <-due:
+		case <-s.due.sleep(s.clock.now() + int64(next)):
+		}
+		if wake != nil {
+			wake.Stop()
+		}
+	}
+}
+
+// sweepAll sweeps until nothing is due, and returns when something will be.
+func (s *Store) sweepAll(ctx context.Context, report func(Event)) (time.Duration, error) {
+	for {
+		swept, err := s.Sweep(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, event := range swept.Events {
+			report(event)
+		}
+		if swept.Busy || swept.Timers == 0 || swept.Next == 0 || swept.Next > 1 {
+			return swept.Next, nil
+		}
+	}
+}
+
+// pulse moves store time forward.
+type pulse struct {
+	store   *Store
+	started bool
+	since   time.Duration // start of the observation, by the process's clock
+	seen    uint64        // store time then
+	alive   bool          // the observation is over
+}
+
+// beat moves store time to this process's estimate. A process that has just
+// started only looks on for a while: if nobody else moves store time then, no
+// process ran since it was last moved, and only a wall clock can tell how long
+// that was.
+func (p *pulse) beat(ctx context.Context) error {
+	var seen, wall uint64
+	err := p.store.db.View(ctx, func(r kv.Reader) error {
+		rows, err := r.GetAll([][]byte{row(spaceTime), row(spaceWall)})
+		if err != nil {
+			return err
+		}
+		seen = kv.DecodeInteger(rows[0])
+		wall = kv.DecodeInteger(rows[1])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.store.clock.advance(int64(seen))
+	if !p.alive {
+		if !p.started {
+			p.started, p.since, p.seen = true, p.store.clock.elapsed(), seen
+			return nil
+		}
+		if seen == p.seen && p.store.clock.elapsed()-p.since < observeFor {
+			return nil
+		}
+		if seen == p.seen {
+			gap := p.store.clock.wall().UnixNano() - int64(wall)
+			p.store.clock.advance(int64(seen) + gap)
+		}
+		p.alive = true
+	}
+	return p.write(ctx)
+}
+
+func (p *pulse) write(ctx context.Context) error {
+	err := p.store.db.Update(ctx, func(tx kv.Tx) error {
+		now := p.store.clock.now()
+		tx.Max(row(spaceTime), uint64(now))
+		tx.Set(row(spaceWall), kv.EncodeInteger(uint64(p.store.clock.wall().UnixNano())))
+		tx.Set(p.store.processRow(), tuple.AppendInt(nil, now))
+		return nil
+	})
+	if errors.Is(err, kv.ErrUnknown) {
+		return nil // the next beat says the same
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package fdbpq
+
+import (
+	"encoding/base64"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// place is where an item stands in its queue: the recipe's key. The tail, the
+// encoded count and random part, is the item's for life; only move changes the
+// priority.
+type place struct {
+	priority int64
+	tail     string
+}
+
+// newTail encodes a count and a fresh random part. Two bridges that push at
+// the same time may assign the same count; 64 random bits keep their keys
+// apart and order them.
+func newTail(count int64) string {
+	var b [32]byte
+	var random [8]byte
+	r := rand.Uint64()
+	for i := range random {
+		random[i] = byte(r >> (8 * i))
+	}
+	return string(tuple.AppendBytes(tuple.AppendInt(b[:0], count), random[:]))
+}
+
+func (p place) append(b []byte) []byte {
+	return append(tuple.AppendInt(b, p.priority), p.tail...)
+}
+
+// parsePlace reads a place from what follows the prefix of its key.
+func parsePlace(b []byte) (place, error) {
+	priority, tail, err := tuple.ConsumeInt(b)
+	if err != nil {
+		return place{}, err
+	}
+	return place{priority: priority, tail: string(tail)}, nil
+}
+
+// count returns the place in push order.
+func (p place) count() (int64, error) {
+	count, _, err := tuple.ConsumeInt([]byte(p.tail))
+	return count, err
+}
+
+// ID names an item for as long as it exists, wherever it stands: it is the
+// place the item was pushed to.
+type ID struct {
+	place place
+}
+
+// ErrID is what a malformed id gets.
+var ErrID = errors.New("not an item id: expected one as a push or a pop answered it")
+
+// String returns the id in letters, digits, '-' and '_'.
+func (id ID) String() string {
+	var key [64]byte
+	return base64.RawURLEncoding.EncodeToString(id.place.append(key[:0]))
+}
+
+// AppendText appends what String returns.
+func (id ID) AppendText(b []byte) ([]byte, error) {
+	var key [64]byte
+	return base64.RawURLEncoding.AppendEncode(b, id.place.append(key[:0])), nil
+}
+
+// ParseID reads what [ID.String] wrote.
+func ParseID(s string) (ID, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil {
+		return ID{}, ErrID
+	}
+	p, err := parsePlace(b)
+	if err != nil {
+		return ID{}, ErrID
+	}
+	_, rest, err := tuple.ConsumeInt([]byte(p.tail))
+	if err != nil {
+		return ID{}, ErrID
+	}
+	if _, rest, err = tuple.ConsumeBytes(rest); err != nil || len(rest) > 0 {
+		return ID{}, ErrID
+	}
+	if string(p.append(nil)) != string(b) {
+		return ID{}, ErrID // a second spelling of another id
+	}
+	return ID{place: p}, nil
+}

@@ -1,0 +1,104 @@
+package fdbpq
+
+import (
+	"math"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// End is one of the two ends of a queue.
+type End byte
+
+const (
+	Min End = iota // the lowest priority number, the oldest item first
+	Max            // the highest priority number, by default the newest item first
+)
+
+// Band is a range of priorities, both ends included.
+type Band struct {
+	Low, High int64
+}
+
+// AllPriorities is the band that leaves out nothing.
+var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
+
+// entry is an item found by a scan.
+type entry struct {
+	place place
+	value []byte
+}
+
+// scan reads the ready items of a queue in the order in which an end
+// gives them out, page by page.
+type scan struct {
+	r          kv.Reader
+	prefix     int // bytes before the place
+	begin, end []byte
+	reverse    bool
+
+	// With oldest, priorities come from the highest down and each one's items
+	// from the oldest up; level is what is left of the current priority.
+	oldest bool
+	level  *scan
+}
+
+// scan starts at one end of a band of a queue's ready items.
+func (q Queue) scan(r kv.Reader, s *state, end End, band Band) *scan {
+	prefix := generationPrefix(spaceReady, q.name, s.generation)
+	n := len(prefix)
+	return &scan{
+		r:       r,
+		prefix:  n,
+		begin:   tuple.AppendInt(prefix[:n:n], band.Low),
+		end:     append(tuple.AppendInt(prefix[:n:n], band.High), 0xff),
+		reverse: end == Max,
+		oldest:  end == Max && s.config.Ties == TiesOldest,
+	}
+}
+
+// next returns the next entries, at least one unless there are none left.
+func (s *scan) next(limit, maxBytes int) ([]entry, error) {
+	if s.oldest {
+		return s.nextOfLevel(limit, maxBytes)
+	}
+	pairs, err := s.r.Range(s.begin, s.end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes, Reverse: s.reverse})
+	if err != nil || len(pairs) == 0 {
+		return nil, err
+	}
+	last := pairs[len(pairs)-1].Key
+	if s.reverse {
+		s.end = last
+	} else {
+		s.begin = append(last[:len(last):len(last)], 0)
+	}
+	entries := make([]entry, len(pairs))
+	for i, pair := range pairs {
+		p, err := parsePlace(pair.Key[s.prefix:])
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = entry{place: p, value: pair.Value}
+	}
+	return entries, nil
+}
+
+func (s *scan) nextOfLevel(limit, maxBytes int) ([]entry, error) {
+	for {
+		if s.level == nil {
+			highest := scan{r: s.r, prefix: s.prefix, begin: s.begin, end: s.end, reverse: true}
+			found, err := highest.next(1, 0)
+			if err != nil || len(found) == 0 {
+				return nil, err
+			}
+			level := tuple.AppendInt(s.begin[:s.prefix:s.prefix], found[0].place.priority)
+			s.level = &scan{r: s.r, prefix: s.prefix, begin: level, end: s.end}
+			s.end = level
+		}
+		entries, err := s.level.next(limit, maxBytes)
+		if err != nil || len(entries) > 0 {
+			return entries, err
+		}
+		s.level = nil
+	}
+}

@@ -1,0 +1,154 @@
+package fdbpq
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// state is the row that makes a queue exist. Every transaction on the queue
+// depends on it, so whoever changes it is seen by all that commits later.
+type state struct {
+	generation int64 // of the key space that holds the items; never reused
+	exists     bool  // a deleted queue keeps its row, for the generation's sake
+	paused     bool
+	dead       bool // a dead-letter queue: no delivery limit or dead letters of its own
+	config     Config
+}
+
+const (
+	stateVersion = 1
+
+	flagPaused  = 1 << 0
+	flagDeleted = 1 << 1
+	flagDead    = 1 << 2
+)
+
+func (s *state) pack() ([]byte, error) {
+	config, err := json.Marshal(s.config)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	var flags int64
+	if s.paused {
+		flags |= flagPaused
+	}
+	if !s.exists {
+		flags |= flagDeleted
+	}
+	if s.dead {
+		flags |= flagDead
+	}
+	b := tuple.AppendInt(nil, stateVersion)
+	b = tuple.AppendInt(b, s.generation)
+	b = tuple.AppendInt(b, flags)
+	return tuple.AppendBytes(b, config), nil
+}
+
+func parseState(b []byte) (*state, error) {
+	var version, flags int64
+	s := &state{config: defaultConfig()}
+	rest, err := b, error(nil)
+	for _, field := range [...]*int64{&version, &s.generation, &flags} {
+		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return nil, fmt.Errorf("damaged queue state: %w", err)
+		}
+	}
+	if version != stateVersion {
+		return nil, fmt.Errorf("queue state has format %d: this version reads %d", version, stateVersion)
+	}
+	config, _, err := tuple.ConsumeBytes(rest)
+	if err != nil {
+		return nil, fmt.Errorf("damaged queue state: %w", err)
+	}
+	if err := json.Unmarshal(config, &s.config); err != nil {
+		return nil, fmt.Errorf("damaged queue state: %w", err)
+	}
+	s.paused = flags&flagPaused != 0
+	s.exists = flags&flagDeleted == 0
+	s.dead = flags&flagDead != 0
+	return s, nil
+}
+
+// states remembers parsed state rows: every transaction reads one, and few
+// ever change. An entry counts only for the very bytes it was parsed from.
+type states struct {
+	mu     sync.RWMutex
+	parsed map[string]parsedState
+}
+
+type parsedState struct {
+	raw   []byte
+	state *state
+}
+
+// maxParsedStates bounds the memory of a process that serves ever new queues.
+const maxParsedStates = 4096
+
+func (c *states) parse(queue string, raw []byte) (*state, error) {
+	c.mu.RLock()
+	known, ok := c.parsed[queue]
+	c.mu.RUnlock()
+	if ok && bytes.Equal(known.raw, raw) {
+		return known.state, nil
+	}
+	s, err := parseState(raw)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", queue, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parsed == nil || len(c.parsed) >= maxParsedStates {
+		c.parsed = make(map[string]parsedState)
+	}
+	c.parsed[queue] = parsedState{raw: raw, state: s}
+	return s, nil
+}
+
+// read returns the queue's state, nil when there is no such queue.
+func (q Queue) read(r kv.Reader) (*state, error) {
+	s, err := q.readRow(r)
+	if err != nil || s == nil || !s.exists {
+		return nil, err
+	}
+	return s, nil
+}
+
+// readRow returns the state row, also a deleted queue's. The state is shared:
+// copy it before changing it.
+func (q Queue) readRow(r kv.Reader) (*state, error) {
+	raw, err := r.Get(queueRow(spaceState, q.name))
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	return q.store.states.parse(q.name, raw)
+}
+
+// create returns the state of the queue, which it makes if need be.
+func (q Queue) create(tx kv.Tx) (*state, error) {
+	s, err := q.readRow(tx)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil && s.exists {
+		return s, nil
+	}
+	made := &state{generation: 1, exists: true, config: defaultConfig()}
+	if s != nil {
+		made.generation = s.generation // delete has moved it on
+	}
+	return made, q.write(tx, made)
+}
+
+func (q Queue) write(tx kv.Tx, s *state) error {
+	raw, err := s.pack()
+	if err != nil {
+		return err
+	}
+	tx.Set(queueRow(spaceState, q.name), raw)
+	return nil
+}

@@ -1,0 +1,200 @@
+package fdbpq
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// The bounds of one transaction that does due work.
+const (
+	sweepTimers = 256
+	sweepBytes  = 1 << 20
+)
+
+// sweepClaim is how long a process that does due work has it to itself. When
+// it dies, another one takes over that much later.
+const sweepClaim = 2 * time.Second
+
+// Swept tells what a sweep did.
+type Swept struct {
+	Timers int           // handled
+	Events []Event       //
+	Next   time.Duration // until a sweep is needed again; 0: no timer is set
+	Busy   bool          // another process does the work
+}
+
+// Sweep does the work that is due, in one bounded transaction: leases that ran
+// out end, delayed items become ready, items past their TTL go, message ids are
+// forgotten. Any number of processes may sweep; one of them works at a time.
+func (s *Store) Sweep(ctx context.Context) (Swept, error) {
+	lane := s.Lane()
+	defer lane.Release()
+	var swept Swept
+	err := lane.Update(ctx, func(tx kv.Tx) (err error) {
+		w := sweep{store: s, tx: tx, changes: make(map[string]*change)}
+		swept, err = w.run()
+		return err
+	})
+	if err != nil {
+		return Swept{}, fmt.Errorf("sweep: %w", err)
+	}
+	return swept, nil
+}
+
+// sweep is one transaction's worth of due work.
+type sweep struct {
+	store   *Store
+	tx      kv.Tx
+	now     int64
+	bytes   int64
+	changes map[string]*change // by queue
+}
+
+func (w *sweep) run() (Swept, error) {
+	var err error
+	if w.now, err = w.store.now(w.tx); err != nil {
+		return Swept{}, err
+	}
+	begin, end := tuple.Range(row(spaceTimer))
+	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1})
+	if err != nil || len(timers) == 0 {
+		return Swept{}, err
+	}
+	var swept Swept
+	for _, pair := range timers {
+		t, err := parseTimer(pair.Key)
+		if err != nil {
+			return Swept{}, err
+		}
+		if t.due > w.now || swept.Timers == sweepTimers || w.bytes >= sweepBytes {
+			swept.Next = max(time.Duration(t.due-w.now), 1)
+			break
+		}
+		if swept.Timers == 0 {
+			until, err := w.claim()
+			if err != nil {
+				return Swept{}, err
+			}
+			if until != 0 {
+				return Swept{Busy: true, Next: time.Duration(until - w.now)}, nil
+			}
+		}
+		w.tx.Conflict(pair.Key)
+		w.tx.Clear(pair.Key)
+		if err := w.handle(t); err != nil {
+			return Swept{}, fmt.Errorf("timer of queue %q: %w", t.queue, err)
+		}
+		swept.Timers++
+	}
+	for _, c := range w.changes {
+		c.finish()
+		swept.Events = append(swept.Events, c.events...)
+	}
+	return swept, nil
+}
+
+// claim makes this process the one that sweeps, unless another one is: then it
+// returns until when.
+func (w *sweep) claim() (until int64, err error) {
+	key := row(spaceSweeper)
+	value, err := w.tx.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	own := string(w.store.lanes.process[:])
+	if value != nil {
+		process, rest, err := tuple.ConsumeBytes(value)
+		if err != nil {
+			return 0, fmt.Errorf("damaged sweeper row: %w", err)
+		}
+		if until, _, err = tuple.ConsumeInt(rest); err != nil {
+			return 0, fmt.Errorf("damaged sweeper row: %w", err)
+		}
+		if string(process) != own && until > w.now {
+			return until, nil
+		}
+	}
+	w.tx.Set(key, tuple.AppendInt(tuple.AppendBytes(nil, []byte(own)), w.now+int64(sweepClaim)))
+	return 0, nil
+}
+
+// handle does what one timer is for. The timer row is cleared already.
+func (w *sweep) handle(t timer) error {
+	c := w.changes[t.queue]
+	if c == nil {
+		q := w.store.Queue(t.queue)
+		s, err := q.readRow(w.tx)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return nil
+		}
+		c = q.change(w.tx, s)
+		c.clock = w.now
+		w.changes[t.queue] = c
+	}
+	if t.kind == timerDedup {
+		return c.forgetDue(t)
+	}
+	if t.generation != c.state.generation {
+		return nil // of a purged generation
+	}
+	key := c.key
+	switch t.kind {
+	case timerLease:
+		row, err := w.tx.Get(key(spaceLeased, t.place))
+		if err != nil || row == nil {
+			return err
+		}
+		l, err := parseLeased(row, t.place)
+		if err != nil || l.due != t.due {
+			return err
+		}
+		w.bytes += l.size
+		c.note(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
+		return c.release(t.place, l, 0)
+	case timerDelay:
+		row, err := w.tx.Get(key(spaceDelayed, t.place))
+		if err != nil || row == nil {
+			return err
+		}
+		due, e, err := parseDelayed(row, t.place)
+		if err != nil || due != t.due {
+			return err
+		}
+		w.bytes += e.size
+		c.removeDelayed(t.place, due, &e)
+		if e.expires != 0 && e.expires <= w.now {
+			return c.expire(t.place, &e)
+		}
+		c.addReady(t.place, &e)
+		return nil
+	case timerExpiry:
+		l, err := c.locate(w.tx, c.state, ID{t.place})
+		if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
+			return err
+		}
+		w.bytes += l.size
+		c.remove(l)
+		return c.expire(l.place, &l.envelope)
+	}
+	return fmt.Errorf("unknown kind %q", t.kind)
+}
+
+func (c *change) forgetDue(t timer) error {
+	row, err := c.tx.Get(dedupRow(c.name, t.msgID))
+	if err != nil || row == nil {
+		return err
+	}
+	m, err := parseRemembered(row)
+	if err != nil || m.due != t.due {
+		return err
+	}
+	c.forget(t.msgID, m)
+	return nil
+}

@@ -1,0 +1,279 @@
+package fdbpq
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// The bounds of one take. A bigger batch would not fit into a transaction.
+const (
+	MaxBatch      = 1000
+	MaxBatchBytes = 8 << 20
+)
+
+// Selection says which items to look at, and how many.
+type Selection struct {
+	End      End
+	Band     *Band // nil: all priorities
+	Limit    int   // items at most; 1 to MaxBatch
+	MaxBytes int   // stop before the item that exceeds it, but give at least one; 0: MaxBatchBytes
+}
+
+var errLimit = errors.New("limit out of bounds: expected 1 to 1000 items")
+
+func (s *Selection) check() error {
+	if s.Limit < 1 || s.Limit > MaxBatch {
+		return errLimit
+	}
+	if s.Band == nil {
+		s.Band = &AllPriorities
+	}
+	if s.MaxBytes <= 0 || s.MaxBytes > MaxBatchBytes {
+		s.MaxBytes = MaxBatchBytes
+	}
+	return nil
+}
+
+// Item is an item as a pop or a peek answers it.
+type Item struct {
+	ID         ID
+	Seq        int64 // place in push order
+	Priority   int64
+	Payload    []byte
+	Headers    []byte
+	Pushed     time.Time
+	Deliveries int64 // leases given so far, this one included
+	Dead       *DeadLetter
+	Lease      *Lease // nil when the item was taken for good
+}
+
+// DeadLetter says where an item of a dead-letter queue came from and why.
+type DeadLetter struct {
+	Reason, Origin, OriginID string
+}
+
+// Why nothing was found.
+type Reason string
+
+const (
+	ReasonUnknown Reason = "unknown" // no such queue
+	ReasonPaused  Reason = "paused"
+	ReasonLeased  Reason = "leased" // all that is left is leased
+	ReasonDelayed Reason = "delayed"
+	ReasonEmpty   Reason = "empty"
+)
+
+// Taken is what a take or a peek found.
+type Taken struct {
+	Items []Item
+
+	// Ready is what the queue's counter of ready items says after a take.
+	Ready int64
+
+	// Reason says why there are no items.
+	Reason Reason
+
+	// Events: items past their TTL that were in the way.
+	Events []Event
+
+	// More: items past their TTL were in the way and the transaction removed as
+	// many as it may. Commit and take again.
+	More bool
+}
+
+// maxExpired bounds how many items past their TTL one take removes.
+const maxExpired = 256
+
+// Take removes items from one end of the queue; no other transaction gets them.
+//
+// The head is read by snapshot, and the commit depends on the items taken
+// alone: takes conflict when they meet on the same item, never with pushes. An
+// item whose push was acknowledged before the transaction began is not passed
+// over for a less urgent one.
+func (q Queue) Take(tx kv.Tx, sel Selection) (Taken, error) {
+	return q.take(tx, sel, func(c *change, p place, e *envelope) (*Lease, error) {
+		c.drop(p, e)
+		return nil, nil
+	})
+}
+
+// take removes items from the ready space; dispose says where they go.
+func (q Queue) take(tx kv.Tx, sel Selection, dispose func(*change, place, *envelope) (*Lease, error)) (Taken, error) {
+	if err := sel.check(); err != nil {
+		return Taken{}, err
+	}
+	c, err := q.begin(tx)
+	if err != nil || c == nil {
+		return Taken{Reason: ReasonUnknown}, err
+	}
+	if c.state.paused {
+		return Taken{Reason: ReasonPaused}, nil
+	}
+	found := collector{change: c, sel: sel, remove: true}
+	if err := found.run(tx.Snapshot()); err != nil {
+		return Taken{}, err
+	}
+	taken := Taken{More: found.more}
+	for _, f := range found.items {
+		if err := loadContent(tx.Snapshot(), c.prefix(spaceChunk), &f.envelope, f.place); err != nil {
+			return Taken{}, err
+		}
+		c.removeReady(f.place, &f.envelope)
+		lease, err := dispose(c, f.place, &f.envelope)
+		if err != nil {
+			return Taken{}, err
+		}
+		item, err := f.item()
+		if err != nil {
+			return Taken{}, err
+		}
+		item.Lease = lease
+		taken.Items = append(taken.Items, item)
+	}
+	c.finish()
+	taken.Events = c.events
+	return taken, q.complete(tx.Snapshot(), c.state, &taken)
+}
+
+// Peek returns what a take with the same selection would, and removes nothing.
+func (q Queue) Peek(r kv.Reader, sel Selection) (Taken, error) {
+	if err := sel.check(); err != nil {
+		return Taken{}, err
+	}
+	s, err := q.read(r)
+	if err != nil || s == nil {
+		return Taken{Reason: ReasonUnknown}, err
+	}
+	if s.paused {
+		return Taken{Reason: ReasonPaused}, nil
+	}
+	found := collector{change: &change{Queue: q, state: s, clock: q.store.clock.now()}, sel: sel}
+	if err := found.run(r); err != nil {
+		return Taken{}, err
+	}
+	var taken Taken
+	for _, f := range found.items {
+		if err := loadContent(r, generationPrefix(spaceChunk, q.name, s.generation), &f.envelope, f.place); err != nil {
+			return Taken{}, err
+		}
+		item, err := f.item()
+		if err != nil {
+			return Taken{}, err
+		}
+		taken.Items = append(taken.Items, item)
+	}
+	return taken, q.complete(r, s, &taken)
+}
+
+// complete fills in what the counters tell.
+func (q Queue) complete(r kv.Reader, s *state, taken *Taken) error {
+	if len(taken.Items) > 0 {
+		ready, err := r.Get(q.counterKey(s.generation, counterReady))
+		taken.Ready = max(0, int64(kv.DecodeInteger(ready)))
+		return err
+	}
+	n, err := q.counts(r, s.generation)
+	switch {
+	case n.Leased > 0:
+		taken.Reason = ReasonLeased
+	case n.Delayed > 0:
+		taken.Reason = ReasonDelayed
+	default:
+		taken.Reason = ReasonEmpty
+	}
+	return err
+}
+
+// found is an item that a selection hit.
+type found struct {
+	place    place
+	envelope envelope
+}
+
+func (f *found) item() (Item, error) {
+	seq, err := f.place.count()
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{
+		ID:         f.envelope.id(f.place),
+		Seq:        seq,
+		Priority:   f.place.priority,
+		Payload:    f.envelope.payload,
+		Headers:    f.envelope.headers,
+		Pushed:     time.Unix(0, f.envelope.pushed),
+		Deliveries: f.envelope.deliveries,
+	}
+	if f.envelope.dead != (DeadLetter{}) {
+		item.Dead = &f.envelope.dead
+	}
+	return item, nil
+}
+
+// collector gathers the items of a selection.
+type collector struct {
+	*change
+	sel    Selection
+	remove bool // items past their TTL, instead of looking past them
+
+	items   []found
+	bytes   int
+	expired int
+	more    bool
+}
+
+func (c *collector) run(r kv.Reader) error {
+	s := c.scan(r, c.state, c.sel.End, *c.sel.Band)
+	for len(c.items) < c.sel.Limit {
+		entries, err := s.next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		for _, entry := range entries {
+			done, err := c.add(entry)
+			if err != nil || done {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add looks at one item and says whether it was the last one.
+func (c *collector) add(at entry) (done bool, err error) {
+	e, err := parseEnvelope(at.value, at.place)
+	if err != nil {
+		return false, err
+	}
+	if e.expires != 0 {
+		now, err := c.now()
+		if err != nil {
+			return false, err
+		}
+		if e.expires <= now {
+			return c.skip(at.place, &e)
+		}
+	}
+	if len(c.items) > 0 && c.bytes+int(e.size) > c.sel.MaxBytes {
+		return true, nil
+	}
+	c.bytes += int(e.size)
+	c.items = append(c.items, found{place: at.place, envelope: e})
+	return len(c.items) == c.sel.Limit, nil
+}
+
+// skip passes over an item whose time is up.
+func (c *collector) skip(p place, e *envelope) (done bool, err error) {
+	if !c.remove {
+		return false, nil
+	}
+	if c.expired == maxExpired {
+		c.more = len(c.items) == 0
+		return true, nil
+	}
+	c.expired++
+	c.removeReady(p, e)
+	return false, c.expire(p, e)
+}

@@ -1,0 +1,95 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// What a timer row is for. The kind stands behind the due time, so everything
+// that falls due is found in one place and in order.
+const (
+	timerLease  = "l" // a lease runs out
+	timerDelay  = "d" // a delayed item becomes ready
+	timerExpiry = "t" // an item outlives its TTL
+	timerDedup  = "u" // a message id is forgotten
+)
+
+// timerKey returns the key of an item's timer.
+func timerKey(due int64, kind, queue string, generation int64, p place) []byte {
+	b := make([]byte, 0, len(queue)+64)
+	b = tuple.AppendString(b, spaceTimer)
+	b = tuple.AppendInt(b, due)
+	b = tuple.AppendString(b, kind)
+	b = tuple.AppendString(b, queue)
+	b = tuple.AppendInt(b, generation)
+	return p.append(b)
+}
+
+// dedupTimerKey returns the key of the timer that forgets a message id.
+func dedupTimerKey(due int64, queue, msgID string) []byte {
+	b := tuple.AppendString(nil, spaceTimer)
+	b = tuple.AppendInt(b, due)
+	b = tuple.AppendString(b, timerDedup)
+	b = tuple.AppendString(b, queue)
+	return tuple.AppendString(b, msgID)
+}
+
+// timer is a parsed timer row.
+type timer struct {
+	due        int64
+	kind       string
+	queue      string
+	generation int64  // of item timers
+	place      place  // of item timers
+	msgID      string // of dedup timers
+}
+
+func parseTimer(key []byte) (timer, error) {
+	var t timer
+	rest := key[len(row(spaceTimer)):]
+	var err error
+	if t.due, rest, err = tuple.ConsumeInt(rest); err != nil {
+		return t, fmt.Errorf("damaged timer: %w", err)
+	}
+	for _, field := range [...]*string{&t.kind, &t.queue} {
+		if *field, rest, err = tuple.ConsumeString(rest); err != nil {
+			return t, fmt.Errorf("damaged timer: %w", err)
+		}
+	}
+	if t.kind == timerDedup {
+		if t.msgID, _, err = tuple.ConsumeString(rest); err != nil {
+			return t, fmt.Errorf("damaged timer: %w", err)
+		}
+		return t, nil
+	}
+	if t.generation, rest, err = tuple.ConsumeInt(rest); err != nil {
+		return t, fmt.Errorf("damaged timer: %w", err)
+	}
+	if t.place, err = parsePlace(rest); err != nil {
+		return t, fmt.Errorf("damaged timer: %w", err)
+	}
+	return t, nil
+}
+
+func (c *change) setTimer(due int64, kind string, p place) {
+	c.store.expect(due)
+	c.tx.Set(timerKey(due, kind, c.name, c.state.generation, p), nil)
+}
+
+func (c *change) clearTimer(due int64, kind string, p place) {
+	c.tx.Clear(timerKey(due, kind, c.name, c.state.generation, p))
+}
+
+// setExpiry starts the timer of an item that has a TTL and is not leased.
+func (c *change) setExpiry(p place, e *envelope) {
+	if e.expires != 0 {
+		c.setTimer(e.expires, timerExpiry, p)
+	}
+}
+
+func (c *change) clearExpiry(p place, e *envelope) {
+	if e.expires != 0 {
+		c.clearTimer(e.expires, timerExpiry, p)
+	}
+}
