@@ -20,7 +20,7 @@ type change struct {
 
 // tally is what a change adds to the counters of its queue.
 type tally struct {
-	ready, leased, delayed, bytes, remembered int64
+	ready, leased, delayed, bytes, expiring, remembered int64
 }
 
 // begin starts a change; nil when there is no such queue.
@@ -95,9 +95,9 @@ func (c *change) drop(p place, e *envelope) {
 
 // finish writes what the change adds up to.
 func (c *change) finish() {
-	for counter, delta := range c.tally.counters() {
-		if delta != 0 {
-			c.tx.Add(c.counterKey(c.state.generation, counter), delta)
+	for counter, delta := range c.tally.fields() {
+		if *delta != 0 {
+			c.tx.Add(c.counterKey(c.state.generation, counter), *delta)
 		}
 	}
 	if c.arrived {

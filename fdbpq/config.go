@@ -78,18 +78,29 @@ func (c Config) Change(object []byte) (Config, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
+		return Config{}, &ConfigError{err.Error()}
 	}
 	if d.More() {
-		return Config{}, fmt.Errorf("configuration: more than one JSON value")
+		return Config{}, &ConfigError{"more than one JSON value"}
 	}
 	return c, c.check()
 }
 
+// ConfigError says what is wrong with a configuration.
+type ConfigError struct {
+	Text string
+}
+
+func configError(format string, args ...any) error {
+	return &ConfigError{fmt.Sprintf(format, args...)}
+}
+
+func (e *ConfigError) Error() string { return "configuration: " + e.Text }
+
 func (c Config) check() error {
 	within := func(field string, value, most Duration) error {
 		if value < 0 || value > most {
-			return fmt.Errorf("configuration: %s is %s: allowed are 0s to %s", field, value, most)
+			return configError("%s is %s: allowed are 0s to %s", field, value, most)
 		}
 		return nil
 	}
@@ -107,14 +118,14 @@ func (c Config) check() error {
 		value int64
 	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}} {
 		if n.value < 0 {
-			return fmt.Errorf("configuration: %s is %d: it cannot be negative", n.field, n.value)
+			return configError("%s is %d: it cannot be negative", n.field, n.value)
 		}
 	}
 	if c.Ties != TiesNewest && c.Ties != TiesOldest {
-		return fmt.Errorf("configuration: ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)
+		return configError("ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)
 	}
 	if c.Overflow != OverflowRefuse && c.Overflow != OverflowEvict {
-		return fmt.Errorf("configuration: overflow is %q: allowed are %q and %q", c.Overflow, OverflowRefuse, OverflowEvict)
+		return configError("overflow is %q: allowed are %q and %q", c.Overflow, OverflowRefuse, OverflowEvict)
 	}
 	return nil
 }

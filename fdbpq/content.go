@@ -20,8 +20,9 @@ const (
 	chunkSize = 90_000
 )
 
-// store writes the item's content, into the envelope when it is small.
-func (c *change) storeContent(e *envelope, p place, headers, payload []byte) error {
+// store writes an item's content: into the envelope when it is small,
+// otherwise into rows that begin with prefix and the item's tail.
+func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []byte) error {
 	e.size = int64(len(headers) + len(payload))
 	e.headerSize = int64(len(headers))
 	if e.size > MaxContent {
@@ -34,11 +35,18 @@ func (c *change) storeContent(e *envelope, p place, headers, payload []byte) err
 	content := append(append(make([]byte, 0, e.size), headers...), payload...)
 	for len(content) > 0 {
 		n := min(chunkSize, len(content))
-		c.tx.Set(c.chunkKey(p, e.chunks), content[:n])
+		tx.Set(appendChunkKey(prefix, p, e.chunks), content[:n])
 		content = content[n:]
 		e.chunks++
 	}
 	return nil
+}
+
+func (c *change) storeContent(e *envelope, p place, headers, payload []byte) error {
+	if int64(len(headers)+len(payload)) <= maxInline {
+		return e.store(c.tx, nil, p, headers, payload)
+	}
+	return e.store(c.tx, c.prefix(spaceChunk), p, headers, payload)
 }
 
 // loadContent fills in the envelope what is kept in chunks.
@@ -68,12 +76,8 @@ func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
 // clearContent removes what storeContent wrote outside the envelope.
 func (c *change) clearContent(e *envelope, p place) {
 	for n := range e.chunks {
-		c.tx.Clear(c.chunkKey(p, n))
+		c.tx.Clear(appendChunkKey(c.prefix(spaceChunk), p, n))
 	}
-}
-
-func (c *change) chunkKey(p place, n int64) []byte {
-	return appendChunkKey(c.prefix(spaceChunk), p, n)
 }
 
 func appendChunkKey(prefix []byte, p place, n int64) []byte {

@@ -12,12 +12,14 @@ const (
 	counterLeased
 	counterDelayed
 	counterBytes
+	counterExpiring   // timers of items with a TTL
 	counterRemembered // message ids; outlives generations, as the ids do
 	counters
 )
 
-func (t *tally) counters() [counters]int64 {
-	return [counters]int64{t.ready, t.leased, t.delayed, t.bytes, t.remembered}
+// fields returns what the tally adds to each counter.
+func (t *tally) fields() [counters]*int64 {
+	return [counters]*int64{&t.ready, &t.leased, &t.delayed, &t.bytes, &t.expiring, &t.remembered}
 }
 
 func (q Queue) counterKey(generation int64, counter int) []byte {
@@ -31,7 +33,8 @@ func (q Queue) counterKey(generation int64, counter int) []byte {
 type Counts struct {
 	Ready, Leased, Delayed int64 // items
 	Bytes                  int64 // of their headers and payloads
-	Remembered             int64 // message ids kept for deduplication
+	Expiring               int64 // items not leased that have a TTL
+	Remembered             int64 // message and pop ids
 }
 
 // Length is the number of items, whatever their state.
@@ -50,7 +53,7 @@ func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
 	n := func(counter int) int64 { return int64(kv.DecodeInteger(values[counter])) }
 	return Counts{
 		Ready: n(counterReady), Leased: n(counterLeased), Delayed: n(counterDelayed),
-		Bytes: n(counterBytes), Remembered: n(counterRemembered),
+		Bytes: n(counterBytes), Expiring: n(counterExpiring), Remembered: n(counterRemembered),
 	}, nil
 }
 

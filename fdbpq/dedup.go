@@ -69,7 +69,7 @@ func (c *change) remember(msgID string, id ID) error {
 	}
 	m := remembered{due: now + int64(c.state.config.DedupWindow), id: id}
 	c.tx.Set(dedupRow(c.name, msgID), m.pack())
-	c.tx.Set(dedupTimerKey(m.due, c.name, msgID), nil)
+	c.tx.Set(idTimerKey(m.due, timerDedup, c.name, msgID), nil)
 	c.store.expect(m.due)
 	c.tally.remembered++
 	return nil
@@ -77,6 +77,6 @@ func (c *change) remember(msgID string, id ID) error {
 
 func (c *change) forget(msgID string, m *remembered) {
 	c.tx.Clear(dedupRow(c.name, msgID))
-	c.tx.Clear(dedupTimerKey(m.due, c.name, msgID))
+	c.tx.Clear(idTimerKey(m.due, timerDedup, c.name, msgID))
 	c.tally.remembered--
 }

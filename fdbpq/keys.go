@@ -24,6 +24,9 @@ import (
 //	("f", queue, generation, place)         where the item with this id has moved to
 //	("x", queue, generation, tail, n)       n-th part of a large payload
 //	("u", queue, message id)                id of the item pushed with it
+//	("p", queue, pop id)                    what was taken with it
+//	("r", queue, pop id, n, …)              items taken for good with it
+//	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
 // A place is (priority, count, random): the recipe's key. All of it but the
@@ -44,6 +47,9 @@ const (
 	spaceForward  = "f"
 	spaceChunk    = "x"
 	spaceDedup    = "u"
+	spaceReplay   = "p"
+	spaceReplayed = "r"
+	spaceGarbage  = "g"
 	spaceTimer    = "z"
 	spaceSweeper  = "s"
 )

@@ -75,16 +75,7 @@ func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Taken, error) {
 	if d <= 0 || d > MaxLease {
 		return Taken{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
-	return q.take(tx, sel, func(c *change, p place, e *envelope) (*Lease, error) {
-		now, err := c.now()
-		if err != nil {
-			return nil, err
-		}
-		e.deliveries++
-		e.fence++
-		c.addLeased(p, &leased{due: now + int64(d), target: p.priority, envelope: *e})
-		return c.lease(p, e, now+int64(d)), nil
-	})
+	return q.take(tx, sel, d)
 }
 
 func (c *change) lease(p place, e *envelope, due int64) *Lease {

@@ -41,29 +41,41 @@ func (q Queue) locate(r kv.Reader, s *state, id ID) (*located, error) {
 			return nil, err
 		}
 	}
-	l := &located{place: at, target: at.priority}
-	switch {
-	case rows[0] != nil:
+	for i, space := range spaces[:3] {
+		if rows[i] != nil {
+			return parseStanding(space, rows[i], at)
+		}
+	}
+	return nil, nil
+}
+
+// parseStanding reads the value of an item in the space where it stands.
+func parseStanding(space string, b []byte, p place) (*located, error) {
+	l := &located{place: p, target: p.priority}
+	var err error
+	switch space {
+	case spaceReady:
 		l.state = StateReady
-		l.envelope, err = parseEnvelope(rows[0], at)
-	case rows[1] != nil:
+		l.envelope, err = parseEnvelope(b, p)
+	case spaceDelayed:
 		l.state = StateDelayed
-		l.due, l.envelope, err = parseDelayed(rows[1], at)
-	case rows[2] != nil:
+		l.due, l.envelope, err = parseDelayed(b, p)
+	case spaceLeased:
 		var held *leased
-		if held, err = parseLeased(rows[2], at); err != nil {
+		if held, err = parseLeased(b, p); err != nil {
 			return nil, err
 		}
 		l.state, l.due, l.target, l.envelope = StateLeased, held.due, held.target, held.envelope
-	default:
-		return nil, nil
 	}
 	return l, err
 }
 
+// spaces are those that rowsAt looks at: where an item may stand, and the row
+// that tells where it went.
+var spaces = [...]string{spaceReady, spaceDelayed, spaceLeased, spaceForward}
+
 // rowsAt reads the rows a place may have in each space.
 func (q Queue) rowsAt(r kv.Reader, s *state, p place) ([][]byte, error) {
-	spaces := [...]string{spaceReady, spaceDelayed, spaceLeased, spaceForward}
 	keys := make([][]byte, len(spaces))
 	for i, space := range spaces {
 		keys[i] = p.append(generationPrefix(space, q.name, s.generation))

@@ -130,9 +130,5 @@ func (c *change) leasedItem(lease Lease) (*located, error) {
 	if row == nil {
 		return c.locate(c.tx, c.state, lease.ID())
 	}
-	held, err := parseLeased(row, lease.place)
-	if err != nil {
-		return nil, err
-	}
-	return &located{place: lease.place, state: StateLeased, due: held.due, target: held.target, envelope: held.envelope}, nil
+	return parseStanding(spaceLeased, row, lease.place)
 }

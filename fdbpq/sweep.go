@@ -138,8 +138,11 @@ func (w *sweep) handle(t timer) error {
 		c.clock = w.now
 		w.changes[t.queue] = c
 	}
-	if t.kind == timerDedup {
+	switch t.kind {
+	case timerDedup:
 		return c.forgetDue(t)
+	case timerReplay:
+		return c.forgetPopDue(t)
 	}
 	if t.generation != c.state.generation {
 		return nil // of a purged generation
@@ -187,7 +190,7 @@ func (w *sweep) handle(t timer) error {
 }
 
 func (c *change) forgetDue(t timer) error {
-	row, err := c.tx.Get(dedupRow(c.name, t.msgID))
+	row, err := c.tx.Get(dedupRow(c.name, t.id))
 	if err != nil || row == nil {
 		return err
 	}
@@ -195,6 +198,19 @@ func (c *change) forgetDue(t timer) error {
 	if err != nil || m.due != t.due {
 		return err
 	}
-	c.forget(t.msgID, m)
+	c.forget(t.id, m)
+	return nil
+}
+
+func (c *change) forgetPopDue(t timer) error {
+	row, err := c.tx.Get(replayRow(c.name, t.id))
+	if err != nil || row == nil {
+		return err
+	}
+	m, err := parseReplay(row)
+	if err != nil || m.due != t.due {
+		return err
+	}
+	c.forgetPop(t.id, m)
 	return nil
 }

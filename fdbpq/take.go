@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -19,6 +20,10 @@ type Selection struct {
 	Band     *Band // nil: all priorities
 	Limit    int   // items at most; 1 to MaxBatch
 	MaxBytes int   // stop before the item that exceeds it, but give at least one; 0: MaxBatchBytes
+
+	// PopID makes a take repeatable: within the queue's dedup window, a take
+	// with the same id gets the same items again. Peeks ignore it.
+	PopID string
 }
 
 var errLimit = errors.New("limit out of bounds: expected 1 to 1000 items")
@@ -43,6 +48,7 @@ type Item struct {
 	Priority   int64
 	Payload    []byte
 	Headers    []byte
+	Size       int64 // bytes of headers and payload
 	Pushed     time.Time
 	Deliveries int64 // leases given so far, this one included
 	Dead       *DeadLetter
@@ -93,14 +99,12 @@ const maxExpired = 256
 // item whose push was acknowledged before the transaction began is not passed
 // over for a less urgent one.
 func (q Queue) Take(tx kv.Tx, sel Selection) (Taken, error) {
-	return q.take(tx, sel, func(c *change, p place, e *envelope) (*Lease, error) {
-		c.drop(p, e)
-		return nil, nil
-	})
+	return q.take(tx, sel, 0)
 }
 
-// take removes items from the ready space; dispose says where they go.
-func (q Queue) take(tx kv.Tx, sel Selection, dispose func(*change, place, *envelope) (*Lease, error)) (Taken, error) {
+// take removes items from the ready space, for good or for the time of a
+// lease.
+func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error) {
 	if err := sel.check(); err != nil {
 		return Taken{}, err
 	}
@@ -108,33 +112,76 @@ func (q Queue) take(tx kv.Tx, sel Selection, dispose func(*change, place, *envel
 	if err != nil || c == nil {
 		return Taken{Reason: ReasonUnknown}, err
 	}
+	if sel.PopID != "" {
+		again, err := c.replay(&sel, lease)
+		if err != nil || again != nil {
+			c.finish()
+			return deref(again), err
+		}
+	}
 	if c.state.paused {
+		c.finish()
 		return Taken{Reason: ReasonPaused}, nil
 	}
-	found := collector{change: c, sel: sel, remove: true}
-	if err := found.run(tx.Snapshot()); err != nil {
+	if sel.PopID != "" {
+		n, err := c.counts(tx.Snapshot(), c.state.generation)
+		if err != nil {
+			return Taken{}, err
+		}
+		if limit := c.state.config.DedupLimit; n.Remembered >= limit {
+			return Taken{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+		}
+	}
+	return c.takeNew(&sel, lease)
+}
+
+func (c *change) takeNew(sel *Selection, lease time.Duration) (Taken, error) {
+	head := collector{change: c, sel: *sel, remove: true}
+	if err := head.run(c.tx.Snapshot()); err != nil {
 		return Taken{}, err
 	}
-	taken := Taken{More: found.more}
-	for _, f := range found.items {
-		if err := loadContent(tx.Snapshot(), c.prefix(spaceChunk), &f.envelope, f.place); err != nil {
+	taken := Taken{More: head.more, Items: make([]Item, len(head.items))}
+	for i := range head.items {
+		p, e := head.items[i].place, &head.items[i].envelope
+		if err := loadContent(c.tx.Snapshot(), c.prefix(spaceChunk), e, p); err != nil {
 			return Taken{}, err
 		}
-		c.removeReady(f.place, &f.envelope)
-		lease, err := dispose(c, f.place, &f.envelope)
+		c.removeReady(p, e)
+		var held *Lease
+		if lease == 0 {
+			c.drop(p, e)
+		} else {
+			now, err := c.now()
+			if err != nil {
+				return Taken{}, err
+			}
+			e.deliveries++
+			e.fence++
+			c.addLeased(p, &leased{due: now + int64(lease), target: p.priority, envelope: *e})
+			held = c.lease(p, e, now+int64(lease))
+		}
+		item, err := head.items[i].item()
 		if err != nil {
 			return Taken{}, err
 		}
-		item, err := f.item()
-		if err != nil {
+		item.Lease = held
+		taken.Items[i] = item
+	}
+	if sel.PopID != "" && len(taken.Items) > 0 {
+		if err := c.rememberPop(sel, lease, &taken, head.items); err != nil {
 			return Taken{}, err
 		}
-		item.Lease = lease
-		taken.Items = append(taken.Items, item)
 	}
 	c.finish()
 	taken.Events = c.events
-	return taken, q.complete(tx.Snapshot(), c.state, &taken)
+	return taken, c.complete(c.tx.Snapshot(), c.state, &taken)
+}
+
+func deref(t *Taken) Taken {
+	if t == nil {
+		return Taken{}
+	}
+	return *t
 }
 
 // Peek returns what a take with the same selection would, and removes nothing.
@@ -203,6 +250,7 @@ func (f *found) item() (Item, error) {
 		Priority:   f.place.priority,
 		Payload:    f.envelope.payload,
 		Headers:    f.envelope.headers,
+		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
 		Deliveries: f.envelope.deliveries,
 	}

@@ -13,6 +13,7 @@ const (
 	timerDelay  = "d" // a delayed item becomes ready
 	timerExpiry = "t" // an item outlives its TTL
 	timerDedup  = "u" // a message id is forgotten
+	timerReplay = "p" // a pop id is forgotten
 )
 
 // timerKey returns the key of an item's timer.
@@ -26,13 +27,13 @@ func timerKey(due int64, kind, queue string, generation int64, p place) []byte {
 	return p.append(b)
 }
 
-// dedupTimerKey returns the key of the timer that forgets a message id.
-func dedupTimerKey(due int64, queue, msgID string) []byte {
+// idTimerKey returns the key of the timer that forgets a message or pop id.
+func idTimerKey(due int64, kind, queue, id string) []byte {
 	b := tuple.AppendString(nil, spaceTimer)
 	b = tuple.AppendInt(b, due)
-	b = tuple.AppendString(b, timerDedup)
+	b = tuple.AppendString(b, kind)
 	b = tuple.AppendString(b, queue)
-	return tuple.AppendString(b, msgID)
+	return tuple.AppendString(b, id)
 }
 
 // timer is a parsed timer row.
@@ -42,7 +43,7 @@ type timer struct {
 	queue      string
 	generation int64  // of item timers
 	place      place  // of item timers
-	msgID      string // of dedup timers
+	id         string // of dedup and replay timers
 }
 
 func parseTimer(key []byte) (timer, error) {
@@ -57,8 +58,8 @@ func parseTimer(key []byte) (timer, error) {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}
 	}
-	if t.kind == timerDedup {
-		if t.msgID, _, err = tuple.ConsumeString(rest); err != nil {
+	if t.kind == timerDedup || t.kind == timerReplay {
+		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}
 		return t, nil
@@ -84,12 +85,14 @@ func (c *change) clearTimer(due int64, kind string, p place) {
 // setExpiry starts the timer of an item that has a TTL and is not leased.
 func (c *change) setExpiry(p place, e *envelope) {
 	if e.expires != 0 {
+		c.tally.expiring++
 		c.setTimer(e.expires, timerExpiry, p)
 	}
 }
 
 func (c *change) clearExpiry(p place, e *envelope) {
 	if e.expires != 0 {
+		c.tally.expiring--
 		c.clearTimer(e.expires, timerExpiry, p)
 	}
 }

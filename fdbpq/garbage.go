@@ -1,0 +1,115 @@
+package fdbpq
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// garbageRows bounds how many rows one transaction of Collect reads.
+const garbageRows = 500
+
+// Collect clears some of what purges and deletions left behind, in one bounded
+// transaction, and says whether there is more.
+func (s *Store) Collect(ctx context.Context) (more bool, err error) {
+	lane := s.Lane()
+	defer lane.Release()
+	err = lane.Update(ctx, func(tx kv.Tx) error {
+		w := sweep{store: s, tx: tx}
+		more, err = w.collect()
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("collect: %w", err)
+	}
+	return more, nil
+}
+
+func (w *sweep) collect() (more bool, err error) {
+	prefix := row(spaceGarbage)
+	begin, end := tuple.Range(prefix)
+	heaps, err := w.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil || len(heaps) == 0 {
+		return false, err
+	}
+	if w.now, err = w.store.now(w.tx); err != nil {
+		return false, err
+	}
+	if until, err := w.claim(); err != nil || until != 0 {
+		return false, err
+	}
+	name, rest, err := tuple.ConsumeString(heaps[0].Key[len(prefix):])
+	if err != nil {
+		return false, fmt.Errorf("damaged garbage row: %w", err)
+	}
+	generation, _, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return false, fmt.Errorf("damaged garbage row: %w", err)
+	}
+	c := w.store.Queue(name).change(w.tx, &state{generation: generation})
+	done, err := c.discard()
+	if err != nil {
+		return false, err
+	}
+	if done {
+		w.tx.Clear(heaps[0].Key)
+	}
+	return true, nil
+}
+
+// discard clears rows of a generation that is past and says whether it was the
+// rest. Items that have timers are cleared one by one, with them; all others at
+// a stroke.
+func (c *change) discard() (done bool, err error) {
+	n, err := c.counts(c.tx.Snapshot(), c.state.generation)
+	if err != nil {
+		return false, err
+	}
+	for _, space := range []string{spaceLeased, spaceDelayed, spaceReady} {
+		if space == spaceReady && n.Expiring == 0 {
+			break
+		}
+		prefix := c.prefix(space)
+		begin, end := tuple.Range(prefix)
+		pairs, err := c.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
+		if err != nil {
+			return false, err
+		}
+		for _, pair := range pairs {
+			if err := c.discardItem(space, pair, len(prefix)); err != nil {
+				return false, err
+			}
+		}
+		if len(pairs) > 0 {
+			c.finish()
+			return false, nil
+		}
+	}
+	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceCounter} {
+		c.tx.ClearRange(tuple.Range(c.prefix(space)))
+	}
+	return true, nil
+}
+
+func (c *change) discardItem(space string, pair kv.Pair, prefix int) error {
+	c.tx.Clear(pair.Key)
+	p, err := parsePlace(pair.Key[prefix:])
+	if err != nil {
+		return err
+	}
+	l, err := parseStanding(space, pair.Value, p)
+	if err != nil {
+		return err
+	}
+	switch l.state {
+	case StateLeased:
+		c.clearTimer(l.due, timerLease, p)
+		return nil // its TTL has no timer
+	case StateDelayed:
+		c.clearTimer(l.due, timerDelay, p)
+	}
+	c.clearExpiry(p, &l.envelope)
+	return nil
+}

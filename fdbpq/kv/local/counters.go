@@ -1,0 +1,72 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// counterCache holds the newest values of keys that were changed by atomic
+// operations, so that a counter which every transaction changes is not read
+// from the store each time. It belongs to whoever holds the commit lock.
+type counterCache struct {
+	sets [][counterWays]counter
+}
+
+type counter struct {
+	hash  uint64
+	key   []byte // nil: free
+	value uint64
+}
+
+const (
+	counterSets = 1 << 12 // a power of two
+	counterWays = 4
+)
+
+func newCounterCache() *counterCache {
+	return &counterCache{sets: make([][counterWays]counter, counterSets)}
+}
+
+func (c *counterCache) set(hash uint64) *[counterWays]counter {
+	return &c.sets[hash&(counterSets-1)]
+}
+
+func (c *counterCache) get(hash uint64, key []byte) (uint64, bool) {
+	set := c.set(hash)
+	for i := range set {
+		if e := &set[i]; e.key != nil && e.hash == hash && bytes.Equal(e.key, key) {
+			return e.value, true
+		}
+	}
+	return 0, false
+}
+
+// put remembers value; it may forget another key, the one put longest ago.
+func (c *counterCache) put(hash uint64, key []byte, value uint64) {
+	set := c.set(hash)
+	for i := range set {
+		if e := &set[i]; e.key != nil && e.hash == hash && bytes.Equal(e.key, key) {
+			e.value = value
+			return
+		}
+	}
+	copy(set[1:], set[:counterWays-1])
+	set[0] = counter{hash: hash, key: append(make([]byte, 0, len(key)), key...), value: value}
+}
+
+// drop forgets whatever has this hash.
+func (c *counterCache) drop(hash uint64) {
+	set := c.set(hash)
+	for i := range set {
+		if set[i].hash == hash {
+			set[i] = counter{}
+		}
+	}
+}
+
+func (c *counterCache) reset() { clear(c.sets) }
+
+// integer is the form in which an atomic operation leaves its result.
+func integer(v uint64) []byte {
+	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), v)
+}

@@ -1,0 +1,109 @@
+package local
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// watchSet is the watches that wait for a commit.
+type watchSet struct {
+	count  atomic.Int64 // lets commits pass by when nobody watches
+	mu     sync.Mutex
+	byHash map[uint64][]*watch
+}
+
+type watch struct {
+	key  []byte
+	hash uint64
+	done chan struct{}
+
+	// Guarded by the set's lock.
+	since   uint64 // commits up to this version are not news
+	pending bool   // in the set
+	ended   bool   // done is closed
+}
+
+func (s *watchSet) add(w *watch, since uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.ended {
+		return
+	}
+	w.since, w.pending = since, true
+	if s.byHash == nil {
+		s.byHash = make(map[uint64][]*watch)
+	}
+	s.byHash[w.hash] = append(s.byHash[w.hash], w)
+	s.count.Add(1)
+}
+
+// end closes the watch. Several callers may do so.
+func (s *watchSet) end(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(w)
+}
+
+func (s *watchSet) endLocked(w *watch) {
+	if w.ended {
+		return
+	}
+	w.ended = true
+	close(w.done)
+	if !w.pending {
+		return
+	}
+	w.pending = false
+	s.count.Add(-1)
+	list := s.byHash[w.hash]
+	for i := range list {
+		if list[i] == w {
+			last := len(list) - 1
+			list[i], list[last] = list[last], nil
+			list = list[:last]
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(s.byHash, w.hash)
+	} else {
+		s.byHash[w.hash] = list
+	}
+}
+
+// fire ends the watches of the keys that the commit of version wrote. Two keys
+// with the same hash end each other's watches, which is allowed.
+func (s *watchSet) fire(version uint64, keys []keyEntry, ranges []keyRange) {
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range keys {
+		s.fireLocked(version, s.byHash[k.hash], nil)
+	}
+	for i := range ranges {
+		for _, list := range s.byHash {
+			s.fireLocked(version, list, &ranges[i])
+		}
+	}
+}
+
+func (s *watchSet) fireLocked(version uint64, list []*watch, within *keyRange) {
+	// Backwards: ending a watch moves the last one into its place.
+	for i := len(list) - 1; i >= 0; i-- {
+		if w := list[i]; w.since < version && (within == nil || within.contains(w.key)) {
+			s.endLocked(w)
+		}
+	}
+}
+
+func (s *watchSet) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range s.byHash {
+		for i := len(list) - 1; i >= 0; i-- {
+			s.endLocked(list[i])
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// writes is what a transaction has written: at most one entry a key, which
+// says all there is to know about the key's new value, on top of the ranges
+// cleared.
+type writes struct {
+	keys    keySet
+	entries []write // of the keys, by their index
+	values  []byte  // arena of the entries' values
+	live    int     // bytes of values in use
+	atomics []atomic64
+	cleared rangeSet
+	bounds  int     // bytes of the cleared ranges as they were given
+	sorted  []int32 // keys in order; those added since the last sort are missing
+	refused error   // why the commit must fail
+}
+
+type write struct {
+	kind        writeKind
+	off, len    uint32 // of the value set
+	first, last int32  // of the atomic operations
+}
+
+type writeKind uint8
+
+const (
+	writeSet    writeKind = iota
+	writeClear            // the key has no value
+	writeAtomic           // operations on whatever value the store has
+)
+
+// atomic64 is an Add or a Max and the link to the next one on the same key.
+type atomic64 struct {
+	max     bool
+	operand uint64
+	next    int32
+}
+
+func (a atomic64) apply(v uint64) uint64 {
+	if a.max {
+		return max(v, a.operand)
+	}
+	return v + a.operand
+}
+
+func (w *writes) empty() bool { return w.keys.len() == 0 && len(w.cleared) == 0 }
+
+func (w *writes) size() int { return len(w.keys.arena) + w.live + w.bounds }
+
+// refuse makes the commit fail. The first reason stays.
+func (w *writes) refuse(format string, args ...any) {
+	if w.refused == nil {
+		w.refused = fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...)
+	}
+}
+
+// accepts checks a key and tells whether to go on with the write. What breaks
+// a limit is still remembered, so that the closure sees its own writes until
+// the commit refuses them; only a transaction far beyond all bounds is not.
+func (w *writes) accepts(key []byte) bool {
+	if len(key) > kv.MaxKeySize {
+		w.refuse("key has %d bytes, at most %d are allowed", len(key), kv.MaxKeySize)
+	}
+	return len(w.keys.arena)+len(w.values) < 32*kv.MaxTxSize
+}
+
+func (w *writes) set(key, value []byte) {
+	if !w.accepts(key) {
+		return
+	}
+	if len(value) > kv.MaxValueSize {
+		w.refuse("value has %d bytes, at most %d are allowed", len(value), kv.MaxValueSize)
+	}
+	e, _ := w.entry(key)
+	w.put(e, value)
+}
+
+// put makes value the new value of e, in the memory of the old one if it fits.
+func (w *writes) put(e *write, value []byte) {
+	w.live -= int(e.len)
+	if e.kind != writeSet || len(value) > int(e.len) {
+		w.compact()
+		e.off = uint32(len(w.values))
+		w.values = append(w.values, value...)
+	} else {
+		copy(w.values[e.off:], value)
+	}
+	e.kind = writeSet
+	e.len = uint32(len(value))
+	w.live += len(value)
+}
+
+// compact drops the values that were overwritten, once they are the most.
+func (w *writes) compact() {
+	if len(w.values) < 2*w.live+maxKept {
+		return
+	}
+	values := make([]byte, 0, 2*w.live)
+	for i := range w.entries {
+		if e := &w.entries[i]; e.len > 0 {
+			v := w.values[e.off : e.off+e.len]
+			e.off = uint32(len(values))
+			values = append(values, v...)
+		}
+	}
+	w.values = values
+}
+
+func (w *writes) clear(key []byte) {
+	if !w.accepts(key) {
+		return
+	}
+	e, _ := w.entry(key)
+	w.erase(e)
+}
+
+func (w *writes) erase(e *write) {
+	w.live -= int(e.len)
+	*e = write{kind: writeClear}
+}
+
+// clearRange copies the bounds.
+func (w *writes) clearRange(begin, end []byte) {
+	if bytes.Compare(begin, end) >= 0 || !w.accepts(nil) {
+		return
+	}
+	w.bounds += len(begin) + len(end)
+	r := keyRange{bytes.Clone(begin), bytes.Clone(end)}
+	for i := w.search(r.begin); i < len(w.sorted) && bytes.Compare(w.keys.key(w.sorted[i]), r.end) < 0; i++ {
+		w.erase(&w.entries[w.sorted[i]])
+	}
+	w.cleared.add(r)
+}
+
+func (w *writes) atomic(key []byte, op atomic64) {
+	if !w.accepts(key) {
+		return
+	}
+	e, isNew := w.entry(key)
+	if isNew {
+		*e = write{kind: writeAtomic, first: -1}
+		if w.cleared.contains(key) {
+			e.kind = writeClear
+		}
+	}
+	switch e.kind {
+	case writeSet:
+		w.putInteger(e, op.apply(kv.DecodeInteger(w.value(e))))
+	case writeClear:
+		w.putInteger(e, op.apply(0))
+	case writeAtomic:
+		w.chain(e, op)
+	}
+}
+
+// putInteger makes v the value of e.
+func (w *writes) putInteger(e *write, v uint64) {
+	var buf [8]byte
+	binary.LittleEndian.PutUint64(buf[:], v)
+	w.put(e, buf[:])
+}
+
+// chain appends op to the operations of e; two of a kind become one.
+func (w *writes) chain(e *write, op atomic64) {
+	op.next = -1
+	if e.first >= 0 {
+		last := &w.atomics[e.last]
+		if last.max == op.max {
+			if op.max {
+				last.operand = max(last.operand, op.operand)
+			} else {
+				last.operand += op.operand
+			}
+			return
+		}
+		last.next = int32(len(w.atomics))
+	} else {
+		e.first = int32(len(w.atomics))
+	}
+	e.last = int32(len(w.atomics))
+	w.atomics = append(w.atomics, op)
+}
+
+// evaluate applies the operations of e to the value that the store has.
+func (w *writes) evaluate(e *write, v uint64) uint64 {
+	for i := e.first; i >= 0; i = w.atomics[i].next {
+		v = w.atomics[i].apply(v)
+	}
+	return v
+}
+
+func (w *writes) value(e *write) []byte { return w.values[e.off : e.off+e.len] }
+
+// entry returns the entry of key, and whether it is new: then it is zero.
+func (w *writes) entry(key []byte) (*write, bool) {
+	i, isNew := w.keys.add(hashKey(key), key)
+	if isNew {
+		w.entries = append(w.entries, write{})
+	}
+	return &w.entries[i], isNew
+}
+
+// find returns the entry of key or nil.
+func (w *writes) find(hash uint64, key []byte) *write {
+	if i := w.keys.find(hash, key); i >= 0 {
+		return &w.entries[i]
+	}
+	return nil
+}
+
+// search returns the index in sorted of the first key not less than key.
+func (w *writes) search(key []byte) int {
+	w.sort()
+	return w.searchIn(w.sorted, key)
+}
+
+func (w *writes) searchIn(sorted []int32, key []byte) int {
+	lo, hi := 0, len(sorted)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); bytes.Compare(w.keys.key(sorted[mid]), key) >= 0 {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// sort brings sorted up to date. It is called whenever the order matters, so
+// it must be cheap when little was added: a few keys are put in their places,
+// many are sorted and merged in.
+func (w *writes) sort() {
+	const few = 4
+	old, all := len(w.sorted), w.keys.len()
+	if all-old <= few {
+		for i := old; i < all; i++ {
+			at := w.searchIn(w.sorted, w.keys.key(int32(i)))
+			w.sorted = slices.Insert(w.sorted, at, int32(i))
+		}
+		return
+	}
+	for i := old; i < all; i++ {
+		w.sorted = append(w.sorted, int32(i))
+	}
+	compare := func(a, b int32) int { return bytes.Compare(w.keys.key(a), w.keys.key(b)) }
+	slices.SortFunc(w.sorted[old:], compare)
+	if old == 0 || compare(w.sorted[old-1], w.sorted[old]) < 0 {
+		return
+	}
+	head := slices.Clone(w.sorted[:old])
+	tail := slices.Clone(w.sorted[old:])
+	for at := range w.sorted {
+		if len(tail) == 0 || len(head) > 0 && compare(head[0], tail[0]) < 0 {
+			w.sorted[at], head = head[0], head[1:]
+		} else {
+			w.sorted[at], tail = tail[0], tail[1:]
+		}
+	}
+}
+
+func (w *writes) reset() {
+	w.keys.reset()
+	if cap(w.values) > maxKept {
+		w.values = nil
+	}
+	w.entries = w.entries[:0]
+	w.values = w.values[:0]
+	w.live = 0
+	w.atomics = w.atomics[:0]
+	clear(w.cleared)
+	w.cleared = w.cleared[:0]
+	w.bounds = 0
+	w.sorted = w.sorted[:0]
+	w.refused = nil
+}

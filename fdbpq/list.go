@@ -1,0 +1,102 @@
+package fdbpq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Listing selects a page of a queue's items.
+type Listing struct {
+	State  State // of the items; "": ready
+	After  *ID   // start behind this item; nil: from the beginning
+	Limit  int   // items at most; 1 to MaxBatch
+	Bodies bool  // with payloads
+}
+
+// Page is a page of items in their order.
+type Page struct {
+	Items []Held
+	More  bool // there are items behind the last one
+}
+
+var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
+
+// List returns a page of the queue's items and removes nothing.
+func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
+	if listing.Limit < 1 || listing.Limit > MaxBatch {
+		return Page{}, errLimit
+	}
+	space, ok := map[State]string{"": spaceReady, StateReady: spaceReady, StateLeased: spaceLeased, StateDelayed: spaceDelayed}[listing.State]
+	if !ok {
+		return Page{}, errState
+	}
+	s, err := q.read(r)
+	if err != nil {
+		return Page{}, err
+	}
+	if s == nil {
+		return Page{}, ErrNoQueue
+	}
+	prefix := generationPrefix(space, q.name, s.generation)
+	begin, end := append(bytes.Clone(prefix), firstInteger), append(bytes.Clone(prefix), afterIntegers)
+	if listing.After != nil {
+		at := listing.After.place
+		l, err := q.locate(r, s, *listing.After)
+		if err != nil {
+			return Page{}, err
+		}
+		if l != nil {
+			at = l.place
+		}
+		begin = append(at.append(bytes.Clone(prefix)), 0)
+	}
+	return q.page(r, s, space, begin, end, listing)
+}
+
+// page reads one page of a space. Pages end early when their content exceeds
+// what one batch may have.
+func (q Queue) page(r kv.Reader, s *state, space string, begin, end []byte, listing Listing) (Page, error) {
+	pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: listing.Limit + 1, MaxBytes: MaxBatchBytes})
+	if err != nil {
+		return Page{}, err
+	}
+	prefix := len(generationPrefix(space, q.name, s.generation))
+	var page Page
+	size := int64(0)
+	for i, pair := range pairs {
+		p, err := parsePlace(pair.Key[prefix:])
+		if err != nil {
+			return Page{}, fmt.Errorf("damaged place: %w", err)
+		}
+		l, err := parseStanding(space, pair.Value, p)
+		if err != nil {
+			return Page{}, err
+		}
+		if listing.Bodies {
+			size += l.size
+		}
+		if i == listing.Limit || (i > 0 && size > MaxBatchBytes) {
+			page.More = true
+			break
+		}
+		held, err := q.held(r, s, l, true)
+		if err != nil {
+			return Page{}, err
+		}
+		if !listing.Bodies {
+			held.Payload = nil
+		}
+		page.Items = append(page.Items, *held)
+	}
+	if n := len(pairs); !page.More && n > 0 && n == len(page.Items) {
+		rest, err := r.Range(append(pairs[n-1].Key, 0), end, kv.RangeOptions{Limit: 1})
+		if err != nil {
+			return Page{}, err
+		}
+		page.More = len(rest) > 0
+	}
+	return page, nil
+}
