@@ -99,10 +99,10 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	found := collector{
-		change: &change{Queue: q, state: s, clock: q.store.clock.now()},
+		change: q.look(r, s),
 		sel:    Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
 	}
-	if err := found.run(r); err != nil {
+	if err := found.run(); err != nil {
 		return nil, err
 	}
 	for _, f := range found.items {

@@ -4,11 +4,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// change is work on one queue within a transaction. What it does to the
+// change is work on one queue within a transaction, or only a look at it. What it does to the
 // queue's counters is gathered and written once by finish.
 type change struct {
 	Queue
-	tx      kv.Tx
+	tx      kv.Tx     // nil for a look
+	past    kv.Reader // the transaction's snapshot
 	state   *state
 	clock   int64 // store time, 0 until asked for
 	tally   tally
@@ -33,13 +34,18 @@ func (q Queue) begin(tx kv.Tx) (*change, error) {
 }
 
 func (q Queue) change(tx kv.Tx, s *state) *change {
-	return &change{Queue: q, tx: tx, state: s}
+	return &change{Queue: q, tx: tx, past: tx.Snapshot(), state: s}
+}
+
+// look is a change that changes nothing.
+func (q Queue) look(r kv.Reader, s *state) *change {
+	return &change{Queue: q, past: r, state: s}
 }
 
 // now is store time, the same for all of the change.
 func (c *change) now() (int64, error) {
 	if c.clock == 0 {
-		now, err := c.store.now(c.tx)
+		now, err := c.store.now(c.past)
 		if err != nil {
 			return 0, err
 		}

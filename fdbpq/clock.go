@@ -44,9 +44,10 @@ func (c *clock) advance(seen int64) int64 {
 }
 
 // now is store time as a transaction should use it: never behind what another
-// process has already written.
-func (s *Store) now(r kv.Tx) (int64, error) {
-	seen, err := r.Snapshot().Get(row(spaceTime))
+// process has already written. Transactions pass their snapshot reader, for
+// the row changes all the time.
+func (s *Store) now(r kv.Reader) (int64, error) {
+	seen, err := r.Get(row(spaceTime))
 	if err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ func (c *change) bury(p place, e *envelope, reason string) error {
 		return nil
 	}
 	event.DeadLetter = c.state.config.DeadLetterQueue(c.name)
-	if err := loadContent(c.tx.Snapshot(), c.prefix(spaceChunk), e, p); err != nil {
+	if err := loadContent(c.past, c.prefix(spaceChunk), e, p); err != nil {
 		return err
 	}
 	headers, payload := e.headers, e.payload

@@ -34,7 +34,7 @@ func (w *sweep) collect() (more bool, err error) {
 	if err != nil || len(heaps) == 0 {
 		return false, err
 	}
-	if w.now, err = w.store.now(w.tx); err != nil {
+	if w.now, err = w.store.now(w.tx.Snapshot()); err != nil {
 		return false, err
 	}
 	if until, err := w.claim(); err != nil || until != 0 {
@@ -63,7 +63,7 @@ func (w *sweep) collect() (more bool, err error) {
 // rest. Items that have timers are cleared one by one, with them; all others at
 // a stroke.
 func (c *change) discard() (done bool, err error) {
-	n, err := c.counts(c.tx.Snapshot(), c.state.generation)
+	n, err := c.counts(c.past, c.state.generation)
 	if err != nil {
 		return false, err
 	}
@@ -73,7 +73,7 @@ func (c *change) discard() (done bool, err error) {
 		}
 		prefix := c.prefix(space)
 		begin, end := tuple.Range(prefix)
-		pairs, err := c.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
+		pairs, err := c.past.Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
 		if err != nil {
 			return false, err
 		}

@@ -80,7 +80,7 @@ type pusher struct {
 // newPusher reads the highest count by snapshot: it rises with every push, and
 // a dependency on it would make all pushes conflict.
 func (c *change) newPusher() (*pusher, error) {
-	high, err := c.tx.Snapshot().Get(queueRow(spaceHigh, c.name))
+	high, err := c.past.Get(queueRow(spaceHigh, c.name))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *change) newPusher() (*pusher, error) {
 func (p *pusher) limits(items []NewItem) (err error) {
 	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
 	if p.state.config.MaxLength > 0 || withID {
-		p.before, err = p.counts(p.tx.Snapshot(), p.state.generation)
+		p.before, err = p.counts(p.past, p.state.generation)
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func (p *pusher) evict(results []Pushed) error {
 		return nil
 	}
 	for p.length() > config.MaxLength {
-		last := p.scan(p.tx.Snapshot(), p.state, Max, AllPriorities)
+		last := p.scan(p.past, p.state, Max, AllPriorities)
 		last.oldest = false // what goes is the newest, whatever pop.max takes
 		entries, err := last.next(1, 0)
 		if err != nil || len(entries) == 0 {

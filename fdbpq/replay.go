@@ -105,7 +105,7 @@ func (c *change) replay(sel *Selection, lease time.Duration) (*Taken, error) {
 	if len(taken.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return taken, c.complete(c.tx.Snapshot(), c.state, taken)
+	return taken, c.complete(c.past, c.state, taken)
 }
 
 func (c *change) replayTaken(popID string, n int64) (Item, error) {

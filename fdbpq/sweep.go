@@ -56,7 +56,7 @@ type sweep struct {
 
 func (w *sweep) run() (Swept, error) {
 	var err error
-	if w.now, err = w.store.now(w.tx); err != nil {
+	if w.now, err = w.store.now(w.tx.Snapshot()); err != nil {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(row(spaceTimer))

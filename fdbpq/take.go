@@ -124,7 +124,7 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 		return Taken{Reason: ReasonPaused}, nil
 	}
 	if sel.PopID != "" {
-		n, err := c.counts(tx.Snapshot(), c.state.generation)
+		n, err := c.counts(c.past, c.state.generation)
 		if err != nil {
 			return Taken{}, err
 		}
@@ -137,13 +137,13 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 
 func (c *change) takeNew(sel *Selection, lease time.Duration) (Taken, error) {
 	head := collector{change: c, sel: *sel, remove: true}
-	if err := head.run(c.tx.Snapshot()); err != nil {
+	if err := head.run(); err != nil {
 		return Taken{}, err
 	}
 	taken := Taken{More: head.more, Items: make([]Item, len(head.items))}
 	for i := range head.items {
 		p, e := head.items[i].place, &head.items[i].envelope
-		if err := loadContent(c.tx.Snapshot(), c.prefix(spaceChunk), e, p); err != nil {
+		if err := loadContent(c.past, c.prefix(spaceChunk), e, p); err != nil {
 			return Taken{}, err
 		}
 		c.removeReady(p, e)
@@ -174,7 +174,7 @@ func (c *change) takeNew(sel *Selection, lease time.Duration) (Taken, error) {
 	}
 	c.finish()
 	taken.Events = c.events
-	return taken, c.complete(c.tx.Snapshot(), c.state, &taken)
+	return taken, c.complete(c.past, c.state, &taken)
 }
 
 func deref(t *Taken) Taken {
@@ -196,8 +196,8 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Taken, error) {
 	if s.paused {
 		return Taken{Reason: ReasonPaused}, nil
 	}
-	found := collector{change: &change{Queue: q, state: s, clock: q.store.clock.now()}, sel: sel}
-	if err := found.run(r); err != nil {
+	found := collector{change: q.look(r, s), sel: sel}
+	if err := found.run(); err != nil {
 		return Taken{}, err
 	}
 	var taken Taken
@@ -272,8 +272,8 @@ type collector struct {
 	more    bool
 }
 
-func (c *collector) run(r kv.Reader) error {
-	s := c.scan(r, c.state, c.sel.End, *c.sel.Band)
+func (c *collector) run() error {
+	s := c.scan(c.past, c.state, c.sel.End, *c.sel.Band)
 	for len(c.items) < c.sel.Limit {
 		entries, err := s.next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
 		if err != nil || len(entries) == 0 {

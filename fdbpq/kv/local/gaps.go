@@ -112,7 +112,7 @@ func (c *gapCache) insert(g *gap) {
 	if left := c.before(at); c.at(left) != nil && bytes.Equal(c.at(left).end, g.begin) {
 		at = left
 	}
-	for bytes.Compare(g.begin, g.end) < 0 {
+	for met := true; met && bytes.Compare(g.begin, g.end) < 0; {
 		o := c.at(at)
 		if o == nil || bytes.Compare(o.begin, g.end) > 0 {
 			break
@@ -143,6 +143,7 @@ func (c *gapCache) insert(g *gap) {
 			at = c.after(at)
 		default:
 			g.end = o.begin
+			met = false
 		}
 	}
 	if bytes.Compare(g.begin, g.end) >= 0 || g.weight < minGapWeight {

@@ -184,3 +184,16 @@ func (p packedKeys) search(key []byte) int {
 	}
 	return lo
 }
+
+// searchEnd returns the index of the last range that begins before key, or -1.
+func (s rangeSet) searchEnd(key []byte) int {
+	lo, hi := 0, len(s)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); bytes.Compare(s[mid].begin, key) >= 0 {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo - 1
+}
