@@ -30,6 +30,7 @@ type Lane struct {
 	store   *Store
 	slot    int
 	attempt uint64
+	kept    bool // the row exists, unless somebody retired this process
 }
 
 // Lane returns a lane that nobody else uses until it is released.
@@ -63,9 +64,16 @@ func (l *Lane) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	for {
 		l.attempt++
 		attempt := l.attempt
+		marked := false
 		err := l.store.db.Update(ctx, func(tx kv.Tx) error {
-			return fn(&laneTx{Tx: tx, row: l.row(), attempt: attempt})
+			laneTx := laneTx{Tx: tx, row: l.row(), attempt: attempt}
+			err := fn(&laneTx)
+			marked = laneTx.marked
+			return err
 		})
+		if err == nil && marked {
+			l.kept = true
+		}
 		if !errors.Is(err, kv.ErrUnknown) {
 			return err
 		}
@@ -92,20 +100,24 @@ func (l *Lane) resolve(ctx context.Context, attempt uint64) (done bool, err erro
 			if err != nil {
 				return err
 			}
-			switch kv.DecodeInteger(row) {
-			case attempt:
-				done = true
-			default:
-				done = false
+			if row == nil && l.kept {
+				return errRetired
+			}
+			if done = kv.DecodeInteger(row) == attempt; !done {
 				tx.Set(l.row(), kv.EncodeInteger(void))
 			}
 			return nil
 		})
 		if !errors.Is(err, kv.ErrUnknown) {
+			l.kept = l.kept || err == nil
 			return done, err
 		}
 	}
 }
+
+// errRetired: this process was silent for so long that its lanes were cleared,
+// and with them the trace of what it last did.
+var errRetired = errors.New("the lane's row was retired")
 
 func (l *Lane) row() []byte {
 	return tuple.AppendInt(l.store.processRow(), int64(l.slot))

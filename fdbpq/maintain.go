@@ -35,8 +35,12 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
 	pulse := pulse{store: s}
+	tidy := tidy{store: s}
 	for ctx.Err() == nil {
 		if err := pulse.beat(ctx); err != nil && ctx.Err() == nil {
+			m.Problem(err)
+		}
+		if err := tidy.step(ctx); err != nil && ctx.Err() == nil {
 			m.Problem(err)
 		}
 		next, err := s.sweepAll(ctx, m.Event)
@@ -76,6 +80,39 @@ func (s *Store) sweepAll(ctx context.Context, report func(Event)) (time.Duration
 			return swept.Next, nil
 		}
 	}
+}
+
+// tidyFor bounds how long a round of Maintain clears what purges left behind,
+// so that due work does not wait for it.
+const tidyFor = 200 * time.Millisecond
+
+// retireEvery is how often lanes of dead processes are looked for.
+const retireEvery = 10 * time.Minute
+
+// tidy clears what nothing refers to any more, a little at a time.
+type tidy struct {
+	store   *Store
+	retired time.Duration // when lanes were last looked through, by the process's clock
+}
+
+func (t *tidy) step(ctx context.Context) error {
+	start := t.store.clock.elapsed()
+	for more := true; more && t.store.clock.elapsed()-start < tidyFor; {
+		var err error
+		if more, err = t.store.Collect(ctx); err != nil {
+			return err
+		}
+	}
+	if start-t.retired < retireEvery {
+		return nil
+	}
+	t.retired = start
+	for next, err := t.store.Retire(ctx, nil); next != nil || err != nil; next, err = t.store.Retire(ctx, next) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pulse moves store time forward.

@@ -51,6 +51,7 @@ type Store struct {
 	lanes         lanes
 	states        states
 	due           alarm
+	lines         lines
 }
 
 // Open makes the store's queues available, and the store itself when db is

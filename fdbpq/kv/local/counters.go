@@ -1,9 +1,6 @@
 package local
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "bytes"
 
 // counterCache holds the newest values of keys that were changed by atomic
 // operations, so that a counter which every transaction changes is not read
@@ -65,8 +62,3 @@ func (c *counterCache) drop(hash uint64) {
 }
 
 func (c *counterCache) reset() { clear(c.sets) }
-
-// integer is the form in which an atomic operation leaves its result.
-func integer(v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), v)
-}

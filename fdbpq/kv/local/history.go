@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"slices"
 	"sync/atomic"
 )
 
@@ -22,7 +23,7 @@ type commit struct {
 
 // newCommit describes what w is about to write. w must be sorted.
 func newCommit(w *writes) *commit {
-	c := &commit{durable: make(chan struct{})}
+	c := &commit{durable: make(chan struct{}), ranges: slices.Clone(w.cleared)}
 	n := w.keys.len()
 	if n == 0 {
 		return c

@@ -21,6 +21,7 @@ type writes struct {
 	cleared rangeSet
 	bounds  int     // bytes of the cleared ranges as they were given
 	sorted  []int32 // keys in order; those added since the last sort are missing
+	setting []int32 // the keys of sorted that will have a value
 	refused error   // why the commit must fail
 }
 
@@ -265,6 +266,17 @@ func (w *writes) sort() {
 			w.sorted[at], tail = tail[0], tail[1:]
 		}
 	}
+}
+
+// setKeys returns the keys that will have a value after the commit, in order.
+func (w *writes) setKeys() (n int, key func(int) []byte) {
+	w.setting = w.setting[:0]
+	for _, i := range w.sorted {
+		if w.entries[i].kind != writeClear {
+			w.setting = append(w.setting, i)
+		}
+	}
+	return len(w.setting), func(i int) []byte { return w.keys.key(w.setting[i]) }
 }
 
 func (w *writes) reset() {

@@ -1,0 +1,85 @@
+package fdbpq
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// laneRetention is how long the lane rows of a silent process are kept. It is
+// far beyond the age at which a transaction can still commit.
+const laneRetention = time.Hour
+
+// retireRows bounds how many rows one transaction of Retire reads.
+const retireRows = 1000
+
+// Retire clears the lane rows of processes that have been silent for an hour,
+// in one bounded transaction that starts behind the given row; it returns
+// where the next one has to start, nil after the last.
+func (s *Store) Retire(ctx context.Context, from []byte) (next []byte, err error) {
+	begin, end := tuple.Range(row(spaceLane))
+	if from != nil {
+		begin = from
+	}
+	err = s.db.Update(ctx, func(tx kv.Tx) error {
+		next = nil
+		now, err := s.now(tx.Snapshot())
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: retireRows})
+		if err != nil {
+			return err
+		}
+		if len(rows) == retireRows {
+			next = append(rows[len(rows)-1].Key, 0)
+		}
+		return retire(tx, rows, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("retire lanes: %w", err)
+	}
+	return next, nil
+}
+
+func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
+	prefix := len(row(spaceLane))
+	var process []byte // that the rows at hand belong to
+	for _, pair := range rows {
+		_, slot, err := tuple.ConsumeBytes(pair.Key[prefix:])
+		if err != nil {
+			return fmt.Errorf("damaged lane row: %w", err)
+		}
+		owner := pair.Key[:len(pair.Key)-len(slot)]
+		if bytes.Equal(owner, process) {
+			continue
+		}
+		process = owner
+		if len(slot) > 0 {
+			// A process that has not said when it was alive, or whose first rows
+			// stood in the page before.
+			alive, err := tx.Get(owner)
+			if err != nil {
+				return err
+			}
+			if alive == nil {
+				tx.Set(owner, tuple.AppendInt(nil, now))
+			}
+			continue
+		}
+		alive, _, err := tuple.ConsumeInt(pair.Value)
+		if err != nil {
+			return fmt.Errorf("damaged process row: %w", err)
+		}
+		if now-alive > int64(laneRetention) {
+			tx.Conflict(owner)
+			tx.Clear(owner)
+			tx.ClearRange(tuple.Range(owner))
+		}
+	}
+	return nil
+}
