@@ -210,7 +210,8 @@ func (c *gapCache) place(g *gap) {
 	c.bytes += len(g.begin) + len(g.end)
 	c.link(g)
 	if len(c.blocks) == 0 {
-		c.blocks = append(c.blocks, make([]*gap, 0, maxGapBlock))
+		c.blocks = append(c.blocks, append(make([]*gap, 0, maxGapBlock), g))
+		return
 	}
 	at := c.search(g.begin)
 	if at.block == len(c.blocks) {

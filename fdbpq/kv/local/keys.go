@@ -11,6 +11,26 @@ var seed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint64 { return maphash.Bytes(seed, key) }
 
+// stored returns the form in which a key is handled everywhere behind the
+// methods of a transaction, and kept in the store: the store has no place for
+// an empty key, which would break its order and its range tombstones. Making
+// room for it concerns only keys that begin with a zero byte; the order of keys
+// is the same in both forms.
+func stored(key []byte) []byte {
+	if len(key) > 0 && key[0] != 0 {
+		return key
+	}
+	return append(make([]byte, 1, len(key)+1), key...)
+}
+
+// given turns a stored key back into the one that stored was given.
+func given(key []byte) []byte {
+	if key[0] != 0 {
+		return key
+	}
+	return key[1:]
+}
+
 // keySet is a set of keys in the order they were added. The keys lie in one
 // arena, so a set of any size costs a handful of allocations, and none when it
 // is reused.

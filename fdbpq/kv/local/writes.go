@@ -64,7 +64,7 @@ func (w *writes) refuse(format string, args ...any) {
 	}
 }
 
-// accepts checks a key and tells whether to go on with the write. What breaks
+// accepts checks a key as it was given and tells whether to go on with the write. What breaks
 // a limit is still remembered, so that the closure sees its own writes until
 // the commit refuses them; only a transaction far beyond all bounds is not.
 func (w *writes) accepts(key []byte) bool {
@@ -81,7 +81,7 @@ func (w *writes) set(key, value []byte) {
 	if len(value) > kv.MaxValueSize {
 		w.refuse("value has %d bytes, at most %d are allowed", len(value), kv.MaxValueSize)
 	}
-	e, _ := w.entry(key)
+	e, _ := w.entry(stored(key))
 	w.put(e, value)
 }
 
@@ -120,7 +120,7 @@ func (w *writes) clear(key []byte) {
 	if !w.accepts(key) {
 		return
 	}
-	e, _ := w.entry(key)
+	e, _ := w.entry(stored(key))
 	w.erase(e)
 }
 
@@ -135,7 +135,7 @@ func (w *writes) clearRange(begin, end []byte) {
 		return
 	}
 	w.bounds += len(begin) + len(end)
-	r := keyRange{bytes.Clone(begin), bytes.Clone(end)}
+	r := keyRange{bytes.Clone(stored(begin)), bytes.Clone(stored(end))}
 	for i := w.search(r.begin); i < len(w.sorted) && bytes.Compare(w.keys.key(w.sorted[i]), r.end) < 0; i++ {
 		w.erase(&w.entries[w.sorted[i]])
 	}
@@ -146,6 +146,7 @@ func (w *writes) atomic(key []byte, op atomic64) {
 	if !w.accepts(key) {
 		return
 	}
+	key = stored(key)
 	e, isNew := w.entry(key)
 	if isNew {
 		*e = write{kind: writeAtomic, first: -1}

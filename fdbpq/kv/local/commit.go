@@ -1,0 +1,320 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Update implements kv.DB.
+func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	if !db.life.enter() {
+		return kv.ErrClosed
+	}
+	defer db.life.leave()
+	for losses := 0; ; losses++ {
+		if err := ctx.Err(); err != nil {
+			return unavailable(err)
+		}
+		done, err := db.attempt(ctx, fn)
+		if done {
+			return err
+		}
+		pause(ctx, losses)
+	}
+}
+
+// View implements kv.DB.
+func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if !db.life.enter() {
+		return kv.ErrClosed
+	}
+	defer db.life.leave()
+	for {
+		if err := ctx.Err(); err != nil {
+			return unavailable(err)
+		}
+		if done, err := db.look(fn); done {
+			return err
+		}
+	}
+}
+
+func (db *DB) look(fn func(kv.Reader) error) (done bool, err error) {
+	t := db.begin()
+	defer t.end()
+	err = fn(&t.snapshot)
+	if t.tooOld {
+		return false, nil
+	}
+	return true, t.settle(err)
+}
+
+// attempt runs fn once. It is not done when fn has to run again.
+func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
+	t := db.begin()
+	defer t.end()
+	err = fn(t)
+	if t.tooOld || err == nil && t.checkAge() != nil {
+		db.stats.tooOld.Add(1)
+		return false, nil
+	}
+	w := &t.buf.writes
+	if err == nil {
+		err = w.refused
+	}
+	if size := w.size() + t.buf.reads.size(); err == nil && size > kv.MaxTxSize && !w.empty() {
+		err = fmt.Errorf("%w: transaction has %d bytes, at most %d are allowed", kv.ErrTooLarge, size, kv.MaxTxSize)
+	}
+	if err != nil {
+		return true, t.settle(err)
+	}
+	if w.empty() {
+		db.watch(t, nil)
+		return true, t.settle(nil)
+	}
+	return db.commit(ctx, t)
+}
+
+// settle returns err when all that the transaction read is durable: whatever
+// its caller concludes from it must hold after a crash, too.
+func (t *tx) settle(err error) error {
+	t.release()
+	if t.upper != nil {
+		<-t.upper.durable
+		if broken := t.db.broken.Load(); broken != nil {
+			return unavailable(*broken)
+		}
+	}
+	return err
+}
+
+// pause makes a transaction that keeps losing step back for a moment, so that
+// many of them do not wear each other down.
+func pause(ctx context.Context, losses int) {
+	const patience = 4
+	if losses < patience {
+		return
+	}
+	longest := 50 * time.Microsecond << min(losses-patience, 6)
+	timer := time.NewTimer(rand.N(longest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// commit checks that nothing the transaction depends on has changed, and makes
+// its writes happen. The order of the steps matters:
+//
+//   - The commit is in the list before its writes can be read. So whoever reads
+//     them finds it there, and knows what to wait for.
+//   - It has split the gaps before its writes can be read. So whoever reads
+//     them does not jump over them.
+//   - It becomes the commit to pin after its writes can be read. So whoever
+//     pins it does not miss them.
+//   - Watches fire after its writes can be read.
+func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
+	w, r := &t.buf.writes, &t.buf.reads
+	w.sort()
+	c := newCommit(w)
+	batch, err := db.fill(w)
+	if err != nil {
+		return true, t.settle(unavailable(err))
+	}
+	defer func() {
+		if err := batch.Close(); err != nil {
+			db.log.Error("kv/local: closing a batch failed", "err", err)
+		}
+	}()
+
+	// Most conflicts show before the lock is taken.
+	checked := t.pinned
+	if checked != nil {
+		var loss *commit
+		if loss, checked = checked.conflict(r); loss != nil {
+			db.lost(ctx, loss)
+			return false, nil
+		}
+	}
+	if err := db.turn.lock(ctx); err != nil {
+		return true, t.settle(unavailable(err))
+	}
+	if checked != nil {
+		if loss, _ := checked.conflict(r); loss != nil {
+			db.turn.unlock()
+			db.lost(ctx, loss)
+			return false, nil
+		}
+	}
+	if err := db.resolve(w, batch); err != nil {
+		db.turn.unlock()
+		return true, t.settle(err)
+	}
+	err = db.apply(t, c, batch)
+	if err != nil {
+		db.fail(err)
+	}
+	db.turn.unlock()
+	if err == nil {
+		db.stats.commits.Add(1)
+		db.watches.fire(c.version, w.keys.entries, c.ranges)
+		t.release()
+		if err := db.sync(batch); err != nil {
+			// What later transactions have read is perhaps not on disk and never
+			// will be. Nothing may be answered any more.
+			db.fail(err)
+		}
+	}
+	close(c.durable)
+	if broken := db.broken.Load(); broken != nil {
+		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, *broken)
+	}
+	return true, nil
+}
+
+// lost makes sure that a transaction which lost against c reads c's writes the
+// next time: c may still be on its way into the store.
+func (db *DB) lost(ctx context.Context, c *commit) {
+	db.stats.conflicts.Add(1)
+	if db.applied.Load().version >= c.version {
+		return
+	}
+	if err := db.turn.lock(ctx); err == nil {
+		db.turn.unlock()
+	}
+}
+
+// fill returns a batch with the writes whose values are known. In the order of
+// their keys the store's memory takes them fastest.
+func (db *DB) fill(w *writes) (*pebble.Batch, error) {
+	batch := db.store.NewBatchWithSize(64 + w.size() + 16*w.keys.len())
+	for _, r := range w.cleared {
+		if err := batch.DeleteRange(r.begin, r.end, nil); err != nil {
+			return nil, err
+		}
+	}
+	for _, i := range w.sorted {
+		var err error
+		e, key := &w.entries[i], w.keys.key(i)
+		switch {
+		case e.kind == writeSet:
+			err = batch.Set(key, w.value(e), nil)
+		case e.kind == writeClear && !w.cleared.contains(key):
+			err = batch.Delete(key, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return batch, nil
+}
+
+// resolve puts the results of the atomic operations into the batch. It runs
+// under the commit lock, so what it reads is the newest there is.
+func (db *DB) resolve(w *writes, batch *pebble.Batch) error {
+	if len(w.cleared) > 0 {
+		db.counters.reset()
+	}
+	for i := range w.entries {
+		e, hash := &w.entries[i], w.keys.entries[i].hash
+		if e.kind != writeAtomic {
+			db.counters.drop(hash)
+			continue
+		}
+		key := w.keys.key(int32(i))
+		value, known := db.counters.get(hash, key)
+		if !known {
+			stored, err := db.read(db.store, key)
+			if err != nil {
+				db.counters.reset() // some hold what will not be committed
+				return err
+			}
+			value = kv.DecodeInteger(stored)
+		}
+		value = w.evaluate(e, value)
+		db.counters.put(hash, key, value)
+		if err := batch.Set(key, kv.EncodeInteger(value), nil); err != nil {
+			db.counters.reset()
+			return unavailable(err)
+		}
+	}
+	return nil
+}
+
+// apply makes the commit readable. An error leaves the store unusable.
+func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
+	if broken := db.broken.Load(); broken != nil {
+		return *broken
+	}
+	defer func() {
+		// That is how the store reports that it cannot write its log.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("writing to the store failed: %v", p)
+		}
+	}()
+	last := db.linked.Load()
+	c.version = last.version + 1
+	last.next.Store(c)
+	db.linked.Store(c)
+	db.gaps.written(t.buf.writes.setKeys())
+	if db.noSync {
+		err = db.store.Apply(batch, pebble.NoSync)
+	} else {
+		err = db.store.ApplyNoSyncWait(batch, pebble.Sync)
+	}
+	if err != nil {
+		return fmt.Errorf("writing to the store failed: %w", err)
+	}
+	db.applied.Store(c)
+	db.watch(t, c)
+	return nil
+}
+
+// sync waits until the batch, and with it every earlier one, is on disk. It
+// does not heed the caller's context: the end is near, and it must be known.
+func (db *DB) sync(batch *pebble.Batch) error {
+	if db.noSync {
+		return nil
+	}
+	if err := batch.SyncWait(); err != nil {
+		return fmt.Errorf("syncing the store's log failed: %w", err)
+	}
+	return nil
+}
+
+// watch activates the watches of a transaction that committed as c, or that
+// had nothing to commit if c is nil. What others wrote after the state that the
+// transaction read fires them at once.
+func (db *DB) watch(t *tx, c *commit) {
+	watches := t.watches
+	t.watches = nil
+	for _, w := range watches {
+		from := t.pinned
+		switch {
+		case c != nil:
+			db.watches.add(w, c.version)
+		default:
+			if from == nil {
+				from = db.applied.Load()
+			}
+			db.watches.add(w, from.version)
+		}
+		if from == nil {
+			continue
+		}
+		// A commit that is not among these fires the watch when it is applied.
+		applied := db.applied.Load()
+		for n := from.next.Load(); n != nil && n.version <= applied.version; n = n.next.Load() {
+			if n != c && n.wrote(w.hash, w.key) {
+				db.watches.end(w)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,218 @@
+// Package local is the embedded engine: a kv.DB in one directory of one
+// machine, on top of Pebble.
+//
+// Transactions are optimistic. A closure runs without any lock on a snapshot
+// of the store; the commit takes a lock for as long as it needs to check that
+// nothing the closure depends on has changed, and to put the writes into the
+// store's memory and its log. It waits for the log to be synced outside the
+// lock, so transactions that commit at about the same time share one sync.
+//
+// Durable means synced to disk. Update and View return when everything they
+// read and wrote is, and a sync that fails ends the process, because from then
+// on nobody knows what is on the disk. Options.NoSync gives that up.
+//
+// ErrUnknown does not occur as long as the process lives.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Options are an operator's choices; the zero value is right for production.
+type Options struct {
+	// NoSync makes Update and View return without waiting for the disk. A crash
+	// of the machine or the process then takes back the most recent commits,
+	// but never a part of one, nor one without all later ones.
+	NoSync bool
+
+	// Log receives what goes wrong in the background; nil stands for
+	// slog.Default().
+	Log *slog.Logger
+
+	// FS is where the directory lies; nil stands for the machine's own files.
+	FS vfs.FS
+
+	// Fatal is called when nothing may be answered any more, because writing or
+	// syncing failed; nil ends the process. Should it return, every transaction
+	// under way and to come fails.
+	Fatal func(error)
+
+	// Now tells the time by which transactions age; nil stands for time.Now.
+	Now func() time.Time
+}
+
+// DB is the engine. It implements kv.DB.
+type DB struct {
+	store  *pebble.DB
+	noSync bool
+	log    *slog.Logger
+	fatal  func(error)
+	now    func() time.Time
+
+	life     lifetime
+	turn     *mutex                 // held by the transaction that commits
+	linked   atomic.Pointer[commit] // the newest commit, readable or just about to be
+	applied  atomic.Pointer[commit] // the newest commit that surely is readable
+	broken   atomic.Pointer[error]  // set when nothing may be answered any more
+	gaps     gapCache
+	counters *counterCache
+	watches  watchSet
+	buffers  sync.Pool
+	stats    counts
+}
+
+type counts struct {
+	commits, conflicts, tooOld atomic.Uint64
+}
+
+var _ kv.DB = (*DB)(nil)
+
+// Open opens the store in dir and creates it if there is none. Only one process
+// can have it open.
+func Open(dir string, opts Options) (*DB, error) {
+	db := &DB{
+		noSync:   opts.NoSync,
+		log:      opts.Log,
+		fatal:    opts.Fatal,
+		now:      opts.Now,
+		turn:     newMutex(),
+		counters: newCounterCache(),
+		buffers:  sync.Pool{New: func() any { return new(buffers) }},
+	}
+	if db.log == nil {
+		db.log = slog.Default()
+	}
+	if db.fatal == nil {
+		db.fatal = exit
+	}
+	if db.now == nil {
+		db.now = time.Now
+	}
+	db.life.idle = make(chan struct{})
+
+	// What an earlier process had not synced and the store found in its log all
+	// the same is durable when Open returns, as it is flushed first.
+	store, err := pebble.Open(dir, db.storeOptions(opts.FS))
+	switch {
+	case isLocked(err):
+		return nil, fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
+	case err != nil:
+		return nil, fmt.Errorf("kv/local: opening the store in %s: %w", dir, err)
+	}
+	db.store = store
+	first := &commit{durable: make(chan struct{})}
+	close(first.durable)
+	db.linked.Store(first)
+	db.applied.Store(first)
+	return db, nil
+}
+
+func isLocked(err error) bool {
+	return err != nil && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
+		err.Error() == "lock held by current process")
+}
+
+// Close implements kv.DB.
+func (db *DB) Close() error {
+	if !db.life.close() {
+		return kv.ErrClosed
+	}
+	db.watches.endAll()
+	if broken := db.broken.Load(); broken != nil {
+		return *broken // and who knows what the store would do now
+	}
+	if err := db.store.Close(); err != nil {
+		return fmt.Errorf("kv/local: closing the store: %w", err)
+	}
+	return nil
+}
+
+// fail notes that nothing may be answered any more, for err.
+func (db *DB) fail(err error) {
+	if db.broken.CompareAndSwap(nil, &err) {
+		db.fatal(err)
+	}
+}
+
+// exit ends the process in a way that nobody can recover from.
+func exit(err error) {
+	go panic(fmt.Errorf("kv/local: what was answered may be lost, giving up: %w", err))
+	select {}
+}
+
+// lifetime lets transactions in until the store is closed, and waits for them.
+type lifetime struct {
+	mu     sync.Mutex
+	active int
+	closed bool
+	idle   chan struct{} // closed when the store is and nobody is active
+}
+
+func (l *lifetime) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.active++
+	return true
+}
+
+func (l *lifetime) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active--
+	if l.closed && l.active == 0 {
+		close(l.idle)
+	}
+}
+
+// close returns when nobody is active any more. It is false the second time.
+func (l *lifetime) close() bool {
+	l.mu.Lock()
+	again := l.closed
+	l.closed = true
+	if !again && l.active == 0 {
+		close(l.idle)
+	}
+	l.mu.Unlock()
+	if again {
+		return false
+	}
+	<-l.idle
+	return true
+}
+
+// Metrics are for operators.
+type Metrics struct {
+	Commits   uint64 // transactions committed that wrote something
+	Conflicts uint64 // runs of closures that were repeated, because of another commit
+	TooOld    uint64 // runs of closures that were repeated, because they took too long
+	Gaps      int    // ranges known to be empty
+	DiskBytes uint64 // used by the store's files
+}
+
+// Metrics returns the numbers as they are now.
+func (db *DB) Metrics() (Metrics, error) {
+	if !db.life.enter() {
+		return Metrics{}, kv.ErrClosed
+	}
+	defer db.life.leave()
+	return Metrics{
+		Commits:   db.stats.commits.Load(),
+		Conflicts: db.stats.conflicts.Load(),
+		TooOld:    db.stats.tooOld.Load(),
+		Gaps:      db.gaps.len(),
+		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
+	}, nil
+}

@@ -1,0 +1,63 @@
+package local
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// storeOptions sets Pebble up for queues on a small machine: rows live short,
+// are small, and are looked up by key almost as often as they are scanned.
+func (db *DB) storeOptions(fs vfs.FS) *pebble.Options {
+	o := &pebble.Options{
+		FS:                 fs,
+		FormatMajorVersion: pebble.FormatNewest,
+		Logger:             storeLog{db},
+
+		// A row that is set and cleared while it is still in memory never
+		// reaches a file. Two of these can wait to be flushed before commits
+		// have to.
+		MemTableSize:                32 << 20,
+		MemTableStopWritesThreshold: 4,
+		CacheSize:                   64 << 20,
+
+		L0CompactionThreshold: 2,
+		L0StopWritesThreshold: 24,
+		LBaseMaxBytes:         64 << 20,
+	}
+	o.CompactionConcurrencyRange = func() (int, int) { return 1, 2 }
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	o.EventListener = &pebble.EventListener{
+		BackgroundError: func(err error) {
+			db.log.Error("kv/local: background work of the store failed", "err", err)
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			db.log.Error("kv/local: the store is damaged", "path", info.Path, "err", info.Details)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			db.log.Warn("kv/local: commits wait for the disk", "reason", info.Reason)
+		},
+		WriteStallEnd: func() { db.log.Warn("kv/local: commits go on") },
+	}
+	return o
+}
+
+// storeLog passes on what the store has to say, except for its chatter.
+type storeLog struct{ db *DB }
+
+func (storeLog) Infof(string, ...any) {}
+
+func (l storeLog) Errorf(format string, args ...any) {
+	l.db.log.Error("kv/local: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf must not return.
+func (l storeLog) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.db.fail(err)
+	panic(err)
+}

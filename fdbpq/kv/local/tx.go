@@ -1,0 +1,273 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// tx is one run of a closure. It fixes the state that it reads at its first
+// read, so a transaction that only writes never conflicts and holds nothing.
+type tx struct {
+	db       *DB
+	buf      *buffers // nil when the run is over
+	snapshot snapshotReader
+
+	// The state read is that of pebble's snapshot. It contains everything up to
+	// the commit pinned, nothing after the commit upper, and of those between
+	// (hardly ever is there one) possibly some: conflicts are looked for after
+	// pinned, durability is awaited up to upper.
+	pinned, upper *commit
+	snap          *pebble.Snapshot
+	iter          *pebble.Iterator
+	began         time.Time
+	tooOld        bool // a read failed for that reason
+
+	watches []*watch
+}
+
+// buffers is the memory of a transaction, reused by later ones.
+type buffers struct {
+	reads   reads
+	writes  writes
+	scratch scratch
+}
+
+var (
+	errEnded  = errors.New("kv/local: the transaction has ended")
+	errTooOld = fmt.Errorf("%w: transaction is older than %v", kv.ErrUnavailable, kv.MaxTxAge)
+)
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", kv.ErrUnavailable, err) }
+
+func (db *DB) begin() *tx {
+	t := &tx{db: db, buf: db.buffers.Get().(*buffers)}
+	t.snapshot.t = t
+	return t
+}
+
+// open fixes the state to read, or checks that it is not too old.
+func (t *tx) open() error {
+	if t.buf == nil {
+		return errEnded
+	}
+	if t.snap != nil {
+		return t.checkAge()
+	}
+	t.began = t.db.now()
+	t.pinned = t.db.applied.Load()
+	t.snap = t.db.store.NewSnapshot()
+	t.upper = t.db.linked.Load()
+	return nil
+}
+
+func (t *tx) checkAge() error {
+	if t.snap != nil && t.db.now().Sub(t.began) > kv.MaxTxAge {
+		t.tooOld = true
+		return errTooOld
+	}
+	return nil
+}
+
+func (t *tx) iterator() (*pebble.Iterator, error) {
+	if t.iter == nil {
+		iter, err := t.snap.NewIter(nil)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		t.iter = iter
+	}
+	return t.iter, nil
+}
+
+// release lets go of the state read.
+func (t *tx) release() {
+	var err error
+	if t.iter != nil {
+		err = t.iter.Close()
+		t.iter = nil
+	}
+	if t.snap != nil {
+		err = errors.Join(err, t.snap.Close())
+		t.snap = nil
+	}
+	if err != nil {
+		// The reads have reported what went wrong with them.
+		t.db.log.Error("kv/local: releasing a state of the store failed", "err", err)
+	}
+}
+
+// end ends the run; watches that no commit has activated end with it.
+func (t *tx) end() {
+	t.release()
+	for _, w := range t.watches {
+		t.db.watches.end(w)
+	}
+	b := t.buf
+	t.buf = nil
+	b.reads.reset()
+	b.writes.reset()
+	b.scratch.reset()
+	t.db.buffers.Put(b)
+}
+
+func (t *tx) Get(key []byte) ([]byte, error) { return t.get(key, false) }
+
+func (t *tx) GetAll(keys [][]byte) ([][]byte, error) { return t.getAll(keys, false) }
+
+func (t *tx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	return t.readRange(begin, end, opts, false)
+}
+
+func (t *tx) Snapshot() kv.Reader { return &t.snapshot }
+
+// snapshotReader reads without making the commit depend on it.
+type snapshotReader struct{ t *tx }
+
+func (r *snapshotReader) Get(key []byte) ([]byte, error) { return r.t.get(key, true) }
+
+func (r *snapshotReader) GetAll(keys [][]byte) ([][]byte, error) { return r.t.getAll(keys, true) }
+
+func (r *snapshotReader) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	return r.t.readRange(begin, end, opts, true)
+}
+
+func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
+	if err := t.open(); err != nil {
+		return nil, err
+	}
+	if len(key) > kv.MaxKeySize {
+		return nil, nil // there cannot be such a key
+	}
+	key = stored(key)
+	hash := hashKey(key)
+	w := &t.buf.writes
+	own := w.find(hash, key)
+	switch {
+	case own == nil && w.cleared.contains(key):
+		return nil, nil
+	case own != nil && own.kind == writeClear:
+		return nil, nil
+	case own != nil && own.kind == writeSet:
+		return append(make([]byte, 0, own.len), w.value(own)...), nil
+	}
+	if !snapshot {
+		t.buf.reads.addKey(hash, key)
+	}
+	value, err := t.db.read(t.snap, key)
+	if err != nil || own == nil {
+		return value, err
+	}
+	return kv.EncodeInteger(w.evaluate(own, kv.DecodeInteger(value))), nil
+}
+
+// read returns a copy of the value of key in r, nil if there is none.
+func (db *DB) read(r pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	value = append(make([]byte, 0, len(value)), value...)
+	if err := closer.Close(); err != nil {
+		return nil, unavailable(err)
+	}
+	return value, nil
+}
+
+func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	for i, key := range keys {
+		value, err := t.get(key, snapshot)
+		if err != nil {
+			return nil, err
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) ([]kv.Pair, error) {
+	if err := t.open(); err != nil {
+		return nil, err
+	}
+	if opts.Limit <= 0 {
+		return nil, fmt.Errorf("kv/local: limit of a range must be positive, got %d", opts.Limit)
+	}
+	if bytes.Compare(begin, end) >= 0 {
+		return nil, nil
+	}
+	begin, end = stored(begin), stored(end)
+	pairs, cut, err := t.scan(begin, end, opts)
+	if err != nil || snapshot {
+		return pairs, err
+	}
+	if cut {
+		last := stored(pairs[len(pairs)-1].Key)
+		if opts.Reverse {
+			begin = last
+		} else {
+			end = keyAfter(last)
+		}
+	}
+	t.buf.reads.addRange(begin, end)
+	return pairs, nil
+}
+
+func (t *tx) Conflict(key []byte) {
+	// Without an earlier read the commit depends on what key is from now on.
+	// Being too old shows at the commit.
+	if err := t.open(); err != nil || len(key) > kv.MaxKeySize {
+		return
+	}
+	key = stored(key)
+	t.buf.reads.addKey(hashKey(key), key)
+}
+
+func (t *tx) Set(key, value []byte) {
+	if t.buf != nil {
+		t.buf.writes.set(key, value)
+	}
+}
+
+func (t *tx) Clear(key []byte) {
+	if t.buf != nil {
+		t.buf.writes.clear(key)
+	}
+}
+
+func (t *tx) ClearRange(begin, end []byte) {
+	if t.buf != nil {
+		t.buf.writes.clearRange(begin, end)
+	}
+}
+
+func (t *tx) Add(key []byte, delta int64) {
+	if t.buf != nil {
+		t.buf.writes.atomic(key, atomic64{operand: uint64(delta)})
+	}
+}
+
+func (t *tx) Max(key []byte, value uint64) {
+	if t.buf != nil {
+		t.buf.writes.atomic(key, atomic64{max: true, operand: value})
+	}
+}
+
+func (t *tx) Watch(key []byte) *kv.Watch {
+	w := &watch{key: bytes.Clone(stored(key)), done: make(chan struct{})}
+	w.hash = hashKey(w.key)
+	if t.buf == nil {
+		t.db.watches.end(w)
+	} else {
+		t.buf.writes.accepts(key)
+		t.watches = append(t.watches, w)
+	}
+	return kv.NewWatch(w.done, func() { t.db.watches.end(w) })
+}
