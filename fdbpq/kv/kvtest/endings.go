@@ -36,7 +36,9 @@ func testOwnError(f *fixture) {
 	for _, want := range own {
 		runs := 0
 		err := f.db.Update(f.ctx, func(tx kv.Tx) error {
-			runs++
+			if runs++; runs > 3 {
+				return errors.New("the closure failed and is run again and again")
+			}
 			if _, err := tx.Get([]byte("a")); err != nil {
 				return err
 			}

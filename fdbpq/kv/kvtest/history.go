@@ -27,31 +27,29 @@ type clock struct{ atomic.Int64 }
 
 func (c *clock) tick() int64 { return c.Add(1) }
 
-// work runs the jobs 0 to n-1 on several goroutines, and fails the test if one
+// work runs the jobs 0 to n-1 on several goroutines, and fails the test when one
 // of them returns an error.
 func (f *fixture) work(workers, n int, job func(i int) error) {
 	f.Helper()
 	var (
-		next atomic.Int64
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
+		next  atomic.Int64
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
 	)
 	for range workers {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				if err := job(i); err != nil {
-					mu.Lock()
-					errs = append(errs, fmt.Errorf("job %d: %w", i, err))
-					mu.Unlock()
-					return
+					once.Do(func() { first = fmt.Errorf("job %d: %w", i, err) })
+					next.Store(int64(n))
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if len(errs) > 0 {
-		f.Fatalf("seed %d: %v", f.seed, errors.Join(errs...))
+	if first != nil {
+		f.Fatalf("seed %d: %v", f.seed, first)
 	}
 }
 

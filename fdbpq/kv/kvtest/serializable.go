@@ -121,7 +121,12 @@ func newInsertPlan(seed uint64, i int, before []insertPlan) insertPlan {
 	var plan insertPlan
 	if rng.IntN(6) > 0 {
 		for j := range 1 + rng.IntN(2) {
-			plan.rows = append(plan.rows, fmt.Sprintf("%s/%03d/%d.%d", group(), rng.IntN(1000), i, j))
+			// New rows come near the ends, where the limited reads look.
+			at := i + rng.IntN(40)
+			if rng.IntN(2) == 0 {
+				at = -at
+			}
+			plan.rows = append(plan.rows, fmt.Sprintf("%s/%03d/%d.%d", group(), 500+at, i, j))
 		}
 	}
 	for range 1 + rng.IntN(3) {
