@@ -1,0 +1,41 @@
+# Bare `make` lists the targets. Everything needs Go alone, and a C compiler
+# for the race detector.
+
+GO      ?= go
+FUZZTIME ?= 30s
+PACKAGES ?= ./...
+TOOL    = $(GO) tool -modfile=.ci/tools.mod
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test check lint bench fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
+	$(GO) run ./cmd/pqd
+
+build: ## build the programs into bin/
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+test: ## vet, and all tests with the race detector
+	$(GO) vet $(PACKAGES)
+	$(GO) test -race $(PACKAGES)
+
+check: lint test ## what must pass before a change lands: lint and test
+
+lint: ## formatting, vet, staticcheck and go.mod
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
+	$(GO) vet $(PACKAGES)
+	$(TOOL) staticcheck $(PACKAGES)
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+bench: ## all benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file _ func; do \
+		echo "$${func#func } in $$(dirname $$file)"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+	done

@@ -1,0 +1,208 @@
+// Package pqbridge_test holds the repository to its own rules: who may import
+// what, how long a file may be, what lies at the top. They are tests so that
+// breaking one is noticed the same day, and changing one is a decision.
+package pqbridge_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pqbridge/pqbridge"
+
+// imports says what each package may import of this module, its tests aside:
+// cmd → bridge → fdbpq → kv, and never back. Engines know keys, never items;
+// the subject grammar knows nobody; a client knows the grammar alone. A package
+// that is missing here has no place yet: think about it, then add it.
+var imports = map[string][]string{
+	"subjects":        {},
+	"fdbpq/kv":        {},
+	"fdbpq/kv/tuple":  {},
+	"fdbpq/kv/local":  {"fdbpq/kv"},
+	"fdbpq/kv/fdb":    {"fdbpq/kv"},
+	"fdbpq/kv/fault":  {"fdbpq/kv"},
+	"fdbpq/kv/kvtest": {"fdbpq/kv"},
+	"fdbpq":           {"fdbpq/kv", "fdbpq/kv/tuple"},
+	"bridge":          {"fdbpq", "fdbpq/kv", "subjects"},
+	"cmd/pqd":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects"},
+	"cmd/pq":          {"subjects"},
+	"testenv":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects"},
+	"bench":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv"},
+}
+
+// outside says who may import what of others, their tests aside. What is not
+// listed may be imported by anybody.
+var outside = []struct {
+	path string   // a package or everything below it
+	by   []string // packages of this module
+	why  string
+}{
+	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "cmd/pqd", "cmd/pq", "testenv", "bench"}, "the core knows no network"},
+	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
+	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
+	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},
+	{"testing", []string{"testenv", "fdbpq/kv/kvtest"}, "production code is not test code"},
+}
+
+// longFiles are production files past maxLines, each with its reason.
+var longFiles = map[string]string{}
+
+const maxLines = 500
+
+// topLevel is everything that may lie in the repository's root.
+var topLevel = []string{
+	".ci", ".dockerignore", ".github", ".gitignore",
+	"CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile", "README.md",
+	"bench", "bridge", "cmd", "docker-compose.yml", "docs", "fdbpq",
+	"go.mod", "go.sum", "layout_test.go", "subjects", "testenv",
+}
+
+// source is one Go file of the repository.
+type source struct {
+	path  string // from the root
+	dir   string
+	test  bool
+	lines int
+	file  *ast.File
+}
+
+// sources are all Go files, those of other build tags included.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."), entry.IsDir() && entry.Name() == "testdata":
+			return fs.SkipDir
+		case entry.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{
+			path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
+			lines: bytes.Count(text, []byte("\n")), file: file,
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("found no Go files: is the test running in the repository's root?")
+	}
+	return all
+}
+
+func (s source) imports(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	for _, spec := range s.file.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatalf("%s: %v", s.path, err)
+		}
+		paths = append(paths, name)
+	}
+	return paths
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		allowed, known := imports[s.dir]
+		if !known {
+			t.Errorf("%s: the package %s is not on the list of packages", s.path, s.dir)
+			continue
+		}
+		for _, imported := range s.imports(t) {
+			if ours, is := strings.CutPrefix(imported, module+"/"); is && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s: expected only %v", s.path, ours, allowed)
+			}
+			for _, rule := range outside {
+				if within(imported, rule.path) && !slices.Contains(rule.by, s.dir) {
+					t.Errorf("%s imports %s: only %v may, because %s", s.path, imported, rule.by, rule.why)
+				}
+			}
+		}
+	}
+}
+
+func within(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+func TestProductionFilesAreShort(t *testing.T) {
+	long := make(map[string]bool)
+	for _, s := range sources(t) {
+		if s.test || s.lines <= maxLines {
+			continue
+		}
+		long[s.path] = true
+		if longFiles[s.path] == "" {
+			t.Errorf("%s has %d lines: expected at most %d, or a reason in longFiles", s.path, s.lines, maxLines)
+		}
+	}
+	for path := range longFiles {
+		if !long[path] {
+			t.Errorf("%s is listed as long and is not", path)
+		}
+	}
+}
+
+// A test that sleeps is slow when the machine is fast and wrong when it is
+// slow. Wait for a signal, inject a clock, or use testing/synctest.
+func TestTestsDoNotSleep(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test && s.dir != "fdbpq/kv/kvtest" {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			if selector, is := node.(*ast.SelectorExpr); is && selector.Sel.Name == "Sleep" {
+				if name, is := selector.X.(*ast.Ident); is && name.Name == "time" {
+					t.Errorf("%s sleeps", s.path)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestTopLevelIsComplete(t *testing.T) {
+	if _, err := os.Stat(".git"); err != nil {
+		t.Skip("not a git checkout: what else lies around here is somebody's own business")
+	}
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	seen := make(map[string]bool)
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		top, _, _ := strings.Cut(file, "/")
+		if !seen[top] && !slices.Contains(topLevel, top) {
+			t.Errorf("%s lies at the top level: expected one of %v", top, topLevel)
+		}
+		seen[top] = true
+	}
+}

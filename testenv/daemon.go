@@ -1,0 +1,218 @@
+package testenv
+
+import (
+	"bufio"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// stopLimit is what pqd promises for an orderly end.
+const stopLimit = 10 * time.Second
+
+// Process is pqd, running as a process of its own.
+type Process struct {
+	URL  string // of NATS
+	HTTP string // of /healthz and its neighbours
+	Dir  string // of the embedded store
+
+	work   string // where the process runs
+	env    []string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    journal
+}
+
+// Daemon starts pqd and waits until it is ready. It listens on ports that are
+// free and has a store of its own, unless env says otherwise. When the test
+// ends the process is killed if it still runs, and its store is checked.
+func Daemon(t testing.TB, env ...string) *Process {
+	t.Helper()
+	p := Launch(t, env...)
+	p.AwaitReady(t)
+	return p
+}
+
+// Launch is Daemon without the wait.
+func Launch(t testing.TB, env ...string) *Process {
+	t.Helper()
+	work := t.TempDir()
+	p := &Process{Dir: filepath.Join(work, "data"), work: work}
+	p.env = []string{"PQ_STORE=local:" + p.Dir, "PQ_HTTP=127.0.0.1:0", "PQ_LOG=json"}
+	if !sets(env, "NATS_URL") {
+		p.env = append(p.env, "PQ_LISTEN=127.0.0.1:0")
+	}
+	p.env = append(p.env, env...)
+	t.Cleanup(func() { p.finish(t) })
+	p.launch(t)
+	return p
+}
+
+// Start starts a process that was stopped again: the same store, and the same
+// addresses, so that clients find it.
+func (p *Process) Start(t testing.TB) {
+	t.Helper()
+	p.launch(t)
+	p.AwaitReady(t)
+}
+
+func (p *Process) launch(t testing.TB) {
+	t.Helper()
+	cmd := command(t, p.env)
+	cmd.Dir = p.work
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start pqd: %v", err)
+	}
+	exited := make(chan struct{})
+	p.cmd, p.exited = cmd, exited
+	p.log.begin()
+	go func() {
+		defer close(exited)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.log.add(lines.Text())
+		}
+		_ = cmd.Wait() // how it ended stands in cmd.ProcessState
+	}()
+}
+
+// AwaitReady waits until the process says that it is ready.
+func (p *Process) AwaitReady(t testing.TB) {
+	t.Helper()
+	var ready struct {
+		Message string `json:"msg"`
+		NATS    string `json:"nats"`
+		HTTP    string `json:"http"`
+	}
+	p.await(t, "is ready", func(line string) bool {
+		return json.Unmarshal([]byte(line), &ready) == nil && ready.Message == "ready"
+	})
+	p.URL, p.HTTP = ready.NATS, ready.HTTP
+	if !sets(p.env, "NATS_URL") && !sets(p.env, "PQ_NATS_CONFIG") {
+		p.env = append(p.env, "PQ_LISTEN="+strings.TrimPrefix(p.URL, "nats://"))
+	}
+	p.env = append(p.env, "PQ_HTTP="+strings.TrimPrefix(p.HTTP, "http://"))
+}
+
+// AwaitLog waits for a line with this text from the process that runs now.
+func (p *Process) AwaitLog(t testing.TB, text string) {
+	t.Helper()
+	p.await(t, "has logged "+text, func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (p *Process) await(t testing.TB, what string, match func(line string) bool) {
+	t.Helper()
+	late := time.After(patience)
+	for next := p.log.start(); ; {
+		// In this order: what is logged last is there before the end is.
+		ended := isClosed(p.exited)
+		lines, more := p.log.from(next)
+		if slices.ContainsFunc(lines, match) {
+			return
+		}
+		if ended {
+			t.Fatalf("pqd ended before it %s, with exit code %d", what, p.cmd.ProcessState.ExitCode())
+		}
+		next += len(lines)
+		select {
+		case <-more:
+		case <-p.exited:
+		case <-late:
+			t.Fatalf("after %s it was not true yet that pqd %s", patience, what)
+		}
+	}
+}
+
+// Connect returns a connection that is closed when the test ends.
+func (p *Process) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	return connect(t, p.URL, options...)
+}
+
+// Kill ends the process without warning.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	p.wait(t, patience)
+}
+
+// Stop asks the process to end, and fails the test unless it does so in time
+// and cleanly.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	p.wait(t, stopLimit)
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("pqd ended with exit code %d after SIGTERM, expected 0", code)
+	}
+}
+
+// Exited is closed when the process that runs now has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Log is what the process has logged, since before it was started again too.
+func (p *Process) Log() string {
+	lines, _ := p.log.from(0)
+	return strings.Join(lines, "\n")
+}
+
+func (p *Process) signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("send %s to pqd: %v", signal, err)
+	}
+}
+
+func (p *Process) wait(t testing.TB, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(limit):
+		t.Fatalf("pqd had not ended after %s", limit)
+	}
+}
+
+// finish takes down what still runs, shows the log of a test that failed, and
+// checks the store.
+func (p *Process) finish(t testing.TB) {
+	if p.exited != nil {
+		_ = p.cmd.Process.Kill() // it may have ended already
+		<-p.exited
+	}
+	if t.Failed() {
+		t.Logf("pqd logged:\n%s", p.Log())
+	}
+	checkDir(t, p.Dir)
+}
+
+// timeout kills cmd when it takes too long; the function returned calls it off.
+func timeout(cmd *exec.Cmd) (stop func() bool) {
+	return time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop
+}
+
+// sets tells whether env sets a variable to something.
+func sets(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(entry string) bool {
+		key, value, _ := strings.Cut(entry, "=")
+		return key == name && value != ""
+	})
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

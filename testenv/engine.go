@@ -1,0 +1,54 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Engine is one kind of store.
+type Engine struct {
+	Name string
+
+	// Place makes room for a store. The function it returns opens that store,
+	// empty at first, each time it is called.
+	Place func(t testing.TB) func() (kv.DB, error)
+}
+
+// Engines are the engines of this build.
+func Engines() []Engine {
+	return append([]Engine{localEngine}, taggedEngines()...)
+}
+
+// Each runs a test on every engine. The function open opens one and the same
+// store whenever it is called; a test that calls it again closes the store
+// first. What is left open is closed when the test ends.
+func Each(t *testing.T, test func(t *testing.T, open func() kv.DB)) {
+	for _, engine := range Engines() {
+		t.Run(engine.Name, func(t *testing.T) { test(t, opener(t, engine)) })
+	}
+}
+
+func opener(t testing.TB, engine Engine) func() kv.DB {
+	place := engine.Place(t)
+	return func() kv.DB {
+		t.Helper()
+		db, err := place()
+		if err != nil {
+			t.Fatalf("open %s store: %v", engine.Name, err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
+				t.Errorf("close %s store: %v", engine.Name, err)
+			}
+		})
+		return db
+	}
+}
+
+// background is a context for what happens after a test, when its own has ended.
+func background() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}

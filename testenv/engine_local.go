@@ -1,0 +1,26 @@
+package testenv
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+var localEngine = Engine{
+	Name: "local",
+	Place: func(t testing.TB) func() (kv.DB, error) {
+		dir := filepath.Join(t.TempDir(), "data")
+		return func() (kv.DB, error) { return openLocal(dir) }
+	},
+}
+
+// openLocal exists because a nil *local.DB in a kv.DB is not nil.
+func openLocal(dir string) (kv.DB, error) {
+	db, err := local.Open(dir, local.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
+}

@@ -1,0 +1,93 @@
+package testenv
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// patience bounds every wait for something that takes milliseconds. It is long
+// because test machines can be very busy.
+const patience = 30 * time.Second
+
+// Server is a NATS server inside the test process.
+type Server struct {
+	options *server.Options
+	server  *server.Server
+}
+
+// NATS starts a NATS server on a port that is free. Each change may alter its
+// options first: add users, a websocket, limits.
+func NATS(t testing.TB, changes ...func(*server.Options)) *Server {
+	t.Helper()
+	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
+	for _, change := range changes {
+		change(options)
+	}
+	s := &Server{options: options}
+	s.start(t)
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+// Websocket lets clients connect over a websocket too; see [Server.WebsocketURL].
+func Websocket(options *server.Options) {
+	options.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoTLS: true}
+}
+
+func (s *Server) start(t testing.TB) {
+	t.Helper()
+	srv, err := server.NewServer(s.options.Clone())
+	if err != nil {
+		t.Fatalf("start NATS server: %v", err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(patience) {
+		srv.Shutdown()
+		t.Fatalf("the NATS server was not ready after %s", patience)
+	}
+	s.server = srv
+	// Remembered for Restart, so that clients find the server again.
+	s.options.Port = srv.Addr().(*net.TCPAddr).Port
+}
+
+// URL is where clients connect.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
+// WebsocketURL is where clients connect that use a websocket.
+func (s *Server) WebsocketURL() string { return s.server.WebsocketURL() }
+
+// Server is the server itself, for looking at its connections and accounts.
+func (s *Server) Server() *server.Server { return s.server }
+
+// Connect returns a connection that is closed when the test ends.
+func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	return connect(t, s.URL(), options...)
+}
+
+// Restart takes the server down and starts it again at the same address.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Shutdown()
+	s.start(t)
+}
+
+// Shutdown takes the server down. It may be called repeatedly.
+func (s *Server) Shutdown() {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}
+
+func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, options...)
+	if err != nil {
+		t.Fatalf("connect to %s: %v", url, err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
