@@ -22,6 +22,8 @@ import (
 // which cannot know on which side the tombstones are, mistakes only that many,
 // and an old gap next to a new one stays as it is.
 type gapCache struct {
+	limits gapLimits
+
 	mu     sync.Mutex
 	blocks [][]*gap // sorted by key; gaps do not overlap; no block is empty
 	count  int
@@ -38,13 +40,17 @@ type gap struct {
 	newer, older *gap
 }
 
-const (
-	maxGaps      = 1 << 14
-	maxGapBytes  = 16 << 20
-	maxGapBlock  = 128     // gaps in a block
-	maxGapWeight = 1 << 14 // up to which gaps are merged
-	minGapWeight = 8       // below it, stepping is cheaper than jumping
-)
+// gapLimits keep the cache small and to the point.
+type gapLimits struct {
+	count       int // gaps at most
+	bytes       int // of their keys, at most
+	mergeWeight int // gaps are merged as long as they weigh no more together
+	minWeight   int // below it, stepping is cheaper than jumping
+}
+
+var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, mergeWeight: 1 << 14, minWeight: 8}
+
+const maxGapBlock = 128 // gaps in a block
 
 // forward says how to scan from pos towards end: go on at jump, because there
 // is nothing from pos up to it, and look for keys up to limit, where the next
@@ -127,7 +133,7 @@ func (c *gapCache) insert(g *gap) {
 		}
 		inside := bytes.Compare(o.begin, g.begin) >= 0 && bytes.Compare(o.end, g.end) <= 0
 		switch {
-		case inside || weight <= maxGapWeight:
+		case inside || weight <= c.limits.mergeWeight:
 			if bytes.Compare(o.begin, g.begin) < 0 {
 				g.begin = o.begin
 			}
@@ -146,11 +152,16 @@ func (c *gapCache) insert(g *gap) {
 			met = false
 		}
 	}
-	if bytes.Compare(g.begin, g.end) >= 0 || g.weight < minGapWeight {
+	if bytes.Compare(g.begin, g.end) >= 0 || g.weight < c.limits.minWeight {
 		return
 	}
 	c.place(g)
-	for c.count > maxGaps || c.bytes > maxGapBytes {
+	c.evict()
+}
+
+// evict forgets the gaps that were not used for the longest time.
+func (c *gapCache) evict() {
+	for c.count > c.limits.count || c.bytes > c.limits.bytes {
 		c.remove(c.search(c.oldest.begin))
 	}
 }
@@ -159,6 +170,7 @@ func (c *gapCache) insert(g *gap) {
 func (c *gapCache) written(n int, key func(int) []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.evict()
 	for i := 0; i < n; {
 		at := c.search(key(i))
 		g := c.at(at)
@@ -178,7 +190,7 @@ func (c *gapCache) written(n int, key func(int) []byte) {
 		c.remove(at)
 		piece := *g
 		piece.weight = g.weight / (i - first + 1)
-		if piece.weight < minGapWeight {
+		if piece.weight < c.limits.minWeight {
 			continue
 		}
 		for ; first < i; first++ {

@@ -86,6 +86,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		fatal:    opts.Fatal,
 		now:      opts.Now,
 		turn:     newMutex(),
+		gaps:     gapCache{limits: defaultGapLimits},
 		counters: newCounterCache(),
 		buffers:  sync.Pool{New: func() any { return new(buffers) }},
 	}

@@ -17,9 +17,8 @@ type scan struct {
 	end     []byte
 	opts    kv.RangeOptions
 	out     *scratch
-	own     int  // next own write, an index in writes.sorted
-	ownStop int  // the index at which own writes end
-	lagging bool // commits after the transaction's state changed this segment
+	own     int // next own write, an index in writes.sorted
+	ownStop int // the index at which own writes end
 }
 
 // scratch collects the pairs of a scan until it is known how many they are.
@@ -84,7 +83,6 @@ func (s *scan) run() (cut bool, err error) {
 func (s *scan) segment(pos []byte) (from, limit []byte, ok bool) {
 	cleared := s.t.buf.writes.cleared
 	for {
-		s.lagging = false
 		if s.opts.Reverse {
 			from, limit = s.jumpBackward(pos)
 			if bytes.Compare(from, s.begin) <= 0 {
@@ -138,7 +136,6 @@ func (s *scan) jumpForward(pos []byte) (from, limit []byte) {
 	if changed.begin == nil || bytes.Compare(changed.begin, s.end) >= 0 {
 		return from, limit
 	}
-	s.lagging = true
 	if bytes.Compare(changed.end, s.end) > 0 {
 		changed.end = s.end
 	}
@@ -154,7 +151,6 @@ func (s *scan) jumpBackward(pos []byte) (from, limit []byte) {
 	if changed.begin == nil || bytes.Compare(changed.end, s.begin) <= 0 {
 		return from, limit
 	}
-	s.lagging = true
 	if bytes.Compare(changed.begin, s.begin) < 0 {
 		changed.begin = s.begin
 	}
@@ -196,7 +192,7 @@ func (s *scan) walk(from, limit []byte) (cut bool, err error) {
 	if found == 0 && s.bounded(from, limit) {
 		// What lies between two gaps, or a gap and the end, turns out to be
 		// empty: one gap is better than two, however few steps this was.
-		steps = max(steps, minGapWeight)
+		steps = max(steps, s.t.db.gaps.limits.minWeight)
 	}
 	s.note(found, from, limit, steps)
 	return false, nil
@@ -213,7 +209,7 @@ func (s *scan) bounded(from, limit []byte) bool {
 // note remembers that nothing lies between the last key found, or from if it is
 // the first, and to, if it was worth more than a few steps to learn that.
 func (s *scan) note(found int, from, to []byte, steps int) {
-	if steps < minGapWeight || s.lagging {
+	if steps < s.t.db.gaps.limits.minWeight {
 		return
 	}
 	var r keyRange
