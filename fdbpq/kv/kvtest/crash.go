@@ -152,13 +152,13 @@ func testCloseKeepsCommits(f *crashFixture) {
 }
 
 // testAnswersSurvive cuts the power in the midst of concurrent transactions,
-// right after one of them answered. It may be one that only looked.
+// right after one of them answered or while one runs.
 func testAnswersSurvive(f *crashFixture) {
 	for round := range 20 {
 		rng := rand.New(rand.NewPCG(f.seed, uint64(round)))
 		w := newCrashWorkload(f, rng)
-		next := w.run()
-		f.moveTo(next)
+		w.amidst = round%2 == 1
+		f.moveTo(w.run())
 		f.view(func(r kv.Reader) error {
 			if err := w.check(r); err != nil {
 				return fmt.Errorf("seed %d, round %d, after the power loss: %w", f.seed, round, err)
@@ -184,6 +184,11 @@ type crashWorkload struct {
 	seed      uint64
 	lossAfter int         // commits until the power fails
 	lost      atomic.Bool // whether the power has failed
+
+	// The power fails either right after an answer to somebody who saw what its
+	// writer still waits for, or in the midst of a transaction, when others wait
+	// for a sync.
+	amidst bool
 
 	mu       sync.Mutex // guards what follows
 	commits  int
@@ -279,8 +284,14 @@ func (w *crashWorkload) answer(seen crashAnswers, looked bool) {
 	if !looked {
 		w.commits++
 	}
-	// The best moment is when somebody saw what its writer still waits for.
-	if w.commits >= w.lossAfter && looked && news || w.commits >= 2*w.lossAfter {
+	if !w.amidst && looked && news || w.commits >= 2*w.lossAfter {
+		w.cutPower()
+	}
+}
+
+// cutPower cuts the power if it is time to. The caller holds the lock.
+func (w *crashWorkload) cutPower() {
+	if w.commits >= w.lossAfter && !w.lost.Load() {
 		w.machine = w.f.powerLoss()
 		w.lost.Store(true)
 	}
@@ -293,12 +304,13 @@ func (w *crashWorkload) lane(lane int, n uint64) (seen crashAnswers, err error) 
 		padding = strings.Repeat("x", 30_000) // more than a block of a log
 	}
 	seen.lanes[lane] = n
-	return seen, w.f.db.Update(w.f.ctx, func(tx kv.Tx) error {
+	err = w.f.db.Update(w.f.ctx, func(tx kv.Tx) error {
 		for _, key := range laneKeys(lane) {
 			tx.Set([]byte(key), []byte(integer(n)+padding))
 		}
 		return nil
 	})
+	return seen, err
 }
 
 // chain commits the next transaction of the chain.
@@ -335,6 +347,9 @@ func (w *crashWorkload) chain(name string, rng *rand.Rand) (seen crashAnswers, e
 		}
 		w.mu.Lock()
 		w.attempts[note] = attempt
+		if w.amidst {
+			w.cutPower()
+		}
 		w.mu.Unlock()
 		for _, write := range attempt.writes {
 			write.apply(tx)
@@ -355,11 +370,11 @@ func (w *crashWorkload) look(rng *rand.Rand) (seen crashAnswers, err error) {
 	}
 	switch how {
 	case 0:
-		return seen, w.f.db.View(w.f.ctx, read)
+		err = w.f.db.View(w.f.ctx, read)
 	case 1:
-		return seen, w.f.db.Update(w.f.ctx, func(tx kv.Tx) error { return read(tx) })
+		err = w.f.db.Update(w.f.ctx, func(tx kv.Tx) error { return read(tx) })
 	case 2:
-		return seen, w.f.db.Update(w.f.ctx, func(tx kv.Tx) error { return read(tx.Snapshot()) })
+		err = w.f.db.Update(w.f.ctx, func(tx kv.Tx) error { return read(tx.Snapshot()) })
 	case 3:
 		err = w.f.db.View(w.f.ctx, func(r kv.Reader) error { return errors.Join(read(r), own) })
 	case 4:

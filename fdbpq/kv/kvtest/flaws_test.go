@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -58,6 +59,9 @@ const (
 	bareContextError      flaw = "the context's error is returned bare"
 	servesClosed          flaw = "a closed store goes on"
 	closesAtOnce          flaw = "Close does not wait for transactions"
+
+	neverTooOld  flaw = "transactions never grow too old"
+	oldReadsFail flaw = "a read that comes too late ends the transaction"
 
 	// Watches.
 	watchFromCommit     flaw = "watches compare with the state at the commit"
@@ -119,6 +123,8 @@ var catches = map[flaw]string{
 	bareContextError:      "ContextEnded ContextEndsDuringReruns",
 	servesClosed:          "Close",
 	closesAtOnce:          "CloseWaits",
+	neverTooOld:           "OldTransaction OldTransactionReads",
+	oldReadsFail:          "OldTransactionReads",
 
 	watchFromCommit:     "WatchDuringTransaction",
 	watchDeafToIntegers: "WatchFires WatchPingPong",
@@ -139,8 +145,20 @@ var catches = map[flaw]string{
 	losesOldCommit:   "AnswersSurvive",
 }
 
+func referenceHarness(flaw flaw, seed uint64) Harness {
+	var db *reference
+	return Harness{
+		Open: func(testing.TB) kv.DB {
+			db = newReference(flaw, seed)
+			return db
+		},
+		Advance: func(d time.Duration) { db.now.Add(int64(d)) },
+		Seed:    seed,
+	}
+}
+
 func TestReference(t *testing.T) {
-	Run(t, Harness{Open: func(testing.TB) kv.DB { return newReference(none, 0) }})
+	Run(t, referenceHarness(none, 0))
 	RunCrash(t, CrashHarness{Open: func(testing.TB) Machine {
 		db := newReference(none, 0)
 		return Machine{DB: db, PowerLoss: db.powerLoss}
@@ -176,7 +194,7 @@ func judge(t *testing.T, name string, flaw flaw, seed uint64) (failures []string
 		r.run(func() {
 			for _, c := range cases() {
 				if c.name == name {
-					c.run(newFixture(r, Harness{Open: func(testing.TB) kv.DB { return newReference(flaw, seed) }, Seed: seed}))
+					c.run(newFixture(r, referenceHarness(flaw, seed)))
 					return
 				}
 			}

@@ -30,6 +30,10 @@ type Harness struct {
 	// the suite closes them.
 	Open func(t testing.TB) kv.DB
 
+	// Advance moves the clock by which transactions of the store opened last
+	// grow old. Nil leaves out the tests that need it.
+	Advance func(d time.Duration)
+
 	// Reruns says that the engine may run closures again without need, as a
 	// wrapper that injects conflicts does. Tests that count runs are left out.
 	Reruns bool
@@ -45,6 +49,9 @@ func Run(t *testing.T, h Harness) {
 			if c.countsRuns && h.Reruns {
 				t.Skip("the engine reruns closures without need")
 			}
+			if c.needsAdvance && h.Advance == nil {
+				t.Skip("the engine's clock cannot be moved")
+			}
 			c.run(newFixture(t, h))
 		})
 	}
@@ -52,9 +59,10 @@ func Run(t *testing.T, h Harness) {
 
 // testCase is one test of the suite.
 type testCase struct {
-	name       string
-	run        func(*fixture)
-	countsRuns bool // it fails on engines that rerun without need
+	name         string
+	run          func(*fixture)
+	countsRuns   bool // it fails on engines that rerun without need
+	needsAdvance bool
 }
 
 func cases() []testCase {
@@ -64,6 +72,7 @@ func cases() []testCase {
 	all = append(all, conflictCases...)
 	all = append(all, limitCases...)
 	all = append(all, endingCases...)
+	all = append(all, ageCases...)
 	all = append(all, watchCases...)
 	all = append(all, randomCases...)
 	all = append(all, historyCases...)
@@ -74,15 +83,16 @@ func cases() []testCase {
 // test's own goroutine may call those that return no error.
 type fixture struct {
 	testing.TB
-	ctx  context.Context
-	db   kv.DB
-	seed uint64
+	ctx     context.Context
+	db      kv.DB
+	seed    uint64
+	advance func(time.Duration)
 }
 
 func newFixture(t testing.TB, h Harness) *fixture {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	f := &fixture{TB: t, ctx: ctx, db: h.Open(t), seed: h.Seed}
+	f := &fixture{TB: t, ctx: ctx, db: h.Open(t), seed: h.Seed, advance: h.Advance}
 	t.Cleanup(func() {
 		if err := f.db.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
 			t.Errorf("Close: %v", err)

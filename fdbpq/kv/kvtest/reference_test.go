@@ -11,6 +11,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -22,6 +23,7 @@ type reference struct {
 	flaw  flaw
 	seed  uint64
 	under sync.WaitGroup // transactions
+	now   atomic.Int64   // time.Duration, by which transactions age
 
 	mu       sync.Mutex
 	closed   bool
@@ -48,7 +50,9 @@ func (s span) overlaps(o span) bool { return s.begin < o.end && o.begin < s.end 
 func keySpan(key string) span { return span{key, key + "\x00"} }
 
 func newReference(flaw flaw, seed uint64) *reference {
-	return &reference{flaw: flaw, seed: seed, versions: []version{{}}, watches: map[*referenceWatch]bool{}}
+	db := &reference{flaw: flaw, seed: seed, versions: []version{{}}, watches: map[*referenceWatch]bool{}}
+	db.now.Store(1)
+	return db
 }
 
 func (db *reference) Update(ctx context.Context, fn func(kv.Tx) error) error {
@@ -70,6 +74,10 @@ func (db *reference) Update(ctx context.Context, fn func(kv.Tx) error) error {
 
 func (db *reference) attempt(tx *referenceTx, fn func(kv.Tx) error) (again bool, err error) {
 	err = fn(tx)
+	if tx.tooOld || err == nil && tx.old() != nil {
+		tx.endWatches()
+		return true, nil
+	}
 	if err == nil {
 		err = tx.tooLarge()
 	}
@@ -103,6 +111,7 @@ func (db *reference) View(ctx context.Context, fn func(kv.Reader) error) error {
 		return err
 	}
 	defer db.under.Done()
+	tx.readOnly = true // an old state can be read for ever
 	if db.flaw == staleViews {
 		db.mu.Lock()
 		tx.rows = db.versions[max(0, tx.base-1)].rows
@@ -157,15 +166,16 @@ func (db *reference) powerLoss() Machine {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	rng := rand.New(rand.NewPCG(db.seed, uint64(len(db.versions))))
-	left := int(db.synced.Load())
-	left += rng.IntN(len(db.versions) - left)
+	synced := int(db.synced.Load())
+	left := synced + rng.IntN(len(db.versions)-synced)
 	rows := db.versions[left].rows
 	switch {
-	case db.flaw == halfCommits && left+1 < len(db.versions):
-		rows = db.versions[left+1].half
-	case db.flaw == losesOldCommit && left+2 < len(db.versions):
-		// Only the writes of the last commit reached the disk.
-		last := db.versions[left+2]
+	case db.flaw == halfCommits && synced+1 < len(db.versions):
+		rows = db.versions[synced+1].half
+	case db.flaw == losesOldCommit && synced+2 < len(db.versions):
+		// Of the last two commits only the second one reached the disk.
+		last := db.versions[synced+2]
+		rows = db.versions[synced].rows
 		for _, w := range last.writes {
 			begin, end := between(last.rows, w.begin, w.end)
 			rows = splice(rows, w.begin, w.end, last.rows[begin:end])
@@ -208,7 +218,28 @@ type referenceTx struct {
 	reads     []span
 	conflicts int // bytes of explicit conflict keys
 	snapshot  bool
+	readOnly  bool
+	began     time.Duration // when it read first; 0: not yet
+	tooOld    bool          // found by a read
 	watches   []*referenceWatch
+}
+
+// old returns an error when too much time has passed since the first read.
+func (tx *referenceTx) old() error {
+	now := time.Duration(tx.db.now.Load())
+	if tx.began == 0 || tx.readOnly || now-tx.began <= kv.MaxTxAge || tx.is(neverTooOld) {
+		return nil
+	}
+	tx.tooOld = !tx.is(oldReadsFail)
+	return fmt.Errorf("%w: transaction too old", kv.ErrUnavailable)
+}
+
+// read is called by every read.
+func (tx *referenceTx) read() error {
+	if tx.began == 0 {
+		tx.began = time.Duration(tx.db.now.Load())
+	}
+	return tx.old()
 }
 
 func (tx *referenceTx) is(f flaw) bool { return tx.db.flaw == f }
@@ -264,6 +295,9 @@ func (tx *referenceTx) value(key string) []byte {
 }
 
 func (tx *referenceTx) Get(key []byte) ([]byte, error) {
+	if err := tx.read(); err != nil {
+		return nil, err
+	}
 	if !tx.is(getDoesNotConflict) {
 		tx.depend(keySpan(string(key)))
 	}
@@ -271,6 +305,9 @@ func (tx *referenceTx) Get(key []byte) ([]byte, error) {
 }
 
 func (tx *referenceTx) GetAll(keys [][]byte) ([][]byte, error) {
+	if err := tx.read(); err != nil {
+		return nil, err
+	}
 	var values [][]byte
 	for _, key := range keys {
 		if !tx.is(getAllDoesNotConflict) {
@@ -290,6 +327,9 @@ func (tx *referenceTx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair
 	}
 	if opts.Limit <= 0 {
 		return nil, fmt.Errorf("range limit is %d, expected a positive number", opts.Limit)
+	}
+	if err := tx.read(); err != nil {
+		return nil, err
 	}
 	rows := tx.state()
 	if tx.is(blindToOwnRanges) || tx.is(blindSnapshots) && tx.snapshot {
