@@ -90,21 +90,32 @@ func (c *commit) wroteIn(r keyRange) bool {
 	return false
 }
 
-// extent widens ext, the smallest range known to hold all changes within r, by
-// the commit's own changes there. A zero ext stands for no change.
-func (c *commit) extent(r, ext keyRange) keyRange {
-	widen := func(begin, end []byte) {
-		if ext.begin == nil || bytes.Compare(begin, ext.begin) < 0 {
-			ext.begin = begin
-		}
-		if ext.end == nil || bytes.Compare(end, ext.end) > 0 {
-			ext.end = end
-		}
+// extent is the part of a range in which there are changes: from the key first
+// up to the key last, or up to but without it.
+type extent struct {
+	first, last []byte
+	without     bool
+}
+
+func (x *extent) widen(first, last []byte, without bool) {
+	if x.first == nil || bytes.Compare(first, x.first) < 0 {
+		x.first = first
 	}
+	order := 1
+	if x.last != nil {
+		order = bytes.Compare(last, x.last)
+	}
+	if order > 0 || order == 0 && x.without {
+		x.last, x.without = last, without
+	}
+}
+
+// changesIn widens x by the changes that the commit made within r.
+func (c *commit) changesIn(r keyRange, x *extent) {
 	first := c.keys.search(r.begin)
 	last := c.keys.search(r.end) - 1
 	if first <= last {
-		widen(c.keys.key(first), keyAfter(c.keys.key(last)))
+		x.widen(c.keys.key(first), c.keys.key(last), false)
 	}
 	for _, o := range c.ranges {
 		if !r.overlaps(o) {
@@ -116,39 +127,55 @@ func (c *commit) extent(r, ext keyRange) keyRange {
 		if bytes.Compare(o.end, r.end) > 0 {
 			o.end = r.end
 		}
-		widen(o.begin, o.end)
+		x.widen(o.begin, o.end, true)
 	}
-	return ext
 }
 
-// changes returns a range that holds every change that commits after c, up to
-// version upTo, made within r; a zero range when there is none.
+// changes returns the part of r in which commits after c, up to version upTo,
+// made changes; a zero range if there were none.
 func (c *commit) changes(r keyRange, upTo uint64) keyRange {
-	var ext keyRange
+	var x extent
 	for n := c.next.Load(); n != nil && n.version <= upTo; n = n.next.Load() {
-		ext = n.extent(r, ext)
+		n.changesIn(r, &x)
 	}
-	return ext
+	if x.first != nil && !x.without {
+		x.last = keyAfter(x.last)
+	}
+	return keyRange{x.first, x.last}
 }
 
 // conflict returns the first commit after c that changed what r depends on, or
 // nil; and the last commit it looked at.
 func (c *commit) conflict(r *reads) (loss, last *commit) {
+	first, final := r.bounds()
 	for last = c; ; {
 		n := last.next.Load()
 		if n == nil {
 			return nil, last
 		}
 		last = n
-		for i, e := range r.keys.entries {
-			if n.wrote(e.hash, r.keys.key(int32(i))) {
-				return n, n
-			}
+		if n.conflicts(r, first, final) {
+			return n, n
 		}
-		for _, rg := range r.ranges {
-			if n.wroteIn(rg) {
-				return n, n
+	}
+}
+
+// conflicts tells whether the commit changed what r depends on; r's keys lie
+// between first and final.
+func (c *commit) conflicts(r *reads, first, final []byte) bool {
+	// Most commits are about another queue altogether.
+	if n := c.keys.len(); len(c.ranges) > 0 || n > 0 &&
+		bytes.Compare(c.keys.key(0), final) <= 0 && bytes.Compare(c.keys.key(n-1), first) >= 0 {
+		for i, e := range r.keys.entries {
+			if c.wrote(e.hash, r.keys.key(int32(i))) {
+				return true
 			}
 		}
 	}
+	for _, o := range r.ranges {
+		if c.wroteIn(o) {
+			return true
+		}
+	}
+	return false
 }

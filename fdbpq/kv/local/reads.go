@@ -4,12 +4,32 @@ import "bytes"
 
 // reads is what a transaction's commit depends on.
 type reads struct {
-	keys   keySet
-	ranges []keyRange
-	bytes  int // of the ranges' bounds
+	keys            keySet
+	lowest, highest int32 // of the keys, by index
+	ranges          []keyRange
+	bytes           int // of the ranges' bounds
 }
 
-func (r *reads) addKey(hash uint64, key []byte) { r.keys.add(hash, key) }
+func (r *reads) addKey(hash uint64, key []byte) {
+	i, isNew := r.keys.add(hash, key)
+	switch {
+	case !isNew:
+	case i == 0:
+		r.lowest, r.highest = 0, 0
+	case bytes.Compare(key, r.keys.key(r.lowest)) < 0:
+		r.lowest = i
+	case bytes.Compare(key, r.keys.key(r.highest)) > 0:
+		r.highest = i
+	}
+}
+
+// bounds returns the lowest and the highest of the keys.
+func (r *reads) bounds() (lowest, highest []byte) {
+	if r.keys.len() == 0 {
+		return nil, nil
+	}
+	return r.keys.key(r.lowest), r.keys.key(r.highest)
+}
 
 // addRange copies the bounds. A range that continues the previous one extends
 // it, as a loop that reads batch after batch does.

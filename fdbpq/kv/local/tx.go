@@ -221,9 +221,11 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 }
 
 func (t *tx) Conflict(key []byte) {
+	if len(key) > kv.MaxKeySize {
+		return // there cannot be such a key
+	}
 	// Without an earlier read the commit depends on what key is from now on.
-	// Being too old shows at the commit.
-	if err := t.open(); err != nil || len(key) > kv.MaxKeySize {
+	if t.snap == nil && t.open() != nil {
 		return
 	}
 	key = stored(key)
