@@ -1,0 +1,158 @@
+//go:build fdb
+
+package fdb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// apiVersion is what the code is written for: it decides how the client library
+// behaves, whatever its own version.
+const apiVersion = 730
+
+// maxPrefix leaves room for keys in FoundationDB's limit.
+const maxPrefix = 1000
+
+// openTimeout is how long Open waits for the cluster unless told otherwise.
+// FoundationDB answers in milliseconds, and takes a few seconds to recover from
+// the loss of a process.
+const openTimeout = 5 * time.Second
+
+// Options of a store.
+type Options struct {
+	// Prefix is what all keys of the store begin with in the cluster. Stores
+	// whose prefixes differ, and where neither begins with the other, share a
+	// cluster without seeing each other. Empty: the store owns the cluster.
+	Prefix []byte
+
+	// OpenTimeout is how long Open waits for the cluster to answer; 0: 5 s.
+	OpenTimeout time.Duration
+}
+
+// DB is a store in a FoundationDB cluster.
+type DB struct {
+	connection *connection
+	prefix     []byte
+
+	mu       sync.Mutex
+	closed   bool
+	watches  map[*watch]struct{}
+	active   sync.WaitGroup // transactions under way
+	watching sync.WaitGroup // watches that have not ended
+
+	commits, conflicts, unknown, refusedWatches atomic.Uint64
+}
+
+var _ kv.DB = (*DB)(nil)
+
+// Metrics counts what happened since Open.
+type Metrics struct {
+	Commits        uint64 // transactions that committed writes or watches
+	Conflicts      uint64 // runs of closures that were lost to another transaction
+	Unknown        uint64 // commits whose result did not come back
+	RefusedWatches uint64 // watches that ended at once because there were too many
+	Watches        int    // watches now pending
+}
+
+// Metrics returns the counters as they are now.
+func (db *DB) Metrics() Metrics {
+	db.mu.Lock()
+	watches := len(db.watches)
+	db.mu.Unlock()
+	return Metrics{
+		Commits:        db.commits.Load(),
+		Conflicts:      db.conflicts.Load(),
+		Unknown:        db.unknown.Load(),
+		RefusedWatches: db.refusedWatches.Load(),
+		Watches:        watches,
+	}
+}
+
+// Open opens a store in the cluster that a cluster file describes. The empty
+// path stands for the file that FoundationDB's own tools would use.
+//
+// Open asks the cluster for an answer. Without one in time it fails with an
+// error that wraps kv.ErrUnavailable: the cluster may come back, so a caller
+// may try again. All other errors are mistakes that waiting does not mend.
+func Open(clusterFile string, o Options) (*DB, error) {
+	if len(o.Prefix) > maxPrefix {
+		return nil, fmt.Errorf("kv/fdb: key prefix has %d bytes, expected %d at most", len(o.Prefix), maxPrefix)
+	}
+	if len(o.Prefix) > 0 && o.Prefix[0] == 0xff {
+		return nil, errors.New("kv/fdb: key prefix begins with byte 255, where FoundationDB keeps its own keys")
+	}
+	if err := apple.APIVersion(apiVersion); err != nil {
+		return nil, fmt.Errorf("kv/fdb: API version %d cannot be used: %w", apiVersion, err)
+	}
+	file, err := findClusterFile(clusterFile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(file.path)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{connection: c, prefix: bytes.Clone(o.Prefix), watches: map[*watch]struct{}{}}
+	if o.OpenTimeout <= 0 {
+		o.OpenTimeout = openTimeout
+	}
+	if err := db.probe(o.OpenTimeout); err != nil {
+		db.Close()
+		if code := code(err); refusedByClient(code) {
+			return nil, fmt.Errorf("kv/fdb: open the cluster in %s: %w", file.path, apple.Error{Code: code})
+		}
+		return nil, fmt.Errorf("kv/fdb: no answer within %v from the cluster in %s (coordinators %s): "+
+			"it is down, cannot be reached from here, or has no database yet, as fdbcli's status will tell: %w",
+			o.OpenTimeout, file.path, file.coordinators, err)
+	}
+	return db, nil
+}
+
+// probe returns when the cluster has answered.
+func (db *DB) probe(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return db.View(ctx, func(r kv.Reader) error {
+		_, err := r.Get(nil)
+		return err
+	})
+}
+
+// Close waits for transactions under way, ends the watches and releases the
+// connection.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return kv.ErrClosed
+	}
+	db.closed = true
+	db.mu.Unlock()
+
+	db.active.Wait()
+	db.cancelWatches()
+	db.watching.Wait()
+	db.connection.release()
+	return nil
+}
+
+// enter counts a transaction as under way, unless the store is closed.
+func (db *DB) enter() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return kv.ErrClosed
+	}
+	db.active.Add(1)
+	return nil
+}

@@ -1,0 +1,319 @@
+//go:build fdb
+
+package fdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// errEnded is what a transaction says that is used after its closure returned.
+var errEnded = errors.New("kv/fdb: transaction used after its closure returned")
+
+// tx is one run of a closure. Keys are put behind the prefix on the way to the
+// library and taken from there on the way back; that keeps their order.
+type tx struct {
+	run      *run
+	snapshot snapshotReader
+	failure  *failure // the first call to the store that failed
+	refused  error    // the first write that broke a limit
+	writes   bool
+	watches  bool
+	ended    bool
+	key1     []byte // buffers for keys: the library copies them
+	key2     []byte
+}
+
+func newTx(r *run) *tx {
+	t := &tx{run: r}
+	t.snapshot.t = t
+	return t
+}
+
+// usable returns an error when the transaction can only fail. After a write
+// that was refused no read could be right.
+func (t *tx) usable() error {
+	switch {
+	case t.ended:
+		return errEnded
+	case t.failure != nil:
+		return unavailable(t.failure.err)
+	}
+	return t.refused
+}
+
+// fail remembers that a call failed, for that decides how the run ends, and
+// returns the error that the closure gets to see.
+func (t *tx) fail(err error) error {
+	if t.failure == nil {
+		t.failure = &failure{err, reading}
+	}
+	return unavailable(err)
+}
+
+// commit ends the run, unless it leaves a failure.
+func (t *tx) commit() error {
+	if t.refused != nil {
+		return t.refused
+	}
+	if !t.writes && !t.watches {
+		return nil // all it read is of one version, and of no further use
+	}
+	if t.failure = t.run.commit(); t.failure != nil {
+		if !t.writes {
+			t.failure.at = reading // there was nothing to send
+		}
+		return nil
+	}
+	t.run.db.commits.Add(1)
+	return nil
+}
+
+func (t *tx) prefixed(buffer *[]byte, key []byte) apple.Key {
+	*buffer = append(append((*buffer)[:0], t.run.db.prefix...), key...)
+	return *buffer
+}
+
+// bounds returns a range behind the prefix, and false when it is empty. Without
+// a prefix it ends where FoundationDB's own keys begin.
+func (t *tx) bounds(begin, end []byte) (apple.KeyRange, bool) {
+	if len(t.run.db.prefix) == 0 && len(end) > 0 && end[0] == 0xff {
+		end = []byte{0xff}
+	}
+	if bytes.Compare(begin, end) >= 0 {
+		return apple.KeyRange{}, false
+	}
+	return apple.KeyRange{Begin: t.prefixed(&t.key1, begin), End: t.prefixed(&t.key2, end)}, true
+}
+
+// snapshotReader reads without making the commit depend on it.
+type snapshotReader struct{ t *tx }
+
+func (r *snapshotReader) Get(key []byte) ([]byte, error) { return r.t.get(key, true) }
+
+func (r *snapshotReader) GetAll(keys [][]byte) ([][]byte, error) { return r.t.getAll(keys, true) }
+
+func (r *snapshotReader) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	return r.t.readRange(begin, end, opts, true)
+}
+
+func (t *tx) Snapshot() kv.Reader { return &t.snapshot }
+
+func (t *tx) Get(key []byte) ([]byte, error) { return t.get(key, false) }
+
+func (t *tx) GetAll(keys [][]byte) ([][]byte, error) { return t.getAll(keys, false) }
+
+func (t *tx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	return t.readRange(begin, end, opts, false)
+}
+
+func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	future, err := t.beginGet(key, snapshot)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	value, err := future.Get()
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	return value, nil
+}
+
+// beginGet asks for a value without waiting for it.
+func (t *tx) beginGet(key []byte, snapshot bool) (apple.FutureByteSlice, error) {
+	r := t.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return nil, errAbandoned
+	}
+	if snapshot {
+		return r.tr.Snapshot().Get(t.prefixed(&t.key1, key)), nil
+	}
+	return r.tr.Get(t.prefixed(&t.key1, key)), nil
+}
+
+func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	futures := make([]apple.FutureByteSlice, len(keys))
+	for i, key := range keys {
+		future, err := t.beginGet(key, snapshot)
+		if err != nil {
+			return nil, t.fail(err)
+		}
+		futures[i] = future
+	}
+	values := make([][]byte, len(keys))
+	for i, future := range futures {
+		value, err := future.Get()
+		if err != nil {
+			return nil, t.fail(err)
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+// readRange reads by snapshot and says itself what the commit depends on. Left
+// to itself the library adds everything it fetched, which is more than was
+// looked at when MaxBytes ends a read.
+func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) ([]kv.Pair, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	if opts.Limit <= 0 {
+		return nil, fmt.Errorf("kv/fdb: limit of a range must be positive, got %d", opts.Limit)
+	}
+	bounds, ok := t.bounds(begin, end)
+	if !ok {
+		return nil, nil
+	}
+	rows, cut, err := t.fetch(bounds, opts)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	if !snapshot {
+		if cut {
+			last := rows[len(rows)-1].Key
+			if opts.Reverse {
+				bounds.Begin = last
+			} else {
+				bounds.End = append(last[:len(last):len(last)], 0)
+			}
+		}
+		if err := t.run.tr.AddReadConflictRange(bounds); err != nil {
+			return nil, t.fail(err)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	pairs := make([]kv.Pair, len(rows))
+	for i, row := range rows {
+		pairs[i] = kv.Pair{Key: row.Key[len(t.run.db.prefix):], Value: row.Value}
+	}
+	return pairs, nil
+}
+
+// fetch reads rows by snapshot, and tells whether a bound cut the read short.
+func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.KeyValue, cut bool, err error) {
+	limit := min(opts.Limit, math.MaxInt32) // the library's limits have 32 bits
+	options := apple.RangeOptions{Limit: limit, Reverse: opts.Reverse, Mode: apple.StreamingModeExact}
+	if opts.MaxBytes > 0 {
+		// As much as a storage server gives in one answer.
+		options.Mode = apple.StreamingModeSerial
+	}
+	result, err := t.beginRange(bounds, options)
+	if err != nil {
+		return nil, false, err
+	}
+	if opts.MaxBytes <= 0 {
+		rows, err = result.GetSliceWithError()
+		return rows, len(rows) == limit, err
+	}
+	size := 0
+	for it := result.Iterator(); it.Advance(); {
+		row, err := it.Get()
+		if err != nil {
+			return nil, false, err
+		}
+		rows = append(rows, row)
+		size += len(row.Key) - len(t.run.db.prefix) + len(row.Value)
+		if len(rows) == limit || size >= opts.MaxBytes {
+			return rows, true, nil
+		}
+	}
+	return rows, false, nil
+}
+
+func (t *tx) beginRange(bounds apple.KeyRange, options apple.RangeOptions) (apple.RangeResult, error) {
+	r := t.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return apple.RangeResult{}, errAbandoned
+	}
+	return r.tr.Snapshot().GetRange(bounds, options), nil
+}
+
+func (t *tx) Conflict(key []byte) {
+	if t.usable() != nil {
+		return
+	}
+	if err := t.run.tr.AddReadConflictKey(t.prefixed(&t.key1, key)); err != nil {
+		t.fail(err)
+	}
+}
+
+// accepts tells whether a write of key and value can be handed to the library.
+// It would say what it thinks of one that is too large no sooner than with the
+// next read.
+func (t *tx) accepts(key, value []byte) bool {
+	switch {
+	case t.usable() != nil:
+		return false
+	case len(t.run.db.prefix)+len(key) > kv.MaxKeySize:
+		t.refused = fmt.Errorf("%w: a key has %d bytes with its prefix, at most %d are allowed", kv.ErrTooLarge, len(t.run.db.prefix)+len(key), kv.MaxKeySize)
+		return false
+	case len(value) > kv.MaxValueSize:
+		t.refused = fmt.Errorf("%w: a value has %d bytes, at most %d are allowed", kv.ErrTooLarge, len(value), kv.MaxValueSize)
+		return false
+	}
+	t.writes = true
+	return true
+}
+
+func (t *tx) Set(key, value []byte) {
+	if t.accepts(key, value) {
+		t.run.tr.Set(t.prefixed(&t.key1, key), value)
+	}
+}
+
+func (t *tx) Clear(key []byte) {
+	if t.accepts(key, nil) {
+		t.run.tr.Clear(t.prefixed(&t.key1, key))
+	}
+}
+
+func (t *tx) ClearRange(begin, end []byte) {
+	if t.usable() != nil {
+		return
+	}
+	if bounds, ok := t.bounds(begin, end); ok {
+		t.writes = true
+		t.run.tr.ClearRange(bounds)
+	}
+}
+
+func (t *tx) Add(key []byte, delta int64) { t.atomic(key, uint64(delta), apple.Transaction.Add) }
+
+func (t *tx) Max(key []byte, value uint64) { t.atomic(key, value, apple.Transaction.Max) }
+
+func (t *tx) atomic(key []byte, operand uint64, op func(apple.Transaction, apple.KeyConvertible, []byte)) {
+	if t.accepts(key, nil) {
+		op(t.run.tr, t.prefixed(&t.key1, key), binary.LittleEndian.AppendUint64(nil, operand))
+	}
+}
+
+func (t *tx) Watch(key []byte) *kv.Watch {
+	r := t.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead || t.usable() != nil {
+		return endedWatch()
+	}
+	t.watches = true
+	return r.db.newWatch(r.tr.Watch(t.prefixed(&t.key1, key)))
+}
