@@ -1,13 +1,17 @@
 # Bare `make` lists the targets. Everything needs Go alone, and a C compiler
-# for the race detector.
+# for the race detector. Tests use FoundationDB where its programs, and its
+# client library with headers, are installed.
 
 GO      ?= go
 FUZZTIME ?= 30s
 PACKAGES ?= ./...
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
+FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
+FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
+
 .DEFAULT_GOAL := help
-.PHONY: help run build test check lint bench fuzz
+.PHONY: help run build test test-fdb check lint bench fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,9 +22,15 @@ run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 build: ## build the programs into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-test: ## vet, and all tests with the race detector
-	$(GO) vet $(PACKAGES)
-	$(GO) test -race $(PACKAGES)
+test: tags = $(FDB)
+test: ## vet, and all tests with the race detector, on FoundationDB too where it is
+	$(GO) vet -tags '$(tags)' $(PACKAGES)
+	$(GO) test -race -tags '$(tags)' $(PACKAGES)
+	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
+
+test-fdb: ## the same, and a failure where FoundationDB is missing
+	$(GO) vet -tags fdb $(PACKAGES)
+	PQ_REQUIRE_FDB=1 $(GO) test -race -tags fdb $(PACKAGES)
 
 check: lint test ## what must pass before a change lands: lint and test
 
