@@ -45,7 +45,7 @@ const (
 // walkOrder puts what is referred to behind what refers to it.
 var walkOrder = []string{
 	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceDedup, spaceReplay,
-	spaceForward, spaceChunk, spaceTimer, spaceCounter,
+	spaceRequest, spaceResult, spaceForward, spaceChunk, spaceTimer, spaceCounter,
 }
 
 // lineage is one generation of a queue; remembered ids count for generation 0.
@@ -117,6 +117,10 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.remembered(queue, rest, pair.Value)
 	case spaceReplay:
 		return w.replay(queue, rest, pair.Value)
+	case spaceRequest, spaceResult:
+		due, _, err := tuple.ConsumeInt(pair.Value)
+		w.timers[string(idTimerKey(due, timerRequest, queue, string(rest)))] = false
+		return err
 	case spaceTimer:
 		return w.timer(pair.Key)
 	}

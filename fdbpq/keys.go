@@ -26,6 +26,8 @@ import (
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what was taken with it
 //	("r", queue, pop id, n, …)              items taken for good with it
+//	("o", queue, count, random)             request of a staged take
+//	("e", queue, count, random)             what was reserved for it
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -49,6 +51,8 @@ const (
 	spaceDedup    = "u"
 	spaceReplay   = "p"
 	spaceReplayed = "r"
+	spaceRequest  = "o"
+	spaceResult   = "e"
 	spaceGarbage  = "g"
 	spaceTimer    = "z"
 	spaceSweeper  = "s"

@@ -143,6 +143,9 @@ func (w *sweep) handle(t timer) error {
 		return c.forgetDue(t)
 	case timerReplay:
 		return c.forgetPopDue(t)
+	case timerRequest:
+		c.forgetRequest(t)
+		return nil
 	}
 	if t.generation != c.state.generation {
 		return nil // of a purged generation

@@ -102,6 +102,25 @@ func (q Queue) Take(tx kv.Tx, sel Selection) (Taken, error) {
 	return q.take(tx, sel, 0)
 }
 
+// TakeRecipe is Take as the recipe documents it: the head is read serializably,
+// so it conflicts with every other take and every push at its end of the
+// queue. It stands here to be compared with.
+func (q Queue) TakeRecipe(tx kv.Tx, sel Selection) (Taken, error) {
+	if err := sel.check(); err != nil {
+		return Taken{}, err
+	}
+	c, err := q.begin(tx)
+	if err != nil || c == nil {
+		return Taken{Reason: ReasonUnknown}, err
+	}
+	if c.state.paused {
+		return Taken{Reason: ReasonPaused}, nil
+	}
+	c.past = tx
+	sel.PopID = ""
+	return c.takeNew(&sel, 0)
+}
+
 // take removes items from the ready space, for good or for the time of a
 // lease.
 func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error) {

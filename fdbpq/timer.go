@@ -9,11 +9,12 @@ import (
 // What a timer row is for. The kind stands behind the due time, so everything
 // that falls due is found in one place and in order.
 const (
-	timerLease  = "l" // a lease runs out
-	timerDelay  = "d" // a delayed item becomes ready
-	timerExpiry = "t" // an item outlives its TTL
-	timerDedup  = "u" // a message id is forgotten
-	timerReplay = "p" // a pop id is forgotten
+	timerLease   = "l" // a lease runs out
+	timerDelay   = "d" // a delayed item becomes ready
+	timerExpiry  = "t" // an item outlives its TTL
+	timerDedup   = "u" // a message id is forgotten
+	timerReplay  = "p" // a pop id is forgotten
+	timerRequest = "o" // a staged take is forgotten
 )
 
 // timerKey returns the key of an item's timer.
@@ -27,7 +28,7 @@ func timerKey(due int64, kind, queue string, generation int64, p place) []byte {
 	return p.append(b)
 }
 
-// idTimerKey returns the key of the timer that forgets a message or pop id.
+// idTimerKey returns the key of the timer that forgets a message id, a pop id or a request.
 func idTimerKey(due int64, kind, queue, id string) []byte {
 	b := tuple.AppendString(nil, spaceTimer)
 	b = tuple.AppendInt(b, due)
@@ -43,7 +44,7 @@ type timer struct {
 	queue      string
 	generation int64  // of item timers
 	place      place  // of item timers
-	id         string // of dedup and replay timers
+	id         string // of the timers of ids and requests
 }
 
 func parseTimer(key []byte) (timer, error) {
@@ -58,7 +59,8 @@ func parseTimer(key []byte) (timer, error) {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}
 	}
-	if t.kind == timerDedup || t.kind == timerReplay {
+	switch t.kind {
+	case timerDedup, timerReplay, timerRequest:
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}

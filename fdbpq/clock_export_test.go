@@ -1,0 +1,23 @@
+package fdbpq
+
+import (
+	"context"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Now is store time as a transaction of this process would use it.
+func (s *Store) Now(ctx context.Context) (now int64, err error) {
+	err = s.db.View(ctx, func(r kv.Reader) (err error) {
+		now, err = s.now(r)
+		return err
+	})
+	return now, err
+}
+
+// Pulse moves store time a beat at a time, as Maintain does every second.
+type Pulse struct{ pulse }
+
+func NewPulse(s *Store) *Pulse { return &Pulse{pulse{store: s}} }
+
+func (p *Pulse) Beat(ctx context.Context) error { return p.beat(ctx) }

@@ -1,0 +1,208 @@
+package fdbpq_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// operation makes up something to do.
+func (w *world) operation(rng *rand.Rand) operation {
+	switch dice := rng.IntN(100); {
+	case dice < 8:
+		return peekOf(w.queueName(rng), w.selection(rng, false))
+	case dice < 14 && len(w.ids) > 0:
+		return getOf(pick(rng, w.ids...))
+	case dice < 18:
+		l := listing{
+			state: pick(rng, "", fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased),
+			limit: pick(rng, 1, 2, 3, 1000), plain: rng.IntN(2) == 0,
+		}
+		if l.state == "" {
+			l.state = fdbpq.StateReady
+		}
+		queue := w.queueName(rng)
+		if len(w.ids) > 0 && rng.IntN(2) == 0 {
+			after := pick(rng, w.ids...)
+			l.after, queue = &after, after.queue
+		}
+		return listOf(queue, l)
+	case dice < 20:
+		return inspectOf(w.queueName(rng))
+	case dice < 28:
+		return sweepOf()
+	case dice < 29:
+		return collectOf()
+	case dice < 31:
+		return stagedOf(w.queueName(rng), w.selection(rng, false), pick(rng, 0, w.lease(rng)))
+	}
+	return w.writing(rng, true)
+}
+
+// writing makes up something to do in a transaction.
+func (w *world) writing(rng *rand.Rand, alone bool) operation {
+	if alone && rng.IntN(8) == 0 {
+		parts := []operation{w.writing(rng, false), w.writing(rng, false), w.writing(rng, false)}
+		return bothOf(parts[:2+rng.IntN(2)]...)
+	}
+	switch dice := rng.IntN(100); {
+	case dice < 35:
+		return pushOf(w.queueName(rng), w.pushItems(rng))
+	case dice < 45:
+		return takeOf(w.queueName(rng), w.selection(rng, true), 0)
+	case dice < 65:
+		return takeOf(w.queueName(rng), w.selection(rng, true), w.lease(rng))
+	case dice < 85 && len(w.leases) > 0:
+		return w.settling(rng)
+	case dice < 88 && len(w.ids) > 0:
+		return removeOf(pick(rng, w.ids...))
+	case dice < 92 && len(w.ids) > 0:
+		return moveOf(pick(rng, w.ids...), w.priority(rng))
+	case dice < 97:
+		return w.configuring(rng)
+	case dice < 98:
+		return pauseOf(w.queueName(rng), true)
+	case dice < 99:
+		return purgeOf(w.queueName(rng), rng.IntN(3) == 0)
+	}
+	return pauseOf(w.queueName(rng), false)
+}
+
+func (w *world) queueName(rng *rand.Rand) string {
+	return pick(rng, "a", "a", "a", "a", "a", "b", "b", "a-dead", "b-dead", "grave")
+}
+
+func (w *world) priority(rng *rand.Rand) int64 {
+	return pick[int64](rng, 5, 5, 5, 5, 0, 1, -1, 255, 256, -1_000_000_007, math.MaxInt64, math.MinInt64, math.MinInt64+1)
+}
+
+func (w *world) lease(rng *rand.Rand) time.Duration {
+	return pick(rng, 5*time.Second, 30*time.Second, time.Minute, fdbpq.MaxLease)
+}
+
+func (w *world) pushItems(rng *rand.Rand) []pushItem {
+	items := make([]pushItem, pick(rng, 1, 1, 1, 2, 5))
+	for i := range items {
+		item := pushItem{payload: fmt.Sprintf("payload %d", rng.IntN(1000))}
+		switch rng.IntN(60) {
+		case 0:
+			item.payload = strings.Repeat("\x00", pick(rng, 32<<10, 32<<10+1, 90_000, 180_001))
+		case 1:
+			item.payload = strings.Repeat("long\x00\xff", 20_000)
+			item.headers = strings.Repeat("header", 20_000)
+		case 2, 3, 4:
+			item.payload = ""
+		case 5, 6, 7:
+			item.headers = "\x00\xff headers\r\n"
+		}
+		if item.hasPriority = rng.IntN(4) > 0; item.hasPriority {
+			item.priority = w.priority(rng)
+		}
+		switch rng.IntN(12) {
+		case 0, 1:
+			item.delay = pick(rng, 1, 2*time.Second, 30*time.Second, time.Hour)
+		case 2:
+			item.notBefore = pick(rng, -time.Hour, 1, 20*time.Second)
+		case 3:
+			if rng.IntN(10) == 0 {
+				item.delay = math.MaxInt64
+			}
+		}
+		if rng.IntN(6) == 0 {
+			item.ttl = pick(rng, 1, 2*time.Second, 30*time.Second, time.Hour)
+		}
+		if rng.IntN(5) == 0 {
+			item.msgID = fmt.Sprint("id ", rng.IntN(8))
+		}
+		items[i] = item
+	}
+	return items
+}
+
+func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
+	sel := selection{end: pick(rng, fdbpq.Min, fdbpq.Max), band: everyPriority, limit: pick(rng, 1, 1, 1, 2, 3, 1000)}
+	switch rng.IntN(8) {
+	case 0:
+		sel.band = fdbpq.Band{Low: w.priority(rng), High: w.priority(rng)}
+	case 1:
+		sel.band = fdbpq.Band{Low: 5, High: 5}
+	}
+	sel.maxBytes = fdbpq.MaxBatchBytes
+	if rng.IntN(5) == 0 {
+		sel.maxBytes = pick(rng, 1, 10, 25, 33_000)
+	}
+	if repeatable && rng.IntN(5) == 0 {
+		sel.popID = fmt.Sprint("pop ", rng.IntN(5))
+	}
+	return sel
+}
+
+func (w *world) settling(rng *rand.Rand) operation {
+	l := w.leases[len(w.leases)-1-min(rng.IntN(len(w.leases)), rng.IntN(len(w.leases)))]
+	switch rng.IntN(10) {
+	case 0, 1:
+		return settleOf(l, settleAck, 0, "")
+	case 2, 3:
+		return settleOf(l, settleNack, 0, "")
+	case 4, 5:
+		return settleOf(l, settleNack, pick(rng, 1, time.Second, 40*time.Second), "")
+	case 6:
+		return settleOf(l, settleReturn, 0, "")
+	case 7:
+		return settleOf(l, settleTerminate, 0, pick(rng, "", "poison"))
+	}
+	return settleOf(l, settleExtend, w.lease(rng), "")
+}
+
+func (w *world) configuring(rng *rand.Rand) operation {
+	queue := w.queueName(rng)
+	duration := func(d time.Duration) string { return d.String() }
+	set := func(field string, value any, change func(*fdbpq.Config)) operation {
+		return configureOf(queue, map[string]any{field: value}, change, true)
+	}
+	switch rng.IntN(12) {
+	case 0:
+		n := pick(rng, -5, 0, 7)
+		return set("priority", n, func(c *fdbpq.Config) { c.Priority = int64(n) })
+	case 1:
+		d := pick(rng, 0, 0, 20*time.Second, time.Hour)
+		return set("ttl", duration(d), func(c *fdbpq.Config) { c.TTL = fdbpq.Duration(d) })
+	case 2:
+		n := pick(rng, 0, 1, 2, 3, 16)
+		return set("max_deliveries", n, func(c *fdbpq.Config) { c.MaxDeliveries = int64(n) })
+	case 3:
+		name := pick(rng, "", "grave", "a", "b-dead")
+		return set("dead_letter", name, func(c *fdbpq.Config) { c.DeadLetter = name })
+	case 4:
+		yes := rng.IntN(2) == 0
+		return set("dead_letter_expired", yes, func(c *fdbpq.Config) { c.DeadLetterExpired = yes })
+	case 5:
+		d := pick(rng, 0, 10*time.Second, 2*time.Minute, 2*time.Minute)
+		return set("dedup_window", duration(d), func(c *fdbpq.Config) { c.DedupWindow = fdbpq.Duration(d) })
+	case 6:
+		n := pick(rng, 0, 2, 6, 1_000_000, 1_000_000)
+		return set("dedup_limit", n, func(c *fdbpq.Config) { c.DedupLimit = int64(n) })
+	case 7:
+		ties := pick(rng, fdbpq.TiesNewest, fdbpq.TiesOldest)
+		return set("ties", ties, func(c *fdbpq.Config) { c.Ties = ties })
+	case 8:
+		n := pick(rng, 0, 0, 3, 6)
+		return set("max_length", n, func(c *fdbpq.Config) { c.MaxLength = int64(n) })
+	case 9:
+		overflow := pick(rng, fdbpq.OverflowRefuse, fdbpq.OverflowEvict)
+		return set("overflow", overflow, func(c *fdbpq.Config) { c.Overflow = overflow })
+	case 10:
+		d := pick(rng, 0, time.Minute)
+		return set("lease", duration(d), func(c *fdbpq.Config) { c.Lease = fdbpq.Duration(d) })
+	}
+	bad := pick(rng,
+		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
+		map[string]any{"ties": "random"}, map[string]any{"overflow": ""}, map[string]any{"lease": "13h"},
+		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
+	)
+	return configureOf(queue, bad, nil, false)
+}

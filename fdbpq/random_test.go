@@ -1,0 +1,151 @@
+package fdbpq_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+var (
+	flagSeed  = flag.Uint64("pq.seed", 0, "seed of random tests; 0: a new one")
+	flagOps   = flag.Int("pq.ops", 0, "operations of a campaign; 0: none")
+	flagBatch = flag.Int("pq.batch", 10_000, "operations in each store of a campaign")
+)
+
+// randomSeed is printed, so that a failure can be repeated.
+func randomSeed(t testing.TB) uint64 {
+	seed := *flagSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with -run '^%s$' -pq.seed=%d", t.Name(), seed)
+	return seed
+}
+
+// usualFaults are, in a thousand transactions, how often what goes wrong.
+var usualFaults = [faults]int{
+	faultConflict: 50, faultUnavailable: 10, faultLost: 20, faultDone: 20, faultStraggle: 20,
+}
+
+// What a store answers and contains is what the model says, whatever several
+// processes do one after the other, whatever goes wrong with their commits, and
+// whatever their clocks show.
+func TestRandom(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		seed := randomSeed(t)
+		if err := runWorld(t.Context(), open, seed, 2500); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestCampaign is TestRandom for hours: -pq.ops says how much.
+func TestCampaign(t *testing.T) {
+	if *flagOps == 0 {
+		t.Skip("no -pq.ops")
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		seed := randomSeed(t)
+		for done := 0; done < *flagOps; done += *flagBatch {
+			if err := runWorld(t.Context(), open, seed+uint64(done), *flagBatch); err != nil {
+				t.Fatal(err)
+			}
+			empty(t, open)
+		}
+	})
+}
+
+// empty clears a store's rows.
+func empty(t *testing.T, open func() kv.DB) {
+	db := open()
+	err := db.Update(t.Context(), func(tx kv.Tx) error {
+		tx.ClearRange([]byte{}, []byte{0xff})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func runWorld(ctx context.Context, open func() kv.DB, seed uint64, steps int) error {
+	w, err := newWorld(ctx, open, seed, 3, usualFaults)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	for n := range uint64(steps) {
+		if err := w.step(n); err != nil {
+			return fmt.Errorf("seed %d, step %d: %w\nbefore:\n%s", seed, n, err, strings.Join(w.trace, "\n"))
+		}
+	}
+	if err := w.end(); err != nil {
+		return fmt.Errorf("seed %d, end: %w\nbefore:\n%s", seed, err, strings.Join(w.trace, "\n"))
+	}
+	return nil
+}
+
+// end compares everything, then empties all queues and looks whether anything
+// is left behind.
+func (w *world) end() error {
+	p := w.processes[0]
+	if err := w.same(p); err != nil {
+		return err
+	}
+	for _, p := range w.processes {
+		p.flaky.letGo()
+		p.flaky.rates = [faults]int{}
+	}
+	for name := range w.model.queues {
+		if err := w.do(p, purgeOf(name, false)); err != nil {
+			return err
+		}
+	}
+	w.elapsed += fdbpq.MaxDedupWindow + time.Hour
+	for range 2 {
+		w.elapsed += 5 * time.Second // longer than another process has due work to itself
+		if err := p.pulse.Beat(w.ctx); err != nil {
+			return err
+		}
+		for _, o := range []operation{sweepOf(), collectOf()} {
+			if err := w.do(p, o); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.check(p); err != nil {
+		return err
+	}
+	return w.leftovers()
+}
+
+// leftovers are rows that an empty store has no use for.
+func (w *world) leftovers() error {
+	lasting := "vktwsnqha" // of the store, and of queues for ever
+	return w.db.View(w.ctx, func(r kv.Reader) error {
+		begin := []byte{0}
+		for {
+			pairs, err := r.Range(begin, []byte{0xff}, kv.RangeOptions{Limit: 1000})
+			if err != nil || len(pairs) == 0 {
+				return err
+			}
+			for _, pair := range pairs {
+				space := pair.Key[1]
+				counter := space == 'c' && kv.DecodeInteger(pair.Value) == 0
+				if !counter && !strings.ContainsRune(lasting, rune(space)) {
+					return fmt.Errorf("all queues are empty, yet there is a row %q = %q", pair.Key, pair.Value)
+				}
+			}
+			begin = append(pairs[len(pairs)-1].Key, 0)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package fdbpq
+
+import "context"
+
+// ErrContended is what a staged take starts again on.
+var ErrContended = errContended
+
+// StagedRequest is a staged take whose steps a test takes one by one.
+type StagedRequest struct{ staged }
+
+func NewStagedRequest(s *Store, queue string, sel Selection) *StagedRequest {
+	if err := sel.check(); err != nil {
+		panic(err)
+	}
+	return &StagedRequest{staged{Queue: s.Queue(queue), lane: s.Lane(), sel: sel}}
+}
+
+func (r *StagedRequest) Register(ctx context.Context) error {
+	_, watch, err := r.register(ctx)
+	if err == nil {
+		watch.Cancel()
+	}
+	return err
+}
+
+func (r *StagedRequest) Collect(ctx context.Context) (Taken, bool, error) {
+	taken, answered, _, watch, err := r.collect(ctx)
+	if watch != nil {
+		watch.Cancel()
+	}
+	return taken, answered, err
+}

@@ -1,0 +1,171 @@
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// openLocal returns a store on an embedded engine, which must hold all
+// invariants when the test ends.
+func openLocal(t testing.TB, options fdbpq.Options) *fdbpq.Store {
+	t.Helper()
+	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fdbpq.Open(t.Context(), db, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		problems, err := store.Check(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// update runs fn in a transaction that must succeed.
+func update(t testing.TB, s *fdbpq.Store, fn func(kv.Tx) error) {
+	t.Helper()
+	lane := s.Lane()
+	defer lane.Release()
+	if err := lane.Update(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
+	t.Helper()
+	update(t, s, func(tx kv.Tx) error {
+		for _, payload := range payloads {
+			if _, err := s.Queue(queue).Push(tx, fdbpq.NewItem{Payload: []byte(payload)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Many takers at once get every item exactly once, leased or for good.
+func TestTakeStagedServesEveryItemOnce(t *testing.T) {
+	const items, takers = 600, 16
+	for _, lease := range []time.Duration{0, time.Minute} {
+		t.Run(fmt.Sprint("lease ", lease), func(t *testing.T) {
+			s := openLocal(t, fdbpq.Options{})
+			for i := range items {
+				push(t, s, "q", fmt.Sprint(i))
+			}
+			var mu sync.Mutex
+			got := make(map[string]int)
+			var wg sync.WaitGroup
+			for range takers {
+				wg.Go(func() {
+					for {
+						taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if len(taken.Items) == 0 {
+							return
+						}
+						mu.Lock()
+						got[string(taken.Items[0].Payload)]++
+						mu.Unlock()
+						if (taken.Items[0].Lease == nil) != (lease == 0) {
+							t.Errorf("lease is %v", taken.Items[0].Lease)
+						}
+						if lease != 0 && taken.Items[0].Deliveries != 1 {
+							t.Errorf("deliveries are %d, want 1", taken.Items[0].Deliveries)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if len(got) != items {
+				t.Errorf("%d items arrived, want %d", len(got), items)
+			}
+			for payload, n := range got {
+				if n != 1 {
+					t.Errorf("item %s arrived %d times", payload, n)
+				}
+			}
+		})
+	}
+}
+
+// While somebody's request stands, a take that would win registers behind it.
+func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
+	s := openLocal(t, fdbpq.Options{})
+	push(t, s, "q", "a", "b")
+	first := fdbpq.NewStagedRequest(s, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1})
+	if err := first.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(second.Items[0].Payload); got != "b" {
+		t.Errorf("the later take got %q, want %q", got, "b")
+	}
+	taken, answered, err := first.Collect(t.Context())
+	if err != nil || !answered {
+		t.Fatalf("the earlier request was not answered: %v", err)
+	}
+	if got := string(taken.Items[0].Payload); got != "a" {
+		t.Errorf("the earlier take got %q, want %q", got, "a")
+	}
+	// An answer is collected once.
+	if _, _, err := first.Collect(t.Context()); !errors.Is(err, fdbpq.ErrContended) {
+		t.Errorf("collecting again: %v, want %v", err, fdbpq.ErrContended)
+	}
+}
+
+// A request whose owner died gives back what was reserved for it and leaves
+// nothing behind.
+func TestTakeStagedOwnerDies(t *testing.T) {
+	clock := newTestClock()
+	s := openLocal(t, clock.options(0))
+	push(t, s, "q", "a")
+	dead := fdbpq.NewStagedRequest(s, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1})
+	if err := dead.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(taken.Items) > 0 {
+		t.Fatalf("got %v, %v; want nothing: the item is reserved", taken.Items, err)
+	}
+	clock.advance(11 * time.Second)
+	for {
+		swept, err := s.Sweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if swept.Timers == 0 {
+			break
+		}
+	}
+	taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	if err != nil || len(taken.Items) != 1 {
+		t.Fatalf("got %v, %v; want the item back", taken.Items, err)
+	}
+	if _, answered, err := dead.Collect(t.Context()); answered || !errors.Is(err, fdbpq.ErrContended) {
+		t.Errorf("the dead owner's answer: %v, %v", answered, err)
+	}
+}

@@ -1,0 +1,353 @@
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// world is a store that several processes use, beside the model of it. It does
+// one operation after another and compares. Everything that happens in step n
+// follows from the seed, n, and what is there, so a run can be replayed, also
+// with steps left out.
+type world struct {
+	ctx       context.Context
+	seed      uint64
+	open      func() kv.DB
+	db        kv.DB
+	rates     [faults]int
+	elapsed   time.Duration
+	processes []*process
+	started   int // processes so far
+	model     *model
+	leases    []heldLease // most recent ones
+	ids       []knownID
+	seen      map[string]bool // ids ever pushed
+	trace     []string        // what was done last
+}
+
+// process is one of several that use the store, with clocks of its own.
+type process struct {
+	name  string
+	store *fdbpq.Store
+	pulse *fdbpq.Pulse
+	flaky *flaky
+	wall  func() time.Time
+	skew  time.Duration
+	last  int64 // store time when it was last asked
+}
+
+// wallStart is what a right wall clock shows at the beginning.
+var wallStart = time.Unix(1_800_000_000, 0)
+
+func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int, rates [faults]int) (*world, error) {
+	w := &world{
+		ctx: ctx, seed: seed, open: open, db: open(), rates: rates,
+		processes: make([]*process, processes), model: newModel(), seen: make(map[string]bool),
+	}
+	for i := range w.processes {
+		if err := w.start(i); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// start replaces a process by a fresh one.
+func (w *world) start(i int) error {
+	w.started++
+	rng := rand.New(rand.NewPCG(w.seed, math.MaxUint64-uint64(w.started)))
+	begun := w.elapsed - time.Duration(rng.IntN(1000))*time.Second // monotonic clocks start anywhere
+	p := &process{name: fmt.Sprint("process ", w.started), flaky: &flaky{DB: w.db}}
+	p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]
+	p.wall = func() time.Time { return wallStart.Add(w.elapsed + p.skew) }
+	store, err := fdbpq.Open(w.ctx, p.flaky, fdbpq.Options{
+		Wall:    p.wall,
+		Elapsed: func() time.Duration { return w.elapsed - begun },
+	})
+	if err != nil {
+		return err
+	}
+	p.store, p.pulse = store, fdbpq.NewPulse(store)
+	p.flaky.rng, p.flaky.rates = rng, w.rates
+	w.processes[i] = p
+	return nil
+}
+
+// moment asks a process for its time.
+func (w *world) moment(p *process) (moment, error) {
+	rates := p.flaky.rates
+	p.flaky.rates = [faults]int{}
+	defer func() { p.flaky.rates = rates }()
+	now, err := p.store.Now(w.ctx)
+	if err == nil && now < p.last {
+		err = fmt.Errorf("store time went back from %d to %d", p.last, now)
+	}
+	p.last = now
+	return moment{process: p.name, now: now, wall: p.wall()}, err
+}
+
+// do runs an operation on the store and on the model, and compares.
+func (w *world) do(p *process, o operation) error {
+	at, err := w.moment(p)
+	if err != nil {
+		return err
+	}
+	w.note("%s (%s, %v)", o.name, p.name, w.elapsed)
+	got, err := w.attempt(p, o)
+	for errors.Is(err, kv.ErrUnavailable) {
+		got, err = w.attempt(p, o)
+	}
+	got.Err = kindOf(err)
+	return w.compare(o, at, got)
+}
+
+// attempt runs an operation until its result is known or it failed for sure.
+func (w *world) attempt(p *process, o operation) (got outcome, err error) {
+	switch {
+	case o.whole != nil:
+		return o.whole(w.ctx, p)
+	case o.look != nil:
+		err = p.store.View(w.ctx, func(r kv.Reader) (err error) {
+			got, err = o.look(p, r)
+			return err
+		})
+		return got, err
+	}
+	lane := p.store.Lane()
+	defer lane.Release()
+	err = lane.Update(w.ctx, func(tx kv.Tx) (err error) {
+		got, err = o.run(p, tx)
+		return err
+	})
+	return got, err
+}
+
+// compare does the operation to the model and returns a difference as an error.
+func (w *world) compare(o operation, at moment, got outcome) error {
+	after := w.model.clone()
+	want := o.expect(after, at, got)
+	if want.Err == "" {
+		w.model = after
+	}
+	w.learn(&want, got)
+	if want.Err != "" || got.Err != "" {
+		want, got = outcome{Err: want.Err}, outcome{Err: got.Err}
+	}
+	if diff := difference(want, got); diff != "" {
+		return fmt.Errorf("%s: the store differs from the model (-model +store):\n%s", o.name, diff)
+	}
+	return nil
+}
+
+func difference(want, got outcome) string {
+	want, got = want.settled(), got.settled()
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}))
+}
+
+// learn takes from an answer what only the store knows: ids of dead items, and
+// tokens.
+func (w *world) learn(want *outcome, got outcome) {
+	for _, pushed := range got.Pushed {
+		if pushed.ID != "" && !pushed.Duplicate {
+			w.know(pushed.queue, pushed.ID)
+		}
+	}
+	for i := range min(len(want.Items), len(got.Items)) {
+		ours, theirs := &want.Items[i], got.Items[i]
+		if ours.ID == "" && theirs.ID != "" && !w.seen[theirs.ID] {
+			ours.ID = theirs.ID
+			w.met(theirs.ID)
+			for _, q := range w.model.queues {
+				if item := q.byNumber(ours.number); item != nil {
+					item.id, item.tie = theirs.ID, placeOf(theirs.ID).tie
+				}
+			}
+		}
+		if theirs.token != "" {
+			q := w.model.queues[theirs.queue]
+			l := heldLease{queue: theirs.queue, token: theirs.token, number: ours.number, fence: ours.Fence, generation: q.generation}
+			w.leases = append(w.leases[max(0, len(w.leases)-30):], l)
+		}
+	}
+}
+
+func (w *world) met(id string) { w.seen[id] = true }
+
+func (w *world) know(queue, id string) {
+	w.met(id)
+	w.ids = append(w.ids[max(0, len(w.ids)-60):], knownID{queue: queue, id: id})
+}
+
+// discover finds out the ids of items that came to a dead-letter queue: they
+// stand in the model's order.
+func (w *world) discover(p *process) error {
+	for name, q := range w.model.queues {
+		if !slices.ContainsFunc(q.items, func(item modelItem) bool { return item.id == "" }) {
+			continue
+		}
+		if err := w.do(p, listOf(name, listing{state: fdbpq.StateReady, limit: 1000})); err != nil {
+			return err
+		}
+		for _, item := range w.model.queues[name].items {
+			w.know(name, item.id)
+		}
+	}
+	return nil
+}
+
+func (w *world) note(format string, args ...any) {
+	const kept = 40
+	w.trace = append(w.trace[max(0, len(w.trace)-kept):], fmt.Sprintf(format, args...))
+}
+
+// quietly does an operation that the trace need not show.
+func (w *world) quietly(p *process, o operation) error {
+	trace := w.trace
+	err := w.do(p, o)
+	if err == nil {
+		w.trace = trace
+	}
+	return err
+}
+
+// same compares all that can be seen of the store with the model, and looks
+// for broken invariants.
+func (w *world) same(p *process) error {
+	if err := w.quietly(p, namesOf(2)); err != nil {
+		return err
+	}
+	for name := range w.model.queues {
+		if err := w.quietly(p, inspectOf(name)); err != nil {
+			return err
+		}
+		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
+			if err := w.quietly(p, listOf(name, listing{state: state, limit: 1000})); err != nil {
+				return err
+			}
+		}
+	}
+	return w.check(p)
+}
+
+func (w *world) check(p *process) error {
+	rates := p.flaky.rates
+	p.flaky.rates = [faults]int{}
+	defer func() { p.flaky.rates = rates }()
+	problems, err := p.store.Check(w.ctx)
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("the store is damaged:\n%s", strings.Join(problems, "\n"))
+	}
+	return err
+}
+
+// tick lets time pass. As a rule all processes beat, sometimes only some.
+func (w *world) tick(rng *rand.Rand, d time.Duration) error {
+	w.elapsed += d
+	w.note("%v pass", d)
+	for _, p := range w.processes {
+		if rng.IntN(20) == 0 {
+			continue
+		}
+		if err := p.pulse.Beat(w.ctx); err != nil && !errors.Is(err, kv.ErrUnavailable) {
+			return err
+		}
+	}
+	return nil
+}
+
+// die lets a process die in the middle of an operation, in one of the three
+// ways a commit can end then, and starts another one in its place.
+func (w *world) die(i int, kind fault, o operation) error {
+	p := w.processes[i]
+	at, err := w.moment(p)
+	if err != nil {
+		return err
+	}
+	w.note("%s (%s, which dies of %v)", o.name, p.name, kind)
+	p.flaky.letGo()
+	p.flaky.rates = [faults]int{}
+	p.flaky.next, p.flaky.dies, p.flaky.last = kind, true, false
+	got, err := w.attempt(p, o)
+	p.flaky.letGo()
+	switch {
+	case errors.Is(err, kv.ErrUnknown):
+		if p.flaky.last {
+			err = w.compare(o, at, got)
+		} else {
+			err = nil
+		}
+	default: // it wrote nothing, so there was nothing to die of
+		got.Err = kindOf(err)
+		err = w.compare(o, at, got)
+	}
+	if err != nil {
+		return err
+	}
+	return w.start(i)
+}
+
+// restart closes the engine and opens it again, with new processes.
+func (w *world) restart() error {
+	w.note("the engine and all processes start again")
+	if err := w.close(); err != nil {
+		return err
+	}
+	w.db = w.open()
+	for i := range w.processes {
+		if err := w.start(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) close() error {
+	for _, p := range w.processes {
+		p.flaky.letGo()
+	}
+	return w.db.Close()
+}
+
+// step does the n-th thing.
+func (w *world) step(n uint64) error {
+	rng := rand.New(rand.NewPCG(w.seed, n))
+	i := rng.IntN(len(w.processes))
+	p := w.processes[i]
+	if rng.IntN(3) == 0 {
+		p.flaky.letGo()
+	}
+	var err error
+	switch dice := rng.IntN(1000); {
+	case dice < 130:
+		err = w.tick(rng, pick(rng, 0, 1, time.Millisecond, 900*time.Millisecond, 3*time.Second, 9*time.Second, 40*time.Second, 3*time.Minute))
+	case dice < 140:
+		p.skew = time.Duration(rng.IntN(1200)-600) * time.Second
+		w.note("the wall clock of %s is off by %v", p.name, p.skew)
+	case dice < 150:
+		o := w.writing(rng, true)
+		err = w.die(i, pick(rng, faultLost, faultDone, faultStraggle), o)
+	case dice < 151:
+		err = w.restart()
+	case dice < 200:
+		err = w.same(p)
+	default:
+		err = w.do(p, w.operation(rng))
+	}
+	if err == nil {
+		err = w.discover(w.processes[i])
+	}
+	return err
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
