@@ -1,0 +1,142 @@
+package bridge
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// statusEndOfBatch marks the message behind the last one of a batch.
+const (
+	statusEndOfBatch      = "204"
+	descriptionEndOfBatch = "EOB"
+)
+
+// unanswerable says why an item cannot be sent: it was pushed by way of a
+// server that lets larger messages pass, or by a program without one.
+func (b *Bridge) unanswerable(item *fdbpq.Item) *failure {
+	if item.Size <= alwaysFits {
+		return nil
+	}
+	if most := b.nc.MaxPayload() - replyReserve; item.Size > most {
+		return failf(413, "item %s has %d bytes: an answer can have %d, the server's max_payload without %d for headers; it was left in the queue",
+			item.ID, item.Size, most, replyReserve)
+	}
+	return nil
+}
+
+// answerPop answers a pop or a peek with what it found.
+func (b *Bridge) answerPop(l *lane, r *request) {
+	if f := r.outcome.failure; f != nil {
+		b.refuse(r, f)
+		return
+	}
+	items := r.outcome.items
+	for i := range items {
+		b.answerItem(l, r, &items[i], r.outcome.ready+int64(len(items)-1-i))
+	}
+	if r.pop.batch {
+		b.publish(&nats.Msg{Subject: r.msg.Reply, Header: endOfBatch})
+	}
+	b.done(r, nil)
+}
+
+var endOfBatch = nats.Header{
+	headerStatus:      {statusEndOfBatch},
+	headerDescription: {descriptionEndOfBatch},
+}
+
+// answerItem sends one item. A leased one that cannot be sent is given back.
+func (b *Bridge) answerItem(l *lane, r *request, item *fdbpq.Item, behind int64) {
+	w := &l.header
+	w.reset()
+	m := nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: item.Payload}
+	if lease := item.Lease; lease != nil {
+		w.token = b.sealer.append(w.token[:0], lease, &r.pop, r.outcome.leased)
+		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.conn, w.token)
+		w.end(headerAck)
+		w.text = appendTime(w.text, lease.Expires)
+		w.end(headerLeaseExpires)
+		w.text = strconv.AppendInt(w.text, lease.Fence, 10)
+		w.end(headerFence)
+	}
+	w.item(item)
+	w.text = strconv.AppendInt(w.text, max(0, behind), 10)
+	w.end(headerNumPending)
+	w.finish()
+	if item.Lease != nil {
+		m.Reply = w.fields[headerAck][0]
+	}
+	addHeaders(w.fields, item.Headers)
+	if !b.publish(&m) && item.Lease != nil {
+		b.giveBack(*item.Lease)
+	}
+}
+
+// headerWriter writes the headers of an answer with few allocations: the
+// values are parts of one string, and everything else is used again.
+type headerWriter struct {
+	fields nats.Header
+	token  []byte
+	text   []byte // all values, one behind the other
+	keys   []string
+	ends   []int // of the values in text
+	values []string
+}
+
+func (w *headerWriter) reset() {
+	if w.fields == nil {
+		w.fields = make(nats.Header, 16)
+	}
+	clear(w.fields)
+	w.text, w.keys, w.ends, w.values = w.text[:0], w.keys[:0], w.ends[:0], w.values[:0]
+}
+
+// end makes what was appended to text since the last end the value of a key.
+func (w *headerWriter) end(key string) {
+	w.keys = append(w.keys, key)
+	w.ends = append(w.ends, len(w.text))
+}
+
+// item writes what is to be said about every item.
+func (w *headerWriter) item(item *fdbpq.Item) {
+	w.text = appendID(w.text, item.ID)
+	w.end(headerID)
+	w.text = strconv.AppendInt(w.text, item.Priority, 10)
+	w.end(headerPriority)
+	w.text = strconv.AppendInt(w.text, item.Deliveries, 10)
+	w.end(headerDeliveries)
+	w.text = appendTime(w.text, item.Pushed)
+	w.end(headerTimeStamp)
+	if dead := item.Dead; dead != nil {
+		w.string(headerDeadReason, headerText(dead.Reason))
+		w.string(headerOrigin, dead.Origin)
+		w.string(headerOriginID, dead.OriginID)
+	}
+}
+
+func (w *headerWriter) string(key, value string) {
+	w.text = append(w.text, value...)
+	w.end(key)
+}
+
+// finish fills in the fields.
+func (w *headerWriter) finish() {
+	text := string(w.text)
+	at := 0
+	for i, key := range w.keys {
+		w.values = append(w.values, text[at:w.ends[i]])
+		w.fields[key] = w.values[i : i+1 : i+1]
+		at = w.ends[i]
+	}
+}
+
+// appendTime appends a time as RFC 3339 has it.
+func appendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, time.RFC3339Nano)
+}
+
+func timeText(t time.Time) string { return string(appendTime(nil, t)) }

@@ -1,0 +1,229 @@
+// Package bridge is the NATS service in front of the queue core: it takes
+// requests on the subjects of docs/protocol.md, runs them in batches, one
+// transaction each, and answers.
+//
+// What it guarantees: every request with a reply subject is answered once,
+// overload and shutdown included; a push is acknowledged when it is durable;
+// what arrives on one connection for one queue takes effect in the order in
+// which it arrived, pushes among themselves and pops among themselves; and
+// nothing it holds (requests, bytes, waiters) grows without a limit.
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Options are the choices of whoever starts a bridge. The zero value is right
+// for most.
+type Options struct {
+	Prefix    string // of all subjects; "": pq
+	Version   string // of the program, for discovery; a semantic version
+	StoreName string // what _sys.info calls the store
+	Exclusive bool   // nobody else can open the store: refuse to serve beside a bridge that has another one
+	Logger    *slog.Logger
+	Limits    Limits
+}
+
+// DefaultPrefix is the first token of all subjects unless told otherwise.
+const DefaultPrefix = "pq"
+
+// queueGroup is shared by all bridges under a prefix: one of them gets each
+// request. It is the same for every subscription, because the server then
+// delivers a message to one of all those that match.
+const queueGroup = "pq"
+
+// Bridge serves the queues of a store on one NATS connection.
+type Bridge struct {
+	nc      *nats.Conn
+	store   *fdbpq.Store
+	options Options
+	grammar subjects.Grammar
+	conn    string // this bridge's token in the subjects of settlements
+	started time.Time
+	log     *slog.Logger
+
+	sealer  sealer
+	gate    gate
+	lanes   kinds
+	waits   waits
+	stats   statistics
+	events  announcer
+	service service
+	keeper  keeper
+	subs    subscriptions
+}
+
+// subscriptions are what a bridge listens to besides discovery.
+type subscriptions struct {
+	requests *nats.Subscription // everything, in the order it arrives
+	acks     *nats.Subscription // settlements, which are taken for longer
+	signals  *nats.Subscription // the server's word that nobody received an item
+}
+
+// Start serves the store's queues on the connection until Drain. Neither is
+// taken over: closing them is the caller's, in this order after Drain.
+func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Version == "" {
+		o.Version = "0.0.0"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Limits = o.Limits.withDefaults()
+	grammar, err := subjects.New(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bridge{
+		nc: nc, store: store, options: o, grammar: grammar,
+		conn: newConnToken(), started: time.Now().UTC(), log: o.Logger,
+	}
+	b.sealer.init(store.Secret())
+	b.gate.init(o.Limits)
+	b.lanes.init(b)
+	b.waits.init(b)
+	b.stats.init()
+	b.events.init(b)
+	if err := b.service.start(ctx, b); err != nil {
+		return nil, err
+	}
+	if err := b.subscribe(); err != nil {
+		b.unsubscribe()
+		return nil, err
+	}
+	b.keeper.start(b)
+	return b, nil
+}
+
+// newConnToken makes up a token that tells this bridge's items from others'.
+func newConnToken() string {
+	var b [5]byte
+	rand.Read(b[:])
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// pendingBytes bounds what nats.go keeps for a subscription whose callback is
+// behind. The callback never blocks and refuses what is too much, so only a
+// machine without a processor to spare gets there; what is beyond is dropped.
+const pendingBytes = 256 << 20
+
+func (b *Bridge) subscribe() (err error) {
+	add := func(to **nats.Subscription, subject, group string, handle nats.MsgHandler) {
+		if err != nil {
+			return
+		}
+		if group == "" {
+			*to, err = b.nc.Subscribe(subject, handle)
+		} else {
+			*to, err = b.nc.QueueSubscribe(subject, group, handle)
+		}
+		if err == nil {
+			err = (*to).SetPendingLimits(-1, pendingBytes)
+		}
+		if err != nil {
+			err = fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+	}
+	// Signals come first: an item must not be handed out before they are heard.
+	add(&b.subs.signals, b.grammar.AcksOf(b.conn), "", b.signal)
+	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
+	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receive)
+	if err != nil {
+		return err
+	}
+	if err := b.nc.Flush(); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	return nil
+}
+
+func (b *Bridge) unsubscribe() {
+	b.service.stop()
+	for _, sub := range []*nats.Subscription{b.subs.requests, b.subs.acks, b.subs.signals} {
+		if sub == nil {
+			continue
+		}
+		if err := sub.Unsubscribe(); err != nil {
+			b.log.Warn("unsubscribe", "subject", sub.Subject, "error", err)
+		}
+	}
+}
+
+// Ready returns nil while the bridge serves: its connection is up and the
+// store commits.
+func (b *Bridge) Ready() error {
+	if b.gate.closed() {
+		return errors.New("shutting down")
+	}
+	if status := b.nc.Status(); status != nats.CONNECTED {
+		return fmt.Errorf("NATS connection is %s", strings.ToLower(status.String()))
+	}
+	return b.keeper.ready()
+}
+
+// keeper runs the store's own upkeep and remembers when the store failed.
+type keeper struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	problem error
+	at      time.Time
+}
+
+// problemFor is how long a failure of the store counts. Upkeep writes to it
+// every second, so one that lasts is noticed again before it is forgotten.
+const problemFor = 3 * time.Second
+
+func (k *keeper) start(b *Bridge) {
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel, k.done = cancel, make(chan struct{})
+	go func() {
+		defer close(k.done)
+		b.store.Maintain(ctx, fdbpq.Maintenance{
+			Event: b.events.item,
+			Problem: func(err error) {
+				b.log.Warn("store upkeep", "error", err)
+				k.failed(err)
+			},
+		})
+	}()
+}
+
+func (k *keeper) stop() {
+	if k.cancel != nil {
+		k.cancel()
+		<-k.done
+	}
+}
+
+func (k *keeper) failed(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.problem, k.at = err, time.Now()
+}
+
+func (k *keeper) ready() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil && time.Since(k.at) < problemFor {
+		return fmt.Errorf("store: %w", k.problem)
+	}
+	return nil
+}

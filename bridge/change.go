@@ -1,0 +1,224 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// readChange reads what a request asks for that changes an item or a queue.
+func readChange(r *request) *failure {
+	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
+		return f
+	}
+	if r.subject.Verb == subjects.AdminConfig {
+		return nil // the core reads the body
+	}
+	if f := noBody(r); f != nil {
+		return f
+	}
+	if r.verb == verbAdmin {
+		return nil
+	}
+	return r.readID()
+}
+
+func (r *request) readID() *failure {
+	id, err := fdbpq.ParseID(r.subject.ID)
+	if err != nil {
+		return failf(400, "id %s: %s", shown(r.subject.ID), err)
+	}
+	r.id = id
+	return nil
+}
+
+// noBody refuses what would be ignored.
+func noBody(r *request) *failure {
+	if len(bytes.TrimSpace(r.msg.Data)) > 0 {
+		return failf(400, "%s has the body %s: expected none", r.subject.Verb, shown(string(r.msg.Data)))
+	}
+	return nil
+}
+
+// noOwnHeaders refuses headers of ours where there are none.
+func noOwnHeaders(header nats.Header, what string) *failure {
+	for key := range header {
+		if strings.HasPrefix(key, ourHeaders) {
+			return failf(400, "header %s is none of %s: expected no %s header", shown(key), what, ourHeaders)
+		}
+	}
+	return nil
+}
+
+// runChanges settles leases and changes items and queues, a batch in one
+// transaction. What makes it fail runs alone.
+func (b *Bridge) runChanges(l *lane, batch []*request) {
+	for len(batch) > 0 {
+		n := len(batch)
+		var err error
+		for {
+			var at int
+			if at, err = b.tryChanges(l, batch[:n]); err == nil || n == 1 || isOutage(err) {
+				break
+			}
+			n = max(at, 1)
+		}
+		for _, r := range batch[:n] {
+			switch {
+			case err != nil:
+				b.refuse(r, explain(err))
+			case r.outcome.failure != nil:
+				b.refuse(r, r.outcome.failure)
+			case r.verb == verbAck:
+				b.answerSettlement(r)
+			default:
+				b.answerBody(r)
+			}
+		}
+		batch = batch[n:]
+	}
+}
+
+// tryChanges runs a batch as one transaction. When that fails, it returns
+// which of them was at work, 0 when none was.
+func (b *Bridge) tryChanges(l *lane, batch []*request) (at int, err error) {
+	started := time.Now()
+	var events []fdbpq.Event
+	err = l.update(func(tx kv.Tx) error {
+		events = events[:0]
+		for i, r := range batch {
+			at = i
+			r.outcome = outcome{}
+			more, err := r.change(tx, l.queue)
+			if err != nil {
+				return err
+			}
+			events = append(events, more...)
+		}
+		at = 0
+		return nil
+	})
+	if err == nil {
+		b.stats.ran(kindChange, len(batch), started)
+		b.stats.moved(l.queue.Name(), flowSettled, settled(batch))
+		b.events.items(events)
+	}
+	return at, err
+}
+
+// change does one request's change within a transaction.
+func (r *request) change(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	var err error
+	switch r.subject.Verb {
+	case subjects.Ack:
+		return r.settleIn(tx, q)
+	case subjects.Remove:
+		return nil, r.remove(tx, q)
+	case subjects.Move:
+		found, err := q.Move(tx, r.id, r.subject.Priority)
+		return nil, r.changed(q, found, r.subject.Priority, err)
+	case subjects.AdminConfig:
+		return nil, r.configure(tx, q)
+	case subjects.AdminPurge:
+		var n int64
+		n, err = q.Purge(tx)
+		r.outcome.body = append(strconv.AppendInt([]byte(`{"purged":`), n, 10), '}')
+	case subjects.AdminPause:
+		err = q.Pause(tx)
+	case subjects.AdminResume:
+		err = q.Resume(tx)
+	case subjects.AdminDelete:
+		_, err = q.Delete(tx)
+	}
+	if r.outcome.body == nil {
+		r.outcome.body = []byte(`{"queue":"` + q.Name() + `"}`)
+	}
+	return nil, r.unlessUnknown(err)
+}
+
+// unlessUnknown takes the error that there is no such queue for an answer.
+func (r *request) unlessUnknown(err error) error {
+	if err == fdbpq.ErrNoQueue {
+		r.outcome.failure = noQueue(r.subject.Queue)
+		return nil
+	}
+	return err
+}
+
+func (r *request) remove(tx kv.Tx, q fdbpq.Queue) error {
+	held, err := q.Get(tx.Snapshot(), r.id)
+	if err != nil || held == nil {
+		return r.changed(q, false, 0, err)
+	}
+	found, err := q.Remove(tx, r.id)
+	return r.changed(q, found, held.Priority, err)
+}
+
+// changed answers which item was changed, or that there is none.
+func (r *request) changed(q fdbpq.Queue, found bool, priority int64, err error) error {
+	if !found {
+		r.outcome.failure = noItem(q.Name(), r.subject.ID)
+		return err
+	}
+	body := append([]byte(`{"id":"`), r.subject.ID...)
+	body = append(body, `","priority":`...)
+	r.outcome.body = append(strconv.AppendInt(body, priority, 10), '}')
+	return err
+}
+
+func noItem(queue, id string) *failure {
+	return &failure{
+		code: 404, description: "Not Found", reason: string(fdbpq.ReasonUnknown),
+		text: "queue " + queue + " has no item " + id,
+	}
+}
+
+// configure changes the configuration, or shows it when the body is empty.
+func (r *request) configure(tx kv.Tx, q fdbpq.Queue) error {
+	var config fdbpq.Config
+	var err error
+	if object := bytes.TrimSpace(r.msg.Data); len(object) > 0 {
+		config, err = q.Configure(tx, object)
+	} else {
+		var i *fdbpq.Inspection
+		if i, err = q.Inspect(tx.Snapshot()); err == nil && i == nil {
+			err = fdbpq.ErrNoQueue
+		}
+		if i != nil {
+			config = i.Config
+		}
+	}
+	if err != nil {
+		return r.unlessUnknown(err)
+	}
+	r.outcome.body, err = json.Marshal(config)
+	return err
+}
+
+// answerBody answers with what the request's transaction has written down.
+func (b *Bridge) answerBody(r *request) {
+	if r.msg.Reply != "" {
+		if err := b.nc.Publish(r.msg.Reply, r.outcome.body); err != nil {
+			b.refuse(r, failf(413, "the answer has %d bytes and cannot be sent: %s", len(r.outcome.body), err))
+			return
+		}
+	}
+	b.done(r, nil)
+}
+
+func settled(batch []*request) (n int) {
+	for _, r := range batch {
+		if r.verb == verbAck && r.outcome.failure == nil {
+			n++
+		}
+	}
+	return n
+}

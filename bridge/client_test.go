@@ -1,0 +1,203 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// patience bounds every wait for something that takes milliseconds. It is long
+// because test machines can be very busy.
+const patience = 30 * time.Second
+
+// client talks to a bridge the way any program does.
+type client struct {
+	testing.TB
+	*nats.Conn
+	env *testenv.Bridged
+}
+
+// serve starts a bridge and connects to it.
+func serve(t testing.TB, options ...bridge.Options) *client {
+	t.Helper()
+	var o bridge.Options
+	if len(options) > 0 {
+		o = options[0]
+	}
+	env := testenv.Bridge(t, o)
+	return &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+}
+
+// another returns a client on a connection of its own.
+func (c *client) another() *client {
+	return &client{TB: c.TB, Conn: c.env.NATS.Connect(c.TB), env: c.env}
+}
+
+// h makes headers of pairs.
+func h(pairs ...string) nats.Header {
+	header := make(nats.Header)
+	for i := 0; i < len(pairs); i += 2 {
+		header.Add(pairs[i], pairs[i+1])
+	}
+	return header
+}
+
+// ask sends a request and returns the first answer.
+func (c *client) ask(subject, body string, header ...string) *nats.Msg {
+	c.Helper()
+	return c.askMsg(&nats.Msg{Subject: subject, Data: []byte(body), Header: h(header...)})
+}
+
+func (c *client) askMsg(m *nats.Msg) *nats.Msg {
+	c.Helper()
+	answer, err := c.RequestMsg(m, patience)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nats.NewMsg("503 " + m.Subject)
+	}
+	if err != nil {
+		c.Fatalf("%s: %v", m.Subject, err)
+	}
+	return answer
+}
+
+// raw sends a request and returns the answer even when it is a 503.
+func (c *client) raw(subject, body string, header ...string) *nats.Msg {
+	c.Helper()
+	sub := c.send(subject, body, header...)
+	defer sub.Unsubscribe()
+	return c.next(sub)
+}
+
+// send sends a request and returns where its answers arrive.
+func (c *client) send(subject, body string, header ...string) *nats.Subscription {
+	c.Helper()
+	inbox := c.NewInbox()
+	sub, err := c.SubscribeSync(inbox)
+	if err == nil {
+		err = c.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Data: []byte(body), Header: h(header...)})
+	}
+	if err != nil {
+		c.Fatalf("%s: %v", subject, err)
+	}
+	return sub
+}
+
+// next returns the next answer. NextMsg turns a 503 into an error.
+func (c *client) next(sub *nats.Subscription) *nats.Msg {
+	c.Helper()
+	m, err := sub.NextMsg(patience)
+	if errors.Is(err, nats.ErrNoResponders) {
+		c.Fatalf("%s: no responders", sub.Subject)
+	}
+	if err != nil {
+		c.Fatalf("next answer: %v", err)
+	}
+	return m
+}
+
+// pubAck is the answer to a push.
+type pubAck struct {
+	Type      string `json:"type"`
+	Stream    string `json:"stream"`
+	Seq       int64  `json:"seq"`
+	Duplicate bool   `json:"duplicate"`
+	ID        string `json:"id"`
+	Priority  int64  `json:"priority"`
+	Evicted   bool   `json:"evicted"`
+	Error     *struct {
+		Code        int    `json:"code"`
+		ErrCode     int    `json:"err_code"`
+		Description string `json:"description"`
+	} `json:"error"`
+}
+
+// push pushes an item and returns its acknowledgement.
+func (c *client) push(subject, body string, header ...string) pubAck {
+	c.Helper()
+	return c.acknowledged(c.ask(subject, body, header...))
+}
+
+func (c *client) acknowledged(m *nats.Msg) pubAck {
+	c.Helper()
+	var ack pubAck
+	if err := json.Unmarshal(m.Data, &ack); err != nil {
+		c.Fatalf("acknowledgement %q, %v: %v", m.Data, m.Header, err)
+	}
+	if ack.Error != nil {
+		c.Fatalf("push failed: %+v", *ack.Error)
+	}
+	return ack
+}
+
+// pop pops one item, which has to be there.
+func (c *client) pop(subject, body string, header ...string) *nats.Msg {
+	c.Helper()
+	m := c.ask(subject, body, header...)
+	if m.Header.Get("PQ-Id") == "" {
+		c.Fatalf("%s: no item but %q, %v", subject, m.Data, m.Header)
+	}
+	return m
+}
+
+// refused checks that an answer is an error with this code.
+func (c *client) refused(m *nats.Msg, code int, reason ...string) *nats.Msg {
+	c.Helper()
+	if got := m.Header.Get("Nats-Service-Error-Code"); got != fmt.Sprint(code) {
+		c.Fatalf("answer %q, %v: want error %d", m.Data, m.Header, code)
+	}
+	if m.Header.Get("Nats-Service-Error") == "" {
+		c.Errorf("error %d without a text", code)
+	}
+	if len(reason) > 0 && m.Header.Get("PQ-Reason") != reason[0] {
+		c.Errorf("answer %v: want PQ-Reason %s", m.Header, reason[0])
+	}
+	return m
+}
+
+// batch gathers the answers to a batch, up to its end.
+func (c *client) batch(sub *nats.Subscription) (items []*nats.Msg) {
+	c.Helper()
+	for {
+		m := c.next(sub)
+		if m.Header.Get("PQ-Id") == "" {
+			if m.Header.Get("Status") != "204" || m.Header.Get("Description") != "EOB" || len(m.Data) > 0 {
+				c.Fatalf("the batch ended with %q, %v", m.Data, m.Header)
+			}
+			return items
+		}
+		items = append(items, m)
+	}
+}
+
+// object asks for JSON.
+func object[T any](c *client, subject, body string) T {
+	c.Helper()
+	var v T
+	m := c.ask(subject, body)
+	if err := json.Unmarshal(m.Data, &v); err != nil {
+		c.Fatalf("%s: %q, %v: %v", subject, m.Data, m.Header, err)
+	}
+	return v
+}
+
+// info is what info says about a queue.
+type info struct {
+	Queue                                  string
+	Ready, Leased, Delayed, Waiting, Bytes int64
+	Oldest                                 float64
+	Rates                                  map[string]float64
+	Paused                                 bool
+	Config                                 map[string]any
+}
+
+func (c *client) info(queue string) info {
+	c.Helper()
+	return object[info](c, "pq."+queue+".info", "")
+}

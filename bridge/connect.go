@@ -1,0 +1,66 @@
+package bridge
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// What the connection of a bridge is configured to.
+const (
+	pingInterval   = 20 * time.Second // a dead server is noticed within a minute, not six
+	reconnectWait  = 250 * time.Millisecond
+	lameDuckSpread = 8 * time.Second // before the server's grace of 10 s is over
+)
+
+// ConnectOptions are what a bridge's connection needs; options of the caller's
+// own go behind them. The connection should serve the bridge alone: it does
+// not hear its own messages.
+func ConnectOptions(log *slog.Logger) []nats.Option {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return []nats.Option{
+		nats.Name("pqbridge"),
+		nats.NoEcho(), // events are published under the prefix that requests arrive on
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait, 4*reconnectWait),
+		nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(pingInterval),
+		// An answer that cannot leave at once fails, so that a lease is given
+		// back now rather than delivered later to somebody who has gone.
+		nats.ReconnectBufSize(-1),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) { leave(nc, log) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("disconnected from NATS", "error", err)
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Error("NATS", "subject", subject, "error", err)
+		}),
+	}
+}
+
+// leave moves to another server when this one is about to stop, at a moment of
+// its own choice: all clients hear of it at the same time.
+func leave(nc *nats.Conn, log *slog.Logger) {
+	log.Info("the NATS server is about to stop", "server", nc.ConnectedUrlRedacted())
+	if len(nc.Servers()) < 2 {
+		return
+	}
+	time.AfterFunc(rand.N(lameDuckSpread), func() {
+		if err := nc.ForceReconnect(); err != nil {
+			log.Warn("leave the NATS server", "error", err)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package bridge
+
+import (
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// receive is the callback of the request subscriptions. It never blocks: a
+// request is refused at once, or handed to a lane.
+func (b *Bridge) receive(m *nats.Msg) {
+	s, err := b.grammar.Parse(m.Subject)
+	if err == nil {
+		switch s.Verb {
+		case subjects.Event:
+			if m.Reply == "" {
+				return // another bridge's
+			}
+			err = failf(400, "subject %s: events are published by the bridge, subscribe to them", shown(m.Subject))
+		case subjects.Ack:
+			if fromServer(m) {
+				return // whoever handed the item out hears it too
+			}
+		}
+	}
+	r := newRequest(m)
+	r.subject, r.verb = s, verbOf(s.Verb)
+	if err != nil {
+		r.verb, r.held = b.meant(m.Subject), -1
+		b.answerFailure(r, badRequest(err))
+		b.done(r, badRequest(err))
+		return
+	}
+	if f := b.gate.enter(r); f != nil {
+		b.refuse(r, f)
+		return
+	}
+	if f := b.route(r); f != nil {
+		b.refuse(r, f)
+	}
+}
+
+// meant guesses the verb of a malformed subject: a failed push is answered
+// differently from the rest.
+func (b *Bridge) meant(subject string) verb {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
+	word, _, _ := strings.Cut(rest, ".")
+	for v := range verbNone {
+		if verbNames[v] == word {
+			return v
+		}
+	}
+	return verbNone
+}
+
+// route reads what a request asks for and hands it to the lane that does it.
+// A failure is the caller's to answer.
+func (b *Bridge) route(r *request) *failure {
+	answerable := r.msg.Reply != ""
+	switch r.verb {
+	case verbPush:
+		if f := b.readPush(r); f != nil {
+			return f
+		}
+		b.lanes.push.submit(r)
+		return nil
+	case verbPop, verbPeek:
+		if !answerable {
+			return failf(400, "a %s without a reply subject takes nothing", r.verb)
+		}
+		if f := readPop(r); f != nil {
+			return f
+		}
+		if r.verb == verbPeek && r.pop.wait == 0 {
+			b.lanes.read.submit(r)
+		} else {
+			b.lanes.take.submit(r)
+		}
+		return nil
+	case verbAck:
+		if f := b.readSettlement(r); f != nil {
+			return f
+		}
+		if r.settle.kind == settleNext && answerable {
+			b.lanes.take.submit(r)
+		} else {
+			b.lanes.change.submit(r)
+		}
+		return nil
+	case verbRemove, verbMove, verbAdmin:
+		if f := readChange(r); f != nil {
+			return f
+		}
+		b.lanes.change.submit(r)
+		return nil
+	}
+	if !answerable {
+		return failf(400, "%s without a reply subject does nothing", r.verb)
+	}
+	if f := readQuery(r); f != nil {
+		return f
+	}
+	b.lanes.read.submit(r)
+	return nil
+}
+
+// statusNoResponders is what the server says on a reply subject when nobody
+// received the message that carried it.
+const statusNoResponders = "503"
+
+// fromServer tells the server's word about a lost message from a settlement.
+func fromServer(m *nats.Msg) bool {
+	return len(m.Data) == 0 && len(m.Header) > 0 && m.Header.Get(headerStatus) == statusNoResponders
+}

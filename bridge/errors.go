@@ -1,0 +1,189 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Headers of answers that are no items.
+const (
+	headerStatus      = "Status"
+	headerDescription = "Description"
+	headerReason      = "PQ-Reason"
+)
+
+// failure is why a request was not served, as its sender is told.
+type failure struct {
+	code        int
+	text        string // which thing is wrong, and what is allowed
+	description string // instead of the code's usual one
+	reason      string // PQ-Reason
+}
+
+func (f *failure) Error() string { return f.text }
+
+func failf(code int, format string, args ...any) *failure {
+	return &failure{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// badRequest is for errors whose text says what is wrong and what is allowed.
+func badRequest(err error) *failure { return &failure{code: 400, text: err.Error()} }
+
+// codes are all that a failure may have, in the order of their counters.
+var codes = [...]int{400, 403, 404, 408, 409, 410, 413, 429, 500, 503, 504}
+
+// describe is the text that clients know a status by.
+func (f *failure) describe() string {
+	if f.description != "" {
+		return f.description
+	}
+	switch f.code {
+	case 400:
+		return "Bad Request"
+	case 403:
+		return "Forbidden"
+	case 404:
+		return "No Messages"
+	case 408:
+		return "Request Timeout"
+	case 409:
+		return "Exceeded MaxWaiting"
+	case 410:
+		return "Lease Lost"
+	case 413:
+		return "Message Size Exceeds Maximum"
+	case 429:
+		return "Too Many Requests"
+	case 503:
+		return "Service Unavailable"
+	case 504:
+		return "Unknown Result"
+	}
+	return "Internal Error"
+}
+
+var (
+	errShutdown = &failure{code: 409, text: "the bridge is shutting down: ask again", description: "Server Shutdown"}
+	errWaited   = &failure{code: 408, text: "nothing arrived within the time given"}
+)
+
+// nothing says why there is no item.
+func nothing(queue string, reason fdbpq.Reason) *failure {
+	f := &failure{code: 404, reason: string(reason)}
+	switch reason {
+	case fdbpq.ReasonUnknown:
+		f.text = "no queue " + queue
+	case fdbpq.ReasonPaused:
+		f.text = "queue " + queue + " is paused"
+	case fdbpq.ReasonLeased:
+		f.text = "queue " + queue + ": all that is left is leased"
+	case fdbpq.ReasonDelayed:
+		f.text = "queue " + queue + ": all that is left is delayed"
+	default:
+		f.text = "queue " + queue + ": nothing there"
+	}
+	return f
+}
+
+func noQueue(queue string) *failure {
+	f := nothing(queue, fdbpq.ReasonUnknown)
+	f.description = "Not Found"
+	return f
+}
+
+// explain turns an error of the core or the store into what the sender of a
+// request is told.
+func explain(err error) *failure {
+	var f *failure
+	var lost *fdbpq.LostError
+	var config *fdbpq.ConfigError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &lost):
+		return &failure{code: 410, text: lost.Error(), reason: string(lost.Reason)}
+	case errors.As(err, &config):
+		return badRequest(err)
+	case errors.Is(err, fdbpq.ErrReplay):
+		return badRequest(err)
+	case errors.Is(err, fdbpq.ErrFull), errors.Is(err, fdbpq.ErrRemembered):
+		return &failure{code: 429, text: err.Error()}
+	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
+		return &failure{code: 413, text: err.Error()}
+	case errors.Is(err, kv.ErrUnknown):
+		return &failure{code: 504, text: "not known whether it was done: repeat it with the same Nats-Msg-Id"}
+	case isOutage(err):
+		return &failure{code: 503, text: "the store cannot commit now, nothing was done: try again"}
+	}
+	return &failure{code: 500, text: err.Error()}
+}
+
+// isOutage tells failures of the store, which concern whatever is asked of it,
+// from those that concern one request.
+func isOutage(err error) bool {
+	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// errCodeBase keeps the error codes in push answers apart from JetStream's,
+// which are below 30000.
+const errCodeBase = 30_000
+
+// answerFailure tells the sender of a request that it was not served.
+func (b *Bridge) answerFailure(r *request, f *failure) {
+	if r.msg.Reply == "" {
+		return
+	}
+	header := nats.Header{
+		micro.ErrorHeader:     {headerText(f.text)},
+		micro.ErrorCodeHeader: {strconv.Itoa(f.code)},
+	}
+	if f.reason != "" {
+		header[headerReason] = []string{f.reason}
+	}
+	status := f.code
+	var body []byte
+	switch {
+	case r.verb == verbAck:
+		status = 503 // AckSync notices nothing else
+	case f.code == 504:
+		status = 0 // whoever sees one may take it for certain
+	case r.verb == verbPush && f.code != 503:
+		status = 0 // JetStream has errors in the body
+		body = pushErrorBody(f)
+	}
+	if status != 0 {
+		header[headerStatus] = []string{strconv.Itoa(status)}
+		header[headerDescription] = []string{f.describe()}
+	}
+	b.publish(&nats.Msg{Subject: r.msg.Reply, Header: header, Data: body})
+}
+
+func pushErrorBody(f *failure) []byte {
+	body := make([]byte, 0, 128+len(f.text))
+	body = append(body, `{"type":"`+pushResponseType+`","error":{"code":`...)
+	body = strconv.AppendInt(body, int64(f.code), 10)
+	body = append(body, `,"err_code":`...)
+	body = strconv.AppendInt(body, int64(errCodeBase+f.code), 10)
+	body = append(body, `,"description":`...)
+	body = appendJSONString(body, f.text)
+	return append(body, "}}"...)
+}
+
+// publish sends an answer and says whether it left. There is nobody to tell
+// when it did not: the sender hears nothing and asks again.
+func (b *Bridge) publish(m *nats.Msg) bool {
+	err := b.nc.PublishMsg(m)
+	if err != nil {
+		b.log.Debug("answer lost", "subject", m.Subject, "error", err)
+	}
+	return err == nil
+}

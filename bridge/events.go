@@ -1,0 +1,163 @@
+package bridge
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Types of events beside those of the core.
+const (
+	eventError = "error"
+
+	eventTypePrefix = "io.pq.v1.event."
+)
+
+// itemEvent is published when something happened to an item.
+type itemEvent struct {
+	Type       string `json:"type"`
+	Time       string `json:"time"`
+	Queue      string `json:"queue"`
+	ID         string `json:"id"`
+	Priority   int64  `json:"priority"`
+	Deliveries int64  `json:"deliveries"`
+	Reason     string `json:"reason,omitempty"`
+	DeadLetter string `json:"dead_letter,omitempty"`
+}
+
+// errorEvent is published when pushes without a reply subject were not taken in.
+type errorEvent struct {
+	Type  string `json:"type"`
+	Time  string `json:"time"`
+	Queue string `json:"queue"`
+	Code  int    `json:"code"`
+	Error string `json:"error"` // the last one
+	Count int    `json:"count"` // since the event before
+}
+
+// announcer publishes events. Nobody has to listen, and none is repeated.
+type announcer struct {
+	bridge *Bridge
+
+	mu     sync.Mutex
+	lately map[string]*losses // by queue: what must not be announced yet
+	closed bool
+	counts map[fdbpq.EventType]int64
+}
+
+// losses are the pushes to a queue that were lost since the last event.
+type losses struct {
+	count int
+	last  *failure
+	timer *time.Timer
+}
+
+const (
+	// eventEvery bounds how often a queue's error event is published.
+	eventEvery = time.Second
+
+	// maxLately bounds the queues whose losses are told apart.
+	maxLately = 1024
+)
+
+func (a *announcer) init(b *Bridge) {
+	a.bridge = b
+	a.lately = make(map[string]*losses)
+	a.counts = make(map[fdbpq.EventType]int64)
+}
+
+func (a *announcer) items(events []fdbpq.Event) {
+	for _, e := range events {
+		a.item(e)
+	}
+}
+
+func (a *announcer) item(e fdbpq.Event) {
+	a.mu.Lock()
+	a.counts[e.Type]++
+	a.mu.Unlock()
+	a.publish(e.Queue, string(e.Type), itemEvent{
+		Type: eventTypePrefix + string(e.Type), Time: timeText(time.Now()),
+		Queue: e.Queue, ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
+		Reason: e.Reason, DeadLetter: e.DeadLetter,
+	})
+}
+
+// lost reports a push that nobody waits for and that was not taken in: at once
+// when it is the first, and then with others.
+func (a *announcer) lost(queue string, f *failure) {
+	a.bridge.stats.lost.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lately[queue]
+	if l == nil && (a.closed || len(a.lately) >= maxLately) {
+		return
+	}
+	if l == nil {
+		l = &losses{}
+		l.timer = time.AfterFunc(eventEvery, func() { a.report(queue) })
+		a.lately[queue] = l
+		a.announce(queue, f, 1)
+		return
+	}
+	l.count++
+	l.last = f
+}
+
+// report announces what was lost since the last event, if anything.
+func (a *announcer) report(queue string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lately[queue]
+	if l == nil {
+		return
+	}
+	if l.count == 0 {
+		delete(a.lately, queue)
+		return
+	}
+	a.announce(queue, l.last, l.count)
+	l.count = 0
+	if !a.closed {
+		l.timer.Reset(eventEvery)
+	}
+}
+
+func (a *announcer) announce(queue string, f *failure, n int) {
+	a.publish(queue, eventError, errorEvent{
+		Type: eventTypePrefix + eventError, Time: timeText(time.Now()),
+		Queue: queue, Code: f.code, Error: f.text, Count: n,
+	})
+}
+
+func (a *announcer) publish(queue, kind string, event any) {
+	b := a.bridge
+	subject, err := b.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
+	if err == nil {
+		var body []byte
+		if body, err = json.Marshal(event); err == nil {
+			err = b.nc.Publish(subject, body)
+		}
+	}
+	if err != nil {
+		b.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
+	}
+}
+
+// close reports what is still to be reported.
+func (a *announcer) close() {
+	a.mu.Lock()
+	a.closed = true
+	queues := make([]string, 0, len(a.lately))
+	for queue, l := range a.lately {
+		l.timer.Stop()
+		queues = append(queues, queue)
+	}
+	a.mu.Unlock()
+	for _, queue := range queues {
+		a.report(queue)
+	}
+}

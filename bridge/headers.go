@@ -1,0 +1,233 @@
+package bridge
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Headers of requests.
+const (
+	headerPriority  = "PQ-Priority"
+	headerDelay     = "PQ-Delay"
+	headerNotBefore = "PQ-Not-Before"
+	headerTTL       = "PQ-TTL"
+	headerBatch     = "PQ-Batch"
+	headerWait      = "PQ-Wait"
+	headerLease     = "PQ-Lease"
+	headerBand      = "PQ-Band"
+	headerMsgID     = nats.MsgIdHdr
+)
+
+// Headers of items as they are answered, besides PQ-Priority.
+const (
+	headerID           = "PQ-Id"
+	headerDeliveries   = "PQ-Deliveries"
+	headerFence        = "PQ-Fence"
+	headerAck          = "PQ-Ack"
+	headerLeaseExpires = "PQ-Lease-Expires"
+	headerNumPending   = "PQ-Num-Pending"
+	headerState        = "PQ-State"
+	headerTimeStamp    = "Nats-Time-Stamp"
+	headerDeadReason   = "PQ-Dead-Reason"
+	headerOrigin       = "PQ-Origin"
+	headerOriginID     = "PQ-Origin-Id"
+)
+
+// MaxMsgID bounds the bytes of a Nats-Msg-Id, which becomes part of a key.
+const MaxMsgID = 512
+
+const ourHeaders = "PQ-"
+
+// readPushHeaders reads the headers of a push and gathers those that travel
+// with the item.
+func readPushHeaders(r *request) *failure {
+	var block []byte
+	for key, values := range r.msg.Header {
+		travels, f := readPushHeader(r, key, values)
+		if f != nil {
+			return f
+		}
+		if travels {
+			if block, f = appendHeader(block, key, values); f != nil {
+				return f
+			}
+		}
+	}
+	r.item.Headers = block
+	if r.item.Delay != 0 && !r.item.NotBefore.IsZero() {
+		return failf(400, "%s together with %s: expected one of them", headerDelay, headerNotBefore)
+	}
+	return nil
+}
+
+// readPushHeader reads one header and says whether it travels with the item.
+func readPushHeader(r *request, key string, values []string) (travels bool, f *failure) {
+	if strings.HasPrefix(key, ourHeaders) {
+		return false, readOurPushHeader(r, key, values)
+	}
+	if !strings.HasPrefix(key, "Nats-") {
+		return key != headerStatus, nil
+	}
+	instead := func(ours string) (bool, *failure) {
+		return false, failf(400, "header %s is not supported: %s", shown(key), ours)
+	}
+	switch {
+	case key == headerMsgID:
+		r.item.MsgID, f = readMsgID(values)
+		return false, f
+	case key == nats.ExpectedStreamHdr:
+		if len(values) != 1 || values[0] != r.subject.Queue {
+			return false, failf(400, "%s is %s: the queue is %s", key, shown(strings.Join(values, ", ")), r.subject.Queue)
+		}
+		return false, nil
+	case strings.HasPrefix(key, "Nats-Expected-"):
+		return instead("a queue has no stream sequence; to push once use " + headerMsgID)
+	case key == "Nats-TTL":
+		return instead("use " + headerTTL + ", such as 1h")
+	case strings.HasPrefix(key, "Nats-Schedule"):
+		return instead("use " + headerDelay + ", such as 30s, or " + headerNotBefore + ", a time such as 2030-01-02T15:04:05Z")
+	case key == headerTimeStamp, strings.HasPrefix(key, micro.ErrorHeader):
+		return false, nil // an answer's
+	case strings.HasPrefix(key, "Nats-Trace-"):
+		return false, nil // about the message, and the server would act on it again
+	}
+	return true, nil
+}
+
+func readOurPushHeader(r *request, key string, values []string) *failure {
+	switch key {
+	case headerID, headerDeliveries, headerFence, headerAck, headerLeaseExpires, headerNumPending,
+		headerState, headerReason, headerDeadReason, headerOrigin, headerOriginID:
+		return nil // an answer's: items are forwarded as they are
+	case headerPriority, headerDelay, headerNotBefore, headerTTL:
+	default:
+		return failf(400, "header %s is none of a push: expected %s, %s, %s or %s",
+			shown(key), headerPriority, headerDelay, headerNotBefore, headerTTL)
+	}
+	value, f := single(key, values)
+	if f != nil {
+		return f
+	}
+	switch key {
+	case headerPriority:
+		priority, err := subjects.ParsePriority(value)
+		if err != nil {
+			return badRequest(err)
+		}
+		if r.subject.HasPriority && priority != r.subject.Priority {
+			return failf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.subject.Priority)
+		}
+		r.item.Priority, r.item.HasPriority = priority, true
+	case headerDelay:
+		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
+	case headerTTL:
+		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+	case headerNotBefore:
+		var err error
+		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
+			return failf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, shown(value))
+		}
+		if time.Until(r.item.NotBefore) > fdbpq.MaxDelay {
+			return failf(400, "%s is %s: expected a time within %s", key, shown(value), fdbpq.MaxDelay)
+		}
+	}
+	return f
+}
+
+// single returns the one value of a header of ours.
+func single(key string, values []string) (string, *failure) {
+	if len(values) != 1 {
+		return "", failf(400, "header %s stands %d times: expected once", key, len(values))
+	}
+	if values[0] == "" {
+		return "", failf(400, "header %s is empty: expected a value or no such header", key)
+	}
+	return values[0], nil
+}
+
+func readMsgID(values []string) (string, *failure) {
+	id, f := single(headerMsgID, values)
+	if f == nil && len(id) > MaxMsgID {
+		f = failf(400, "%s has %d bytes: allowed are %d", headerMsgID, len(id), MaxMsgID)
+	}
+	return id, f
+}
+
+// readDuration reads a duration such as 1h30m.
+func readDuration(what, s string, least, most time.Duration) (time.Duration, *failure) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, failf(400, "%s is %s: expected a duration such as 30s or 1h30m", what, shown(s))
+	}
+	return d, checkDuration(what, d, least, most)
+}
+
+func checkDuration(what string, d, least, most time.Duration) *failure {
+	switch {
+	case d < least && least > 0:
+		return failf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
+	case d < least || d > most:
+		return failf(400, "%s is %s: expected 0s to %s", what, d, most)
+	}
+	return nil
+}
+
+// appendHeader appends a header to the block that is kept with an item: lines
+// "key: value" that end in CR LF, as they stand in a message.
+func appendHeader(b []byte, key string, values []string) ([]byte, *failure) {
+	for i := range len(key) {
+		if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`"()/,:;<=>?@[\]{}`, c) >= 0 {
+			return nil, failf(400, "header name %s: expected printable ASCII without spaces and without any of %s", shown(key), `"()/,:;<=>?@[\]{}`)
+		}
+	}
+	for _, value := range values {
+		b = slices.Grow(b, len(key)+len(value)+4)
+		b = append(append(b, key...), ": "...)
+		b = append(append(b, value...), "\r\n"...)
+	}
+	return b, nil
+}
+
+// addHeaders adds the headers of an item to those of its answer.
+func addHeaders(to nats.Header, block []byte) {
+	rest := string(block)
+	for rest != "" {
+		line, after, _ := strings.Cut(rest, "\r\n")
+		key, value, _ := strings.Cut(line, ": ")
+		to[key] = append(to[key], value)
+		rest = after
+	}
+}
+
+// shown makes what a client sent fit for an error text: quoted, in ASCII, and
+// not kilobytes of it.
+func shown(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// headerText makes a text fit for a header.
+func headerText(s string) string {
+	const most = 800
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	clean := func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}
+	return strings.Map(clean, s)
+}

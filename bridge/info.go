@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// queueInfo is the answer to info.
+type queueInfo struct {
+	Queue   string       `json:"queue"`
+	Ready   int64        `json:"ready"`
+	Leased  int64        `json:"leased"`
+	Delayed int64        `json:"delayed"`
+	Waiting int          `json:"waiting"`
+	Bytes   int64        `json:"bytes"`
+	Oldest  float64      `json:"oldest"`
+	Rates   rates        `json:"rates"`
+	Paused  bool         `json:"paused"`
+	Config  fdbpq.Config `json:"config"`
+}
+
+func (b *Bridge) info(reader kv.Reader, q fdbpq.Queue, r *request) error {
+	i, err := q.Inspect(reader)
+	if err != nil {
+		return err
+	}
+	if i == nil {
+		r.outcome.failure = noQueue(q.Name())
+		return nil
+	}
+	r.outcome.body, err = json.Marshal(queueInfo{
+		Queue: q.Name(), Ready: i.Ready, Leased: i.Leased, Delayed: i.Delayed, Bytes: i.Bytes,
+		Waiting: b.waits.count(q.Name()), Rates: b.stats.rates(q.Name()),
+		Oldest: age(i), Paused: i.Paused, Config: i.Config,
+	})
+	return err
+}
+
+// age is how many seconds ago the item that pop.min would take was pushed, 0
+// when there is none.
+func age(i *fdbpq.Inspection) float64 {
+	if i.Next == nil {
+		return 0
+	}
+	return max(0, time.Since(i.Next.Pushed).Seconds())
+}
+
+// queueList is the answer to _sys.list.
+type queueList struct {
+	Total  int      `json:"total"`
+	Offset int64    `json:"offset"`
+	Limit  int      `json:"limit"`
+	Queues []string `json:"queues"`
+}
+
+const queuesPerRead = 1000
+
+func (b *Bridge) listQueues(reader kv.Reader, r *request) error {
+	list := queueList{Offset: r.listing.offset, Limit: r.listing.page.Limit, Queues: []string{}}
+	err := b.eachQueue(reader, func(name string) bool {
+		if int64(list.Total) >= list.Offset && len(list.Queues) < list.Limit {
+			list.Queues = append(list.Queues, name)
+		}
+		list.Total++
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	r.outcome.body, err = json.Marshal(list)
+	return err
+}
+
+// eachQueue calls fn with the names of the queues in order, until it says no.
+func (b *Bridge) eachQueue(reader kv.Reader, fn func(name string) bool) error {
+	for after := ""; ; {
+		names, err := b.store.Queues(reader, after, queuesPerRead)
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		for _, name := range names {
+			if !fn(name) {
+				return nil
+			}
+		}
+		if len(names) < queuesPerRead {
+			return nil
+		}
+		after = names[len(names)-1]
+	}
+}
+
+// bridgeInfo is the answer to _sys.info.
+type bridgeInfo struct {
+	Version string     `json:"version"`
+	Store   string     `json:"store"`
+	StoreID string     `json:"store_id"`
+	Prefix  string     `json:"prefix"`
+	Limits  infoLimits `json:"limits"`
+	Uptime  float64    `json:"uptime"` // seconds
+}
+
+type infoLimits struct {
+	Requests   int            `json:"requests"`
+	Bytes      int64          `json:"bytes"`
+	Waiters    int            `json:"waiters"`
+	Batch      int            `json:"batch"`
+	BatchBytes int            `json:"batch_bytes"`
+	Wait       fdbpq.Duration `json:"wait"`
+	Lease      fdbpq.Duration `json:"lease"`
+	Payload    int64          `json:"payload"` // and headers, together
+}
+
+func (b *Bridge) describe(r *request) (err error) {
+	limits := b.options.Limits
+	r.outcome.body, err = json.Marshal(bridgeInfo{
+		Version: b.options.Version, Store: b.options.StoreName, StoreID: b.store.ID(),
+		Prefix: b.options.Prefix, Uptime: time.Since(b.started).Seconds(),
+		Limits: infoLimits{
+			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
+			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
+			Wait: fdbpq.Duration(maxWait), Lease: fdbpq.Duration(fdbpq.MaxLease),
+			Payload: min(maxPayload, b.nc.MaxPayload()-replyReserve),
+		},
+	})
+	return err
+}

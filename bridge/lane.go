@@ -1,0 +1,173 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// txTimeout is how long a transaction may take, reruns included, before its
+// requests are answered that the store does not commit. Clients wait 5 s by
+// habit (the default of nats.go's JetStream), so the answer should come first.
+const txTimeout = 4 * time.Second
+
+// kinds are the kinds of work. Each has a lane for every queue that has such
+// work, so a queue's pushes do not wait for its pops.
+type kinds struct {
+	push, take, change, read lanes
+}
+
+func (k *kinds) init(b *Bridge) {
+	k.push.init(b, b.runPushes)
+	k.take.init(b, b.runTakes)
+	k.change.init(b, b.runChanges)
+	k.read.init(b, b.runReads)
+}
+
+// lanes are the lanes of one kind of work that have something to do, by queue.
+type lanes struct {
+	bridge *Bridge
+	work   func(*lane, []*request)
+
+	mu     sync.Mutex
+	active map[string]*lane
+	idle   []*lane // to be used again, with their buffers
+}
+
+// maxIdleLanes bounds the memory kept for lanes that may be needed again.
+const maxIdleLanes = 64
+
+func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
+	ls.bridge, ls.work = b, work
+	ls.active = make(map[string]*lane)
+}
+
+// lane collects what arrives for a queue while its transaction is under way
+// and then runs it all as the next one. No timer is involved: an idle queue is
+// served at once, a busy one in batches. Transactions of a lane follow one
+// another, so requests take effect in the order in which they arrived.
+type lane struct {
+	of    *lanes
+	queue fdbpq.Queue
+	slot  *fdbpq.Lane
+
+	pending []*request // guarded by of.mu
+	kicked  bool       // guarded by of.mu: to run even without requests
+	batch   []*request
+
+	// Buffers of the work under way.
+	items  []fdbpq.NewItem
+	out    []byte
+	header headerWriter
+}
+
+// submit hands a request to the lane of its queue.
+func (ls *lanes) submit(r *request) {
+	ls.mu.Lock()
+	l := ls.lane(r.subject.Queue)
+	l.pending = append(l.pending, r)
+	ls.mu.Unlock()
+}
+
+// kick makes the queue's lane run, whether there are requests or not.
+func (ls *lanes) kick(queue string) {
+	ls.mu.Lock()
+	ls.lane(queue).kicked = true
+	ls.mu.Unlock()
+}
+
+// lane returns the running lane of a queue. It is called with the lock held,
+// which the lane needs to look at what it has to do.
+func (ls *lanes) lane(queue string) *lane {
+	l := ls.active[queue]
+	if l != nil {
+		return l
+	}
+	if n := len(ls.idle); n > 0 {
+		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
+	} else {
+		l = &lane{of: ls}
+	}
+	l.queue = ls.bridge.store.Queue(queue)
+	ls.active[queue] = l
+	go l.run()
+	return l
+}
+
+func (l *lane) run() {
+	l.slot = l.of.bridge.store.Lane()
+	for l.next() {
+		l.of.work(l, l.batch)
+		clear(l.batch)
+		l.batch = l.batch[:0]
+	}
+}
+
+// next takes what is to be done now, within the limits of a batch. Without
+// any it ends the lane.
+func (l *lane) next() bool {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if len(l.pending) == 0 && !l.kicked {
+		l.slot.Release()
+		l.slot = nil
+		delete(l.of.active, l.queue.Name())
+		if len(l.of.idle) < maxIdleLanes {
+			l.of.idle = append(l.of.idle, l)
+		}
+		return false
+	}
+	l.kicked = false
+	n := l.of.bridge.options.Limits.fitting(l.pending)
+	if n == len(l.pending) {
+		l.pending, l.batch = l.batch, l.pending
+		return true
+	}
+	l.batch = append(l.batch, l.pending[:n]...)
+	left := copy(l.pending, l.pending[n:])
+	clear(l.pending[left:])
+	l.pending = l.pending[:left]
+	return true
+}
+
+// fitting returns how many of the requests go into one batch: at least one.
+func (l *Limits) fitting(pending []*request) int {
+	bytes := 0
+	for i, r := range pending {
+		bytes += r.msg.Size()
+		if i > 0 && (i == l.BatchRequests || bytes > l.BatchBytes) {
+			return i
+		}
+	}
+	return len(pending)
+}
+
+// update runs fn as one transaction that takes effect exactly once.
+func (l *lane) update(fn func(kv.Tx) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), txTimeout)
+	defer cancel()
+	err := l.slot.Update(ctx, fn)
+	l.of.bridge.notice(err)
+	return err
+}
+
+// view runs fn on one state of the store.
+func (l *lane) view(fn func(kv.Reader) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), txTimeout)
+	defer cancel()
+	err := l.of.bridge.store.View(ctx, fn)
+	l.of.bridge.notice(err)
+	return err
+}
+
+// notice remembers that the store failed, for those who ask whether the bridge
+// serves.
+func (b *Bridge) notice(err error) {
+	if err != nil && isOutage(err) {
+		b.log.Debug("transaction failed", "error", err)
+		b.keeper.failed(err)
+	}
+}

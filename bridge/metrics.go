@@ -1,0 +1,94 @@
+package bridge
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Collector returns the bridge's metrics. The numbers of the queues are read
+// from the store when they are collected.
+func (b *Bridge) Collector() prometheus.Collector { return collector{b} }
+
+type collector struct{ bridge *Bridge }
+
+var (
+	descRequests = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
+	descInFlight = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
+	descBytes    = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
+	descWaiters  = prometheus.NewDesc("pq_waiters", "Pops waiting for something to arrive.", nil, nil)
+	descLost     = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not taken in.", nil, nil)
+	descEvents   = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
+	descItems    = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
+	descOldest   = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
+)
+
+const (
+	// metricsQueues bounds the queues with series of their own.
+	metricsQueues = 1000
+
+	metricsTimeout = 2 * time.Second
+)
+
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descEvents, descItems, descOldest} {
+		to <- d
+	}
+	for _, v := range c.histograms() {
+		v.Describe(to)
+	}
+}
+
+func (c collector) histograms() []*prometheus.HistogramVec {
+	s := &c.bridge.stats
+	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
+}
+
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	b := c.bridge
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for v := range b.stats.verbs {
+		s, name := &b.stats.verbs[v], verb(v).String()
+		counter(descRequests, s.served.Load(), name, "200")
+		for i, code := range codes {
+			if n := s.failed[i].Load(); n > 0 {
+				counter(descRequests, n, name, strconv.Itoa(code))
+			}
+		}
+	}
+	gauge(descInFlight, float64(b.gate.work.n.Load()), "work")
+	gauge(descInFlight, float64(b.gate.settlements.n.Load()), "settlement")
+	gauge(descBytes, float64(b.gate.bytes.Load()))
+	gauge(descWaiters, float64(b.waits.count("")))
+	counter(descLost, b.stats.lost.Load())
+	b.events.mu.Lock()
+	events := maps.Clone(b.events.counts)
+	b.events.mu.Unlock()
+	for kind, n := range events {
+		counter(descEvents, n, string(kind))
+	}
+	for _, v := range c.histograms() {
+		v.Collect(to)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
+	defer cancel()
+	queues, err := b.queueStats(ctx, metricsQueues)
+	if err != nil {
+		b.log.Debug("metrics of the queues", "error", err)
+		return
+	}
+	for name, q := range queues {
+		gauge(descItems, float64(q.Ready), name, "ready")
+		gauge(descItems, float64(q.Leased), name, "leased")
+		gauge(descItems, float64(q.Delayed), name, "delayed")
+		gauge(descOldest, q.Oldest, name)
+	}
+}

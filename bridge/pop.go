@@ -1,0 +1,268 @@
+package bridge
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// maxWait is the longest a pop waits; longer waits are cut to it. Below the
+// two minutes after which a server forgets where to send the answer of a
+// request that crossed accounts.
+const maxWait = 110 * time.Second
+
+// popRequest is what a pop or a peek asks for.
+type popRequest struct {
+	end      fdbpq.End
+	band     fdbpq.Band
+	limit    int  // items at most
+	batch    bool // asked for as a batch, which an end marker ends
+	maxBytes int  // 0: no bound of the request's own
+	wait     time.Duration
+	lease    time.Duration // 0: what the queue is configured to
+	id       string        // to repeat the pop by
+}
+
+// selection is what the core is asked for.
+func (p *popRequest) selection() fdbpq.Selection {
+	return fdbpq.Selection{End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id}
+}
+
+// plain says whether the pop asks for one item in the plainest way, so that
+// a row of equal ones can be served by one read.
+func (p *popRequest) plain() bool {
+	return !p.batch && p.maxBytes == 0 && p.id == ""
+}
+
+// readPop reads what a pop or a peek asks for.
+func readPop(r *request) *failure {
+	end := fdbpq.Min
+	if r.subject.Verb == subjects.PopMax || r.subject.Verb == subjects.PeekMax {
+		end = fdbpq.Max
+	}
+	r.pop = popRequest{end: end, band: fdbpq.AllPriorities, limit: 1}
+	if len(r.msg.Data) == 0 && len(r.msg.Header) == 0 {
+		return nil
+	}
+	o := popOptions{peek: r.verb == verbPeek}
+	if f := o.readBody("the body", r.msg.Data); f != nil {
+		return f
+	}
+	if f := o.readHeaders(r.msg.Header); f != nil {
+		return f
+	}
+	o.apply(&r.pop)
+	return nil
+}
+
+// popOptions gathers what body and headers say; what was not said is nil.
+type popOptions struct {
+	peek            bool
+	batch, maxBytes *int64
+	wait, lease     *time.Duration
+	min, max        *int64
+	id              *string
+	bandFromBody    bool
+}
+
+// agree keeps a value that was said, and refuses another one for the same.
+func agree[T comparable](said **T, value T, body, header string) *failure {
+	if *said != nil && **said != value {
+		return failf(400, "header %s says %v, the body's %s says %v: expected the same or one of them", header, value, body, **said)
+	}
+	*said = &value
+	return nil
+}
+
+const popFields = "batch, expires, lease, max_bytes, min, max, msg_id"
+
+// readBody reads nothing, an integer, or an object.
+func (o *popOptions) readBody(what string, body []byte) *failure {
+	body = bytes.TrimSpace(body)
+	switch {
+	case len(body) == 0:
+		return nil
+	case body[0] == '{':
+		if f := readObject(what, body, popFields, o.field); f != nil {
+			return f
+		}
+		if o.min != nil && o.max != nil && *o.min > *o.max {
+			return failf(400, "min is %d and max is %d: expected min not above max", *o.min, *o.max)
+		}
+		return nil
+	case body[0] >= '0' && body[0] <= '9' || body[0] == '-' || body[0] == '+':
+		n, f := parseInteger(what, string(body), 1, math.MaxInt64)
+		o.batch = &n
+		return f
+	}
+	return failf(400, "%s is %s: expected nothing, an integer, or a JSON object with some of %s", what, shown(string(body)), popFields)
+}
+
+func (o *popOptions) field(name string, value any) (known bool, f *failure) {
+	duration := func(to **time.Duration, least, most time.Duration) *failure {
+		n, f := readInteger(name, value, math.MinInt64, math.MaxInt64)
+		d := time.Duration(n)
+		*to = &d
+		if f == nil {
+			f = checkDuration(name, d, least, most)
+		}
+		return f
+	}
+	integer := func(to **int64, least int64) *failure {
+		n, f := readInteger(name, value, least, math.MaxInt64)
+		*to = &n
+		return f
+	}
+	switch name {
+	case "batch":
+		return true, integer(&o.batch, 1)
+	case "expires":
+		return true, duration(&o.wait, 0, math.MaxInt64)
+	case "lease":
+		return true, duration(&o.lease, 1, fdbpq.MaxLease)
+	case "max_bytes":
+		return true, integer(&o.maxBytes, 1)
+	case "min":
+		o.bandFromBody = true
+		return true, integer(&o.min, math.MinInt64)
+	case "max":
+		o.bandFromBody = true
+		return true, integer(&o.max, math.MinInt64)
+	case "msg_id":
+		id, f := readString(name, value)
+		if f == nil {
+			id, f = readMsgID([]string{id})
+		}
+		o.id = &id
+		return true, f
+	}
+	return false, nil
+}
+
+// readHeaders reads the headers that say the same as the body.
+func (o *popOptions) readHeaders(header nats.Header) *failure {
+	for key, values := range header {
+		if key != headerMsgID && !strings.HasPrefix(key, ourHeaders) {
+			continue
+		}
+		if f := o.readHeader(key, values); f != nil {
+			return f
+		}
+	}
+	if o.peek && o.lease != nil {
+		return failf(400, "a peek takes no lease: pop to get one")
+	}
+	if o.peek && o.id != nil {
+		return failf(400, "a peek has no %s: it can be repeated as it is", headerMsgID)
+	}
+	return nil
+}
+
+func (o *popOptions) readHeader(key string, values []string) *failure {
+	switch key {
+	case headerBatch, headerWait, headerLease, headerBand, headerMsgID:
+	default:
+		return failf(400, "header %s is none of a pop: expected %s, %s, %s, %s or %s",
+			shown(key), headerBatch, headerWait, headerLease, headerBand, headerMsgID)
+	}
+	value, f := single(key, values)
+	if f != nil {
+		return f
+	}
+	switch key {
+	case headerBatch:
+		n, f := parseInteger(key, value, 1, math.MaxInt64)
+		if f != nil {
+			return f
+		}
+		return agree(&o.batch, n, "batch", key)
+	case headerWait:
+		d, f := readDuration(key, value, 0, math.MaxInt64)
+		if f != nil {
+			return f
+		}
+		return agree(&o.wait, d, "expires", key)
+	case headerLease:
+		d, f := readDuration(key, value, 1, fdbpq.MaxLease)
+		if f != nil {
+			return f
+		}
+		return agree(&o.lease, d, "lease", key)
+	case headerMsgID:
+		id, f := readMsgID(values)
+		if f != nil {
+			return f
+		}
+		return agree(&o.id, id, "msg_id", key)
+	}
+	return o.readBand(value)
+}
+
+// readBand reads <low>..<high>, either of which may be left out.
+func (o *popOptions) readBand(s string) *failure {
+	low, high, ok := strings.Cut(s, "..")
+	if !ok {
+		return failf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", headerBand, shown(s))
+	}
+	band := fdbpq.AllPriorities
+	for _, end := range []struct {
+		text string
+		to   *int64
+	}{{low, &band.Low}, {high, &band.High}} {
+		if end.text == "" {
+			continue
+		}
+		var err error
+		if *end.to, err = subjects.ParsePriority(end.text); err != nil {
+			return failf(400, "%s is %s: %s", headerBand, shown(s), err)
+		}
+	}
+	if band.Low > band.High {
+		return failf(400, "%s is %s: expected the lower end first", headerBand, shown(s))
+	}
+	if o.bandFromBody && o.band(fdbpq.AllPriorities) != band {
+		return failf(400, "header %s is %s, min and max in the body say otherwise: expected the same or one of them", headerBand, shown(s))
+	}
+	o.min, o.max = &band.Low, &band.High
+	return nil
+}
+
+// band returns the priorities that were asked for, of those in base.
+func (o *popOptions) band(base fdbpq.Band) fdbpq.Band {
+	if o.min != nil || o.max != nil {
+		base = fdbpq.AllPriorities
+	}
+	if o.min != nil {
+		base.Low = *o.min
+	}
+	if o.max != nil {
+		base.High = *o.max
+	}
+	return base
+}
+
+// apply changes in p what was said.
+func (o *popOptions) apply(p *popRequest) {
+	if o.batch != nil {
+		p.limit, p.batch = int(min(*o.batch, fdbpq.MaxBatch)), true
+	}
+	if o.maxBytes != nil {
+		p.maxBytes = int(min(*o.maxBytes, fdbpq.MaxBatchBytes))
+	}
+	if o.wait != nil {
+		p.wait = min(*o.wait, maxWait)
+	}
+	if o.lease != nil {
+		p.lease = *o.lease
+	}
+	if o.id != nil {
+		p.id = *o.id
+	}
+	p.band = o.band(p.band)
+}

@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+const (
+	// maxPayload is the most that every engine takes, whatever the server allows.
+	maxPayload = 8 << 20
+
+	// replyReserve of the server's max_payload is kept for the headers that
+	// answers add to those of the item.
+	replyReserve = 1 << 10
+
+	// alwaysFits need not be compared with the server's max_payload. Where that
+	// is set even lower, what cannot be answered is refused when it is popped.
+	alwaysFits = 2 << 10
+
+	pushResponseType = "io.pq.v1.push_response"
+)
+
+// readPush reads what a push asks for.
+func (b *Bridge) readPush(r *request) *failure {
+	r.item = fdbpq.NewItem{
+		Payload:     r.msg.Data,
+		Priority:    r.subject.Priority,
+		HasPriority: r.subject.HasPriority,
+	}
+	if len(r.msg.Header) > 0 {
+		if f := readPushHeaders(r); f != nil {
+			return f
+		}
+	}
+	if len(r.msg.Data) > maxPayload {
+		return failf(413, "the payload has %d bytes: allowed are %d", len(r.msg.Data), maxPayload)
+	}
+	if size := len(r.msg.Data) + len(r.item.Headers); size > alwaysFits {
+		if most := int(b.nc.MaxPayload()) - replyReserve; size > most {
+			return failf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
+				size, most, replyReserve)
+		}
+	}
+	return nil
+}
+
+// runPushes pushes a batch in one transaction.
+func (b *Bridge) runPushes(l *lane, batch []*request) {
+	l.items = l.items[:0]
+	for _, r := range batch {
+		l.items = append(l.items, r.item)
+	}
+	var pushed []fdbpq.Pushed
+	started := time.Now()
+	err := l.update(func(tx kv.Tx) (err error) {
+		pushed, err = l.queue.Push(tx, l.items...)
+		return err
+	})
+	clear(l.items)
+	switch {
+	case err == nil:
+		b.stats.ran(kindPush, len(batch), started)
+		b.stats.moved(l.queue.Name(), flowIn, len(batch))
+		for i, r := range batch {
+			b.answerPush(l, r, &pushed[i])
+		}
+	case len(batch) > 1 && !isOutage(err):
+		// One of them is too large or too odd: the others need not suffer.
+		for i := range batch {
+			b.runPushes(l, batch[i:i+1])
+		}
+	default:
+		for _, r := range batch {
+			b.refuse(r, explain(err))
+		}
+	}
+}
+
+func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
+	if p.Err != nil {
+		b.refuse(r, explain(p.Err))
+		return
+	}
+	if r.msg.Reply != "" {
+		l.out = appendPubAck(l.out[:0], r.subject.Queue, p)
+		if err := b.nc.Publish(r.msg.Reply, l.out); err != nil {
+			b.log.Debug("answer lost", "subject", r.msg.Reply, "error", err)
+		}
+	}
+	b.done(r, nil)
+}
+
+// appendPubAck appends a JetStream publish acknowledgement with our fields.
+func appendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
+	b = append(b, `{"type":"`+pushResponseType+`","stream":"`...)
+	b = append(b, queue...) // of A-Z a-z 0-9 - _
+	b = append(b, `","seq":`...)
+	b = strconv.AppendInt(b, p.Seq, 10)
+	if p.Duplicate {
+		b = append(b, `,"duplicate":true`...)
+	}
+	b = append(b, `,"id":"`...)
+	b = appendID(b, p.ID)
+	b = append(b, `","priority":`...)
+	b = strconv.AppendInt(b, p.Priority, 10)
+	if p.Evicted {
+		b = append(b, `,"evicted":true`...)
+	}
+	return append(b, '}')
+}
+
+func appendID(b []byte, id fdbpq.ID) []byte {
+	b, _ = id.AppendText(b) // has no error to return
+	return b
+}

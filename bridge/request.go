@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// verb is what requests are counted by.
+type verb uint8
+
+const (
+	verbPush verb = iota
+	verbPop
+	verbPeek
+	verbAck
+	verbInfo
+	verbList
+	verbGet
+	verbRemove
+	verbMove
+	verbAdmin
+	verbSys
+	verbNone // no request of the protocol
+	verbs
+)
+
+var verbNames = [verbs]string{"push", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys", "none"}
+
+func (v verb) String() string { return verbNames[v] }
+
+// verbOf groups the verbs of subjects.
+func verbOf(v subjects.Verb) verb {
+	switch v {
+	case subjects.Push:
+		return verbPush
+	case subjects.PopMin, subjects.PopMax:
+		return verbPop
+	case subjects.PeekMin, subjects.PeekMax:
+		return verbPeek
+	case subjects.Ack:
+		return verbAck
+	case subjects.Info:
+		return verbInfo
+	case subjects.List:
+		return verbList
+	case subjects.Get:
+		return verbGet
+	case subjects.Remove:
+		return verbRemove
+	case subjects.Move:
+		return verbMove
+	case subjects.SysList, subjects.SysInfo:
+		return verbSys
+	case subjects.Event:
+		return verbNone
+	}
+	return verbAdmin
+}
+
+// request is a message on its way through the bridge. Which fields are used
+// depends on the verb.
+type request struct {
+	msg     *nats.Msg
+	subject subjects.Subject
+	verb    verb
+	arrived time.Time
+	held    int64 // bytes that the gate counts; -1 when it counts the request no more
+
+	item    fdbpq.NewItem // push
+	pop     popRequest    // pop, peek and what follows +NXT
+	place   waiting       // of a pop: where it waits
+	settle  settlement    // ack
+	id      fdbpq.ID      // get, remove, move
+	listing listing       // list, sys
+	outcome outcome
+}
+
+// outcome is what a transaction found or did for a request. It stands only
+// when the transaction has committed.
+type outcome struct {
+	failure *failure
+	items   []fdbpq.Item
+	ready   int64         // items left behind the last of them
+	leased  time.Duration // for how long they were leased
+	lease   *fdbpq.Lease  // with a new end
+	held    *fdbpq.Held
+	body    []byte
+}
+
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+func newRequest(m *nats.Msg) *request {
+	r := requests.Get().(*request)
+	r.msg, r.arrived, r.held = m, time.Now(), int64(m.Size())
+	return r
+}
+
+// done ends a request that was answered; f is nil when it was served.
+func (b *Bridge) done(r *request, f *failure) {
+	b.stats.count(r, f)
+	b.gate.leave(r)
+	*r = request{}
+	requests.Put(r)
+}
+
+// refuse answers a request with a failure and ends it.
+func (b *Bridge) refuse(r *request, f *failure) {
+	if r.verb == verbPush && r.msg.Reply == "" {
+		b.events.lost(r.subject.Queue, f)
+	}
+	b.answerFailure(r, f)
+	b.done(r, f)
+}

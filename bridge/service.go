@@ -1,0 +1,283 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// serviceName is what discovery finds bridges by, whatever their prefix.
+const serviceName = "pq"
+
+// Metadata of the service.
+const (
+	metaPrefix  = "prefix"
+	metaStore   = "store"
+	metaStoreID = "store_id"
+)
+
+// service answers the questions of NATS' service discovery. It is not made
+// with micro.AddService, which handles one request at a time and counts those
+// answered later as if they took no time.
+type service struct {
+	bridge   *Bridge
+	identity micro.ServiceIdentity
+	subs     []*nats.Subscription
+}
+
+// endpoints are the verbs as discovery shows them.
+var endpoints = [...]struct {
+	verb    verb
+	subject string // behind prefix and queue
+}{
+	{verbPush, "*.push.>"},
+	{verbPop, "*.pop.*"},
+	{verbPeek, "*.peek.*"},
+	{verbAck, "*.ack.>"},
+	{verbInfo, "*.info"},
+	{verbList, "*.list"},
+	{verbGet, "*.get.*"},
+	{verbRemove, "*.remove.*"},
+	{verbMove, "*.move.*.*"},
+	{verbAdmin, "*.admin.*"},
+	{verbSys, "_sys.*"},
+}
+
+func (s *service) start(ctx context.Context, b *Bridge) error {
+	s.bridge = b
+	s.identity = micro.ServiceIdentity{
+		Name: serviceName, ID: nuid.Next(), Version: b.options.Version,
+		Metadata: map[string]string{
+			metaPrefix: b.options.Prefix, metaStore: b.options.StoreName, metaStoreID: b.store.ID(),
+		},
+	}
+	if err := connected(ctx, b.nc); err != nil {
+		return err
+	}
+	for verb, answer := range map[micro.Verb]func() any{
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return s.info() },
+		micro.StatsVerb: func() any { return s.stats() },
+	} {
+		if err := s.subscribe(verb, answer); err != nil {
+			s.stop()
+			return err
+		}
+	}
+	// This bridge can be found now. Of two that start at the same time at
+	// least one finds the other.
+	if b.options.Exclusive {
+		if err := s.aloneOrSame(ctx); err != nil {
+			s.stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// connected waits until the connection is up for the first time.
+func connected(ctx context.Context, nc *nats.Conn) error {
+	up := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(up)
+	for !nc.IsConnected() {
+		if nc.IsClosed() {
+			return nats.ErrConnectionClosed
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return fmt.Errorf("connect to NATS: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (s *service) subscribe(verb micro.Verb, answer func() any) error {
+	handle := func(m *nats.Msg) {
+		body, err := json.Marshal(answer())
+		if err == nil {
+			err = m.Respond(body)
+		}
+		if err != nil {
+			s.bridge.log.Debug("discovery", "subject", m.Subject, "error", err)
+		}
+	}
+	for _, to := range [][2]string{{"", ""}, {serviceName, ""}, {serviceName, s.identity.ID}} {
+		subject, err := micro.ControlSubject(verb, to[0], to[1])
+		if err != nil {
+			return err
+		}
+		sub, err := s.bridge.nc.Subscribe(subject, handle)
+		if err != nil {
+			return fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+		s.subs = append(s.subs, sub)
+	}
+	return nil
+}
+
+func (s *service) stop() {
+	for _, sub := range s.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			s.bridge.log.Debug("unsubscribe", "subject", sub.Subject, "error", err)
+		}
+	}
+	s.subs = nil
+}
+
+// How long to listen for other bridges: for the first answer, and after each.
+// When nobody is there, the server says so at once.
+const (
+	firstAnswer = 2 * time.Second
+	nextAnswer  = 250 * time.Millisecond
+)
+
+// aloneOrSame asks who else serves the prefix, and refuses to do so beside a
+// bridge with another store: each would get a share of every queue.
+func (s *service) aloneOrSame(ctx context.Context) error {
+	nc := s.bridge.nc
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return fmt.Errorf("look for other bridges: %w", err)
+	}
+	defer sub.Unsubscribe()
+	ask, err := micro.ControlSubject(micro.InfoVerb, serviceName, "")
+	if err != nil {
+		return err
+	}
+	if err := nc.PublishRequest(ask, inbox, nil); err != nil {
+		return fmt.Errorf("look for other bridges: %w", err)
+	}
+	for patience := firstAnswer; ; patience = nextAnswer {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		m, err := sub.NextMsgWithContext(ctx)
+		cancel()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("look for other bridges: %w", err)
+		case fromServer(m):
+			return nil
+		}
+		var other micro.Info
+		if err := json.Unmarshal(m.Data, &other); err != nil {
+			continue // no bridge of ours
+		}
+		meta := other.Metadata
+		if other.ID == s.identity.ID || meta[metaPrefix] != s.bridge.options.Prefix || meta[metaStoreID] == s.bridge.store.ID() {
+			continue
+		}
+		return fmt.Errorf("bridge %s already serves the prefix %q with another store (%s, id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
+			other.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName, s.bridge.store.ID())
+	}
+}
+
+func (s *service) info() micro.Info {
+	info := micro.Info{
+		ServiceIdentity: s.identity,
+		Type:            micro.InfoResponseType,
+		Description:     "durable double-ended priority queues",
+	}
+	for _, e := range endpoints {
+		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
+			Name: e.verb.String(), Subject: s.bridge.options.Prefix + "." + e.subject, QueueGroup: queueGroup,
+			Metadata: map[string]string{},
+		})
+	}
+	return info
+}
+
+func (s *service) stats() micro.Stats {
+	b := s.bridge
+	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: b.started}
+	for _, e := range endpoints {
+		v := &b.stats.verbs[e.verb]
+		requests, failures := v.requests()
+		endpoint := &micro.EndpointStats{
+			Name: e.verb.String(), Subject: b.options.Prefix + "." + e.subject, QueueGroup: queueGroup,
+			NumRequests: int(requests), NumErrors: int(failures),
+			ProcessingTime: time.Duration(v.nanos.Load()),
+		}
+		if last := v.lastError.Load(); last != nil {
+			endpoint.LastError = *last
+		}
+		if requests > 0 {
+			endpoint.AverageProcessingTime = endpoint.ProcessingTime / time.Duration(requests)
+		}
+		if e.verb == verbInfo {
+			endpoint.Data = s.queues()
+		}
+		stats.Endpoints = append(stats.Endpoints, endpoint)
+	}
+	return stats
+}
+
+// queueStats is what STATS shows of a queue, in the data of the endpoint info.
+type queueStats struct {
+	Ready   int64   `json:"ready"`
+	Leased  int64   `json:"leased"`
+	Delayed int64   `json:"delayed"`
+	Oldest  float64 `json:"oldest"`
+	Waiting int     `json:"waiting"`
+}
+
+const (
+	// statsQueues bounds the queues in an answer, which has to be small.
+	statsQueues = 200
+
+	// statsTimeout is how long the store may take: whoever asks gathers answers
+	// for a short time only.
+	statsTimeout = time.Second
+)
+
+func (s *service) queues() json.RawMessage {
+	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	defer cancel()
+	queues, err := s.bridge.queueStats(ctx, statsQueues)
+	if err != nil {
+		s.bridge.log.Debug("statistics of the queues", "error", err)
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"queues": queues})
+	if err != nil {
+		return nil
+	}
+	return body
+}
+
+// queueStats looks at the first queues, at most so many.
+func (b *Bridge) queueStats(ctx context.Context, most int) (map[string]queueStats, error) {
+	queues := make(map[string]queueStats)
+	err := b.store.View(ctx, func(r kv.Reader) error {
+		clear(queues)
+		names, err := b.store.Queues(r, "", most)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			i, err := b.store.Queue(name).Inspect(r)
+			if err != nil {
+				return err
+			}
+			if i == nil {
+				continue
+			}
+			queues[name] = queueStats{
+				Ready: i.Ready, Leased: i.Leased, Delayed: i.Delayed,
+				Oldest: age(i), Waiting: b.waits.count(name),
+			}
+		}
+		return nil
+	})
+	return queues, err
+}

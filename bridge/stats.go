@@ -1,0 +1,183 @@
+package bridge
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// statistics are what a bridge knows about its own work since it started.
+type statistics struct {
+	verbs   [verbs]verbStats
+	lost    atomic.Int64 // pushes without a reply subject that were not taken in
+	latency *prometheus.HistogramVec
+	batches *prometheus.HistogramVec
+	times   *prometheus.HistogramVec
+
+	mu     sync.Mutex
+	queues map[string]*flows
+}
+
+// verbStats counts the requests of a verb.
+type verbStats struct {
+	served    atomic.Int64
+	failed    [len(codes)]atomic.Int64
+	nanos     atomic.Int64
+	lastError atomic.Pointer[string]
+	latency   prometheus.Observer
+}
+
+// requests and errors are what the service reports. That there was nothing to
+// pop, or nothing arrived in time, is no error.
+func (v *verbStats) requests() (requests, errors int64) {
+	requests = v.served.Load()
+	for i := range v.failed {
+		n := v.failed[i].Load()
+		requests += n
+		if codes[i] != 404 && codes[i] != 408 {
+			errors += n
+		}
+	}
+	return requests, errors
+}
+
+// kind is a kind of transaction.
+type kind uint8
+
+const (
+	kindPush kind = iota
+	kindTake
+	kindChange
+	kindRead
+)
+
+var kindNames = [...]string{"push", "take", "change", "read"}
+
+func (s *statistics) init() {
+	s.queues = make(map[string]*flows)
+	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer; waiting included.",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
+	}, []string{"verb"})
+	s.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "pq_batch_requests", Help: "Requests served by one transaction.",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+	}, []string{"kind"})
+	s.times = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "pq_transaction_seconds", Help: "Time of a transaction, reruns and durability included.",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
+	}, []string{"kind"})
+	for v := range s.verbs {
+		s.verbs[v].latency = s.latency.WithLabelValues(verb(v).String())
+	}
+}
+
+// count counts a request that was answered.
+func (s *statistics) count(r *request, f *failure) {
+	v := &s.verbs[r.verb]
+	took := time.Since(r.arrived)
+	v.nanos.Add(int64(took))
+	v.latency.Observe(took.Seconds())
+	if f == nil {
+		v.served.Add(1)
+		return
+	}
+	v.failed[slices.Index(codes[:], f.code)].Add(1)
+	if f.code != 404 && f.code != 408 {
+		v.lastError.Store(&f.text)
+	}
+}
+
+// ran counts a transaction.
+func (s *statistics) ran(k kind, requests int, started time.Time) {
+	s.batches.WithLabelValues(kindNames[k]).Observe(float64(requests))
+	s.times.WithLabelValues(kindNames[k]).Observe(time.Since(started).Seconds())
+}
+
+// flow is a way in which items move.
+type flow uint8
+
+const (
+	flowIn flow = iota
+	flowOut
+	flowSettled
+	flowKinds
+)
+
+// flows are the rates of a queue.
+type flows [flowKinds]rate
+
+// rate is an average of the last minute or so, in items a second.
+type rate struct {
+	value float64
+	at    time.Time
+}
+
+const (
+	rateWindow = time.Minute
+	maxQueues  = 4096 // whose rates are remembered
+)
+
+func (r *rate) now(now time.Time) float64 {
+	return r.value * math.Exp(-now.Sub(r.at).Seconds()/rateWindow.Seconds())
+}
+
+func (r *rate) add(n int, now time.Time) {
+	r.value, r.at = r.now(now)+float64(n)/rateWindow.Seconds(), now
+}
+
+// moved counts items of a queue.
+func (s *statistics) moved(queue string, f flow, n int) {
+	if n == 0 {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[queue]
+	if q == nil {
+		if len(s.queues) >= maxQueues {
+			s.forget(now)
+		}
+		q = new(flows)
+		s.queues[queue] = q
+	}
+	q[f].add(n, now)
+}
+
+// forget makes room: first what rests, and if nothing does, whatever.
+func (s *statistics) forget(now time.Time) {
+	for name, q := range s.queues {
+		if rests := !slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); rests {
+			delete(s.queues, name)
+		}
+	}
+	for name := range s.queues {
+		if len(s.queues) < maxQueues {
+			return
+		}
+		delete(s.queues, name)
+	}
+}
+
+// rates are items a second that went through this bridge.
+type rates struct {
+	Push   float64 `json:"push"`
+	Pop    float64 `json:"pop"`
+	Settle float64 `json:"settle"`
+}
+
+func (s *statistics) rates(queue string) rates {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[queue]
+	if q == nil {
+		return rates{}
+	}
+	return rates{Push: q[flowIn].now(now), Pop: q[flowOut].now(now), Settle: q[flowSettled].now(now)}
+}

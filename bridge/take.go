@@ -1,0 +1,332 @@
+package bridge
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// class is what decides whether there is something for a request: two of the
+// same class find something or nothing alike.
+type class struct {
+	end  fdbpq.End
+	band fdbpq.Band
+}
+
+func (r *request) class() class { return class{r.pop.end, r.pop.band} }
+
+// aloneBytes bounds the content of a batch that has failed by itself. The rows
+// of leased items may be twice as large as their content, and have to fit into
+// a transaction.
+const aloneBytes = 3 << 20
+
+// runTakes serves pops: first those that wait, in the order in which they
+// came, then the new ones. What finds nothing is answered so, or waits.
+func (b *Bridge) runTakes(l *lane, fresh []*request) {
+	for {
+		claim := b.waits.claim(l.queue.Name())
+		t := take{bridge: b, lane: l, claim: claim, todo: fresh}
+		if len(claim.requests) > 0 {
+			t.todo = append(claim.requests, fresh...)
+		}
+		if len(t.todo) == 0 {
+			return
+		}
+		t.run()
+		fresh = t.finish()
+		if len(fresh) == 0 && !t.again {
+			return
+		}
+	}
+}
+
+// take is one transaction's worth of pops.
+type take struct {
+	bridge *Bridge
+	lane   *lane
+	claim  claim
+	todo   []*request // those that waited, then new ones
+	alone  bool       // the first one only, after it has failed
+	most   int        // items that its batch is cut to; 0: as many as it asks for
+
+	// What the last run of the transaction did.
+	done    int  // requests served, of the first limit ones
+	limit   int  //
+	again   bool // there is more to do now
+	nothing map[class]*failure
+	items   int
+	bytes   int64
+	events  []fdbpq.Event
+	watch   *kv.Watch
+}
+
+// run runs the transaction. When a request makes it fail, those before it run
+// without it, and then it runs alone.
+func (t *take) run() {
+	started := time.Now()
+	t.limit = len(t.todo)
+	for {
+		err := t.lane.update(t.transaction)
+		switch {
+		case err == nil:
+			t.bridge.stats.ran(kindTake, t.done, started)
+			t.bridge.events.items(t.events)
+			return
+		case isOutage(err):
+			t.fail(len(t.todo), err)
+			return
+		case t.alone && !errors.Is(err, errCut):
+			t.fail(1, err)
+			return
+		case t.done > 0 && t.done < t.limit:
+			t.limit = t.done
+		default:
+			t.limit, t.alone = 1, true
+		}
+	}
+}
+
+func (t *take) fail(n int, err error) {
+	f := explain(err)
+	for _, r := range t.todo[:n] {
+		r.outcome = outcome{failure: f}
+	}
+	t.done, t.watch = n, nil
+	t.again = n < len(t.todo) || len(t.claim.beyond) > 0
+}
+
+func (t *take) transaction(tx kv.Tx) error {
+	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
+	clear(t.nothing)
+	for t.done < t.limit && !t.full() {
+		end, claimed := t.limit, len(t.claim.requests)
+		if t.done < claimed {
+			end = min(end, claimed)
+		} else if t.done == claimed && t.passesOver() {
+			break
+		}
+		n, err := t.step(tx, t.todo[t.done:end])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		t.done += n
+	}
+	t.again = t.done < len(t.todo) || t.passesOver()
+	if !t.again && !t.claim.watched && t.leavesWaiters() {
+		t.watch = t.lane.queue.Arrivals(tx)
+	}
+	return nil
+}
+
+// full says whether the transaction has done its share.
+func (t *take) full() bool {
+	limits := &t.bridge.options.Limits
+	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
+}
+
+// passesOver says whether there may be something for waiting requests that
+// were not claimed: new ones have to stay behind them.
+func (t *take) passesOver() bool {
+	for _, c := range t.claim.beyond {
+		if t.nothing[c] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesWaiters says whether somebody waits after this transaction.
+func (t *take) leavesWaiters() bool {
+	if len(t.claim.beyond) > 0 {
+		return true
+	}
+	for _, r := range t.todo[:t.done] {
+		if r.keepsWaiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// keepsWaiting says whether the request found nothing and has time left.
+func (r *request) keepsWaiting() bool {
+	return r.pop.wait > 0 && r.outcome.failure != nil && r.outcome.failure.code == 404
+}
+
+// step serves some of the first requests and returns how many; 0 leaves them
+// to the next transaction.
+func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
+	first := todo[0]
+	first.outcome = outcome{}
+	if first.pop.limit > 1 && t.items > 0 {
+		return 0, nil // together they might be too large
+	}
+	if first.verb == verbAck && !first.settle.held {
+		settled, err := t.lane.queue.Ack(tx, first.settle.lease)
+		var lost *fdbpq.LostError
+		if errors.As(err, &lost) {
+			first.outcome.failure = explain(err)
+			return 1, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		t.events = append(t.events, settled.Events...)
+	}
+	// A new pop with an id may have been answered before.
+	if f := t.nothing[first.class()]; f != nil && (first.pop.id == "" || first.place.in != nil) {
+		first.outcome.failure = f
+		return 1, nil
+	}
+	if first.verb == verbPeek {
+		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.pop.selection())
+		if err != nil {
+			return 0, err
+		}
+		first.peeked(t.bridge, t.lane.queue.Name(), &taken)
+		if len(taken.Items) == 0 {
+			t.foundNothing(first)
+		}
+		return 1, nil
+	}
+	n := 1
+	for n < len(todo) && t.items+n < t.bridge.options.Limits.BatchRequests && todo[n].joins(first) {
+		n++
+	}
+	return t.take(tx, todo[:n])
+}
+
+// joins says whether the request asks for the next item in just the same way.
+func (r *request) joins(first *request) bool {
+	return first.verb == verbPop && r.verb == verbPop && first.pop.plain() && r.pop.plain() &&
+		r.class() == first.class() && r.pop.lease == first.pop.lease
+}
+
+// take takes items for requests that ask for one each, or for one that asks
+// for more, and returns how many requests it has served.
+func (t *take) take(tx kv.Tx, todo []*request) (int, error) {
+	first := todo[0]
+	sel := first.pop.selection()
+	if len(todo) > 1 {
+		sel.Limit = len(todo)
+		sel.MaxBytes = int(max(1, int64(t.bridge.options.Limits.BatchBytes)-t.bytes))
+	}
+	if t.alone {
+		if t.most > 0 {
+			sel.Limit = min(sel.Limit, t.most)
+		}
+		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
+			sel.MaxBytes = aloneBytes
+		}
+	}
+	taken, leased, err := t.pick(tx, first, sel)
+	if err != nil {
+		return 0, err
+	}
+	t.events = append(t.events, taken.Events...)
+	items := taken.Items
+	if len(items) == 0 && taken.More {
+		return 0, nil // expired items were in the way, and more are
+	}
+	if len(items) == 0 {
+		first.outcome.failure = nothing(t.lane.queue.Name(), taken.Reason)
+		t.foundNothing(first)
+		return 1, nil
+	}
+	t.items += len(items)
+	for i := range items {
+		t.bytes += items[i].Size
+	}
+	if len(todo) == 1 {
+		first.outcome = outcome{items: items, ready: taken.Ready, leased: leased}
+		return 1, nil
+	}
+	for i := range items {
+		todo[i].outcome = outcome{items: items[i : i+1 : i+1], ready: taken.Ready + int64(len(items)-1-i), leased: leased}
+	}
+	return len(items), nil
+}
+
+// foundNothing remembers that others of the class need not look.
+func (t *take) foundNothing(r *request) {
+	if t.nothing == nil {
+		t.nothing = make(map[class]*failure)
+	}
+	t.nothing[r.class()] = r.outcome.failure
+}
+
+// pick takes or leases what is selected, and says for how long. Items that
+// would not fit into an answer are left where they are.
+func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Taken, lease time.Duration, err error) {
+	queue := t.lane.queue
+	if lease = r.pop.lease; lease == 0 {
+		config, err := queue.Config(tx)
+		if err != nil {
+			return taken, 0, err
+		}
+		lease = time.Duration(config.Lease)
+	}
+	if lease > 0 {
+		taken, err = queue.Lease(tx, sel, lease)
+	} else {
+		taken, err = queue.Take(tx, sel)
+	}
+	if err != nil {
+		return taken, 0, err
+	}
+	for i := range taken.Items {
+		f := t.bridge.unanswerable(&taken.Items[i])
+		if f != nil && i > 0 {
+			t.most = i
+			return taken, 0, errCut
+		}
+		if f != nil {
+			return taken, 0, f
+		}
+	}
+	return taken, lease, nil
+}
+
+// errCut makes a transaction run again with a batch that ends earlier.
+var errCut = errors.New("batch ends at an item that does not fit into an answer")
+
+// finish answers what was served and returns the new requests that were not.
+func (t *take) finish() []*request {
+	b, queue := t.bridge, t.lane.queue.Name()
+	claimed := len(t.claim.requests)
+	b.stats.moved(queue, flowOut, t.items)
+	for i, r := range t.todo[:t.done] {
+		if r.verb == verbAck && (r.outcome.failure == nil || r.outcome.failure.code == 404) {
+			r.settle.held = true
+		}
+		switch {
+		case !r.keepsWaiting():
+			if i < claimed {
+				b.waits.remove(r)
+			}
+			b.answerPop(t.lane, r)
+		case i < claimed:
+			if f := b.waits.unclaim(r); f != nil {
+				b.refuse(r, f)
+			}
+		default:
+			if f := b.waits.add(r); f != nil {
+				b.refuse(r, f)
+			}
+		}
+	}
+	for _, r := range t.todo[min(t.done, claimed):claimed] {
+		if f := b.waits.unclaim(r); f != nil {
+			b.refuse(r, f)
+		}
+	}
+	if t.watch != nil {
+		b.waits.watch(queue, t.watch)
+	}
+	return t.todo[max(t.done, claimed):]
+}

@@ -1,0 +1,103 @@
+package bridge
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// A token is what stands in the last part of the subject that settles a lease:
+// the lease and the pop that gave it, authenticated with the store's secret,
+// so that every bridge on the store can settle, and nobody can make one up or
+// carry one over to another queue.
+
+// macSize is the part of the HMAC-SHA256 that is kept. 96 bits cannot be
+// guessed at the rate at which a bridge answers.
+const macSize = 12
+
+// Flags of a token.
+const (
+	tokenMax  = 1 << 0 // the pop took from the high end
+	tokenBand = 1 << 1 // the pop was restricted to a band
+)
+
+// sealer authenticates tokens.
+type sealer struct {
+	macs sync.Pool
+}
+
+func (s *sealer) init(secret []byte) {
+	s.macs.New = func() any { return hmac.New(sha256.New, secret) }
+}
+
+// append appends the token of a lease in letters, digits, '-' and '_'.
+func (s *sealer) append(b []byte, lease *fdbpq.Lease, pop *popRequest, leased time.Duration) []byte {
+	var raw [160]byte
+	body := raw[:1]
+	if pop.end == fdbpq.Max {
+		body[0] |= tokenMax
+	}
+	body = binary.AppendUvarint(body, uint64(leased))
+	if pop.band != fdbpq.AllPriorities {
+		body[0] |= tokenBand
+		body = binary.AppendVarint(body, pop.band.Low)
+		body = binary.AppendVarint(body, pop.band.High)
+	}
+	body = append(body, lease.Token()...)
+	body = s.seal(body, lease.Queue, body)
+	return base64.RawURLEncoding.AppendEncode(b, body)
+}
+
+// seal appends the authentication of a body for a queue.
+func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
+	mac := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
+	var sum [sha256.Size]byte
+	mac.Write(append(append(sum[:0], byte(len(queue))), queue...)) // of 69 bytes at most
+	mac.Write(body)
+	return append(b, mac.Sum(sum[:0])[:macSize]...)
+}
+
+var errToken = &failure{code: 400, text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store"}
+
+// open reads a token for a queue: the lease, and a pop like the one that gave it.
+func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure) {
+	body, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(body) < macSize+2 {
+		return lease, pop, errToken
+	}
+	body, mac := body[:len(body)-macSize], body[len(body)-macSize:]
+	var want [macSize]byte
+	if !hmac.Equal(s.seal(want[:0], queue, body), mac) {
+		return lease, pop, errToken
+	}
+	flags, rest := body[0], body[1:]
+	pop = popRequest{end: fdbpq.Min, band: fdbpq.AllPriorities, limit: 1}
+	if flags&tokenMax != 0 {
+		pop.end = fdbpq.Max
+	}
+	ns, n := binary.Uvarint(rest)
+	if n <= 0 {
+		return lease, pop, errToken
+	}
+	pop.lease, rest = time.Duration(ns), rest[n:]
+	if flags&tokenBand != 0 {
+		for _, end := range []*int64{&pop.band.Low, &pop.band.High} {
+			if *end, n = binary.Varint(rest); n <= 0 {
+				return lease, pop, errToken
+			}
+			rest = rest[n:]
+		}
+	}
+	if lease, err = fdbpq.ParseLease(queue, rest); err != nil {
+		return lease, pop, errToken
+	}
+	return lease, pop, nil
+}

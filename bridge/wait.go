@@ -1,0 +1,326 @@
+package bridge
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// waits are the pops that wait for something to arrive. A waiter is a request
+// in a list, no goroutine and no timer of its own: one watch a queue tells
+// when something arrived, one timer when somebody's time is up.
+type waits struct {
+	bridge *Bridge
+
+	mu     sync.Mutex
+	queues map[string]*waitlist
+	ends   deadlines
+	timer  *time.Timer
+	closed bool
+}
+
+// waitlist is who waits at a queue.
+type waitlist struct {
+	lines map[class]*line
+	last  uint64 // number given to the last waiter
+	size  int
+	watch *kv.Watch // nil when none is set
+	idle  int       // times in a row that the watch ended for nothing
+}
+
+// line is the waiters of one class, in the order in which they came.
+type line struct {
+	first, last *request
+	size        int
+}
+
+// waiting is a request's place among those that wait.
+type waiting struct {
+	in         *line // nil: it does not wait
+	queue      *waitlist
+	number     uint64 // in the order of the queue
+	prev, next *request
+	end        time.Time
+	heap       int  // index among the deadlines
+	claimed    bool // a transaction is trying to serve it
+	over       bool // its time is up
+}
+
+func (w *waits) init(b *Bridge) {
+	w.bridge = b
+	w.queues = make(map[string]*waitlist)
+	w.timer = time.AfterFunc(time.Hour, w.expire)
+	w.timer.Stop()
+}
+
+// A waiter is answered a little before its time is up, because the answer has
+// to arrive in time.
+const (
+	waitMargin   = 10 * time.Millisecond
+	waitFraction = 10 // of the time, when that is less
+)
+
+func (r *request) deadline() time.Time {
+	return r.arrived.Add(r.pop.wait - min(waitMargin, r.pop.wait/waitFraction))
+}
+
+// add makes a new request wait; it does not count as in flight any more.
+func (w *waits) add(r *request) *failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errShutdown
+	}
+	end := r.deadline()
+	if !end.After(time.Now()) {
+		return errWaited
+	}
+	if most := w.bridge.options.Limits.Waiters; len(w.ends) >= most {
+		return failf(409, "too many waiters: this bridge takes %d", most)
+	}
+	queue := w.queues[r.subject.Queue]
+	if queue == nil {
+		queue = &waitlist{lines: make(map[class]*line)}
+		w.queues[r.subject.Queue] = queue
+	}
+	in := queue.lines[r.class()]
+	if in == nil {
+		in = &line{}
+		queue.lines[r.class()] = in
+	}
+	queue.last++
+	queue.size++
+	in.size++
+	r.place = waiting{in: in, queue: queue, number: queue.last, prev: in.last, end: end}
+	if in.last == nil {
+		in.first = r
+	} else {
+		in.last.place.next = r
+	}
+	in.last = r
+	heap.Push(&w.ends, r)
+	if w.ends[0] == r {
+		w.timer.Reset(time.Until(end))
+	}
+	w.bridge.gate.leave(r)
+	return nil
+}
+
+// remove ends the wait of a request that is being answered.
+func (w *waits) remove(r *request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(r)
+}
+
+func (w *waits) drop(r *request) {
+	p := r.place
+	if p.in == nil {
+		return
+	}
+	if p.prev == nil {
+		p.in.first = p.next
+	} else {
+		p.prev.place.next = p.next
+	}
+	if p.next == nil {
+		p.in.last = p.prev
+	} else {
+		p.next.place.prev = p.prev
+	}
+	heap.Remove(&w.ends, p.heap)
+	p.queue.idle = 0
+	p.in.size--
+	p.queue.size--
+	if p.in.size == 0 {
+		delete(p.queue.lines, r.class())
+	}
+	if p.queue.size == 0 {
+		delete(w.queues, r.subject.Queue)
+		if p.queue.watch != nil {
+			p.queue.watch.Cancel()
+		}
+	}
+	r.place = waiting{}
+}
+
+// claim is what a transaction tries to serve of those that wait.
+type claim struct {
+	requests []*request // in the order in which they came
+	beyond   []class    // of which there are more
+	watched  bool       // the queue's watch is set
+}
+
+// claimMost bounds how many of a class are claimed at a time.
+const claimMost = 128
+
+// claim marks the first waiters of each class as being served: their time may
+// run out, but they are not answered before they are unclaimed.
+func (w *waits) claim(queue string) claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.queues[queue]
+	if list == nil {
+		return claim{}
+	}
+	c := claim{watched: list.watch != nil}
+	for class, in := range list.lines {
+		r := in.first
+		for n := 0; r != nil && n < claimMost; n++ {
+			r.place.claimed = true
+			c.requests = append(c.requests, r)
+			r = r.place.next
+		}
+		if r != nil {
+			c.beyond = append(c.beyond, class)
+		}
+	}
+	if len(list.lines) > 1 {
+		slices.SortFunc(c.requests, func(a, b *request) int { return cmp.Compare(a.place.number, b.place.number) })
+	}
+	return c
+}
+
+// unclaim lets a request wait on, or says why it may not.
+func (w *waits) unclaim(r *request) *failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.place.claimed = false
+	switch {
+	case w.closed:
+		w.drop(r)
+		return errShutdown
+	case r.place.over:
+		w.drop(r)
+		return errWaited
+	}
+	return nil
+}
+
+// idleAfter is how often a watch may end for nothing before the next end is
+// followed by a pause: it ends for nothing when somebody else was faster, but
+// also when the engine cannot watch, and then must not keep it busy.
+const (
+	idleAfter = 3
+	idlePause = 20 * time.Millisecond
+)
+
+// watch has the queue's waiters served when the watch ends.
+func (w *waits) watch(queue string, watch *kv.Watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.queues[queue]
+	if list == nil {
+		watch.Cancel()
+		return
+	}
+	list.watch = watch
+	go func() {
+		<-watch.Done()
+		if pause := w.ended(list); pause > 0 {
+			time.AfterFunc(pause, func() { w.bridge.lanes.take.kick(queue) })
+			return
+		}
+		w.bridge.lanes.take.kick(queue)
+	}()
+}
+
+// ended forgets a list's watch and says how long to wait before the next one.
+func (w *waits) ended(list *waitlist) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list.watch = nil
+	list.idle++
+	if list.idle > idleAfter {
+		return idlePause
+	}
+	return 0
+}
+
+// expire answers those whose time is up.
+func (w *waits) expire() {
+	for _, r := range w.overdue(time.Now()) {
+		w.bridge.refuse(r, errWaited)
+	}
+}
+
+func (w *waits) overdue(now time.Time) (over []*request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.ends) > 0 && !w.ends[0].place.end.After(now) {
+		r := w.ends[0]
+		if !r.place.claimed {
+			w.drop(r)
+			over = append(over, r)
+			continue
+		}
+		// Whoever claimed it answers. It keeps its index for drop.
+		r.place.over = true
+		r.place.end = r.place.end.Add(maxWait)
+		heap.Fix(&w.ends, 0)
+	}
+	if len(w.ends) > 0 {
+		w.timer.Reset(time.Until(w.ends[0].place.end))
+	}
+	return over
+}
+
+// close refuses those that wait, and all who would.
+func (w *waits) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.timer.Stop()
+	var refused []*request
+	for _, r := range slices.Clone(w.ends) {
+		if !r.place.claimed {
+			w.drop(r)
+			refused = append(refused, r)
+		}
+	}
+	w.mu.Unlock()
+	for _, r := range refused {
+		w.bridge.refuse(r, errShutdown)
+	}
+}
+
+// count is how many wait at a queue, or at all when it is "".
+func (w *waits) count(queue string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if queue == "" {
+		return len(w.ends)
+	}
+	if list := w.queues[queue]; list != nil {
+		return list.size
+	}
+	return 0
+}
+
+// deadlines is a heap of waiters, the next to be over first.
+type deadlines []*request
+
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].place.end.Before(d[j].place.end) }
+
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place.heap, d[j].place.heap = i, j
+}
+
+func (d *deadlines) Push(x any) {
+	r := x.(*request)
+	r.place.heap = len(*d)
+	*d = append(*d, r)
+}
+
+func (d *deadlines) Pop() any {
+	old := *d
+	r := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	return r
+}
