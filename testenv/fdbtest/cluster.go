@@ -72,9 +72,10 @@ func Prefix() []byte { return fmt.Appendf(nil, "test-%08d/", prefixes.Add(1)) }
 // New returns a cluster for this test alone, which may do to it whatever it
 // likes. From three processes on every row and every log entry has two copies
 // (redundancy mode double), so that the cluster outlives the loss of any one.
-func New(t testing.TB, processes int) *Cluster {
+// The arguments are for all servers.
+func New(t testing.TB, processes int, args ...string) *Cluster {
 	t.Helper()
-	return own(t, config{processes: processes})
+	return own(t, config{processes: processes, args: args})
 }
 
 // NewTLS is New for a cluster that speaks nothing but TLS.
@@ -146,6 +147,7 @@ func find(t testing.TB) tools {
 type config struct {
 	processes int
 	tls       bool
+	args      []string
 }
 
 func start(programs tools, o config) (_ *Cluster, err error) {
@@ -189,6 +191,7 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 			"--locality-zoneid", strconv.Itoa(i), "--locality-machineid", strconv.Itoa(i),
 			"--storage-memory", "256MiB", "--cache-memory", "256MiB",
 		}
+		p.args = append(p.args, o.args...)
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
 			return nil, err
 		}

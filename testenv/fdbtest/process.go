@@ -110,7 +110,9 @@ type leash struct {
 }
 
 func newLeash(dir string) (*leash, error) {
-	cmd := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$0"; kill -s KILL 0`, dir)
+	// The group is told to hang up when its last relative dies while one of its
+	// processes is paused.
+	cmd := exec.Command("sh", "-c", `trap "" HUP; cat >/dev/null; rm -rf "$0"; kill -s KILL 0`, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdinPipe()
 	if err == nil {

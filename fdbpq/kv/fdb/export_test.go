@@ -18,3 +18,12 @@ func LimitWatches(db *DB, n int64) (restore func() error, err error) {
 	options := db.connection.database.Options()
 	return func() error { return options.SetMaxWatches(maxWatches) }, options.SetMaxWatches(n)
 }
+
+// ReadVersion is the version that a transaction would read that began now.
+func ReadVersion(db *DB) (int64, error) {
+	tr, err := db.connection.database.CreateTransaction()
+	if err != nil {
+		return 0, err
+	}
+	return tr.GetReadVersion().Get()
+}

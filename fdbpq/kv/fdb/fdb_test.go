@@ -225,3 +225,67 @@ func TestTooManyWatches(t *testing.T) {
 		t.Errorf("%d watches were refused, expected only that beyond the limit", n)
 	}
 }
+
+// TestTooOld has transactions outlive what the servers remember, which here is
+// half a second: they run again, and lose nothing by it.
+func TestTooOld(t *testing.T) {
+	const life = 500_000 // versions, of which a second has a million
+	knob := fmt.Sprintf("_transaction_life_versions=%d", life)
+	cluster := fdbtest.New(t, 1, "--knob_max_read"+knob, "--knob_max_write"+knob)
+	db := open(t, cluster, "p/")
+	update(t, db, func(tx kv.Tx) error { tx.Set([]byte("k"), []byte("v")); return nil })
+
+	growOld := func() error {
+		begin, err := fdb.ReadVersion(db)
+		for now := begin; err == nil && now <= begin+2*life; {
+			// Versions of a store at rest go on with its writes.
+			if err := db.Update(t.Context(), func(tx kv.Tx) error { tx.Add([]byte("n"), 1); return nil }); err != nil {
+				return err
+			}
+			now, err = fdb.ReadVersion(db)
+		}
+		return err
+	}
+	get := func(r kv.Reader) error { _, err := r.Get([]byte("k")); return err }
+	pages := func(r kv.Reader) error {
+		_, err := r.Range([]byte("k"), []byte("l"), kv.RangeOptions{Limit: 1})
+		return err
+	}
+	none := func(kv.Reader) error { return nil }
+	for name, last := range map[string]func(kv.Reader) error{"Get": get, "Range": pages, "the commit": none} {
+		runs := 0
+		update(t, db, func(tx kv.Tx) error {
+			if err := get(tx); err != nil {
+				return err
+			}
+			if runs++; runs == 1 {
+				if err := growOld(); err != nil {
+					return err
+				}
+			}
+			tx.Set([]byte("runs"), fmt.Append(nil, runs))
+			if err := last(tx); err != nil {
+				return fmt.Errorf("in run %d: %w", runs, err)
+			}
+			return nil
+		})
+		if runs != 2 {
+			t.Errorf("an update that was too old for %s ran %d times, expected 2", name, runs)
+		}
+	}
+	runs := 0
+	err := db.View(t.Context(), func(r kv.Reader) error {
+		if err := get(r); err != nil {
+			return err
+		}
+		if runs++; runs == 1 {
+			if err := growOld(); err != nil {
+				return err
+			}
+		}
+		return pages(r)
+	})
+	if err != nil || runs != 2 {
+		t.Errorf("a view that was too old ran %d times, expected 2, and ended with error %v", runs, err)
+	}
+}
