@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ func (l *Lane) Release() {
 // when its context has ended.
 const resolveTimeout = 10 * time.Second
 
+// resolvePause is how long it waits at first for a store that is away.
+const resolvePause = time.Millisecond
+
 // Update runs fn and commits what it wrote, exactly once: results that fn left
 // in its variables are those of the run that committed. Only when the store
 // stays away for long does it return kv.ErrUnknown.
@@ -79,7 +83,8 @@ func (l *Lane) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		}
 		done, resolveErr := l.resolve(ctx, attempt)
 		if resolveErr != nil {
-			return errors.Join(err, resolveErr)
+			// Not wrapped: it may be ErrUnavailable, which promises too much.
+			return fmt.Errorf("%w; finding out failed: %v", err, resolveErr)
 		}
 		if done {
 			return nil
@@ -94,7 +99,7 @@ func (l *Lane) resolve(ctx context.Context, attempt uint64) (done bool, err erro
 	defer cancel()
 	l.attempt++
 	void := l.attempt
-	for {
+	for pause := resolvePause; ; pause *= 2 {
 		err = l.store.db.Update(ctx, func(tx kv.Tx) error {
 			row, err := tx.Get(l.row())
 			if err != nil {
@@ -108,9 +113,18 @@ func (l *Lane) resolve(ctx context.Context, attempt uint64) (done bool, err erro
 			}
 			return nil
 		})
-		if !errors.Is(err, kv.ErrUnknown) {
+		away := errors.Is(err, kv.ErrUnavailable)
+		if !away && !errors.Is(err, kv.ErrUnknown) || ctx.Err() != nil {
 			l.kept = l.kept || err == nil
 			return done, err
+		}
+		if away {
+			wait := time.NewTimer(pause)
+			select {
+			case <-wait.C:
+			case <-ctx.Done():
+			}
+			wait.Stop()
 		}
 	}
 }
