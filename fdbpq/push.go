@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,12 @@ type Pushed struct {
 	Duplicate bool  // ID and Seq are those of the first push with this message id
 	Evicted   bool  // the queue was full and this was its least urgent item
 	Err       error // this item was refused, without effect on the others
+
+	Events []Event // items that this one drove out of a full queue, itself perhaps
 }
+
+// ErrTime: a delay or a TTL is out of bounds.
+var ErrTime = errors.New("time out of bounds")
 
 // Push adds items to the queue, in their order, and makes the queue if need
 // be. Pushes do not conflict with each other nor with pops.
@@ -61,9 +67,9 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		if results[i], err = p.push(&items[i]); err != nil {
 			return nil, err
 		}
-	}
-	if err := p.evict(results); err != nil {
-		return nil, err
+		if err := p.evict(results[:i+1]); err != nil {
+			return nil, err
+		}
 	}
 	p.finish()
 	return results, nil
@@ -144,6 +150,11 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 
 // refuse says why an item may not be taken in.
 func (p *pusher) refuse(item *NewItem) error {
+	for field, value := range map[string]time.Duration{"delay": p.delay(item), "TTL": item.TTL} {
+		if value > MaxDelay {
+			return fmt.Errorf("%w: %s of %s, allowed are up to %s", ErrTime, field, value, MaxDelay)
+		}
+	}
 	config := &p.state.config
 	if config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length() >= config.MaxLength {
 		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength)
@@ -159,19 +170,27 @@ func (p *pusher) length() int64 {
 	return p.before.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
 }
 
-// evict removes the least urgent ready items until the queue is within its
-// length again, and tells which of those just pushed went with them.
+// maxEvicted bounds how many items one push drives out. It is more than one so
+// that a queue whose limit was lowered shrinks, and few so that the transaction
+// stays small.
+const maxEvicted = 8
+
+// evict removes the least urgent ready items when the queue exceeds its length
+// after the last of these pushes, and tells which of them went.
 func (p *pusher) evict(results []Pushed) error {
 	config := &p.state.config
 	if config.MaxLength == 0 || config.Overflow != OverflowEvict {
 		return nil
 	}
-	for p.length() > config.MaxLength {
+	for n := 0; n < maxEvicted && p.length() > config.MaxLength; n++ {
 		last := p.scan(p.past, p.state, Max, AllPriorities)
 		last.oldest = false // what goes is the newest, whatever pop.max takes
 		entries, err := last.next(1, 0)
-		if err != nil || len(entries) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(entries) == 0 {
+			break // all of it is leased or delayed
 		}
 		at := entries[0].place
 		e, err := parseEnvelope(entries[0].value, at)
@@ -182,12 +201,21 @@ func (p *pusher) evict(results []Pushed) error {
 		p.drop(at, &e)
 		p.note(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
 		for i := range results {
-			if results[i].ID == e.id(at) && results[i].Err == nil {
+			if results[i].ID == e.id(at) && results[i].Err == nil && !results[i].Duplicate {
 				results[i].Evicted = true
 			}
 		}
 	}
+	results[len(results)-1].Events, p.events = p.events, nil
 	return nil
+}
+
+// delay is how long an item stays out of the way, by this process's clock.
+func (p *pusher) delay(item *NewItem) time.Duration {
+	if !item.NotBefore.IsZero() {
+		return item.NotBefore.Sub(p.store.clock.wall())
+	}
+	return item.Delay
 }
 
 // schedule sets when the item expires and returns when it becomes ready, 0 for
@@ -197,10 +225,7 @@ func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 	if ttl == 0 {
 		ttl = time.Duration(p.state.config.TTL)
 	}
-	delay := item.Delay
-	if !item.NotBefore.IsZero() {
-		delay = item.NotBefore.Sub(p.store.clock.wall())
-	}
+	delay := p.delay(item)
 	if ttl <= 0 && delay <= 0 {
 		return 0, nil
 	}
