@@ -132,7 +132,7 @@ func (c *change) release(p place, l *leased, delay time.Duration) error {
 	c.removeLeased(p, l)
 	e := &l.envelope
 	if limit := c.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !c.state.dead {
-		return c.bury(p, e, DeadMaxDeliveries)
+		return c.bury(c.relocate(p, e, l.target), e, DeadMaxDeliveries)
 	}
 	return c.reinstate(p, l, delay)
 }

@@ -32,7 +32,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	}
 	return q.settle(tx, lease, late, func(c *change, l *located) error {
 		c.remove(l)
-		return c.bury(l.place, &l.envelope, reason)
+		return c.bury(c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
 	})
 }
 
