@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -80,7 +81,7 @@ func (c Config) Change(object []byte) (Config, error) {
 	if err := d.Decode(&c); err != nil {
 		return Config{}, &ConfigError{err.Error()}
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return Config{}, &ConfigError{"more than one JSON value"}
 	}
 	return c, c.check()

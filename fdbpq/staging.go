@@ -76,6 +76,7 @@ func (s *Store) TakeStaged(ctx context.Context, queue string, sel Selection, lea
 	for errors.Is(err, errContended) {
 		taken, err = staged.request(ctx)
 	}
+	taken.Events = append(staged.events, taken.Events...)
 	return taken, err
 }
 
@@ -89,6 +90,8 @@ type staged struct {
 	sel   Selection
 	lease time.Duration
 	key   []byte // tail of the request's rows
+
+	events []Event // of what it did for itself and for others
 }
 
 // direct tries a plain take once, unless requests stand before it.
@@ -191,7 +194,8 @@ func (g *staged) row(space string) []byte {
 // runs once: when it loses, somebody else has answered or taken.
 func (g *staged) fulfil(ctx context.Context) error {
 	runs := 0
-	return g.lane.Update(ctx, func(tx kv.Tx) error {
+	var events []Event
+	err := g.lane.Update(ctx, func(tx kv.Tx) error {
 		if runs++; runs > 1 {
 			return errContended
 		}
@@ -207,36 +211,33 @@ func (g *staged) fulfil(ctx context.Context) error {
 				return err
 			}
 			tx.Conflict(pair.Key)
-			tx.Clear(pair.Key)
-			tokens, n, err := g.reserve(tx, m)
+			// A lease for a moment; whether it counts as a delivery is decided
+			// when it is collected.
+			taken, err := g.take(tx, m.sel, stagedFor)
 			if err != nil {
 				return err
 			}
-			result := tuple.AppendInt(nil, m.due)
-			for _, token := range tokens {
-				result = tuple.AppendBytes(result, token)
+			events = append(events, taken.Events...)
+			if taken.More {
+				break // the next round goes on
 			}
+			result := tuple.AppendInt(nil, m.due)
+			for _, item := range taken.Items {
+				size += item.Size
+				result = tuple.AppendBytes(result, item.Lease.Token())
+			}
+			tx.Clear(pair.Key)
 			tx.Set(append(queueRow(spaceResult, g.name), pair.Key[prefix:]...), result)
-			if size += n; size >= stagedBytes {
+			if size >= stagedBytes {
 				break
 			}
 		}
 		return nil
 	})
-}
-
-// reserve leases for a request what it asks for. Whether that counts as a
-// delivery is decided when it is collected.
-func (g *staged) reserve(tx kv.Tx, m *request) (tokens [][]byte, size int64, err error) {
-	taken, err := g.take(tx, m.sel, stagedFor)
-	if err != nil {
-		return nil, 0, err
+	if err == nil {
+		g.events = append(g.events, events...)
 	}
-	for _, item := range taken.Items {
-		size += item.Size
-		tokens = append(tokens, item.Lease.Token())
-	}
-	return tokens, size, nil
+	return err
 }
 
 // collect fetches the answer to the own request. When there is none yet it

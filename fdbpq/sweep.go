@@ -124,20 +124,18 @@ func (w *sweep) claim() (until int64, err error) {
 
 // handle does what one timer is for. The timer row is cleared already.
 func (w *sweep) handle(t timer) error {
+	q := w.store.Queue(t.queue)
+	s, err := q.readRow(w.tx) // each time: a burial may have made this a dead-letter queue
+	if err != nil || s == nil {
+		return err
+	}
 	c := w.changes[t.queue]
 	if c == nil {
-		q := w.store.Queue(t.queue)
-		s, err := q.readRow(w.tx)
-		if err != nil {
-			return err
-		}
-		if s == nil {
-			return nil
-		}
 		c = q.change(w.tx, s)
 		c.clock = w.now
 		w.changes[t.queue] = c
 	}
+	c.state = s
 	switch t.kind {
 	case timerDedup:
 		return c.forgetDue(t)

@@ -147,7 +147,7 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 		if err != nil {
 			return Taken{}, err
 		}
-		if limit := c.state.config.DedupLimit; n.Remembered >= limit {
+		if limit := c.state.config.DedupLimit; n.Remembered+c.tally.remembered >= limit {
 			return Taken{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 		}
 	}
