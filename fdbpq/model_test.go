@@ -20,6 +20,7 @@ type model struct {
 	sweeper string // process that has due work to itself
 	until   int64  // store time at which that ends
 	born    int    // items so far
+	stale   []due  // timers of purged items, which stay until they are collected
 }
 
 type modelQueue struct {
@@ -134,6 +135,7 @@ func newModel() *model { return &model{queues: make(map[string]*modelQueue)} }
 
 func (m *model) clone() *model {
 	c := *m
+	c.stale = slices.Clone(m.stale)
 	c.queues = make(map[string]*modelQueue, len(m.queues))
 	for name, q := range m.queues {
 		copied := *q
@@ -292,11 +294,22 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		view, number := m.pushOne(q, at, item, answer)
 		out.Pushed = append(out.Pushed, view)
 		pushed = append(pushed, number)
+		q.evict(&out, pushed)
 	}
-	for limit := q.config.MaxLength; limit > 0 && q.config.Overflow == fdbpq.OverflowEvict && int64(len(q.items)) > limit; {
+	return out
+}
+
+// evict keeps the queue within its length, as far as eight items will do. Only
+// those that stand ready can go.
+func (q *modelQueue) evict(out *outcome, pushed []int) {
+	limit := q.config.MaxLength
+	if limit == 0 || q.config.Overflow != fdbpq.OverflowEvict {
+		return
+	}
+	for n := 0; n < 8 && int64(len(q.items)) > limit; n++ {
 		ready := q.in(fdbpq.StateReady)
 		if len(ready) == 0 {
-			break
+			return
 		}
 		victim := *ready[len(ready)-1]
 		q.remove(victim.number)
@@ -305,7 +318,6 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		}
 		out.Events = append(out.Events, event(fdbpq.EventEvicted, q, &victim, 0, "", ""))
 	}
-	return out
 }
 
 func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView) (pushedView, int) {
@@ -792,6 +804,12 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		return outcome{Err: "no queue"}
 	}
 	n := len(q.items)
+	for _, d := range q.timers() {
+		if d.id == "" {
+			d.kind = "stale " + d.kind
+			m.stale = append(m.stale, d)
+		}
+	}
 	q.items = nil
 	q.generation++
 	q.garbage++
@@ -804,39 +822,40 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 // due is work that a sweep does. Its fields are in the order in which what
 // falls due together is done.
 type due struct {
-	at         int64
-	kind       string
-	queue      string
-	generation int
-	item       modelItem // of the kinds that are about items
-	id         string    // of the others
+	at    int64
+	kind  string
+	queue string
+	item  modelItem // of the kinds that are about items
+	id    string    // of the others
+}
+
+func (q *modelQueue) timers() []due {
+	var all []due
+	for _, item := range q.items {
+		switch item.state {
+		case fdbpq.StateLeased:
+			all = append(all, due{at: item.due, kind: "lease", queue: q.name, item: item})
+			continue // it cannot outlive its TTL meanwhile
+		case fdbpq.StateDelayed:
+			all = append(all, due{at: item.due, kind: "delay", queue: q.name, item: item})
+		}
+		if item.expires != 0 {
+			all = append(all, due{at: item.expires, kind: "ttl", queue: q.name, item: item})
+		}
+	}
+	for id, p := range q.pushes {
+		all = append(all, due{at: p.due, kind: "zpush", queue: q.name, id: id})
+	}
+	for id, p := range q.pops {
+		all = append(all, due{at: p.due, kind: "pop", queue: q.name, id: id})
+	}
+	return all
 }
 
 func (m *model) timers() []due {
-	var all []due
+	all := slices.Clone(m.stale)
 	for _, q := range m.queues {
-		for _, item := range q.items {
-			d := due{queue: q.name, generation: q.generation, item: item}
-			switch item.state {
-			case fdbpq.StateLeased:
-				d.at, d.kind = item.due, "lease"
-				all = append(all, d)
-				continue
-			case fdbpq.StateDelayed:
-				d.at, d.kind = item.due, "delay"
-				all = append(all, d)
-			}
-			if item.expires != 0 {
-				d.at, d.kind = item.expires, "ttl"
-				all = append(all, d)
-			}
-		}
-		for id, p := range q.pushes {
-			all = append(all, due{at: p.due, kind: "zpush", queue: q.name, id: id})
-		}
-		for id, p := range q.pops {
-			all = append(all, due{at: p.due, kind: "pop", queue: q.name, id: id})
-		}
+		all = append(all, q.timers()...)
 	}
 	slices.SortFunc(all, func(a, b due) int {
 		return cmp.Or(
@@ -868,6 +887,10 @@ func (m *model) sweep(at moment) outcome {
 			return outcome{N: -1}
 		}
 		out.OK = true // there was work
+		if strings.HasPrefix(d.kind, "stale ") {
+			m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
+			continue
+		}
 		q := m.queues[d.queue]
 		item := q.byNumber(d.item.number)
 		switch d.kind {

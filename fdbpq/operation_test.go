@@ -435,6 +435,9 @@ func sweepOf() operation {
 			var out outcome
 			for {
 				swept, err := p.store.Sweep(ctx)
+				if errors.Is(err, kv.ErrUnavailable) {
+					continue
+				}
 				if err != nil {
 					return out, err
 				}
@@ -481,6 +484,7 @@ func collectOf() operation {
 			for _, q := range m.queues {
 				q.garbage = 0
 			}
+			m.stale = nil
 			return outcome{}
 		},
 	}
