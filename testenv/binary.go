@@ -64,6 +64,9 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}
+	if raceDetector {
+		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // or every end takes a second
+	}
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }
