@@ -19,6 +19,10 @@ type flaky struct {
 	dies  bool        // the connection is gone after that one
 	dead  bool
 
+	parked chan struct{} // when set: the next transaction that writes says here that it ran,
+	resume chan struct{} // and waits for this before it commits
+	runs   int           // how often that one ran
+
 	held []*straggler
 	last bool // whether the transaction with the last unknown result took effect by now
 }
@@ -72,12 +76,31 @@ func (f *flaky) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	if f.dead {
 		return kv.ErrClosed
 	}
+	if f.parked != nil {
+		return f.park(ctx, fn)
+	}
 	kind := f.choose()
 	err := f.update(ctx, kind, fn)
 	if errors.Is(err, kv.ErrUnknown) && f.next != faultNone {
 		f.next, f.dead = faultNone, f.dies
 	}
 	return err
+}
+
+// park runs a transaction and stops it before its first attempt to commit.
+func (f *flaky) park(ctx context.Context, fn func(kv.Tx) error) error {
+	parked := f.parked
+	f.runs = 0
+	return f.DB.Update(ctx, func(tx kv.Tx) error {
+		noting := &notingTx{Tx: tx}
+		err := fn(noting)
+		if f.runs++; f.runs == 1 && err == nil && noting.wrote {
+			f.parked = nil
+			close(parked)
+			<-f.resume
+		}
+		return err
+	})
 }
 
 func (f *flaky) update(ctx context.Context, kind fault, fn func(kv.Tx) error) error {

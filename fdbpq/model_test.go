@@ -21,6 +21,10 @@ type model struct {
 	until   int64  // store time at which that ends
 	born    int    // items so far
 	stale   []due  // timers of purged items, which stay until they are collected
+
+	// Where operations overlap: the last place in each queue before they began.
+	// Places of pushes are then the store's choice, beyond that.
+	floor map[string]int64
 }
 
 type modelQueue struct {
@@ -348,7 +352,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	}
 	delay := max(item.delay, item.notBefore)
 	added := modelItem{
-		id: answer.ID, tie: placeOf(answer.ID).tie, seq: q.next(), priority: priority,
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
 		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
 	}
 	if ttl > 0 {
@@ -366,8 +370,12 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	return view, number
 }
 
-// next is the place of the next push: behind all that came before it.
-func (q *modelQueue) next() int64 {
+// place is where the next push stands: behind all that came before it.
+func (m *model) place(q *modelQueue, answered int64) int64 {
+	if m.floor != nil && answered > m.floor[q.name] {
+		q.high = max(q.high, answered)
+		return answered
+	}
 	q.high++
 	return q.high
 }
@@ -650,7 +658,7 @@ func (m *model) bury(q *modelQueue, at moment, item modelItem, reason string, ou
 	grave := m.create(name)
 	grave.dead = true
 	buried := modelItem{
-		priority: item.priority, seq: grave.next(), payload: item.payload, headers: item.headers, pushed: item.pushed,
+		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
 		state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id},
 	}
 	if ttl := grave.config.TTL; ttl > 0 {

@@ -46,7 +46,8 @@ func TestRandom(t *testing.T) {
 	})
 }
 
-// TestCampaign is TestRandom for hours: -pq.ops says how much.
+// TestCampaign is TestRandom and TestOverlap for as long as -pq.ops says. One
+// operation in ten is one that overlaps another.
 func TestCampaign(t *testing.T) {
 	if *flagOps == 0 {
 		t.Skip("no -pq.ops")
@@ -57,6 +58,8 @@ func TestCampaign(t *testing.T) {
 			if err := runWorld(t.Context(), open, seed+uint64(done), *flagBatch); err != nil {
 				t.Fatal(err)
 			}
+			empty(t, open)
+			overlapWorld(t, open, seed+uint64(done), *flagBatch/10)
 			empty(t, open)
 		}
 	})

@@ -26,6 +26,7 @@ type world struct {
 	open      func() kv.DB
 	db        kv.DB
 	rates     [faults]int
+	narrow    bool // operations meet in few places, and limits are unlimited
 	elapsed   time.Duration
 	processes []*process
 	started   int // processes so far
@@ -135,22 +136,29 @@ func (w *world) attempt(p *process, o operation) (got outcome, err error) {
 
 // compare does the operation to the model and returns a difference as an error.
 func (w *world) compare(o operation, at moment, got outcome) error {
-	after := w.model.clone()
-	want := o.expect(after, at, got)
-	if want.Err == "" {
-		w.model = after
-	}
+	var want outcome
+	w.model, want = w.model.after(o, at, got)
 	w.learn(&want, got)
-	if want.Err != "" || got.Err != "" {
-		want, got = outcome{Err: want.Err}, outcome{Err: got.Err}
-	}
 	if diff := difference(want, got); diff != "" {
 		return fmt.Errorf("%s: the store differs from the model (-model +store):\n%s", o.name, diff)
 	}
 	return nil
 }
 
+// after returns what an operation makes of the model, and answers.
+func (m *model) after(o operation, at moment, got outcome) (*model, outcome) {
+	after := m.clone()
+	want := o.expect(after, at, got)
+	if want.Err != "" {
+		after = m
+	}
+	return after, want
+}
+
 func difference(want, got outcome) string {
+	if want.Err != "" || got.Err != "" {
+		want, got = outcome{Err: want.Err}, outcome{Err: got.Err}
+	}
 	want, got = want.settled(), got.settled()
 	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}))
 }
@@ -158,11 +166,19 @@ func difference(want, got outcome) string {
 // learn takes from an answer what only the store knows: ids of dead items, and
 // tokens.
 func (w *world) learn(want *outcome, got outcome) {
+	w.knowPushed(got)
+	w.learnItems(want, got)
+}
+
+func (w *world) knowPushed(got outcome) {
 	for _, pushed := range got.Pushed {
 		if pushed.ID != "" && !pushed.Duplicate {
 			w.know(pushed.queue, pushed.ID)
 		}
 	}
+}
+
+func (w *world) learnItems(want *outcome, got outcome) {
 	for i := range min(len(want.Items), len(got.Items)) {
 		ours, theirs := &want.Items[i], got.Items[i]
 		if ours.ID == "" && theirs.ID != "" && !w.seen[theirs.ID] {

@@ -1,0 +1,228 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// When an operation begins and ends while another one is about to commit, both
+// answer as if one had come after the other, and that is what they leave
+// behind. An operation that forgets what its commit depends on fails here.
+func TestOverlap(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		overlapWorld(t, open, randomSeed(t), 1500)
+	})
+}
+
+func overlapWorld(t *testing.T, open func() kv.DB, seed uint64, rounds int) {
+	w, err := newWorld(t.Context(), open, seed, 3, [faults]int{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	w.narrow = true
+	reruns := 0
+	for n := range uint64(rounds) {
+		reran, err := w.round(rand.New(rand.NewPCG(seed, n)))
+		if err != nil {
+			t.Fatalf("seed %d, round %d: %v\nbefore:\n%s", seed, n, err, strings.Join(w.trace, "\n"))
+		}
+		if reran {
+			reruns++
+		}
+	}
+	if err := w.end(); err != nil {
+		t.Fatalf("seed %d, end: %v", seed, err)
+	}
+	t.Logf("%d of %d transactions had to run again", reruns, rounds)
+	if reruns < rounds/100 {
+		t.Errorf("only %d of %d transactions had to run again: the test proves little", reruns, rounds)
+	}
+}
+
+// round does a few things one after another, and then two that overlap.
+func (w *world) round(rng *rand.Rand) (reran bool, err error) {
+	for range rng.IntN(3) {
+		if err := w.do(pick(rng, w.processes...), w.operation(rng)); err != nil {
+			return false, err
+		}
+		if err := w.discover(w.processes[0]); err != nil {
+			return false, err
+		}
+	}
+	if rng.IntN(4) == 0 {
+		if err := w.tick(rng, pick(rng, time.Millisecond, 5*time.Second, time.Minute)); err != nil {
+			return false, err
+		}
+	}
+	if q := w.model.queue("a"); q != nil && len(q.items) > 12 {
+		if err := w.do(w.processes[0], purgeOf("a", false)); err != nil {
+			return false, err
+		}
+	}
+	i := rng.IntN(len(w.processes))
+	a := meeting{p: w.processes[i], o: w.meet(rng, true)}
+	b := meeting{p: w.processes[(i+1)%len(w.processes)], o: w.meet(rng, false)}
+	return w.overlap(a, b)
+}
+
+// meet makes up one of two operations that overlap. What is put together from
+// several may read a head that changes meanwhile; only a settlement followed by
+// a take promises more.
+func (w *world) meet(rng *rand.Rand, first bool) operation {
+	switch dice := rng.IntN(20); {
+	case dice < 2:
+		return sweepOf()
+	case dice < 3 && !first:
+		return peekOf(w.queueName(rng), w.selection(rng, false))
+	case dice < 5 && len(w.leases) > 0 && first:
+		return bothOf(w.settling(rng), takeOf(w.queueName(rng), w.selection(rng, true), w.lease(rng)))
+	}
+	return w.writing(rng, false)
+}
+
+// meeting is one of two operations that overlap.
+type meeting struct {
+	p   *process
+	o   operation
+	at  moment
+	got outcome
+}
+
+func (m *meeting) run(w *world) error {
+	got, err := w.attempt(m.p, m.o)
+	if errors.Is(err, kv.ErrUnavailable) {
+		return err
+	}
+	m.got = got
+	m.got.Err = kindOf(err)
+	return nil
+}
+
+// overlap lets b happen while a is about to commit.
+func (w *world) overlap(a, b meeting) (reran bool, err error) {
+	w.note("%s (%s) overlaps %s (%s)", a.o.name, a.p.name, b.o.name, b.p.name)
+	before := w.model
+	before.floor = make(map[string]int64)
+	for name, q := range before.queues {
+		before.floor[name] = q.high
+	}
+	for _, m := range []*meeting{&a, &b} {
+		if m.at, err = w.moment(m.p); err != nil {
+			return false, err
+		}
+	}
+	a.p.flaky.parked, a.p.flaky.resume = make(chan struct{}), make(chan struct{})
+	parked, done := a.p.flaky.parked, make(chan error, 1)
+	go func() { done <- a.run(w) }()
+	select {
+	case <-parked:
+		err = b.run(w)
+		close(a.p.flaky.resume)
+		err = errors.Join(err, <-done)
+	case err = <-done: // it wrote nothing
+		a.p.flaky.parked = nil
+		err = errors.Join(err, b.run(w))
+	}
+	if err != nil {
+		return false, err
+	}
+	var content []meeting
+	if content, err = w.content(b.p); err != nil {
+		return false, err
+	}
+	var differences []string
+	for _, order := range [][2]*meeting{{&a, &b}, {&b, &a}} {
+		m, leases, diff := w.serial(before, order, content)
+		if diff == "" {
+			w.model, w.leases = m, append(w.leases, leases...)
+			w.model.floor = nil
+			for _, queue := range []*meeting{&a, &b} {
+				w.knowPushed(queue.got)
+			}
+			return a.p.flaky.runs > 1, w.check(b.p)
+		}
+		differences = append(differences, fmt.Sprintf("if %s came first (-model +store):\n%s", order[0].o.name, diff))
+	}
+	return false, fmt.Errorf("%s overlapped %s:\n%s", a.o.name, b.o.name, strings.Join(differences, "\n"))
+}
+
+// content is all that can be seen of the store.
+func (w *world) content(p *process) ([]meeting, error) {
+	all := []meeting{{p: p, o: namesOf(100)}}
+	for _, queue := range []string{"a", "b", "a-dead", "b-dead", "grave"} {
+		all = append(all, meeting{p: p, o: inspectOf(queue)})
+		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
+			all = append(all, meeting{p: p, o: listOf(queue, listing{state: state, limit: 1000})})
+		}
+	}
+	at, err := w.moment(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].at = at
+		if err := all[i].run(w); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// serial does two operations to a copy of the model one after the other and
+// compares what they answer and what is there then.
+func (w *world) serial(before *model, order [2]*meeting, content []meeting) (*model, []heldLease, string) {
+	probe := &world{model: before, seen: w.seen}
+	for _, m := range order {
+		var want outcome
+		probe.model, want = probe.model.after(m.o, m.at, m.got)
+		got := m.got
+		probe.learnItems(&want, got)
+		// The number of items in a queue is not a promise of what overlaps.
+		want.Ready, got.Ready, want.N, got.N = 0, 0, 0, 0
+		if diff := difference(want, got); diff != "" {
+			return nil, nil, m.o.name + ":\n" + diff
+		}
+	}
+	probe.model.adopt(content)
+	for _, m := range content {
+		var want outcome
+		probe.model, want = probe.model.after(m.o, m.at, m.got)
+		if diff := difference(want, m.got); diff != "" {
+			return nil, nil, m.o.name + ":\n" + diff
+		}
+	}
+	return probe.model, probe.leases, ""
+}
+
+// adopt gives items of dead-letter queues the ids and places that the store
+// chose for them.
+func (m *model) adopt(content []meeting) {
+	for _, q := range m.queues {
+		for i := range q.items {
+			item := &q.items[i]
+			if item.id != "" {
+				continue
+			}
+			for _, seen := range content {
+				n := slices.IndexFunc(seen.got.Items, func(v itemView) bool {
+					return v.Dead == item.dead && v.Size == item.size() && q.byID(v.ID) == nil && v.Seq > m.floor[q.name]
+				})
+				if n >= 0 {
+					v := seen.got.Items[n]
+					item.id, item.seq, item.tie = v.ID, v.Seq, placeOf(v.ID).tie
+					q.high = max(q.high, v.Seq)
+					break
+				}
+			}
+		}
+	}
+}
