@@ -56,7 +56,7 @@ func (b *Bridge) answerItem(l *lane, r *request, item *fdbpq.Item, behind int64)
 	m := nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: item.Payload}
 	if lease := item.Lease; lease != nil {
 		w.token = b.sealer.append(w.token[:0], lease, &r.pop, r.outcome.leased)
-		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.conn, w.token)
+		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.sealer.conn, w.token)
 		w.end(headerAck)
 		w.text = appendTime(w.text, lease.Expires)
 		w.end(headerLeaseExpires)

@@ -11,8 +11,6 @@ package bridge
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,10 +49,6 @@ type Bridge struct {
 	store   *fdbpq.Store
 	options Options
 	grammar subjects.Grammar
-	conn    string // this bridge's token in the subjects of settlements
-	started time.Time
-	log     *slog.Logger
-
 	sealer  sealer
 	gate    gate
 	lanes   kinds
@@ -64,6 +58,7 @@ type Bridge struct {
 	service service
 	keeper  keeper
 	subs    subscriptions
+	drained drained
 }
 
 // subscriptions are what a bridge listens to besides discovery.
@@ -90,10 +85,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &Bridge{
-		nc: nc, store: store, options: o, grammar: grammar,
-		conn: newConnToken(), started: time.Now().UTC(), log: o.Logger,
-	}
+	b := &Bridge{nc: nc, store: store, options: o, grammar: grammar}
 	b.sealer.init(store.Secret())
 	b.gate.init(o.Limits)
 	b.lanes.init(b)
@@ -109,13 +101,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b.keeper.start(b)
 	return b, nil
-}
-
-// newConnToken makes up a token that tells this bridge's items from others'.
-func newConnToken() string {
-	var b [5]byte
-	rand.Read(b[:])
-	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
 }
 
 // pendingBytes bounds what nats.go keeps for a subscription whose callback is
@@ -141,7 +126,7 @@ func (b *Bridge) subscribe() (err error) {
 		}
 	}
 	// Signals come first: an item must not be handed out before they are heard.
-	add(&b.subs.signals, b.grammar.AcksOf(b.conn), "", b.signal)
+	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
 	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
 	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receive)
 	if err != nil {
@@ -160,7 +145,7 @@ func (b *Bridge) unsubscribe() {
 			continue
 		}
 		if err := sub.Unsubscribe(); err != nil {
-			b.log.Warn("unsubscribe", "subject", sub.Subject, "error", err)
+			b.options.Logger.Warn("unsubscribe", "subject", sub.Subject, "error", err)
 		}
 	}
 }
@@ -199,7 +184,7 @@ func (k *keeper) start(b *Bridge) {
 		b.store.Maintain(ctx, fdbpq.Maintenance{
 			Event: b.events.item,
 			Problem: func(err error) {
-				b.log.Warn("store upkeep", "error", err)
+				b.options.Logger.Warn("store upkeep", "error", err)
 				k.failed(err)
 			},
 		})

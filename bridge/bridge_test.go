@@ -1,8 +1,15 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/bridge"
 )
 
 func decode(t testing.TB, data []byte, v any) {
@@ -10,4 +17,42 @@ func decode(t testing.TB, data []byte, v any) {
 	if err := json.Unmarshal(data, v); err != nil {
 		t.Fatalf("%q: %v", data, err)
 	}
+}
+
+// stats asks for the statistics of the one bridge.
+func (c *client) stats() map[string]*micro.EndpointStats {
+	c.Helper()
+	stats := object[micro.Stats](c, "$SRV.STATS.pq", "")
+	endpoints := make(map[string]*micro.EndpointStats)
+	for _, e := range stats.Endpoints {
+		endpoints[e.Name] = e
+	}
+	return endpoints
+}
+
+// accepted checks that a settlement held.
+func (c *client) accepted(m *nats.Msg) {
+	c.Helper()
+	if len(m.Data) > 0 || m.Header.Get("Status") != "" || m.Header.Get("Nats-Service-Error") != "" {
+		c.Fatalf("settlement: %q, %v", m.Data, m.Header)
+	}
+}
+
+func (c *client) drain(b *bridge.Bridge) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := b.Drain(ctx); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// registry returns the bridge's metrics.
+func (c *client) registry() *prometheus.Registry {
+	c.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c.env.Bridge.Collector()); err != nil {
+		c.Fatal(err)
+	}
+	return registry
 }

@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -40,6 +39,11 @@ func (c *client) another() *client {
 	return &client{TB: c.TB, Conn: c.env.NATS.Connect(c.TB), env: c.env}
 }
 
+// in returns the client for a test within its test.
+func (c *client) in(t testing.TB) *client {
+	return &client{TB: t, Conn: c.Conn, env: c.env}
+}
+
 // h makes headers of pairs.
 func h(pairs ...string) nats.Header {
 	header := make(nats.Header)
@@ -49,7 +53,7 @@ func h(pairs ...string) nats.Header {
 	return header
 }
 
-// ask sends a request and returns the first answer.
+// ask sends a request the way programs do, and returns the answer.
 func (c *client) ask(subject, body string, header ...string) *nats.Msg {
 	c.Helper()
 	return c.askMsg(&nats.Msg{Subject: subject, Data: []byte(body), Header: h(header...)})
@@ -58,9 +62,6 @@ func (c *client) ask(subject, body string, header ...string) *nats.Msg {
 func (c *client) askMsg(m *nats.Msg) *nats.Msg {
 	c.Helper()
 	answer, err := c.RequestMsg(m, patience)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nats.NewMsg("503 " + m.Subject)
-	}
 	if err != nil {
 		c.Fatalf("%s: %v", m.Subject, err)
 	}
@@ -70,36 +71,49 @@ func (c *client) askMsg(m *nats.Msg) *nats.Msg {
 // raw sends a request and returns the answer even when it is a 503.
 func (c *client) raw(subject, body string, header ...string) *nats.Msg {
 	c.Helper()
-	sub := c.send(subject, body, header...)
-	defer sub.Unsubscribe()
-	return c.next(sub)
+	return c.next(c.send(subject, body, header...))
+}
+
+// answers is where the answers to requests arrive, 503s included.
+type answers struct {
+	inbox string
+	came  chan *nats.Msg
+}
+
+func (c *client) listen() answers {
+	c.Helper()
+	return c.hear(c.NewInbox())
+}
+
+func (c *client) hear(subject string) answers {
+	c.Helper()
+	a := answers{subject, make(chan *nats.Msg, 1<<16)}
+	if _, err := c.ChanSubscribe(subject, a.came); err != nil {
+		c.Fatal(err)
+	}
+	return a
 }
 
 // send sends a request and returns where its answers arrive.
-func (c *client) send(subject, body string, header ...string) *nats.Subscription {
+func (c *client) send(subject, body string, header ...string) answers {
 	c.Helper()
-	inbox := c.NewInbox()
-	sub, err := c.SubscribeSync(inbox)
-	if err == nil {
-		err = c.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Data: []byte(body), Header: h(header...)})
-	}
-	if err != nil {
+	to := c.listen()
+	if err := c.PublishMsg(&nats.Msg{Subject: subject, Reply: to.inbox, Data: []byte(body), Header: h(header...)}); err != nil {
 		c.Fatalf("%s: %v", subject, err)
 	}
-	return sub
+	return to
 }
 
-// next returns the next answer. NextMsg turns a 503 into an error.
-func (c *client) next(sub *nats.Subscription) *nats.Msg {
+// next returns the next answer.
+func (c *client) next(from answers) *nats.Msg {
 	c.Helper()
-	m, err := sub.NextMsg(patience)
-	if errors.Is(err, nats.ErrNoResponders) {
-		c.Fatalf("%s: no responders", sub.Subject)
+	select {
+	case m := <-from.came:
+		return m
+	case <-time.After(patience):
+		c.Fatal("no answer")
+		return nil
 	}
-	if err != nil {
-		c.Fatalf("next answer: %v", err)
-	}
-	return m
 }
 
 // pubAck is the answer to a push.
@@ -162,7 +176,7 @@ func (c *client) refused(m *nats.Msg, code int, reason ...string) *nats.Msg {
 }
 
 // batch gathers the answers to a batch, up to its end.
-func (c *client) batch(sub *nats.Subscription) (items []*nats.Msg) {
+func (c *client) batch(sub answers) (items []*nats.Msg) {
 	c.Helper()
 	for {
 		m := c.next(sub)

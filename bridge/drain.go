@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 )
@@ -11,8 +12,20 @@ import (
 // Drain ends the bridge in order: those who wait are refused, no more requests
 // are taken, those in flight are answered, then the same for settlements, and
 // at last everything is on its way to the server. When ctx ends first, what is
-// left is cut off. The connection and the store stay open.
+// left is cut off. The connection and the store stay open. To drain again does
+// nothing more.
 func (b *Bridge) Drain(ctx context.Context) error {
+	b.drained.once.Do(func() { b.drained.err = b.end(ctx) })
+	return b.drained.err
+}
+
+// drained is how the bridge ended.
+type drained struct {
+	once sync.Once
+	err  error
+}
+
+func (b *Bridge) end(ctx context.Context) error {
 	b.gate.close()
 	b.service.stop()
 	b.waits.close()

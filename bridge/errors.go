@@ -112,8 +112,10 @@ func explain(err error) *failure {
 		return &failure{code: 410, text: lost.Error(), reason: string(lost.Reason)}
 	case errors.As(err, &config):
 		return badRequest(err)
-	case errors.Is(err, fdbpq.ErrReplay):
+	case errors.Is(err, fdbpq.ErrReplay), errors.Is(err, fdbpq.ErrTime):
 		return badRequest(err)
+	case errors.Is(err, fdbpq.ErrNoQueue):
+		return &failure{code: 403, text: "no such queue, and pushes do not make one here: admin.config does"}
 	case errors.Is(err, fdbpq.ErrFull), errors.Is(err, fdbpq.ErrRemembered):
 		return &failure{code: 429, text: err.Error()}
 	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
@@ -183,7 +185,7 @@ func pushErrorBody(f *failure) []byte {
 func (b *Bridge) publish(m *nats.Msg) bool {
 	err := b.nc.PublishMsg(m)
 	if err != nil {
-		b.log.Debug("answer lost", "subject", m.Subject, "error", err)
+		b.options.Logger.Debug("answer lost", "subject", m.Subject, "error", err)
 	}
 	return err == nil
 }

@@ -143,7 +143,7 @@ func (a *announcer) publish(queue, kind string, event any) {
 		}
 	}
 	if err != nil {
-		b.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
+		b.options.Logger.Debug("event lost", "queue", queue, "event", kind, "error", err)
 	}
 }
 

@@ -171,13 +171,13 @@ func readDuration(what, s string, least, most time.Duration) (time.Duration, *fa
 }
 
 func checkDuration(what string, d, least, most time.Duration) *failure {
-	switch {
-	case d < least && least > 0:
-		return failf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
-	case d < least || d > most:
-		return failf(400, "%s is %s: expected 0s to %s", what, d, most)
+	if d >= least && d <= most {
+		return nil
 	}
-	return nil
+	if least > 0 {
+		return failf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
+	}
+	return failf(400, "%s is %s: expected 0s to %s", what, d, most)
 }
 
 // appendHeader appends a header to the block that is kept with an item: lines

@@ -118,7 +118,7 @@ func (b *Bridge) describe(r *request) (err error) {
 	limits := b.options.Limits
 	r.outcome.body, err = json.Marshal(bridgeInfo{
 		Version: b.options.Version, Store: b.options.StoreName, StoreID: b.store.ID(),
-		Prefix: b.options.Prefix, Uptime: time.Since(b.started).Seconds(),
+		Prefix: b.options.Prefix, Uptime: time.Since(b.service.started).Seconds(),
 		Limits: infoLimits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,

@@ -167,7 +167,7 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 // serves.
 func (b *Bridge) notice(err error) {
 	if err != nil && isOutage(err) {
-		b.log.Debug("transaction failed", "error", err)
+		b.options.Logger.Debug("transaction failed", "error", err)
 		b.keeper.failed(err)
 	}
 }

@@ -82,7 +82,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	queues, err := b.queueStats(ctx, metricsQueues)
 	if err != nil {
-		b.log.Debug("metrics of the queues", "error", err)
+		b.options.Logger.Debug("metrics of the queues", "error", err)
 		return
 	}
 	for name, q := range queues {

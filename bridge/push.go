@@ -80,6 +80,7 @@ func (b *Bridge) runPushes(l *lane, batch []*request) {
 }
 
 func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
+	b.events.items(p.Events)
 	if p.Err != nil {
 		b.refuse(r, explain(p.Err))
 		return
@@ -87,7 +88,7 @@ func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
 	if r.msg.Reply != "" {
 		l.out = appendPubAck(l.out[:0], r.subject.Queue, p)
 		if err := b.nc.Publish(r.msg.Reply, l.out); err != nil {
-			b.log.Debug("answer lost", "subject", r.msg.Reply, "error", err)
+			b.options.Logger.Debug("answer lost", "subject", r.msg.Reply, "error", err)
 		}
 	}
 	b.done(r, nil)

@@ -62,13 +62,9 @@ func TestOrder(t *testing.T) {
 			for i := len(items); i < n; i++ {
 				items = append(items, item{random.Int64N(101) - 50, i})
 			}
-			inbox := c.NewInbox()
-			sub, err := c.SubscribeSync(inbox)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := c.listen()
 			for _, it := range items {
-				if err := c.PublishRequest(fmt.Sprintf("pq.jobs.push.%d", it.priority), inbox, []byte(strconv.Itoa(it.number))); err != nil {
+				if err := c.PublishRequest(fmt.Sprintf("pq.jobs.push.%d", it.priority), sub.inbox, []byte(strconv.Itoa(it.number))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -88,8 +84,20 @@ func TestOrder(t *testing.T) {
 			if end == "max" {
 				slices.Reverse(items)
 			}
+			// Some one after the other, most in a row.
+			const alone = 100
+			for range n - alone {
+				if err := c.PublishRequest("pq.jobs.pop."+end, sub.inbox, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for i, want := range items {
-				m := c.pop("pq.jobs.pop."+end, "")
+				var m *nats.Msg
+				if i < n-alone {
+					m = c.next(sub)
+				} else {
+					m = c.pop("pq.jobs.pop."+end, "")
+				}
 				if string(m.Data) != strconv.Itoa(want.number) || m.Header.Get("PQ-Priority") != strconv.FormatInt(want.priority, 10) {
 					t.Fatalf("pop %d: item %s with %s, want %d with %d", i, m.Data, m.Header.Get("PQ-Priority"), want.number, want.priority)
 				}
@@ -104,13 +112,9 @@ func TestOrder(t *testing.T) {
 func TestPipelinedPushesKeepOrder(t *testing.T) {
 	c := serve(t)
 	const n = 10_000
-	inbox := c.NewInbox()
-	sub, err := c.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := c.listen()
 	for i := range n {
-		m := &nats.Msg{Subject: "pq.jobs.push.5", Reply: inbox, Data: []byte(strconv.Itoa(i))}
+		m := &nats.Msg{Subject: "pq.jobs.push.5", Reply: sub.inbox, Data: []byte(strconv.Itoa(i))}
 		if i%3 == 0 {
 			m.Subject, m.Header = "pq.jobs.push", h("PQ-Priority", "5")
 		}
@@ -294,13 +298,9 @@ func TestDuplicates(t *testing.T) {
 		t.Error("the id was forgotten with the item")
 	}
 	// In one batch, too.
-	inbox := c.NewInbox()
-	sub, err := c.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := c.listen()
 	for range 100 {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push", Reply: inbox, Header: h("Nats-Msg-Id", "b")}); err != nil {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox, Header: h("Nats-Msg-Id", "b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -319,10 +319,7 @@ func TestDuplicates(t *testing.T) {
 // reported, once with all that follow within the second.
 func TestFireAndForget(t *testing.T) {
 	c := serve(t)
-	events, err := c.SubscribeSync("pq.*.event.error")
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := c.hear("pq.*.event.error")
 	const n = 5000
 	for i := range n {
 		if err := c.Publish("pq.jobs.push", []byte(strconv.Itoa(i))); err != nil {
@@ -359,14 +356,10 @@ func TestFireAndForget(t *testing.T) {
 // What is too much is refused at once, and everything is answered.
 func TestTooManyRequests(t *testing.T) {
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Requests: 10}})
-	inbox := c.NewInbox()
-	sub, err := c.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := c.listen()
 	const n = 3000
 	for range n {
-		if err := c.PublishRequest("pq.jobs.push", inbox, []byte("x")); err != nil {
+		if err := c.PublishRequest("pq.jobs.push", sub.inbox, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,6 +30,7 @@ const (
 type service struct {
 	bridge   *Bridge
 	identity micro.ServiceIdentity
+	started  time.Time
 	subs     []*nats.Subscription
 }
 
@@ -52,7 +53,7 @@ var endpoints = [...]struct {
 }
 
 func (s *service) start(ctx context.Context, b *Bridge) error {
-	s.bridge = b
+	s.bridge, s.started = b, time.Now().UTC()
 	s.identity = micro.ServiceIdentity{
 		Name: serviceName, ID: nuid.Next(), Version: b.options.Version,
 		Metadata: map[string]string{
@@ -107,7 +108,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 			err = m.Respond(body)
 		}
 		if err != nil {
-			s.bridge.log.Debug("discovery", "subject", m.Subject, "error", err)
+			s.bridge.options.Logger.Debug("discovery", "subject", m.Subject, "error", err)
 		}
 	}
 	for _, to := range [][2]string{{"", ""}, {serviceName, ""}, {serviceName, s.identity.ID}} {
@@ -126,11 +127,15 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 
 func (s *service) stop() {
 	for _, sub := range s.subs {
-		if err := sub.Unsubscribe(); err != nil {
-			s.bridge.log.Debug("unsubscribe", "subject", sub.Subject, "error", err)
-		}
+		s.unsubscribe(sub)
 	}
 	s.subs = nil
+}
+
+func (s *service) unsubscribe(sub *nats.Subscription) {
+	if err := sub.Unsubscribe(); err != nil {
+		s.bridge.options.Logger.Debug("unsubscribe", "subject", sub.Subject, "error", err)
+	}
 }
 
 // How long to listen for other bridges: for the first answer, and after each.
@@ -149,7 +154,7 @@ func (s *service) aloneOrSame(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for other bridges: %w", err)
 	}
-	defer sub.Unsubscribe()
+	defer s.unsubscribe(sub)
 	ask, err := micro.ControlSubject(micro.InfoVerb, serviceName, "")
 	if err != nil {
 		return err
@@ -158,16 +163,12 @@ func (s *service) aloneOrSame(ctx context.Context) error {
 		return fmt.Errorf("look for other bridges: %w", err)
 	}
 	for patience := firstAnswer; ; patience = nextAnswer {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		m, err := sub.NextMsgWithContext(ctx)
-		cancel()
+		m, err := sub.NextMsg(patience)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+		case errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrNoResponders):
 			return ctx.Err()
 		case err != nil:
 			return fmt.Errorf("look for other bridges: %w", err)
-		case fromServer(m):
-			return nil
 		}
 		var other micro.Info
 		if err := json.Unmarshal(m.Data, &other); err != nil {
@@ -199,7 +200,7 @@ func (s *service) info() micro.Info {
 
 func (s *service) stats() micro.Stats {
 	b := s.bridge
-	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: b.started}
+	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: b.service.started}
 	for _, e := range endpoints {
 		v := &b.stats.verbs[e.verb]
 		requests, failures := v.requests()
@@ -245,7 +246,7 @@ func (s *service) queues() json.RawMessage {
 	defer cancel()
 	queues, err := s.bridge.queueStats(ctx, statsQueues)
 	if err != nil {
-		s.bridge.log.Debug("statistics of the queues", "error", err)
+		s.bridge.options.Logger.Debug("statistics of the queues", "error", err)
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{"queues": queues})

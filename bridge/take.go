@@ -8,15 +8,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// class is what decides whether there is something for a request: two of the
-// same class find something or nothing alike.
-type class struct {
-	end  fdbpq.End
-	band fdbpq.Band
-}
-
-func (r *request) class() class { return class{r.pop.end, r.pop.band} }
-
 // aloneBytes bounds the content of a batch that has failed by itself. The rows
 // of leased items may be twice as large as their content, and have to fit into
 // a transaction.
@@ -52,10 +43,10 @@ type take struct {
 	most   int        // items that its batch is cut to; 0: as many as it asks for
 
 	// What the last run of the transaction did.
-	done    int  // requests served, of the first limit ones
-	limit   int  //
-	again   bool // there is more to do now
-	nothing map[class]*failure
+	done    int                     // requests served, of the first limit ones
+	limit   int                     //
+	again   bool                    // there is more to do now
+	nothing map[fdbpq.Band]*failure // where there is nothing more, and why
 	items   int
 	bytes   int64
 	events  []fdbpq.Event
@@ -132,8 +123,8 @@ func (t *take) full() bool {
 // passesOver says whether there may be something for waiting requests that
 // were not claimed: new ones have to stay behind them.
 func (t *take) passesOver() bool {
-	for _, c := range t.claim.beyond {
-		if t.nothing[c] == nil {
+	for _, band := range t.claim.beyond {
+		if t.nothing[band] == nil {
 			return true
 		}
 	}
@@ -179,7 +170,7 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 		t.events = append(t.events, settled.Events...)
 	}
 	// A new pop with an id may have been answered before.
-	if f := t.nothing[first.class()]; f != nil && (first.pop.id == "" || first.place.in != nil) {
+	if f := t.nothing[first.pop.band]; f != nil && (first.pop.id == "" || first.place.in != nil) {
 		first.outcome.failure = f
 		return 1, nil
 	}
@@ -204,7 +195,7 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 // joins says whether the request asks for the next item in just the same way.
 func (r *request) joins(first *request) bool {
 	return first.verb == verbPop && r.verb == verbPop && first.pop.plain() && r.pop.plain() &&
-		r.class() == first.class() && r.pop.lease == first.pop.lease
+		r.pop.end == first.pop.end && r.pop.band == first.pop.band && r.pop.lease == first.pop.lease
 }
 
 // take takes items for requests that ask for one each, or for one that asks
@@ -252,12 +243,12 @@ func (t *take) take(tx kv.Tx, todo []*request) (int, error) {
 	return len(items), nil
 }
 
-// foundNothing remembers that others of the class need not look.
+// foundNothing remembers that others who want the same band need not look.
 func (t *take) foundNothing(r *request) {
 	if t.nothing == nil {
-		t.nothing = make(map[class]*failure)
+		t.nothing = make(map[fdbpq.Band]*failure)
 	}
-	t.nothing[r.class()] = r.outcome.failure
+	t.nothing[r.pop.band] = r.outcome.failure
 }
 
 // pick takes or leases what is selected, and says for how long. Items that

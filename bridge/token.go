@@ -2,10 +2,13 @@ package bridge
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/binary"
 	"hash"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,12 +30,16 @@ const (
 	tokenBand = 1 << 1 // the pop was restricted to a band
 )
 
-// sealer authenticates tokens.
+// sealer makes and opens tokens.
 type sealer struct {
+	conn string // stands before the tokens of this bridge
 	macs sync.Pool
 }
 
 func (s *sealer) init(secret []byte) {
+	var conn [5]byte
+	rand.Read(conn[:])
+	s.conn = strings.ToLower(base32.StdEncoding.EncodeToString(conn[:]))
 	s.macs.New = func() any { return hmac.New(sha256.New, secret) }
 }
 

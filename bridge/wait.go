@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -25,14 +26,15 @@ type waits struct {
 
 // waitlist is who waits at a queue.
 type waitlist struct {
-	lines map[class]*line
+	lines map[fdbpq.Band]*line
 	last  uint64 // number given to the last waiter
 	size  int
 	watch *kv.Watch // nil when none is set
 	idle  int       // times in a row that the watch ended for nothing
 }
 
-// line is the waiters of one class, in the order in which they came.
+// line is those who wait for something in the same band, in the order in which
+// they came: if there is nothing for the first, there is nothing for any.
 type line struct {
 	first, last *request
 	size        int
@@ -84,13 +86,13 @@ func (w *waits) add(r *request) *failure {
 	}
 	queue := w.queues[r.subject.Queue]
 	if queue == nil {
-		queue = &waitlist{lines: make(map[class]*line)}
+		queue = &waitlist{lines: make(map[fdbpq.Band]*line)}
 		w.queues[r.subject.Queue] = queue
 	}
-	in := queue.lines[r.class()]
+	in := queue.lines[r.pop.band]
 	if in == nil {
 		in = &line{}
-		queue.lines[r.class()] = in
+		queue.lines[r.pop.band] = in
 	}
 	queue.last++
 	queue.size++
@@ -137,7 +139,7 @@ func (w *waits) drop(r *request) {
 	p.in.size--
 	p.queue.size--
 	if p.in.size == 0 {
-		delete(p.queue.lines, r.class())
+		delete(p.queue.lines, r.pop.band)
 	}
 	if p.queue.size == 0 {
 		delete(w.queues, r.subject.Queue)
@@ -150,15 +152,15 @@ func (w *waits) drop(r *request) {
 
 // claim is what a transaction tries to serve of those that wait.
 type claim struct {
-	requests []*request // in the order in which they came
-	beyond   []class    // of which there are more
-	watched  bool       // the queue's watch is set
+	requests []*request   // in the order in which they came
+	beyond   []fdbpq.Band // in which more wait
+	watched  bool         // the queue's watch is set
 }
 
-// claimMost bounds how many of a class are claimed at a time.
+// claimMost bounds how many of a line are claimed at a time.
 const claimMost = 128
 
-// claim marks the first waiters of each class as being served: their time may
+// claim marks the first waiters of each line as being served: their time may
 // run out, but they are not answered before they are unclaimed.
 func (w *waits) claim(queue string) claim {
 	w.mu.Lock()
@@ -168,7 +170,7 @@ func (w *waits) claim(queue string) claim {
 		return claim{}
 	}
 	c := claim{watched: list.watch != nil}
-	for class, in := range list.lines {
+	for band, in := range list.lines {
 		r := in.first
 		for n := 0; r != nil && n < claimMost; n++ {
 			r.place.claimed = true
@@ -176,7 +178,7 @@ func (w *waits) claim(queue string) claim {
 			r = r.place.next
 		}
 		if r != nil {
-			c.beyond = append(c.beyond, class)
+			c.beyond = append(c.beyond, band)
 		}
 	}
 	if len(list.lines) > 1 {

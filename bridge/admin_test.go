@@ -1,0 +1,132 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+func TestInfo(t *testing.T) {
+	c := serve(t)
+	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
+	for i := range 5 {
+		c.push("pq.jobs.push", "12345", "X", fmt.Sprint(i))
+	}
+	c.push("pq.jobs.push", "", "PQ-Delay", "1h")
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	c.accepted(c.raw(m.Reply, "+WPI"))
+	i := c.info("jobs")
+	if i.Queue != "jobs" || i.Ready != 4 || i.Leased != 1 || i.Delayed != 1 || i.Waiting != 0 || i.Bytes != 5*(5+6) ||
+		i.Oldest <= 0 || i.Oldest > patience.Seconds() || i.Paused || i.Config["dedup_window"] != "2m0s" || i.Config["max_deliveries"] != 16.0 {
+		t.Errorf("%+v", i)
+	}
+	for _, rate := range []string{"push", "pop", "settle"} {
+		if i.Rates[rate] <= 0 {
+			t.Errorf("rates %v", i.Rates)
+		}
+	}
+}
+
+func TestConfigure(t *testing.T) {
+	c := serve(t)
+	c.refused(c.ask("pq.jobs.admin.config", ""), 404, "unknown")
+	set := object[fdbpq.Config](c, "pq.jobs.admin.config", `{"priority":5,"ties":"oldest","lease":"1m30s"}`)
+	if set.Priority != 5 || set.Ties != "oldest" || set.Lease.String() != "1m30s" || set.MaxDeliveries != 16 {
+		t.Errorf("%+v", set)
+	}
+	set = object[fdbpq.Config](c, "pq.jobs.admin.config", `{"lease":"0s"}`)
+	if read := object[fdbpq.Config](c, "pq.jobs.admin.config", ""); read != set || read.Priority != 5 || read.Lease != 0 {
+		t.Errorf("set %+v, read %+v", set, read)
+	}
+	if ack := c.push("pq.jobs.push", "a"); ack.Priority != 5 {
+		t.Errorf("%+v", ack)
+	}
+	c.push("pq.jobs.push", "b")
+	if m := c.pop("pq.jobs.pop.max", ""); string(m.Data) != "a" {
+		t.Errorf("popped %q", m.Data)
+	}
+}
+
+func TestPurgePauseDelete(t *testing.T) {
+	c := serve(t)
+	for _, verb := range []string{"purge", "pause", "resume", "delete"} {
+		c.refused(c.ask("pq.jobs.admin."+verb, ""), 404, "unknown")
+	}
+	c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1")
+	c.push("pq.jobs.push", "b", "PQ-Delay", "1h")
+	c.push("pq.jobs.push.-1", "c")
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	if n := object[struct{ Purged int }](c, "pq.jobs.admin.purge", "").Purged; n != 3 {
+		t.Errorf("purged %d items", n)
+	}
+	c.lost(c.raw(m.Reply, "+ACK"), "gone")
+	if ack := c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1"); !ack.Duplicate {
+		t.Error("a purge forgets ids")
+	}
+	c.push("pq.jobs.push", "d")
+	for _, verb := range []string{"pause", "resume", "delete"} {
+		if q := object[struct{ Queue string }](c, "pq.jobs.admin."+verb, "").Queue; q != "jobs" {
+			t.Errorf("%s answered %q", verb, q)
+		}
+		if verb == "pause" && !c.info("jobs").Paused {
+			t.Error("not paused")
+		}
+	}
+	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
+}
+
+func TestSys(t *testing.T) {
+	c := serve(t, bridge.Options{Version: "1.2.3", StoreName: "local:test"})
+	type list struct {
+		Total, Offset, Limit int
+		Queues               []string
+	}
+	if l := object[list](c, "pq._sys.list", ""); l.Total != 0 || l.Queues == nil || l.Limit != 100 {
+		t.Errorf("%+v", l)
+	}
+	var want []string
+	for i := range 7 {
+		want = append(want, fmt.Sprintf("q%d", i))
+		c.push("pq."+want[i]+".push", "x")
+	}
+	if l := object[list](c, "pq._sys.list", `{"offset":2,"limit":3}`); l.Total != 7 || l.Offset != 2 || l.Limit != 3 || !slices.Equal(l.Queues, want[2:5]) {
+		t.Errorf("%+v", l)
+	}
+	if l := object[list](c, "pq._sys.list", `{"offset":9}`); l.Total != 7 || len(l.Queues) != 0 {
+		t.Errorf("%+v", l)
+	}
+	sys := object[map[string]any](c, "pq._sys.info", "")
+	if sys["version"] != "1.2.3" || sys["store"] != "local:test" || sys["store_id"] != c.env.Store.ID() || sys["prefix"] != "pq" ||
+		sys["uptime"].(float64) <= 0 || sys["limits"].(map[string]any)["waiters"] != 10_000.0 {
+		t.Errorf("%v", sys)
+	}
+}
+
+// Where pushes do not make queues, configuring does.
+func TestNoAutoCreate(t *testing.T) {
+	server := testenv.NATS(t)
+	open := testenv.Engines()[0].Place(t)
+	db, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	store := testenv.OpenStore(t, db, fdbpq.Options{RefuseUnknown: true})
+	b, err := bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Options{Prefix: "acme.pq"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{TB: t, Conn: server.Connect(t)}
+	defer c.drain(b)
+	c.refused(c.ask("acme.pq.jobs.push", "x"), 403)
+	c.refused(c.ask("acme.pq.jobs.pop.min", "x"), 400)
+	c.refused(c.ask("acme.pq.jobs.pop.min", ""), 404, "unknown")
+	c.refused(c.ask("acme.pq.jobs.admin.purge", ""), 404, "unknown")
+	c.ask("acme.pq.jobs.admin.config", "{}")
+	c.push("acme.pq.jobs.push", "x")
+	c.accepted(c.raw(c.pop("acme.pq.jobs.pop.min", "", "PQ-Lease", "1m").Reply, "+ACK"))
+}

@@ -1,0 +1,127 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+)
+
+// Draining under load loses no acknowledged push and leaves no request
+// unanswered.
+func TestDrainUnderLoad(t *testing.T) {
+	c := serve(t)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	acknowledged := make(map[string]bool)
+	popped := make(map[string]bool)
+	underWay := make(chan struct{}, 1000)
+	for i := range 8 {
+		wg.Go(func() {
+			c := c.another()
+			sub := c.listen()
+			for n := 0; ; n++ {
+				name := strconv.Itoa(i) + "-" + strconv.Itoa(n)
+				m := &nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox, Data: []byte(name)}
+				if i >= 6 {
+					m.Subject = "pq.jobs.pop.min"
+				}
+				if err := c.PublishMsg(m); err != nil {
+					t.Error(err)
+					return
+				}
+				answer := c.next(sub)
+				if answer.Header.Get("Status") == "503" && answer.Header.Get("Nats-Service-Error") == "" {
+					return // no responders: the bridge has gone
+				}
+				mu.Lock()
+				switch {
+				case i < 6:
+					acknowledged[name] = json.Valid(answer.Data) && !strings.Contains(string(answer.Data), `"error"`)
+				case answer.Header.Get("PQ-Id") != "":
+					popped[string(answer.Data)] = true
+				}
+				mu.Unlock()
+				if i < 6 {
+					select {
+					case underWay <- struct{}{}:
+					default:
+					}
+				}
+			}
+		})
+	}
+	wait := c.another().send("pq.idle.pop.min", "", "PQ-Wait", "100s")
+	for range cap(underWay) {
+		<-underWay
+	}
+	c.drain(c.env.Bridge)
+	if m := c.refused(c.next(wait), 409); m.Header.Get("Description") != "Server Shutdown" || m.Header.Get("Status") != "409" {
+		t.Errorf("%v", m.Header)
+	}
+	wg.Wait()
+	if err := c.env.Bridge.Ready(); err == nil {
+		t.Error("ready after it has ended")
+	}
+
+	next, err := bridge.Start(t.Context(), c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.drain(next)
+	if err := next.Ready(); err != nil {
+		t.Error(err)
+	}
+	for {
+		sub := c.send("pq.jobs.pop.min", "1000")
+		first := c.next(sub)
+		if first.Header.Get("PQ-Id") == "" {
+			c.refused(first, 404)
+			break
+		}
+		for _, m := range append(c.batch(sub), first) {
+			popped[string(m.Data)] = true
+		}
+	}
+	for name, acknowledged := range acknowledged {
+		if acknowledged && !popped[name] {
+			t.Errorf("push %s was acknowledged and is lost", name)
+		}
+	}
+	if len(acknowledged) < cap(underWay) {
+		t.Errorf("only %d pushes", len(acknowledged))
+	}
+}
+
+// What is in flight when the bridge drains is answered.
+func TestDrainAnswersAll(t *testing.T) {
+	c := serve(t)
+	const n = 2000
+	sub := c.listen()
+	for i := range n {
+		m := &nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox}
+		if i%2 == 1 {
+			m.Subject = "pq.jobs.pop.min"
+			m.Header = h("PQ-Wait", "60s")
+		}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c.drain(c.env.Bridge)
+	for range n {
+		c.next(sub)
+	}
+	if _, err := c.Request("pq.jobs.push", nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("after the end: %v", err)
+	}
+}

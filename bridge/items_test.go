@@ -1,0 +1,170 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// page is what list answers.
+type page struct {
+	Items []struct {
+		ID         string
+		Priority   int64
+		State      string
+		Deliveries int64
+		Pushed     time.Time
+		Due        time.Time
+		Size       int64
+		Headers    nats.Header
+		Body       []byte
+	}
+	Next string
+}
+
+func (p *page) ids() (all []string) {
+	for _, item := range p.Items {
+		all = append(all, item.ID)
+	}
+	return all
+}
+
+func TestList(t *testing.T) {
+	c := serve(t)
+	var want []string
+	for i := range 250 {
+		want = append(want, c.push("pq.jobs.push.1", strconv.Itoa(i), "X-N", strconv.Itoa(i)).ID)
+	}
+	delayed := c.push("pq.jobs.push.0", "d", "PQ-Delay", "1h")
+	c.push("pq.jobs.push.-1", "l")
+	leased := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+
+	first := object[page](c, "pq.jobs.list", "")
+	if !slices.Equal(first.ids(), want[:100]) || first.Next != want[99] {
+		t.Errorf("the first page has %d items, next %s", len(first.Items), first.Next)
+	}
+	item := first.Items[7]
+	if item.Priority != 1 || item.State != "ready" || item.Size != int64(len("7")+len("X-N: 7\r\n")) || item.Headers.Get("X-N") != "7" ||
+		item.Body != nil || time.Since(item.Pushed) > patience || !item.Due.IsZero() {
+		t.Errorf("%+v", item)
+	}
+	var all []string
+	after := ""
+	for {
+		body := `{"limit":99,"bodies":true}`
+		if after != "" {
+			body = fmt.Sprintf(`{"limit":99,"bodies":true,"after":%q,"state":"ready"}`, after)
+		}
+		p := object[page](c, "pq.jobs.list", body)
+		for _, item := range p.Items {
+			if string(item.Body) != strconv.Itoa(len(all)) {
+				t.Fatalf("item %d: %q", len(all), item.Body)
+			}
+			all = append(all, item.ID)
+		}
+		if after = p.Next; after == "" {
+			break
+		}
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("%d items were listed", len(all))
+	}
+	p := object[page](c, "pq.jobs.list", `{"state":"delayed"}`)
+	if len(p.Items) != 1 || p.Items[0].ID != delayed.ID || time.Until(p.Items[0].Due) < 59*time.Minute {
+		t.Errorf("%+v", p)
+	}
+	p = object[page](c, "pq.jobs.list", `{"state":"leased"}`)
+	if len(p.Items) != 1 || p.Items[0].ID != leased.Header.Get("PQ-Id") || p.Items[0].Deliveries != 1 {
+		t.Errorf("%+v", p)
+	}
+	c.refused(c.ask("pq.none.list", ""), 404, "unknown")
+}
+
+// A page is never larger than what the server lets pass.
+func TestListOfLargeItems(t *testing.T) {
+	c := serve(t)
+	var want []string
+	for range 5 {
+		want = append(want, c.push("pq.jobs.push", string(make([]byte, 300_000))).ID)
+	}
+	want = append(want, c.push("pq.jobs.push", string(make([]byte, 1_000_000))).ID)
+	var all []string
+	body := `{"bodies":true}`
+	for {
+		p := object[page](c, "pq.jobs.list", body)
+		if len(p.Items) == 0 {
+			t.Fatal("an empty page")
+		}
+		for _, item := range p.Items {
+			if withBody := item.Size < 1_000_000; (int64(len(item.Body)) == item.Size) != withBody {
+				t.Errorf("item of %d bytes has a body of %d", item.Size, len(item.Body))
+			}
+			all = append(all, item.ID)
+		}
+		if p.Next == "" {
+			break
+		}
+		body = fmt.Sprintf(`{"bodies":true,"after":%q}`, p.Next)
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("%d items were listed", len(all))
+	}
+}
+
+// An item is found by its id in whatever state it is.
+func TestItemByID(t *testing.T) {
+	c := serve(t)
+	ack := c.push("pq.jobs.push.3", "x", "X-Mine", "1", "PQ-Delay", "1h")
+	get := func(state string, priority int64) *nats.Msg {
+		t.Helper()
+		m := c.ask("pq.jobs.get."+ack.ID, "")
+		if string(m.Data) != "x" || m.Header.Get("PQ-State") != state || m.Header.Get("X-Mine") != "1" ||
+			m.Header.Get("PQ-Id") != ack.ID || m.Header.Get("PQ-Priority") != fmt.Sprint(priority) || m.Reply != "" {
+			t.Errorf("%s: %q, %v", state, m.Data, m.Header)
+		}
+		return m
+	}
+	at, err := time.Parse(time.RFC3339Nano, get("delayed", 3).Header.Get("PQ-Not-Before"))
+	if left := time.Until(at); err != nil || left > time.Hour || left < 59*time.Minute {
+		t.Errorf("not before %s, %v", at, err)
+	}
+	second := c.push("pq.jobs.push.3", "y")
+	moved := func(id string, priority int64) {
+		t.Helper()
+		if got := object[pubAck](c, fmt.Sprintf("pq.jobs.move.%s.%d", id, priority), ""); got.ID != id || got.Priority != priority {
+			t.Errorf("%+v", got)
+		}
+	}
+	moved(ack.ID, -7)
+	get("delayed", -7)
+	ack = c.push("pq.jobs.push.3", "x", "X-Mine", "1")
+	get("ready", 3)
+	moved(ack.ID, 2)
+	get("ready", 2)
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	if m.Header.Get("PQ-Id") != ack.ID {
+		t.Errorf("%v", m.Header)
+	}
+	if get("leased", 2).Header.Get("PQ-Lease-Expires") == "" {
+		t.Error("a lease without an end")
+	}
+	moved(ack.ID, 4) // when it comes back
+	c.accepted(c.raw(m.Reply, "-NAK"))
+	get("ready", 4)
+	m = c.pop("pq.jobs.pop.max", "", "PQ-Lease", "1h")
+	if removed := object[pubAck](c, "pq.jobs.remove."+ack.ID, ""); removed.ID != ack.ID || removed.Priority != 4 {
+		t.Errorf("%+v", removed)
+	}
+	c.lost(c.raw(m.Reply, "+ACK"), "gone")
+	for _, verb := range []string{"get." + ack.ID, "remove." + ack.ID, "move." + ack.ID + ".5"} {
+		c.refused(c.ask("pq.jobs."+verb, ""), 404, "unknown")
+		c.refused(c.ask("pq.none."+verb, ""), 404, "unknown")
+	}
+	if m := c.pop("pq.jobs.pop.min", ""); m.Header.Get("PQ-Id") != second.ID {
+		t.Errorf("%v", m.Header)
+	}
+}

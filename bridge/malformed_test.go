@@ -1,0 +1,268 @@
+package bridge_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// malformed are requests that are refused with 400, and what the text has to
+// say at least.
+var malformed = []struct {
+	subject, body string
+	header        []string
+	says          string
+}{
+	// Subjects.
+	{"pq.jobs", "", nil, "expected one of push"},
+	{"pq.jobs.pish", "", nil, `"pish"`},
+	{"pq.jobs.PUSH", "", nil, `"PUSH"`},
+	{"pq.jobs.push.1.2", "", nil, "push or push.<priority>"},
+	{"pq.jobs.pop", "", nil, "pop.min or pop.max"},
+	{"pq.jobs.pop.first", "", nil, "pop.min or pop.max"},
+	{"pq.jobs.pop.min.5", "", nil, "pop.min or pop.max"},
+	{"pq.jobs.peek", "", nil, "peek.min or peek.max"},
+	{"pq.jobs.peek.MIN", "", nil, "peek.min or peek.max"},
+	{"pq.jobs.ack", "", nil, "ack.<connection>.<token>"},
+	{"pq.jobs.ack.a", "", nil, "ack.<connection>.<token>"},
+	{"pq.jobs.info.x", "", nil, "info alone"},
+	{"pq.jobs.list.x", "", nil, "list alone"},
+	{"pq.jobs.get", "", nil, "get.<id>"},
+	{"pq.jobs.get.a.b", "", nil, "get.<id>"},
+	{"pq.jobs.remove", "", nil, "remove.<id>"},
+	{"pq.jobs.move.a", "", nil, "move.<id>.<priority>"},
+	{"pq.jobs.move.a.x", "", nil, `"x"`},
+	{"pq.jobs.admin", "", nil, "admin.config"},
+	{"pq.jobs.admin.drop", "", nil, "admin.purge"},
+	{"pq.jobs.admin.purge.now", "", nil, "admin.purge"},
+	{"pq.jobs.event", "", nil, "event.<type>"},
+	{"pq.jobs.event.dead", "", nil, "published by the bridge"},
+	{"pq._sys", "", nil, "list or info"},
+	{"pq._sys.push", "", nil, "list or info"},
+	{"pq._sys.list.x", "", nil, "list or info"},
+	{"pq._sys.stats", "", nil, "list or info"},
+
+	// Names of queues.
+	{"pq._jobs.push", "", nil, "not starting with _"},
+	{"pq.jo=bs.push", "", nil, "A-Z a-z 0-9 - _"},
+	{"pq.jöbs.push", "", nil, "A-Z a-z 0-9 - _"},
+	{"pq." + strings.Repeat("q", 65) + ".push", "", nil, "1 to 64"},
+	{"pq.j$bs.pop.min", "", nil, "A-Z a-z 0-9 - _"},
+
+	// Priorities.
+	{"pq.jobs.push.x", "", nil, `"x"`},
+	{"pq.jobs.push.1e3", "", nil, "decimal"},
+	{"pq.jobs.push.+1", "", nil, "without +"},
+	{"pq.jobs.push.01", "", nil, "leading zeros"},
+	{"pq.jobs.push.-0", "", nil, "decimal"},
+	{"pq.jobs.push.-", "", nil, "decimal"},
+	{"pq.jobs.push.9223372036854775808", "", nil, "9223372036854775807"},
+	{"pq.jobs.push.-9223372036854775809", "", nil, "-9223372036854775808"},
+	{"pq.jobs.push", "", []string{"PQ-Priority", "x"}, `"x"`},
+	{"pq.jobs.push", "", []string{"PQ-Priority", "1.5"}, "decimal"},
+	{"pq.jobs.push", "", []string{"PQ-Priority", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"PQ-Priority", "9223372036854775808"}, "9223372036854775807"},
+	{"pq.jobs.push", "", []string{"PQ-Priority", "1", "PQ-Priority", "1"}, "2 times"},
+	{"pq.jobs.push.1", "", []string{"PQ-Priority", "2"}, "the subject says 1"},
+	{"pq.jobs.move.AAAA.9223372036854775808", "", nil, "9223372036854775807"},
+
+	// Headers of a push.
+	{"pq.jobs.push", "", []string{"PQ-Prio", "1"}, "PQ-Priority"},
+	{"pq.jobs.push", "", []string{"PQ-priority", "1"}, "PQ-Priority"},
+	{"pq.jobs.push", "", []string{"PQ-", "1"}, "PQ-Priority"},
+	{"pq.jobs.push", "", []string{"PQ-Batch", "1"}, "none of a push"},
+	{"pq.jobs.push", "", []string{"PQ-Wait", "1s"}, "none of a push"},
+	{"pq.jobs.push", "", []string{"PQ-Lease", "1s"}, "none of a push"},
+	{"pq.jobs.push", "", []string{"PQ-Band", "1..2"}, "none of a push"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "5"}, "30s"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "soon"}, `"soon"`},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "-1s"}, "0s to"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "100000h"}, "0s to"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "9999999999h"}, "30s"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "1s", "PQ-Delay", "1s"}, "2 times"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "1s", "PQ-Not-Before", "2030-01-02T03:04:05Z"}, "one of them"},
+	{"pq.jobs.push", "", []string{"PQ-Not-Before", "tomorrow"}, "2030-01-02T15:04:05Z"},
+	{"pq.jobs.push", "", []string{"PQ-Not-Before", "2030-01-02"}, "2030-01-02T15:04:05Z"},
+	{"pq.jobs.push", "", []string{"PQ-Not-Before", "1893553445"}, "2030-01-02T15:04:05Z"},
+	{"pq.jobs.push", "", []string{"PQ-Not-Before", "9999-01-02T03:04:05Z"}, "within"},
+	{"pq.jobs.push", "", []string{"PQ-Not-Before", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"PQ-TTL", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"PQ-TTL", "0s"}, "more than 0s"},
+	{"pq.jobs.push", "", []string{"PQ-TTL", "-1s"}, "more than 0s"},
+	{"pq.jobs.push", "", []string{"PQ-TTL", "never"}, "1h30m"},
+	{"pq.jobs.push", "", []string{"PQ-TTL", "100000h"}, "up to"},
+	{"pq.jobs.push", "", []string{"Nats-Msg-Id", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"Nats-Msg-Id", "a", "Nats-Msg-Id", "b"}, "2 times"},
+	{"pq.jobs.push", "", []string{"Nats-Msg-Id", strings.Repeat("x", 513)}, "512"},
+	{"pq.jobs.push", "", []string{"Nats-TTL", "1h"}, "PQ-TTL"},
+	{"pq.jobs.push", "", []string{"Nats-Schedule", "@every 1m"}, "PQ-Delay"},
+	{"pq.jobs.push", "", []string{"Nats-Schedule-Target", "x"}, "PQ-Not-Before"},
+	{"pq.jobs.push", "", []string{"Nats-Expected-Stream", "other"}, "the queue is jobs"},
+	{"pq.jobs.push", "", []string{"Nats-Expected-Stream", "jobs", "Nats-Expected-Stream", "jobs"}, "the queue is jobs"},
+	{"pq.jobs.push", "", []string{"Nats-Expected-Last-Sequence", "1"}, "Nats-Msg-Id"},
+	{"pq.jobs.push", "", []string{"Nats-Expected-Last-Msg-Id", "1"}, "Nats-Msg-Id"},
+	{"pq.jobs.push", "", []string{"Nats-Expected-Last-Subject-Sequence", "1"}, "Nats-Msg-Id"},
+
+	// Bodies of pops and peeks.
+	{"pq.jobs.pop.min", "x", nil, "a JSON object"},
+	{"pq.jobs.pop.min", "one", nil, "an integer"},
+	{"pq.jobs.pop.min", "0", nil, "expected 1 to"},
+	{"pq.jobs.pop.min", "-1", nil, "expected 1 to"},
+	{"pq.jobs.pop.min", "+1", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "1.5", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "1e2", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "10 10", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "99999999999999999999", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "[1]", nil, "a JSON object"},
+	{"pq.jobs.pop.min", `"1"`, nil, "a JSON object"},
+	{"pq.jobs.pop.min", "null", nil, "a JSON object"},
+	{"pq.jobs.pop.min", "{", nil, "does not end"},
+	{"pq.jobs.pop.min", `{"batch":1`, nil, "does not end"},
+	{"pq.jobs.pop.min", `{"batch":1}}`, nil, "more behind"},
+	{"pq.jobs.pop.min", `{"batch":1} 5`, nil, "more behind"},
+	{"pq.jobs.pop.min", `{batch:1}`, nil, "no JSON"},
+	{"pq.jobs.pop.min", `{"batch":}`, nil, "no JSON"},
+	{"pq.jobs.pop.min", `{"batch":0}`, nil, "batch is 0"},
+	{"pq.jobs.pop.min", `{"batch":-5}`, nil, "batch is -5"},
+	{"pq.jobs.pop.min", `{"batch":"5"}`, nil, "batch is no number"},
+	{"pq.jobs.pop.min", `{"batch":1.5}`, nil, "expected an integer"},
+	{"pq.jobs.pop.min", `{"batch":null}`, nil, "batch"},
+	{"pq.jobs.pop.min", `{"batch":[1]}`, nil, "batch"},
+	{"pq.jobs.pop.min", `{"batch":{}}`, nil, "batch"},
+	{"pq.jobs.pop.min", `{"batch":true}`, nil, "batch"},
+	{"pq.jobs.pop.min", `{"batch":1,"batch":1}`, nil, "twice"},
+	{"pq.jobs.pop.min", `{"Batch":1}`, nil, "expected some of batch"},
+	{"pq.jobs.pop.min", `{"no_wait":true}`, nil, "expected some of batch"},
+	{"pq.jobs.pop.min", `{"size":1}`, nil, "expected some of batch"},
+	{"pq.jobs.pop.min", `{"expires":-1}`, nil, "expires is"},
+	{"pq.jobs.pop.min", `{"expires":"1s"}`, nil, "expires is no number"},
+	{"pq.jobs.pop.min", `{"lease":0}`, nil, "more than 0s"},
+	{"pq.jobs.pop.min", `{"lease":-1}`, nil, "more than 0s"},
+	{"pq.jobs.pop.min", `{"lease":"1m"}`, nil, "lease is no number"},
+	{"pq.jobs.pop.min", `{"lease":86400000000000}`, nil, "up to 12h"},
+	{"pq.jobs.pop.min", `{"max_bytes":0}`, nil, "max_bytes is 0"},
+	{"pq.jobs.pop.min", `{"max_bytes":"1"}`, nil, "max_bytes is no number"},
+	{"pq.jobs.pop.min", `{"min":"a"}`, nil, "min is no number"},
+	{"pq.jobs.pop.min", `{"min":9223372036854775808}`, nil, "9223372036854775807"},
+	{"pq.jobs.pop.min", `{"max":1.5}`, nil, "max is"},
+	{"pq.jobs.pop.min", `{"min":2,"max":1}`, nil, "min not above max"},
+	{"pq.jobs.pop.min", `{"msg_id":5}`, nil, "a string"},
+	{"pq.jobs.pop.min", `{"msg_id":""}`, nil, "empty"},
+	{"pq.jobs.pop.max", "x", nil, "an integer"},
+	{"pq.jobs.peek.min", "x", nil, "an integer"},
+	{"pq.jobs.peek.min", `{"lease":1000}`, nil, "no lease"},
+	{"pq.jobs.peek.max", `{"msg_id":"a"}`, nil, "repeated as it is"},
+
+	// Headers of pops and peeks.
+	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "0"}, "expected 1 to"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "x"}, "an integer"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Batch", ""}, "empty"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "1", "PQ-Batch", "1"}, "2 times"},
+	{"pq.jobs.pop.min", "2", []string{"PQ-Batch", "1"}, "the body's batch says 2"},
+	{"pq.jobs.pop.min", `{"batch":2}`, []string{"PQ-Batch", "1"}, "the body's batch says 2"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Wait", "1"}, "30s"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Wait", "-1s"}, "0s to"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Wait", ""}, "empty"},
+	{"pq.jobs.pop.min", `{"expires":1000000000}`, []string{"PQ-Wait", "2s"}, "the body's expires says 1s"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Lease", "0s"}, "more than 0s"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Lease", "24h"}, "up to 12h"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Lease", "x"}, "30s"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Lease", ""}, "empty"},
+	{"pq.jobs.pop.min", `{"lease":1000000000}`, []string{"PQ-Lease", "2s"}, "the body's lease says 1s"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "1"}, "<low>..<high>"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "1-5"}, "<low>..<high>"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "5..1"}, "lower end first"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "a.."}, `"a"`},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "..b"}, `"b"`},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", "1...5"}, "decimal"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", ""}, "empty"},
+	{"pq.jobs.pop.min", `{"min":1}`, []string{"PQ-Band", "2.."}, "min and max in the body"},
+	{"pq.jobs.pop.min", `{"msg_id":"a"}`, []string{"Nats-Msg-Id", "b"}, "the body's msg_id says a"},
+	{"pq.jobs.pop.min", "", []string{"Nats-Msg-Id", ""}, "empty"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Timeout", "1s"}, "PQ-Wait"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Priority", "1"}, "none of a pop"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Id", "1"}, "none of a pop"},
+	{"pq.jobs.peek.min", "", []string{"PQ-Lease", "1s"}, "no lease"},
+	{"pq.jobs.peek.min", "", []string{"PQ-Limit", "1"}, "PQ-Batch"},
+
+	// Everything else.
+	{"pq.jobs.info", "x", nil, "expected none"},
+	{"pq.jobs.info", "", []string{"PQ-X", "1"}, "none of info"},
+	{"pq.jobs.get.zzz", "", nil, "not an item id"},
+	{"pq.jobs.get.FQEVARUB", "x", nil, "expected none"},
+	{"pq.jobs.remove.zzz", "", nil, "not an item id"},
+	{"pq.jobs.move.zzz.5", "", nil, "not an item id"},
+	{"pq.jobs.list", "5", nil, "a JSON object"},
+	{"pq.jobs.list", `{"limit":0}`, nil, "limit is 0"},
+	{"pq.jobs.list", `{"limit":"5"}`, nil, "limit is no number"},
+	{"pq.jobs.list", `{"after":5}`, nil, "a string"},
+	{"pq.jobs.list", `{"after":"x"}`, nil, "not an item id"},
+	{"pq.jobs.list", `{"state":"done"}`, nil, `"ready", "leased" or "delayed"`},
+	{"pq.jobs.list", `{"state":1}`, nil, "a string"},
+	{"pq.jobs.list", `{"bodies":1}`, nil, "true or false"},
+	{"pq.jobs.list", `{"offset":1}`, nil, "limit, after, state, bodies"},
+	{"pq.jobs.admin.config", "5", nil, "configuration"},
+	{"pq.jobs.admin.config", "{", nil, "configuration"},
+	{"pq.jobs.admin.config", `{"ttl":5}`, nil, "configuration"},
+	{"pq.jobs.admin.config", `{"ttl":"-5s"}`, nil, "0s to"},
+	{"pq.jobs.admin.config", `{"ttl":"soon"}`, nil, "30s"},
+	{"pq.jobs.admin.config", `{"lease":"13h"}`, nil, "0s to 12h"},
+	{"pq.jobs.admin.config", `{"colour":"red"}`, nil, "colour"},
+	{"pq.jobs.admin.config", `{"ties":"random"}`, nil, "newest"},
+	{"pq.jobs.admin.config", `{"overflow":"drop"}`, nil, "evict"},
+	{"pq.jobs.admin.config", `{"max_length":-1}`, nil, "negative"},
+	{"pq.jobs.admin.config", `{"priority":"high"}`, nil, "configuration"},
+	{"pq.jobs.admin.config", `{"dead_letter":"jobs"}`, nil, "its own"},
+	{"pq.jobs.admin.purge", "all", nil, "expected none"},
+	{"pq.jobs.admin.pause", "", []string{"PQ-For", "1h"}, "none of admin.pause"},
+	{"pq._sys.list", `{"after":"x"}`, nil, "offset, limit"},
+	{"pq._sys.list", `{"offset":-1}`, nil, "offset is -1"},
+	{"pq._sys.info", "x", nil, "expected none"},
+}
+
+// Every malformed request is answered, with a text that says what is wrong
+// and what is allowed, and does nothing.
+func TestMalformed(t *testing.T) {
+	c := serve(t)
+	if len(malformed) < 150 {
+		t.Errorf("only %d malformed requests", len(malformed))
+	}
+	for _, tc := range malformed {
+		m := c.raw(tc.subject, tc.body, tc.header...)
+		text := m.Header.Get("Nats-Service-Error")
+		if m.Header.Get("Nats-Service-Error-Code") != "400" || !strings.Contains(text, tc.says) {
+			t.Errorf("%s %q %q:\nanswer %q, %v\nwant 400 with %s", tc.subject, tc.body, tc.header, m.Data, m.Header, tc.says)
+		}
+		for _, r := range text {
+			if r < ' ' || r > '~' {
+				t.Errorf("%s %q: text %q", tc.subject, tc.body, text)
+			}
+		}
+		isPush := strings.Split(tc.subject+"..", ".")[2] == "push"
+		if isPush != (len(m.Data) > 0) {
+			t.Errorf("%s: body %q", tc.subject, m.Data)
+		}
+		if isPush {
+			var ack pubAck
+			decode(t, m.Data, &ack)
+			if ack.Error == nil || ack.Error.Code != 400 || ack.Error.ErrCode != 30400 || ack.Type != "io.pq.v1.push_response" {
+				t.Errorf("%s: %q", tc.subject, m.Data)
+			}
+		}
+	}
+	if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 0 {
+		t.Errorf("%d queues came to be", list.Total)
+	}
+	// Nobody waits for an answer: nothing happens.
+	for _, tc := range malformed {
+		if strings.HasPrefix(tc.subject, "pq.jobs.push") {
+			continue
+		}
+		if err := c.Publish(tc.subject, []byte(tc.body)); err != nil {
+			t.Fatal(tc.subject, err)
+		}
+	}
+	if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 0 {
+		t.Errorf("%d queues came to be", list.Total)
+	}
+}

@@ -1,0 +1,321 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func bodies(items []*nats.Msg) (all []string) {
+	for _, m := range items {
+		all = append(all, string(m.Data))
+	}
+	return all
+}
+
+// Every way to ask for a batch ends with the end marker, and takes what was
+// asked for in order.
+func TestBatch(t *testing.T) {
+	c := serve(t)
+	fill := func() {
+		for i := range 5 {
+			c.push(fmt.Sprintf("pq.jobs.push.%d", i), strconv.Itoa(i))
+		}
+	}
+	for _, tc := range []struct {
+		subject, body string
+		header        []string
+		want          string
+	}{
+		{"pop.min", "3", nil, "0 1 2"},
+		{"pop.max", "3", nil, "4 3 2"},
+		{"pop.min", "1", nil, "0"},
+		{"pop.min", "3\n", nil, "0 1 2"},
+		{"pop.min", "", []string{"PQ-Batch", "2"}, "0 1"},
+		{"pop.min", "2", []string{"PQ-Batch", "2"}, "0 1"},
+		{"pop.min", `{"batch":2}`, nil, "0 1"},
+		{"pop.min", `{"batch":100}`, nil, "0 1 2 3 4"},
+		{"pop.min", `{"batch":1000000000}`, nil, "0 1 2 3 4"},
+		{"pop.min", `{"batch":10,"max_bytes":3}`, nil, "0 1 2"},
+		{"pop.min", `{"batch":10,"min":1,"max":3}`, nil, "1 2 3"},
+		{"pop.max", `{"batch":10,"min":1}`, nil, "4 3 2 1"},
+		{"pop.min", "10", []string{"PQ-Band", "..2"}, "0 1 2"},
+		{"pop.min", "10", []string{"PQ-Band", "3.."}, "3 4"},
+		{"pop.max", "10", []string{"PQ-Band", "2..2"}, "2"},
+		{"pop.min", "2", []string{"PQ-Wait", "10s"}, "0 1"},
+		{"pop.min", "2", []string{"PQ-Lease", "10s"}, "0 1"},
+		{"pop.min", `{"batch":2,"expires":1000000000,"lease":1000000000}`, []string{"PQ-Wait", "1s", "PQ-Lease", "1000ms"}, "0 1"},
+		{"peek.min", "3", nil, "0 1 2"},
+		{"peek.max", `{"batch":2,"max":3}`, nil, "3 2"},
+		{"peek.max", "2", []string{"PQ-Wait", "1s"}, "4 3"},
+	} {
+		fill()
+		items := c.batch(c.send("pq.jobs."+tc.subject, tc.body, tc.header...))
+		if got := strings.Join(bodies(items), " "); got != tc.want {
+			t.Errorf("%s %s %v: got %s, want %s", tc.subject, tc.body, tc.header, got, tc.want)
+		}
+		for i, m := range items {
+			if got, want := m.Header.Get("PQ-Num-Pending"), strconv.Itoa(5-i-1); got != want {
+				t.Errorf("%s %s %v: item %d says %s are left, want %s", tc.subject, tc.body, tc.header, i, got, want)
+			}
+			if leased := strings.Contains(fmt.Sprint(tc.header), "Lease"); (m.Header.Get("PQ-Ack") != "") != leased {
+				t.Errorf("%s %s %v: item %d: %v", tc.subject, tc.body, tc.header, i, m.Header)
+			}
+		}
+		c.ask("pq.jobs.admin.purge", "")
+	}
+}
+
+// An empty queue answers a batch with 404 alone, and says why it is empty.
+func TestNothing(t *testing.T) {
+	c := serve(t)
+	nothing := func(reason string) {
+		t.Helper()
+		for _, verb := range []string{"pop.min", "pop.max", "peek.min", "peek.max"} {
+			for _, body := range []string{"", "5", `{"batch":1}`} {
+				sub := c.send("pq.jobs."+verb, body)
+				m := c.refused(c.next(sub), 404, reason)
+				if len(m.Data) > 0 || m.Header.Get("Status") != "404" || m.Header.Get("Description") != "No Messages" {
+					t.Errorf("%s: %q, %v", verb, m.Data, m.Header)
+				}
+			}
+		}
+	}
+	nothing("unknown")
+	c.push("pq.jobs.push", "x")
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+	nothing("leased")
+	if err := m.NakWithDelay(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	c.settled("jobs", 0)
+	nothing("delayed")
+	c.ask("pq.jobs.admin.purge", "")
+	nothing("empty")
+	c.push("pq.jobs.push", "x")
+	c.ask("pq.jobs.admin.pause", "")
+	nothing("paused")
+	c.ask("pq.jobs.admin.resume", "")
+	c.pop("pq.jobs.pop.min", "")
+	c.ask("pq.jobs.admin.delete", "")
+	nothing("unknown")
+}
+
+// settled waits until settlements that were sent without a reply subject have
+// left so many items leased.
+func (c *client) settled(queue string, leased int64) {
+	c.Helper()
+	deadline := time.Now().Add(patience)
+	for c.info(queue).Leased != leased {
+		if time.Now().After(deadline) {
+			c.Fatalf("%d items are still leased, want %d", c.info(queue).Leased, leased)
+		}
+	}
+}
+
+// A pop or a peek that nobody waits for takes nothing.
+func TestPopWithoutReply(t *testing.T) {
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	for _, verb := range []string{"pop.min", "pop.max", "peek.min", "info", "list"} {
+		if err := c.Publish("pq.jobs."+verb, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if i := c.info("jobs"); i.Ready != 1 {
+		t.Errorf("%+v", i)
+	}
+	if n := c.stats()["pop"].NumErrors; n != 2 {
+		t.Errorf("%d errors of pops, want 2", n)
+	}
+}
+
+// Items that were pushed past the bridge and do not fit into an answer stay
+// where they are.
+func TestOversizedItem(t *testing.T) {
+	c := serve(t)
+	large := make([]byte, 2<<20)
+	c.transact(func(tx kv.Tx) error {
+		_, err := c.env.Store.Queue("jobs").Push(tx,
+			fdbpq.NewItem{Payload: []byte("1")}, fdbpq.NewItem{Payload: []byte("2")},
+			fdbpq.NewItem{Payload: large}, fdbpq.NewItem{Payload: []byte("4")})
+		return err
+	})
+	if items := c.batch(c.send("pq.jobs.peek.min", "10")); len(items) != 2 {
+		t.Errorf("peeked at %q", bodies(items))
+	}
+	if items := c.batch(c.send("pq.jobs.pop.min", "10")); len(items) != 2 {
+		t.Errorf("popped %q", bodies(items))
+	}
+	for _, verb := range []string{"pop.min", "peek.min"} {
+		m := c.refused(c.ask("pq.jobs."+verb, ""), 413)
+		if !strings.Contains(m.Header.Get("Nats-Service-Error"), "2097152 bytes") {
+			t.Errorf("%v", m.Header)
+		}
+	}
+	c.refused(c.ask("pq.jobs.pop.min", "10", "PQ-Wait", "1s"), 413)
+	if m := c.pop("pq.jobs.pop.max", ""); string(m.Data) != "4" {
+		t.Errorf("popped %q", m.Data)
+	}
+	if i := c.info("jobs"); i.Ready != 1 {
+		t.Errorf("%+v", i)
+	}
+}
+
+// transact runs a transaction beside the bridge.
+func (c *client) transact(fn func(kv.Tx) error) {
+	c.Helper()
+	lane := c.env.Store.Lane()
+	defer lane.Release()
+	if err := lane.Update(c.Context(), fn); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// Pops of all kinds at the same time: each item comes out once.
+func TestConcurrentPops(t *testing.T) {
+	c := serve(t)
+	const n = 1000
+	for i := range n - 1 {
+		if err := c.Publish(fmt.Sprintf("pq.jobs.push.%d", i%7), []byte(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push", "last") // behind all others
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			c := c.another()
+			for {
+				var items []*nats.Msg
+				switch i % 4 {
+				case 0:
+					items = append(items, c.ask("pq.jobs.pop.min", ""))
+				case 1:
+					items = append(items, c.ask("pq.jobs.pop.max", ""))
+				case 2:
+					items = append(items, c.ask("pq.jobs.pop.min", "", "PQ-Lease", "5m"))
+				case 3:
+					sub := c.send("pq.jobs.pop.max", "5")
+					first := c.next(sub)
+					if items = append(items, first); first.Header.Get("PQ-Id") != "" {
+						items = append(items, c.batch(sub)...)
+					}
+				}
+				for _, m := range items {
+					if m.Header.Get("PQ-Id") == "" {
+						c.refused(m, 404)
+						return
+					}
+					mu.Lock()
+					if seen[string(m.Data)] {
+						t.Errorf("item %s was popped twice", m.Data)
+					}
+					seen[string(m.Data)] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != n {
+		t.Errorf("%d items of %d were popped", len(seen), n)
+	}
+}
+
+// Equal pops sent in a row get the items in order.
+func TestPipelinedPops(t *testing.T) {
+	c := serve(t)
+	const n = 1500
+	for i := range n {
+		if err := c.Publish("pq.jobs.push", []byte(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push", "last")
+	sub := c.listen()
+	for range n + 3 {
+		if err := c.PublishRequest("pq.jobs.pop.min", sub.inbox, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		m := c.next(sub)
+		if string(m.Data) != strconv.Itoa(i) || m.Header.Get("PQ-Num-Pending") != strconv.Itoa(n-i) {
+			t.Fatalf("pop %d: %q, %v", i, m.Data, m.Header)
+		}
+	}
+	if m := c.next(sub); string(m.Data) != "last" {
+		t.Errorf("%q", m.Data)
+	}
+	for range 2 {
+		c.refused(c.next(sub), 404, "empty")
+	}
+}
+
+// A pop repeated with its id gives the same items again.
+func TestRepeatedPop(t *testing.T) {
+	c := serve(t)
+	for i := range 6 {
+		c.push("pq.jobs.push", strconv.Itoa(i), "X-N", strconv.Itoa(i))
+	}
+	// For good.
+	first := c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a"))
+	again := c.batch(c.send("pq.jobs.pop.min", `{"batch":2,"msg_id":"a"}`))
+	if got := bodies(again); !slices.Equal(got, bodies(first)) || again[1].Header.Get("X-N") != "1" {
+		t.Errorf("popped %q, then %q", bodies(first), got)
+	}
+	// With a lease: both handles are valid, and what was settled is left out.
+	first = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
+	again = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
+	if !slices.Equal(bodies(again), bodies(first)) || again[0].Header.Get("PQ-Fence") != first[0].Header.Get("PQ-Fence") {
+		t.Errorf("popped %q, then %q", bodies(first), bodies(again))
+	}
+	c.accepted(c.raw(first[0].Reply, "+ACK"))
+	again = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
+	if !slices.Equal(bodies(again), []string{"3"}) {
+		t.Errorf("popped %q", bodies(again))
+	}
+	c.accepted(c.raw(again[0].Reply, ""))
+	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"), 410, "gone")
+	// The same id for something else.
+	c.refused(c.ask("pq.jobs.pop.max", "2", "Nats-Msg-Id", "a"), 400)
+	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Band", "1.."), 400)
+	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Lease", "1m"), 400)
+	// What found nothing is not remembered.
+	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "a"), 404)
+	c.push("pq.other.push", "x")
+	c.pop("pq.other.pop.min", "", "Nats-Msg-Id", "a")
+	// Past the limit of remembered ids.
+	c.ask("pq.other.admin.config", `{"dedup_limit":1}`)
+	c.push("pq.other.push", "y")
+	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "c"), 429)
+	c.refused(c.ask("pq.other.push", "", "Nats-Msg-Id", "c"), 429)
+	c.pop("pq.other.pop.min", "")
+}
+
+// Items past their time are in nobody's way, however many they are.
+func TestExpiredItemsInTheWay(t *testing.T) {
+	c := serve(t)
+	const n = 600
+	for range n {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push.1", Header: h("PQ-TTL", "1ns")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push.2", "x")
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
+		t.Errorf("popped %q", m.Data)
+	}
+}

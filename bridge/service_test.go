@@ -1,0 +1,150 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// The bridge answers discovery as a micro service does, with true counters.
+func TestDiscovery(t *testing.T) {
+	c := serve(t, bridge.Options{Version: "1.2.3", StoreName: "local:x"})
+	for range 3 {
+		c.push("pq.jobs.push", "x")
+	}
+	c.refused(c.ask("pq.jobs.push.x", ""), 400)
+	c.pop("pq.jobs.pop.min", "")
+	c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	c.refused(c.ask("pq.none.pop.min", ""), 404)
+	c.send("pq.none.pop.min", "", "PQ-Wait", "1m")
+	c.waiting("none", 1)
+
+	var id string
+	for _, subject := range []string{"$SRV.PING", "$SRV.PING.pq"} {
+		ping := object[micro.Ping](c, subject, "")
+		if ping.Name != "pq" || ping.Version != "1.2.3" || ping.Type != micro.PingResponseType ||
+			ping.Metadata["prefix"] != "pq" || ping.Metadata["store_id"] != c.env.Store.ID() || ping.Metadata["store"] != "local:x" {
+			t.Errorf("%s: %+v", subject, ping)
+		}
+		id = ping.ID
+	}
+	info := object[micro.Info](c, "$SRV.INFO.pq."+id, "")
+	if info.ID != id || info.Type != micro.InfoResponseType || len(info.Endpoints) != 11 || info.Endpoints[0].Name != "push" || info.Endpoints[0].QueueGroup != "pq" {
+		t.Errorf("%+v", info)
+	}
+	stats := object[micro.Stats](c, "$SRV.STATS.pq."+id, "")
+	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 11 {
+		t.Errorf("%+v", stats)
+	}
+	endpoints := c.stats()
+	push, pop := endpoints["push"], endpoints["pop"]
+	if push.NumRequests != 4 || push.NumErrors != 1 || !strings.Contains(push.LastError, `"x"`) || push.ProcessingTime <= 0 ||
+		push.AverageProcessingTime != push.ProcessingTime/4 {
+		t.Errorf("push: %+v", push)
+	}
+	if pop.NumRequests != 3 || pop.NumErrors != 0 || pop.LastError != "" {
+		t.Errorf("pop: %+v", pop)
+	}
+	var data struct {
+		Queues map[string]struct {
+			Ready, Leased, Delayed, Waiting int
+			Oldest                          float64
+		}
+	}
+	decode(t, endpoints["info"].Data, &data)
+	if q := data.Queues["jobs"]; len(data.Queues) != 1 || q.Ready != 1 || q.Leased != 1 || q.Oldest <= 0 {
+		t.Errorf("%+v", data)
+	}
+}
+
+// A bridge refuses to serve beside one with the same prefix and another store,
+// which would get a share of every queue.
+func TestRefusesToSplitQueues(t *testing.T) {
+	c := serve(t, bridge.Options{StoreName: "local:first"})
+	start := func(o bridge.Options, mine bool) (*bridge.Bridge, error) {
+		store := c.env.Store
+		if !mine {
+			store = testenv.Store(t)
+		}
+		return bridge.Start(t.Context(), c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), store, o)
+	}
+	_, err := start(bridge.Options{StoreName: "local:second", Exclusive: true}, false)
+	if err == nil || !strings.Contains(err.Error(), "local:first") || !strings.Contains(err.Error(), c.env.Store.ID()) {
+		t.Errorf("a second store was accepted: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		options bridge.Options
+		mine    bool
+	}{
+		"another prefix": {bridge.Options{Prefix: "other", Exclusive: true}, false},
+		"the same store": {bridge.Options{Exclusive: true}, true},
+	} {
+		b, err := start(tc.options, tc.mine)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		c.drain(b)
+	}
+	// A service that only has the name.
+	if _, err := c.Subscribe("$SRV.INFO.pq", func(m *nats.Msg) {
+		body, _ := json.Marshal("hello")
+		m.Respond(body)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := start(bridge.Options{Exclusive: true}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.drain(b)
+	c.push("pq.jobs.push", "x")
+}
+
+// The metrics are consistent and say what happened.
+func TestMetrics(t *testing.T) {
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	c.refused(c.ask("pq.jobs.push", "", "PQ-X", "1"), 400)
+	families, err := c.registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			key := f.GetName() + "{" + strings.Join(labels, ",") + "}"
+			values[key] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for key, want := range map[string]float64{
+		"pq_requests_total{code=200,verb=push}":   1,
+		"pq_requests_total{code=400,verb=push}":   1,
+		"pq_request_seconds{verb=push}":           2,
+		"pq_batch_requests{kind=push}":            1,
+		"pq_transaction_seconds{kind=push}":       1,
+		"pq_requests_in_flight{kind=work}":        0,
+		"pq_bytes_in_flight{}":                    0,
+		"pq_waiters{}":                            0,
+		"pq_pushes_lost_total{}":                  0,
+		"pq_queue_items{queue=jobs,state=ready}":  1,
+		"pq_queue_items{queue=jobs,state=leased}": 0,
+	} {
+		if got, ok := values[key]; !ok || got != want {
+			t.Errorf("%s is %v, want %v", key, got, want)
+		}
+	}
+}

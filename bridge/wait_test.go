@@ -1,0 +1,265 @@
+package bridge_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+)
+
+// waiting waits until so many pops wait at a queue, or at one that does not
+// exist yet.
+func (c *client) waiting(queue string, n int) {
+	c.Helper()
+	deadline := time.Now().Add(patience)
+	for c.waiters(queue) != n {
+		if time.Now().After(deadline) {
+			c.Fatalf("%d wait, want %d", c.waiters(queue), n)
+		}
+	}
+}
+
+func (c *client) waiters(queue string) int {
+	c.Helper()
+	m := c.ask("pq."+queue+".info", "")
+	if len(m.Data) == 0 {
+		return c.total()
+	}
+	var i info
+	decode(c, m.Data, &i)
+	return int(i.Waiting)
+}
+
+// total is how many wait at any queue.
+func (c *client) total() int {
+	c.Helper()
+	families, err := c.registry().Gather()
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "pq_waiters" {
+			return int(f.Metric[0].Gauge.GetValue())
+		}
+	}
+	c.Fatal("no metric pq_waiters")
+	return 0
+}
+
+// Those who wait are served in the order in which they came, whatever makes an
+// item takeable, and those who come later do not get ahead of them.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	c := serve(t)
+	const n = 300
+	inbox := c.NewInbox()
+	answers := c.hear(inbox + ".>")
+	for i := range n {
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: inbox + "." + strconv.Itoa(i), Header: h("PQ-Wait", "60s")}
+		if i%3 == 0 {
+			m.Data = []byte("1")
+		}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.waiting("jobs", n)
+	for i := range n {
+		c.push("pq.jobs.push", strconv.Itoa(i))
+	}
+	c.waiting("jobs", 0)
+	for i := 0; i < n; {
+		m := c.next(answers)
+		if m.Header.Get("Status") == "204" {
+			continue
+		}
+		if string(m.Data) != strconv.Itoa(i) || m.Subject != inbox+"."+strconv.Itoa(i) {
+			t.Fatalf("answer %d: item %q to %s", i, m.Data, m.Subject)
+		}
+		i++
+	}
+}
+
+// Everything that makes an item takeable ends a wait.
+func TestWaitEnds(t *testing.T) {
+	c := serve(t)
+	for name, arrive := range map[string]func(held *nats.Msg){
+		"push":  func(*nats.Msg) { c.push("pq.jobs.push", "x") },
+		"delay": func(*nats.Msg) { c.push("pq.jobs.push", "x", "PQ-Delay", "10ms") },
+		"nak":   func(held *nats.Msg) { c.accepted(c.raw(held.Reply, "-NAK")) },
+		"late":  func(held *nats.Msg) { c.accepted(c.raw(held.Reply, "-NAK 10ms")) },
+		"move":  func(held *nats.Msg) { c.push("pq.jobs.push.9", "x"); c.move() },
+		"resume": func(*nats.Msg) {
+			c.ask("pq.jobs.admin.pause", "")
+			c.push("pq.jobs.push", "x")
+			c.ask("pq.jobs.admin.resume", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c.in(t)
+			held := c.lease("held")
+			sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Band", "..5")
+			c.waiting("jobs", 1)
+			arrive(held)
+			if m := c.next(sub); m.Header.Get("PQ-Id") == "" {
+				t.Errorf("%q, %v", m.Data, m.Header)
+			}
+			c.ask("pq.jobs.admin.purge", "")
+		})
+	}
+	// A wait on a queue that does not exist yet waits for it.
+	sub := c.send("pq.new.pop.min", "", "PQ-Wait", "60s")
+	c.waiting("new", 1)
+	c.push("pq.new.push", "x")
+	if m := c.next(sub); string(m.Data) != "x" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+	// A peek waits too, and takes nothing.
+	sub = c.send("pq.new.peek.min", "", "PQ-Wait", "60s")
+	c.waiting("new", 1)
+	c.push("pq.new.push", "y")
+	if m := c.next(sub); string(m.Data) != "y" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+	c.pop("pq.new.pop.min", "")
+}
+
+// move gives the last item the first priority.
+func (c *client) move() {
+	c.Helper()
+	m := c.ask("pq.jobs.peek.max", "")
+	c.ask("pq.jobs.move."+m.Header.Get("PQ-Id")+".1", "")
+}
+
+// A wait that is over is answered in time.
+func TestWaitRunsOut(t *testing.T) {
+	c := serve(t)
+	for _, wait := range []time.Duration{1, time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond} {
+		for _, verb := range []string{"pop.min", "peek.max"} {
+			start := time.Now()
+			m := c.refused(c.ask("pq.jobs."+verb, fmt.Sprintf(`{"expires":%d}`, wait)), 408)
+			took := time.Since(start)
+			if m.Header.Get("Status") != "408" || m.Header.Get("Description") != "Request Timeout" || len(m.Data) > 0 {
+				t.Errorf("%q, %v", m.Data, m.Header)
+			}
+			if took < wait/2 || took > wait+patience {
+				t.Errorf("a wait of %s took %s", wait, took)
+			}
+		}
+	}
+	// Many at the same time, in the order of their ends.
+	sub := c.listen()
+	const n = 100
+	for i := range n {
+		wait := 500*time.Millisecond - time.Duration(i)*3*time.Millisecond
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", wait.String())}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		c.refused(c.next(sub), 408)
+	}
+	if n := c.total(); n != 0 {
+		t.Errorf("%d still wait", n)
+	}
+	c.push("pq.jobs.push", "x")
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+}
+
+func TestTooManyWaiters(t *testing.T) {
+	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 5}})
+	sub := c.listen()
+	for range 8 {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if m := c.refused(c.next(sub), 409); m.Header.Get("Description") != "Exceeded MaxWaiting" || m.Header.Get("Status") != "409" {
+			t.Errorf("%v", m.Header)
+		}
+	}
+	// Those who do not wait are served.
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404)
+	for range 5 {
+		c.push("pq.jobs.push", "x")
+		if m := c.next(sub); string(m.Data) != "x" {
+			t.Errorf("%q, %v", m.Data, m.Header)
+		}
+	}
+}
+
+// Waiters who want something else do not keep others from what is there, and
+// those who want the same do not get ahead.
+func TestWaitersForBands(t *testing.T) {
+	c := serve(t)
+	high := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "100..")
+	low := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "..10")
+	c.waiting("jobs", 2)
+	c.push("pq.jobs.push.50", "middle")
+	c.pop("pq.jobs.pop.min", "")
+	c.push("pq.jobs.push.5", "low")
+	if m := c.next(low); string(m.Data) != "low" {
+		t.Errorf("%q", m.Data)
+	}
+	c.push("pq.jobs.push.500", "high")
+	if m := c.next(high); string(m.Data) != "high" {
+		t.Errorf("%q", m.Data)
+	}
+	// One of many lines, with more waiters than are looked at at a time.
+	const n = 500
+	sub := c.listen()
+	for range n {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m", "PQ-Band", "1..1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "2..2")
+	c.waiting("jobs", n+1)
+	c.push("pq.jobs.push.2", "2")
+	if m := c.next(other); string(m.Data) != "2" {
+		t.Errorf("%q", m.Data)
+	}
+	for range n {
+		if err := c.Publish("pq.jobs.push.1", []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		if m := c.next(sub); string(m.Data) != "1" {
+			t.Fatalf("%q, %v", m.Data, m.Header)
+		}
+	}
+}
+
+// A waiter that has gone consumes nothing that was leased to it.
+func TestWaiterGone(t *testing.T) {
+	c := serve(t)
+	gone := c.another()
+	gone.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Lease", "1h")
+	c.waiting("jobs", 1)
+	gone.Close()
+	c.push("pq.jobs.push", "x")
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "20s", "PQ-Lease", "1m")
+	if m.Header.Get("PQ-Deliveries") != "1" {
+		t.Errorf("%v", m.Header)
+	}
+}
+
+// A repeated pop that waits, twice the same and then served.
+func TestWaitWithID(t *testing.T) {
+	c := serve(t)
+	sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "Nats-Msg-Id", "a")
+	c.waiting("jobs", 1)
+	c.push("pq.jobs.push", "x")
+	c.push("pq.jobs.push", "y")
+	first := c.next(sub)
+	again := c.pop("pq.jobs.pop.min", "", "Nats-Msg-Id", "a")
+	if string(first.Data) != "x" || string(again.Data) != "x" {
+		t.Errorf("%q, then %q", first.Data, again.Data)
+	}
+}
