@@ -1,0 +1,82 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// patience bounds what should take milliseconds, on the busiest machine.
+const patience = 30 * time.Second
+
+// push pushes one item and insists on its acknowledgement.
+func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) {
+	t.Helper()
+	reply, err := nc.Request(fmt.Sprintf("pq.%s.push.%d", queue, priority), []byte(body), patience)
+	if err != nil {
+		t.Fatalf("push %q: %v", body, err)
+	}
+	if !isAck(reply) {
+		t.Fatalf("push %q: refused: %s %v", body, reply.Data, reply.Header)
+	}
+}
+
+// isAck tells whether a reply says that a push was taken in.
+func isAck(reply *nats.Msg) bool {
+	var ack struct {
+		Seq   uint64
+		Error json.RawMessage
+	}
+	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
+}
+
+// isItem tells an item from every other reply to a pop.
+func isItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }
+
+// pop takes the item at an end, which must be there.
+func pop(t *testing.T, nc *nats.Conn, queue, end string) string {
+	t.Helper()
+	reply, err := nc.Request("pq."+queue+".pop."+end, nil, patience)
+	if err != nil {
+		t.Fatalf("pop: %v", err)
+	}
+	if !isItem(reply) {
+		t.Fatalf("pop: expected an item, found %v %s", reply.Header, reply.Data)
+	}
+	return string(reply.Data)
+}
+
+// expectEmpty insists that there is nothing to pop.
+func expectEmpty(t *testing.T, nc *nats.Conn, queue string) {
+	t.Helper()
+	reply, err := nc.Request("pq."+queue+".pop.min", nil, patience)
+	if err != nil {
+		t.Fatalf("pop: %v", err)
+	}
+	if status := reply.Header.Get("Status"); status != "404" {
+		t.Fatalf("pop from an empty queue: expected status 404, found %q with %q", status, reply.Data)
+	}
+}
+
+// drain pops until nothing is left.
+func drain(t *testing.T, nc *nats.Conn, queue string) []string {
+	t.Helper()
+	var bodies []string
+	for {
+		reply, err := nc.Request("pq."+queue+".pop.min", nil, patience)
+		if err != nil {
+			t.Fatalf("pop: %v", err)
+		}
+		if reply.Header.Get("Status") == strconv.Itoa(404) {
+			return bodies
+		}
+		if !isItem(reply) {
+			t.Fatalf("pop: expected an item or 404, found %v %s", reply.Header, reply.Data)
+		}
+		bodies = append(bodies, string(reply.Data))
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// settings are what pqd reads from its environment. The tags are the one table
+// of names, defaults and meanings: reading, checking and --help all use it.
+type settings struct {
+	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory> or fdb:<cluster file>"`
+	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the subjects begin with this: one or more tokens joined by dots"`
+	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"where the embedded NATS server listens; it runs when NATS_URL is not set"`
+	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
+	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"where /healthz, /readyz, /metrics and /varz are served"`
+	Sync       bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
+	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
+	Log        logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
+	LogLevel   logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
+	NATS       natsSettings    `ignored:"true"`
+	set        map[string]bool // the variables that were set
+}
+
+// natsSettings are the variables that the nats command knows too.
+type natsSettings struct {
+	URL      string       `envconfig:"NATS_URL" desc:"NATS servers to connect to, separated by commas, instead of running one"`
+	Creds    existingFile `envconfig:"NATS_CREDS" desc:"credentials file to log in with"`
+	NKey     existingFile `envconfig:"NATS_NKEY" desc:"file with the NKey seed to log in with"`
+	User     string       `envconfig:"NATS_USER" desc:"user to log in as, with NATS_PASSWORD"`
+	Password string       `envconfig:"NATS_PASSWORD" desc:"password of NATS_USER"`
+	Token    string       `envconfig:"NATS_TOKEN" desc:"token to log in with"`
+	CA       existingFile `envconfig:"NATS_CA" desc:"file with the certificate authorities to trust"`
+	Cert     existingFile `envconfig:"NATS_CERT" desc:"client certificate file, with NATS_KEY"`
+	Key      existingFile `envconfig:"NATS_KEY" desc:"private key file of NATS_CERT"`
+}
+
+// usageError is a mistake in how pqd was called.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// loadSettings reads the environment. A variable that is set to nothing counts
+// as not set.
+func loadSettings() (settings, error) {
+	var s settings
+	s.set = make(map[string]bool)
+	for _, name := range variables() {
+		switch value, ok := os.LookupEnv(name); {
+		case value != "":
+			s.set[name] = true
+		case ok:
+			if err := os.Unsetenv(name); err != nil {
+				return s, err
+			}
+		}
+	}
+	for _, table := range []any{&s, &s.NATS} {
+		if err := envconfig.Process("", table); err != nil {
+			return s, explain(err)
+		}
+	}
+	return s, s.check()
+}
+
+// explain says in an operator's words what envconfig says in a programmer's.
+func explain(err error) error {
+	var parse *envconfig.ParseError
+	if !errors.As(err, &parse) {
+		return err
+	}
+	reason := parse.Err.Error()
+	if parse.TypeName == "bool" {
+		reason = "expected true or false"
+	}
+	return usagef("%s=%q: %s", parse.KeyName, parse.Value, reason)
+}
+
+// check finds settings that contradict each other.
+func (s *settings) check() error {
+	logins := s.among("NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_TOKEN")
+	switch {
+	case s.NATS.URL != "" && s.set["PQ_NATS_CONFIG"]:
+		return usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", s.NATS.URL)
+	case s.NATS.URL != "" && s.set["PQ_LISTEN"]:
+		return usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", s.NATS.URL)
+	case len(logins) > 1:
+		return usagef("%s are set: expected one way to log in", strings.Join(logins, " and "))
+	case s.set["NATS_USER"] != s.set["NATS_PASSWORD"]:
+		return usagef("%s is set alone: expected NATS_USER and NATS_PASSWORD together (a token goes into NATS_TOKEN)", s.among("NATS_USER", "NATS_PASSWORD")[0])
+	case s.set["NATS_CERT"] != s.set["NATS_KEY"]:
+		return usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
+	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "":
+		return usagef("%s is set, but the embedded NATS server lets everybody in: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
+	}
+	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {
+		return usagef("%s is for connecting to NATS_URL, which is not set", tls[0])
+	}
+	return nil
+}
+
+// among returns those of names that are set.
+func (s *settings) among(names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !s.set[name] })
+}
+
+// variables are the names of all settings.
+func variables() []string {
+	var names []string
+	for _, table := range []any{settings{}, natsSettings{}} {
+		for field := range reflect.TypeOf(table).Fields() {
+			if name := field.Tag.Get("envconfig"); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// strangers are the variables that look like ours and are not: a name that was
+// mistyped should not pass silently.
+func strangers(environment []string) []string {
+	known := variables()
+	var names []string
+	for _, entry := range environment {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "PQ_") && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+const usageHead = `pqd answers requests for priority queues on NATS subjects.
+
+usage: pqd [--help] [--version]
+
+Settings are environment variables. With none, pqd runs a NATS server of its own
+and keeps the queues in ./pq-data.
+
+`
+
+const usageRows = `{{range .}}{{usage_key .}}	{{usage_default .}}	{{usage_description .}}
+{{end}}`
+
+func printUsage(w io.Writer) error {
+	if _, err := io.WriteString(w, usageHead); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	if _, err := io.WriteString(table, "VARIABLE\tDEFAULT\tMEANING\n"); err != nil {
+		return err
+	}
+	for _, spec := range []any{&settings{}, &natsSettings{}} {
+		if err := envconfig.Usagef("", spec, table, usageRows); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}

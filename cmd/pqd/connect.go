@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The pauses between attempts to reach a server that is not there yet.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// loginOptions are the connection options that the NATS_* variables ask for.
+func loginOptions(s natsSettings) ([]nats.Option, error) {
+	var options []nats.Option
+	if s.Creds != "" {
+		options = append(options, nats.UserCredentials(string(s.Creds)))
+	}
+	if s.NKey != "" {
+		option, err := nats.NkeyOptionFromSeed(string(s.NKey))
+		if err != nil {
+			return nil, usagef("NATS_NKEY=%q: expected a file with an NKey seed: %w", s.NKey, err)
+		}
+		options = append(options, option)
+	}
+	if s.User != "" {
+		options = append(options, nats.UserInfo(s.User, s.Password))
+	}
+	if s.Token != "" {
+		options = append(options, nats.Token(s.Token))
+	}
+	if s.CA != "" {
+		options = append(options, nats.RootCAs(string(s.CA)))
+	}
+	if s.Cert != "" {
+		options = append(options, nats.ClientCert(string(s.Cert), string(s.Key)))
+	}
+	return options, nil
+}
+
+// connect connects to NATS. It waits for servers that cannot be reached and
+// fails at once when one answers and refuses, because waiting mends no password.
+func connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
+	log = log.With("url", redact(url))
+	err = patiently(ctx, log, "waiting for NATS", unreachable, func() error {
+		nc, err = nats.Connect(url, options...)
+		return err
+	})
+	switch {
+	case err == nil:
+		return nc, nil
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD", at(url), err)
+	}
+	return nil, fmt.Errorf("connect to NATS%s: %w", at(url), err)
+}
+
+// patiently repeats an attempt as long as its failure is one that passes, until
+// ctx ends.
+func patiently(ctx context.Context, log *slog.Logger, waiting string, passes func(error) bool, attempt func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := attempt()
+		if err == nil || !passes(err) {
+			return err
+		}
+		log.Warn(waiting, "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func unreachable(err error) bool {
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, new(net.Error))
+}
+
+func at(url string) string {
+	if url == "" {
+		return ", embedded" // the in-process connection has no address
+	}
+	return " at " + redact(url)
+}
+
+// redact takes the passwords out of a list of server addresses.
+func redact(list string) string {
+	servers := strings.Split(list, ",")
+	for i, server := range servers {
+		if parsed, err := url.Parse(strings.TrimSpace(server)); err == nil && parsed.User != nil {
+			parsed.User = url.User("xxxxx")
+			servers[i] = parsed.String()
+		}
+	}
+	return strings.Join(servers, ",")
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+var (
+	errStarting = errors.New("starting")
+	errStopping = errors.New("stopping")
+)
+
+// health answers whether pqd can do its work. The zero value is that of a
+// process that is still starting.
+type health struct {
+	bridge   atomic.Pointer[func() error] // the bridge's own answer, once there is a bridge
+	stopping atomic.Bool
+}
+
+// serving hands the question over to the bridge.
+func (h *health) serving(ready func() error) { h.bridge.Store(&ready) }
+
+// stop is called when pqd begins to stop, before anything is taken down.
+func (h *health) stop() { h.stopping.Store(true) }
+
+// ready says why no request should be sent here, or nil.
+func (h *health) ready() error {
+	if h.stopping.Load() {
+		return errStopping
+	}
+	bridge := h.bridge.Load()
+	if bridge == nil {
+		return errStarting
+	}
+	return (*bridge)()
+}
+
+// live says why pqd cannot work, or nil. Unlike ready, it has patience with a
+// process that waits for NATS to start with.
+func (h *health) live() error {
+	if err := h.ready(); err != errStarting {
+		return err
+	}
+	return nil
+}

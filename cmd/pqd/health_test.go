@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestHealth(t *testing.T) {
+	away := errors.New("NATS is away")
+	var bridge error
+	var h health
+	for _, step := range []struct {
+		name        string
+		do          func()
+		live, ready error
+	}{
+		{"starting", func() {}, nil, errStarting},
+		{"serving", func() { h.serving(func() error { return bridge }) }, nil, nil},
+		{"without NATS", func() { bridge = away }, away, away},
+		{"serving again", func() { bridge = nil }, nil, nil},
+		{"stopping", h.stop, errStopping, errStopping},
+	} {
+		step.do()
+		if live := h.live(); live != step.live {
+			t.Errorf("%s: live says %v, expected %v", step.name, live, step.live)
+		}
+		if ready := h.ready(); ready != step.ready {
+			t.Errorf("%s: ready says %v, expected %v", step.name, ready, step.ready)
+		}
+	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- await(ctx, make(chan error), shutdownLimit) }()
+
+		select {
+		case err := <-ended:
+			t.Fatalf("ended without being asked to: %v", err)
+		case <-time.After(time.Hour): // of the bubble's time
+		}
+		asked := time.Now()
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("no error after a shutdown that did not finish")
+		}
+		if took := time.Since(asked); took != shutdownLimit {
+			t.Errorf("gave up after %s, expected %s", took, shutdownLimit)
+		}
+	})
+}

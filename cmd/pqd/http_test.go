@@ -1,0 +1,77 @@
+package main_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	client := http.Client{Timeout: patience}
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestHTTP(t *testing.T) {
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	push(t, nc, "jobs", 1, "x")
+
+	for _, page := range []string{"/healthz", "/readyz"} {
+		if code, body := get(t, p.HTTP+page); code != http.StatusOK {
+			t.Errorf("%s: %d %s, expected 200", page, code, body)
+		}
+	}
+	if code, _ := get(t, p.HTTP+"/elsewhere"); code != http.StatusNotFound {
+		t.Errorf("/elsewhere: %d, expected 404", code)
+	}
+
+	code, metrics := get(t, p.HTTP+"/metrics")
+	if code != http.StatusOK {
+		t.Errorf("/metrics: %d, expected 200", code)
+	}
+	for _, line := range []string{`go_goroutines \d+`, `process_cpu_seconds_total \S+`, `pq_store_commits_total [1-9]\d*`, `pq_store_disk_bytes [1-9]\S*`} {
+		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(metrics) {
+			t.Errorf("/metrics: no line like %s", line)
+		}
+	}
+
+	code, body := get(t, p.HTTP+"/varz")
+	if code != http.StatusOK {
+		t.Errorf("/varz: %d, expected 200", code)
+	}
+	var varz struct {
+		Version, Uptime, Store, Prefix string
+		Start                          time.Time
+		StoreID                        string `json:"store_id"`
+		Limits                         struct{ Requests, Bytes, Waiters int }
+		NATS                           struct {
+			Status   string
+			Embedded bool
+			Clients  int
+			InMsgs   int `json:"in_msgs"`
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &varz); err != nil {
+		t.Fatalf("/varz: %v in %s", err, body)
+	}
+	if varz.Version == "" || varz.Uptime == "" || varz.Start.IsZero() || varz.StoreID == "" || varz.Limits.Waiters == 0 ||
+		varz.Store != "local:"+p.Dir || varz.Prefix != "pq" ||
+		varz.NATS.Status != "CONNECTED" || !varz.NATS.Embedded || varz.NATS.Clients < 2 || varz.NATS.InMsgs < 1 {
+		t.Errorf("/varz: something is missing in %s", body)
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// httpStopLimit bounds the wait for requests under way when the server stops.
+const httpStopLimit = time.Second
+
+// routes are the pages that pqd serves.
+func routes(h *health, metrics prometheus.Gatherer, varz func() varz) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", answer(h.live))
+	mux.HandleFunc("GET /readyz", answer(h.ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /varz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, varz())
+	})
+	return mux
+}
+
+// answer turns a state into 200 or 503, with the reason in words.
+func answer(state func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := state(); err != nil {
+			writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "unavailable", "error": err.Error()})
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	}
+}
+
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(body) // the client went away: nobody is left to tell
+}
+
+// webServer serves HTTP until it is stopped.
+type webServer struct {
+	server   *http.Server
+	listener net.Listener
+	failed   chan error // one error, when it ends without being stopped
+}
+
+func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServer, error) {
+	listener, err := net.Listen("tcp", where.String())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: choose another address with PQ_HTTP", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
+	}
+	w := &webServer{
+		listener: listener,
+		failed:   make(chan error, 1),
+		server: &http.Server{
+			Handler:           handler,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      30 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    1 << 16,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+	}
+	go func() {
+		if err := w.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			w.failed <- fmt.Errorf("serve HTTP: %w", err)
+		}
+	}()
+	return w, nil
+}
+
+func (w *webServer) url() string { return "http://" + w.listener.Addr().String() }
+
+func (w *webServer) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), httpStopLimit)
+	defer cancel()
+	if err := w.server.Shutdown(ctx); err != nil {
+		return w.server.Close() // a reader that takes too long does not hold up the rest
+	}
+	return nil
+}

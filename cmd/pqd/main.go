@@ -1,0 +1,59 @@
+// Command pqd is the daemon: it answers requests for priority queues on NATS
+// subjects and keeps the queues in a store. Without settings it runs a NATS
+// server of its own on 127.0.0.1:4222 and keeps its data in ./pq-data.
+//
+// It logs one line "ready" when it answers. SIGTERM and SIGINT end it in order:
+// what was acknowledged stays, what was not gets an answer that says so. It
+// exits with 0 then, with 2 when its settings are wrong, and with 1 after any
+// other failure. A second signal ends it at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// shutdownLimit is what a service manager waits before it kills.
+const shutdownLimit = 10 * time.Second
+
+func main() {
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
+
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
+	os.Exit(exitCode(await(ctx, done, shutdownLimit)))
+}
+
+// await returns what arrives on done, and gives up when that takes longer than
+// limit after ctx has ended.
+func await(ctx context.Context, done <-chan error, limit time.Duration) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("shutdown took longer than %s; what was acknowledged is safe", limit)
+	}
+}
+
+// exitCode reports err and turns it into the code of the process.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "pqd: %v\n", err)
+	if errors.As(err, new(usageError)) {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,10 @@
+package main_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }

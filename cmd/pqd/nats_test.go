@@ -1,0 +1,253 @@
+package main_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// taken returns an address that somebody listens on.
+func taken(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+func TestSaysThatAPortIsTaken(t *testing.T) {
+	address := taken(t)
+	_, port, _ := net.SplitHostPort(address)
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	write(t, config, "listen: 127.0.0.1:"+port)
+	for _, c := range []struct {
+		env  []string
+		says []string
+	}{
+		{[]string{"PQ_LISTEN=" + address, "PQ_HTTP=127.0.0.1:0"}, []string{address, "address already in use", "PQ_LISTEN", "NATS_URL"}},
+		{[]string{"PQ_NATS_CONFIG=" + config, "PQ_HTTP=127.0.0.1:0"}, []string{address, "address already in use", "PQ_NATS_CONFIG"}},
+		{[]string{"PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=" + address}, []string{address, "address already in use", "PQ_HTTP"}},
+	} {
+		code, _, stderr := testenv.Run(t, c.env)
+		if code != 1 {
+			t.Errorf("%v: exit code %d, expected 1", c.env, code)
+		}
+		for _, part := range c.says {
+			if !strings.Contains(stderr, part) {
+				t.Errorf("%v: expected %q in: %s", c.env, part, stderr)
+			}
+		}
+	}
+}
+
+func TestStoreHasOneProcess(t *testing.T) {
+	p := testenv.Daemon(t)
+	code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + p.Dir, "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0"})
+	if code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	for _, part := range []string{"PQ_STORE", p.Dir, "in use by another process"} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("expected %q in: %s", part, stderr)
+		}
+	}
+	nc := p.Connect(t)
+	push(t, nc, "jobs", 1, "the first process goes on")
+}
+
+func TestServesAnotherNATS(t *testing.T) {
+	srv := testenv.NATS(t, func(o *server.Options) { o.Username, o.Password = "bridge", "secret" })
+	p := testenv.Daemon(t, "NATS_URL="+srv.URL(), "NATS_USER=bridge", "NATS_PASSWORD=secret")
+	nc := srv.Connect(t, nats.UserInfo("bridge", "secret"))
+	push(t, nc, "jobs", 1, "x")
+	if body := pop(t, nc, "jobs", "min"); body != "x" {
+		t.Errorf("popped %q, expected x", body)
+	}
+	p.Stop(t)
+}
+
+func TestRefusedByNATS(t *testing.T) {
+	srv := testenv.NATS(t, func(o *server.Options) { o.Username, o.Password = "bridge", "secret" })
+	code, _, stderr := testenv.Run(t, []string{"NATS_URL=" + srv.URL(), "NATS_USER=bridge", "NATS_PASSWORD=wrong", "PQ_HTTP=127.0.0.1:0"})
+	if code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	for _, part := range []string{srv.URL(), "Authorization Violation", "NATS_CREDS"} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("expected %q in: %s", part, stderr)
+		}
+	}
+	if strings.Contains(stderr, "wrong") {
+		t.Errorf("the password stands in: %s", stderr)
+	}
+}
+
+// The embedded server asks for passwords when its configuration says so, and
+// the bridge has one like everybody else.
+func TestEmbeddedNATSWithUsers(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	write(t, config, `listen: "127.0.0.1:-1", authorization { users: [{user: bridge, password: secret}, {user: app, password: other}] }`)
+	p := testenv.Daemon(t, "PQ_LISTEN=", "PQ_NATS_CONFIG="+config, "NATS_USER=bridge", "NATS_PASSWORD=secret")
+	if nc, err := nats.Connect(p.URL); err == nil {
+		nc.Close()
+		t.Error("connected without a password")
+	}
+	nc := p.Connect(t, nats.UserInfo("app", "other"))
+	push(t, nc, "jobs", 1, "x")
+	p.Stop(t)
+}
+
+// The bridge needs no certificate to reach a server in its own process.
+func TestEmbeddedNATSWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir)
+	config := filepath.Join(dir, "nats.conf")
+	write(t, config, fmt.Sprintf(`listen: "127.0.0.1:-1", tls { cert_file: %q, key_file: %q }`, cert, key))
+	p := testenv.Daemon(t, "PQ_LISTEN=", "PQ_NATS_CONFIG="+config)
+	nc := p.Connect(t, nats.RootCAs(cert))
+	push(t, nc, "jobs", 1, "x")
+	p.Stop(t)
+}
+
+// certificate makes a certificate for 127.0.0.1 that vouches for itself.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	public, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	write(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: public})))
+	write(t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	return cert, key
+}
+
+// pqd and its NATS servers may be started in any order.
+func TestWaitsForNATS(t *testing.T) {
+	srv := testenv.NATS(t)
+	url := srv.URL()
+	srv.Shutdown()
+	p := testenv.Launch(t, "NATS_URL="+url)
+	p.AwaitLog(t, "waiting for NATS")
+	srv.Restart(t)
+	p.AwaitReady(t)
+	nc := srv.Connect(t)
+	push(t, nc, "jobs", 1, "x")
+	p.Stop(t)
+}
+
+// Being asked to stop while it waits is no failure.
+func TestStopsWhileItWaitsForNATS(t *testing.T) {
+	srv := testenv.NATS(t)
+	url := srv.URL()
+	srv.Shutdown()
+	p := testenv.Launch(t, "NATS_URL="+url)
+	p.AwaitLog(t, "waiting for NATS")
+	p.Stop(t)
+}
+
+// NATS may go and come back: pqd says that it cannot work meanwhile, and works
+// again afterwards.
+func TestOutlivesNATS(t *testing.T) {
+	srv := testenv.NATS(t)
+	p := testenv.Daemon(t, "NATS_URL="+srv.URL())
+	nc := srv.Connect(t)
+	push(t, nc, "jobs", 1, "before")
+	nc.Close()
+
+	srv.Shutdown()
+	p.AwaitLog(t, "disconnected from NATS")
+	for _, page := range []string{"/healthz", "/readyz"} {
+		if code, body := get(t, p.HTTP+page); code != http.StatusServiceUnavailable {
+			t.Errorf("%s without NATS: %d %s, expected 503", page, code, body)
+		}
+	}
+
+	srv.Restart(t)
+	p.AwaitLog(t, "reconnected to NATS")
+	nc = srv.Connect(t)
+	var reply *nats.Msg
+	err := nats.ErrNoResponders // until the server has read pqd's subscriptions
+	for end := time.Now().Add(patience); errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end); {
+		reply, err = nc.Request("pq.jobs.pop.min", nil, patience)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(reply.Data) != "before" {
+		t.Errorf("popped %q, expected what was there before", reply.Data)
+	}
+	p.Stop(t)
+}
+
+// Two stores behind one prefix would each get a share of every queue.
+func TestRefusesToSplitQueues(t *testing.T) {
+	srv := testenv.NATS(t)
+	first := testenv.Daemon(t, "NATS_URL="+srv.URL())
+	code, _, stderr := testenv.Run(t, []string{"NATS_URL=" + srv.URL(), "PQ_HTTP=127.0.0.1:0"})
+	if code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	for _, part := range []string{"prefix", `"pq"`, first.Dir} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("expected %q in: %s", part, stderr)
+		}
+	}
+	second := testenv.Daemon(t, "NATS_URL="+srv.URL(), "PQ_PREFIX=other")
+	second.Stop(t)
+	first.Stop(t)
+}
+
+// Who waits when pqd stops gets an answer, and not only silence.
+func TestStopAnswersThoseWhoWait(t *testing.T) {
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	inbox, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: inbox.Subject, Header: nats.Header{"PQ-Wait": {"100s"}}}); err != nil {
+		t.Fatal(err)
+	}
+	push(t, nc, "elsewhere", 1, "what is sent later is answered, so the pop has arrived")
+	p.Stop(t)
+	reply, err := inbox.NextMsg(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := reply.Header.Get("Status"); status != "409" {
+		t.Errorf("status %q %q, expected 409", status, reply.Header.Get("Description"))
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// natsStartLimit bounds the start of the embedded server; JetStream, if its
+// configuration asks for it, may have data to recover.
+const natsStartLimit = 30 * time.Second
+
+// embeddedServer is how to run a NATS server inside this process.
+type embeddedServer struct {
+	options *server.Options
+	where   string // the setting that says where it listens
+}
+
+// embeddedSettings puts together what the settings and the configuration file
+// say. A file that says where to listen is left alone, nats-server's own
+// defaults included.
+func embeddedSettings(s settings) (embeddedServer, error) {
+	e := embeddedServer{options: &server.Options{}, where: "PQ_LISTEN"}
+	if s.NATSConfig != "" {
+		var err error
+		if e.options, err = server.ProcessConfigFile(string(s.NATSConfig)); err != nil {
+			reason := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+			return e, usagef("PQ_NATS_CONFIG=%q: expected a nats-server configuration: %s", s.NATSConfig, reason)
+		}
+	}
+	switch listens := e.options.Host != "" || e.options.Port != 0; {
+	case listens && s.set["PQ_LISTEN"]:
+		return e, usagef("PQ_LISTEN=%s and the file PQ_NATS_CONFIG=%q both say where to listen: expected one of them", s.Listen, s.NATSConfig)
+	case listens:
+		e.where = "the file PQ_NATS_CONFIG"
+	default:
+		e.options.Host, e.options.Port = s.Listen.host, cmp.Or(s.Listen.port, server.RANDOM_PORT)
+	}
+	e.options.NoSigs = true // signals are pqd's
+	return e, nil
+}
+
+// start runs the server and returns when it takes connections.
+func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
+	srv, err := server.NewServer(e.options)
+	if err != nil {
+		return nil, usagef("the embedded NATS server refuses its configuration: %w", err)
+	}
+	failed := make(chan string, 1)
+	srv.SetLoggerV2(natsLog{log: log, fatal: failed}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
+	ready := make(chan bool, 1)
+	go func() {
+		srv.Start()
+		ready <- srv.ReadyForConnections(natsStartLimit)
+	}()
+	select {
+	case ok := <-ready:
+		if ok {
+			return srv, nil
+		}
+		err = fmt.Errorf("the embedded NATS server was not ready after %s", natsStartLimit)
+	case reason := <-failed:
+		err = fmt.Errorf("the embedded NATS server: %s", reason)
+		if strings.Contains(reason, "address already in use") {
+			err = fmt.Errorf("%w. Perhaps another NATS server runs there: choose another address with %s, or connect to that server with NATS_URL", err, e.where)
+		}
+	}
+	srv.Shutdown()
+	return nil, err
+}
+
+// reach says how the bridge connects to the embedded server. A TCP connection
+// carries more messages a second than the in-process one, which is an
+// unbuffered pipe; but the pipe needs no certificate when the server insists on
+// TLS.
+func reach(srv *server.Server) (url string, options []nats.Option) {
+	if strings.HasPrefix(srv.ClientURL(), "tls:") {
+		return "", []nats.Option{nats.InProcessServer(srv)}
+	}
+	address := *srv.Addr().(*net.TCPAddr) // nats-server listens on TCP only
+	if address.IP.IsUnspecified() {
+		address.IP = net.IPv4(127, 0, 0, 1)
+	}
+	return "nats://" + address.String(), nil
+}
+
+// natsLog passes the server's log on. Fatalf reports and, unlike its name,
+// ends nothing: the server returns from whatever it was doing.
+type natsLog struct {
+	log   *slog.Logger
+	fatal chan<- string
+}
+
+func (l natsLog) Fatalf(format string, args ...any) {
+	select {
+	case l.fatal <- fmt.Sprintf(format, args...):
+	default: // the first reason is the one that counts
+	}
+}
+
+func (l natsLog) Errorf(format string, args ...any)  { l.log.Error(fmt.Sprintf(format, args...)) }
+func (l natsLog) Warnf(format string, args ...any)   { l.log.Warn(fmt.Sprintf(format, args...)) }
+func (l natsLog) Noticef(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l natsLog) Debugf(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l natsLog) Tracef(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }

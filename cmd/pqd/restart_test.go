@@ -1,0 +1,75 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+func TestPushAndPop(t *testing.T) {
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	push(t, nc, "jobs", 5, "five")
+	push(t, nc, "jobs", -1, "minus one")
+	push(t, nc, "jobs", 9, "nine")
+	for _, step := range []struct{ end, body string }{{"min", "minus one"}, {"max", "nine"}, {"min", "five"}} {
+		if body := pop(t, nc, "jobs", step.end); body != step.body {
+			t.Errorf("pop.%s: %q, expected %q", step.end, body, step.body)
+		}
+	}
+	expectEmpty(t, nc, "jobs")
+	nc.Close()
+	p.Stop(t)
+}
+
+// What was pushed is there after either kind of end, in its order, and what
+// was popped is not.
+func TestRestartKeepsItems(t *testing.T) {
+	p := testenv.Daemon(t)
+	for _, end := range []struct {
+		name string
+		end  func(testing.TB)
+	}{{"SIGTERM", p.Stop}, {"SIGKILL", p.Kill}} {
+		nc := p.Connect(t)
+		for i, body := range []string{"c", "a", "b", "taken"} {
+			push(t, nc, "jobs", []int{3, 1, 2, 0}[i], body)
+		}
+		if body := pop(t, nc, "jobs", "min"); body != "taken" {
+			t.Fatalf("popped %q, expected what was to be taken", body)
+		}
+		nc.Close()
+		end.end(t)
+		p.Start(t)
+		nc = p.Connect(t)
+		if left := strings.Join(drain(t, nc, "jobs"), " "); left != "a b c" {
+			t.Errorf("after %s: %q, expected a b c", end.name, left)
+		}
+		nc.Close()
+	}
+	p.Stop(t)
+}
+
+func TestPrefixIsASetting(t *testing.T) {
+	p := testenv.Daemon(t, "PQ_PREFIX=acme.queues")
+	nc := p.Connect(t)
+	reply, err := nc.Request("acme.queues.jobs.push.1", []byte("x"), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !isAck(reply) {
+		t.Errorf("push: %s", reply.Data)
+	}
+}
+
+func TestAutoCreateIsASetting(t *testing.T) {
+	p := testenv.Daemon(t, "PQ_AUTO_CREATE=false")
+	nc := p.Connect(t)
+	reply, err := nc.Request("pq.jobs.push.1", []byte("x"), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := reply.Header.Get("Nats-Service-Error-Code"); code != "403" {
+		t.Errorf("push to a queue that nobody made: code %q (%s), expected 403", code, reply.Header.Get("Nats-Service-Error"))
+	}
+}

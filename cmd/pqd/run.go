@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// drainLimit leaves the rest of shutdownLimit to what follows the drain.
+const drainLimit = 7 * time.Second
+
+// run is the program: it returns when ctx has ended and everything is down, or
+// when something failed.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("pqd", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are returned and reported once
+	showVersion := flags.Bool("version", false, "")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return printUsage(stdout)
+	case err != nil:
+		return usagef("%w: expected --help or --version; settings are environment variables", err)
+	case flags.NArg() > 0:
+		return usagef("found the argument %q: expected none; settings are environment variables, see pqd --help", flags.Arg(0))
+	case *showVersion:
+		_, err := fmt.Fprintln(stdout, "pqd", version())
+		return err
+	}
+
+	s, err := loadSettings()
+	if err != nil {
+		return err
+	}
+	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), metrics: prometheus.NewRegistry()}
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, name := range strangers(os.Environ()) {
+		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
+	}
+	err = d.serve(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // asked to stop before it was ready
+	}
+	return err
+}
+
+// daemon is what the parts of pqd have in common.
+type daemon struct {
+	settings settings
+	log      *slog.Logger
+	start    time.Time
+	metrics  *prometheus.Registry
+	health   health
+	store    *fdbpq.Store
+	embedded *server.Server // nil when NATS_URL is set
+	nc       atomic.Pointer[nats.Conn]
+}
+
+// serve brings the parts up, one upon the other, and takes them down in the
+// opposite order: the bridge answers what it has taken in before its
+// connection is closed, and the store goes last.
+func (d *daemon) serve(ctx context.Context) (err error) {
+	down := func(what string, stop func() error) {
+		if failure := stop(); failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", what, failure))
+		}
+	}
+
+	// What is wrong with the settings is found before anything is touched.
+	login, err := loginOptions(d.settings.NATS)
+	if err != nil {
+		return err
+	}
+	embedded, err := embeddedSettings(d.settings)
+	if err != nil {
+		return err
+	}
+
+	db, numbers, err := openStore(ctx, d.settings, d.log)
+	if err != nil {
+		return err
+	}
+	defer down("close the store", db.Close)
+	if numbers != nil {
+		d.metrics.MustRegister(numbers)
+	}
+	if d.store, err = fdbpq.Open(ctx, db, fdbpq.Options{RefuseUnknown: !d.settings.AutoCreate}); err != nil {
+		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
+	}
+
+	url, reaching := d.settings.NATS.URL, []nats.Option(nil)
+	if url == "" {
+		if d.embedded, err = embedded.start(d.log); err != nil {
+			return err
+		}
+		defer down("stop the embedded NATS server", func() error {
+			d.embedded.Shutdown()
+			d.embedded.WaitForShutdown()
+			return nil
+		})
+		url, reaching = reach(d.embedded)
+	}
+
+	web, err := startHTTP(d.settings.HTTP, routes(&d.health, d.metrics, d.varz), d.log)
+	if err != nil {
+		return err
+	}
+	defer down("stop the HTTP server", web.stop)
+
+	lost := make(chan error, 1)
+	options := slices.Concat(bridge.ConnectOptions(d.log), login, reaching, []nats.Option{
+		nats.Name("pqd"),
+		nats.RetryOnFailedConnect(false), // connect does that, and tells what will pass from what will not
+		nats.ClosedHandler(func(nc *nats.Conn) { lost <- nc.LastError() }),
+	})
+	nc, err := connect(ctx, url, options, d.log)
+	if err != nil {
+		return err
+	}
+	d.nc.Store(nc)
+	defer func() {
+		nc.SetDisconnectErrHandler(nil) // this one is no news
+		nc.Close()
+	}()
+
+	// ctx bounds the start alone: the bridge serves until it is drained.
+	b, err := bridge.Start(ctx, nc, d.store, bridge.Options{
+		Prefix:    string(d.settings.Prefix),
+		Version:   version(),
+		StoreName: d.settings.Store.String(),
+		Exclusive: d.settings.Store.engine == "local",
+		Logger:    d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.metrics.MustRegister(b.Collector())
+	d.health.serving(b.Ready)
+	d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
+		"prefix", string(d.settings.Prefix), "version", version())
+
+	select {
+	case <-ctx.Done():
+	case err = <-web.failed:
+	case err = <-lost:
+		err = fmt.Errorf("the connection to NATS was closed for good: %w", err)
+	}
+	d.health.stop()
+	d.log.Info("stopping")
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+	defer cancel()
+	down("drain the bridge", func() error { return b.Drain(drain) })
+	return err
+}
+
+// advertised is the address for clients.
+func (d *daemon) advertised(nc *nats.Conn) string {
+	if d.embedded != nil {
+		return d.embedded.ClientURL()
+	}
+	return nc.ConnectedUrlRedacted()
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// The types of settings. Their Decode methods say what was expected; the
+// variable and what it held are added by whoever reports the error.
+
+// storeName is <engine>:<place>.
+type storeName struct {
+	engine, place string
+}
+
+func (n *storeName) Decode(value string) error {
+	engine, place, _ := strings.Cut(value, ":")
+	if engine != "local" && engine != "fdb" || place == "" {
+		return errors.New("expected local:<directory> or fdb:<cluster file>")
+	}
+	*n = storeName{engine: engine, place: place}
+	return nil
+}
+
+func (n storeName) String() string { return n.engine + ":" + n.place }
+
+// prefix is what the subjects begin with.
+type prefix string
+
+func (p *prefix) Decode(value string) error {
+	if _, err := subjects.New(value); err != nil {
+		return err
+	}
+	*p = prefix(value)
+	return nil
+}
+
+// address is where to listen; port 0 takes any that is free.
+type address struct {
+	host string
+	port int
+}
+
+func (a *address) Decode(value string) error {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return errors.New("expected <host>:<port>, such as 127.0.0.1:4222")
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return errors.New("expected a port from 0 to 65535 after the last colon")
+	}
+	*a = address{host: host, port: int(number)}
+	return nil
+}
+
+func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
+
+// existingFile is the path of a file that can be read.
+type existingFile string
+
+func (f *existingFile) Decode(value string) error {
+	file, err := os.Open(value)
+	if err != nil {
+		return fmt.Errorf("expected a readable file: %w", errors.Unwrap(err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return errors.New("expected a file, found a directory")
+	}
+	*f = existingFile(value)
+	return nil
+}
+
+type logFormat string
+
+func (f *logFormat) Decode(value string) error {
+	if value != "text" && value != "json" {
+		return errors.New("expected text or json")
+	}
+	*f = logFormat(value)
+	return nil
+}
+
+type logLevel slog.Level
+
+func (l *logLevel) Decode(value string) error {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(value, level.String()) {
+			*l = logLevel(level)
+			return nil
+		}
+	}
+	return errors.New("expected debug, info, warn or error")
+}

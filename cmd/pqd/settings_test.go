@@ -1,0 +1,126 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// What cannot be right ends with exit code 2 and a line that names the
+// variable, what was found, and what was expected.
+func TestRefusesWrongSettings(t *testing.T) {
+	dir := t.TempDir()
+	listening := filepath.Join(dir, "listening.conf")
+	write(t, listening, "port: -1")
+	broken := filepath.Join(dir, "broken.conf")
+	write(t, broken, "port: {")
+	users := filepath.Join(dir, "users.conf")
+	write(t, users, `authorization { user: u, password: p }`)
+
+	for _, c := range []struct {
+		name string
+		env  []string
+		args []string
+		says []string
+	}{
+		{name: "store without engine", env: []string{"PQ_STORE=/var/lib/pq"}, says: []string{"PQ_STORE", `"/var/lib/pq"`, "local:<directory>"}},
+		{name: "store without place", env: []string{"PQ_STORE=local:"}, says: []string{"PQ_STORE", `"local:"`, "local:<directory>"}},
+		{name: "unknown engine", env: []string{"PQ_STORE=redis:x"}, says: []string{"PQ_STORE", `"redis:x"`, "fdb:<cluster file>"}},
+		{name: "prefix with a wildcard", env: []string{"PQ_PREFIX=pq.*"}, says: []string{"PQ_PREFIX", `"pq.*"`}},
+		{name: "prefix in system space", env: []string{"PQ_PREFIX=$SYS"}, says: []string{"PQ_PREFIX", `"$SYS"`}},
+		{name: "listen without port", env: []string{"PQ_LISTEN=127.0.0.1"}, says: []string{"PQ_LISTEN", `"127.0.0.1"`, "<host>:<port>"}},
+		{name: "listen on a large port", env: []string{"PQ_LISTEN=127.0.0.1:65536"}, says: []string{"PQ_LISTEN", "65536", "0 to 65535"}},
+		{name: "http without port", env: []string{"PQ_HTTP=8622"}, says: []string{"PQ_HTTP", `"8622"`, "<host>:<port>"}},
+		{name: "sync that is no bool", env: []string{"PQ_SYNC=maybe"}, says: []string{"PQ_SYNC", `"maybe"`, "true or false"}},
+		{name: "auto-create that is no bool", env: []string{"PQ_AUTO_CREATE=2"}, says: []string{"PQ_AUTO_CREATE", `"2"`, "true or false"}},
+		{name: "log format", env: []string{"PQ_LOG=xml"}, says: []string{"PQ_LOG", `"xml"`, "text or json"}},
+		{name: "log level", env: []string{"PQ_LOG_LEVEL=loud"}, says: []string{"PQ_LOG_LEVEL", `"loud"`, "debug, info, warn or error"}},
+		{name: "configuration that is not there", env: []string{"PQ_NATS_CONFIG=/nonexistent"}, says: []string{"PQ_NATS_CONFIG", `"/nonexistent"`, "no such file"}},
+		{name: "configuration that is a directory", env: []string{"PQ_NATS_CONFIG=" + dir}, says: []string{"PQ_NATS_CONFIG", "directory"}},
+		{name: "configuration that is broken", env: []string{"PQ_NATS_CONFIG=" + broken}, says: []string{"PQ_NATS_CONFIG", "expected a nats-server configuration"}},
+		{name: "two places to listen", env: []string{"PQ_NATS_CONFIG=" + listening, "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_LISTEN", "PQ_NATS_CONFIG", "expected one"}},
+		{name: "embedded and not embedded", env: []string{"NATS_URL=nats://127.0.0.1:1", "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_LISTEN", "NATS_URL", "expected one"}},
+		{name: "configuration of a server that does not run", env: []string{"NATS_URL=nats://127.0.0.1:1", "PQ_NATS_CONFIG=" + users}, says: []string{"PQ_NATS_CONFIG", "NATS_URL", "expected one"}},
+		{name: "credentials that are not there", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_CREDS=/nonexistent"}, says: []string{"NATS_CREDS", `"/nonexistent"`, "no such file"}},
+		{name: "a key file without a key", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_NKEY=" + users}, says: []string{"NATS_NKEY", "expected a file with an NKey seed"}},
+		{name: "two ways to log in", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_TOKEN=t", "NATS_USER=u", "NATS_PASSWORD=p"}, says: []string{"NATS_USER and NATS_TOKEN", "expected one"}},
+		{name: "user without password", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_USER=u"}, says: []string{"NATS_USER is set alone", "NATS_PASSWORD"}},
+		{name: "password without user", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_PASSWORD=p"}, says: []string{"NATS_PASSWORD is set alone", "NATS_USER"}},
+		{name: "certificate without key", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_CERT=" + users}, says: []string{"NATS_CERT is set alone", "NATS_KEY"}},
+		{name: "login without a door", env: []string{"NATS_USER=u", "NATS_PASSWORD=p"}, says: []string{"NATS_USER", "expected NATS_URL"}},
+		{name: "authorities without a server", env: []string{"NATS_CA=" + users}, says: []string{"NATS_CA", "NATS_URL"}},
+		{name: "an argument", args: []string{"start"}, says: []string{`"start"`, "expected none"}},
+		{name: "an unknown flag", args: []string{"--port=1"}, says: []string{"-port", "expected --help or --version"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := testenv.Run(t, c.env, c.args...)
+			if code != 2 {
+				t.Errorf("exit code %d, expected 2", code)
+			}
+			if stdout != "" {
+				t.Errorf("printed %q to stdout", stdout)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("expected %q in: %s", part, stderr)
+				}
+			}
+			if strings.Count(stderr, "\n") != 1 {
+				t.Errorf("expected one line, found: %s", stderr)
+			}
+		})
+	}
+}
+
+func TestHelpShowsEverySetting(t *testing.T) {
+	code, stdout, _ := testenv.Run(t, nil, "--help")
+	if code != 0 {
+		t.Errorf("exit code %d, expected 0", code)
+	}
+	// The names that are promised to users. A default stands beside each that
+	// has one.
+	for _, row := range []string{
+		`PQ_STORE +local:\./pq-data +\S`, `PQ_PREFIX +pq +\S`, `PQ_LISTEN +127\.0\.0\.1:4222 +\S`, `PQ_NATS_CONFIG +\S`,
+		`PQ_HTTP +127\.0\.0\.1:8622 +\S`, `PQ_SYNC +true +\S`, `PQ_AUTO_CREATE +true +\S`, `PQ_LOG +text +\S`, `PQ_LOG_LEVEL +info +\S`,
+		`NATS_URL +\S`, `NATS_CREDS +\S`, `NATS_NKEY +\S`, `NATS_USER +\S`, `NATS_PASSWORD +\S`, `NATS_TOKEN +\S`,
+		`NATS_CA +\S`, `NATS_CERT +\S`, `NATS_KEY +\S`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + row).MatchString(stdout) {
+			t.Errorf("no row like %q in:\n%s", row, stdout)
+		}
+	}
+}
+
+// NATS wants a service's version to have three numbers.
+func TestVersionIsSemantic(t *testing.T) {
+	code, stdout, _ := testenv.Run(t, nil, "--version")
+	if code != 0 || !regexp.MustCompile(`^pqd \d+\.\d+\.\d+\S*\n$`).MatchString(stdout) {
+		t.Errorf("exit code %d and %q, expected 0 and a version", code, stdout)
+	}
+}
+
+// An empty variable is one that is not set: that is how a compose file or a
+// unit file says "the default".
+func TestEmptyVariableIsNotSet(t *testing.T) {
+	p := testenv.Daemon(t, "NATS_URL=", "PQ_SYNC=", "PQ_LOG_LEVEL=", "PQ_PREFIX=", "PQ_NATS_CONFIG=")
+	p.Stop(t)
+}
+
+func TestWarnsOfNamesThatLookLikeSettings(t *testing.T) {
+	p := testenv.Daemon(t, "PQ_STROE=local:/elsewhere")
+	p.Stop(t)
+	if !strings.Contains(p.Log(), "PQ_STROE") {
+		t.Error("expected a warning about PQ_STROE")
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

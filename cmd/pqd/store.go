@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// openStore opens the engine that PQ_STORE names. The collector has its
+// numbers and may be nil.
+func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	switch s.Store.engine {
+	case "fdb":
+		if !s.Sync {
+			return nil, nil, usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s: FoundationDB always syncs", s.Store)
+		}
+		return openFDB(ctx, s.Store.place, log)
+	case "local":
+		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log})
+		if err != nil {
+			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+		}
+		return db, localMetrics{db}, nil
+	}
+	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
+}
+
+// localMetrics are the embedded store's numbers for Prometheus.
+type localMetrics struct {
+	db *local.DB
+}
+
+var (
+	storeCommits   = prometheus.NewDesc("pq_store_commits_total", "Transactions that wrote something.", nil, nil)
+	storeConflicts = prometheus.NewDesc("pq_store_conflicts_total", "Transactions run again because of another one's commit.", nil, nil)
+	storeTooOld    = prometheus.NewDesc("pq_store_too_old_total", "Transactions run again because they took too long.", nil, nil)
+	storeGaps      = prometheus.NewDesc("pq_store_known_gaps", "Ranges of keys remembered to be empty.", nil, nil)
+	storeBytes     = prometheus.NewDesc("pq_store_disk_bytes", "Disk space that the store's files take.", nil, nil)
+)
+
+func (m localMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, descs) }
+
+func (m localMetrics) Collect(metrics chan<- prometheus.Metric) {
+	n, err := m.db.Metrics()
+	if err != nil {
+		return // closed: pqd is on its way out
+	}
+	counters(metrics, map[*prometheus.Desc]uint64{storeCommits: n.Commits, storeConflicts: n.Conflicts, storeTooOld: n.TooOld})
+	metrics <- prometheus.MustNewConstMetric(storeGaps, prometheus.GaugeValue, float64(n.Gaps))
+	metrics <- prometheus.MustNewConstMetric(storeBytes, prometheus.GaugeValue, float64(n.DiskBytes))
+}
+
+func counters(metrics chan<- prometheus.Metric, values map[*prometheus.Desc]uint64) {
+	for desc, value := range values {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value))
+	}
+}

@@ -1,0 +1,51 @@
+//go:build fdb
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
+)
+
+// openFDB connects to a cluster, and waits for one that does not answer.
+func openFDB(ctx context.Context, clusterFile string, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	var db *fdb.DB
+	passes := func(err error) bool { return errors.Is(err, kv.ErrUnavailable) }
+	err := patiently(ctx, log, "waiting for FoundationDB", passes, func() (err error) {
+		db, err = fdb.Open(clusterFile, fdb.Options{})
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("PQ_STORE=fdb:%s: %w", clusterFile, err)
+	}
+	return db, fdbMetrics{db}, nil
+}
+
+// fdbMetrics are the client's numbers for Prometheus; those of the cluster are
+// the cluster's own business.
+type fdbMetrics struct {
+	db *fdb.DB
+}
+
+var (
+	storeUnknown        = prometheus.NewDesc("pq_store_unknown_total", "Commits whose result did not come back.", nil, nil)
+	storeRefusedWatches = prometheus.NewDesc("pq_store_refused_watches_total", "Watches that ended at once because there were too many.", nil, nil)
+	storeWatches        = prometheus.NewDesc("pq_store_watches", "Watches now pending.", nil, nil)
+)
+
+func (m fdbMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, descs) }
+
+func (m fdbMetrics) Collect(metrics chan<- prometheus.Metric) {
+	n := m.db.Metrics()
+	counters(metrics, map[*prometheus.Desc]uint64{
+		storeCommits: n.Commits, storeConflicts: n.Conflicts, storeUnknown: n.Unknown, storeRefusedWatches: n.RefusedWatches,
+	})
+	metrics <- prometheus.MustNewConstMetric(storeWatches, prometheus.GaugeValue, float64(n.Watches))
+}

@@ -1,0 +1,16 @@
+//go:build !fdb
+
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func openFDB(_ context.Context, clusterFile string, _ *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	return nil, nil, usagef("PQ_STORE=%q: this pqd was built without FoundationDB, whose client needs cgo and libfdb_c: expected local:<directory>, or a pqd built with go build -tags fdb ./cmd/pqd", "fdb:"+clusterFile)
+}
