@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Info is what there is to know about a queue.
+type Info struct {
+	Queue   string  `json:"queue"`
+	Ready   int64   `json:"ready"`
+	Leased  int64   `json:"leased"`
+	Delayed int64   `json:"delayed"`
+	Waiting int     `json:"waiting"` // pops that wait, at the answering bridge
+	Bytes   int64   `json:"bytes"`
+	Oldest  float64 `json:"oldest"` // age in seconds of the first item from [Min]
+	Rates   Rates   `json:"rates"`
+	Paused  bool    `json:"paused"`
+	Config  Config  `json:"config"`
+}
+
+// Rates are items a second, averaged over a minute or so, that went through the
+// answering bridge.
+type Rates struct {
+	Push   float64 `json:"push"`
+	Pop    float64 `json:"pop"`
+	Settle float64 `json:"settle"`
+}
+
+// Info returns the queue's counts, rates and configuration.
+func (q *Queue) Info(ctx context.Context) (*Info, error) {
+	info := new(Info)
+	return info, q.ask(ctx, opInfo, subjects.Subject{Verb: subjects.Info}, nil, info)
+}
+
+// Get returns an item by its id, whatever its state, and leaves it as it is.
+func (q *Queue) Get(ctx context.Context, id string) (*Item, error) {
+	subject, err := q.subject(subjects.Subject{Verb: subjects.Get, ID: id})
+	if err != nil {
+		return nil, err
+	}
+	m, err := q.client.do(ctx, &call{op: opGet, queue: q.name, subject: subject, repeatable: true})
+	if err != nil {
+		return nil, err
+	}
+	item, err := readItem(q, m)
+	if err != nil || item.ID == "" {
+		return nil, unreadable(opGet, q.name, m.Data, err)
+	}
+	return item, nil
+}
+
+// Remove cancels an item, whatever its state. Whoever has leased it finds the
+// lease lost.
+func (q *Queue) Remove(ctx context.Context, id string) error {
+	return q.ask(ctx, opRemove, subjects.Subject{Verb: subjects.Remove, ID: id}, nil, nil)
+}
+
+// Move gives an item another priority; it keeps its id and its place among the
+// items of that priority. A leased one moves when it comes back.
+func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
+	s := subjects.Subject{Verb: subjects.Move, ID: id, Priority: priority, HasPriority: true}
+	return q.ask(ctx, opMove, s, nil, nil)
+}
+
+// Purge removes all items, leased and delayed ones included, and returns how
+// many they were. Message ids are not forgotten.
+func (q *Queue) Purge(ctx context.Context) (int64, error) {
+	var answer struct {
+		Purged int64 `json:"purged"`
+	}
+	err := q.ask(ctx, opPurge, subjects.Subject{Verb: subjects.AdminPurge}, nil, &answer)
+	return answer.Purged, err
+}
+
+// Pause keeps items from being popped until Resume; pushes go on.
+func (q *Queue) Pause(ctx context.Context) error {
+	return q.ask(ctx, opPause, subjects.Subject{Verb: subjects.AdminPause}, nil, nil)
+}
+
+// Resume ends a pause.
+func (q *Queue) Resume(ctx context.Context) error {
+	return q.ask(ctx, opResume, subjects.Subject{Verb: subjects.AdminResume}, nil, nil)
+}
+
+// Delete deletes the queue with its items and its configuration.
+func (q *Queue) Delete(ctx context.Context) error {
+	return q.ask(ctx, opDelete, subjects.Subject{Verb: subjects.AdminDelete}, nil, nil)
+}
+
+// repeatable are the operations that may be asked for twice: those that look,
+// and those that lead to the same state again. A second purge would take what
+// was pushed since, and a second removal find nothing.
+var repeatable = map[string]bool{
+	opInfo: true, opList: true, opMove: true, opConfig: true, opPause: true, opResume: true,
+	opQueues: true, opSystem: true,
+}
+
+// ask sends a request and reads the JSON that answers it, unless nobody cares.
+func (q *Queue) ask(ctx context.Context, op string, s subjects.Subject, body []byte, answer any) error {
+	subject, err := q.subject(s)
+	if err != nil {
+		return err
+	}
+	return q.client.ask(ctx, &call{op: op, queue: q.name, subject: subject, body: body}, answer)
+}
+
+func (c *Client) ask(ctx context.Context, r *call, answer any) error {
+	r.repeatable = repeatable[r.op]
+	m, err := c.do(ctx, r)
+	if err != nil {
+		return err
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(m.Data, answer); err != nil {
+		return unreadable(r.op, r.queue, m.Data, err)
+	}
+	return nil
+}
+
+// System is what a bridge says about itself.
+type System struct {
+	Version string  `json:"version"`
+	Store   string  `json:"store"`
+	StoreID string  `json:"store_id"`
+	Prefix  string  `json:"prefix"`
+	Limits  Limits  `json:"limits"`
+	Uptime  float64 `json:"uptime"` // seconds
+}
+
+// Limits are what a bridge takes at a time, and at most.
+type Limits struct {
+	Requests   int      `json:"requests"`
+	Bytes      int64    `json:"bytes"`
+	Waiters    int      `json:"waiters"`
+	Batch      int      `json:"batch"`
+	BatchBytes int      `json:"batch_bytes"`
+	Wait       Duration `json:"wait"`
+	Lease      Duration `json:"lease"`
+	Payload    int64    `json:"payload"` // of an item, with its headers
+}
+
+// System asks one of the bridges about itself.
+func (c *Client) System(ctx context.Context) (*System, error) {
+	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})
+	if err != nil {
+		return nil, err
+	}
+	system := new(System)
+	return system, c.ask(ctx, &call{op: opSystem, subject: subject}, system)
+}
+
+// Duration is a time.Duration that JSON shows as 1m30s.
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(bytes.TrimSpace(b)))
+	if err != nil {
+		return fmt.Errorf("duration %q: expected a form like 30s or 1h30m", b)
+	}
+	*d = Duration(v)
+	return nil
+}

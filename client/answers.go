@@ -1,0 +1,56 @@
+package client
+
+import (
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// answers gathers the messages that answer one request, without ever making the
+// mailbox wait.
+type answers struct {
+	more chan struct{} // has a value when there may be messages
+
+	mu     sync.Mutex
+	here   []*nats.Msg
+	closed bool
+}
+
+func newAnswers() *answers { return &answers{more: make(chan struct{}, 1)} }
+
+func (a *answers) add(m *nats.Msg) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		giveBack(m)
+		return
+	}
+	a.here = append(a.here, m)
+	select {
+	case a.more <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the next message, nil when there is none yet.
+func (a *answers) next() *nats.Msg {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.here) == 0 {
+		return nil
+	}
+	m := a.here[0]
+	a.here = a.here[1:]
+	return m
+}
+
+// close gives back what nobody looked at.
+func (a *answers) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, m := range a.here {
+		giveBack(m)
+	}
+	a.here = nil
+}

@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// What errors call the operations.
+const (
+	opPush      = "push"
+	opPop       = "pop"
+	opPeek      = "peek"
+	opAck       = "ack"
+	opNack      = "nack"
+	opExtend    = "extend"
+	opTerminate = "terminate"
+	opInfo      = "info"
+	opList      = "list"
+	opGet       = "get"
+	opRemove    = "remove"
+	opMove      = "move"
+	opConfig    = "config"
+	opPurge     = "purge"
+	opPause     = "pause"
+	opResume    = "resume"
+	opDelete    = "delete"
+	opQueues    = "list queues"
+	opSystem    = "system info"
+)
+
+// call is a request that is answered by one message.
+type call struct {
+	op, queue  string
+	subject    string
+	body       []byte
+	repeatable bool // doing it twice is like doing it once
+	sent       int  // how often it was sent
+}
+
+// do sends a call, again if need be, and returns its answer.
+func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	answers := make(chan *nats.Msg, 1)
+	reply, stop, err := c.mailbox.receive(func(m *nats.Msg) {
+		select {
+		case answers <- m:
+		default: // one answer is enough; the first attempt's may come late
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+
+	var refusal *Error
+	var insist insistence
+	for patience := c.patience.attempt; ; {
+		if err := ctx.Err(); err != nil {
+			return nil, ended(r.op, r.queue, r.sent, refusal, err)
+		}
+		if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
+			return nil, err
+		}
+		r.sent++
+		wait := forever
+		if r.repeatable {
+			wait = patience
+		}
+		m, err := await(ctx, answers, wait)
+		if err != nil {
+			return nil, ended(r.op, r.queue, r.sent, refusal, err)
+		}
+		if m == nil {
+			patience = longer(patience)
+			continue
+		}
+		refusal = answered(m, r.op, r.queue)
+		if refusal == nil {
+			return m, nil
+		}
+		if !refusal.again(r.repeatable) || !insist.more(c.patience) || insist.pause(ctx) != nil {
+			return nil, refusal
+		}
+	}
+}
+
+// publish sends a request.
+func (c *Client) publish(op, queue string, m *nats.Msg) error {
+	err := c.nc.PublishMsg(m)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return &Error{
+			Op: op, Queue: queue, Code: codeTooLarge, cause: err,
+			Description: fmt.Sprintf("%d bytes: the NATS server takes %d", m.Size(), c.nc.MaxPayload()),
+		}
+	}
+	return err
+}
+
+// forever is longer than anybody waits.
+const forever = time.Duration(1<<63 - 1)
+
+// longer is how long to wait for an answer after so long was not enough: it may
+// have been the bridge that needs longer.
+func longer(wait time.Duration) time.Duration { return min(2*wait, time.Minute) }
+
+// await waits for an answer; there is none when the time is up.
+func await(ctx context.Context, answers <-chan *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case m := <-answers:
+		return m, nil
+	case <-timer.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ended is the error of a request whose context has ended. What it was refused
+// for says more than that.
+func ended(op, queue string, sent int, refusal *Error, cause error) error {
+	switch {
+	case refusal != nil:
+		return refusal
+	case sent == 0:
+		return cause
+	}
+	return &Error{Op: op, Queue: queue, Code: codeUnknownResult, cause: cause, Description: "no answer"}
+}
+
+// insistence is how often, and since when, a request was refused.
+type insistence struct {
+	times int
+	since time.Time
+}
+
+// more notes that a request was refused and says whether it may be sent again.
+func (i *insistence) more(p patience) bool {
+	if i.times++; i.times == 1 {
+		i.since = time.Now()
+	}
+	return p.refused == 0 || time.Since(i.since) < p.refused
+}
+
+// The pause before a request is sent again grows with every time.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// next is how long to wait before the request is sent again.
+func (i *insistence) next() time.Duration { return backoff(i.times, firstPause, lastPause) }
+
+func (i *insistence) pause(ctx context.Context) error {
+	timer := time.NewTimer(i.next())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// backoff is how long to wait after the nth time, about twice as long as after
+// the one before, and different for all who were refused together.
+func backoff(n int, first, last time.Duration) time.Duration {
+	d := first
+	for ; n > 1 && d < last; n-- {
+		d *= 2
+	}
+	d = min(d, last)
+	return d/2 + rand.N(d)
+}

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Handler works on an item. When it returns nil the item is acknowledged, and
+// when it returns an error, or panics, the item is given back to be tried again
+// later; see [RetryAfter] and [GiveUp]. It may as well settle the item itself.
+//
+// The lease is extended while the handler runs. When it is lost all the same, ctx
+// ends with [ErrLeaseLost] as its cause.
+type Handler func(ctx context.Context, item *Item) error
+
+// ConsumeOptions are the choices of [Queue.Consume]. The zero value is right for
+// many.
+type ConsumeOptions struct {
+	// Workers is how many handlers run at a time; 0: one.
+	Workers int
+
+	// End is the end of the queue that items are taken from.
+	End End
+
+	// Lease is how long an item stays with a program that has died; 0: 30 s.
+	// While the handler runs it is extended.
+	Lease time.Duration
+
+	// Pop says which items to take: a [Band], for example.
+	Pop []PopOption
+
+	// Backoff says when an item is to be tried again, from how often it was
+	// delivered; nil: [DefaultBackoff].
+	Backoff func(deliveries int) time.Duration
+
+	// Grace is how long handlers may go on after the context has ended, before
+	// theirs ends too; 0: as long as they need.
+	Grace time.Duration
+
+	// OnError is told what went wrong: what handlers return, and what keeps
+	// Consume from getting or settling items, with the item if it is about one.
+	// It is called by several goroutines at a time.
+	OnError func(item *Item, err error)
+}
+
+// DefaultBackoff is a second after the first delivery, twice as long after each
+// further one, and 5 minutes at most, each somewhat longer or shorter so that
+// what failed together is not tried again together.
+func DefaultBackoff(deliveries int) time.Duration {
+	return backoff(deliveries, time.Second, 5*time.Minute)
+}
+
+// RetryAfter is an error for handlers to return: the item is to be tried again
+// after d.
+func RetryAfter(d time.Duration, err error) error { return &retryError{d, err} }
+
+type retryError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *retryError) Error() string { return fmt.Sprintf("%v (again in %s)", e.err, e.after) }
+func (e *retryError) Unwrap() error { return e.err }
+
+// GiveUp is an error for handlers to return: the item is to go to the
+// dead-letter queue, because trying again would not help.
+func GiveUp(err error) error { return &giveUpError{err} }
+
+type giveUpError struct{ err error }
+
+func (e *giveUpError) Error() string { return e.err.Error() }
+func (e *giveUpError) Unwrap() error { return e.err }
+
+// PanicError is what OnError is told when a handler panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack) }
+
+const (
+	defaultLease = 30 * time.Second
+
+	// consumeWait is how long one request waits for an item. A bridge that dies
+	// meanwhile is noticed after that.
+	consumeWait = 30 * time.Second
+
+	// When nothing can be got, how long until it is tried again.
+	firstTrouble = 100 * time.Millisecond
+	lastTrouble  = 10 * time.Second
+)
+
+// Consume takes items and has them handled until ctx ends. Then it takes no
+// more, waits for the handlers, settles what they worked on, and returns nil. It
+// returns an error when going on is pointless: the queue's name or an option is
+// wrong, or the connection was closed.
+func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
+	if o.Lease == 0 {
+		o.Lease = defaultLease
+	}
+	if o.Backoff == nil {
+		o.Backoff = DefaultBackoff
+	}
+	if o.OnError == nil {
+		o.OnError = func(*Item, error) {}
+	}
+	if _, err := q.pop(o.End, opPop); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	if o.Grace > 0 {
+		defer context.AfterFunc(ctx, func() {
+			timer := time.AfterFunc(o.Grace, cut)
+			context.AfterFunc(work, func() { timer.Stop() })
+		})()
+	}
+	c := &consumer{queue: q, handle: handle, options: o, ctx: ctx, work: work, stop: stop}
+	var workers sync.WaitGroup
+	for range max(1, o.Workers) {
+		workers.Go(c.run)
+	}
+	workers.Wait()
+	var fatal *fatalError
+	if errors.As(context.Cause(ctx), &fatal) {
+		return fatal.err
+	}
+	return nil
+}
+
+// consumer is what the workers of a Consume share.
+type consumer struct {
+	queue   *Queue
+	handle  Handler
+	options ConsumeOptions
+	ctx     context.Context // of taking items
+	work    context.Context // of handling them, which goes on for longer
+	stop    context.CancelCauseFunc
+}
+
+// fatalError ends a Consume.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+
+// run is a worker.
+func (c *consumer) run() {
+	pop := append([]PopOption{Lease(c.options.Lease), Wait(consumeWait)}, c.options.Pop...)
+	troubles := 0
+	for c.ctx.Err() == nil {
+		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
+		switch {
+		case err == nil:
+			troubles = 0
+			c.serve(item)
+			continue
+		case c.ctx.Err() != nil:
+			return
+		case isFatal(err):
+			c.stop(&fatalError{err})
+			return
+		case isTimeout(err):
+			troubles = 0 // nothing came for a while, that is all
+			continue
+		}
+		troubles++
+		if troubles > 1 || !errors.Is(err, ErrEmpty) {
+			c.options.OnError(nil, err)
+		}
+		rest(c.ctx, backoff(troubles, firstTrouble, lastTrouble))
+	}
+}
+
+// isFatal says whether asking again is pointless.
+func isFatal(err error) bool {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code == codeBadRequest || e.Code == codeForbidden
+	}
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
+}
+
+func isTimeout(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == codeTimeout
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// serve has an item handled and settles it.
+func (c *consumer) serve(item *Item) {
+	ctx, release := item.Hold(c.work)
+	err := c.call(ctx, item)
+	lost := context.Cause(ctx)
+	release()
+	if err != nil {
+		c.options.OnError(item, err)
+	}
+	if item.isSettled() {
+		return
+	}
+	if errors.Is(lost, ErrLeaseLost) {
+		c.options.OnError(item, lost)
+		return
+	}
+	if err := c.settle(item, err); err != nil {
+		c.options.OnError(item, fmt.Errorf("settle %s: %w", item.ID, err))
+	}
+}
+
+// settle says what becomes of an item after its handler has returned this. It
+// is not cut short by ctx, which may have ended.
+func (c *consumer) settle(item *Item, err error) error {
+	ctx := context.WithoutCancel(c.ctx)
+	var retry *retryError
+	var giveUp *giveUpError
+	switch {
+	case err == nil:
+		return item.Ack(ctx)
+	case errors.As(err, &giveUp):
+		return item.Terminate(ctx, giveUp.Error())
+	case errors.As(err, &retry):
+		return item.NackWithDelay(ctx, retry.after)
+	case c.work.Err() != nil:
+		return item.Nack(ctx) // it was interrupted, which is not the item's fault
+	}
+	return item.NackWithDelay(ctx, c.options.Backoff(item.Deliveries))
+}
+
+// call calls the handler.
+func (c *consumer) call(ctx context.Context, item *Item) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return c.handle(ctx, item)
+}

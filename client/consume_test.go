@@ -1,0 +1,228 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// consume starts consuming. What the returned function returns is how it ended,
+// after it was asked to.
+func (w *world) consume(t *testing.T, handle client.Handler, o client.ConsumeOptions) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.queue.Consume(ctx, handle, o) }()
+	stop = func() error {
+		cancel()
+		return <-ended
+	}
+	return stop
+}
+
+// await waits until something is true of the queue.
+func (w *world) await(t *testing.T, queue string, is func(*client.Info) bool) {
+	t.Helper()
+	for {
+		info, err := w.client.Queue(queue).Info(t.Context())
+		if err == nil && is(info) {
+			return
+		}
+		if err != nil && !errors.Is(err, client.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func isEmpty(i *client.Info) bool { return i.Ready+i.Leased+i.Delayed == 0 }
+
+func TestConsume(t *testing.T) {
+	const n = 200
+	w := start(t)
+	var handled [n]atomic.Int32
+	var atOnce, most atomic.Int32
+	stop := w.consume(t, func(_ context.Context, item *client.Item) error {
+		now := atOnce.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		defer atOnce.Add(-1)
+		handled[item.Priority].Add(1)
+		return nil
+	}, client.ConsumeOptions{Workers: 4})
+	for i := range n {
+		if _, err := w.queue.PushAsync(t.Context(), nil, client.Priority(int64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.client.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "jobs", isEmpty)
+	if err := stop(); err != nil {
+		t.Errorf("consume ended with %v", err)
+	}
+	for i := range handled {
+		if times := handled[i].Load(); times != 1 {
+			t.Errorf("item %d was handled %d times", i, times)
+		}
+	}
+	if most.Load() > 4 {
+		t.Errorf("%d handlers ran at a time, expected at most 4", most.Load())
+	}
+}
+
+func TestConsumeSettles(t *testing.T) {
+	failed := errors.New("failed")
+	for _, tc := range []struct {
+		name   string
+		handle client.Handler
+		told   string // what OnError is told, if anything
+		after  func(*client.Info) bool
+		dead   bool
+	}{
+		{"nil acknowledges", func(context.Context, *client.Item) error { return nil }, "", isEmpty, false},
+		{"an error brings it back later", func(context.Context, *client.Item) error { return failed },
+			"failed", func(i *client.Info) bool { return i.Delayed == 1 }, false},
+		{"so does a panic", func(context.Context, *client.Item) error { panic("ouch") },
+			"handler panicked: ouch", func(i *client.Info) bool { return i.Delayed == 1 }, false},
+		{"an error may say when", func(context.Context, *client.Item) error { return client.RetryAfter(time.Hour, failed) },
+			"failed (again in 1h0m0s)", func(i *client.Info) bool { return i.Delayed == 1 }, false},
+		{"or never", func(context.Context, *client.Item) error { return fmt.Errorf("read: %w", client.GiveUp(failed)) },
+			"read: failed", isEmpty, true},
+		{"the handler may settle", func(ctx context.Context, i *client.Item) error { return i.Terminate(ctx, "failed") }, "", isEmpty, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := start(t)
+			told := make(chan string, 10)
+			w.push(t, "x")
+			stop := w.consume(t, tc.handle, client.ConsumeOptions{
+				Backoff: func(int) time.Duration { return time.Hour },
+				OnError: func(item *client.Item, err error) { told <- err.Error() },
+			})
+			w.await(t, "jobs", tc.after)
+			if err := stop(); err != nil {
+				t.Errorf("consume ended with %v", err)
+			}
+			close(told)
+			if text := <-told; !strings.HasPrefix(text, tc.told) || tc.told == "" && text != "" {
+				t.Errorf("OnError was told %q, expected %q", text, tc.told)
+			}
+			if tc.dead {
+				item, err := w.client.Queue("jobs-dead").Pop(t.Context(), client.Min)
+				if err != nil || item.Dead.Reason != "failed" {
+					t.Errorf("dead: %+v, %v", item, err)
+				}
+			}
+		})
+	}
+}
+
+// When the context ends, what is being handled is finished, and no more is
+// taken.
+func TestConsumeDrains(t *testing.T) {
+	w := start(t)
+	w.push(t, "a")
+	w.push(t, "b")
+	started, finish, handled := make(chan struct{}), make(chan struct{}), false
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.queue.Consume(ctx, func(ctx context.Context, item *client.Item) error {
+			close(started)
+			<-finish
+			handled = true
+			return ctx.Err()
+		}, client.ConsumeOptions{})
+	}()
+	<-started
+	cancel()
+	close(finish)
+	if err := <-ended; err != nil || !handled {
+		t.Errorf("consume ended with %v, after the handler: %v", err, handled)
+	}
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
+}
+
+// A handler that takes longer than it is given is told so, and its item is
+// there for others at once.
+func TestConsumeGrace(t *testing.T) {
+	w := start(t)
+	w.push(t, "a")
+	started := make(chan struct{})
+	stop := w.consume(t, func(ctx context.Context, item *client.Item) error {
+		close(started)
+		<-ctx.Done()
+		return ctx.Err()
+	}, client.ConsumeOptions{Grace: time.Millisecond})
+	<-started
+	if err := stop(); err != nil {
+		t.Errorf("consume ended with %v", err)
+	}
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 })
+}
+
+// The lease is extended for as long as the handler runs, and a handler whose
+// lease is lost is told.
+func TestConsumeHolds(t *testing.T) {
+	w := start(t)
+	p := w.push(t, "a")
+	told := make(chan error, 10)
+	started := make(chan *client.Item, 1)
+	stop := w.consume(t, func(ctx context.Context, item *client.Item) error {
+		started <- item
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, client.ConsumeOptions{
+		Lease:   300 * time.Millisecond,
+		OnError: func(_ *client.Item, err error) { told <- err },
+	})
+	item := <-started
+	for first := item.LeaseExpires(); item.LeaseExpires().Equal(first); {
+		select {
+		case err := <-told:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := w.queue.Remove(t.Context(), p.ID); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, <-told, client.ErrLeaseLost, 410, client.ReasonGone)
+	if err := stop(); err != nil {
+		t.Errorf("consume ended with %v", err)
+	}
+}
+
+func TestConsumeEndsForGood(t *testing.T) {
+	w := start(t)
+	err := w.queue.Consume(t.Context(), nil, client.ConsumeOptions{Lease: 1000 * time.Hour})
+	fails(t, err, err, 400, "")
+	w.nc.Close()
+	if err := w.queue.Consume(t.Context(), nil, client.ConsumeOptions{}); err == nil {
+		t.Error("consume on a closed connection: expected an error")
+	}
+}
+
+func TestDefaultBackoff(t *testing.T) {
+	for _, tc := range []struct {
+		deliveries  int
+		least, most time.Duration
+	}{
+		{1, 500 * time.Millisecond, 1500 * time.Millisecond},
+		{3, 2 * time.Second, 6 * time.Second},
+		{16, 150 * time.Second, 450 * time.Second},
+		{1 << 40, 150 * time.Second, 450 * time.Second},
+	} {
+		for range 100 {
+			if d := client.DefaultBackoff(tc.deliveries); d < tc.least || d > tc.most {
+				t.Errorf("after %d deliveries: %s, expected %s to %s", tc.deliveries, d, tc.least, tc.most)
+			}
+		}
+	}
+}

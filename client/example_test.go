@@ -1,0 +1,222 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func Example() {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := client.New(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	chores := c.Queue("chores")
+
+	for priority, chore := range map[int64]string{5: "read the news", 1: "put out the fire", 9: "tidy the desk"} {
+		if _, err := chores.Push(ctx, []byte(chore), client.Priority(priority)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	first, err := chores.Pop(ctx, client.Min)
+	if err != nil {
+		log.Fatal(err)
+	}
+	last, err := chores.Pop(ctx, client.Max)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("first: %s\nlast: %s\n", first.Payload, last.Payload)
+	// Output:
+	// first: put out the fire
+	// last: tidy the desk
+}
+
+// exampleQueue is a queue of its own for each example.
+func exampleQueue(name string) (*client.Queue, func()) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.New(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c.Queue(name), nc.Close
+}
+
+// A worker that does what it is told until ctx ends, eight jobs at a time.
+func ExampleQueue_Consume() {
+	jobs, done := exampleQueue("consumed")
+	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := jobs.Push(ctx, []byte("greet the world")); err != nil {
+		log.Fatal(err)
+	}
+
+	work := func(ctx context.Context, item *client.Item) error {
+		fmt.Println(string(item.Payload))
+		cancel() // one is enough for an example
+		return nil
+	}
+	if err := jobs.Consume(ctx, work, client.ConsumeOptions{Workers: 8}); err != nil {
+		log.Fatal(err)
+	}
+	// Output: greet the world
+}
+
+// An item on loan comes back unless it is acknowledged.
+func ExampleItem_Ack() {
+	jobs, done := exampleQueue("leased")
+	defer done()
+	ctx := context.Background()
+	if _, err := jobs.Push(ctx, []byte("pay the bill")); err != nil {
+		log.Fatal(err)
+	}
+
+	item, err := jobs.Pop(ctx, client.Min, client.Lease(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, delivery %d\n", item.Payload, item.Deliveries)
+	switch err := item.Ack(ctx); {
+	case errors.Is(err, client.ErrLeaseLost):
+		fmt.Println("took too long: somebody else does it again")
+	case err != nil:
+		log.Fatal(err)
+	}
+	_, err = jobs.Pop(ctx, client.Min)
+	fmt.Println(errors.Is(err, client.ErrEmpty))
+	// Output:
+	// pay the bill, delivery 1
+	// true
+}
+
+// Work that takes longer than the lease holds it.
+func ExampleItem_Hold() {
+	jobs, done := exampleQueue("held")
+	defer done()
+	ctx := context.Background()
+	if _, err := jobs.Push(ctx, []byte("count the stars")); err != nil {
+		log.Fatal(err)
+	}
+
+	item, err := jobs.Pop(ctx, client.Min, client.Lease(10*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	held, stop := item.Hold(ctx)
+	defer stop()
+	count := func(ctx context.Context) error { return ctx.Err() } // may take hours
+	if err := count(held); err != nil {
+		log.Fatal(context.Cause(held))
+	}
+	fmt.Println(item.Ack(ctx))
+	// Output: <nil>
+}
+
+// Why there was nothing is in the error.
+func ExampleError() {
+	jobs, done := exampleQueue("later")
+	defer done()
+	ctx := context.Background()
+	if _, err := jobs.Push(ctx, []byte("wake up"), client.Delay(8*time.Hour)); err != nil {
+		log.Fatal(err)
+	}
+
+	_, err := jobs.Pop(ctx, client.Min)
+	var e *client.Error
+	if errors.As(err, &e) {
+		fmt.Println(e.Code, e.Reason)
+	}
+	fmt.Println(err)
+	// Output:
+	// 404 delayed
+	// pop later: queue later: all that is left is delayed (404)
+}
+
+// Many pushes at a time are much faster than one after the other.
+func ExampleQueue_PushAsync() {
+	jobs, done := exampleQueue("many")
+	defer done()
+	ctx := context.Background()
+	var pushes []*client.Future
+	for i := range 1000 {
+		f, err := jobs.PushAsync(ctx, fmt.Append(nil, i))
+		if err != nil {
+			log.Fatal(err)
+		}
+		pushes = append(pushes, f)
+	}
+	for _, f := range pushes {
+		if _, err := f.Result(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	info, err := jobs.Info(ctx)
+	fmt.Println(info.Ready, err)
+	// Output: 1000 <nil>
+}
+
+// An item cancelled before anybody has taken it.
+func ExampleQueue_Remove() {
+	mails, done := exampleQueue("mails")
+	defer done()
+	ctx := context.Background()
+	pushed, err := mails.Push(ctx, []byte("reminder"), client.Delay(time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mails.Remove(ctx, pushed.ID))
+	fmt.Println(errors.Is(mails.Remove(ctx, pushed.ID), client.ErrNotFound))
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleQueue_List() {
+	jobs, done := exampleQueue("listed")
+	defer done()
+	ctx := context.Background()
+	for _, job := range []string{"a", "b", "c"} {
+		if _, err := jobs.Push(ctx, []byte(job), client.Priority(-int64(job[0]))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for item, err := range jobs.List(ctx, client.ListOptions{Bodies: true}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(item.Priority, string(item.Body))
+	}
+	// Output:
+	// -99 c
+	// -98 b
+	// -97 a
+}
+
+func ExampleQueue_Configure() {
+	jobs, done := exampleQueue("configured")
+	defer done()
+	config, err := jobs.Configure(context.Background(), client.ConfigChange{
+		Lease: new(client.Duration(time.Minute)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(config.Lease, config.MaxDeliveries)
+	// Output: 1m0s 16
+}

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Hold extends the item's lease, again and again, until stop is called or the
+// item is settled. The context it returns is for the work on the item: it ends
+// with ctx, with stop, and when the lease is lost all the same, with
+// [ErrLeaseLost] as its cause.
+//
+//	ctx, stop := item.Hold(ctx)
+//	defer stop()
+func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	held, cancel := context.WithCancelCause(ctx)
+	stop = func() { cancel(context.Canceled) }
+	if i.ack == "" {
+		cancel(ErrNotLeased)
+		return held, stop
+	}
+	go i.hold(held, cancel)
+	return held, stop
+}
+
+// A lease is extended several times while it lasts, so that one lost message or
+// a restart does not end it.
+const (
+	extendFraction = 3
+	// extendAtLeast bounds what clocks that disagree lead to, when only the
+	// bridge knows how long the lease is.
+	extendAtLeast = 5 * time.Second
+	extendAtMost  = 300 * time.Millisecond
+)
+
+func (i *Item) hold(ctx context.Context, cancel context.CancelCauseFunc) {
+	every, term := i.rhythm(time.Now())
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for lost := time.Now().Add(term); ; {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		// One that is not answered within the lease need not be waited for.
+		sent := time.Now()
+		attempt, done := context.WithDeadline(ctx, lost)
+		err := i.Extend(attempt)
+		done()
+		switch {
+		case err == nil:
+			lost = sent.Add(term)
+		case errors.Is(err, ErrSettled), i.isSettled(), ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrLeaseLost):
+			cancel(err)
+			return
+		case !time.Now().Before(lost):
+			cancel(fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, err))
+			return
+		}
+		timer.Reset(every)
+	}
+}
+
+// rhythm returns how often to extend the lease, and after how long without that
+// it must be taken for lost.
+func (i *Item) rhythm(now time.Time) (every, term time.Duration) {
+	if i.term > 0 {
+		return i.term / extendFraction, i.term
+	}
+	seems := i.LeaseExpires().Sub(now)
+	every = min(max(seems/extendFraction, extendAtMost), extendAtLeast)
+	return every, max(seems, every*extendFraction)
+}

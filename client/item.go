@@ -1,0 +1,169 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Headers of items.
+const (
+	headerID           = "PQ-Id"
+	headerPriority     = "PQ-Priority"
+	headerDeliveries   = "PQ-Deliveries"
+	headerFence        = "PQ-Fence"
+	headerAck          = "PQ-Ack"
+	headerLeaseExpires = "PQ-Lease-Expires"
+	headerNumPending   = "PQ-Num-Pending"
+	headerState        = "PQ-State"
+	headerDeadReason   = "PQ-Dead-Reason"
+	headerOrigin       = "PQ-Origin"
+	headerOriginID     = "PQ-Origin-Id"
+	headerTimeStamp    = "Nats-Time-Stamp"
+
+	ourHeaders = "PQ-"
+)
+
+// Item is an item of a queue, as it was answered. With a lease, settle it: with
+// [Item.Ack], [Item.Nack], [Item.NackWithDelay] or [Item.Terminate]. Until then
+// [Item.Extend] or [Item.Hold] keep the lease.
+type Item struct {
+	Queue      string
+	ID         string
+	Priority   int64
+	Payload    []byte
+	Header     nats.Header // as it was pushed
+	Deliveries int         // how often it was leased, this time included
+	Pushed     time.Time
+	Pending    int64 // ready items behind it
+
+	// Fence grows with every lease of the item. What the item's work writes to
+	// can refuse whoever comes with a lower number than it has seen.
+	Fence uint64
+
+	// State is set by [Queue.Get] only, and Due with it: when the lease of a
+	// leased item ends, or when a delayed one is ready.
+	State State
+	Due   time.Time
+
+	// Dead is set for items of a dead-letter queue.
+	Dead *Death
+
+	ack   string // subject that settles the lease; "" without one
+	queue *Queue
+	term  time.Duration // of the lease as it was asked for; 0 when the queue decided
+
+	mu      sync.Mutex
+	expires time.Time
+	settled bool
+}
+
+// Death says why an item is in a dead-letter queue and where it comes from.
+type Death struct {
+	Reason   string
+	Origin   string // queue
+	OriginID string // id that it had there
+}
+
+// State is what an item waits for.
+type State string
+
+const (
+	Ready   State = "ready"
+	Leased  State = "leased"
+	Delayed State = "delayed"
+)
+
+// Leased says whether the item came with a lease.
+func (i *Item) Leased() bool { return i.ack != "" }
+
+// LeaseExpires is when the lease runs out by the bridge's clock, as far as
+// known: extending it changes this.
+func (i *Item) LeaseExpires() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.expires
+}
+
+// readItem reads an answer that is an item.
+func readItem(q *Queue, m *nats.Msg) (*Item, error) {
+	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: m.Reply, queue: q}
+	for key, values := range m.Header {
+		switch {
+		case key == headerTimeStamp:
+			if err := readHeader(key, values, &i.Pushed); err != nil {
+				return nil, err
+			}
+		case !strings.HasPrefix(key, ourHeaders):
+			i.Header[key] = values
+		default:
+			if err := i.readOur(key, values); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return i, nil
+}
+
+func (i *Item) readOur(key string, values []string) error {
+	switch key {
+	case headerID:
+		return readHeader(key, values, &i.ID)
+	case headerPriority:
+		return readHeader(key, values, &i.Priority)
+	case headerDeliveries:
+		return readHeader(key, values, &i.Deliveries)
+	case headerFence:
+		return readHeader(key, values, &i.Fence)
+	case headerNumPending:
+		return readHeader(key, values, &i.Pending)
+	case headerState:
+		return readHeader(key, values, (*string)(&i.State))
+	case headerNotBefore:
+		return readHeader(key, values, &i.Due)
+	case headerLeaseExpires:
+		if err := readHeader(key, values, &i.expires); err != nil {
+			return err
+		}
+		i.Due = i.expires
+	case headerAck:
+		if i.ack == "" { // the reply subject may have come through another account
+			return readHeader(key, values, &i.ack)
+		}
+	case headerDeadReason, headerOrigin, headerOriginID:
+		if i.Dead == nil {
+			i.Dead = &Death{}
+		}
+		return readHeader(key, values, map[string]*string{
+			headerDeadReason: &i.Dead.Reason, headerOrigin: &i.Dead.Origin, headerOriginID: &i.Dead.OriginID,
+		}[key])
+	}
+	return nil // a later version's
+}
+
+// readHeader reads a header of ours.
+func readHeader(key string, values []string, to any) (err error) {
+	if len(values) != 1 {
+		return fmt.Errorf("header %s stands %d times: expected once", key, len(values))
+	}
+	switch to := to.(type) {
+	case *string:
+		*to = values[0]
+	case *int:
+		*to, err = strconv.Atoi(values[0])
+	case *int64:
+		*to, err = strconv.ParseInt(values[0], 10, 64)
+	case *uint64:
+		*to, err = strconv.ParseUint(values[0], 10, 64)
+	case *time.Time:
+		*to, err = time.Parse(time.RFC3339Nano, values[0])
+	}
+	if err != nil {
+		return fmt.Errorf("header %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Listed is an item as a list shows it.
+type Listed struct {
+	ID         string      `json:"id"`
+	Priority   int64       `json:"priority"`
+	State      State       `json:"state"`
+	Deliveries int         `json:"deliveries"`
+	Pushed     time.Time   `json:"pushed"`
+	Due        time.Time   `json:"due,omitzero"` // when the lease ends, or the delay
+	Size       int64       `json:"size"`         // of payload and headers
+	Header     nats.Header `json:"headers"`
+
+	// Body is the payload if it was asked for. It is nil all the same when the
+	// item alone is larger than an answer may be; [Queue.Get] has it.
+	Body []byte `json:"body,omitempty"`
+}
+
+// ListOptions say what to list.
+type ListOptions struct {
+	State  State  `json:"state,omitempty"`  // of the items; "": [Ready]
+	After  string `json:"after,omitempty"`  // begin behind the item with this id
+	Bodies bool   `json:"bodies,omitempty"` // with payloads
+}
+
+// page is the body of a request for a page, and what answers it.
+type page struct {
+	ListOptions
+	Limit int `json:"limit"`
+}
+
+type pageAnswer struct {
+	Items []Listed `json:"items"`
+	Next  string   `json:"next"`
+}
+
+// listPage is how many items one request lists.
+const listPage = 200
+
+// List goes through the items in one state, in the order in which [Min] would
+// take them, and changes nothing. It is no snapshot: what happens to the queue
+// meanwhile may be seen or not. An error ends it.
+func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		for {
+			page, err := q.page(ctx, o)
+			if err != nil {
+				yield(Listed{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			o.After = page.Next
+		}
+	}
+}
+
+func (q *Queue) page(ctx context.Context, o ListOptions) (answer pageAnswer, err error) {
+	body, err := json.Marshal(page{o, listPage})
+	if err != nil {
+		return answer, err
+	}
+	err = q.ask(ctx, opList, subjects.Subject{Verb: subjects.List}, body, &answer)
+	return answer, err
+}
+
+// Queues goes through the names of the queues, in their order. An error ends it.
+func (c *Client) Queues(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysList})
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for offset := 0; ; {
+			body, err := json.Marshal(map[string]int{"offset": offset, "limit": listPage})
+			var answer struct {
+				Total  int      `json:"total"`
+				Queues []string `json:"queues"`
+			}
+			if err == nil {
+				err = c.ask(ctx, &call{op: opQueues, subject: subject, body: body}, &answer)
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, name := range answer.Queues {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			offset += len(answer.Queues)
+			if len(answer.Queues) == 0 || offset >= answer.Total {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package client_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// lossy makes a client whose requests go through somebody who loses the answer
+// to the first of each verb, after the bridge has done what was asked.
+func (w *world) lossy(t *testing.T) *client.Client {
+	t.Helper()
+	var mu sync.Mutex
+	lost := make(map[string]bool)
+	lose := func(verb string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		first := !lost[verb]
+		lost[verb] = true
+		return first
+	}
+	_, err := w.nc.Subscribe("lossy.>", func(m *nats.Msg) {
+		subject := strings.Replace(m.Subject, "lossy.", "pq.", 1)
+		verb := strings.Split(subject, ".")[2]
+		out := &nats.Msg{Subject: subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
+		if lose(verb) {
+			out.Reply = ""
+			if _, err := w.nc.RequestMsg(out, 30*time.Second); err != nil {
+				t.Errorf("%s: %v", subject, err)
+			}
+			return
+		}
+		if err := w.nc.PublishMsg(out); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, w.nc, client.Prefix("lossy"))
+	c.AskAgainAfter(50 * time.Millisecond)
+	return c
+}
+
+func TestLostAnswers(t *testing.T) {
+	w := start(t)
+	q := w.lossy(t).Queue("jobs")
+	ctx := t.Context()
+
+	pushed, err := q.Push(ctx, []byte("a"))
+	if err != nil || pushed.Duplicate {
+		t.Fatalf("push: %+v, %v", pushed, err)
+	}
+	if info, err := q.Info(ctx); err != nil || info.Ready != 1 {
+		t.Fatalf("info: %+v, %v, expected one item", info, err)
+	}
+	item, err := q.Pop(ctx, client.Min, client.Repeatable())
+	if err != nil || item.ID != pushed.ID {
+		t.Fatalf("pop: %+v, %v, expected %s", item, err, pushed.ID)
+	}
+	if _, err := q.Peek(ctx, client.Min); err == nil {
+		t.Fatal("two items came of one push")
+	}
+}
+
+// Without an id nothing is sent again of what was not answered.
+func TestLostAnswersWithoutID(t *testing.T) {
+	w := start(t)
+	q := w.lossy(t).Queue("jobs")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := q.Push(ctx, []byte("a"), client.WithoutMsgID())
+	fails(t, err, client.ErrUnknownResult, 504, "")
+	fails(t, err, context.DeadlineExceeded, 504, "")
+	w.push(t, "b")
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = q.Pop(ctx, client.Min)
+	fails(t, err, client.ErrUnknownResult, 504, "")
+	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready != 1 {
+		t.Errorf("%+v, %v: expected that two were pushed and one was taken", info, err)
+	}
+}
+
+// fake answers requests under pq in the bridge's stead.
+func fake(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Client {
+	t.Helper()
+	nc := testenv.NATS(t).Connect(t)
+	n := 0
+	_, err := nc.Subscribe("pq.>", func(m *nats.Msg) {
+		n++
+		if a := answer(m, n); a != nil {
+			if err := m.RespondMsg(a); err != nil {
+				t.Errorf("answer %s: %v", m.Subject, err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, nc)
+	c.AskAgainAfter(50 * time.Millisecond)
+	return c
+}
+
+func failure(code, reason string) *nats.Msg {
+	return &nats.Msg{Header: nats.Header{
+		"Status": {code}, "Nats-Service-Error": {"no"}, "Nats-Service-Error-Code": {code}, "PQ-Reason": {reason},
+	}}
+}
+
+// A settlement whose answer is lost and that finds itself done the second time
+// has held.
+func TestLostSettlement(t *testing.T) {
+	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+		switch {
+		case strings.HasSuffix(m.Subject, "pop.min"):
+			return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
+		case n == 2:
+			return nil
+		}
+		return failure("410", "gone")
+	})
+	item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := item.Ack(t.Context()); err != nil {
+		t.Errorf("ack: %v", err)
+	}
+}
+
+// Refusals that say that nothing was done are followed by another attempt.
+func TestRefusals(t *testing.T) {
+	for _, code := range []string{"409", "429", "503"} {
+		c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+			switch {
+			case n%3 != 0:
+				return failure(code, "")
+			case strings.HasSuffix(m.Subject, "push"):
+				return &nats.Msg{Data: []byte(`{"type":"io.pq.v1.push_response","stream":"jobs","seq":1,"id":"i","priority":0}`)}
+			case strings.HasSuffix(m.Subject, "pop.min"):
+				return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}}}
+			}
+			return &nats.Msg{Data: []byte(`{}`)}
+		})
+		q := c.Queue("jobs")
+		if _, err := q.Push(t.Context(), nil, client.WithoutMsgID()); err != nil {
+			t.Errorf("push after %s: %v", code, err)
+		}
+		if _, err := q.Pop(t.Context(), client.Min); err != nil {
+			t.Errorf("pop after %s: %v", code, err)
+		}
+		if _, err := q.Purge(t.Context()); err != nil {
+			t.Errorf("purge after %s: %v", code, err)
+		}
+	}
+}
+
+// Whatever else answers on the subject is no bridge.
+func TestNonsense(t *testing.T) {
+	c := fake(t, func(*nats.Msg, int) *nats.Msg { return &nats.Msg{Data: []byte("hello")} })
+	q := c.Queue("jobs")
+	_, pushErr := q.Push(t.Context(), nil)
+	_, popErr := q.Pop(t.Context(), client.Min)
+	_, infoErr := q.Info(t.Context())
+	_, getErr := q.Get(t.Context(), "i")
+	for _, err := range []error{pushErr, popErr, infoErr, getErr} {
+		fails(t, err, client.ErrUnknownResult, 504, "")
+		if err != nil && !strings.Contains(err.Error(), `"hello"`) {
+			t.Errorf("%v: expected it to show the answer", err)
+		}
+	}
+}
+
+// A leased item that arrives when nobody waits for it any more is given back.
+func TestLateItem(t *testing.T) {
+	asked := make(chan *nats.Msg, 1)
+	returned := make(chan string, 1)
+	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+		if n == 1 {
+			asked <- m
+		} else {
+			returned <- m.Subject + " " + string(m.Data)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		m := <-asked
+		cancel()
+		asked <- m
+	}()
+	if _, err := c.Queue("jobs").Pop(ctx, client.Min, client.Lease(time.Hour)); err == nil {
+		t.Fatal("popped although nothing was answered")
+	}
+	item := &nats.Msg{Subject: (<-asked).Reply, Reply: "pq.jobs.ack.c.t", Header: nats.Header{"PQ-Id": {"i"}}}
+	if err := c.Conn().PublishMsg(item); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-returned; got != "pq.jobs.ack.c.t -NAK" {
+		t.Errorf("the late item was answered with %s", got)
+	}
+}

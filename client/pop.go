@@ -1,0 +1,288 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// End is an end of a queue.
+type End int
+
+const (
+	Min End = iota // the lowest priority number first
+	Max            // the highest first
+)
+
+func (e End) String() string {
+	if e == Max {
+		return "max"
+	}
+	return "min"
+}
+
+// PopOption says more about what to pop or to peek at.
+type PopOption func(*popRequest)
+
+// popRequest is the body of a pop or a peek.
+type popRequest struct {
+	Batch    int           `json:"batch,omitempty"`
+	Expires  time.Duration `json:"expires,omitempty"`
+	Lease    time.Duration `json:"lease,omitempty"`
+	MaxBytes int           `json:"max_bytes,omitempty"`
+	Min      *int64        `json:"min,omitempty"`
+	Max      *int64        `json:"max,omitempty"`
+	ID       string        `json:"msg_id,omitempty"`
+}
+
+// Wait waits up to so long for something to arrive. Without it, and at the
+// latest when the context ends, an empty queue is answered with [ErrEmpty].
+func Wait(d time.Duration) PopOption { return func(r *popRequest) { r.Expires = d } }
+
+// Lease takes items on loan: they come back unless they are settled in time.
+// Without it the queue's configuration decides; usually items are then gone
+// from the queue. Peeks take no lease.
+func Lease(d time.Duration) PopOption { return func(r *popRequest) { r.Lease = d } }
+
+// Band looks only at priorities from low to high, both included. An end of the
+// band that is math.MinInt64 or math.MaxInt64 is open.
+func Band(low, high int64) PopOption {
+	return func(r *popRequest) { r.Min, r.Max = &low, &high }
+}
+
+// MaxBytes bounds the payloads of a batch; the first item comes whatever its
+// size.
+func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
+
+// PopID names the pop: within the queue's window, the same pop with the same id
+// answers the same items again, from whichever program it comes. Peeks have none.
+func PopID(id string) PopOption { return func(r *popRequest) { r.ID = id } }
+
+// Repeatable gives the pop an id of its own, so that it is sent again when its
+// answer is lost: without a lease, that makes it exactly once as long as the
+// program lives.
+func Repeatable() PopOption { return func(r *popRequest) { r.ID = nuid.Next() } }
+
+// Pop takes the first item at an end of the queue. It fails with [ErrEmpty] when
+// there is none.
+//
+// A pop without a lease is at most once: when it ends with [ErrUnknownResult] the
+// item may be lost with the answer. See [Lease] and [Repeatable].
+func (q *Queue) Pop(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
+	return single(q.take(ctx, opPop, end, 0, opts))
+}
+
+// PopBatch takes up to n items at an end of the queue, in order. There may be
+// fewer; there is at least one unless it fails.
+func (q *Queue) PopBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
+	return q.takeBatch(ctx, opPop, end, n, opts)
+}
+
+// Peek looks at the first item at an end of the queue and leaves it there.
+func (q *Queue) Peek(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
+	return single(q.take(ctx, opPeek, end, 0, opts))
+}
+
+// PeekBatch looks at up to n items at an end of the queue and leaves them there.
+func (q *Queue) PeekBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
+	return q.takeBatch(ctx, opPeek, end, n, opts)
+}
+
+func single(items []*Item, err error) (*Item, error) {
+	if err != nil {
+		return nil, err
+	}
+	return items[0], nil
+}
+
+var verbs = map[string][2]subjects.Verb{
+	opPop:  {Min: subjects.PopMin, Max: subjects.PopMax},
+	opPeek: {Min: subjects.PeekMin, Max: subjects.PeekMax},
+}
+
+func (q *Queue) takeBatch(ctx context.Context, op string, end End, n int, opts []PopOption) ([]*Item, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("a batch of %d: expected 1 or more", n)
+	}
+	return q.take(ctx, op, end, n, opts)
+}
+
+// take pops or peeks, again if need be. A batch of 0 is none.
+func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []PopOption) ([]*Item, error) {
+	request := popRequest{Batch: batch}
+	for _, opt := range opts {
+		opt(&request)
+	}
+	subject, err := q.pop(end, op)
+	if err != nil {
+		return nil, err
+	}
+	t := taking{
+		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
+		repeatable: op == opPeek || request.ID != "",
+	}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, addTime(t.wait, q.client.patience.timeout))
+		defer cancel()
+	}
+	return t.run(ctx)
+}
+
+// pop returns the subject to pop from, or to peek at.
+func (q *Queue) pop(end End, op string) (string, error) {
+	if end != Min && end != Max {
+		return "", errors.New("end: expected client.Min or client.Max")
+	}
+	return q.subject(subjects.Subject{Verb: verbs[op][end]})
+}
+
+// addTime adds without overflow: "wait for ever" is a natural thing to say.
+func addTime(a, b time.Duration) time.Duration {
+	if a > forever-b {
+		return forever
+	}
+	return a + b
+}
+
+// taking is a pop or a peek under way.
+type taking struct {
+	queue      *Queue
+	op         string
+	subject    string
+	request    popRequest
+	repeatable bool
+	wait       time.Duration // asked for by the caller
+	sent       int
+}
+
+// The bridge waits up to 110 s for something to arrive; longer waits are several
+// requests. The margin leaves time for the answer to arrive before the context
+// ends: an item that comes later is lost, or leased to nobody.
+const (
+	maxWait    = 110 * time.Second
+	waitMargin = 100 * time.Millisecond
+)
+
+// run asks until there is something, or the time is up.
+func (t *taking) run(ctx context.Context) ([]*Item, error) {
+	var refusal *Error
+	var insist insistence
+	started := time.Now()
+	for patience := t.queue.client.patience.attempt; ; {
+		if err := ctx.Err(); err != nil {
+			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
+		}
+		left := t.left(ctx, started)
+		t.request.Expires = min(left, maxWait)
+		wait := addTime(t.request.Expires, patience)
+		if !t.repeatable && t.wait == 0 {
+			wait = forever
+		}
+		items, err := t.attempt(ctx, wait)
+		var e *Error
+		switch {
+		case len(items) > 0:
+			return items, nil
+		case err == nil && !t.repeatable:
+			return nil, ended(t.op, t.queue.name, t.sent, nil, context.DeadlineExceeded)
+		case err == nil:
+			patience = longer(patience)
+			continue
+		case !errors.As(err, &e):
+			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
+		case e.Code == codeTimeout && left > maxWait:
+			continue
+		}
+		refusal = e
+		if !e.again(t.repeatable) || !insist.more(t.queue.client.patience) || insist.pause(ctx) != nil {
+			return nil, e
+		}
+	}
+}
+
+// left is how much longer to wait for something to arrive.
+func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
+	if t.wait == 0 {
+		return 0
+	}
+	left := t.wait - time.Since(started)
+	if deadline, has := ctx.Deadline(); has {
+		until := time.Until(deadline)
+		left = min(left, until-min(waitMargin, until/2))
+	}
+	return max(left, time.Millisecond)
+}
+
+// attempt asks once and gathers what is answered. Neither items nor an error
+// mean that there was no answer.
+func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
+	body, err := t.request.body()
+	if err != nil {
+		return nil, err
+	}
+	client := t.queue.client
+	answers := newAnswers()
+	reply, stop, err := client.mailbox.receive(answers.add)
+	if err != nil {
+		return nil, err
+	}
+	// What arrives after this is given back by the mailbox; what is here already
+	// and was not looked at, by answers.
+	defer answers.close()
+	defer stop()
+	if err := client.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
+		return nil, err
+	}
+	t.sent++
+
+	var items []*Item
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-answers.more:
+		case <-timer.C:
+			return items, nil
+		case <-ctx.Done():
+			return items, ctx.Err()
+		}
+		for m := answers.next(); m != nil; m = answers.next() {
+			if e := answered(m, t.op, t.queue.name); e != nil {
+				return items, e
+			}
+			if m.Header.Get(headerID) == "" {
+				if m.Header.Get(headerStatus) == statusEndOfBatch {
+					return items, nil
+				}
+				return items, unreadable(t.op, t.queue.name, m.Data, nil)
+			}
+			item, err := readItem(t.queue, m)
+			if err != nil {
+				return items, unreadable(t.op, t.queue.name, m.Data, err)
+			}
+			item.term = t.request.Lease
+			if items = append(items, item); t.request.Batch == 0 {
+				return items, nil
+			}
+		}
+	}
+}
+
+// statusEndOfBatch marks the message behind the last one of a batch.
+const statusEndOfBatch = "204"
+
+// body is the request as it is sent; the plainest one is empty.
+func (r popRequest) body() ([]byte, error) {
+	if r == (popRequest{}) {
+		return nil, nil
+	}
+	return json.Marshal(r)
+}

@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Headers of a push.
+const (
+	headerDelay     = "PQ-Delay"
+	headerNotBefore = "PQ-Not-Before"
+	headerTTL       = "PQ-TTL"
+)
+
+// Pushed is what became of a push.
+type Pushed struct {
+	ID       string
+	Seq      uint64 // its place in push order
+	Priority int64
+
+	// Duplicate: the message id was pushed before. ID and Seq are of that push.
+	Duplicate bool
+
+	// Evicted: the queue was full, and this was its least urgent item.
+	Evicted bool
+}
+
+// PushOption says more about an item that is pushed.
+type PushOption func(*push)
+
+// push is an item on its way.
+type push struct {
+	priority *int64
+	header   nats.Header
+	once     bool // with an id, even if one has to be made up
+}
+
+// Priority is the item's priority; low numbers come first from [Min]. Without
+// one it gets the queue's default.
+func Priority(priority int64) PushOption { return func(p *push) { p.priority = &priority } }
+
+// Delay keeps the item back for a while.
+func Delay(d time.Duration) PushOption {
+	return func(p *push) { p.header.Set(headerDelay, d.String()) }
+}
+
+// NotBefore keeps the item back until a time by the bridge's clock.
+func NotBefore(t time.Time) PushOption {
+	return func(p *push) { p.header.Set(headerNotBefore, t.UTC().Format(time.RFC3339Nano)) }
+}
+
+// TTL is how long the item may wait to be taken. After that it is dropped, or
+// becomes a dead letter if the queue is configured so.
+func TTL(d time.Duration) PushOption {
+	return func(p *push) { p.header.Set(headerTTL, d.String()) }
+}
+
+// MsgID names the push: of all pushes with one id within the queue's window
+// (2 minutes unless configured otherwise) only the first one counts.
+func MsgID(id string) PushOption {
+	return func(p *push) { p.header.Set(nats.MsgIdHdr, id) }
+}
+
+// Header adds headers that travel with the item.
+func Header(header nats.Header) PushOption {
+	return func(p *push) { maps.Copy(p.header, header) }
+}
+
+// WithoutMsgID pushes without an id. That is for pushing more than some 8,000
+// items a second to one queue, because the ids that it remembers are limited
+// (1,000,000 in 2 minutes by default). Without an id a push that stays
+// unanswered fails with [ErrUnknownResult] instead of being sent again.
+func WithoutMsgID() PushOption { return func(p *push) { p.once = false } }
+
+// Push adds an item to the queue and returns when it is durable.
+//
+// A push without [MsgID] is given an id, so that sending it again when an answer
+// is lost does not double it.
+func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (Pushed, error) {
+	f, err := q.PushAsync(ctx, payload, opts...)
+	if err != nil {
+		return Pushed{}, err
+	}
+	return f.Result()
+}
+
+// PushAsync is Push without the wait for the answer: it returns when the item
+// was sent. It waits first while [MaxInFlight] pushes are unanswered, until ctx
+// ends. The payload must not be changed before the answer is there.
+//
+// Items that are sent one after another by one goroutine keep their order within
+// a priority, unless one has to be sent again.
+func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOption) (*Future, error) {
+	m, id, err := q.pushMsg(payload, opts)
+	if err != nil {
+		return nil, err
+	}
+	return q.client.send(ctx, q.name, m, id)
+}
+
+// PushAndForget publishes an item and asks for no answer. Whether it was taken
+// in is not known: what could not be is counted by the bridge and reported on
+// the queue's error event.
+func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
+	m, _, err := q.pushMsg(payload, append([]PushOption{WithoutMsgID()}, opts...))
+	if err != nil {
+		return err
+	}
+	return q.client.publish(opPush, q.name, m)
+}
+
+// Flush waits until the answers to all pushes that were sent are there, however
+// they turned out.
+func (c *Client) Flush(ctx context.Context) error { return c.flights.wait(ctx) }
+
+// msgID says which id a push has.
+type msgID int
+
+const (
+	noID    msgID = iota // none, so it must not be sent again
+	givenID              // the caller's
+	madeID               // one that nobody else has
+)
+
+// pushMsg makes the message of a push.
+func (q *Queue) pushMsg(payload []byte, opts []PushOption) (*nats.Msg, msgID, error) {
+	p := push{header: make(nats.Header), once: true}
+	for _, opt := range opts {
+		opt(&p)
+	}
+	subject := subjects.Subject{Queue: q.name, Verb: subjects.Push}
+	if p.priority != nil {
+		subject.Priority, subject.HasPriority = *p.priority, true
+	}
+	to, err := q.client.grammar.Build(subject)
+	if err != nil {
+		return nil, noID, err
+	}
+	m := &nats.Msg{Subject: to, Data: payload, Header: p.header}
+	switch {
+	case p.header.Get(nats.MsgIdHdr) != "":
+		return m, givenID, nil
+	case p.once:
+		p.header.Set(nats.MsgIdHdr, nuid.Next())
+		return m, madeID, nil
+	}
+	return m, noID, nil
+}
+
+// pushAnswer is the body that a push is answered with.
+type pushAnswer struct {
+	ID        string `json:"id"`
+	Seq       uint64 `json:"seq"`
+	Priority  int64  `json:"priority"`
+	Duplicate bool   `json:"duplicate"`
+	Evicted   bool   `json:"evicted"`
+	Error     *struct {
+		Code        int    `json:"code"`
+		Description string `json:"description"`
+	} `json:"error"`
+}
+
+// readPushed reads the answer to a push.
+func readPushed(m *nats.Msg, queue string) (Pushed, *Error) {
+	if e := answered(m, opPush, queue); e != nil {
+		return Pushed{}, e
+	}
+	var a pushAnswer
+	if err := json.Unmarshal(m.Data, &a); err != nil || a.ID == "" && a.Error == nil {
+		return Pushed{}, unreadable(opPush, queue, m.Data, err)
+	}
+	if a.Error != nil {
+		return Pushed{}, &Error{Op: opPush, Queue: queue, Code: a.Error.Code, Description: a.Error.Description}
+	}
+	return Pushed{ID: a.ID, Seq: a.Seq, Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
+}
+
+// unreadable is the error of an answer that is none of the protocol: somebody
+// else listens on the subject, or speaks another version.
+func unreadable(op, queue string, body []byte, cause error) *Error {
+	const most = 60
+	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "?")
+	if cause == nil {
+		cause = errors.New("fields are missing")
+	}
+	return &Error{
+		Op: op, Queue: queue, Code: codeUnknownResult, cause: cause,
+		Description: fmt.Sprintf("the answer %s cannot be read: %v", strconv.Quote(text), cause),
+	}
+}

@@ -1,0 +1,122 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func TestPush(t *testing.T) {
+	w := start(t)
+	header := nats.Header{"Trace": {"a", "b"}}
+	pushed := w.push(t, "seven", client.Priority(7), client.Header(header))
+	if pushed.ID == "" || pushed.Seq != 1 || pushed.Priority != 7 || pushed.Duplicate || pushed.Evicted {
+		t.Errorf("pushed: %+v", pushed)
+	}
+	item := w.pop(t, client.Min)
+	if item.ID != pushed.ID || item.Priority != 7 || string(item.Payload) != "seven" || item.Queue != "jobs" {
+		t.Errorf("popped: %+v", item)
+	}
+	if diff := cmp.Diff(header, item.Header); diff != "" {
+		t.Errorf("headers: -pushed +popped\n%s", diff)
+	}
+	if age := time.Since(item.Pushed); age < 0 || age > time.Minute {
+		t.Errorf("pushed %s ago", age)
+	}
+	if item.Leased() || item.Deliveries != 0 || item.Fence != 0 {
+		t.Errorf("popped without a lease: %+v", item)
+	}
+}
+
+func TestPushOptions(t *testing.T) {
+	w := start(t)
+	w.push(t, "delayed", client.Delay(time.Hour))
+	_, err := w.queue.Pop(t.Context(), client.Min)
+	fails(t, err, client.ErrEmpty, 404, client.ReasonDelayed)
+
+	due := time.Now().Add(2 * time.Hour)
+	later := w.push(t, "later", client.NotBefore(due))
+	item, err := w.queue.Get(t.Context(), later.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := item.Due.Sub(due); item.State != client.Delayed || d < -time.Minute || d > time.Minute {
+		t.Errorf("state %s, due %s, expected it delayed until %s", item.State, item.Due, due)
+	}
+
+	w.push(t, "short-lived", client.TTL(time.Nanosecond))
+	_, err = w.queue.Pop(t.Context(), client.Min)
+	fails(t, err, client.ErrEmpty, 404, client.ReasonDelayed)
+
+	_, err = w.queue.Push(t.Context(), nil, client.Delay(-time.Second))
+	fails(t, err, err, 400, "")
+}
+
+func TestPushOnce(t *testing.T) {
+	w := start(t)
+	first := w.push(t, "one", client.MsgID("a"))
+	again := w.push(t, "another", client.MsgID("a"))
+	if !again.Duplicate || again.ID != first.ID || again.Seq != first.Seq {
+		t.Errorf("pushed again: %+v, expected a duplicate of %+v", again, first)
+	}
+	for range 2 {
+		if p := w.push(t, "without an id"); p.Duplicate {
+			t.Errorf("a push without an id is a duplicate: %+v", p)
+		}
+	}
+}
+
+func TestPushTooLarge(t *testing.T) {
+	w := start(t)
+	_, err := w.queue.Push(t.Context(), make([]byte, w.nc.MaxPayload()-100))
+	fails(t, err, client.ErrTooLarge, 413, "")
+	_, err = w.queue.Push(t.Context(), make([]byte, w.nc.MaxPayload()+1))
+	fails(t, err, client.ErrTooLarge, 413, "")
+	if !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("%v: expected it to be nats.ErrMaxPayload too", err)
+	}
+}
+
+func TestPushAsync(t *testing.T) {
+	const n = 500
+	w := start(t, client.MaxInFlight(64))
+	var futures []*client.Future
+	for i := range n {
+		f, err := w.queue.PushAsync(t.Context(), fmt.Append(nil, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		futures = append(futures, f)
+	}
+	if err := w.client.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range futures {
+		select {
+		case <-f.Done():
+		default:
+			t.Fatal("Flush returned before all pushes were answered")
+		}
+		p, err := f.Result()
+		if err != nil || p.Seq != uint64(i+1) {
+			t.Fatalf("push %d: %+v, %v, expected this order", i, p, err)
+		}
+	}
+}
+
+func TestPushAndForget(t *testing.T) {
+	w := start(t)
+	if err := w.queue.PushAndForget([]byte("x"), client.Priority(-1)); err != nil {
+		t.Fatal(err)
+	}
+	item := w.pop(t, client.Max, client.Wait(time.Minute))
+	if string(item.Payload) != "x" || item.Priority != -1 {
+		t.Errorf("popped: %+v", item)
+	}
+}

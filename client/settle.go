@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Settlements as they are sent.
+const (
+	settleAck       = "+ACK"
+	settleNack      = "-NAK"
+	settleExtend    = "+WPI"
+	settleTerminate = "+TERM"
+)
+
+// Ack says that the item is done with; it is gone from the queue for good when
+// this returns nil. With [ErrLeaseLost] somebody else has had it or will.
+func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, settleAck) }
+
+// Nack gives the item back; it is ready again at once, at the place it had. After
+// its last delivery (16 unless configured otherwise) it goes to the dead-letter
+// queue instead.
+func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, settleNack) }
+
+// NackWithDelay is Nack, but the item is not ready before the delay has passed.
+func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
+	return i.settle(ctx, opNack, fmt.Sprintf(`%s {"delay":%d}`, settleNack, delay.Nanoseconds()))
+}
+
+// Terminate sends the item to the dead-letter queue, because trying again would
+// not help. The reason is kept with it.
+func (i *Item) Terminate(ctx context.Context, reason string) error {
+	return i.settle(ctx, opTerminate, settleTerminate+" "+reason)
+}
+
+// settle ends the lease, once.
+func (i *Item) settle(ctx context.Context, op, body string) error {
+	i.mu.Lock()
+	settled := i.settled
+	i.settled = true
+	i.mu.Unlock()
+	if settled {
+		return ErrSettled
+	}
+	_, err := i.send(ctx, op, body)
+	if err != nil && !errors.Is(err, ErrLeaseLost) {
+		i.mu.Lock()
+		i.settled = false // let it be tried again
+		i.mu.Unlock()
+	}
+	return err
+}
+
+// Extend starts the lease anew: it lasts as long from now as it did at first.
+func (i *Item) Extend(ctx context.Context) error {
+	if i.isSettled() {
+		return ErrSettled
+	}
+	m, err := i.send(ctx, opExtend, settleExtend)
+	if err != nil {
+		return err
+	}
+	if values := m.Header[headerLeaseExpires]; len(values) > 0 {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return readHeader(headerLeaseExpires, values, &i.expires)
+	}
+	return nil
+}
+
+func (i *Item) isSettled() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.settled
+}
+
+// send sends a settlement.
+func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
+	if i.ack == "" {
+		return nil, ErrNotLeased
+	}
+	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body), repeatable: true}
+	m, err := i.queue.client.do(ctx, r)
+	var e *Error
+	if errors.As(err, &e) && e.Code == codeLeaseLost && r.sent > 1 && held(op, e.Reason) {
+		return &nats.Msg{}, nil
+	}
+	return m, err
+}
+
+// held says whether a settlement that was sent again held the first time: its
+// answer was lost, and this is what the second one finds.
+func held(op string, reason Reason) bool {
+	switch op {
+	case opAck, opTerminate:
+		return reason == ReasonGone
+	case opNack:
+		return true // back it is, either way
+	}
+	return false
+}

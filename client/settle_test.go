@@ -1,0 +1,159 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func TestSettlements(t *testing.T) {
+	w := start(t)
+	for _, tc := range []struct {
+		name   string
+		settle func(*client.Item) error
+		after  client.Reason // of the 404 that the next pop gets
+		dead   int64
+	}{
+		{"ack", func(i *client.Item) error { return i.Ack(t.Context()) }, client.ReasonEmpty, 0},
+		{"nack with delay", func(i *client.Item) error { return i.NackWithDelay(t.Context(), time.Hour) }, client.ReasonDelayed, 0},
+		{"terminate", func(i *client.Item) error { return i.Terminate(t.Context(), "odd") }, client.ReasonEmpty, 1},
+		{"extend", func(i *client.Item) error { return i.Extend(t.Context()) }, client.ReasonLeased, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.push(t, "x")
+			item := w.pop(t, client.Min, client.Lease(time.Hour))
+			if !item.Leased() || item.Deliveries != 1 || item.Fence == 0 || time.Until(item.LeaseExpires()) < 50*time.Minute {
+				t.Errorf("leased: %+v, until %s", item, item.LeaseExpires())
+			}
+			if err := tc.settle(item); err != nil {
+				t.Fatal(err)
+			}
+			_, err := w.queue.Pop(t.Context(), client.Min)
+			fails(t, err, client.ErrEmpty, 404, tc.after)
+			dead, err := w.client.Queue("jobs-dead").Info(t.Context())
+			if tc.dead > 0 && (err != nil || dead.Ready != tc.dead) {
+				t.Errorf("dead: %+v, %v, expected %d", dead, err, tc.dead)
+			}
+			if _, err := w.queue.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	item := w.client.Queue("jobs-dead")
+	dead, err := item.Pop(t.Context(), client.Min)
+	if err != nil || dead.Dead == nil || *dead.Dead != (client.Death{Reason: "odd", Origin: "jobs", OriginID: dead.Dead.OriginID}) {
+		t.Errorf("dead: %+v, %v", dead, err)
+	}
+}
+
+func TestNackBringsBack(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	first := w.pop(t, client.Min, client.Lease(time.Hour))
+	if err := first.Nack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := w.pop(t, client.Min, client.Lease(time.Hour))
+	if second.ID != first.ID || second.Deliveries != 2 || second.Fence <= first.Fence {
+		t.Errorf("leased again: %+v, before it was %+v", second, first)
+	}
+}
+
+func TestSettledOnce(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	plain := w.pop(t, client.Min)
+	if err := plain.Ack(t.Context()); !errors.Is(err, client.ErrNotLeased) {
+		t.Errorf("ack without a lease: %v", err)
+	}
+	w.push(t, "x")
+	item := w.pop(t, client.Min, client.Lease(time.Hour))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := item.Ack(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("ack with a context that has ended: %v", err)
+	}
+	if err := item.Ack(t.Context()); err != nil {
+		t.Errorf("ack after one that was not sent: %v", err)
+	}
+	for name, err := range map[string]error{
+		"ack": item.Ack(t.Context()), "nack": item.Nack(t.Context()), "extend": item.Extend(t.Context()),
+	} {
+		if !errors.Is(err, client.ErrSettled) {
+			t.Errorf("%s after ack: %v, expected client.ErrSettled", name, err)
+		}
+	}
+}
+
+func TestLeaseLost(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	first := w.pop(t, client.Min, client.Lease(time.Millisecond))
+	second := w.pop(t, client.Min, client.Lease(time.Hour), client.Wait(time.Minute))
+	fails(t, first.Extend(t.Context()), client.ErrLeaseLost, 410, client.ReasonTaken)
+	fails(t, first.Ack(t.Context()), client.ErrLeaseLost, 410, client.ReasonTaken)
+	if err := w.queue.Remove(t.Context(), second.ID); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, second.Ack(t.Context()), client.ErrLeaseLost, 410, client.ReasonGone)
+}
+
+func TestHold(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	item := w.pop(t, client.Min, client.Lease(300*time.Millisecond))
+	first := item.LeaseExpires()
+	held, stop := item.Hold(t.Context())
+	defer stop()
+	for item.LeaseExpires().Equal(first) {
+		select {
+		case <-held.Done():
+			t.Fatal(context.Cause(held))
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := item.Ack(t.Context()); err != nil {
+		t.Errorf("ack while held: %v", err)
+	}
+	stop()
+	if err := context.Cause(held); err != context.Canceled {
+		t.Errorf("the held context ended with %v", err)
+	}
+}
+
+func TestHoldEndsWithTheLease(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	item := w.pop(t, client.Min, client.Lease(300*time.Millisecond))
+	held, stop := item.Hold(t.Context())
+	defer stop()
+	if err := w.queue.Remove(t.Context(), item.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-held.Done()
+	fails(t, context.Cause(held), client.ErrLeaseLost, 410, client.ReasonGone)
+
+	plain, stop := (&client.Item{}).Hold(t.Context())
+	defer stop()
+	if err := context.Cause(plain); !errors.Is(err, client.ErrNotLeased) {
+		t.Errorf("hold without a lease: %v", err)
+	}
+}
+
+// A lease that cannot be extended because nobody answers is given up when it
+// would run out.
+func TestHoldWithoutBridge(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	item := w.pop(t, client.Min, client.Lease(200*time.Millisecond))
+	w.nc.Close()
+	held, stop := item.Hold(t.Context())
+	defer stop()
+	<-held.Done()
+	if err := context.Cause(held); !errors.Is(err, client.ErrLeaseLost) {
+		t.Errorf("the held context ended with %v", err)
+	}
+}
