@@ -16,7 +16,9 @@ type flaky struct {
 	rng   *rand.Rand
 	rates [faults]int // in a thousand transactions
 	next  fault       // of the next transaction that writes, whatever the rates say
-	dies  bool        // the connection is gone after that one
+	after fault       // of the one that writes after that
+	away  int         // how many transactions find the store away after it
+	dies  bool        // the connection is gone after it
 	dead  bool
 
 	parked chan struct{} // when set: the next transaction that writes says here that it ran,
@@ -79,10 +81,14 @@ func (f *flaky) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	if f.parked != nil {
 		return f.park(ctx, fn)
 	}
+	if f.next == faultNone && f.away > 0 {
+		f.away--
+		return f.update(ctx, faultUnavailable, fn)
+	}
 	kind := f.choose()
 	err := f.update(ctx, kind, fn)
 	if errors.Is(err, kv.ErrUnknown) && f.next != faultNone {
-		f.next, f.dead = faultNone, f.dies
+		f.next, f.after, f.dead = f.after, faultNone, f.dies
 	}
 	return err
 }

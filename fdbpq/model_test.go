@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -151,6 +152,80 @@ func (m *model) clone() *model {
 	return &c
 }
 
+// equal tells whether two models are in the same state, however they number
+// their items.
+func (m *model) equal(other *model) bool {
+	return reflect.DeepEqual(m.plain(), other.plain())
+}
+
+// plain is the model without what nobody can ever see.
+func (m *model) plain() *model {
+	c := m.clone()
+	c.born, c.floor = 0, nil
+	names := make(map[int]string) // of items
+	for _, q := range c.queues {
+		for _, item := range q.items {
+			names[item.number] = q.name + "/" + item.id
+		}
+	}
+	number := func(n int) int {
+		return slices.Index(slices.Sorted(maps.Values(names)), names[n])
+	}
+	for _, q := range c.queues {
+		for i := range q.items {
+			q.items[i].number = number(q.items[i].number)
+		}
+		slices.SortFunc(q.items, func(a, b modelItem) int { return compareItems(&a, &b) })
+		for id, pop := range q.pops {
+			pop.taken = slices.Clone(pop.taken)
+			for i := range pop.taken {
+				pop.taken[i].number = 0
+			}
+			pop.leases = slices.Clone(pop.leases)
+			for i := range pop.leases {
+				pop.leases[i].number = number(pop.leases[i].number)
+			}
+			q.pops[id] = pop
+		}
+	}
+	for i := range c.stale {
+		c.stale[i].item = modelItem{}
+	}
+	return c
+}
+
+// learn takes from an answer what only the store knows: ids of dead items, and
+// tokens.
+func (m *model) learn(want *outcome, got outcome) []heldLease {
+	var leases []heldLease
+	for i := range min(len(want.Items), len(got.Items)) {
+		ours, theirs := &want.Items[i], got.Items[i]
+		if ours.ID == "" && theirs.ID != "" && !m.knows(theirs.ID) {
+			ours.ID = theirs.ID
+			for _, q := range m.queues {
+				if item := q.byNumber(ours.number); item != nil {
+					item.id, item.tie = theirs.ID, placeOf(theirs.ID).tie
+				}
+			}
+		}
+		if theirs.token != "" {
+			generation := m.queues[theirs.queue].generation
+			leases = append(leases, heldLease{queue: theirs.queue, token: theirs.token, id: theirs.ID, fence: theirs.Fence, generation: generation})
+		}
+	}
+	return leases
+}
+
+// knows tells whether an item has this id.
+func (m *model) knows(id string) bool {
+	for _, q := range m.queues {
+		if q.byID(id) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // queue returns an existing queue, or nil.
 func (m *model) queue(name string) *modelQueue {
 	if q := m.queues[name]; q != nil && q.exists {
@@ -194,15 +269,6 @@ func (q *modelQueue) in(state fdbpq.State) []*modelItem {
 	}
 	slices.SortFunc(found, compareItems)
 	return found
-}
-
-// numbers is in, for loops that change the queue.
-func (q *modelQueue) numbers(state fdbpq.State) []int {
-	var numbers []int
-	for _, item := range q.in(state) {
-		numbers = append(numbers, item.number)
-	}
-	return numbers
 }
 
 func (q *modelQueue) byNumber(number int) *modelItem {
@@ -566,7 +632,7 @@ const (
 type heldLease struct {
 	queue      string
 	token      string
-	number     int // of the model's item
+	id         string // of the item
 	fence      int64
 	generation int
 }
@@ -576,7 +642,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	if q == nil || q.generation != l.generation {
 		return outcome{Err: "lost: gone"}
 	}
-	item := q.byNumber(l.number)
+	item := q.byID(l.id)
 	switch {
 	case item == nil:
 		return outcome{Err: "lost: gone"}
@@ -597,7 +663,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.bury(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend:
 		item.due = at.now + int64(d)
-		out.Items = []itemView{{Fence: item.fence, Expires: at.display(item.due), number: item.number}}
+		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number}}
 	case settleReturn:
 		item.deliveries--
 		m.reinstate(q, at, item.number, 0, &out)

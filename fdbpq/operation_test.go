@@ -210,7 +210,7 @@ func peekOf(queue string, sel selection) operation {
 
 func settleOf(l heldLease, what settlement, d time.Duration, reason string) operation {
 	return operation{
-		name: fmt.Sprintf("%s %s item %d fence %d (%v %s)", what, l.queue, l.number, l.fence, d, reason),
+		name: fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, reason),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
 			if err != nil {
@@ -232,7 +232,7 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			}
 			out := outcome{Events: eventsOf(settled.Events)}
 			if l := settled.Lease; l != nil {
-				out.Items = []itemView{{Fence: l.Fence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
+				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
 			}
 			return out, err
 		},

@@ -31,10 +31,10 @@ type world struct {
 	processes []*process
 	started   int // processes so far
 	model     *model
+	others    []*model    // what the store may be in as well, after operations that overlapped
 	leases    []heldLease // most recent ones
 	ids       []knownID
-	seen      map[string]bool // ids ever pushed
-	trace     []string        // what was done last
+	trace     []string // what was done last
 }
 
 // process is one of several that use the store, with clocks of its own.
@@ -54,7 +54,7 @@ var wallStart = time.Unix(1_800_000_000, 0)
 func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int, rates [faults]int) (*world, error) {
 	w := &world{
 		ctx: ctx, seed: seed, open: open, db: open(), rates: rates,
-		processes: make([]*process, processes), model: newModel(), seen: make(map[string]bool),
+		processes: make([]*process, processes), model: newModel(),
 	}
 	for i := range w.processes {
 		if err := w.start(i); err != nil {
@@ -136,13 +136,41 @@ func (w *world) attempt(p *process, o operation) (got outcome, err error) {
 
 // compare does the operation to the model and returns a difference as an error.
 func (w *world) compare(o operation, at moment, got outcome) error {
-	var want outcome
-	w.model, want = w.model.after(o, at, got)
-	w.learn(&want, got)
-	if diff := difference(want, got); diff != "" {
-		return fmt.Errorf("%s: the store differs from the model (-model +store):\n%s", o.name, diff)
+	var possible []*model
+	var leases []heldLease
+	var first string
+	for _, m := range append([]*model{w.model}, w.others...) {
+		after, want := m.after(o, at, got)
+		found := after.learn(&want, got)
+		diff := difference(want, got)
+		if diff == "" {
+			possible, leases = append(possible, after), found
+		} else if first == "" {
+			first = diff
+		}
 	}
+	if len(possible) == 0 {
+		return fmt.Errorf("%s: the store differs from the model (-model +store):\n%s", o.name, first)
+	}
+	w.be(possible, leases, got)
 	return nil
+}
+
+// be settles on what the store is in, as far as that is known.
+func (w *world) be(possible []*model, leases []heldLease, got outcome) {
+	w.model, w.others = possible[0], nil
+	for _, m := range possible[1:] {
+		if !slices.ContainsFunc(append(w.others, w.model), m.equal) {
+			w.others = append(w.others, m)
+		}
+	}
+	w.leases = append(w.leases, leases...)
+	w.leases = w.leases[max(0, len(w.leases)-30):]
+	for _, pushed := range got.Pushed {
+		if pushed.ID != "" && !pushed.Duplicate {
+			w.know(pushed.queue, pushed.ID)
+		}
+	}
 }
 
 // after returns what an operation makes of the model, and answers.
@@ -163,45 +191,7 @@ func difference(want, got outcome) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}))
 }
 
-// learn takes from an answer what only the store knows: ids of dead items, and
-// tokens.
-func (w *world) learn(want *outcome, got outcome) {
-	w.knowPushed(got)
-	w.learnItems(want, got)
-}
-
-func (w *world) knowPushed(got outcome) {
-	for _, pushed := range got.Pushed {
-		if pushed.ID != "" && !pushed.Duplicate {
-			w.know(pushed.queue, pushed.ID)
-		}
-	}
-}
-
-func (w *world) learnItems(want *outcome, got outcome) {
-	for i := range min(len(want.Items), len(got.Items)) {
-		ours, theirs := &want.Items[i], got.Items[i]
-		if ours.ID == "" && theirs.ID != "" && !w.seen[theirs.ID] {
-			ours.ID = theirs.ID
-			w.met(theirs.ID)
-			for _, q := range w.model.queues {
-				if item := q.byNumber(ours.number); item != nil {
-					item.id, item.tie = theirs.ID, placeOf(theirs.ID).tie
-				}
-			}
-		}
-		if theirs.token != "" {
-			q := w.model.queues[theirs.queue]
-			l := heldLease{queue: theirs.queue, token: theirs.token, number: ours.number, fence: ours.Fence, generation: q.generation}
-			w.leases = append(w.leases[max(0, len(w.leases)-30):], l)
-		}
-	}
-}
-
-func (w *world) met(id string) { w.seen[id] = true }
-
 func (w *world) know(queue, id string) {
-	w.met(id)
 	w.ids = append(w.ids[max(0, len(w.ids)-60):], knownID{queue: queue, id: id})
 }
 

@@ -1,0 +1,264 @@
+package fdbpq_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// now is store time as the process knows it.
+func (b *bench) now() int64 {
+	b.Helper()
+	now, err := b.Now(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return now
+}
+
+// together lets time pass for several processes, a second at a time.
+func together(d time.Duration, processes ...*bench) {
+	for ; d > 0; d -= time.Second {
+		processes[0].clock.advance(min(d, time.Second))
+		for _, p := range processes {
+			if err := p.pulse.Beat(p.Context()); err != nil {
+				p.Fatal(err)
+			}
+		}
+	}
+}
+
+// A process whose wall clock is ten minutes off, ahead or behind, neither ends
+// a lease too early nor keeps one too long, whoever gave it and whoever sweeps.
+func TestLeaseUnderWrongClocks(t *testing.T) {
+	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				right := openBench(t, open)
+				together(5*time.Second, right)
+				wrong := right.another(skew)
+				together(5*time.Second, right, wrong)
+				right.pushed("q", 0, "one", "two")
+				for i, holder := range []*bench{right, wrong} {
+					item := holder.leaseOne("q", 30*time.Second)
+					together(29*time.Second, right, wrong)
+					for _, p := range []*bench{right, wrong} {
+						if events := p.sweep(); len(events) > 0 {
+							t.Fatalf("holder %d: the lease ended a second too early: %v", i, events)
+						}
+					}
+					together(4*time.Second, right, wrong) // two of them for the other's turn to sweep
+					if events := append(right.sweep(), wrong.sweep()...); len(events) != 1 || events[0].Type != fdbpq.EventLeaseLost {
+						t.Fatalf("holder %d: the lease did not end in time: %v", i, events)
+					}
+					if err := holder.nack(*item.Lease, 0); err == nil {
+						t.Errorf("holder %d: the lease can still be given back", i)
+					}
+					right.take("q", fdbpq.Min, 1)
+				}
+			})
+		})
+	}
+}
+
+// Store time passes as real time does, whatever wall clocks show, when
+// processes come and go, and when a wall clock jumps.
+func TestStoreTimePassesSteadily(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		first := openBench(t, open)
+		together(5*time.Second, first)
+		start, began := first.now(), time.Duration(first.clock.elapsed.Load())
+		processes := []*bench{first}
+		check := func() {
+			t.Helper()
+			passed := time.Duration(first.clock.elapsed.Load()) - began
+			for i, p := range processes {
+				if off := time.Duration(p.now()-start) - passed; off < -time.Second || off > time.Second {
+					t.Fatalf("process %d: store time is off by %v after %v", i, off, passed)
+				}
+			}
+		}
+		for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute, 0, 24 * time.Hour} {
+			processes = append(processes, first.another(skew))
+			for range 30 {
+				together(time.Second, processes...)
+				check()
+			}
+		}
+		processes = processes[2:] // one that was wrong from the start goes on
+		for range 30 {
+			together(time.Second, processes...)
+			check()
+		}
+		late := processes[0].another(-time.Hour)
+		for range 90 { // somebody who hears nothing meanwhile moves nothing back
+			together(time.Second, processes...)
+		}
+		processes = append(processes, late)
+		together(10*time.Second, processes...)
+		check()
+	})
+}
+
+// While no process ran, time passed by the wall clock: what fell due meanwhile
+// is due now. A wall clock that is behind moves nothing back.
+func TestStoreTimeAfterPause(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		before := openBench(t, open)
+		together(5*time.Second, before)
+		before.pushed("q", 0, "one")
+		before.leaseOne("q", time.Hour)
+		stopped := before.now()
+		before.clock.advance(59 * time.Minute)
+		after := before.another(0)
+		together(5*time.Second, after)
+		if events := after.sweep(); len(events) > 0 {
+			t.Fatalf("the lease ended early: %v", events)
+		}
+		passed := time.Duration(after.now() - stopped)
+		if want := 59*time.Minute + 5*time.Second; passed < want-time.Second || passed > want+time.Second {
+			t.Errorf("%v of store time passed in %v", passed, want)
+		}
+		together(56*time.Second, after)
+		if events := after.sweep(); len(events) != 1 {
+			t.Errorf("the lease did not end: %v", events)
+		}
+
+		stopped = after.now()
+		behind := before.another(-24 * time.Hour)
+		for range 10 {
+			together(time.Second, behind)
+			now := behind.now()
+			if now < stopped {
+				t.Fatalf("store time went back by %v", time.Duration(stopped-now))
+			}
+			stopped = now
+		}
+	})
+}
+
+// A process that has only just started moves store time by nothing but what it
+// saw pass.
+func TestStoreTimeOfNewProcess(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		old := openBench(t, open)
+		together(5*time.Second, old)
+		ahead := old.another(10 * time.Minute)
+		start := old.now()
+		for range 20 { // they beat in turn, so the new one sees the old one move
+			together(time.Second, ahead, old)
+		}
+		if passed := time.Duration(ahead.now() - start); passed > 21*time.Second {
+			t.Errorf("%v of store time passed in 20s", passed)
+		}
+	})
+}
+
+// A beat whose result is unknown, or that commits late, harms nothing.
+func TestBeatWithUnknownResult(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		together(5*time.Second, b)
+		start := b.now()
+		for _, kind := range []fault{faultLost, faultDone, faultStraggle} {
+			b.flaky.next = kind
+			together(time.Second, b)
+			b.flaky.next = faultNone
+			together(time.Second, b)
+			b.flaky.letGo()
+			together(time.Second, b)
+		}
+		if passed := time.Duration(b.now() - start); passed != 9*time.Second {
+			t.Errorf("%v of store time passed in 9s", passed)
+		}
+		if other := b.another(0); other.now() != b.now() {
+			t.Errorf("another process reads %d, expected %d", other.now(), b.now())
+		}
+	})
+}
+
+// PQ-Not-Before is the one due time that means the pusher's wall clock.
+func TestNotBeforeIsWallTime(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		ahead := b.another(10 * time.Minute)
+		at := wallStart.Add(15 * time.Minute)
+		b.push("q", fdbpq.NewItem{Payload: []byte("in 15 minutes"), NotBefore: at})
+		ahead.push("q", fdbpq.NewItem{Payload: []byte("in 5 minutes"), NotBefore: at})
+		together(5*time.Minute, b, ahead)
+		b.sweep()
+		if got := payloads(b.take("q", fdbpq.Min, 2).Items); len(got) != 1 || got[0] != "in 5 minutes" {
+			t.Errorf("after 5 minutes there is %q", got)
+		}
+		together(10*time.Minute-time.Second, b, ahead)
+		b.sweep()
+		if taken := b.take("q", fdbpq.Min, 2); len(taken.Items) != 0 || taken.Reason != fdbpq.ReasonDelayed {
+			t.Errorf("a second too early there is %q (%s)", payloads(taken.Items), taken.Reason)
+		}
+		together(time.Second, b, ahead)
+		b.sweep()
+		if got := payloads(b.take("q", fdbpq.Min, 2).Items); len(got) != 1 {
+			t.Errorf("after 15 minutes there is %q", got)
+		}
+	})
+}
+
+// One process sweeps at a time; when it dies another one goes on.
+func TestSweepClaim(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		a := openBench(t, open)
+		b := a.another(0)
+		delayed := func() {
+			t.Helper()
+			a.push("q", fdbpq.NewItem{Delay: time.Second})
+			together(time.Second, a, b)
+		}
+		delayed()
+		if swept, err := a.Sweep(t.Context()); err != nil || swept.Timers != 1 || swept.Busy {
+			t.Fatalf("first sweep: %+v, %v", swept, err)
+		}
+		delayed()
+		swept, err := b.Sweep(t.Context())
+		if err != nil || !swept.Busy || swept.Timers != 0 || swept.Next <= 0 || swept.Next > 2*time.Second {
+			t.Fatalf("sweep of another process: %+v, %v: expected to be told who works", swept, err)
+		}
+		together(swept.Next, a, b) // and a is dead
+		if swept, err := b.Sweep(t.Context()); err != nil || swept.Timers != 1 {
+			t.Fatalf("sweep after the first process died: %+v, %v", swept, err)
+		}
+	})
+}
+
+// A sweep does a bounded amount and says at once that there is more.
+func TestSweepIsBounded(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		const items = 600
+		news := make([]fdbpq.NewItem, items)
+		for i := range news {
+			news[i].Delay = time.Second
+		}
+		b.push("q", news...)
+		b.push("q", fdbpq.NewItem{Delay: time.Minute})
+		b.pass(time.Second)
+		var done []int
+		for {
+			swept, err := b.Sweep(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = append(done, swept.Timers)
+			if swept.Next != 1 {
+				if swept.Next != 59*time.Second {
+					t.Errorf("the next sweep is in %v, expected 59s", swept.Next)
+				}
+				break
+			}
+		}
+		if len(done) != 3 || b.counts("q").Ready != items {
+			t.Errorf("%d items became ready in sweeps of %v", b.counts("q").Ready, done)
+		}
+	})
+}

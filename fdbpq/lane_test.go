@@ -1,0 +1,464 @@
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// bench is a store with one process, whose connection and clock a test rules.
+type bench struct {
+	testing.TB
+	*fdbpq.Store
+	flaky *flaky
+	clock *testClock
+	pulse *fdbpq.Pulse
+}
+
+func newBench(t testing.TB, db kv.DB) *bench {
+	t.Helper()
+	b := &bench{TB: t, clock: newTestClock()}
+	b.join(db, 0)
+	return b
+}
+
+// join opens the store for a process whose wall clock is off by skew.
+func (b *bench) join(db kv.DB, skew time.Duration) {
+	b.Helper()
+	b.flaky = &flaky{DB: db}
+	store, err := fdbpq.Open(b.Context(), b.flaky, b.clock.options(skew))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Store, b.pulse = store, fdbpq.NewPulse(store)
+}
+
+// another is a second process on the same store.
+func (b *bench) another(skew time.Duration) *bench {
+	other := *b
+	other.join(b.flaky.DB, skew)
+	return &other
+}
+
+// openBench opens a store that is checked and closed when the test ends.
+func openBench(t *testing.T, open func() kv.DB) *bench {
+	db := open()
+	b := newBench(t, db)
+	t.Cleanup(func() {
+		b.flaky.dead = false
+		b.flaky.letGo()
+		problems, err := b.Check(context.Background())
+		if err != nil {
+			t.Errorf("check: %v", err)
+		}
+		for _, problem := range problems {
+			t.Errorf("check: %s", problem)
+		}
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+// update runs a transaction that must commit.
+func (b *bench) update(fn func(kv.Tx) error) {
+	b.Helper()
+	update(b.TB, b.Store, fn)
+}
+
+// fails runs a transaction that must fail, and returns how.
+func (b *bench) fails(fn func(kv.Tx) error) error {
+	b.Helper()
+	lane := b.Lane()
+	defer lane.Release()
+	err := lane.Update(b.Context(), fn)
+	if err == nil {
+		b.Fatal("the transaction committed, expected an error")
+	}
+	return err
+}
+
+func (b *bench) view(fn func(kv.Reader) error) {
+	b.Helper()
+	if err := b.View(b.Context(), fn); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) push(queue string, items ...fdbpq.NewItem) []fdbpq.Pushed {
+	b.Helper()
+	var pushed []fdbpq.Pushed
+	b.update(func(tx kv.Tx) (err error) {
+		pushed, err = b.Queue(queue).Push(tx, items...)
+		return err
+	})
+	return pushed
+}
+
+// pushed pushes items of one priority that must be taken in.
+func (b *bench) pushed(queue string, priority int64, payloads ...string) []fdbpq.ID {
+	b.Helper()
+	var ids []fdbpq.ID
+	for _, payload := range payloads {
+		p := b.push(queue, fdbpq.NewItem{Payload: []byte(payload), Priority: priority, HasPriority: true})[0]
+		if p.Err != nil {
+			b.Fatalf("push %q: %v", payload, p.Err)
+		}
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+func (b *bench) take(queue string, end fdbpq.End, limit int) fdbpq.Taken {
+	b.Helper()
+	var taken fdbpq.Taken
+	b.update(func(tx kv.Tx) (err error) {
+		taken, err = b.Queue(queue).Take(tx, fdbpq.Selection{End: end, Limit: limit})
+		return err
+	})
+	return taken
+}
+
+func (b *bench) lease(queue string, end fdbpq.End, limit int, d time.Duration) fdbpq.Taken {
+	b.Helper()
+	var taken fdbpq.Taken
+	b.update(func(tx kv.Tx) (err error) {
+		taken, err = b.Queue(queue).Lease(tx, fdbpq.Selection{End: end, Limit: limit}, d)
+		return err
+	})
+	return taken
+}
+
+// leaseOne leases the first item, which must be there.
+func (b *bench) leaseOne(queue string, d time.Duration) fdbpq.Item {
+	b.Helper()
+	taken := b.lease(queue, fdbpq.Min, 1, d)
+	if len(taken.Items) != 1 {
+		b.Fatalf("leased %d items (%s), expected one", len(taken.Items), taken.Reason)
+	}
+	return taken.Items[0]
+}
+
+func (b *bench) counts(queue string) fdbpq.Counts {
+	b.Helper()
+	var n fdbpq.Counts
+	b.view(func(r kv.Reader) (err error) {
+		n, err = b.Queue(queue).Counts(r)
+		return err
+	})
+	return n
+}
+
+func (b *bench) get(queue string, id fdbpq.ID) *fdbpq.Held {
+	b.Helper()
+	var held *fdbpq.Held
+	b.view(func(r kv.Reader) (err error) {
+		held, err = b.Queue(queue).Get(r, id)
+		return err
+	})
+	return held
+}
+
+func (b *bench) configure(queue, object string) {
+	b.Helper()
+	b.update(func(tx kv.Tx) error {
+		_, err := b.Queue(queue).Configure(tx, []byte(object))
+		return err
+	})
+}
+
+// settle does something with a lease and returns its error.
+func (b *bench) settle(fn func(kv.Tx) (fdbpq.Settled, error)) error {
+	b.Helper()
+	lane := b.Lane()
+	defer lane.Release()
+	return lane.Update(b.Context(), func(tx kv.Tx) error {
+		_, err := fn(tx)
+		return err
+	})
+}
+
+func (b *bench) ack(lease fdbpq.Lease) error {
+	b.Helper()
+	return b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue(lease.Queue).Ack(tx, lease) })
+}
+
+func (b *bench) nack(lease fdbpq.Lease, delay time.Duration) error {
+	b.Helper()
+	return b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue(lease.Queue).Nack(tx, lease, delay) })
+}
+
+// pass lets time pass, of which the process tells the store.
+func (b *bench) pass(d time.Duration) {
+	b.Helper()
+	b.clock.advance(d)
+	for range 2 { // the first beat of a process only looks
+		if err := b.pulse.Beat(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// sweep does all that is due and returns what happened.
+func (b *bench) sweep() []fdbpq.Event {
+	b.Helper()
+	var events []fdbpq.Event
+	for {
+		swept, err := b.Sweep(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		events = append(events, swept.Events...)
+		if swept.Timers == 0 {
+			return events
+		}
+	}
+}
+
+func payloads(items []fdbpq.Item) []string {
+	all := []string{}
+	for _, item := range items {
+		all = append(all, string(item.Payload))
+	}
+	return all
+}
+
+// A transaction whose result is unknown took effect and is not done again, or
+// did not and is, or is still under way and never will.
+func TestLaneResolvesUnknownResults(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		for i, kind := range []fault{faultLost, faultDone, faultStraggle} {
+			for j, then := range []fault{faultNone, faultLost, faultDone, faultStraggle} {
+				queue := fmt.Sprint(kind, " then ", then)
+				lane := b.Lane()
+				runs := 0
+				b.flaky.next = kind
+				err := lane.Update(t.Context(), func(tx kv.Tx) error {
+					if runs++; runs == 1 && then != faultNone {
+						defer func() { b.flaky.after = then }()
+					}
+					_, err := b.Queue(queue).Push(tx, fdbpq.NewItem{Payload: []byte("once")})
+					return err
+				})
+				if err != nil {
+					t.Fatalf("%s: %v", queue, err)
+				}
+				b.flaky.next = faultNone
+				b.flaky.letGo()
+				lane.Release()
+				if n := b.counts(queue); n.Ready != 1 {
+					t.Errorf("%s (%d, %d): %d items after one push", queue, i, j, n.Ready)
+				}
+			}
+		}
+	})
+}
+
+// When the context has ended meanwhile the transaction is not tried again, and
+// what is still under way must not take effect behind the caller's back.
+func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		lane := b.Lane()
+		defer lane.Release()
+		ctx, cancel := context.WithCancel(t.Context())
+		b.flaky.next = faultStraggle
+		err := lane.Update(ctx, func(tx kv.Tx) error {
+			cancel()
+			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			return err
+		})
+		if err == nil || errors.Is(err, kv.ErrUnknown) {
+			t.Fatalf("Update returned %v, expected an error that says that nothing was done", err)
+		}
+		b.flaky.letGo()
+		if b.flaky.last || b.counts("q").Ready != 0 {
+			t.Error("the transaction took effect after Update had returned without it")
+		}
+	})
+}
+
+// A store that goes away before the result is known leaves it unknown, and the
+// error claims nothing else.
+func TestLaneUnknownStaysUnknown(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		lane := b.Lane()
+		b.flaky.next, b.flaky.dies = faultDone, true
+		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			return err
+		})
+		if !errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
+			t.Fatalf("Update returned %v, expected ErrUnknown alone", err)
+		}
+	})
+}
+
+// A store that is away for a while is waited for.
+func TestLaneWaitsForStore(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		lane := b.Lane()
+		defer lane.Release()
+		b.flaky.next, b.flaky.away = faultDone, 3
+		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			return err
+		})
+		if err != nil || b.flaky.away != 0 {
+			t.Fatalf("Update returned %v with the store away %d more times, expected success", err, b.flaky.away)
+		}
+		if n := b.counts("q").Ready; n != 1 {
+			t.Errorf("%d items after one push", n)
+		}
+	})
+}
+
+// An error of the closure leaves no trace, and a transaction that only reads
+// writes no row.
+func TestLaneRow(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		lane := b.Lane()
+		defer lane.Release()
+		own := errors.New("own")
+		for _, fn := range []func(tx kv.Tx) error{
+			func(tx kv.Tx) error {
+				_, err := tx.Get([]byte("x"))
+				return err
+			},
+			func(tx kv.Tx) error {
+				tx.Set([]byte("x"), nil)
+				return own
+			},
+		} {
+			if err := lane.Update(t.Context(), fn); err != nil && err != own {
+				t.Fatal(err)
+			}
+			if rows := b.rows("n"); len(rows) > 0 {
+				t.Errorf("there is a row %q", rows[0].Key)
+			}
+		}
+		b.pushed("q", 0, "one")
+		if rows := b.rows("n"); len(rows) != 1 {
+			t.Errorf("there are %d lane rows, expected one", len(rows))
+		}
+	})
+}
+
+// rows are all rows of a space.
+func (b *bench) rows(space string) []kv.Pair {
+	b.Helper()
+	prefix := "\x02" + space
+	var pairs []kv.Pair
+	b.view(func(r kv.Reader) (err error) {
+		pairs, err = r.Range([]byte(prefix+"\x00"), []byte(prefix+"\x01"), kv.RangeOptions{Limit: 1 << 20})
+		return err
+	})
+	return pairs
+}
+
+// Unknown results at every turn, also while finding out about others.
+func TestLaneUnderManyFaults(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		seed := randomSeed(t)
+		b.flaky.rng = rand.New(rand.NewPCG(seed, 0))
+		b.flaky.rates = [faults]int{faultConflict: 100, faultLost: 200, faultDone: 200, faultStraggle: 200}
+		const pushes = 200
+		for i := range pushes {
+			b.pushed("q", 0, fmt.Sprint(i))
+			if i%3 == 0 {
+				b.flaky.letGo()
+			}
+		}
+		seen := 0
+		for {
+			taken := b.take("q", fdbpq.Min, 7)
+			if len(taken.Items) == 0 {
+				break
+			}
+			for _, item := range taken.Items {
+				if string(item.Payload) != fmt.Sprint(seen) {
+					t.Fatalf("item %d is %q", seen, item.Payload)
+				}
+				seen++
+			}
+		}
+		if seen != pushes {
+			t.Errorf("took %d items of %d", seen, pushes)
+		}
+		b.flaky.rng = nil
+	})
+}
+
+// The rows of processes that died are cleared in time, those of others are not,
+// and a process that was silent for too long says that it does not know.
+func TestRetire(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		gone, silent := b.another(0), b.another(0)
+		for _, p := range []*bench{gone, silent} {
+			for range 3 {
+				p.pass(2 * time.Second)
+			}
+		}
+		lane := silent.Lane()
+		pushOne := func(tx kv.Tx) error {
+			_, err := silent.Queue("q").Push(tx, fdbpq.NewItem{})
+			return err
+		}
+		if err := lane.Update(t.Context(), pushOne); err != nil {
+			t.Fatal(err)
+		}
+		gone.pushed("q", 0, "one")
+		retire := func() {
+			t.Helper()
+			b.pass(time.Second)
+			for next, err := b.Retire(t.Context(), nil); next != nil || err != nil; next, err = b.Retire(t.Context(), next) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		b.pushed("q", 0, "one")
+		before := len(b.rows("n"))
+		for range 50 {
+			b.pass(time.Minute)
+			retire()
+		}
+		if n := len(b.rows("n")); n < before {
+			t.Fatalf("%d of %d rows are left after less than an hour", n, before)
+		}
+		for range 15 {
+			b.pass(time.Minute)
+			retire()
+		}
+		if rows := b.rows("n"); len(rows) != 2 {
+			t.Errorf("%d rows are left, expected two of the process that lives: %q", len(rows), rows)
+		}
+		silent.flaky.next = faultLost
+		if err := lane.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
+			t.Errorf("Update with its trace retired returned %v, expected ErrUnknown", err)
+		}
+		n := b.counts("q").Ready
+		for _, kind := range []fault{faultNone, faultLost, faultDone} {
+			silent.flaky.next = kind
+			if err := lane.Update(t.Context(), pushOne); err != nil {
+				t.Errorf("%v after a long silence: %v", kind, err)
+			}
+			if n++; b.counts("q").Ready != n {
+				t.Errorf("%v after a long silence: %d items, expected %d", kind, b.counts("q").Ready, n)
+			}
+		}
+	})
+}
