@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -232,5 +233,57 @@ func parallel(b *testing.B, workers int, call func(worker, i int) error) {
 	wg.Wait()
 	for _, err := range errs {
 		must(b, err)
+	}
+}
+
+// BenchmarkSteady pushes and pops a million items in turn, so that the queue
+// stays about as long as it is, and compares the first tenth with the last.
+func BenchmarkSteady(b *testing.B) {
+	const items = 1_000_000
+	for _, priorities := range []int{1, 10, 200} {
+		for _, backlog := range []int{0, 1000, 100_000} {
+			for _, reverse := range []bool{false, true} {
+				b.Run(fmt.Sprintf("priorities=%d/backlog=%d/max=%t", priorities, backlog, reverse), func(b *testing.B) {
+					for b.Loop() {
+						db := openBench(b, true)
+						rng := rand.New(rand.NewPCG(1, 2))
+						value := make([]byte, 100)
+						var key []byte
+						begin := []byte("pq/queue-000000/item/")
+						end := []byte("pq/queue-000000/item0")
+						start := time.Now()
+						last := start
+						var slowest time.Duration
+						for i, mark := 0, 0; i < items; i += benchBatch {
+							before := time.Now()
+							must(b, db.Update(context.Background(), func(tx kv.Tx) error {
+								for j := range benchBatch {
+									key = itemKey(key, 0, rng.IntN(priorities), uint64(i+j))
+									tx.Set(key, value)
+								}
+								return nil
+							}))
+							if i >= backlog {
+								_, err := popBatch(db, 0, begin, end, reverse)
+								must(b, err)
+							}
+							slowest = max(slowest, time.Since(before))
+							if tenth := (i + benchBatch) * 10 / items; tenth > mark {
+								now := time.Now()
+								if tenth == 2 || tenth == 10 {
+									b.ReportMetric(float64(now.Sub(last).Nanoseconds())*10/items, fmt.Sprintf("ns/item-%d/10", tenth))
+								}
+								mark, last = tenth, now
+							}
+						}
+						b.ReportMetric(items/time.Since(start).Seconds(), "items/s")
+						b.ReportMetric(float64(slowest.Milliseconds()), "ms-slowest")
+						m, err := db.Metrics()
+						must(b, err)
+						b.ReportMetric(float64(m.Gaps), "gaps")
+					}
+				})
+			}
+		}
 	}
 }

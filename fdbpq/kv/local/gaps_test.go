@@ -15,30 +15,35 @@ import (
 
 // check tests what must always hold of the cache's own structure.
 func (c *gapCache) check() error {
-	count, size := 0, 0
-	var last []byte
-	for _, block := range c.blocks {
-		if len(block) == 0 || len(block) > maxGapBlock {
-			return fmt.Errorf("a block has %d gaps", len(block))
-		}
-		for _, g := range block {
-			if bytes.Compare(g.begin, g.end) >= 0 || bytes.Compare(g.begin, last) < 0 {
-				return fmt.Errorf("gap [%x, %x) follows one that ends at %x", g.begin, g.end, last)
+	for _, l := range []*gapList{&c.sure, &c.guesses} {
+		count, size := 0, 0
+		var last []byte
+		for _, block := range l.blocks {
+			if len(block) == 0 || len(block) > maxGapBlock {
+				return fmt.Errorf("a block has %d gaps", len(block))
 			}
-			last = g.end
-			count++
-			size += len(g.begin) + len(g.end)
+			for _, g := range block {
+				if bytes.Compare(g.begin, g.end) >= 0 || bytes.Compare(g.begin, last) < 0 {
+					return fmt.Errorf("gap [%x, %x) follows one that ends at %x", g.begin, g.end, last)
+				}
+				if c.list(g) != l {
+					return fmt.Errorf("gap [%x, %x) is in the wrong list", g.begin, g.end)
+				}
+				last = g.end
+				count++
+				size += len(g.begin) + len(g.end)
+			}
+		}
+		if count != l.count || size != l.bytes {
+			return fmt.Errorf("%d gaps of %d bytes, counted as %d of %d", count, size, l.count, l.bytes)
 		}
 	}
-	listed := 0
+	listed, size := 0, c.sure.bytes+c.guesses.bytes
 	for g := c.newest; g != nil; g = g.older {
 		listed++
 	}
-	if count != c.count || size != c.bytes || listed != count {
-		return fmt.Errorf("%d gaps of %d bytes, counted as %d of %d, %d listed", count, size, c.count, c.bytes, listed)
-	}
-	if count > c.limits.count || size > c.limits.bytes {
-		return fmt.Errorf("%d gaps of %d bytes are above the limits", count, size)
+	if listed != c.len() || listed > c.limits.count || size > c.limits.bytes {
+		return fmt.Errorf("%d of %d gaps listed, %d bytes, expected at most %+v", listed, c.len(), size, c.limits)
 	}
 	return nil
 }
@@ -49,8 +54,7 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 	key := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		limits := gapLimits{count: 1 << 20, bytes: 1 << 20, mergeWeight: 1 << rng.IntN(10)}
-		c := gapCache{limits: limits}
+		c := gapCache{limits: gapLimits{count: 1 << 20, bytes: 1 << 20}}
 		const n = 2000
 		var missing [n + 1]bool // a key is missing if the number is
 		at := &commit{version: 1}
@@ -59,7 +63,7 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 			case 0, 1:
 				from := rng.IntN(n)
 				to := min(n, from+1+rng.IntN(40))
-				c.record(keyRange{key(from), key(to)}, 1+rng.IntN(3), at)
+				c.record(keyRange{key(from), key(to)}, at)
 				for i := from; i < to; i++ {
 					missing[i] = true
 				}
@@ -85,13 +89,8 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 				if want := key(i); bytes.Compare(jump, want) < 0 || bytes.Compare(jump, key(to)) < 0 && !bytes.Equal(jump, want) {
 					t.Fatalf("seed %d, step %d: from %x to %x: jump to %x, want %x", seed, step, key(from), key(to), jump, want)
 				}
-				for i < to && !missing[i] {
-					i++
-				}
-				// It may be nearer: what lies between a key that was written
-				// and the next one is a gap, too.
-				if bytes.Compare(jump, key(to)) < 0 && (bytes.Compare(limit, key(i)) > 0 || bytes.Compare(limit, jump) <= 0) {
-					t.Fatalf("seed %d, step %d: from %x to %x: limit %x, want %x", seed, step, key(from), key(to), limit, key(i))
+				if bytes.Compare(jump, key(to)) < 0 && (bytes.Compare(limit, key(to)) > 0 || bytes.Compare(limit, jump) <= 0) {
+					t.Fatalf("seed %d, step %d: from %x to %x: limit %x after a jump to %x", seed, step, key(from), key(to), limit, jump)
 				}
 			case 4:
 				to := 1 + rng.IntN(n)
@@ -104,11 +103,8 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 				if bytes.Compare(jump, key(from)) > 0 && (bytes.Compare(jump, key(i)) > 0 || bytes.Compare(jump, append(key(i-1), 0)) < 0) {
 					t.Fatalf("seed %d, step %d: back from %x to %x: jump to %x, want %x", seed, step, key(to), key(from), jump, key(i))
 				}
-				for i > from && !missing[i-1] {
-					i--
-				}
-				if bytes.Compare(jump, key(from)) > 0 && (bytes.Compare(limit, key(i)) < 0 || bytes.Compare(limit, jump) >= 0) {
-					t.Fatalf("seed %d, step %d: back from %x to %x: limit %x, want %x", seed, step, key(to), key(from), limit, key(i))
+				if bytes.Compare(jump, key(from)) > 0 && (bytes.Compare(limit, key(from)) < 0 || bytes.Compare(limit, jump) >= 0) {
+					t.Fatalf("seed %d, step %d: back from %x to %x: limit %x after a jump to %x", seed, step, key(to), key(from), limit, jump)
 				}
 			}
 			if err := c.check(); err != nil {
@@ -118,12 +114,47 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 	}
 }
 
+func TestGapCacheStopsScansWhereItIsSure(t *testing.T) {
+	c := gapCache{limits: defaultGapLimits}
+	at := &commit{version: 1}
+	record := func(begin, end string) { c.record(keyRange{[]byte(begin), []byte(end)}, at) }
+	write := func(key string) { c.written(1, func(int) []byte { return []byte(key) }) }
+	expect := func(pos, jump, limit, back, low string) {
+		t.Helper()
+		gotJump, gotLimit, _ := c.forward([]byte(pos), []byte("z"))
+		if string(gotJump) != jump || string(gotLimit) != limit {
+			t.Errorf("forward from %s: jump to %q, limit %q, want %q and %q", pos, gotJump, gotLimit, jump, limit)
+		}
+		gotJump, gotLimit, _ = c.backward([]byte(pos), []byte("a"))
+		if string(gotJump) != back || string(gotLimit) != low {
+			t.Errorf("backward from %s: jump to %q, limit %q, want %q and %q", pos, gotJump, gotLimit, back, low)
+		}
+	}
+	record("f", "k")
+	expect("e", "e", "f", "e", "a")
+	expect("f", "k", "z", "f", "a")
+	expect("k", "k", "z", "f", "a")
+	expect("m", "m", "z", "m", "k")
+	write("h") // both sides are guesses now
+	expect("e", "e", "z", "e", "a")
+	expect("f", "h", "z", "f", "a")
+	expect("h", "h", "z", "f", "a")
+	expect("i", "k", "z", "h\x00", "a")
+	expect("m", "m", "z", "m", "a")
+	record("h\x00", "i") // one of them is not
+	expect("e", "e", "h\x00", "e", "a")
+	expect("m", "m", "z", "m", "k")
+	record("h", "h\x00") // h is gone again
+	expect("e", "e", "f", "e", "a")
+	expect("f", "k", "z", "f", "a")
+}
+
 func TestGapCacheStaysSmall(t *testing.T) {
-	c := gapCache{limits: gapLimits{count: 10, bytes: 300, mergeWeight: 1, minWeight: 1}}
+	c := gapCache{limits: gapLimits{count: 10, bytes: 300}}
 	at := &commit{version: 1}
 	gap := func(i int) keyRange { return keyRange{fmt.Appendf(nil, "%06d", 2*i), fmt.Appendf(nil, "%06d", 2*i+1)} }
 	for i := range 1000 {
-		c.record(gap(i), 1, at)
+		c.record(gap(i), at)
 		if _, _, asOf := c.forward(gap(0).begin, gap(0).end); asOf != 1 {
 			t.Fatalf("after %d gaps the one in use is forgotten", i)
 		}
@@ -131,12 +162,12 @@ func TestGapCacheStaysSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.record(keyRange{make([]byte, 299), make([]byte, 301)}, 1, at)
+	c.record(keyRange{make([]byte, 299), make([]byte, 301)}, at)
 	if err := c.check(); err != nil {
 		t.Fatal(err)
 	}
-	if c.count != 0 {
-		t.Errorf("%d gaps are left beside one that is too large", c.count)
+	if c.len() != 0 {
+		t.Errorf("%d gaps are left beside one that is too large", c.len())
 	}
 }
 
@@ -145,9 +176,9 @@ func TestGapCacheStaysSmall(t *testing.T) {
 // compares all they read with a model of their version.
 func TestGapsNeverHideRows(t *testing.T) {
 	for _, limits := range []gapLimits{
-		{count: 1 << 10, bytes: 1 << 20, mergeWeight: 1 << 10, minWeight: 1},
-		{count: 1 << 10, bytes: 1 << 20, mergeWeight: 3, minWeight: 1},
-		{count: 4, bytes: 1 << 20, mergeWeight: 100, minWeight: 2},
+		{count: 1 << 10, bytes: 1 << 20, steps: 1, patience: 1},
+		{count: 1 << 10, bytes: 1 << 20, steps: 2, patience: 3},
+		{count: 4, bytes: 1 << 20, steps: 1, patience: 2},
 		defaultGapLimits,
 	} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {

@@ -88,7 +88,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		turn:     newMutex(),
 		gaps:     gapCache{limits: defaultGapLimits},
 		counters: newCounterCache(),
-		buffers:  sync.Pool{New: func() any { return new(buffers) }},
+		buffers:  sync.Pool{New: newBuffers},
 	}
 	if db.log == nil {
 		db.log = slog.Default()
@@ -213,7 +213,7 @@ func (db *DB) Metrics() (Metrics, error) {
 		Commits:   db.stats.commits.Load(),
 		Conflicts: db.stats.conflicts.Load(),
 		TooOld:    db.stats.tooOld.Load(),
-		Gaps:      db.gaps.len(),
+		Gaps:      db.gaps.size(),
 		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
 	}, nil
 }

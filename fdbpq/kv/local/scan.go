@@ -21,19 +21,24 @@ type scan struct {
 	ownStop int // the index at which own writes end
 }
 
-// scratch collects the pairs of a scan until it is known how many they are.
+// scratch is the memory of a scan.
 type scratch struct {
-	data  []byte
+	data  []byte // keys and values found
 	pairs []pairEnds
-	edge  []byte // the last key seen
-	gaps  []seenGap
+	void  void
+	gaps  []keyRange // to be remembered
+	pace  pace
 }
 
 type pairEnds struct{ key, value int } // offsets in data
 
-type seenGap struct {
-	keyRange
-	steps int
+// void is the stretch of the store in which a scan has found no key lately.
+type void struct {
+	edge     []byte // where it begins
+	afterIt  bool   // edge is a key that was found
+	steps    int    // over tombstones
+	jumps    int    // over gaps
+	patience int    // steps until a scan looks for a gap again
 }
 
 // scan returns the pairs of a range, and whether a bound of opts cut it short.
@@ -44,6 +49,7 @@ func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, err
 	}
 	out := &t.buf.scratch
 	out.reset()
+	out.pace.reverse = opts.Reverse
 	s := scan{t: t, iter: iter, begin: begin, end: end, opts: opts, out: out}
 	if w := &t.buf.writes; w.keys.len() > 0 {
 		s.own, s.ownStop = w.search(begin), w.search(end)
@@ -55,74 +61,79 @@ func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, err
 	if err != nil {
 		return nil, false, err
 	}
-	for _, g := range out.gaps {
-		t.db.gaps.record(g.keyRange, g.steps, t.pinned)
+	for _, r := range out.gaps {
+		t.db.gaps.record(r, t.pinned)
 	}
 	return out.copyOut(), cut, nil
 }
 
 func (s *scan) run() (cut bool, err error) {
-	pos := s.begin
+	pos, last := s.begin, s.end
 	if s.opts.Reverse {
-		pos = s.end
+		pos, last = last, pos
 	}
+	s.startVoid(pos, false)
 	for {
-		from, limit, ok := s.segment(pos)
-		if !ok {
+		if r, ok := s.cleared(pos); ok {
+			// Of what the transaction cleared, nothing is read, nor learnt.
+			s.note(pos, false)
+			pos = r
+			s.startVoid(pos, false)
+			continue
+		}
+		from, limit := s.jump(pos)
+		if !s.precedes(from, last) {
+			s.note(last, false)
 			return s.ownBefore(nil), nil
 		}
-		if cut, err := s.walk(from, limit); cut || err != nil {
+		if r := s.nextCleared(from); r != nil && s.precedes(r, limit) {
+			limit = r
+		}
+		pos, cut, err = s.walk(from, limit)
+		if cut || err != nil {
 			return cut, err
 		}
-		pos = limit
 	}
 }
 
-// segment finds the next piece of the range at or after pos that may hold keys
-// of the store: ranges that the transaction cleared do not, nor do gaps.
-func (s *scan) segment(pos []byte) (from, limit []byte, ok bool) {
-	cleared := s.t.buf.writes.cleared
-	for {
-		if s.opts.Reverse {
-			from, limit = s.jumpBackward(pos)
-			if bytes.Compare(from, s.begin) <= 0 {
-				return nil, nil, false
-			}
-		} else {
-			from, limit = s.jumpForward(pos)
-			if bytes.Compare(from, s.end) >= 0 {
-				return nil, nil, false
-			}
+// cleared returns where to go on if pos lies in a range that the transaction
+// has cleared.
+func (s *scan) cleared(pos []byte) ([]byte, bool) {
+	ranges := s.t.buf.writes.cleared
+	if s.opts.Reverse {
+		if i := ranges.searchEnd(pos); i >= 0 && bytes.Compare(ranges[i].end, pos) >= 0 {
+			return ranges[i].begin, true
 		}
-		if len(cleared) == 0 {
-			return from, limit, true
-		}
-		if !s.opts.Reverse {
-			i := cleared.search(from)
-			if i == len(cleared) {
-				return from, limit, true
-			}
-			if r := cleared[i]; bytes.Compare(r.begin, from) > 0 {
-				if bytes.Compare(r.begin, limit) < 0 {
-					limit = r.begin
-				}
-				return from, limit, true
-			}
-			pos = cleared[i].end
-			continue
-		}
-		i := cleared.searchEnd(from)
-		if i < 0 {
-			return from, limit, true
-		}
-		if r := cleared[i]; bytes.Compare(r.end, from) < 0 {
-			if bytes.Compare(r.end, limit) > 0 {
-				limit = r.end
-			}
-			return from, limit, true
-		}
-		pos = cleared[i].begin
+	} else if i := ranges.search(pos); i < len(ranges) && bytes.Compare(ranges[i].begin, pos) <= 0 {
+		return ranges[i].end, true
 	}
+	return nil, false
+}
+
+// nextCleared returns where the next such range begins, seen from pos, or nil.
+func (s *scan) nextCleared(pos []byte) []byte {
+	ranges := s.t.buf.writes.cleared
+	if s.opts.Reverse {
+		if i := ranges.searchEnd(pos); i >= 0 {
+			return ranges[i].end
+		}
+	} else if i := ranges.search(pos); i < len(ranges) {
+		return ranges[i].begin
+	}
+	return nil
+}
+
+// jump returns where to look for the next keys: from there, and up to limit.
+func (s *scan) jump(pos []byte) (from, limit []byte) {
+	if s.opts.Reverse {
+		from, limit = s.jumpBackward(pos)
+	} else {
+		from, limit = s.jumpForward(pos)
+	}
+	if !bytes.Equal(from, pos) {
+		s.out.void.jumps++
+	}
+	return from, limit
 }
 
 func (s *scan) jumpForward(pos []byte) (from, limit []byte) {
@@ -157,84 +168,78 @@ func (s *scan) jumpBackward(pos []byte) (from, limit []byte) {
 	return changed.end, changed.begin
 }
 
-// walk reads one segment. It notes where it stepped over many tombstones.
-func (s *scan) walk(from, limit []byte) (cut bool, err error) {
-	steps := s.steps()
-	found := 0
-	state := s.seek(from, limit)
-	for state == pebble.IterValid {
+// walk reads up to limit, or up to where it found that it should jump, and
+// returns where to go on.
+func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
+	void, pace := &s.out.void, &s.out.pace
+	pace.start(limit, void.patience)
+	for state := s.seek(from); ; state = s.step() {
+		if state == pebble.IterAtLimit && pace.stopped {
+			void.steps += pace.steps
+			// The gaps may all be small ones. So look for them less and less.
+			void.patience *= 2
+			pos := pace.position()
+			if from, _ := s.jump(pos); !bytes.Equal(from, pos) {
+				return from, false, nil
+			}
+			pace.start(limit, void.patience)
+			continue
+		}
+		if state != pebble.IterValid {
+			break
+		}
 		key := s.iter.Key()
 		if s.beyond(key, limit) {
 			break
 		}
-		// One step, or two for a key that was overwritten, is no tombstone.
-		now := s.steps()
-		s.note(found, from, key, now-steps)
-		steps = now
-		found++
-		s.out.edge = append(s.out.edge[:0], key...)
+		void.steps += pace.steps - 1
+		s.note(key, true)
+		s.startVoid(key, true)
 		if s.ownBefore(key) {
-			return true, nil
+			return nil, true, nil
 		}
 		value, err := s.iter.ValueAndErr()
 		if err != nil {
-			return false, unavailable(err)
+			return nil, false, unavailable(err)
 		}
 		if s.emitBase(key, value) {
-			return true, nil
+			return nil, true, nil
 		}
-		state = s.step(limit)
+		pace.start(limit, void.patience)
 	}
 	if err := s.iter.Error(); err != nil {
-		return false, unavailable(err)
+		return nil, false, unavailable(err)
 	}
-	steps = s.steps() - steps
-	if found == 0 && s.bounded(from, limit) {
-		// What lies between two gaps, or a gap and the end, turns out to be
-		// empty: one gap is better than two, however few steps this was.
-		steps = max(steps, s.t.db.gaps.limits.minWeight)
-	}
-	s.note(found, from, limit, steps)
-	return false, nil
+	void.steps += pace.steps
+	return limit, false, nil
 }
 
-// bounded tells whether the segment stops short of the range, at a gap.
-func (s *scan) bounded(from, limit []byte) bool {
-	if s.opts.Reverse {
-		return !bytes.Equal(limit, s.begin) || !bytes.Equal(from, s.end)
-	}
-	return !bytes.Equal(limit, s.end) || !bytes.Equal(from, s.begin)
+func (s *scan) startVoid(edge []byte, afterIt bool) {
+	v := &s.out.void
+	v.edge = append(v.edge[:0], edge...)
+	v.afterIt = afterIt
+	v.steps, v.jumps, v.patience = 0, 0, s.t.db.gaps.limits.patience
 }
 
-// note remembers that nothing lies between the last key found, or from if it is
-// the first, and to, if it was worth more than a few steps to learn that.
-func (s *scan) note(found int, from, to []byte, steps int) {
-	if steps < s.t.db.gaps.limits.minWeight {
+// note ends a void at a key, or at a bound. If it took many steps to cross it,
+// or several jumps, it will be one gap from now on.
+func (s *scan) note(to []byte, isKey bool) {
+	v := &s.out.void
+	if v.steps < s.t.db.gaps.limits.steps && v.jumps < 2 {
 		return
 	}
 	var r keyRange
 	switch {
-	case !s.opts.Reverse && found == 0:
-		r = keyRange{bytes.Clone(from), bytes.Clone(to)}
-	case !s.opts.Reverse:
-		r = keyRange{keyAfter(s.out.edge), bytes.Clone(to)}
-	case found == 0:
-		r = keyRange{s.after(to), bytes.Clone(from)}
+	case s.opts.Reverse && isKey:
+		r = keyRange{keyAfter(to), bytes.Clone(v.edge)}
+	case s.opts.Reverse:
+		r = keyRange{bytes.Clone(to), bytes.Clone(v.edge)}
+	case v.afterIt:
+		r = keyRange{keyAfter(v.edge), bytes.Clone(to)}
 	default:
-		r = keyRange{s.after(to), bytes.Clone(s.out.edge)}
+		r = keyRange{bytes.Clone(v.edge), bytes.Clone(to)}
 	}
-	if bytes.Compare(r.begin, r.end) < 0 {
-		s.out.gaps = append(s.out.gaps, seenGap{r, steps})
-	}
-}
-
-// after returns where a gap begins that a backward scan saw end at to: after
-// it if it is a key, with it if it is where the segment ends.
-func (s *scan) after(to []byte) []byte {
-	if s.iter.Valid() {
-		return keyAfter(to)
-	}
-	return bytes.Clone(to)
+	s.out.gaps = append(s.out.gaps, r)
 }
 
 // ownBefore puts out the own writes before key, all of them if key is nil.
@@ -310,27 +315,18 @@ func (s *scan) beyond(key, limit []byte) bool {
 	return bytes.Compare(key, limit) >= 0
 }
 
-func (s *scan) seek(from, limit []byte) pebble.IterValidityState {
+func (s *scan) seek(from []byte) pebble.IterValidityState {
 	if s.opts.Reverse {
-		return s.iter.SeekLTWithLimit(from, limit)
+		return s.iter.SeekLTWithLimit(from, s.out.pace.limit)
 	}
-	return s.iter.SeekGEWithLimit(from, limit)
+	return s.iter.SeekGEWithLimit(from, s.out.pace.limit)
 }
 
-func (s *scan) step(limit []byte) pebble.IterValidityState {
+func (s *scan) step() pebble.IterValidityState {
 	if s.opts.Reverse {
-		return s.iter.PrevWithLimit(limit)
+		return s.iter.PrevWithLimit(s.out.pace.limit)
 	}
-	return s.iter.NextWithLimit(limit)
-}
-
-// steps returns how many entries, tombstones included, the iterator has seen.
-func (s *scan) steps() int {
-	stats := s.iter.Stats()
-	if s.opts.Reverse {
-		return stats.ReverseStepCount[pebble.InternalIterCall]
-	}
-	return stats.ForwardStepCount[pebble.InternalIterCall]
+	return s.iter.NextWithLimit(s.out.pace.limit)
 }
 
 func (o *scratch) reset() {

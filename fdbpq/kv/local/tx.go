@@ -35,6 +35,13 @@ type buffers struct {
 	reads   reads
 	writes  writes
 	scratch scratch
+	step    func(key []byte) bool // of scratch.pace
+}
+
+func newBuffers() any {
+	b := new(buffers)
+	b.step = b.scratch.pace.step
+	return b
 }
 
 var (
@@ -75,7 +82,7 @@ func (t *tx) checkAge() error {
 
 func (t *tx) iterator() (*pebble.Iterator, error) {
 	if t.iter == nil {
-		iter, err := t.snap.NewIter(nil)
+		iter, err := t.snap.NewIter(&pebble.IterOptions{SkipPoint: t.buf.step})
 		if err != nil {
 			return nil, unavailable(err)
 		}
