@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -34,6 +35,13 @@ type ConsumeOptions struct {
 
 	// Pop says which items to take: a [Band], for example.
 	Pop []PopOption
+
+	// Limit ends Consume after so many items; 0: none does.
+	Limit int
+
+	// StopWhenEmpty ends Consume when there is nothing to take, instead of
+	// waiting for more.
+	StopWhenEmpty bool
 
 	// Backoff says when an item is to be tried again, from how often it was
 	// delivered; nil: [DefaultBackoff].
@@ -97,10 +105,10 @@ const (
 	lastTrouble  = 10 * time.Second
 )
 
-// Consume takes items and has them handled until ctx ends. Then it takes no
-// more, waits for the handlers, settles what they worked on, and returns nil. It
-// returns an error when going on is pointless: the queue's name or an option is
-// wrong, or the connection was closed.
+// Consume takes items and has them handled until ctx ends, or until the options
+// say so. Then it takes no more, waits for the handlers, settles what they worked
+// on, and returns nil. It returns an error when going on is pointless: the queue's
+// name or an option is wrong, or the connection was closed.
 func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
@@ -124,7 +132,10 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 			context.AfterFunc(work, func() { timer.Stop() })
 		})()
 	}
-	c := &consumer{queue: q, handle: handle, options: o, ctx: ctx, work: work, stop: stop}
+	c := &consumer{queue: q, handle: handle, options: o, ctx: ctx, work: work, stop: stop, left: int64(o.Limit)}
+	if o.Limit <= 0 {
+		c.left = math.MaxInt64
+	}
 	var workers sync.WaitGroup
 	for range max(1, o.Workers) {
 		workers.Go(c.run)
@@ -145,6 +156,27 @@ type consumer struct {
 	ctx     context.Context // of taking items
 	work    context.Context // of handling them, which goes on for longer
 	stop    context.CancelCauseFunc
+
+	mu   sync.Mutex
+	left int64 // items that may still be taken
+}
+
+// claim says whether one more item may be taken. One that could not be is
+// handed back with unclaim.
+func (c *consumer) claim() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left == 0 {
+		return false
+	}
+	c.left--
+	return true
+}
+
+func (c *consumer) unclaim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left++
 }
 
 // fatalError ends a Consume.
@@ -154,28 +186,34 @@ func (e *fatalError) Error() string { return e.err.Error() }
 
 // run is a worker.
 func (c *consumer) run() {
-	pop := append([]PopOption{Lease(c.options.Lease), Wait(consumeWait)}, c.options.Pop...)
+	pop := []PopOption{Lease(c.options.Lease)}
+	if !c.options.StopWhenEmpty {
+		pop = append(pop, Wait(consumeWait))
+	}
+	pop = append(pop, c.options.Pop...)
 	troubles := 0
-	for c.ctx.Err() == nil {
+	for c.ctx.Err() == nil && c.claim() {
 		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
-		switch {
-		case err == nil:
+		if err == nil {
 			troubles = 0
 			c.serve(item)
 			continue
+		}
+		c.unclaim()
+		switch {
 		case c.ctx.Err() != nil:
 			return
 		case isFatal(err):
 			c.stop(&fatalError{err})
+			return
+		case c.options.StopWhenEmpty && errors.Is(err, ErrEmpty):
 			return
 		case isTimeout(err):
 			troubles = 0 // nothing came for a while, that is all
 			continue
 		}
 		troubles++
-		if troubles > 1 || !errors.Is(err, ErrEmpty) {
-			c.options.OnError(nil, err)
-		}
+		c.options.OnError(nil, err)
 		rest(c.ctx, backoff(troubles, firstTrouble, lastTrouble))
 	}
 }

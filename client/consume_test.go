@@ -226,3 +226,31 @@ func TestDefaultBackoff(t *testing.T) {
 		}
 	}
 }
+
+func TestConsumeLimits(t *testing.T) {
+	w := start(t)
+	for range 10 {
+		w.push(t, "x")
+	}
+	var handled atomic.Int32
+	handle := func(context.Context, *client.Item) error {
+		handled.Add(1)
+		return nil
+	}
+	for _, step := range []struct {
+		options client.ConsumeOptions
+		handled int32
+	}{
+		{client.ConsumeOptions{Workers: 4, Limit: 3}, 3},
+		{client.ConsumeOptions{Workers: 1, Limit: 2, StopWhenEmpty: true}, 5},
+		{client.ConsumeOptions{Workers: 4, StopWhenEmpty: true}, 10},
+		{client.ConsumeOptions{Workers: 4, StopWhenEmpty: true}, 10},
+	} {
+		if err := w.queue.Consume(t.Context(), handle, step.options); err != nil {
+			t.Fatal(err)
+		}
+		if n := handled.Load(); n != step.handled {
+			t.Errorf("%d items were handled, expected %d", n, step.handled)
+		}
+	}
+}

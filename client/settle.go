@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Settlements as they are sent.
@@ -16,6 +18,23 @@ const (
 	settleExtend    = "+WPI"
 	settleTerminate = "+TERM"
 )
+
+// AckSubject is what stands for the lease, "" when there is none: another program
+// can settle it with [Client.Attach], any NATS client with a message to it.
+func (i *Item) AckSubject() string { return i.ack }
+
+// Attach returns a handle on a lease from its [Item.AckSubject]. It knows nothing
+// else of the item.
+func (c *Client) Attach(ackSubject string) (*Item, error) {
+	s, err := c.grammar.Parse(ackSubject)
+	if err != nil {
+		return nil, err
+	}
+	if s.Verb != subjects.Ack {
+		return nil, fmt.Errorf("subject %q: expected one that settles a lease", ackSubject)
+	}
+	return &Item{Queue: s.Queue, ack: ackSubject, queue: c.Queue(s.Queue)}, nil
+}
 
 // Ack says that the item is done with; it is gone from the queue for good when
 // this returns nil. With [ErrLeaseLost] somebody else has had it or will.

@@ -157,3 +157,21 @@ func TestHoldWithoutBridge(t *testing.T) {
 		t.Errorf("the held context ended with %v", err)
 	}
 }
+
+func TestAttach(t *testing.T) {
+	w := start(t)
+	w.push(t, "x")
+	item := w.pop(t, client.Min, client.Lease(time.Hour))
+	handle, err := w.client.Attach(item.AckSubject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := handle.Ack(t.Context()); err != nil || handle.Queue != "jobs" {
+		t.Errorf("ack by another handle, on queue %s: %v", handle.Queue, err)
+	}
+	for _, subject := range []string{"", "pq.jobs.push", "other.jobs.ack.a.b"} {
+		if _, err := w.client.Attach(subject); err == nil {
+			t.Errorf("attach to %q: expected an error", subject)
+		}
+	}
+}
