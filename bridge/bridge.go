@@ -135,6 +135,10 @@ func (b *Bridge) subscribe() (err error) {
 	if err := b.nc.Flush(); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
+	// The server has said by now what it does not permit.
+	if err := b.nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("subscribe: %w", err)
+	}
 	return nil
 }
 

@@ -14,6 +14,10 @@ import (
 // habit (the default of nats.go's JetStream), so the answer should come first.
 const txTimeout = 4 * time.Second
 
+// txTimeoutDown is the same while the store is known to fail: requests have
+// waited for others to fail already.
+const txTimeoutDown = time.Second
+
 // kinds are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type kinds struct {
@@ -147,7 +151,7 @@ func (l *Limits) fitting(pending []*request) int {
 
 // update runs fn as one transaction that takes effect exactly once.
 func (l *lane) update(fn func(kv.Tx) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), txTimeout)
+	ctx, cancel := l.timeout()
 	defer cancel()
 	err := l.slot.Update(ctx, fn)
 	l.of.bridge.notice(err)
@@ -156,11 +160,19 @@ func (l *lane) update(fn func(kv.Tx) error) error {
 
 // view runs fn on one state of the store.
 func (l *lane) view(fn func(kv.Reader) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), txTimeout)
+	ctx, cancel := l.timeout()
 	defer cancel()
 	err := l.of.bridge.store.View(ctx, fn)
 	l.of.bridge.notice(err)
 	return err
+}
+
+func (l *lane) timeout() (context.Context, context.CancelFunc) {
+	d := txTimeout
+	if l.of.bridge.keeper.ready() != nil {
+		d = txTimeoutDown
+	}
+	return context.WithTimeout(context.Background(), d)
 }
 
 // notice remembers that the store failed, for those who ask whether the bridge

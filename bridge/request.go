@@ -69,7 +69,9 @@ type request struct {
 	subject subjects.Subject
 	verb    verb
 	arrived time.Time
-	held    int64 // bytes that the gate counts; -1 when it counts the request no more
+	held    int64         // bytes that the gate counts; -1 when it counts the request no more
+	since   time.Time     // start of the work on it; zero while it waits
+	spent   time.Duration // work on it before it waited
 
 	item    fdbpq.NewItem // push
 	pop     popRequest    // pop, peek and what follows +NXT
@@ -97,7 +99,17 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 func newRequest(m *nats.Msg) *request {
 	r := requests.Get().(*request)
 	r.msg, r.arrived, r.held = m, time.Now(), int64(m.Size())
+	r.since = r.arrived
 	return r
+}
+
+// took is how long the bridge has worked on the request. Waiting for something
+// to arrive is no work.
+func (r *request) took() time.Duration {
+	if r.since.IsZero() {
+		return r.spent
+	}
+	return r.spent + time.Since(r.since)
 }
 
 // done ends a request that was answered; f is nil when it was served.

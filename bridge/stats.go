@@ -60,7 +60,7 @@ var kindNames = [...]string{"push", "take", "change", "read"}
 func (s *statistics) init() {
 	s.queues = make(map[string]*flows)
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer; waiting included.",
+		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
 	}, []string{"verb"})
 	s.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -79,7 +79,7 @@ func (s *statistics) init() {
 // count counts a request that was answered.
 func (s *statistics) count(r *request, f *failure) {
 	v := &s.verbs[r.verb]
-	took := time.Since(r.arrived)
+	took := r.took()
 	v.nanos.Add(int64(took))
 	v.latency.Observe(took.Seconds())
 	if f == nil {

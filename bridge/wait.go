@@ -109,6 +109,7 @@ func (w *waits) add(r *request) *failure {
 		w.timer.Reset(time.Until(end))
 	}
 	w.bridge.gate.leave(r)
+	r.spent, r.since = r.took(), time.Time{}
 	return nil
 }
 
@@ -170,10 +171,11 @@ func (w *waits) claim(queue string) claim {
 		return claim{}
 	}
 	c := claim{watched: list.watch != nil}
+	now := time.Now()
 	for band, in := range list.lines {
 		r := in.first
 		for n := 0; r != nil && n < claimMost; n++ {
-			r.place.claimed = true
+			r.place.claimed, r.since = true, now
 			c.requests = append(c.requests, r)
 			r = r.place.next
 		}
@@ -191,7 +193,7 @@ func (w *waits) claim(queue string) claim {
 func (w *waits) unclaim(r *request) *failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.place.claimed = false
+	r.place.claimed, r.since = false, time.Time{}
 	switch {
 	case w.closed:
 		w.drop(r)
