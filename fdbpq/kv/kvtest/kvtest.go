@@ -22,7 +22,7 @@ import (
 
 // patience is how long a test waits for what must happen. Only a failing
 // engine makes a test wait.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // Harness tells the suite how to get at an engine.
 type Harness struct {

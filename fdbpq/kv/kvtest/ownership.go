@@ -18,8 +18,9 @@ var ownershipCases = []testCase{
 // testReusedBuffers writes a transaction through one buffer for keys and one
 // for values.
 func testReusedBuffers(f *fixture) {
-	want := model{}
+	var want model
 	f.update(func(tx kv.Tx) error {
+		want = model{}
 		key, value := make([]byte, 3), make([]byte, 8)
 		for i := range 20 {
 			copy(key, fmt.Sprintf("k%02d", i))
