@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -261,5 +262,37 @@ func TestWaitWithID(t *testing.T) {
 	again := c.pop("pq.jobs.pop.min", "", "Nats-Msg-Id", "a")
 	if string(first.Data) != "x" || string(again.Data) != "x" {
 		t.Errorf("%q, then %q", first.Data, again.Data)
+	}
+}
+
+// As many as may wait cost no goroutine each, and are served in their order.
+func TestManyWaiters(t *testing.T) {
+	c := serve(t)
+	sub := c.listen()
+	before := runtime.NumGoroutine()
+	for i := range bridge.DefaultWaiters {
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "100s", "PQ-Lease", "1h")}
+		if i%100 == 0 {
+			m.Header.Set("PQ-Band", "5..")
+		}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for c.total() != bridge.DefaultWaiters {
+	}
+	if more := runtime.NumGoroutine() - before; more > 10 {
+		t.Errorf("%d goroutines for %d waiters", more, bridge.DefaultWaiters)
+	}
+	c.refused(c.raw("pq.jobs.pop.min", "", "PQ-Wait", "1s"), 409)
+	for i := range bridge.DefaultWaiters {
+		if err := c.Publish("pq.jobs.push.7", []byte(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range bridge.DefaultWaiters {
+		if m := c.next(sub); string(m.Data) != strconv.Itoa(i) {
+			t.Fatalf("answer %d: %q, %v", i, m.Data, m.Header)
+		}
 	}
 }

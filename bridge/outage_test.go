@@ -1,0 +1,257 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// serveOn starts a bridge on a store in db.
+func serveOn(t *testing.T, db kv.DB) *client {
+	t.Helper()
+	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
+	var err error
+	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+	t.Cleanup(func() { c.drain(env.Bridge) })
+	return c
+}
+
+// faulty returns a store that misbehaves on demand.
+func faulty(t *testing.T) *fault.DB {
+	t.Helper()
+	base, err := testenv.Engines()[0].Place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := fault.Wrap(base, fault.Options{Seed: 1})
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// While the store is away every request is answered with 503, nothing is done,
+// and afterwards all goes on.
+func TestStoreAway(t *testing.T) {
+	db := faulty(t)
+	c := serveOn(t, db)
+	c.push("pq.jobs.push", "x")
+	leased := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	c.waiting("jobs", 1)
+
+	db.Disconnect()
+	c.refused(c.next(waiter), 503)
+	id := leased.Header.Get("PQ-Id")
+	for _, subject := range []string{
+		"push", "push.5", "pop.min", "pop.max", "peek.min", "info", "list", "get." + id, "remove." + id, "move." + id + ".5",
+		"admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete",
+	} {
+		m := c.refused(c.raw("pq.jobs."+subject, ""), 503)
+		if len(m.Data) > 0 || m.Header.Get("Status") != "503" {
+			t.Errorf("%s: %q, %v", subject, m.Data, m.Header)
+		}
+	}
+	c.refused(c.raw("pq._sys.list", ""), 503)
+	c.refused(c.raw(leased.Reply, "+ACK"), 503)
+	c.refused(c.raw(leased.Reply, "+NXT"), 503)
+	c.refused(c.raw("pq.jobs.pop.min", "", "PQ-Wait", "1m"), 503)
+	if err := c.env.Bridge.Ready(); !errors.Is(err, kv.ErrUnavailable) {
+		t.Errorf("ready: %v", err)
+	}
+	// js.Publish tries again by itself.
+	js, err := c.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := make(chan error, 1)
+	go func() {
+		_, err := js.Publish("pq.jobs.push", []byte("y"), nats.RetryAttempts(1000), nats.RetryWait(10*time.Millisecond))
+		published <- err
+	}()
+	for c.stats()["push"].NumErrors < 5 {
+	}
+	db.Reconnect()
+	if err := <-published; err != nil {
+		t.Error(err)
+	}
+	c.accepted(c.raw(leased.Reply, "+ACK"))
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "y" {
+		t.Errorf("popped %q", m.Data)
+	}
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
+}
+
+// A store that misbehaves in every way it may loses and doubles nothing.
+func TestFaultyStore(t *testing.T) {
+	db := faulty(t)
+	c := serveOn(t, db)
+	db.SetChances(fault.Chances{fault.Conflict: 0.2, fault.UnknownDone: 0.05, fault.UnknownNever: 0.05, fault.UnknownLate: 0.05, fault.Unavailable: 0.05})
+	const each = 200
+	var mu sync.Mutex
+	pushed, popped := make(map[string]bool), make(map[string]bool)
+	var pushing, popping sync.WaitGroup
+	ended := make(chan struct{})
+	for i := range 3 {
+		pushing.Go(func() {
+			c := c.another()
+			for n := 0; n < each; n++ {
+				name := strconv.Itoa(i) + "-" + strconv.Itoa(n)
+				m := c.raw("pq.jobs.push", name)
+				if m.Header.Get("Status") == "503" {
+					n-- // certainly not done
+					continue
+				}
+				c.acknowledged(m)
+				mu.Lock()
+				pushed[name] = true
+				mu.Unlock()
+			}
+		})
+		popping.Go(func() {
+			c := c.another()
+			for {
+				header := []string{"PQ-Wait", "100ms"}
+				if i > 0 {
+					header = append(header, "PQ-Lease", "1h")
+				}
+				m := c.raw("pq.jobs.pop.min", "", header...)
+				switch {
+				case m.Header.Get("PQ-Id") != "":
+					mu.Lock()
+					if popped[string(m.Data)] {
+						t.Errorf("%s was popped twice", m.Data)
+					}
+					popped[string(m.Data)] = true
+					mu.Unlock()
+					for m.Reply != "" && c.raw(m.Reply, "").Header.Get("Nats-Service-Error-Code") == "503" {
+					}
+				case m.Header.Get("Status") == "503":
+				default:
+					c.refused(m, 408)
+					select {
+					case <-ended:
+						return
+					default:
+					}
+				}
+			}
+		})
+	}
+	pushing.Wait()
+	close(ended)
+	popping.Wait()
+	db.SetChances(nil)
+	db.Release()
+	for name := range pushed {
+		if !popped[name] {
+			t.Errorf("%s was lost", name)
+		}
+	}
+	if len(popped) != len(pushed) || len(pushed) != 3*each {
+		t.Errorf("%d pushed, %d popped", len(pushed), len(popped))
+	}
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
+	if n := db.Stats().Injected[fault.UnknownDone]; n == 0 {
+		t.Error("no faults")
+	}
+}
+
+// silent is a store that does not say whether it has committed.
+type silent struct {
+	kv.DB
+	mu    sync.Mutex
+	mute  bool
+	asked bool
+}
+
+func (s *silent) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	s.mu.Lock()
+	mute, asked := s.mute, s.asked
+	s.asked = mute
+	s.mu.Unlock()
+	switch {
+	case !mute:
+		return s.DB.Update(ctx, fn)
+	case asked:
+		return kv.ErrClosed // nor does it say so later
+	}
+	return kv.ErrUnknown
+}
+
+// When it cannot be found out whether a request was done, the answer says so,
+// and nobody takes it for a 503.
+func TestUnknownResult(t *testing.T) {
+	base, err := testenv.Engines()[0].Place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { base.Close() })
+	for subject, status := range map[string]string{"pq.jobs.push": "", "pq.jobs.pop.min": "", "ack": "503"} {
+		db := &silent{DB: base}
+		c := serveOn(t, db)
+		if subject == "ack" {
+			subject = c.lease("x").Reply
+		}
+		// What upkeep does meanwhile has the same result, in either order.
+		var m *nats.Msg
+		for m == nil || m.Header.Get("Nats-Service-Error-Code") == "503" {
+			db.mu.Lock()
+			db.mute, db.asked = true, false
+			db.mu.Unlock()
+			m = c.raw(subject, "")
+		}
+		c.refused(m, 504)
+		if m.Header.Get("Status") != status {
+			t.Errorf("%s: %v", subject, m.Header)
+		}
+		db.mu.Lock()
+		db.mute = false
+		db.mu.Unlock()
+		c.drain(c.env.Bridge)
+	}
+}
+
+// The bridge goes on when the NATS server comes back.
+func TestServerRestarts(t *testing.T) {
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	up := c.StatusChanged(nats.CONNECTED)
+	c.env.NATS.Restart(t)
+	select {
+	case <-up:
+	case <-time.After(patience):
+		t.Fatal("the client did not connect again")
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		m, err := c.Request("pq.jobs.pop.min", nil, patience)
+		if err == nil && m.Header.Get("PQ-Id") != "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v, %v", m, err)
+		}
+	}
+	if err := c.env.Bridge.Ready(); err != nil {
+		t.Error(err)
+	}
+	c.push("pq.jobs.push", "x")
+}
