@@ -10,6 +10,7 @@ import (
 // Which transactions may commit side by side.
 var conflictCases = []testCase{
 	{name: "ReadsConflict", run: testReadsConflict},
+	{name: "ConflictBeforeRead", run: testConflictBeforeRead},
 	{name: "UnreadDoesNotConflict", run: testUnreadDoesNotConflict, countsRuns: true},
 	{name: "BlindWrites", run: testBlindWrites, countsRuns: true},
 	{name: "BlindWritesInOrder", run: testBlindWritesInOrder},
@@ -220,6 +221,28 @@ func testReadsConflict(f *fixture) {
 					f.Errorf("%s: %s was committed meanwhile, and the transaction committed without a rerun", r.name, change)
 				}
 			}
+		}
+	}
+}
+
+// testConflictBeforeRead: like a read, Conflict settles which state the
+// transaction is about, even if nothing has been read before.
+func testConflictBeforeRead(f *fixture) {
+	for _, change := range changes("d") {
+		f.start(conflictRows...)
+		runs := 0
+		f.update(func(tx kv.Tx) error {
+			tx.Conflict([]byte("d"))
+			if runs++; runs == 1 {
+				if err := f.asideDo(change); err != nil {
+					return err
+				}
+			}
+			tx.Set([]byte("written"), nil)
+			return nil
+		})
+		if runs < 2 {
+			f.Errorf("%s was committed after Conflict(d), and the transaction committed without a rerun", change)
 		}
 	}
 }

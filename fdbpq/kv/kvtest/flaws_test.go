@@ -103,7 +103,7 @@ var catches = map[flaw]string{
 	reverseConflictsAhead: "ReadsConflict UnreadDoesNotConflict Serializable",
 	getDoesNotConflict:    "ReadsConflict ReusedReadBuffers ConflictAnswers WatchRerun Bank",
 	getAllDoesNotConflict: "ReadsConflict WriteSkew Serializable",
-	conflictIgnored:       "ReadsConflict ReusedReadBuffers",
+	conflictIgnored:       "ReadsConflict ReusedReadBuffers ConflictBeforeRead",
 	snapshotConflicts:     "UnreadDoesNotConflict",
 	writesConflict:        "BlindWrites",
 	integersConflict:      "BlindWrites",

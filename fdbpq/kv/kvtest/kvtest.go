@@ -20,9 +20,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// patience is how long a test waits for what must happen. Only a failing
-// engine makes a test wait.
-const patience = 30 * time.Second
+// How long a test waits for one thing that must happen, and how long it may
+// take altogether. Only engines that fail make tests wait.
+const (
+	patience = 20 * time.Second
+	deadline = 2 * time.Minute
+)
 
 // Harness tells the suite how to get at an engine.
 type Harness struct {
@@ -90,7 +93,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, h Harness) *fixture {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)
 	f := &fixture{TB: t, ctx: ctx, db: h.Open(t), seed: h.Seed, advance: h.Advance}
 	t.Cleanup(func() {
@@ -169,15 +172,12 @@ func (f *fixture) asideDo(writes ...op) error {
 
 // wait returns when c is closed, and an error when that never happens.
 func (f *fixture) wait(c <-chan struct{}, what string) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case <-c:
 		return nil
-	default:
-	}
-	select {
-	case <-c:
-		return nil
-	case <-f.ctx.Done():
+	case <-timer.C:
 		return fmt.Errorf("waited %v in vain for %s", patience, what)
 	}
 }
