@@ -262,7 +262,8 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 	c.version = last.version + 1
 	last.next.Store(c)
 	db.linked.Store(c)
-	db.gaps.written(t.buf.writes.setKeys())
+	set, cleared := t.buf.writes.outcome()
+	db.gaps.written(set, cleared, c.version)
 	if db.noSync {
 		err = db.store.Apply(batch, pebble.NoSync)
 	} else {

@@ -152,41 +152,81 @@ func (c *gapCache) evict() {
 	}
 }
 
-// written takes keys that are about to be set, in order, out of the gaps.
-func (c *gapCache) written(n int, key func(int) []byte) {
+// written makes the cache follow a commit that is about to be applied. Keys it
+// sets are taken out of the gaps; a key it clears between two gaps makes them
+// one. Both lists of keys are sorted.
+func (c *gapCache) written(set, cleared keyList, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writtenIn(&c.guesses, n, key)
-	c.writtenIn(&c.sure, n, key)
+	c.writtenIn(&c.guesses, set)
+	c.writtenIn(&c.sure, set)
 	c.evict()
-}
-
-func (c *gapCache) writtenIn(l *gapList, n int, key func(int) []byte) {
-	for i := 0; i < n; {
-		at := l.search(key(i))
-		g := l.at(at)
-		if g == nil {
-			return
-		}
-		for i < n && bytes.Compare(key(i), g.begin) < 0 {
-			i++
-		}
-		first := i
-		for i < n && bytes.Compare(key(i), g.end) < 0 {
-			i++
-		}
-		if first < i {
-			c.remove(at, l)
-			c.split(g, i-first, func(i int) []byte { return key(first + i) })
+	for i := 0; i < cleared.len(); i++ {
+		key := cleared.key(i)
+		left, right := c.ending(key), c.beginningAfter(key)
+		if left != nil && right != nil {
+			c.insert(gap{keyRange: keyRange{left.end, right.begin}, asOf: version})
 		}
 	}
 }
 
-// split puts what n keys leave of g back in place.
-func (c *gapCache) split(g *gap, n int, key func(int) []byte) {
+// keyList is some sorted keys of those that a transaction writes.
+type keyList struct {
+	keys *keySet
+	list []int32
+}
+
+func (l keyList) len() int { return len(l.list) }
+
+func (l keyList) key(i int) []byte { return l.keys.key(l.list[i]) }
+
+// ending returns the gap that ends at key.
+func (c *gapCache) ending(key []byte) *gap {
+	for _, l := range []*gapList{&c.guesses, &c.sure} {
+		if g := l.at(l.searchBack(key)); g != nil && bytes.Equal(g.end, key) {
+			return g
+		}
+	}
+	return nil
+}
+
+// beginningAfter returns the gap that begins right after key.
+func (c *gapCache) beginningAfter(key []byte) *gap {
+	for _, l := range []*gapList{&c.guesses, &c.sure} {
+		if g := l.at(l.search(key)); g != nil && len(g.begin) == len(key)+1 && g.begin[len(key)] == 0 && bytes.Equal(g.begin[:len(key)], key) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (c *gapCache) writtenIn(l *gapList, set keyList) {
+	n := set.len()
+	for i := 0; i < n; {
+		at := l.search(set.key(i))
+		g := l.at(at)
+		if g == nil {
+			return
+		}
+		for i < n && bytes.Compare(set.key(i), g.begin) < 0 {
+			i++
+		}
+		first := i
+		for i < n && bytes.Compare(set.key(i), g.end) < 0 {
+			i++
+		}
+		if first < i {
+			c.remove(at, l)
+			c.split(g, keyList{set.keys, set.list[first:i]})
+		}
+	}
+}
+
+// split puts what the keys leave of g back in place.
+func (c *gapCache) split(g *gap, keys keyList) {
 	piece := gap{keyRange: g.keyRange, asOf: g.asOf}
-	for i := range n {
-		next := keyAfter(key(i))
+	for i := range keys.len() {
+		next := keyAfter(keys.key(i))
 		piece.end = next[: len(next)-1 : len(next)-1]
 		c.placePiece(piece)
 		piece.begin = next

@@ -48,6 +48,15 @@ func (c *gapCache) check() error {
 	return nil
 }
 
+func keysOf(keys ...[]byte) keyList {
+	l := keyList{keys: new(keySet)}
+	for _, key := range keys {
+		i, _ := l.keys.add(hashKey(key), key)
+		l.list = append(l.list, i)
+	}
+	return l
+}
+
 // TestGapCacheIsASetOfKeys compares the cache with a list of which keys are
 // known to be missing. Keys are even numbers, so that there is room between.
 func TestGapCacheIsASetOfKeys(t *testing.T) {
@@ -77,7 +86,7 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 						break
 					}
 				}
-				c.written(len(keys), func(i int) []byte { return keys[i] })
+				c.written(keysOf(keys...), keyList{}, 1)
 			case 3:
 				from := rng.IntN(n)
 				to := from + 1 + rng.IntN(n-from)
@@ -118,7 +127,7 @@ func TestGapCacheStopsScansWhereItIsSure(t *testing.T) {
 	c := gapCache{limits: defaultGapLimits}
 	at := &commit{version: 1}
 	record := func(begin, end string) { c.record(keyRange{[]byte(begin), []byte(end)}, at) }
-	write := func(key string) { c.written(1, func(int) []byte { return []byte(key) }) }
+	write := func(key string) { c.written(keysOf([]byte(key)), keyList{}, 2) }
 	expect := func(pos, jump, limit, back, low string) {
 		t.Helper()
 		gotJump, gotLimit, _ := c.forward([]byte(pos), []byte("z"))

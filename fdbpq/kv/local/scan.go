@@ -19,6 +19,8 @@ type scan struct {
 	out     *scratch
 	own     int // next own write, an index in writes.sorted
 	ownStop int // the index at which own writes end
+
+	patience int // steps over tombstones after which to look for a gap
 }
 
 // scratch is the memory of a scan.
@@ -34,11 +36,11 @@ type pairEnds struct{ key, value int } // offsets in data
 
 // void is the stretch of the store in which a scan has found no key lately.
 type void struct {
-	edge     []byte // where it begins
-	afterIt  bool   // edge is a key that was found
-	steps    int    // over tombstones
-	jumps    int    // over gaps
-	patience int    // steps until a scan looks for a gap again
+	edge    []byte // where it begins
+	afterIt bool   // edge is a key that was found
+	steps   int    // over tombstones
+	jumps   int    // over gaps
+	stops   int    // among tombstones, to look for a gap
 }
 
 // scan returns the pairs of a range, and whether a bound of opts cut it short.
@@ -50,7 +52,7 @@ func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, err
 	out := &t.buf.scratch
 	out.reset()
 	out.pace.reverse = opts.Reverse
-	s := scan{t: t, iter: iter, begin: begin, end: end, opts: opts, out: out}
+	s := scan{t: t, iter: iter, begin: begin, end: end, opts: opts, out: out, patience: t.db.gaps.limits.patience}
 	if w := &t.buf.writes; w.keys.len() > 0 {
 		s.own, s.ownStop = w.search(begin), w.search(end)
 		if opts.Reverse {
@@ -172,17 +174,17 @@ func (s *scan) jumpBackward(pos []byte) (from, limit []byte) {
 // returns where to go on.
 func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 	void, pace := &s.out.void, &s.out.pace
-	pace.start(limit, void.patience)
+	pace.start(limit, s.patience<<void.stops)
 	for state := s.seek(from); ; state = s.step() {
 		if state == pebble.IterAtLimit && pace.stopped {
 			void.steps += pace.steps
-			// The gaps may all be small ones. So look for them less and less.
-			void.patience *= 2
+			// The gaps here may all be small ones. So stop less and less.
+			void.stops++
 			pos := pace.position()
 			if from, _ := s.jump(pos); !bytes.Equal(from, pos) {
 				return from, false, nil
 			}
-			pace.start(limit, void.patience)
+			pace.start(limit, s.patience<<void.stops)
 			continue
 		}
 		if state != pebble.IterValid {
@@ -193,6 +195,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 			break
 		}
 		void.steps += pace.steps - 1
+		s.learn()
 		s.note(key, true)
 		s.startVoid(key, true)
 		if s.ownBefore(key) {
@@ -205,7 +208,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		if s.emitBase(key, value) {
 			return nil, true, nil
 		}
-		pace.start(limit, void.patience)
+		pace.start(limit, s.patience)
 	}
 	if err := s.iter.Error(); err != nil {
 		return nil, false, unavailable(err)
@@ -218,7 +221,18 @@ func (s *scan) startVoid(edge []byte, afterIt bool) {
 	v := &s.out.void
 	v.edge = append(v.edge[:0], edge...)
 	v.afterIt = afterIt
-	v.steps, v.jumps, v.patience = 0, 0, s.t.db.gaps.limits.patience
+	v.steps, v.jumps, v.stops = 0, 0, 0
+}
+
+// learn adjusts the patience when a void was crossed. Where one stop was all it
+// took to get to a key, it should have come earlier.
+func (s *scan) learn() {
+	switch stops := s.out.void.stops; {
+	case stops == 1:
+		s.patience = max(s.patience/2, s.t.db.gaps.limits.patience/8, 1)
+	case stops > 1:
+		s.patience = s.t.db.gaps.limits.patience
+	}
 }
 
 // note ends a void at a key, or at a bound. If it took many steps to cross it,

@@ -22,6 +22,7 @@ type writes struct {
 	bounds  int     // bytes of the cleared ranges as they were given
 	sorted  []int32 // keys in order; those added since the last sort are missing
 	setting []int32 // the keys of sorted that will have a value
+	erasing []int32 // and those that will not
 	refused error   // why the commit must fail
 }
 
@@ -269,15 +270,18 @@ func (w *writes) sort() {
 	}
 }
 
-// setKeys returns the keys that will have a value after the commit, in order.
-func (w *writes) setKeys() (n int, key func(int) []byte) {
-	w.setting = w.setting[:0]
+// outcome returns the keys that will have a value after the commit, and the
+// single keys that will not.
+func (w *writes) outcome() (set, cleared keyList) {
+	w.setting, w.erasing = w.setting[:0], w.erasing[:0]
 	for _, i := range w.sorted {
 		if w.entries[i].kind != writeClear {
 			w.setting = append(w.setting, i)
+		} else {
+			w.erasing = append(w.erasing, i)
 		}
 	}
-	return len(w.setting), func(i int) []byte { return w.keys.key(w.setting[i]) }
+	return keyList{&w.keys, w.setting}, keyList{&w.keys, w.erasing}
 }
 
 func (w *writes) reset() {
