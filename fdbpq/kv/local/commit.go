@@ -3,7 +3,9 @@ package local
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -109,8 +111,52 @@ func pause(ctx context.Context, losses int) {
 	}
 }
 
-// commit checks that nothing the transaction depends on has changed, and makes
-// its writes happen. The order of the steps matters:
+// commit makes the writes happen, unless the transaction has to run again.
+func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
+	if err := t.narrow(); err != nil {
+		return true, t.settle(err)
+	}
+	if t.buf.writes.empty() {
+		// There was nothing to clear. An empty batch would not be synced.
+		db.watch(t, nil)
+		return true, t.settle(nil)
+	}
+	done, stale, err := db.tryCommit(ctx, t)
+	if stale {
+		t.buf.writes.widenRanges()
+		done, _, err = db.tryCommit(ctx, t)
+	}
+	return done, err
+}
+
+// narrow turns ranges to be cleared into the few keys that they hold, if they
+// are few: a tombstone for a range slows down every scan until it is gone, even
+// those that are nowhere near it.
+func (t *tx) narrow() error {
+	const few = 64
+	w := &t.buf.writes
+	if len(w.cleared) == 0 {
+		return nil
+	}
+	if t.snap == nil {
+		if err := t.open(); err != nil {
+			return err
+		}
+	}
+	for _, r := range slices.Clone(w.cleared) {
+		all, err := t.storeKeys(r, few, w.clearStored)
+		if err != nil {
+			return err
+		}
+		if all {
+			w.narrowRange(r)
+		}
+	}
+	return nil
+}
+
+// tryCommit checks that nothing the transaction depends on has changed, and
+// makes its writes happen. The order of the steps matters:
 //
 //   - The commit is in the list before its writes can be read. So whoever reads
 //     them finds it there, and knows what to wait for.
@@ -119,13 +165,15 @@ func pause(ctx context.Context, losses int) {
 //   - It becomes the commit to pin after its writes can be read. So whoever
 //     pins it does not miss them.
 //   - Watches fire after its writes can be read.
-func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
+//
+// It is stale when somebody has set keys in ranges that were narrowed.
+func (db *DB) tryCommit(ctx context.Context, t *tx) (done, stale bool, err error) {
 	w, r := &t.buf.writes, &t.buf.reads
 	w.sort()
 	c := newCommit(w)
 	batch, err := db.fill(w)
 	if err != nil {
-		return true, t.settle(unavailable(err))
+		return true, false, t.settle(unavailable(err))
 	}
 	defer func() {
 		if err := batch.Close(); err != nil {
@@ -139,22 +187,28 @@ func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
 		var loss *commit
 		if loss, checked = checked.conflict(r); loss != nil {
 			db.lost(ctx, loss)
-			return false, nil
+			return false, false, nil
 		}
 	}
 	if err := db.turn.lock(ctx); err != nil {
-		return true, t.settle(unavailable(err))
+		return true, false, t.settle(unavailable(err))
 	}
 	if checked != nil {
 		if loss, _ := checked.conflict(r); loss != nil {
 			db.turn.unlock()
 			db.lost(ctx, loss)
-			return false, nil
+			return false, false, nil
+		}
+	}
+	for _, r := range w.narrow {
+		if t.pinned.changes(r, math.MaxUint64).begin != nil {
+			db.turn.unlock()
+			return false, true, nil
 		}
 	}
 	if err := db.resolve(w, batch); err != nil {
 		db.turn.unlock()
-		return true, t.settle(err)
+		return true, false, t.settle(err)
 	}
 	err = db.apply(t, c, batch)
 	if err != nil {
@@ -173,9 +227,9 @@ func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
 	}
 	close(c.durable)
 	if broken := db.broken.Load(); broken != nil {
-		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, *broken)
+		return true, false, fmt.Errorf("%w: %w", kv.ErrUnknown, *broken)
 	}
-	return true, nil
+	return true, false, nil
 }
 
 // lost makes sure that a transaction which lost against c reads c's writes the

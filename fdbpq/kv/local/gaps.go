@@ -165,9 +165,21 @@ func (c *gapCache) written(set, cleared keyList, version uint64) {
 		key := cleared.key(i)
 		left, right := c.ending(key), c.beginningAfter(key)
 		if left != nil && right != nil {
-			c.insert(gap{keyRange: keyRange{left.end, right.begin}, asOf: version})
+			c.join(left, right, version)
 		}
 	}
+}
+
+// join makes one gap of two and the key between them.
+func (c *gapCache) join(left, right *gap, version uint64) {
+	if left.sure != right.sure {
+		c.insert(gap{keyRange: keyRange{left.end, right.begin}, asOf: version})
+		return
+	}
+	l := c.list(left)
+	c.remove(l.search(right.begin), l)
+	l.bytes += len(right.end) - len(left.end)
+	left.end, left.asOf = right.end, version
 }
 
 // keyList is some sorted keys of those that a transaction writes.

@@ -20,7 +20,8 @@ type scan struct {
 	own     int // next own write, an index in writes.sorted
 	ownStop int // the index at which own writes end
 
-	patience int // steps over tombstones after which to look for a gap
+	patience int  // steps over tombstones after which to look for a gap
+	keysOnly bool // of the store, without own writes
 }
 
 // scratch is the memory of a scan.
@@ -45,14 +46,7 @@ type void struct {
 
 // scan returns the pairs of a range, and whether a bound of opts cut it short.
 func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, error) {
-	iter, err := t.iterator()
-	if err != nil {
-		return nil, false, err
-	}
-	out := &t.buf.scratch
-	out.reset()
-	out.pace.reverse = opts.Reverse
-	s := scan{t: t, iter: iter, begin: begin, end: end, opts: opts, out: out, patience: t.db.gaps.limits.patience}
+	s := scan{t: t, begin: begin, end: end, opts: opts}
 	if w := &t.buf.writes; w.keys.len() > 0 {
 		s.own, s.ownStop = w.search(begin), w.search(end)
 		if opts.Reverse {
@@ -63,13 +57,43 @@ func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, err
 	if err != nil {
 		return nil, false, err
 	}
-	for _, r := range out.gaps {
-		t.db.gaps.record(r, t.pinned)
-	}
-	return out.copyOut(), cut, nil
+	return s.out.copyOut(), cut, nil
 }
 
+// storeKeys calls use for all keys of a range that the store has, unless they
+// are more than limit.
+func (t *tx) storeKeys(r keyRange, limit int, use func(key []byte)) (all bool, err error) {
+	s := scan{t: t, begin: r.begin, end: r.end, opts: kv.RangeOptions{Limit: limit + 1}, keysOnly: true}
+	cut, err := s.run()
+	if err != nil || cut {
+		return false, err
+	}
+	begin := 0
+	for _, p := range s.out.pairs {
+		use(s.out.data[begin:p.key])
+		begin = p.value
+	}
+	return true, nil
+}
+
+// run reads the range and shares what it has learnt about gaps.
 func (s *scan) run() (cut bool, err error) {
+	s.iter, err = s.t.iterator()
+	if err != nil {
+		return false, err
+	}
+	s.out = &s.t.buf.scratch
+	s.out.reset()
+	s.out.pace.reverse = s.opts.Reverse
+	s.patience = s.t.db.gaps.limits.patience
+	cut, err = s.read()
+	for _, r := range s.out.gaps {
+		s.t.db.gaps.record(r, s.t.pinned)
+	}
+	return cut, err
+}
+
+func (s *scan) read() (cut bool, err error) {
 	pos, last := s.begin, s.end
 	if s.opts.Reverse {
 		pos, last = last, pos
@@ -101,7 +125,7 @@ func (s *scan) run() (cut bool, err error) {
 // cleared returns where to go on if pos lies in a range that the transaction
 // has cleared.
 func (s *scan) cleared(pos []byte) ([]byte, bool) {
-	ranges := s.t.buf.writes.cleared
+	ranges := s.clearedRanges()
 	if s.opts.Reverse {
 		if i := ranges.searchEnd(pos); i >= 0 && bytes.Compare(ranges[i].end, pos) >= 0 {
 			return ranges[i].begin, true
@@ -114,7 +138,7 @@ func (s *scan) cleared(pos []byte) ([]byte, bool) {
 
 // nextCleared returns where the next such range begins, seen from pos, or nil.
 func (s *scan) nextCleared(pos []byte) []byte {
-	ranges := s.t.buf.writes.cleared
+	ranges := s.clearedRanges()
 	if s.opts.Reverse {
 		if i := ranges.searchEnd(pos); i >= 0 {
 			return ranges[i].end
@@ -123,6 +147,13 @@ func (s *scan) nextCleared(pos []byte) []byte {
 		return ranges[i].begin
 	}
 	return nil
+}
+
+func (s *scan) clearedRanges() rangeSet {
+	if s.keysOnly {
+		return nil
+	}
+	return s.t.buf.writes.cleared
 }
 
 // jump returns where to look for the next keys: from there, and up to limit.
@@ -201,9 +232,11 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		if s.ownBefore(key) {
 			return nil, true, nil
 		}
-		value, err := s.iter.ValueAndErr()
-		if err != nil {
-			return nil, false, unavailable(err)
+		var value []byte
+		if !s.keysOnly {
+			if value, err = s.iter.ValueAndErr(); err != nil {
+				return nil, false, unavailable(err)
+			}
 		}
 		if s.emitBase(key, value) {
 			return nil, true, nil

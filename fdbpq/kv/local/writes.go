@@ -19,11 +19,12 @@ type writes struct {
 	live    int     // bytes of values in use
 	atomics []atomic64
 	cleared rangeSet
-	bounds  int     // bytes of the cleared ranges as they were given
-	sorted  []int32 // keys in order; those added since the last sort are missing
-	setting []int32 // the keys of sorted that will have a value
-	erasing []int32 // and those that will not
-	refused error   // why the commit must fail
+	bounds  int        // bytes of the cleared ranges as they were given
+	sorted  []int32    // keys in order; those added since the last sort are missing
+	setting []int32    // the keys of sorted that will have a value
+	erasing []int32    // and those that will not
+	narrow  []keyRange // cleared ranges that became single keys
+	refused error      // why the commit must fail
 }
 
 type write struct {
@@ -284,6 +285,28 @@ func (w *writes) outcome() (set, cleared keyList) {
 	return keyList{&w.keys, w.setting}, keyList{&w.keys, w.erasing}
 }
 
+// clearStored clears a key in its stored form, unless it was written anyway.
+func (w *writes) clearStored(key []byte) {
+	if e, isNew := w.entry(key); isNew {
+		w.erase(e)
+	}
+}
+
+// narrowRange turns a cleared range into its keys, which are all that has to be
+// cleared as long as nobody sets another one.
+func (w *writes) narrowRange(r keyRange) {
+	w.cleared = slices.DeleteFunc(w.cleared, func(o keyRange) bool { return bytes.Equal(o.begin, r.begin) })
+	w.narrow = append(w.narrow, r)
+}
+
+// widenRanges undoes that.
+func (w *writes) widenRanges() {
+	for _, r := range w.narrow {
+		w.cleared.add(r)
+	}
+	w.narrow = w.narrow[:0]
+}
+
 func (w *writes) reset() {
 	w.keys.reset()
 	if cap(w.values) > maxKept {
@@ -297,5 +320,7 @@ func (w *writes) reset() {
 	w.cleared = w.cleared[:0]
 	w.bounds = 0
 	w.sorted = w.sorted[:0]
+	clear(w.narrow)
+	w.narrow = w.narrow[:0]
 	w.refused = nil
 }
