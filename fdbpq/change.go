@@ -15,6 +15,7 @@ type change struct {
 	tally   tally
 	arrived bool // something became takeable
 	events  []Event
+	spent   int // weight of the items worked on so far
 	ready   []byte
 	scratch []byte
 }
@@ -87,6 +88,10 @@ func (c *change) removeReady(p place, e *envelope) {
 	c.tx.Conflict(key)
 	c.tx.Clear(key)
 	c.clearExpiry(p, e)
+	if e.foreign {
+		c.tally.bytes += e.size // of what has not been counted yet
+		return
+	}
 	c.tally.ready--
 }
 

@@ -177,6 +177,9 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 	if err != nil {
 		return err
 	}
+	if l.foreign {
+		return nil
+	}
 	if count, err := p.count(); err != nil {
 		return err
 	} else if count > w.high[line.queue] {

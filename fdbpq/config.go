@@ -48,6 +48,8 @@ const (
 	MaxDedupWindow = 24 * time.Hour            // every id is a row for so long
 	MaxLease       = 12 * time.Hour            // a crashed worker holds its items for so long
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
+
+	maxName = 256 // bytes of a dead-letter queue's name, so that it fits a key
 )
 
 func defaultConfig() Config {
@@ -113,6 +115,9 @@ func (c Config) check() error {
 		if err != nil {
 			return err
 		}
+	}
+	if n := len(c.DeadLetter); n > maxName {
+		return configError("dead_letter has %d bytes: allowed are %d", n, maxName)
 	}
 	for _, n := range []struct {
 		field string

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -54,23 +55,45 @@ func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
 	if e.chunks == 0 {
 		return nil
 	}
-	keys := make([][]byte, e.chunks)
-	for i := range keys {
-		keys[i] = appendChunkKey(prefix, p, int64(i))
-	}
-	parts, err := r.GetAll(keys)
+	content, err := readChunks(r, prefix, p, e.chunks)
 	if err != nil {
 		return err
-	}
-	content := make([]byte, 0, e.size)
-	for _, part := range parts {
-		content = append(content, part...)
 	}
 	if int64(len(content)) != e.size || e.headerSize > e.size {
 		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.chunks, len(content), e.size)
 	}
 	e.headers, e.payload = content[:e.headerSize:e.headerSize], content[e.headerSize:]
 	return nil
+}
+
+// loadHeaders is loadContent without the payload.
+func loadHeaders(r kv.Reader, prefix []byte, e *envelope, p place) error {
+	e.payload = nil
+	if e.chunks == 0 || e.headerSize == 0 {
+		return nil
+	}
+	content, err := readChunks(r, prefix, p, min(e.chunks, (e.headerSize+chunkSize-1)/chunkSize))
+	if err != nil {
+		return err
+	}
+	if int64(len(content)) < e.headerSize {
+		return fmt.Errorf("damaged item: there are %d bytes of its %d bytes of headers", len(content), e.headerSize)
+	}
+	e.headers = content[:e.headerSize:e.headerSize]
+	return nil
+}
+
+// readChunks returns the content of the first n chunks.
+func readChunks(r kv.Reader, prefix []byte, p place, n int64) ([]byte, error) {
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = appendChunkKey(prefix, p, int64(i))
+	}
+	parts, err := r.GetAll(keys)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Join(parts, nil), nil
 }
 
 // clearContent removes what storeContent wrote outside the envelope.

@@ -24,6 +24,9 @@ func (c *change) bury(p place, e *envelope, reason string) error {
 		return err
 	}
 	headers, payload := e.headers, e.payload
+	if e.chunks > 0 {
+		c.spent += c.weight(e, true)
+	}
 	c.drop(p, e)
 	grave, err := c.store.Queue(event.DeadLetter).grave(c)
 	if err != nil {

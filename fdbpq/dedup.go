@@ -11,6 +11,19 @@ import (
 // item with a further one until some are forgotten.
 var ErrRemembered = errors.New("too many message ids remembered")
 
+// MaxMsgID bounds the bytes of message and pop ids, which become parts of keys.
+const MaxMsgID = 1024
+
+// ErrMsgID: a message or pop id has more than MaxMsgID bytes.
+var ErrMsgID = errors.New("message id too long")
+
+func checkMsgID(id string) error {
+	if len(id) > MaxMsgID {
+		return fmt.Errorf("%w: it has %d bytes, allowed are %d", ErrMsgID, len(id), MaxMsgID)
+	}
+	return nil
+}
+
 // remembered is the row that keeps a message id for the queue's window. It
 // stands outside the generations: a purge does not make old messages new.
 type remembered struct {

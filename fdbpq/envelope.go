@@ -26,6 +26,7 @@ type envelope struct {
 	fence      int64 // leases so far, given back ones included
 	home       int64 // priority in the item's id
 	dead       DeadLetter
+	foreign    bool // pushed by another program, which counted nothing
 }
 
 func (e *envelope) append(b []byte) []byte {
@@ -98,7 +99,7 @@ func (e *envelope) id(p place) ID {
 // with one element (Java) or the bare payload (Python). Such an item was not
 // counted when it was pushed.
 func foreignEnvelope(b []byte, p place) envelope {
-	e := envelope{payload: b, home: p.priority}
+	e := envelope{payload: b, home: p.priority, foreign: true}
 	if payload, rest, err := tuple.ConsumeBytes(b); err == nil && len(rest) == 0 {
 		e.payload = payload
 	} else if text, rest, err := tuple.ConsumeString(b); err == nil && len(rest) == 0 {

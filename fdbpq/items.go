@@ -26,10 +26,12 @@ func (q Queue) Get(r kv.Reader, id ID) (*Held, error) {
 
 func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*Held, error) {
 	f := found{place: l.place, envelope: l.envelope}
+	load := loadHeaders
 	if content {
-		if err := loadContent(r, generationPrefix(spaceChunk, q.name, s.generation), &f.envelope, f.place); err != nil {
-			return nil, err
-		}
+		load = loadContent
+	}
+	if err := load(r, generationPrefix(spaceChunk, q.name, s.generation), &f.envelope, f.place); err != nil {
+		return nil, err
 	}
 	item, err := f.item()
 	if err != nil {

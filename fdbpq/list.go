@@ -75,19 +75,17 @@ func (q Queue) page(r kv.Reader, s *state, space string, begin, end []byte, list
 		if err != nil {
 			return Page{}, err
 		}
+		size += l.headerSize
 		if listing.Bodies {
-			size += l.size
+			size += l.size - l.headerSize
 		}
 		if i == listing.Limit || (i > 0 && size > MaxBatchBytes) {
 			page.More = true
 			break
 		}
-		held, err := q.held(r, s, l, true)
+		held, err := q.held(r, s, l, listing.Bodies)
 		if err != nil {
 			return Page{}, err
-		}
-		if !listing.Bodies {
-			held.Payload = nil
 		}
 		page.Items = append(page.Items, *held)
 	}

@@ -112,6 +112,9 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
+	if err := checkMsgID(item.MsgID); err != nil {
+		return Pushed{Err: err}, nil
+	}
 	if item.MsgID != "" {
 		first, err := p.recall(item.MsgID)
 		if err != nil {

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -25,16 +26,19 @@ func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 }
 
 // Terminate gives the item up: it goes to the dead-letter queue with the
-// reason. Like Ack it holds for a late holder while nobody took the item.
+// reason, of which the first kilobyte is kept. Like Ack it holds for a late holder while nobody took the item.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	if reason == "" {
 		reason = DeadTerminated
 	}
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	return q.settle(tx, lease, late, func(c *change, l *located) error {
 		c.remove(l)
 		return c.bury(c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
 	})
 }
+
+const maxReason = 1 << 10
 
 // Nack gives the item back, to be taken again at once or after a delay.
 func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error) {

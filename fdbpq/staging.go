@@ -19,7 +19,7 @@ import (
 
 const (
 	stagedRequests = 100              // fulfilled in one transaction at most
-	stagedBytes    = 1 << 20          // of the items given out in it
+	stagedWeight   = 1 << 20          // of the items given out in it
 	stagedFor      = 10 * time.Second // how long a request stands, and its result waits
 
 	// The owner of a request that is not the oldest looks after it itself when
@@ -203,32 +203,36 @@ func (g *staged) fulfil(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c, err := g.begin(tx)
+		if err != nil {
+			return err
+		}
 		prefix := len(queueRow(spaceRequest, g.name))
-		size := int64(0)
 		for _, pair := range standing {
 			m, err := parseRequest(pair.Value)
 			if err != nil {
 				return err
 			}
 			tx.Conflict(pair.Key)
-			// A lease for a moment; whether it counts as a delivery is decided
-			// when it is collected.
-			taken, err := g.take(tx, m.sel, stagedFor)
-			if err != nil {
-				return err
+			var taken Taken
+			if c != nil && !c.state.paused {
+				// A lease for a moment; whether it counts as a delivery is decided
+				// when it is collected.
+				if taken, err = c.takeNew(&m.sel, stagedFor); err != nil {
+					return err
+				}
+				events = c.events
 			}
-			events = append(events, taken.Events...)
 			if taken.More {
 				break // the next round goes on
 			}
 			result := tuple.AppendInt(nil, m.due)
 			for _, item := range taken.Items {
-				size += item.Size
 				result = tuple.AppendBytes(result, item.Lease.Token())
 			}
 			tx.Clear(pair.Key)
 			tx.Set(append(queueRow(spaceResult, g.name), pair.Key[prefix:]...), result)
-			if size >= stagedBytes {
+			if c != nil && c.spent >= stagedWeight {
 				break
 			}
 		}

@@ -13,6 +13,7 @@ import (
 const (
 	sweepTimers = 256
 	sweepBytes  = 1 << 20
+	sweepWeight = 500_000 // of all but the last item
 )
 
 // sweepClaim is how long a process that does due work has it to itself. When
@@ -50,7 +51,7 @@ type sweep struct {
 	store   *Store
 	tx      kv.Tx
 	now     int64
-	bytes   int64
+	weight  int
 	changes map[string]*change // by queue
 }
 
@@ -70,7 +71,7 @@ func (w *sweep) run() (Swept, error) {
 		if err != nil {
 			return Swept{}, err
 		}
-		if t.due > w.now || swept.Timers == sweepTimers || w.bytes >= sweepBytes {
+		if t.due > w.now || swept.Timers == sweepTimers || w.weight >= sweepWeight {
 			swept.Next = max(time.Duration(t.due-w.now), 1)
 			break
 		}
@@ -136,6 +137,12 @@ func (w *sweep) handle(t timer) error {
 		w.changes[t.queue] = c
 	}
 	c.state = s
+	err = w.handleOf(c, t)
+	w.weight, c.spent = w.weight+c.spent, 0
+	return err
+}
+
+func (w *sweep) handleOf(c *change, t timer) error {
 	switch t.kind {
 	case timerDedup:
 		return c.forgetDue(t)
@@ -159,7 +166,7 @@ func (w *sweep) handle(t timer) error {
 		if err != nil || l.due != t.due {
 			return err
 		}
-		w.bytes += l.size
+		c.spent += c.weight(&l.envelope, false)
 		c.note(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
 		return c.release(t.place, l, 0)
 	case timerDelay:
@@ -171,7 +178,7 @@ func (w *sweep) handle(t timer) error {
 		if err != nil || due != t.due {
 			return err
 		}
-		w.bytes += e.size
+		c.spent += c.weight(&e, false)
 		c.removeDelayed(t.place, due, &e)
 		if e.expires != 0 && e.expires <= w.now {
 			return c.expire(t.place, &e)
@@ -183,7 +190,7 @@ func (w *sweep) handle(t timer) error {
 		if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
 			return err
 		}
-		w.bytes += l.size
+		c.spent += c.weight(&l.envelope, false)
 		c.remove(l)
 		return c.expire(l.place, &l.envelope)
 	}

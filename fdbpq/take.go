@@ -35,6 +35,9 @@ func (s *Selection) check() error {
 	if s.Band == nil {
 		s.Band = &AllPriorities
 	}
+	if err := checkMsgID(s.PopID); err != nil {
+		return err
+	}
 	if s.MaxBytes <= 0 || s.MaxBytes > MaxBatchBytes {
 		s.MaxBytes = MaxBatchBytes
 	}
@@ -155,10 +158,11 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 }
 
 func (c *change) takeNew(sel *Selection, lease time.Duration) (Taken, error) {
-	head := collector{change: c, sel: *sel, remove: true}
+	head := collector{change: c, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, weight: c.spent}
 	if err := head.run(); err != nil {
 		return Taken{}, err
 	}
+	c.spent = head.weight
 	taken := Taken{More: head.more, Items: make([]Item, len(head.items))}
 	for i := range head.items {
 		p, e := head.items[i].place, &head.items[i].envelope
@@ -284,9 +288,11 @@ type collector struct {
 	*change
 	sel    Selection
 	remove bool // items past their TTL, instead of looking past them
+	copies bool // what is taken is copied
 
 	items   []found
 	bytes   int
+	weight  int
 	expired int
 	more    bool
 }
@@ -326,6 +332,9 @@ func (c *collector) add(at entry) (done bool, err error) {
 	if len(c.items) > 0 && c.bytes+int(e.size) > c.sel.MaxBytes {
 		return true, nil
 	}
+	if !c.carry(&e, c.copies) {
+		return true, nil
+	}
 	c.bytes += int(e.size)
 	c.items = append(c.items, found{place: at.place, envelope: e})
 	return len(c.items) == c.sel.Limit, nil
@@ -340,7 +349,21 @@ func (c *collector) skip(p place, e *envelope) (done bool, err error) {
 		c.more = len(c.items) == 0
 		return true, nil
 	}
+	if !c.carry(e, c.state.config.DeadLetterExpired) {
+		return true, nil
+	}
 	c.expired++
 	c.removeReady(p, e)
 	return false, c.expire(p, e)
+}
+
+// carry says whether the transaction can bear one more item.
+func (c *collector) carry(e *envelope, copied bool) bool {
+	weight := c.change.weight(e, copied) + itemKeys*len(c.sel.PopID)
+	if c.weight > 0 && c.weight+weight > maxWeight {
+		c.more = len(c.items) == 0
+		return false
+	}
+	c.weight += weight
+	return true
 }
