@@ -1,0 +1,45 @@
+# syntax=docker/dockerfile:1
+
+# The bridge, with both engines: the embedded store and FoundationDB.
+#
+#   docker build -t pqbridge .
+#   docker build --build-arg FDB_VERSION=7.3.63 -t pqbridge .
+#
+# The client library must be of the minor version that the cluster runs (7.3);
+# docs/foundationdb.md says how to upgrade both.
+ARG GO_VERSION=1.26
+ARG FDB_VERSION=7.3.63
+
+FROM debian:bookworm-slim AS client
+ARG FDB_VERSION
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates curl \
+ && case "$(dpkg --print-architecture)" in amd64) arch=amd64;; arm64) arch=aarch64;; *) echo "no FoundationDB client for $(dpkg --print-architecture)" >&2; exit 1;; esac \
+ && curl -fsSL -o /tmp/clients.deb "https://github.com/apple/foundationdb/releases/download/${FDB_VERSION}/foundationdb-clients_${FDB_VERSION}-1_${arch}.deb" \
+ && dpkg -x /tmp/clients.deb /client
+
+FROM golang:${GO_VERSION}-bookworm AS build
+COPY --from=client /client/usr/include/foundationdb /usr/include/foundationdb
+COPY --from=client /client/usr/lib/libfdb_c.so /usr/lib/libfdb_c.so
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=
+RUN CGO_ENABLED=1 go build -tags fdb -trimpath -ldflags "-s -w -X main.release=${VERSION}" -o /out/ ./cmd/pqd ./cmd/pq
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --uid 10001 --home-dir /data --create-home pq
+COPY --from=client /client/usr/lib/libfdb_c.so /usr/lib/libfdb_c.so
+COPY --from=build /out/ /usr/local/bin/
+USER pq
+VOLUME /data
+ENV PQ_STORE=local:/data PQ_LISTEN=0.0.0.0:4222 PQ_HTTP=0.0.0.0:8622 PQ_LOG=json
+EXPOSE 4222 8622
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
+  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8622 && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["pqd"]
