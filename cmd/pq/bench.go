@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// benching are the flags of bench.
+type benching struct {
+	items, size, priorities int
+	pushers, poppers, batch int
+	lease, together, ids    bool
+}
+
+func benchCommand() *command {
+	b := &benching{items: 100_000, size: 128, priorities: 10, pushers: 64, poppers: 64, batch: 1}
+	return &command{
+		name: "bench", args: "[<queue>]", max: 1,
+		short: "measure how fast pushes and pops are",
+		long: `Pushes items and pops them again, and says how many a second that were and how
+long one took. Each pusher and each popper waits for its answer before it goes on.
+Without a queue it makes one and deletes it in the end; one that is given should
+be empty, because it is emptied.`,
+		examples: []example{
+			{"a worker's view: items on loan, acknowledged one by one", "pq bench --lease"},
+			{"pushing and popping at the same time", "pq bench --together"},
+			{"how long one push takes when nothing else happens", "pq bench --pushers 1 --poppers 1 -n 1000"},
+		},
+		flags: func(f *flags) {
+			f.number(&b.items, "items,n", "how `many` items")
+			f.number(&b.size, "size", "`bytes` of a payload")
+			f.number(&b.priorities, "priorities", "how `many` priorities, at random")
+			f.number(&b.pushers, "pushers", "how `many` push at a time")
+			f.number(&b.poppers, "poppers", "how `many` pop at a time")
+			f.number(&b.batch, "batch", "how `many` items a pop asks for")
+			f.yes(&b.lease, "lease", "pop with a lease, and acknowledge")
+			f.yes(&b.ids, "ids", "push with message ids")
+			f.yes(&b.together, "together", "push and pop at the same time")
+		},
+		run: b.run,
+	}
+}
+
+func (b *benching) run(s *session, args []string) (err error) {
+	for _, n := range []int{b.items, b.priorities, b.pushers, b.poppers, b.batch} {
+		if n < 1 {
+			return usagef("found the number %d: expected 1 or more", n)
+		}
+	}
+	if b.size < 0 {
+		return usagef("--size %d: expected 0 or more", b.size)
+	}
+	c, err := s.connect(client.RetryFor(patience), client.Timeout(max(time.Minute, s.global.timeout)))
+	if err != nil {
+		return err
+	}
+	name := "bench-" + nuid.Next()
+	if len(args) > 0 {
+		name = args[0]
+	}
+	q := c.Queue(name)
+	if len(args) == 0 {
+		defer func() {
+			// Also after Ctrl-C; the client's own timeout bounds it.
+			if deleteErr := q.Delete(context.WithoutCancel(s.ctx)); !errors.Is(deleteErr, client.ErrNotFound) {
+				err = errors.Join(err, deleteErr)
+			}
+		}()
+	}
+	pushes := &phase{name: "push", goal: int64(b.items), workers: b.pushers, work: func(ctx context.Context, _ int64) (int, error) { return b.push(ctx, q) }}
+	pops := &phase{name: "pop", goal: int64(b.items), workers: b.poppers, work: func(ctx context.Context, left int64) (int, error) { return b.pop(ctx, q, left) }}
+	if b.lease {
+		pops.name = "pop, ack"
+	}
+	if b.together {
+		var both sync.WaitGroup
+		both.Go(func() { pushes.run(s, pops) })
+		pops.run(s, nil)
+		both.Wait()
+	} else if pushes.run(s, nil); pushes.err == nil {
+		pops.run(s, nil)
+	}
+	for _, p := range []*phase{pushes, pops} {
+		if p.done.Load() > 0 {
+			if err := p.summary(s, b.size); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(pushes.err, pops.err)
+}
+
+func (b *benching) push(ctx context.Context, q *client.Queue) (int, error) {
+	options := []client.PushOption{client.Priority(rand.Int64N(int64(b.priorities)))}
+	if !b.ids {
+		options = append(options, client.WithoutMsgID())
+	}
+	_, err := q.Push(ctx, make([]byte, b.size), options...)
+	return 1, err
+}
+
+// benchWait is how long a pop waits for what is being pushed.
+const benchWait = 10 * time.Second
+
+func (b *benching) pop(ctx context.Context, q *client.Queue, left int64) (int, error) {
+	options := []client.PopOption{client.Wait(benchWait)}
+	if b.lease {
+		options = append(options, client.Lease(time.Minute))
+	}
+	var items []*client.Item
+	var err error
+	if b.batch == 1 {
+		var item *client.Item
+		item, err = q.Pop(ctx, client.Min, options...)
+		items = append(items, item)
+	} else {
+		items, err = q.PopBatch(ctx, client.Min, int(min(left, int64(b.batch))), options...)
+	}
+	if err != nil || !b.lease {
+		return len(items), err
+	}
+	for _, item := range items {
+		if err := item.Ack(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return len(items), nil
+}
+
+// phase is work that several do until enough is done.
+type phase struct {
+	name    string
+	goal    int64
+	workers int
+	work    func(ctx context.Context, left int64) (int, error)
+
+	started atomic.Int64
+	done    atomic.Int64
+	took    time.Duration
+	mu      sync.Mutex
+	times   []time.Duration
+	err     error
+}
+
+// run does the work; a phase that goes on at the same time shows the progress.
+func (p *phase) run(s *session, shown *phase) {
+	var bar *progress
+	if shown == nil {
+		bar = s.progress(p.name, p.goal, thousands)
+		defer bar.end()
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	began := time.Now()
+	var workers sync.WaitGroup
+	for range min(int64(p.workers), p.goal) {
+		workers.Go(func() {
+			var times []time.Duration
+			var err error
+			for err == nil {
+				left := p.goal - p.done.Load()
+				if left <= 0 || p.started.Add(1) > p.goal {
+					break
+				}
+				var n int
+				start := time.Now()
+				if n, err = p.work(ctx, left); err != nil {
+					break
+				}
+				times = append(times, time.Since(start))
+				done := p.done.Add(int64(n))
+				if bar != nil {
+					bar.set(done)
+				}
+				if done >= p.goal {
+					cancel() // those who wait for more wait in vain
+				}
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.times = append(p.times, times...)
+			if err != nil && p.done.Load() < p.goal && p.err == nil {
+				p.err = fmt.Errorf("%s: %w", p.name, err)
+				cancel()
+			}
+		})
+	}
+	workers.Wait()
+	p.took = time.Since(began)
+}
+
+// summary says how it went.
+func (p *phase) summary(s *session, size int) error {
+	slices.Sort(p.times)
+	at := func(q float64) time.Duration { return p.times[int(q*float64(len(p.times)-1))] }
+	rate := float64(p.done.Load()) / p.took.Seconds()
+	if s.global.json {
+		return s.printJSON(map[string]any{
+			"phase": p.name, "items": p.done.Load(), "seconds": p.took.Seconds(), "per_second": rate,
+			"p50": at(0.5).Seconds(), "p90": at(0.9).Seconds(), "p99": at(0.99).Seconds(), "max": at(1).Seconds(),
+		})
+	}
+	return s.printf("%-9s %s in %s  %s/s  %.1f MiB/s  p50 %s  p90 %s  p99 %s  max %s",
+		p.name, many(p.done.Load(), "item"), span(p.took), thousands(int64(rate)), rate*float64(size)/(1<<20),
+		milli(at(0.5)), milli(at(0.9)), milli(at(0.99)), milli(at(1)))
+}
+
+// milli writes a latency.
+func milli(d time.Duration) string { return fmt.Sprintf("%.2fms", d.Seconds()*1000) }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func configCommand() *command {
+	return &command{
+		name: "config", args: "<queue> [<field>=<value>...]", min: 1, max: anyNumber,
+		short: "show or change the configuration of a queue",
+		long: `Shows the configuration of a queue. With fields, changes those and shows the
+whole; a queue that does not exist is made. The fields:
+
+  priority             of items pushed without one
+  lease                of pops that ask for none; 0s: they take items for good
+  ttl                  of items pushed without one; 0s: for ever
+  max_deliveries       before an item that comes back is dead; 0: no limit
+  dead_letter          queue for dead items; empty: the queue's name and -dead
+  dead_letter_expired  whether items past their ttl go there: true or false
+  dedup_window         how long the ids of pushes and pops are remembered
+  dedup_limit          how many of them are
+  ties                 which of equal priorities --max takes: newest or oldest
+  max_length           of the queue, in items; 0: no limit
+  overflow             what a push to a full queue does: refuse or evict`,
+		examples: []example{
+			{"show it", "pq config jobs"},
+			{"every pop a loan, three attempts each", "pq config jobs lease=5m max_deliveries=3"},
+			{"the same for another queue", `pq config copies $(pq config jobs --json | jq -r 'to_entries[]|"\(.key)=\(.value)"')`},
+		},
+		run: func(s *session, args []string) error {
+			change, err := parseConfig(args[1:])
+			if err != nil {
+				return err
+			}
+			q, err := s.queue(args[0])
+			if err != nil {
+				return err
+			}
+			var config client.Config
+			if len(args) > 1 {
+				config, err = q.Configure(s.ctx, change)
+			} else {
+				config, err = q.Config(s.ctx)
+			}
+			if err != nil {
+				return err
+			}
+			if s.global.json {
+				return s.printJSON(config)
+			}
+			var b strings.Builder
+			for _, field := range configFields(config) {
+				fmt.Fprintf(&b, "%s=%s\n", field.name, field.value)
+			}
+			return s.print(b.String())
+		},
+	}
+}
+
+type configField struct{ name, value string }
+
+// configFields are the fields of a configuration, as they are written.
+func configFields(config client.Config) []configField {
+	var fields []configField
+	v := reflect.ValueOf(config)
+	for i := range v.NumField() {
+		fields = append(fields, configField{
+			name:  v.Type().Field(i).Tag.Get("json"),
+			value: fmt.Sprint(v.Field(i).Interface()),
+		})
+	}
+	return fields
+}
+
+// parseConfig reads <field>=<value>.
+func parseConfig(args []string) (change client.ConfigChange, err error) {
+	object := make(map[string]any)
+	kinds := make(map[string]reflect.Type)
+	var names []string
+	for field := range reflect.TypeFor[client.Config]().Fields() {
+		name := field.Tag.Get("json")
+		kinds[name] = field.Type
+		names = append(names, name)
+	}
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		kind, known := kinds[name]
+		switch {
+		case !ok:
+			return change, usagef("%q: expected <field>=<value>", arg)
+		case !known:
+			return change, usagef("no field %q: expected one of %s", name, strings.Join(names, ", "))
+		}
+		if object[name], err = configValue(kind, text); err != nil {
+			return change, usagef("%s: %q: %w", name, text, err)
+		}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return change, err
+	}
+	return change, json.Unmarshal(text, &change)
+}
+
+func configValue(kind reflect.Type, text string) (any, error) {
+	switch {
+	case kind == reflect.TypeFor[client.Duration]():
+		if _, err := time.ParseDuration(text); err != nil {
+			return nil, errors.New("expected a duration such as 30s or 1h30m")
+		}
+		return text, nil
+	case kind.Kind() == reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, errors.New("expected an integer")
+		}
+		return n, nil
+	case kind.Kind() == reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, errors.New("expected true or false")
+		}
+		return b, nil
+	}
+	return text, nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func doctorCommand() *command {
+	return &command{
+		name: "doctor", args: "[<queue>]", max: 1,
+		short: "find out what is wrong",
+		long: `Checks, one after another: the way to the NATS server, the bridges, their versions
+and stores, what this user may do, how fast the store commits, the clocks, and the
+queues; and says what to do about what it finds. To try things it makes a queue
+and deletes it again; with a queue given it looks at that one and changes nothing.
+
+Exits with 1 when something does not work; what could be better is only said.`,
+		examples: []example{
+			{"as another user", "pq doctor --creds worker.creds"},
+			{"for somebody who may see one queue only", "pq doctor jobs"},
+		},
+		run: func(s *session, args []string) error {
+			d := &doctor{session: s}
+			if len(args) > 0 {
+				d.queue = args[0]
+			}
+			d.examine()
+			if s.nc != nil {
+				s.nc.Close()
+			}
+			if d.failed {
+				return exitError(exitFailed)
+			}
+			return d.err
+		},
+	}
+}
+
+// doctor goes through the checks.
+type doctor struct {
+	session *session
+	client  *client.Client
+	queue   string // "": one of its own
+	failed  bool
+	err     error // of writing
+
+	mu     sync.Mutex
+	denied []string // what the server did not permit
+}
+
+// verdict is how a check turned out.
+type verdict string
+
+const (
+	fine verdict = "ok"
+	warn verdict = "warn"
+	bad  verdict = "FAIL"
+)
+
+// note says how a check turned out and, if not well, what to do.
+func (d *doctor) note(v verdict, check, format string, args ...any) {
+	d.failed = d.failed || v == bad
+	text := fmt.Sprintf(format, args...)
+	if d.session.global.json {
+		d.keep(d.session.printJSON(map[string]string{"check": check, "verdict": strings.ToLower(string(v)), "text": text}))
+		return
+	}
+	d.keep(d.session.printf("%-4s  %-11s  %s", v, check, text))
+}
+
+func (d *doctor) keep(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+// examine runs the checks, as far as it makes sense.
+func (d *doctor) examine() {
+	if !d.connection() {
+		return
+	}
+	if !d.bridges() {
+		return
+	}
+	if d.queue != "" {
+		d.looks()
+	} else {
+		d.tries()
+	}
+	d.queues()
+}
+
+// connection checks the way to the NATS server.
+func (d *doctor) connection() bool {
+	s := d.session
+	l, from, err := s.login()
+	if err != nil {
+		d.note(bad, "settings", "%v", err)
+		return false
+	}
+	if from != "" {
+		d.note(fine, "settings", "context %s", from)
+	}
+	nc, err := s.dialWith(func(err error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.denied = append(d.denied, err.Error())
+	})
+	if err != nil {
+		d.note(bad, "connection", "%v. %s", err, hint(err))
+		return false
+	}
+	s.nc = nc
+	rtt, err := nc.RTT()
+	if err != nil {
+		d.note(bad, "connection", "%s does not answer: %v", nc.ConnectedUrlRedacted(), err)
+		return false
+	}
+	d.note(fine, "connection", "%s, nats-server %s, round trip %s, messages up to %s",
+		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), span(rtt), size(nc.MaxPayload()))
+	if !nc.HeadersSupported() {
+		d.note(bad, "connection", "the server knows no headers: it needs version 2.2 or newer")
+	}
+	if !nc.TLSRequired() && !local(nc) && l.Token+l.User+l.Creds+l.NKey+l.UserJWT != "" {
+		d.note(warn, "connection", "it is not encrypted: configure TLS on the server")
+	}
+	d.client, err = s.connect()
+	if err != nil {
+		d.note(bad, "settings", "%v", err)
+	}
+	return err == nil
+}
+
+// local says whether the server is on this machine.
+func local(nc *nats.Conn) bool {
+	address := nc.ConnectedAddr()
+	return strings.HasPrefix(address, "127.") || strings.HasPrefix(address, "[::1]")
+}
+
+// refusals are what the server did not permit since the last call.
+func (d *doctor) refusals() []string {
+	// The server's word arrives before the answer to a ping that is sent now.
+	if err := d.session.nc.FlushTimeout(d.session.global.timeout); err != nil {
+		return []string{err.Error()}
+	}
+	done := make(chan struct{})
+	if err := d.session.nc.Barrier(func() { close(done) }); err == nil {
+		<-done
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	refused := d.denied
+	d.denied = nil
+	return slices.Compact(refused)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// serviceName is what bridges are found by.
+const serviceName = "pq"
+
+// gatherFor is how long bridges have to answer, and after each how long others.
+const (
+	gatherFor  = time.Second
+	gatherMore = 200 * time.Millisecond
+)
+
+// bridges checks who answers.
+func (d *doctor) bridges() bool {
+	s := d.session
+	found, err := d.discover()
+	if err != nil {
+		d.note(warn, "discovery", "%v: bridges cannot be counted", err)
+	}
+	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool { return b.Metadata["prefix"] != s.global.prefix })
+	system, err := d.client.System(s.ctx)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders) && len(found) > 0:
+		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.global.prefix, prefixes(found))
+		return false
+	case errors.Is(err, nats.ErrNoResponders):
+		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", s.nc.ConnectedUrlRedacted())
+		return false
+	case errors.Is(err, client.ErrUnavailable):
+		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)
+		return false
+	case err != nil && len(d.refusals()) > 0:
+		// One need not be allowed to ask that.
+		d.note(fine, "bridge", "not known: this user may not ask for it")
+		return true
+	case err != nil:
+		d.note(bad, "bridge", "%v: is it busy, or is its store slow? pqd's log and /metrics say more", err)
+		return false
+	}
+	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, span(seconds(system.Uptime)), system.Store)
+	d.versions(ours, system)
+	d.stores(ours)
+	return true
+}
+
+// versions compares the versions of all who take part.
+func (d *doctor) versions(ours []micro.Info, system *client.System) {
+	var others []string
+	for _, b := range ours {
+		if b.Version != system.Version && !slices.Contains(others, b.Version) {
+			others = append(others, b.Version)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		d.note(warn, "versions", "bridges of versions %s and %s answer side by side: finish the upgrade", system.Version, strings.Join(others, ", "))
+	case system.Version != version():
+		d.note(warn, "versions", "pq is version %s, the bridge %s: use the same if something does not fit", version(), system.Version)
+	default:
+		d.note(fine, "versions", "pq and %s: %s", many(int64(max(1, len(ours))), "bridge"), system.Version)
+	}
+}
+
+// stores checks that bridges side by side have one store: otherwise each has a
+// share of every queue.
+func (d *doctor) stores(ours []micro.Info) {
+	byID := make(map[string]string)
+	for _, b := range ours {
+		byID[b.Metadata["store_id"]] = b.Metadata["store"]
+	}
+	if len(byID) > 1 {
+		d.note(bad, "stores", "%d bridges with one prefix have %d different stores, and each a share of every queue: give them prefixes of their own, or one store", len(ours), len(byID))
+	}
+}
+
+func prefixes(found []micro.Info) string {
+	var all []string
+	for _, b := range found {
+		if p := b.Metadata["prefix"]; !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// discover asks all bridges who they are.
+func (d *doctor) discover() ([]micro.Info, error) {
+	nc := d.session.nc
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection at the latest
+	ask, err := micro.ControlSubject(micro.InfoVerb, serviceName, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := nc.PublishRequest(ask, inbox, nil); err != nil {
+		return nil, err
+	}
+	if refused := d.refusals(); len(refused) > 0 {
+		return nil, errors.New("this user may not ask for services (" + ask + ")")
+	}
+	var found []micro.Info
+	for wait := gatherFor; ; wait = gatherMore {
+		ctx, cancel := context.WithTimeout(d.session.ctx, wait)
+		m, err := sub.NextMsgWithContext(ctx)
+		cancel()
+		if err != nil {
+			return found, nil // no more, or none at all
+		}
+		var info micro.Info
+		if json.Unmarshal(m.Data, &info) == nil && info.Name == serviceName {
+			found = append(found, info)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// queues looks for queues that somebody should look at.
+func (d *doctor) queues() {
+	var infos []*client.Info
+	var err error
+	if d.queue != "" {
+		var info *client.Info
+		if info, err = d.client.Queue(d.queue).Info(d.session.ctx); err == nil {
+			infos = append(infos, info)
+		}
+	} else {
+		infos, err = allQueues(d.session.ctx, d.client)
+	}
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		d.note(warn, "queues", "there is no queue %s yet: the first push makes it", d.queue)
+		return
+	case err != nil && len(d.refusals()) > 0:
+		d.note(warn, "queues", "this user may not see them")
+		return
+	case err != nil:
+		d.note(bad, "queues", "%v", err)
+		return
+	}
+	remarks := 0
+	remark := func(format string, args ...any) {
+		remarks++
+		d.note(warn, "queues", format, args...)
+	}
+	for _, i := range infos {
+		examineQueue(i, remark)
+	}
+	if remarks == 0 {
+		d.note(fine, "queues", "%s, nothing to remark", many(int64(len(infos)), "queue"))
+	}
+}
+
+// unattended is after how long an item that nobody takes is worth a remark.
+const unattended = time.Hour
+
+func examineQueue(i *client.Info, remark func(format string, args ...any)) {
+	if origin, is := strings.CutSuffix(i.Queue, "-dead"); is && i.Ready > 0 {
+		remark(`%s holds %s: "pq dead list %s" says why, "pq dead requeue %s --all" tries them again`,
+			i.Queue, many(i.Ready, "dead letter"), origin, origin)
+		return
+	}
+	if i.Paused {
+		remark(`%s is paused: "pq resume %s" ends that`, i.Queue, i.Queue)
+	}
+	if most := i.Config.MaxLength; most > 0 && i.Ready+i.Leased+i.Delayed >= most {
+		remark("%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, thousands(most))
+	}
+	if age := seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
+		remark("%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, many(i.Ready, "item"), span(age))
+	}
+}

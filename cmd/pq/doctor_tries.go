@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// attempt is something that a user may be allowed to do.
+type attempt struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// permitted tries things and says which of them the server lets pass.
+func (d *doctor) permitted(attempts []attempt) (may, mayNot []string) {
+	for _, a := range attempts {
+		ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)
+		failed := make(chan error, 1)
+		go func() { failed <- a.do(ctx) }()
+		refused := d.refused(failed)
+		cancel()
+		if refused {
+			mayNot = append(mayNot, a.name)
+		} else {
+			may = append(may, a.name)
+		}
+	}
+	return may, mayNot
+}
+
+// lookEvery is how often to look whether the server has refused something.
+const lookEvery = 20 * time.Millisecond
+
+// refused waits for the answer to a request, or the server's word that it was
+// not let pass: then there will be none.
+func (d *doctor) refused(failed <-chan error) bool {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-failed:
+			return len(d.refusals()) > 0 || errors.Is(err, context.DeadlineExceeded)
+		case <-ticker.C:
+			if len(d.refusals()) > 0 {
+				return true
+			}
+		}
+	}
+}
+
+func ignore[T any](_ T, err error) error { return err }
+
+// looks tries what changes nothing on a queue.
+func (d *doctor) looks() {
+	q := d.client.Queue(d.queue)
+	may, mayNot := d.permitted([]attempt{
+		{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
+		{"list", func(ctx context.Context) error {
+			for _, err := range q.List(ctx, client.ListOptions{}) {
+				return err
+			}
+			return nil
+		}},
+		{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
+	})
+	d.permissions(may, mayNot, "what changes something was not tried")
+}
+
+// tries makes a queue of its own and does everything with it.
+func (d *doctor) tries() {
+	q := d.client.Queue("doctor-" + nuid.Next())
+	ctx := d.session.ctx
+	if _, mayNot := d.permitted([]attempt{{"admin", func(ctx context.Context) error {
+		return ignore(q.Configure(ctx, client.ConfigChange{}))
+	}}}); len(mayNot) > 0 {
+		d.note(warn, "permissions", `this user may not administer queues, so nothing was tried: "pq doctor <queue>" tries what changes nothing`)
+		return
+	}
+	defer func() {
+		if err := q.Delete(context.WithoutCancel(ctx)); err != nil {
+			d.note(warn, "permissions", "the queue %s could not be deleted: %v", q.Name(), err)
+		}
+	}()
+	var pushed client.Pushed
+	var leased *client.Item
+	may, mayNot := d.permitted([]attempt{
+		{"push", func(ctx context.Context) (err error) {
+			pushed, err = q.Push(ctx, []byte("doctor"), client.Priority(1))
+			return err
+		}},
+		{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
+		{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
+		{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
+		{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
+		{"pop", func(ctx context.Context) (err error) {
+			leased, err = q.Pop(ctx, client.Min, client.Lease(time.Minute))
+			return err
+		}},
+		{"ack", func(ctx context.Context) error {
+			if leased == nil {
+				return nil
+			}
+			return leased.Ack(ctx)
+		}},
+		{"remove", func(ctx context.Context) error { return q.Remove(ctx, "FAUBAAAAAAAAAAAA") }},
+	})
+	d.permissions(may, mayNot, "")
+	if pushed.ID != "" {
+		d.store(q)
+	}
+	if leased != nil {
+		d.clock(leased)
+	}
+}
+
+func (d *doctor) permissions(may, mayNot []string, besides string) {
+	text := "may " + strings.Join(may, ", ")
+	if besides != "" {
+		text += "; " + besides
+	}
+	if len(mayNot) == 0 {
+		d.note(fine, "permissions", "%s", text)
+		return
+	}
+	d.note(warn, "permissions", "%s; may not %s: if it should, let it publish there in the server's configuration", text, strings.Join(mayNot, ", "))
+}
+
+// slowStore is when a disk is worth a look: pushes wait for its fsync.
+const slowStore = 50 * time.Millisecond
+
+// store measures how long a push takes.
+func (d *doctor) store(q *client.Queue) {
+	const n = 20
+	var times []time.Duration
+	for range n {
+		started := time.Now()
+		if _, err := q.Push(d.session.ctx, []byte("doctor")); err != nil {
+			d.note(bad, "store", "%v", err)
+			return
+		}
+		times = append(times, time.Since(started))
+	}
+	slices.Sort(times)
+	median, worst := times[n/2], times[n-1]
+	text := fmt.Sprintf("a push is on disk within %s, at worst of %d within %s", span(median), n, span(worst))
+	if median > slowStore {
+		d.note(warn, "store", "%s: that is slow; is the disk busy, or is it a network's?", text)
+		return
+	}
+	d.note(fine, "store", "%s", text)
+}
+
+// wrongClock is when two clocks disagree by more than requests take.
+const wrongClock = 2 * time.Second
+
+// clock compares this machine's clock with the bridge's.
+func (d *doctor) clock(i *client.Item) {
+	off := time.Since(i.Pushed)
+	switch {
+	case off > wrongClock+d.session.global.timeout:
+		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", span(off))
+	case off < -wrongClock:
+		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", span(-off))
+	default:
+		d.note(fine, "clock", "the bridge's agrees with this one")
+	}
+}

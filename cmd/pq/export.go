@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// exporting are the flags of export.
+type exporting struct {
+	output string
+	states []client.State
+}
+
+func exportCommand() *command {
+	e := &exporting{}
+	return &command{
+		name: "export", args: "<queue>", min: 1, max: 1,
+		short: "write the items of a queue as JSON lines",
+		long: `Writes all items of a queue, one JSON object a line, in the order of their
+priorities and of their pushes, and removes none. "pq import" reads it. Payloads
+that are not UTF-8 are written in base64.
+
+It is no snapshot: pause the queue, and let what is leased be settled, to get all
+of it exactly once. What is not kept are times to live and the counts of
+deliveries.`,
+		examples: []example{
+			{"to a file", "pq export jobs -o jobs.jsonl"},
+			{"to another server", "pq export jobs | pq --server nats://other import jobs"},
+		},
+		flags: func(f *flags) {
+			f.text(&e.output, "output,o", "`file` to write; standard output if not given")
+			f.each(func(s string) error {
+				switch state := client.State(s); state {
+				case client.Ready, client.Leased, client.Delayed:
+					e.states = append(e.states, state)
+					return nil
+				}
+				return errors.New("expected ready, leased or delayed")
+			}, "state", "only `ready, leased or delayed` items; may be repeated")
+		},
+		run: e.run,
+	}
+}
+
+func (e *exporting) run(s *session, args []string) (err error) {
+	if len(e.states) == 0 {
+		e.states = []client.State{client.Ready, client.Delayed, client.Leased}
+	}
+	c, err := s.connectPatiently()
+	if err != nil {
+		return err
+	}
+	q := c.Queue(args[0])
+	info, err := q.Info(s.ctx)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, state := range e.states {
+		total += map[client.State]int64{client.Ready: info.Ready, client.Leased: info.Leased, client.Delayed: info.Delayed}[state]
+	}
+	out := s.stdout
+	if e.output != "" {
+		file, createErr := os.Create(e.output)
+		if createErr != nil {
+			return createErr
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	n, err := e.write(s, q, out, total)
+	if err != nil {
+		return err
+	}
+	s.say("exported %s", many(n, "item"))
+	return nil
+}
+
+func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64) (n int64, err error) {
+	p := s.progress("exporting", total, thousands)
+	defer p.end()
+	buffered := bufio.NewWriterSize(out, 1<<16)
+	encoder := json.NewEncoder(buffered)
+	encoder.SetEscapeHTML(false)
+	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
+	for i, state := range e.states {
+		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true})
+	}
+	for l, err := range merged(lists) {
+		if err != nil {
+			return n, err
+		}
+		i := listed(&l)
+		if l.Body == nil { // too large for a list
+			whole, err := q.Get(s.ctx, l.ID)
+			if errors.Is(err, client.ErrNotFound) {
+				continue // it was taken meanwhile
+			}
+			if err != nil {
+				return n, err
+			}
+			i.setPayload(whole.Payload)
+		}
+		if err := encoder.Encode(i); err != nil {
+			return n, err
+		}
+		n++
+		p.add(1)
+	}
+	return n, buffered.Flush()
+}
+
+// merged makes one list of several, all in the order of priorities and pushes.
+func merged(lists []iter.Seq2[client.Listed, error]) iter.Seq2[client.Listed, error] {
+	return func(yield func(client.Listed, error) bool) {
+		type head struct {
+			item client.Listed
+			next func() (client.Listed, error, bool)
+		}
+		var heads []*head
+		for _, list := range lists {
+			next, stop := iter.Pull2(list)
+			defer stop()
+			heads = append(heads, &head{next: next})
+		}
+		advance := func(h *head) (ok bool) {
+			var err error
+			if h.item, err, ok = h.next(); ok && err != nil {
+				yield(client.Listed{}, err)
+				heads = nil
+			}
+			return ok && err == nil
+		}
+		for i := 0; i < len(heads); {
+			if advance(heads[i]) {
+				i++
+			} else if len(heads) > 0 {
+				heads = append(heads[:i], heads[i+1:]...)
+			}
+		}
+		for len(heads) > 0 {
+			first := 0
+			for i := range heads {
+				if earlier(&heads[i].item, &heads[first].item) {
+					first = i
+				}
+			}
+			if !yield(heads[first].item, nil) {
+				return
+			}
+			if !advance(heads[first]) && len(heads) > 0 {
+				heads = append(heads[:first], heads[first+1:]...)
+			}
+		}
+	}
+}
+
+func earlier(a, b *client.Listed) bool {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Pushed.Compare(b.Pushed)) < 0
+}

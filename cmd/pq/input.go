@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// read reads a file.
+func (s *session) read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(s.stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// parsePriority reads a priority.
+func parsePriority(s string) (int64, error) {
+	priority, err := subjects.ParsePriority(s)
+	if err != nil {
+		return 0, errors.New("expected an integer")
+	}
+	return priority, nil
+}
+
+// parseDuration reads a duration that is not negative.
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, errors.New("expected a duration such as 30s or 1h30m")
+	}
+	return d, nil
+}
+
+// confirm asks before something that cannot be undone. Without somebody to ask
+// it insists on --force.
+func (s *session) confirm(force bool, format string, args ...any) error {
+	if force {
+		return nil
+	}
+	question := fmt.Sprintf(format, args...)
+	if !interactive(s.stdin) {
+		return usagef("%s: nobody is there to ask, expected --force", question)
+	}
+	fmt.Fprintf(s.stderr, "%s? [y/N] ", question)
+	answers := bufio.NewScanner(s.stdin)
+	if answers.Scan() && strings.EqualFold(strings.TrimSpace(answers.Text()), "y") {
+		return nil
+	}
+	if err := answers.Err(); err != nil {
+		return err
+	}
+	return errors.New("nothing was done")
+}

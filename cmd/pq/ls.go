@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func lsCommand() *command {
+	var names bool
+	return &command{
+		name: "ls", max: 0,
+		short:    "list the queues",
+		long:     `Lists the queues with their counts. Without any the exit code is 3.`,
+		examples: []example{{"names only, for scripts", "pq ls --names"}},
+		flags:    func(f *flags) { f.yes(&names, "names", "names only") },
+		run: func(s *session, _ []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			if names {
+				return s.names(c)
+			}
+			infos, err := allQueues(s.ctx, c)
+			if err != nil {
+				return err
+			}
+			if len(infos) == 0 {
+				s.say("no queues")
+				return exitError(exitNothing)
+			}
+			if s.global.json {
+				for _, info := range infos {
+					if err := s.printJSON(info); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "SIZE", "OLDEST", ""}}
+			for _, i := range infos {
+				rows = append(rows, []string{
+					i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), size(i.Bytes), oldest(i), paused(i),
+				})
+			}
+			return table(s.stdout, rows)
+		},
+	}
+}
+
+func (s *session) names(c *client.Client) error {
+	n := 0
+	for name, err := range c.Queues(s.ctx) {
+		if err != nil {
+			return err
+		}
+		n++
+		if err := s.answer(map[string]string{"queue": name}, "%s", name); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return exitError(exitNothing)
+	}
+	return nil
+}
+
+func oldest(i *client.Info) string {
+	if i.Ready == 0 {
+		return "-"
+	}
+	return span(seconds(i.Oldest).Round(time.Second))
+}
+
+func paused(i *client.Info) string {
+	if i.Paused {
+		return "paused"
+	}
+	return ""
+}
+
+// asksAtOnce bounds how many requests are sent without an answer.
+const asksAtOnce = 16
+
+// allQueues asks about all queues. One that is deleted meanwhile is left out.
+func allQueues(ctx context.Context, c *client.Client) ([]*client.Info, error) {
+	var names []string
+	for name, err := range c.Queues(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	infos, errs := make([]*client.Info, len(names)), make([]error, len(names))
+	turns := make(chan struct{}, asksAtOnce)
+	var asking sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		asking.Go(func() {
+			infos[i], errs[i] = c.Queue(name).Info(ctx)
+			<-turns
+		})
+	}
+	asking.Wait()
+	var there []*client.Info
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			there = append(there, infos[i])
+		case !errors.Is(err, client.ErrNotFound):
+			return nil, err
+		}
+	}
+	return there, nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// print writes to standard output.
+func (s *session) print(text string) error {
+	_, err := io.WriteString(s.stdout, text)
+	return err
+}
+
+// printf writes a line to standard output.
+func (s *session) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(s.stdout, format+"\n", args...)
+	return err
+}
+
+// say writes a line for people, which is nobody's to read with --json.
+func (s *session) say(format string, args ...any) {
+	if !s.global.json {
+		fmt.Fprintf(s.stderr, format+"\n", args...)
+	}
+}
+
+// printJSON writes an object as one line.
+func (s *session) printJSON(v any) error {
+	encoder := json.NewEncoder(s.stdout)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// answer writes an object with --json, and the text without.
+func (s *session) answer(v any, format string, args ...any) error {
+	if s.global.json {
+		return s.printJSON(v)
+	}
+	return s.printf(format, args...)
+}
+
+// table writes rows in columns; the first of them is the head.
+func table(w io.Writer, rows [][]string) error {
+	_, err := io.WriteString(w, strings.Join(columns(rows), "\n")+"\n")
+	return err
+}
+
+// columns makes lines of rows, with columns as wide as their widest cell. Those
+// of numbers are aligned to the right.
+func columns(rows [][]string) []string {
+	widths := make([]int, len(rows[0]))
+	numeric := make([]bool, len(rows[0]))
+	for c := range numeric {
+		numeric[c] = len(rows) > 1
+	}
+	for r, row := range rows {
+		for c, cell := range row {
+			widths[c] = max(widths[c], utf8.RuneCountInString(cell))
+			numeric[c] = numeric[c] && (r == 0 || startsNumber(cell))
+		}
+	}
+	lines := make([]string, len(rows))
+	for r, row := range rows {
+		var b strings.Builder
+		for c, cell := range row {
+			pad := strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell))
+			if numeric[c] {
+				b.WriteString(pad + cell)
+			} else {
+				b.WriteString(cell + pad)
+			}
+			b.WriteString("  ")
+		}
+		lines[r] = strings.TrimRight(b.String(), " ")
+	}
+	return lines
+}
+
+// startsNumber says whether a cell is a number, with or without a unit, or the
+// dash that stands for none.
+func startsNumber(cell string) bool {
+	return cell == "-" || cell != "" && strings.IndexByte("-0123456789", cell[0]) >= 0
+}
+
+// interactive says whether somebody looks at what is written there.
+func interactive(w any) bool {
+	file, is := w.(*os.File)
+	if !is {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// thousands writes a number as 1,234,567.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// size writes a number of bytes as 1.5 KiB.
+func size(n int64) string {
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < 4 {
+		value /= 1024
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
+}
+
+// span writes a duration in its two largest units: 2h5m, 3d4h.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+}
+
+// until writes how long it is to a time, or since.
+func until(t time.Time) string {
+	if d := time.Until(t); d > 0 {
+		return "in " + span(d)
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+// many writes a number of things.
+func many(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%s %ss", thousands(n), thing)
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// facts are names with values, one a line, aligned at the colon.
+type facts [][2]string
+
+func (f *facts) add(name, format string, args ...any) {
+	*f = append(*f, [2]string{name, fmt.Sprintf(format, args...)})
+}
+
+func (f facts) String() string {
+	width := 0
+	for _, fact := range f {
+		width = max(width, len(fact[0]))
+	}
+	var b strings.Builder
+	for _, fact := range f {
+		if fact[0] == "" {
+			b.WriteByte('\n')
+			continue
+		}
+		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("%*s: %s", width+2, fact[0], fact[1]), " "))
+	}
+	return b.String()
+}

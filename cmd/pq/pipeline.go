@@ -1,0 +1,101 @@
+package main
+
+import (
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// pipeline pushes many items without waiting for each answer, and stops at the
+// first that fails.
+type pipeline struct {
+	session  *session
+	queue    *client.Queue
+	flying   []*client.Future // in the order in which they were sent
+	done     int64            // acknowledged, all of the first ones
+	last     map[int64]uint64 // by priority, the last place in push order
+	disorder int64            // items that came to stand before their predecessor
+	doubles  int64            // items that had been pushed before
+	each     func(client.Pushed) error
+	progress func(done int64)
+	err      error
+}
+
+// pipelineDepth is how many items may be unanswered. It stays well below what
+// a bridge takes of all its clients, so that none is refused and sent again out
+// of order.
+const pipelineDepth = 2048
+
+func newPipeline(s *session, q *client.Queue) *pipeline {
+	return &pipeline{
+		session: s, queue: q, last: make(map[int64]uint64),
+		each: func(client.Pushed) error { return nil }, progress: func(int64) {},
+	}
+}
+
+// push sends an item. An error is of this or an earlier one; no more are sent
+// after it.
+func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
+	if p.err != nil {
+		return p.err
+	}
+	if len(p.flying) >= pipelineDepth {
+		if p.land(len(p.flying) / 2); p.err != nil {
+			return p.err
+		}
+	}
+	f, err := p.queue.PushAsync(p.session.ctx, payload, options...)
+	if err != nil {
+		p.err = err
+		return err
+	}
+	p.flying = append(p.flying, f)
+	return nil
+}
+
+// finish waits for the answers that are missing. The error is the first one.
+func (p *pipeline) finish() error {
+	p.land(len(p.flying))
+	return p.err
+}
+
+// fault is finish for when an error was reported already.
+func (p *pipeline) fault() error {
+	if p.err != nil {
+		_ = p.finish() // it is the same
+		return nil
+	}
+	return p.finish()
+}
+
+// land waits for the answers to the first n items in flight.
+func (p *pipeline) land(n int) {
+	for _, f := range p.flying[:n] {
+		pushed, err := f.Result()
+		if err != nil {
+			if p.err == nil {
+				p.err = err
+			}
+			continue
+		}
+		if p.err != nil {
+			continue // what stands behind one that failed is not counted
+		}
+		p.done++
+		p.note(pushed)
+		p.err = p.each(pushed)
+	}
+	p.flying = append(p.flying[:0], p.flying[n:]...)
+	p.progress(p.done)
+}
+
+// note compares an item's place with that of the one before it.
+func (p *pipeline) note(pushed client.Pushed) {
+	if pushed.Duplicate {
+		p.doubles++
+		return
+	}
+	if pushed.Seq < p.last[pushed.Priority] {
+		p.disorder++
+		return
+	}
+	p.last[pushed.Priority] = pushed.Seq
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// progress draws a bar while something takes long, if somebody looks.
+type progress struct {
+	out     io.Writer // nil: nobody looks
+	what    string
+	total   int64 // 0: not known
+	unit    func(int64) string
+	started time.Time
+
+	mu    sync.Mutex
+	done  int64
+	drawn time.Time
+}
+
+// drawEvery is how often the bar changes.
+const drawEvery = 100 * time.Millisecond
+
+// progress starts one; unit writes how much is done, of how much, and per second.
+func (s *session) progress(what string, total int64, unit func(int64) string) *progress {
+	p := &progress{what: what, total: total, unit: unit, started: time.Now()}
+	if interactive(s.stderr) && !s.global.json {
+		p.out = s.stderr
+	}
+	return p
+}
+
+// set says how much is done.
+func (p *progress) set(done int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = done
+	if now := time.Now(); p.out != nil && now.Sub(p.drawn) >= drawEvery {
+		p.drawn = now
+		fmt.Fprintf(p.out, "\r%s\x1b[K", bar(p.what, p.done, p.total, now.Sub(p.started), p.unit))
+	}
+}
+
+// add says how much more is done.
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	done := p.done + n
+	p.mu.Unlock()
+	p.set(done)
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if p.out != nil {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
+
+// bar is the text of a progress bar.
+func bar(what string, done, total int64, elapsed time.Duration, unit func(int64) string) string {
+	rate := 0.0
+	if elapsed > 0 {
+		rate = float64(done) / elapsed.Seconds()
+	}
+	if total <= 0 {
+		return fmt.Sprintf("%s %s  %s/s", what, unit(done), unit(int64(rate)))
+	}
+	const width = 30
+	share := min(1, float64(done)/float64(total))
+	full := int(share * width)
+	left := "?"
+	if rate > 0 {
+		left = span(time.Duration(float64(max(0, total-done)) / rate * float64(time.Second)).Round(time.Second))
+	}
+	return fmt.Sprintf("%s [%s%s] %3.0f%%  %s of %s  %s/s  %s left",
+		what, strings.Repeat("=", full), strings.Repeat(" ", width-full), share*100,
+		unit(done), unit(total), unit(int64(rate)), left)
+}

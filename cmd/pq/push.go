@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// pushing are the flags of push.
+type pushing struct {
+	options []client.PushOption
+	header  nats.Header
+	files   []string
+	id      string
+}
+
+func pushCommand() *command {
+	p := &pushing{header: make(nats.Header)}
+	return &command{
+		name: "push", args: "<queue> [<payload>...]", min: 1, max: anyNumber,
+		short: "add items to a queue",
+		long: `Adds each payload as an item and prints its id when it is on disk. The payload
+"-" stands for standard input, where each line is an item; how many they were is
+said at the end, their ids only with --json.`,
+		examples: []example{
+			{"an urgent item", "pq push jobs 'put out the fire' -p -5"},
+			{"not before tomorrow, and not after the day after", "pq push jobs 'call back' --delay 24h --ttl 24h"},
+			{"a file, with a header", "pq push images --file photo.jpg -H Content-Type:image/jpeg"},
+			{"each line an item", "seq 1000 | pq push numbers -"},
+			{"once, however often it is run", "pq push reports 'for May' --id report-may"},
+		},
+		flags: p.flags,
+		run:   p.run,
+	}
+}
+
+func (p *pushing) add(o client.PushOption) { p.options = append(p.options, o) }
+
+func (p *pushing) flags(f *flags) {
+	f.each(func(s string) error {
+		priority, err := parsePriority(s)
+		p.add(client.Priority(priority))
+		return err
+	}, "priority,p", "`number`; the queue's default if not given")
+	f.each(func(s string) error {
+		d, err := parseDuration(s)
+		p.add(client.Delay(d))
+		return err
+	}, "delay,d", "keep it back for so `long`")
+	f.each(func(s string) error {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return errors.New("expected a time such as 2030-01-02T15:04:05Z")
+		}
+		p.add(client.NotBefore(t))
+		return nil
+	}, "not-before", "keep it back until a `time` such as 2030-01-02T15:04:05Z")
+	f.each(func(s string) error {
+		d, err := parseDuration(s)
+		p.add(client.TTL(d))
+		return err
+	}, "ttl", "drop it when it is not taken within so `long`")
+	f.each(func(s string) error {
+		key, value, ok := strings.Cut(s, ":")
+		if !ok {
+			return errors.New("expected <name>:<value>")
+		}
+		p.header.Add(strings.TrimSpace(key), strings.TrimSpace(value))
+		return nil
+	}, "header,H", "`name:value` to travel with it; may be repeated")
+	f.each(func(s string) error {
+		p.files = append(p.files, s)
+		return nil
+	}, "file,f", "a `file`'s content as an item, - for standard input; may be repeated")
+	f.text(&p.id, "id,i", "`text` that names the push: repeating it within 2 minutes pushes nothing")
+}
+
+func (p *pushing) run(s *session, args []string) error {
+	queue, payloads := args[0], args[1:]
+	if len(payloads)+len(p.files) == 0 {
+		return usagef("nothing to push: expected a payload, - to read lines, or --file")
+	}
+	if p.id != "" {
+		if len(payloads)+len(p.files) > 1 || len(payloads) == 1 && payloads[0] == "-" {
+			return usagef("--id names one item: expected one payload")
+		}
+		p.add(client.MsgID(p.id))
+	}
+	p.add(client.Header(p.header))
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	q := c.Queue(queue)
+	for _, payload := range payloads {
+		if payload == "-" {
+			err = p.lines(s, queue)
+		} else {
+			err = p.push(s, q, []byte(payload))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, file := range p.files {
+		payload, err := s.read(file)
+		if err != nil {
+			return err
+		}
+		if err := p.push(s, q, payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushed is the answer to a push as JSON.
+type pushed struct {
+	Queue     string `json:"queue"`
+	ID        string `json:"id"`
+	Priority  int64  `json:"priority"`
+	Seq       uint64 `json:"seq"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Evicted   bool   `json:"evicted,omitempty"`
+}
+
+func shownPush(queue string, a client.Pushed) pushed {
+	return pushed{queue, a.ID, a.Priority, a.Seq, a.Duplicate, a.Evicted}
+}
+
+func (p *pushing) push(s *session, q *client.Queue, payload []byte) error {
+	a, err := q.Push(s.ctx, payload, p.options...)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.Duplicate:
+		s.say("pushed before, not again")
+	case a.Evicted:
+		s.say("the queue is full: it was dropped as the least urgent item")
+	}
+	return s.answer(shownPush(q.Name(), a), "%s", a.ID)
+}
+
+// maxLine bounds the lines that are read: beyond the largest payload there is.
+const maxLine = 16 << 20
+
+// lines pushes each line of standard input.
+func (p *pushing) lines(s *session, queue string) error {
+	c, err := s.connectPatiently()
+	if err != nil {
+		return err
+	}
+	pipe := newPipeline(s, c.Queue(queue))
+	if s.global.json {
+		pipe.each = func(a client.Pushed) error { return s.printJSON(shownPush(queue, a)) }
+	}
+	lines := bufio.NewScanner(s.stdin)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() && err == nil {
+		err = pipe.push([]byte(lines.Text()), p.options...)
+	}
+	err = errors.Join(err, pipe.finish())
+	if err == nil {
+		err = lines.Err()
+	}
+	s.say("pushed %s", many(pipe.done, "item"))
+	return err
+}

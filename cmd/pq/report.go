@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// Exit codes, as help lists them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNothing     = 3
+	exitUnavailable = 4
+	exitInterrupted = 130 // what shells make of Ctrl-C
+)
+
+// exitError ends the program with a code and says nothing more.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// report tells what went wrong and returns the exit code.
+func (s *session) report(err error) int {
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), context.Canceled):
+		return exitInterrupted
+	}
+	code := exitCode(err)
+	if s.global.json {
+		s.warnJSON(err, code)
+		return code
+	}
+	fmt.Fprintf(s.stderr, "pq: %v\n", err)
+	if hint := hint(err); hint != "" {
+		fmt.Fprintln(s.stderr, hint)
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	switch {
+	case errors.As(err, new(*usageError)):
+		return exitUsage
+	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
+		return exitNothing
+	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrBusy), errors.Is(err, nats.ErrNoServers),
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout):
+		return exitUnavailable
+	}
+	return exitFailed
+}
+
+// hint says what to do about an error, where that is not plain.
+func hint(err error) string {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage) && usage.command != nil:
+		return fmt.Sprintf(`"pq help %s" has the usage and examples.`, usage.command.name)
+	case errors.As(err, &usage):
+		return `"pq help" lists what there is.`
+	case errors.Is(err, nats.ErrNoResponders):
+		return `Is pqd running, and is its prefix the same (--prefix)? "pq doctor" looks closer.`
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
+		return `Is the NATS server there? Say where with --server, NATS_URL, or a context of the nats command.`
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return "Log in with --creds, --nkey, --token, --user and --password, or a context of the nats command."
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return "The NATS server does not let this user do that: it needs the permission to publish or subscribe there."
+	}
+	return ""
+}
+
+// warnJSON is how errors look with --json.
+func (s *session) warnJSON(err error, code int) {
+	shown := struct {
+		Error  string        `json:"error"`
+		Exit   int           `json:"exit"`
+		Code   int           `json:"code,omitempty"`
+		Reason client.Reason `json:"reason,omitempty"`
+	}{Error: err.Error(), Exit: code}
+	var e *client.Error
+	if errors.As(err, &e) {
+		shown.Error, shown.Code, shown.Reason = e.Description, e.Code, e.Reason
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	fmt.Fprintf(s.stderr, "%s\n", text)
+}

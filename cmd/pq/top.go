@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// watching are the flags of top.
+type watching struct {
+	interval time.Duration
+	count    int
+	sort     string
+}
+
+func topCommand() *command {
+	w := &watching{interval: time.Second, sort: "rate"}
+	return &command{
+		name: "top", max: 0,
+		short: "watch the queues",
+		long: `Shows the queues over and over: how many items are ready, leased and delayed, how
+old the next one is, how many pops wait, and how many items a second are pushed,
+popped and settled, averaged over a minute. Rates and waiting pops are those of
+the bridge that answers. Ctrl-C ends it.`,
+		examples: []example{
+			{"the longest queues first", "pq top --sort ready"},
+			{"once, into a file", "pq top --count 1 > queues.txt"},
+		},
+		flags: func(f *flags) {
+			f.duration(&w.interval, "interval,i", "how `long` between two looks")
+			f.number(&w.count, "count,n", "end after so `many` looks")
+			f.text(&w.sort, "sort", "by `rate, ready, oldest or name`")
+		},
+		run: w.run,
+	}
+}
+
+var orders = map[string]func(a, b *client.Info) int{
+	"rate":   func(a, b *client.Info) int { return cmp.Compare(activity(b), activity(a)) },
+	"ready":  func(a, b *client.Info) int { return cmp.Compare(b.Ready, a.Ready) },
+	"oldest": func(a, b *client.Info) int { return cmp.Compare(b.Oldest, a.Oldest) },
+	"name":   func(a, b *client.Info) int { return strings.Compare(a.Queue, b.Queue) },
+}
+
+func activity(i *client.Info) float64 { return i.Rates.Push + i.Rates.Pop + i.Rates.Settle }
+
+// What a terminal is told.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K\n"
+	clearBelow  = "\x1b[J"
+)
+
+func (w *watching) run(s *session, _ []string) (err error) {
+	if w.interval <= 0 || w.count < 0 {
+		return usagef("--interval %s, --count %d: expected more than nothing", w.interval, w.count)
+	}
+	if orders[w.sort] == nil {
+		return usagef("--sort %q: expected rate, ready, oldest or name", w.sort)
+	}
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	live := interactive(s.stdout) && w.count == 0 && !s.global.json
+	if live {
+		if err := s.print(enterScreen); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.print(leaveScreen)) }()
+	}
+	ticker := time.NewTicker(w.interval)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		if err := w.look(s, c, live); err != nil {
+			return interrupted(s.ctx, err)
+		}
+		if n == w.count {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			return interrupted(s.ctx, s.ctx.Err())
+		}
+	}
+}
+
+// interrupted is no error: it is how one ends what has no end.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// look shows the queues once. On a screen it goes on when the bridge is away.
+func (w *watching) look(s *session, c *client.Client, live bool) error {
+	infos, err := allQueues(s.ctx, c)
+	if err != nil && (!live || s.ctx.Err() != nil) {
+		return err
+	}
+	if s.global.json {
+		for _, info := range infos {
+			if err := s.printJSON(info); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	slices.SortStableFunc(infos, orders[w.sort])
+	head := fmt.Sprintf("%s  prefix %s  %s", s.nc.ConnectedUrlRedacted(), s.global.prefix, time.Now().Format(time.TimeOnly))
+	if err != nil {
+		head += "  " + err.Error()
+	}
+	lines := append([]string{head, totals(infos), ""}, topTable(infos)...)
+	if !live {
+		return s.print(strings.Join(lines, "\n") + "\n\n")
+	}
+	columns, most := screen(s.stdout)
+	if most > 1 && len(lines) > most-1 {
+		lines = append(lines[:most-2], fmt.Sprintf("… %d more", len(lines)-most+2))
+	}
+	return s.print(home + strings.Join(cut(lines, columns), clearLine) + clearLine + clearBelow)
+}
+
+// cut shortens lines to the width of the screen.
+func cut(lines []string, columns int) []string {
+	for i, line := range lines {
+		if runes := []rune(line); columns > 0 && len(runes) > columns {
+			lines[i] = string(runes[:columns])
+		}
+	}
+	return lines
+}
+
+func totals(infos []*client.Info) string {
+	var t client.Info
+	for _, i := range infos {
+		t.Ready, t.Leased, t.Delayed = t.Ready+i.Ready, t.Leased+i.Leased, t.Delayed+i.Delayed
+		t.Rates.Push += i.Rates.Push
+		t.Rates.Pop += i.Rates.Pop
+	}
+	return fmt.Sprintf("%s  %s ready  %s leased  %s delayed  %.1f pushes/s  %.1f pops/s",
+		many(int64(len(infos)), "queue"), thousands(t.Ready), thousands(t.Leased), thousands(t.Delayed), t.Rates.Push, t.Rates.Pop)
+}
+
+func topTable(infos []*client.Info) []string {
+	rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "OLDEST", "WAITING", "PUSH/S", "POP/S", "SETTLE/S", ""}}
+	for _, i := range infos {
+		rows = append(rows, []string{
+			i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), oldest(i), thousands(int64(i.Waiting)),
+			fmt.Sprintf("%.1f", i.Rates.Push), fmt.Sprintf("%.1f", i.Rates.Pop), fmt.Sprintf("%.1f", i.Rates.Settle), paused(i),
+		})
+	}
+	return columns(rows)
+}
