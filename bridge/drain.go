@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -36,33 +37,56 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.unsubscribe()
 	b.keeper.stop()
 	b.events.close()
-	if flushErr := b.nc.FlushWithContext(ctx); flushErr != nil {
-		err = errors.Join(err, fmt.Errorf("flush: %w", flushErr))
-	}
-	return err
+	return errors.Join(err, b.flush(ctx))
 }
 
 // drain takes no more messages from the server, hands those that are here to
 // their lanes, and waits until all are answered.
 func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) error {
+	err := b.receiveRest(ctx, sub)
+	if err != nil {
+		err = fmt.Errorf("drain %s: %w", sub.Subject, err)
+	}
+	if waitErr := f.wait(ctx); waitErr != nil {
+		err = errors.Join(err, fmt.Errorf("drain %s: %d not answered: %w", sub.Subject, f.n.Load(), waitErr))
+	}
+	return err
+}
+
+// receiveRest ends a subscription and waits until all that the server has sent
+// for it is with the lanes.
+func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error {
 	if err := sub.Drain(); err != nil {
-		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+		return err
 	}
-	if err := b.nc.FlushWithContext(ctx); err != nil {
-		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+	if err := b.flush(ctx); err != nil {
+		return err
 	}
-	// Everything that the server has sent is in the subscriptions now.
-	delivered := make(chan struct{})
-	if err := b.nc.Barrier(func() { close(delivered) }); err != nil {
-		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+	handed := make(chan struct{})
+	if err := b.nc.Barrier(func() { close(handed) }); err != nil {
+		return err
 	}
 	select {
-	case <-delivered:
+	case <-handed:
+		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("drain %s: %w", sub.Subject, ctx.Err())
+		return ctx.Err()
 	}
-	if err := f.wait(ctx); err != nil {
-		return fmt.Errorf("drain %s: %d not answered: %w", sub.Subject, f.n.Load(), err)
+}
+
+// flushPatience bounds the wait for a server that does not answer: what is
+// done already should not take back the rest of the time there is.
+const flushPatience = 2 * time.Second
+
+// flush waits until the server has got everything, unless there is none.
+func (b *Bridge) flush(ctx context.Context) error {
+	if !b.nc.IsConnected() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushPatience)
+	defer cancel()
+	if err := b.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
 	}
 	return nil
 }

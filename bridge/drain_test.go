@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Draining under load loses no acknowledged push and leaves no request
@@ -124,4 +125,23 @@ func TestDrainAnswersAll(t *testing.T) {
 	if _, err := c.Request("pq.jobs.push", nil, patience); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// Without a server the bridge still ends in order, at once.
+func TestDrainWithoutServer(t *testing.T) {
+	server, store := testenv.NATS(t), testenv.Store(t)
+	nc := server.Connect(t, bridge.ConnectOptions(nil)...)
+	b, err := bridge.Start(t.Context(), nc, store, bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := nc.StatusChanged(nats.RECONNECTING)
+	server.Shutdown()
+	<-down
+	if err := b.Ready(); err == nil {
+		t.Error("ready without a server")
+	}
+	c := &client{TB: t}
+	c.drain(b)
+	c.drain(b)
 }

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Every way to say a priority, and that none was said.
@@ -205,6 +207,40 @@ func TestForward(t *testing.T) {
 	if string(again.Data) != "x" || again.Header.Get("X-Mine") != "1" || again.Header.Get("PQ-Priority") != "8" || again.Header.Get("PQ-Ack") != "" {
 		t.Errorf("forwarded as %q, %v", again.Data, again.Header)
 	}
+}
+
+// The largest payload goes every way an item can go.
+func TestLargestPayload(t *testing.T) {
+	env := &testenv.Bridged{
+		NATS:  testenv.NATS(t, func(o *server.Options) { o.MaxPayload = 8<<20 + 64<<10 }),
+		Store: testenv.Store(t),
+	}
+	var err error
+	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+	defer c.drain(env.Bridge)
+	payload := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{1}).Read(payload)
+	c.refused(c.ask("pq.jobs.push", string(payload)+"x"), 413)
+	c.push("pq.jobs.push", string(payload), "X-Mine", "1")
+	same := func(m *nats.Msg) *nats.Msg {
+		t.Helper()
+		if !bytes.Equal(m.Data, payload) || m.Header.Get("X-Mine") != "1" {
+			t.Fatalf("%d bytes, %v", len(m.Data), m.Header)
+		}
+		return m
+	}
+	same(c.ask("pq.jobs.peek.min", ""))
+	m := same(c.ask("pq.jobs.pop.min", "", "PQ-Lease", "1m"))
+	same(c.ask("pq.jobs.get."+m.Header.Get("PQ-Id"), ""))
+	c.accepted(c.raw(m.Reply, "-NAK"))
+	m = same(c.ask("pq.jobs.pop.max", "", "PQ-Lease", "1m"))
+	c.accepted(c.raw(m.Reply, "+TERM"))
+	same(c.ask("pq.jobs-dead.pop.min", "", "Nats-Msg-Id", "a"))
+	same(c.ask("pq.jobs-dead.pop.min", "", "Nats-Msg-Id", "a"))
 }
 
 func TestTooLarge(t *testing.T) {
