@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 // now is store time as the process knows it.
@@ -162,12 +163,10 @@ func TestBeatWithUnknownResult(t *testing.T) {
 		b := openBench(t, open)
 		together(5*time.Second, b)
 		start := b.now()
-		for _, kind := range []fault{faultLost, faultDone, faultStraggle} {
-			b.flaky.next = kind
-			together(time.Second, b)
-			b.flaky.next = faultNone
-			together(time.Second, b)
-			b.flaky.letGo()
+		for _, kind := range []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate} {
+			b.db.FailNext(kind)
+			together(2*time.Second, b)
+			b.db.Release()
 			together(time.Second, b)
 		}
 		if passed := time.Duration(b.now() - start); passed != 9*time.Second {

@@ -8,17 +8,35 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// eachEngine runs a test on every engine. open opens one and the same store,
-// which is empty at first; whoever opens it again closes it before.
+// engines are those that a test runs on. The function that place returns opens
+// one and the same store, which is empty at first.
+var engines = []engine{{"local", placeLocal}}
+
+type engine struct {
+	name  string
+	place func(testing.TB) func() (kv.DB, error)
+}
+
+// placeLocal does without syncs: what a power loss may take is the engine's
+// business, and tested there.
+func placeLocal(t testing.TB) func() (kv.DB, error) {
+	dir := filepath.Join(t.TempDir(), "data")
+	return func() (kv.DB, error) { return local.Open(dir, local.Options{NoSync: true}) }
+}
+
+// eachEngine runs a test on every engine. Whoever opens the store again closes
+// it before.
 func eachEngine(t *testing.T, test func(t *testing.T, open func() kv.DB)) {
-	t.Run("local", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "data")
-		test(t, func() kv.DB {
-			db, err := local.Open(dir, local.Options{NoSync: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db
+	for _, engine := range engines {
+		t.Run(engine.name, func(t *testing.T) {
+			place := engine.place(t)
+			test(t, func() kv.DB {
+				db, err := place()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return db
+			})
 		})
-	})
+	}
 }

@@ -4,35 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 // bench is a store with one process, whose connection and clock a test rules.
 type bench struct {
 	testing.TB
 	*fdbpq.Store
-	flaky *flaky
+	base  kv.DB
+	db    *fault.DB         // base, as this process meets it
+	hook  func(fault.Point) // of db, when set
 	clock *testClock
 	pulse *fdbpq.Pulse
 }
 
 func newBench(t testing.TB, db kv.DB) *bench {
 	t.Helper()
-	b := &bench{TB: t, clock: newTestClock()}
-	b.join(db, 0)
+	b := &bench{TB: t, base: db, clock: newTestClock()}
+	b.join(0)
 	return b
 }
 
 // join opens the store for a process whose wall clock is off by skew.
-func (b *bench) join(db kv.DB, skew time.Duration) {
+func (b *bench) join(skew time.Duration) {
 	b.Helper()
-	b.flaky = &flaky{DB: db}
-	store, err := fdbpq.Open(b.Context(), b.flaky, b.clock.options(skew))
+	b.db = fault.Wrap(b.base, fault.Options{Hook: func(_ context.Context, at fault.Point) {
+		if b.hook != nil {
+			b.hook(at)
+		}
+	}})
+	store, err := fdbpq.Open(b.Context(), b.db, b.clock.options(skew))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,9 +47,9 @@ func (b *bench) join(db kv.DB, skew time.Duration) {
 
 // another is a second process on the same store.
 func (b *bench) another(skew time.Duration) *bench {
-	other := *b
-	other.join(b.flaky.DB, skew)
-	return &other
+	other := &bench{TB: b.TB, base: b.base, clock: b.clock}
+	other.join(skew)
+	return other
 }
 
 // openBench opens a store that is checked and closed when the test ends.
@@ -51,8 +57,7 @@ func openBench(t *testing.T, open func() kv.DB) *bench {
 	db := open()
 	b := newBench(t, db)
 	t.Cleanup(func() {
-		b.flaky.dead = false
-		b.flaky.letGo()
+		b.db.Release()
 		problems, err := b.Check(context.Background())
 		if err != nil {
 			t.Errorf("check: %v", err)
@@ -235,27 +240,16 @@ func payloads(items []fdbpq.Item) []string {
 func TestLaneResolvesUnknownResults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		for i, kind := range []fault{faultLost, faultDone, faultStraggle} {
-			for j, then := range []fault{faultNone, faultLost, faultDone, faultStraggle} {
+		unknown := []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate}
+		for _, kind := range unknown {
+			for _, then := range append(unknown, fault.None) {
+				p := b.another(0)
+				p.db.FailNext(kind, then)
 				queue := fmt.Sprint(kind, " then ", then)
-				lane := b.Lane()
-				runs := 0
-				b.flaky.next = kind
-				err := lane.Update(t.Context(), func(tx kv.Tx) error {
-					if runs++; runs == 1 && then != faultNone {
-						defer func() { b.flaky.after = then }()
-					}
-					_, err := b.Queue(queue).Push(tx, fdbpq.NewItem{Payload: []byte("once")})
-					return err
-				})
-				if err != nil {
-					t.Fatalf("%s: %v", queue, err)
-				}
-				b.flaky.next = faultNone
-				b.flaky.letGo()
-				lane.Release()
-				if n := b.counts(queue); n.Ready != 1 {
-					t.Errorf("%s (%d, %d): %d items after one push", queue, i, j, n.Ready)
+				p.pushed(queue, 0, "once")
+				p.db.Release()
+				if n := b.counts(queue).Ready; n != 1 {
+					t.Errorf("%s: %d items after one push", queue, n)
 				}
 			}
 		}
@@ -270,7 +264,7 @@ func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
 		lane := b.Lane()
 		defer lane.Release()
 		ctx, cancel := context.WithCancel(t.Context())
-		b.flaky.next = faultStraggle
+		b.db.FailNext(fault.UnknownLate)
 		err := lane.Update(ctx, func(tx kv.Tx) error {
 			cancel()
 			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
@@ -279,8 +273,7 @@ func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
 		if err == nil || errors.Is(err, kv.ErrUnknown) {
 			t.Fatalf("Update returned %v, expected an error that says that nothing was done", err)
 		}
-		b.flaky.letGo()
-		if b.flaky.last || b.counts("q").Ready != 0 {
+		if b.db.Release() > 0 || b.counts("q").Ready != 0 {
 			t.Error("the transaction took effect after Update had returned without it")
 		}
 	})
@@ -291,10 +284,16 @@ func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
 func TestLaneUnknownStaysUnknown(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		lane := b.Lane()
-		b.flaky.next, b.flaky.dies = faultDone, true
+		p := b.another(0)
+		lane := p.Lane()
+		p.hook = func(at fault.Point) {
+			if at == fault.AfterCommit {
+				p.db.Crash()
+			}
+		}
+		p.db.FailNext(fault.UnknownDone)
 		err := lane.Update(t.Context(), func(tx kv.Tx) error {
-			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			_, err := p.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
 		if !errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
@@ -309,13 +308,13 @@ func TestLaneWaitsForStore(t *testing.T) {
 		b := openBench(t, open)
 		lane := b.Lane()
 		defer lane.Release()
-		b.flaky.next, b.flaky.away = faultDone, 3
+		b.db.FailNext(fault.UnknownDone, fault.Unavailable, fault.Unavailable, fault.Unavailable)
 		err := lane.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
-		if err != nil || b.flaky.away != 0 {
-			t.Fatalf("Update returned %v with the store away %d more times, expected success", err, b.flaky.away)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if n := b.counts("q").Ready; n != 1 {
 			t.Errorf("%d items after one push", n)
@@ -371,15 +370,12 @@ func (b *bench) rows(space string) []kv.Pair {
 func TestLaneUnderManyFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		seed := randomSeed(t)
-		b.flaky.rng = rand.New(rand.NewPCG(seed, 0))
-		b.flaky.rates = [faults]int{faultConflict: 100, faultLost: 200, faultDone: 200, faultStraggle: 200}
+		b.db.SetChances(fault.Chances{
+			fault.Conflict: 0.1, fault.UnknownNever: 0.2, fault.UnknownDone: 0.2, fault.UnknownLate: 0.2,
+		})
 		const pushes = 200
 		for i := range pushes {
 			b.pushed("q", 0, fmt.Sprint(i))
-			if i%3 == 0 {
-				b.flaky.letGo()
-			}
 		}
 		seen := 0
 		for {
@@ -397,7 +393,7 @@ func TestLaneUnderManyFaults(t *testing.T) {
 		if seen != pushes {
 			t.Errorf("took %d items of %d", seen, pushes)
 		}
-		b.flaky.rng = nil
+		b.db.SetChances(nil)
 	})
 }
 
@@ -446,13 +442,13 @@ func TestRetire(t *testing.T) {
 		if rows := b.rows("n"); len(rows) != 2 {
 			t.Errorf("%d rows are left, expected two of the process that lives: %q", len(rows), rows)
 		}
-		silent.flaky.next = faultLost
+		silent.db.FailNext(fault.UnknownNever)
 		if err := lane.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
 			t.Errorf("Update with its trace retired returned %v, expected ErrUnknown", err)
 		}
 		n := b.counts("q").Ready
-		for _, kind := range []fault{faultNone, faultLost, faultDone} {
-			silent.flaky.next = kind
+		for _, kind := range []fault.Kind{fault.None, fault.UnknownNever, fault.UnknownDone} {
+			silent.db.FailNext(kind)
 			if err := lane.Update(t.Context(), pushOne); err != nil {
 				t.Errorf("%v after a long silence: %v", kind, err)
 			}

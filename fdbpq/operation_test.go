@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
@@ -522,8 +524,9 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 		name: fmt.Sprintf("staged take %s %v lease %v", queue, sel, lease),
 		whole: func(ctx context.Context, p *process) (outcome, error) {
 			// A request that its owner gives up may still be answered.
-			defer func(rates [faults]int) { p.flaky.rates = rates }(p.flaky.rates)
-			p.flaky.rates[faultUnavailable] = 0
+			steady := maps.Clone(p.chances)
+			delete(steady, fault.Unavailable)
+			defer p.suffer(steady)()
 			taken, err := p.store.TakeStaged(ctx, queue, sel.of(), lease)
 			return takenOf(taken), err
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 var (
@@ -29,9 +30,9 @@ func randomSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// usualFaults are, in a thousand transactions, how often what goes wrong.
-var usualFaults = [faults]int{
-	faultConflict: 50, faultUnavailable: 10, faultLost: 20, faultDone: 20, faultStraggle: 20,
+// usualFaults are how often what goes wrong.
+var usualFaults = fault.Chances{
+	fault.Conflict: 0.05, fault.Unavailable: 0.01, fault.UnknownNever: 0.02, fault.UnknownDone: 0.02, fault.UnknownLate: 0.02,
 }
 
 // What a store answers and contains is what the model says, whatever several
@@ -40,7 +41,7 @@ var usualFaults = [faults]int{
 func TestRandom(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := randomSeed(t)
-		if err := runWorld(t.Context(), open, seed, 2500); err != nil {
+		if err := runWorld(t.Context(), open, seed, 1500); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -105,8 +106,9 @@ func (w *world) end() error {
 		return err
 	}
 	for _, p := range w.processes {
-		p.flaky.letGo()
-		p.flaky.rates = [faults]int{}
+		p.chances = nil
+		p.db.SetChances(nil)
+		p.db.Release()
 	}
 	for name := range w.model.queues {
 		if err := w.do(p, purgeOf(name, false)); err != nil {

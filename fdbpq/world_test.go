@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 // world is a store that several processes use, beside the model of it. It does
@@ -25,7 +26,7 @@ type world struct {
 	seed      uint64
 	open      func() kv.DB
 	db        kv.DB
-	rates     [faults]int
+	chances   fault.Chances
 	narrow    bool // operations meet in few places, and limits are unlimited
 	elapsed   time.Duration
 	processes []*process
@@ -42,18 +43,27 @@ type process struct {
 	name  string
 	store *fdbpq.Store
 	pulse *fdbpq.Pulse
-	flaky *flaky
+	db    *fault.DB
+	hook  func(fault.Point) // of db, when set
 	wall  func() time.Time
 	skew  time.Duration
 	last  int64 // store time when it was last asked
+
+	chances fault.Chances
+}
+
+// suffer changes what goes wrong, until the function it returns is called.
+func (p *process) suffer(chances fault.Chances) func() {
+	p.db.SetChances(chances)
+	return func() { p.db.SetChances(p.chances) }
 }
 
 // wallStart is what a right wall clock shows at the beginning.
 var wallStart = time.Unix(1_800_000_000, 0)
 
-func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int, rates [faults]int) (*world, error) {
+func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int, chances fault.Chances) (*world, error) {
 	w := &world{
-		ctx: ctx, seed: seed, open: open, db: open(), rates: rates,
+		ctx: ctx, seed: seed, open: open, db: open(), chances: chances,
 		processes: make([]*process, processes), model: newModel(),
 	}
 	for i := range w.processes {
@@ -69,10 +79,15 @@ func (w *world) start(i int) error {
 	w.started++
 	rng := rand.New(rand.NewPCG(w.seed, math.MaxUint64-uint64(w.started)))
 	begun := w.elapsed - time.Duration(rng.IntN(1000))*time.Second // monotonic clocks start anywhere
-	p := &process{name: fmt.Sprint("process ", w.started), flaky: &flaky{DB: w.db}}
+	p := &process{name: fmt.Sprint("process ", w.started)}
+	p.db = fault.Wrap(w.db, fault.Options{Seed: rng.Uint64(), Hook: func(_ context.Context, at fault.Point) {
+		if p.hook != nil {
+			p.hook(at)
+		}
+	}})
 	p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]
 	p.wall = func() time.Time { return wallStart.Add(w.elapsed + p.skew) }
-	store, err := fdbpq.Open(w.ctx, p.flaky, fdbpq.Options{
+	store, err := fdbpq.Open(w.ctx, p.db, fdbpq.Options{
 		Wall:    p.wall,
 		Elapsed: func() time.Duration { return w.elapsed - begun },
 	})
@@ -80,16 +95,15 @@ func (w *world) start(i int) error {
 		return err
 	}
 	p.store, p.pulse = store, fdbpq.NewPulse(store)
-	p.flaky.rng, p.flaky.rates = rng, w.rates
+	p.chances = w.chances
+	p.db.SetChances(p.chances)
 	w.processes[i] = p
 	return nil
 }
 
 // moment asks a process for its time.
 func (w *world) moment(p *process) (moment, error) {
-	rates := p.flaky.rates
-	p.flaky.rates = [faults]int{}
-	defer func() { p.flaky.rates = rates }()
+	defer p.suffer(nil)()
 	now, err := p.store.Now(w.ctx)
 	if err == nil && now < p.last {
 		err = fmt.Errorf("store time went back from %d to %d", p.last, now)
@@ -247,9 +261,7 @@ func (w *world) same(p *process) error {
 }
 
 func (w *world) check(p *process) error {
-	rates := p.flaky.rates
-	p.flaky.rates = [faults]int{}
-	defer func() { p.flaky.rates = rates }()
+	defer p.suffer(nil)()
 	problems, err := p.store.Check(w.ctx)
 	if err == nil && len(problems) > 0 {
 		err = fmt.Errorf("the store is damaged:\n%s", strings.Join(problems, "\n"))
@@ -274,27 +286,32 @@ func (w *world) tick(rng *rand.Rand, d time.Duration) error {
 
 // die lets a process die in the middle of an operation, in one of the three
 // ways a commit can end then, and starts another one in its place.
-func (w *world) die(i int, kind fault, o operation) error {
+func (w *world) die(i int, kind fault.Kind, o operation) error {
 	p := w.processes[i]
 	at, err := w.moment(p)
 	if err != nil {
 		return err
 	}
 	w.note("%s (%s, which dies of %v)", o.name, p.name, kind)
-	p.flaky.letGo()
-	p.flaky.rates = [faults]int{}
-	p.flaky.next, p.flaky.dies, p.flaky.last = kind, true, false
-	got, err := w.attempt(p, o)
-	p.flaky.letGo()
-	switch {
-	case errors.Is(err, kv.ErrUnknown):
-		if p.flaky.last {
-			err = w.compare(o, at, got)
-		} else {
-			err = nil
+	p.db.Release()
+	p.db.SetChances(nil)
+	p.db.FailNext(kind)
+	runs := 0
+	p.hook = func(at fault.Point) {
+		if at == fault.BeforeRun {
+			runs++
 		}
-	default: // it wrote nothing, so there was nothing to die of
+		if runs > 1 {
+			p.db.Crash() // while it finds out
+		}
+	}
+	got, err := w.attempt(p, o)
+	p.db.Crash()
+	late := p.db.Release() > 0
+	if !errors.Is(err, kv.ErrUnknown) { // it wrote nothing, so there was nothing to die of, or it found out
 		got.Err = kindOf(err)
+		err = w.compare(o, at, got)
+	} else if err = nil; kind == fault.UnknownDone || late {
 		err = w.compare(o, at, got)
 	}
 	if err != nil {
@@ -320,7 +337,7 @@ func (w *world) restart() error {
 
 func (w *world) close() error {
 	for _, p := range w.processes {
-		p.flaky.letGo()
+		p.db.Release()
 	}
 	return w.db.Close()
 }
@@ -331,7 +348,7 @@ func (w *world) step(n uint64) error {
 	i := rng.IntN(len(w.processes))
 	p := w.processes[i]
 	if rng.IntN(3) == 0 {
-		p.flaky.letGo()
+		p.db.Release()
 	}
 	var err error
 	switch dice := rng.IntN(1000); {
@@ -342,7 +359,7 @@ func (w *world) step(n uint64) error {
 		w.note("the wall clock of %s is off by %v", p.name, p.skew)
 	case dice < 150:
 		o := w.writing(rng, true)
-		err = w.die(i, pick(rng, faultLost, faultDone, faultStraggle), o)
+		err = w.die(i, pick(rng, fault.UnknownNever, fault.UnknownDone, fault.UnknownLate), o)
 	case dice < 151:
 		err = w.restart()
 	case dice < 200:

@@ -1,0 +1,411 @@
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+)
+
+// crowd is many goroutines in several processes that use one queue, each
+// noting what it did and when.
+type crowd struct {
+	t         testing.TB
+	clock     *testClock
+	staging   bool // takes by way of requests; then nobody dies and no time passes, so that nothing runs out unseen
+	processes []*fdbpq.Store
+	stamps    atomic.Int64 // orders calls and returns
+	pushing   atomic.Int64 // pushers still at work
+
+	mu     sync.Mutex
+	pushes map[string]*life // by id
+}
+
+// span is when something was asked for and answered.
+type span struct{ call, ret int64 }
+
+// life is what is known to have happened to an item.
+type life struct {
+	place  modelItem
+	pusher int
+	pushed span
+	taken  []possession
+	ended  []string // how, each time somebody was told that the item is gone
+}
+
+// possession is one time the item was handed out.
+type possession struct {
+	span
+	end      fdbpq.End
+	band     fdbpq.Band
+	fence    int64 // 0: taken for good
+	expires  time.Time
+	now      time.Time // by the clock that all share, when it was answered
+	returned bool      // the holder gave it back in time
+}
+
+func (c *crowd) stamp() int64 { return c.stamps.Add(1) }
+
+// do runs a transaction until its result is known.
+func (c *crowd) do(s *fdbpq.Store, fn func(kv.Tx) error) (span, error) {
+	lane := s.Lane()
+	defer lane.Release()
+	at := span{call: c.stamp()}
+	err := lane.Update(c.t.Context(), fn)
+	for errors.Is(err, kv.ErrUnavailable) {
+		err = lane.Update(c.t.Context(), fn)
+	}
+	at.ret = c.stamp()
+	return at, err
+}
+
+func (c *crowd) push(pusher int, s *fdbpq.Store, rng *rand.Rand, items int) error {
+	defer c.pushing.Add(-1)
+	for n := range items {
+		batch := make([]fdbpq.NewItem, 1+rng.IntN(2))
+		for i := range batch {
+			batch[i] = fdbpq.NewItem{
+				Payload: fmt.Appendf(nil, "%d/%d/%d", pusher, n, i), Priority: rng.Int64N(4), HasPriority: true,
+				MsgID: fmt.Sprintf("%d/%d/%d", pusher, n, i),
+			}
+		}
+		var pushed []fdbpq.Pushed
+		at, err := c.do(s, func(tx kv.Tx) (err error) {
+			pushed, err = s.Queue("q").Push(tx, batch...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		for _, p := range pushed {
+			if p.Err != nil || p.Duplicate {
+				c.t.Errorf("push: %+v", p)
+			}
+			l := c.life(p.ID)
+			l.pusher, l.pushed = pusher, at
+		}
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// life is called with the lock held. A take may tell of an item before its
+// push has returned.
+func (c *crowd) life(id fdbpq.ID) *life {
+	l := c.pushes[id.String()]
+	if l == nil {
+		l = &life{place: placeOf(id.String())}
+		c.pushes[id.String()] = l
+	}
+	return l
+}
+
+// over says whether there is nothing left and nothing to come.
+func (c *crowd) over(taken fdbpq.Taken) bool {
+	return taken.Reason == fdbpq.ReasonEmpty && c.pushing.Load() == 0
+}
+
+func (c *crowd) selection(rng *rand.Rand) fdbpq.Selection {
+	sel := fdbpq.Selection{End: pick(rng, fdbpq.Min, fdbpq.Min, fdbpq.Max), Limit: 1 + rng.IntN(3), Band: &fdbpq.Band{Low: -1, High: 9}}
+	if rng.IntN(6) == 0 {
+		sel.Band = &fdbpq.Band{Low: 1, High: 2}
+	}
+	return sel
+}
+
+// take takes for good, or leases and then does what workers do.
+func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
+	for {
+		sel := c.selection(rng)
+		before := c.pushing.Load()
+		var taken fdbpq.Taken
+		var err error
+		at := span{call: c.stamp()}
+		d := time.Duration(0)
+		if lease {
+			d = 20 * time.Second
+		}
+		if c.staging && rng.IntN(2) == 0 {
+			taken, err = s.TakeStaged(c.t.Context(), "q", sel, d)
+			at.ret = c.stamp()
+		} else {
+			at, err = c.do(s, func(tx kv.Tx) (err error) {
+				if lease {
+					taken, err = s.Queue("q").Lease(tx, sel, d)
+				} else {
+					taken, err = s.Queue("q").Take(tx, sel)
+				}
+				return err
+			})
+		}
+		if err != nil {
+			return err
+		}
+		c.note(taken, sel, at)
+		for _, item := range taken.Items {
+			if lease {
+				if err := c.work(s, rng, item); err != nil {
+					return err
+				}
+			}
+		}
+		if len(taken.Items) == 0 && before == 0 && c.over(taken) {
+			return nil
+		}
+	}
+}
+
+func (c *crowd) note(taken fdbpq.Taken, sel fdbpq.Selection, at span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, item := range taken.Items {
+		l := c.life(item.ID)
+		p := possession{span: at, end: sel.End, band: *sel.Band, now: c.clock.options(0).Wall()}
+		if item.Lease == nil {
+			l.ended = append(l.ended, "taken for good")
+		} else {
+			p.fence, p.expires = item.Lease.Fence, item.Lease.Expires
+		}
+		l.taken = append(l.taken, p)
+	}
+}
+
+// work settles a lease in one of the ways workers do, or dies and leaves it.
+func (c *crowd) work(s *fdbpq.Store, rng *rand.Rand, item fdbpq.Item) error {
+	q, l := s.Queue("q"), *item.Lease
+	var settle func(kv.Tx) (fdbpq.Settled, error)
+	end, returned := "", false
+	dice := rng.IntN(6)
+	if c.staging {
+		dice = 1 + rng.IntN(2)*3
+	}
+	switch dice {
+	case 0:
+		return nil // dead
+	case 1:
+		returned = true
+		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Nack(tx, l, 0) }
+	case 2:
+		returned = true
+		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Return(tx, l) }
+	case 3:
+		c.clock.advance(21 * time.Second) // too late, unless nobody noticed
+		fallthrough
+	default:
+		end = "acknowledged"
+		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Ack(tx, l) }
+	}
+	if returned { // noted before, because somebody may get it at once
+		c.mark(item, func(l *life, p *possession) { p.returned = true })
+	}
+	_, err := c.do(s, func(tx kv.Tx) error {
+		_, err := settle(tx)
+		return err
+	})
+	var lost *fdbpq.LostError
+	if errors.As(err, &lost) {
+		return nil
+	}
+	if end != "" && err == nil {
+		c.mark(item, func(l *life, _ *possession) { l.ended = append(l.ended, end) })
+	}
+	return err
+}
+
+func (c *crowd) mark(item fdbpq.Item, how func(*life, *possession)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.life(item.ID)
+	i := slices.IndexFunc(l.taken, func(p possession) bool { return p.fence == item.Lease.Fence })
+	how(l, &l.taken[i])
+}
+
+// keep beats and sweeps, and lets time pass, until ctx ends.
+func (c *crowd) keep(ctx context.Context, s *fdbpq.Store) error {
+	pulse := fdbpq.NewPulse(s)
+	for ctx.Err() == nil {
+		if !c.staging {
+			c.clock.advance(300 * time.Millisecond)
+		}
+		if err := pulse.Beat(c.t.Context()); err != nil && !errors.Is(err, kv.ErrUnavailable) {
+			return err
+		}
+		if _, err := s.Sweep(c.t.Context()); err != nil && !errors.Is(err, kv.ErrUnavailable) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pushers, takers, workers that die, and sweepers, in several processes and
+// under all faults at once: no item is lost, none is handed out twice, leases do
+// not overlap, and what is ready is not passed over.
+func TestCrowd(t *testing.T) {
+	for _, staging := range []bool{false, true} {
+		t.Run(fmt.Sprint("staging ", staging), func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				base := open()
+				defer base.Close()
+				c := &crowd{t: t, clock: newTestClock(), staging: staging, pushes: make(map[string]*life)}
+				c.run(base, randomSeed(t))
+				c.check()
+			})
+		})
+	}
+}
+
+func (c *crowd) run(base kv.DB, seed uint64) {
+	t := c.t
+	var wrapped []*fault.DB
+	for i := range 3 {
+		db := fault.Wrap(base, fault.Options{Seed: seed + uint64(i), Yield: true})
+		s, err := fdbpq.Open(t.Context(), db, c.clock.options(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chances := fault.Chances{fault.Conflict: 0.05, fault.UnknownNever: 0.02, fault.UnknownDone: 0.02, fault.UnknownLate: 0.02}
+		if !c.staging { // a request given up may still be answered
+			chances[fault.Unavailable] = 0.01
+		}
+		db.SetChances(chances)
+		wrapped = append(wrapped, db)
+		c.processes = append(c.processes, s)
+	}
+	update(t, c.processes[0], func(tx kv.Tx) error {
+		_, err := c.processes[0].Queue("q").Configure(tx, []byte(`{"max_deliveries":0}`))
+		return err
+	})
+	const pushers, items = 4, 60
+	c.pushing.Store(pushers)
+	var workers, keepers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	start := func(wg *sync.WaitGroup, n uint64, fn func(*fdbpq.Store, *rand.Rand) error) {
+		s := c.processes[n%uint64(len(c.processes))]
+		wg.Go(func() {
+			if err := fn(s, rand.New(rand.NewPCG(seed, n))); err != nil {
+				t.Errorf("goroutine %d: %v", n, err)
+			}
+		})
+	}
+	for n := range uint64(pushers) {
+		start(&workers, n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.push(int(n), s, rng, items) })
+	}
+	for n := range uint64(6) {
+		start(&workers, 10+n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.take(s, rng, n%3 != 0) })
+	}
+	for n := range uint64(3) {
+		start(&keepers, 20+n, func(s *fdbpq.Store, _ *rand.Rand) error { return c.keep(ctx, s) })
+	}
+	workers.Wait()
+	stop()
+	keepers.Wait()
+	for _, db := range wrapped {
+		db.SetChances(nil)
+		db.Release()
+	}
+	problems, err := c.processes[0].Check(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+}
+
+// check looks for what must not have happened.
+func (c *crowd) check() {
+	all := make([]*life, 0, len(c.pushes))
+	redelivered := 0
+	for id, l := range c.pushes {
+		all = append(all, l)
+		if len(l.ended) != 1 {
+			c.t.Errorf("item %s ended %d times: %q", id, len(l.ended), l.ended)
+		}
+		if l.pushed.ret == 0 {
+			c.t.Errorf("item %s was never pushed", id)
+		}
+		if len(l.taken) > 1 {
+			redelivered++
+		}
+		c.checkLeases(id, l)
+	}
+	c.checkPushers(all)
+	compared := 0
+	for _, l := range all {
+		for i, p := range l.taken {
+			compared += c.checkOrder(all, l, i, p)
+		}
+	}
+	c.t.Logf("%d items, %d of them handed out again, %d pairs compared", len(all), redelivered, compared)
+	if redelivered == 0 || compared < len(all) {
+		c.t.Error("the test proves little")
+	}
+}
+
+// checkLeases: the fences of an item grow, and its leases do not overlap.
+func (c *crowd) checkLeases(id string, l *life) {
+	leases := slices.Clone(l.taken)
+	slices.SortFunc(leases, func(a, b possession) int {
+		if a.fence == 0 || b.fence == 0 {
+			return int(b.fence - a.fence) // a take for good comes last
+		}
+		return int(a.fence - b.fence)
+	})
+	for i, p := range leases[:max(0, len(leases)-1)] {
+		next := leases[i+1]
+		if next.fence == p.fence {
+			c.t.Errorf("item %s: two leases have fence %d", id, p.fence)
+		}
+		if next.ret < p.call {
+			c.t.Errorf("item %s: fence %d was answered before fence %d was asked for", id, next.fence, p.fence)
+		}
+		if !p.returned && next.now.Before(p.expires) {
+			c.t.Errorf("item %s: handed out at %v, while a lease was valid until %v", id, next.now, p.expires)
+		}
+	}
+}
+
+// checkPushers: what one pusher pushes one after another keeps that order.
+func (c *crowd) checkPushers(all []*life) {
+	slices.SortFunc(all, func(a, b *life) int { return int(a.pushed.call - b.pushed.call) })
+	last := make(map[int]*life)
+	for _, l := range all {
+		if before := last[l.pusher]; before != nil && before.pushed != l.pushed && before.place.seq >= l.place.seq {
+			c.t.Errorf("pusher %d: place %d was given after place %d", l.pusher, l.place.seq, before.place.seq)
+		}
+		last[l.pusher] = l
+	}
+}
+
+// checkOrder: while an item was handed out, none that comes before it stood
+// ready all the time.
+func (c *crowd) checkOrder(all []*life, l *life, i int, p possession) (compared int) {
+	for _, other := range all {
+		in := other.place.priority >= p.band.Low && other.place.priority <= p.band.High
+		if other == l || !in || other.pushed.ret > p.call {
+			continue
+		}
+		if slices.ContainsFunc(other.taken, func(o possession) bool { return o.call < p.ret }) {
+			continue // it may have been away
+		}
+		compared++
+		order := compareItems(&other.place, &l.place)
+		if p.end == fdbpq.Max {
+			order = -order
+		}
+		if order < 0 {
+			c.t.Errorf("take %d of %+v passed over %+v, which was ready", i, l.place, other.place)
+		}
+	}
+	return compared
+}

@@ -1,0 +1,321 @@
+package fdbpq_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// fill pushes n items of a size, a few in a transaction.
+func (b *bench) fill(queue string, n int, item fdbpq.NewItem) {
+	b.Helper()
+	perTx := max(1, min(n, 4<<20/(2*len(item.Payload)+200)))
+	for n > 0 {
+		batch := make([]fdbpq.NewItem, min(n, perTx))
+		for i := range batch {
+			batch[i] = item
+		}
+		for _, p := range b.push(queue, batch...) {
+			if p.Err != nil {
+				b.Fatal(p.Err)
+			}
+		}
+		n -= len(batch)
+	}
+}
+
+// An item comes back as it was pushed, whatever its size and its bytes.
+func TestContentOfAnySize(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 89_999, 90_000, 90_001, 99_999, 100_000, 100_001, 180_000, 1 << 20, fdbpq.MaxContent} {
+			for _, of := range []string{"\x00", "\xff", "\x00\xff", "x"} {
+				content := bytes.Repeat([]byte(of), size/len(of))
+				cut := len(content) / 3
+				item := fdbpq.NewItem{Headers: content[:cut], Payload: content[cut:]}
+				id := b.push("q", item)[0].ID
+				leased := b.leaseOne("q", time.Minute)
+				if err := b.nack(*leased.Lease, 0); err != nil {
+					t.Fatal(err)
+				}
+				for _, got := range []fdbpq.Item{b.get("q", id).Item, leased, b.take("q", fdbpq.Min, 1).Items[0]} {
+					if !bytes.Equal(got.Headers, item.Headers) || !bytes.Equal(got.Payload, item.Payload) || got.Size != int64(len(content)) {
+						t.Errorf("%d bytes of %q came back as %d and %d, of %d", len(content), of, len(got.Headers), len(got.Payload), got.Size)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What is too large is refused, itself alone.
+func TestTooLarge(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		pushed := b.push("q",
+			fdbpq.NewItem{Payload: []byte("first")},
+			fdbpq.NewItem{Payload: make([]byte, fdbpq.MaxContent), Headers: []byte{0}},
+			fdbpq.NewItem{Payload: []byte("id"), MsgID: strings.Repeat("\x00", kv.MaxKeySize)},
+			fdbpq.NewItem{Payload: []byte("last"), MsgID: strings.Repeat("\x00", fdbpq.MaxMsgID)},
+		)
+		for i, want := range []error{nil, fdbpq.ErrContent, fdbpq.ErrMsgID, nil} {
+			if !errors.Is(pushed[i].Err, want) {
+				t.Errorf("item %d: error %v, expected %v", i, pushed[i].Err, want)
+			}
+		}
+		if got := payloads(b.take("q", fdbpq.Min, 10).Items); fmt.Sprint(got) != "[first last]" {
+			t.Errorf("took %q", got)
+		}
+		err := b.fails(func(tx kv.Tx) error {
+			_, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: strings.Repeat("x", fdbpq.MaxMsgID+1)})
+			return err
+		})
+		if !errors.Is(err, fdbpq.ErrMsgID) {
+			t.Errorf("a take with a long id: %v", err)
+		}
+		// A batch that exceeds a transaction is refused whole.
+		batch := make([]fdbpq.NewItem, 400)
+		for i := range batch {
+			batch[i].Payload = make([]byte, 30_000)
+		}
+		err = b.fails(func(tx kv.Tx) error {
+			_, err := b.Queue("q").Push(tx, batch...)
+			return err
+		})
+		if !errors.Is(err, kv.ErrTooLarge) || b.counts("q").Ready != 0 {
+			t.Errorf("a large batch: %v, and %d items are there", err, b.counts("q").Ready)
+		}
+	})
+}
+
+// A batch ends where the transaction would become too large, whatever the
+// items are made of, so that a take never fails for what is in the queue.
+func TestBatchFitsTransaction(t *testing.T) {
+	name := strings.Repeat("q", 64)
+	for _, c := range []struct {
+		what string
+		n    int
+		item fdbpq.NewItem
+	}{
+		{"zeros", 200, fdbpq.NewItem{Payload: make([]byte, 32<<10)}},
+		{"text", 300, fdbpq.NewItem{Payload: bytes.Repeat([]byte("x"), 32<<10)}},
+		{"chunks", 100, fdbpq.NewItem{Payload: make([]byte, 100_000)}},
+		{"many", 1010, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
+		{"small", 1010, fdbpq.NewItem{TTL: time.Hour}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			for _, popID := range []string{"", "pop"} {
+				for _, lease := range []time.Duration{0, time.Minute} {
+					t.Run(fmt.Sprintf("id %q lease %v", popID, lease), func(t *testing.T) {
+						eachEngine(t, func(t *testing.T, open func() kv.DB) {
+							b := openBench(t, open)
+							b.fill(name, c.n, c.item)
+							sel := fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID}
+							var taken fdbpq.Taken
+							b.update(func(tx kv.Tx) (err error) {
+								if lease == 0 {
+									taken, err = b.Queue(name).Take(tx, sel)
+								} else {
+									taken, err = b.Queue(name).Lease(tx, sel, lease)
+								}
+								return err
+							})
+							if len(taken.Items) < 50 {
+								t.Errorf("took %d items", len(taken.Items))
+							}
+							if lease == 0 {
+								return
+							}
+							b.update(func(tx kv.Tx) error {
+								for _, item := range taken.Items {
+									if _, err := b.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
+										return err
+									}
+								}
+								return nil
+							})
+						})
+					})
+				}
+			}
+		})
+	}
+}
+
+// Items that end in large numbers, or are large, all at once, do not make a
+// transaction that fails for ever.
+func TestManyLargeItemsDie(t *testing.T) {
+	large := fdbpq.NewItem{Payload: make([]byte, 8<<20), TTL: time.Second}
+	small := fdbpq.NewItem{Payload: make([]byte, 32<<10), TTL: time.Second}
+	for _, how := range []string{"swept", "taken", "leased"} {
+		t.Run(how, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				b := openBench(t, open)
+				b.configure("q", `{"dead_letter_expired":true,"max_deliveries":1}`)
+				items := []fdbpq.NewItem{small, large}
+				if how == "leased" {
+					items = []fdbpq.NewItem{{Payload: small.Payload}, {Payload: large.Payload}}
+				}
+				b.fill("q", 31, items[0])
+				b.fill("q", 3, items[1])
+				if how == "leased" {
+					for b.counts("q").Ready > 0 {
+						b.lease("q", fdbpq.Min, 10, time.Second)
+					}
+				}
+				b.pass(2 * time.Second)
+				if how == "taken" {
+					for {
+						taken := b.take("q", fdbpq.Min, 1)
+						if !taken.More {
+							break
+						}
+					}
+				}
+				b.sweep()
+				if n := b.counts("q-dead"); n.Ready != 34 {
+					t.Errorf("%d of 34 items died", n.Ready)
+				}
+			})
+		})
+	}
+}
+
+// readBytes counts what is read.
+type readBytes struct {
+	kv.Reader
+	n int
+}
+
+func (r *readBytes) Get(key []byte) ([]byte, error) {
+	value, err := r.Reader.Get(key)
+	r.n += len(value)
+	return value, err
+}
+
+func (r *readBytes) GetAll(keys [][]byte) ([][]byte, error) {
+	values, err := r.Reader.GetAll(keys)
+	for _, value := range values {
+		r.n += len(value)
+	}
+	return values, err
+}
+
+func (r *readBytes) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	pairs, err := r.Reader.Range(begin, end, opts)
+	for _, pair := range pairs {
+		r.n += len(pair.Key) + len(pair.Value)
+	}
+	return pairs, err
+}
+
+// A page without bodies does not read them.
+func TestListReadsNoBodies(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.fill("q", 10, fdbpq.NewItem{Payload: make([]byte, 4<<20), Headers: []byte("headers")})
+		b.view(func(r kv.Reader) error {
+			counted := &readBytes{Reader: r}
+			page, err := b.Queue("q").List(counted, fdbpq.Listing{Limit: 1000})
+			if err != nil {
+				return err
+			}
+			for _, item := range page.Items {
+				if string(item.Headers) != "headers" || item.Payload != nil {
+					t.Errorf("headers are %q, and %d bytes of payload are there", item.Headers, len(item.Payload))
+				}
+			}
+			if len(page.Items) != 10 || counted.n > 2<<20 {
+				t.Errorf("a page of %d items read %d bytes", len(page.Items), counted.n)
+			}
+			return nil
+		})
+	})
+}
+
+// A page with bodies ends before it becomes too large, and says that there is
+// more.
+func TestListEndsEarly(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.fill("q", 9, fdbpq.NewItem{Payload: make([]byte, 3<<20)})
+		var after *fdbpq.ID
+		seen := 0
+		for more := true; more; {
+			b.view(func(r kv.Reader) error {
+				page, err := b.Queue("q").List(r, fdbpq.Listing{Limit: 1000, Bodies: true, After: after})
+				if err != nil {
+					return err
+				}
+				more = page.More
+				seen += len(page.Items)
+				if n := len(page.Items); n == 0 || n > 2 {
+					t.Fatalf("a page has %d items", n)
+				}
+				after = &page.Items[len(page.Items)-1].ID
+				return nil
+			})
+		}
+		if seen != 9 {
+			t.Errorf("listed %d of 9 items", seen)
+		}
+	})
+}
+
+// Names and reasons that would not fit a row are refused or cut, before they
+// make an item that cannot die.
+func TestDeadLetterFits(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		err := b.fails(func(tx kv.Tx) error {
+			_, err := b.Queue("q").Configure(tx, fmt.Appendf(nil, `{"dead_letter":%q}`, strings.Repeat("x", kv.MaxKeySize)))
+			return err
+		})
+		var config *fdbpq.ConfigError
+		if !errors.As(err, &config) {
+			t.Errorf("a long name: %v", err)
+		}
+		b.pushed("q", 0, "one")
+		item := b.leaseOne("q", time.Minute)
+		err = b.settle(func(tx kv.Tx) (fdbpq.Settled, error) {
+			return b.Queue("q").Terminate(tx, *item.Lease, strings.Repeat("because ", 20_000)+"é")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead := b.take("q-dead", fdbpq.Min, 1).Items[0].Dead
+		if n := len(dead.Reason); n < 100 || n > 10_000 || !strings.HasPrefix(dead.Reason, "because because ") {
+			t.Errorf("the reason has %d bytes", n)
+		}
+	})
+}
+
+// A queue whose limit was lowered far below its length takes pushes as before
+// and shrinks bit by bit.
+func TestLimitLowered(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.fill("q", 5000, fdbpq.NewItem{Payload: []byte("x")})
+		b.configure("q", `{"max_length":10,"overflow":"evict"}`)
+		for last := int64(5000); ; {
+			b.pushed("q", -1, "new")
+			n := b.counts("q").Length()
+			if n == 10 {
+				break
+			}
+			if n >= last {
+				t.Fatalf("the queue has %d items, after %d", n, last)
+			}
+			last = n
+		}
+		if got := b.take("q", fdbpq.Min, 100); len(got.Items) != 10 || string(got.Items[9].Payload) != "new" {
+			t.Errorf("%d items are left, the last one is %q", len(got.Items), got.Items[9].Payload)
+		}
+	})
+}
