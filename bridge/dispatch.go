@@ -25,6 +25,11 @@ func (b *Bridge) receive(m *nats.Msg) {
 			}
 		}
 	}
+	if strings.HasPrefix(m.Reply, b.options.Prefix+".") {
+		// An answer would be a request, with the bridge's permissions instead
+		// of the sender's.
+		m.Reply = ""
+	}
 	r := newRequest(m)
 	r.subject, r.verb = s, verbOf(s.Verb)
 	if err != nil {

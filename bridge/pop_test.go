@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -317,5 +318,81 @@ func TestExpiredItemsInTheWay(t *testing.T) {
 	c.push("pq.jobs.push.2", "x")
 	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
 		t.Errorf("popped %q", m.Data)
+	}
+}
+
+// An answer never becomes a request: it would have the bridge's permissions.
+func TestReplySubjectOfOurs(t *testing.T) {
+	c := serve(t)
+	second := c.second()
+	defer c.drain(second)
+	c.push("pq.jobs.push", "x")
+	c.push("pq.safe.push", "y")
+	for _, reply := range []string{"pq.safe.admin.purge", "pq.stolen.push", "pq.safe.pop.min"} {
+		for _, subject := range []string{"pq.jobs.pop.min", "pq.jobs.peek.min", "pq.jobs.info", "pq.jobs.nothing"} {
+			if err := c.PublishRequest(subject, reply, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if a, b := c.info("jobs").Ready, c.info("safe").Ready; a != 1 || b != 1 {
+		t.Errorf("%d and %d items are left", a, b)
+	}
+	c.refused(c.ask("pq.stolen.info", ""), 404)
+}
+
+// second starts another bridge on the same store.
+func (c *client) second() *bridge.Bridge {
+	c.Helper()
+	b, err := bridge.Start(c.Context(), c.env.NATS.Connect(c, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return b
+}
+
+// Two bridges on one store: each item is popped once, those who wait at either
+// are served, and what was acknowledged is not passed over.
+func TestTwoBridges(t *testing.T) {
+	c := serve(t)
+	second := c.second()
+	defer c.drain(second)
+	const n = 400
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			c := c.another()
+			for j := range n / 4 {
+				c.push(fmt.Sprintf("pq.jobs.push.%d", j%5), fmt.Sprint(i, "-", j))
+			}
+		})
+		wg.Go(func() {
+			c := c.another()
+			for range n / 4 {
+				m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "5m")
+				mu.Lock()
+				if seen[string(m.Data)] {
+					t.Errorf("item %s was popped twice", m.Data)
+				}
+				seen[string(m.Data)] = true
+				mu.Unlock()
+				if err := m.AckSync(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != n {
+		t.Errorf("%d items of %d were popped", len(seen), n)
+	}
+	for i := range 50 {
+		c.push("pq.order.push.5", "5")
+		c.push("pq.order.push.1", "1")
+		if m := c.pop("pq.order.pop.min", ""); string(m.Data) != "1" {
+			t.Fatalf("round %d: popped %s", i, m.Data)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -67,7 +68,7 @@ func (b *Bridge) runPushes(l *lane, batch []*request) {
 		for i, r := range batch {
 			b.answerPush(l, r, &pushed[i])
 		}
-	case len(batch) > 1 && !isOutage(err):
+	case len(batch) > 1 && !isOutage(err) && !errors.Is(err, fdbpq.ErrNoQueue):
 		// One of them is too large or too odd: the others need not suffer.
 		for i := range batch {
 			b.runPushes(l, batch[i:i+1])

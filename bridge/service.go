@@ -39,7 +39,7 @@ var endpoints = [...]struct {
 	verb    verb
 	subject string // behind prefix and queue
 }{
-	{verbPush, "*.push.>"},
+	{verbPush, "*.push"},
 	{verbPop, "*.pop.*"},
 	{verbPeek, "*.peek.*"},
 	{verbAck, "*.ack.>"},

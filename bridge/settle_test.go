@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/pqbridge/pqbridge/bridge"
 )
 
 // lease pushes an item and leases it.
@@ -365,15 +363,8 @@ func TestNobodyReceives(t *testing.T) {
 func TestSettleElsewhere(t *testing.T) {
 	c := serve(t)
 	m := c.lease("x")
-	second, err := bridge.Start(c.Context(), c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.drain(second)
-	third, err := bridge.Start(c.Context(), c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.drain(c.second())
+	third := c.second()
 	c.drain(c.env.Bridge)
 	c.accepted(c.raw(m.Reply, "+ACK"))
 	c.drain(third)
