@@ -50,6 +50,10 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		}
 		var wake *time.Timer
 		var due <-chan time.Time
+		until := int64(0) // no timer is set
+		if next > 0 {
+			until = s.clock.now() + int64(next)
+		}
 		if next > 0 && next < heartbeatEvery {
 			wake = time.NewTimer(next)
 			due = wake.C
@@ -58,7 +62,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		case <-ctx.Done():
 		case <-beat.C:
 		case <-due:
-		case <-s.due.sleep(s.clock.now() + int64(next)):
+		case <-s.due.sleep(until):
 		}
 		if wake != nil {
 			wake.Stop()
