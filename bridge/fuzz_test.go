@@ -41,7 +41,7 @@ func FuzzPop(f *testing.F) {
 		}
 		p := r.pop
 		if p.limit < 1 || p.limit > fdbpq.MaxBatch || p.wait < 0 || p.wait > maxWait || p.lease < 0 || p.lease > fdbpq.MaxLease ||
-			p.maxBytes < 0 || p.maxBytes > fdbpq.MaxBatchBytes || len(p.id) > MaxMsgID || p.band.Low > p.band.High {
+			p.maxBytes < 0 || p.maxBytes > fdbpq.MaxBatchBytes || len(p.id) > fdbpq.MaxMsgID || p.band.Low > p.band.High {
 			t.Errorf("%q, %q: %q gives %+v", body, key, value, p)
 		}
 	})

@@ -41,9 +41,6 @@ const (
 	headerOriginID     = "PQ-Origin-Id"
 )
 
-// MaxMsgID bounds the bytes of a Nats-Msg-Id, which becomes part of a key.
-const MaxMsgID = 512
-
 const ourHeaders = "PQ-"
 
 // readPushHeaders reads the headers of a push and gathers those that travel
@@ -155,8 +152,8 @@ func single(key string, values []string) (string, *failure) {
 
 func readMsgID(values []string) (string, *failure) {
 	id, f := single(headerMsgID, values)
-	if f == nil && len(id) > MaxMsgID {
-		f = failf(400, "%s has %d bytes: allowed are %d", headerMsgID, len(id), MaxMsgID)
+	if f == nil && len(id) > fdbpq.MaxMsgID {
+		f = failf(400, "%s has %d bytes: allowed are %d", headerMsgID, len(id), fdbpq.MaxMsgID)
 	}
 	return id, f
 }
