@@ -16,7 +16,7 @@ import (
 // settings are what pqd reads from its environment. The tags are the one table
 // of names, defaults and meanings: reading, checking and --help all use it.
 type settings struct {
-	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory> or fdb:<cluster file>"`
+	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory> or fdb:<cluster file>[?prefix=<name>]"`
 	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the subjects begin with this: one or more tokens joined by dots"`
 	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"where the embedded NATS server listens; it runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`

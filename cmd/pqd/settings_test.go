@@ -29,6 +29,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 	}{
 		{name: "store without engine", env: []string{"PQ_STORE=/var/lib/pq"}, says: []string{"PQ_STORE", `"/var/lib/pq"`, "local:<directory>"}},
 		{name: "store without place", env: []string{"PQ_STORE=local:"}, says: []string{"PQ_STORE", `"local:"`, "local:<directory>"}},
+		{name: "prefix without a name", env: []string{"PQ_STORE=fdb:fdb.cluster?prefix="}, says: []string{"PQ_STORE", "?prefix=<name>", "1 to 64 bytes"}},
+		{name: "unknown store option", env: []string{"PQ_STORE=fdb:fdb.cluster?tls=1"}, says: []string{"PQ_STORE", "?tls=1", "?prefix=<name>"}},
 		{name: "unknown engine", env: []string{"PQ_STORE=redis:x"}, says: []string{"PQ_STORE", `"redis:x"`, "fdb:<cluster file>"}},
 		{name: "prefix with a wildcard", env: []string{"PQ_PREFIX=pq.*"}, says: []string{"PQ_PREFIX", `"pq.*"`}},
 		{name: "prefix in system space", env: []string{"PQ_PREFIX=$SYS"}, says: []string{"PQ_PREFIX", `"$SYS"`}},

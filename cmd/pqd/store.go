@@ -19,7 +19,7 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 		if !s.Sync {
 			return nil, nil, usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s: FoundationDB always syncs", s.Store)
 		}
-		return openFDB(ctx, s.Store.place, log)
+		return openFDB(ctx, s.Store, log)
 	case "local":
 		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log})
 		if err != nil {

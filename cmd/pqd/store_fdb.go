@@ -12,18 +12,24 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // openFDB connects to a cluster, and waits for one that does not answer.
-func openFDB(ctx context.Context, clusterFile string, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+func openFDB(ctx context.Context, name storeName, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	var options fdb.Options
+	if name.prefix != "" {
+		// As a packed tuple no prefix is the beginning of another one.
+		options.Prefix = tuple.AppendString(nil, name.prefix)
+	}
 	var db *fdb.DB
 	passes := func(err error) bool { return errors.Is(err, kv.ErrUnavailable) }
 	err := patiently(ctx, log, "waiting for FoundationDB", passes, func() (err error) {
-		db, err = fdb.Open(clusterFile, fdb.Options{})
+		db, err = fdb.Open(name.place, options)
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("PQ_STORE=fdb:%s: %w", clusterFile, err)
+		return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", name, err)
 	}
 	return db, fdbMetrics{db}, nil
 }

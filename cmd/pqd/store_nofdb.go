@@ -11,6 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-func openFDB(_ context.Context, clusterFile string, _ *slog.Logger) (kv.DB, prometheus.Collector, error) {
-	return nil, nil, usagef("PQ_STORE=%q: this pqd was built without FoundationDB, whose client needs cgo and libfdb_c: expected local:<directory>, or a pqd built with go build -tags fdb ./cmd/pqd", "fdb:"+clusterFile)
+func openFDB(_ context.Context, name storeName, _ *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	return nil, nil, usagef("PQ_STORE=%q: this pqd was built without FoundationDB, whose client needs cgo and libfdb_c: expected local:<directory>, or a pqd built with go build -tags fdb ./cmd/pqd", name.String())
 }
