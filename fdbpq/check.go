@@ -14,6 +14,7 @@ import (
 //
 // It holds that every row can be read; that counters say what there is; that
 // leases, delays, TTLs and remembered ids have exactly the timers they need;
+// that of each remembered pop the items are there;
 // that large payloads are whole and belong to somebody; that forwarding rows
 // lead to items; and that no count beyond the highest assigned is in use.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
@@ -26,6 +27,7 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 		timers: make(map[string]bool),
 		chunks: make(map[string]int64),
 		moved:  make(map[string]int64),
+		kept:   make(map[string]int64),
 	}
 	for _, space := range walkOrder {
 		if err := w.space(ctx, space); err != nil {
@@ -44,7 +46,7 @@ const (
 
 // walkOrder puts what is referred to behind what refers to it.
 var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceDedup, spaceReplay,
+	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceDedup, spaceReplay, spaceReplayed,
 	spaceRequest, spaceResult, spaceForward, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -65,6 +67,7 @@ type walk struct {
 	timers   map[string]bool    // needed, by key; true once seen
 	chunks   map[string]int64   // bytes that are missing, by the key of what they belong to
 	moved    map[string]int64   // forwarding rows needed: priority by key
+	kept     map[string]int64   // items of pops that are missing, by what their keys begin with
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -117,6 +120,8 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.remembered(queue, rest, pair.Value)
 	case spaceReplay:
 		return w.replay(queue, rest, pair.Value)
+	case spaceReplayed:
+		return w.replayed(queue, rest, pair)
 	case spaceRequest, spaceResult:
 		due, _, err := tuple.ConsumeInt(pair.Value)
 		w.timers[string(idTimerKey(due, timerRequest, queue, string(rest)))] = false
@@ -253,7 +258,42 @@ func (w *walk) replay(queue string, rest, value []byte) error {
 	}
 	w.tally(w.found, lineage{queue: queue}).remembered++
 	w.timers[string(idTimerKey(m.due, timerReplay, queue, id))] = false
+	w.kept[string(tuple.AppendString(queueRow(spaceReplayed, queue), id))] += m.taken
 	return nil
+}
+
+// replayed looks at what is kept of a pop: its items, and behind each one the
+// parts of its payload when it is large.
+func (w *walk) replayed(queue string, rest []byte, pair kv.Pair) error {
+	_, number, err := tuple.ConsumeString(rest)
+	if err != nil {
+		return err
+	}
+	pop := string(pair.Key[:len(pair.Key)-len(number)])
+	if _, known := w.kept[pop]; !known {
+		return fmt.Errorf("it is kept of no pop")
+	}
+	_, part, err := tuple.ConsumeInt(number)
+	if err != nil {
+		return err
+	}
+	if item := string(pair.Key[:len(pair.Key)-len(part)]); len(part) > 0 {
+		if _, known := w.chunks[item]; !known {
+			return fmt.Errorf("part of a payload of no item")
+		}
+		w.chunks[item] -= int64(len(pair.Value))
+		return nil
+	}
+	w.kept[pop]--
+	p, value, err := splitPlace(pair.Value)
+	if err != nil {
+		return err
+	}
+	e, err := parseEnvelope(value, p)
+	if e.chunks > 0 {
+		w.chunks[string(pair.Key)] += e.size
+	}
+	return err
 }
 
 func (w *walk) timer(key []byte) error {
@@ -309,6 +349,11 @@ func (w *walk) balance() {
 	for key, missing := range w.chunks {
 		if missing != 0 {
 			w.problem("item %q: %d bytes of its payload are missing", key, missing)
+		}
+	}
+	for key, missing := range w.kept {
+		if missing != 0 {
+			w.problem("pop %q: %d items kept of a pop are missing", key, missing)
 		}
 	}
 	for key := range w.moved {
