@@ -1,10 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -49,9 +50,7 @@ type doctor struct {
 	queue   string // "": one of its own
 	failed  bool
 	err     error // of writing
-
-	mu     sync.Mutex
-	denied []string // what the server did not permit
+	seen    error // the last thing that the server did not permit
 }
 
 // verdict is how a check turned out.
@@ -107,11 +106,7 @@ func (d *doctor) connection() bool {
 	if from != "" {
 		d.note(fine, "settings", "context %s", from)
 	}
-	nc, err := s.dialWith(func(err error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.denied = append(d.denied, err.Error())
-	})
+	nc, err := s.dialWith(func(error) {}) // one finding is not the end
 	if err != nil {
 		d.note(bad, "connection", "%v. %s", err, hint(err))
 		return false
@@ -143,19 +138,43 @@ func local(nc *nats.Conn) bool {
 	return strings.HasPrefix(address, "127.") || strings.HasPrefix(address, "[::1]")
 }
 
-// refusals are what the server did not permit since the last call.
-func (d *doctor) refusals() []string {
+// refused says whether the server has not permitted something since the last
+// call.
+func (d *doctor) refused() bool {
+	nc := d.session.nc
 	// The server's word arrives before the answer to a ping that is sent now.
-	if err := d.session.nc.FlushTimeout(d.session.global.timeout); err != nil {
-		return []string{err.Error()}
+	if err := nc.FlushTimeout(d.session.global.timeout); err != nil {
+		return false
 	}
-	done := make(chan struct{})
-	if err := d.session.nc.Barrier(func() { close(done) }); err == nil {
-		<-done
+	last := nc.LastError()
+	if last == d.seen || !errors.Is(last, nats.ErrPermissionViolation) {
+		return false
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	refused := d.denied
-	d.denied = nil
-	return slices.Compact(refused)
+	d.seen = last
+	return true
+}
+
+// lookEvery is how often to look whether the server has refused something.
+const lookEvery = 20 * time.Millisecond
+
+// try does something and says whether the server let it pass. If it did not,
+// there is no answer to wait for.
+func (d *doctor) try(do func(ctx context.Context) error) (permitted bool, err error) {
+	ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- do(ctx) }()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return !d.refused(), err
+		case <-ticker.C:
+			if d.refused() {
+				cancel()
+				return false, <-ended
+			}
+		}
+	}
 }

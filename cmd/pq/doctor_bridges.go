@@ -31,8 +31,15 @@ func (d *doctor) bridges() bool {
 		d.note(warn, "discovery", "%v: bridges cannot be counted", err)
 	}
 	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool { return b.Metadata["prefix"] != s.global.prefix })
-	system, err := d.client.System(s.ctx)
+	var system *client.System
+	permitted, err := d.try(func(ctx context.Context) (err error) {
+		system, err = d.client.System(ctx)
+		return err
+	})
 	switch {
+	case !permitted:
+		d.note(fine, "bridge", "not known: this user may not ask for it")
+		return true
 	case errors.Is(err, nats.ErrNoResponders) && len(found) > 0:
 		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.global.prefix, prefixes(found))
 		return false
@@ -42,10 +49,6 @@ func (d *doctor) bridges() bool {
 	case errors.Is(err, client.ErrUnavailable):
 		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)
 		return false
-	case err != nil && len(d.refusals()) > 0:
-		// One need not be allowed to ask that.
-		d.note(fine, "bridge", "not known: this user may not ask for it")
-		return true
 	case err != nil:
 		d.note(bad, "bridge", "%v: is it busy, or is its store slow? pqd's log and /metrics say more", err)
 		return false
@@ -112,7 +115,7 @@ func (d *doctor) discover() ([]micro.Info, error) {
 	if err := nc.PublishRequest(ask, inbox, nil); err != nil {
 		return nil, err
 	}
-	if refused := d.refusals(); len(refused) > 0 {
+	if d.refused() {
 		return nil, errors.New("this user may not ask for services (" + ask + ")")
 	}
 	var found []micro.Info

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -11,21 +12,21 @@ import (
 // queues looks for queues that somebody should look at.
 func (d *doctor) queues() {
 	var infos []*client.Info
-	var err error
-	if d.queue != "" {
-		var info *client.Info
-		if info, err = d.client.Queue(d.queue).Info(d.session.ctx); err == nil {
-			infos = append(infos, info)
+	permitted, err := d.try(func(ctx context.Context) (err error) {
+		if d.queue == "" {
+			infos, err = allQueues(ctx, d.client)
+			return err
 		}
-	} else {
-		infos, err = allQueues(d.session.ctx, d.client)
-	}
+		info, err := d.client.Queue(d.queue).Info(ctx)
+		infos = append(infos, info)
+		return err
+	})
 	switch {
+	case !permitted:
+		d.note(fine, "queues", "not known: this user may not see them")
+		return
 	case errors.Is(err, client.ErrNotFound):
 		d.note(warn, "queues", "there is no queue %s yet: the first push makes it", d.queue)
-		return
-	case err != nil && len(d.refusals()) > 0:
-		d.note(warn, "queues", "this user may not see them")
 		return
 	case err != nil:
 		d.note(bad, "queues", "%v", err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,40 +19,15 @@ type attempt struct {
 }
 
 // permitted tries things and says which of them the server lets pass.
-func (d *doctor) permitted(attempts []attempt) (may, mayNot []string) {
+func (d *doctor) permitted(attempts ...attempt) (may, mayNot []string) {
 	for _, a := range attempts {
-		ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)
-		failed := make(chan error, 1)
-		go func() { failed <- a.do(ctx) }()
-		refused := d.refused(failed)
-		cancel()
-		if refused {
-			mayNot = append(mayNot, a.name)
-		} else {
+		if ok, _ := d.try(a.do); ok { // whether it makes sense is not the question
 			may = append(may, a.name)
+		} else {
+			mayNot = append(mayNot, a.name)
 		}
 	}
 	return may, mayNot
-}
-
-// lookEvery is how often to look whether the server has refused something.
-const lookEvery = 20 * time.Millisecond
-
-// refused waits for the answer to a request, or the server's word that it was
-// not let pass: then there will be none.
-func (d *doctor) refused(failed <-chan error) bool {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-failed:
-			return len(d.refusals()) > 0 || errors.Is(err, context.DeadlineExceeded)
-		case <-ticker.C:
-			if len(d.refusals()) > 0 {
-				return true
-			}
-		}
-	}
 }
 
 func ignore[T any](_ T, err error) error { return err }
@@ -61,16 +35,16 @@ func ignore[T any](_ T, err error) error { return err }
 // looks tries what changes nothing on a queue.
 func (d *doctor) looks() {
 	q := d.client.Queue(d.queue)
-	may, mayNot := d.permitted([]attempt{
-		{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
-		{"list", func(ctx context.Context) error {
+	may, mayNot := d.permitted(
+		attempt{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
+		attempt{"list", func(ctx context.Context) error {
 			for _, err := range q.List(ctx, client.ListOptions{}) {
 				return err
 			}
 			return nil
 		}},
-		{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
-	})
+		attempt{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
+	)
 	d.permissions(may, mayNot, "what changes something was not tried")
 }
 
@@ -78,9 +52,12 @@ func (d *doctor) looks() {
 func (d *doctor) tries() {
 	q := d.client.Queue("doctor-" + nuid.Next())
 	ctx := d.session.ctx
-	if _, mayNot := d.permitted([]attempt{{"admin", func(ctx context.Context) error {
-		return ignore(q.Configure(ctx, client.ConfigChange{}))
-	}}}); len(mayNot) > 0 {
+	may, err := d.try(func(ctx context.Context) error { return ignore(q.Configure(ctx, client.ConfigChange{})) })
+	if may && err != nil {
+		d.note(bad, "store", "a queue cannot be made: %v", err)
+		return
+	}
+	if !may {
 		d.note(warn, "permissions", `this user may not administer queues, so nothing was tried: "pq doctor <queue>" tries what changes nothing`)
 		return
 	}
@@ -91,28 +68,28 @@ func (d *doctor) tries() {
 	}()
 	var pushed client.Pushed
 	var leased *client.Item
-	may, mayNot := d.permitted([]attempt{
-		{"push", func(ctx context.Context) (err error) {
+	can, cannot := d.permitted(
+		attempt{"push", func(ctx context.Context) (err error) {
 			pushed, err = q.Push(ctx, []byte("doctor"), client.Priority(1))
 			return err
 		}},
-		{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
-		{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
-		{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
-		{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
-		{"pop", func(ctx context.Context) (err error) {
+		attempt{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
+		attempt{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
+		attempt{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
+		attempt{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
+		attempt{"pop", func(ctx context.Context) (err error) {
 			leased, err = q.Pop(ctx, client.Min, client.Lease(time.Minute))
 			return err
 		}},
-		{"ack", func(ctx context.Context) error {
+		attempt{"ack", func(ctx context.Context) error {
 			if leased == nil {
 				return nil
 			}
 			return leased.Ack(ctx)
 		}},
-		{"remove", func(ctx context.Context) error { return q.Remove(ctx, "FAUBAAAAAAAAAAAA") }},
-	})
-	d.permissions(may, mayNot, "")
+		attempt{"remove", func(ctx context.Context) error { return q.Remove(ctx, "FAUBAAAAAAAAAAAA") }},
+	)
+	d.permissions(can, cannot, "")
 	if pushed.ID != "" {
 		d.store(q)
 	}
@@ -123,6 +100,9 @@ func (d *doctor) tries() {
 
 func (d *doctor) permissions(may, mayNot []string, besides string) {
 	text := "may " + strings.Join(may, ", ")
+	if len(may) == 0 {
+		text = "may do nothing of what was tried"
+	}
 	if besides != "" {
 		text += "; " + besides
 	}

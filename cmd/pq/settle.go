@@ -37,7 +37,7 @@ func ackCommand() *command {
 		`Settles items that were popped with --lease, by the subjects that pop showed.
 Fails when the lease is lost: then somebody else has the item, or will.`,
 		[]example{
-			{"in a script", `item=$(pq pop jobs --lease 1m --json) && work "$item" && pq ack "$(echo "$item" | jq -r .ack)"`},
+			{"in a script", "pq pop jobs --lease 1m --json > item && ./work item && pq ack $(jq -r .ack item)"},
 		}, nil,
 		func(s *session, i *client.Item) error { return i.Ack(s.ctx) })
 }

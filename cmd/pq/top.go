@@ -80,6 +80,11 @@ func (w *watching) run(s *session, _ []string) (err error) {
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
+		if n > 1 && !live && !s.global.json {
+			if err := s.print("\n"); err != nil {
+				return err
+			}
+		}
 		if err := w.look(s, c, live); err != nil {
 			return interrupted(s.ctx, err)
 		}
@@ -123,7 +128,7 @@ func (w *watching) look(s *session, c *client.Client, live bool) error {
 	}
 	lines := append([]string{head, totals(infos), ""}, topTable(infos)...)
 	if !live {
-		return s.print(strings.Join(lines, "\n") + "\n\n")
+		return s.print(strings.Join(lines, "\n") + "\n")
 	}
 	columns, most := screen(s.stdout)
 	if most > 1 && len(lines) > most-1 {

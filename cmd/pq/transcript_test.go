@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -48,6 +50,7 @@ func TestTranscripts(t *testing.T) {
 
 // terminal is where commands are run.
 type terminal struct {
+	nc   *nats.Conn
 	dir  string
 	env  []string
 	vars map[string]string
@@ -58,6 +61,7 @@ func newTerminal(t *testing.T) *terminal {
 	b := testenv.Bridge(t, bridge.Options{StoreName: "local:./pq-data"})
 	dir := t.TempDir()
 	return &terminal{
+		nc:   b.NATS.Connect(t),
 		dir:  dir,
 		env:  []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=30s", "PATH=" + os.Getenv("PATH")},
 		vars: map[string]string{"DIR": dir, "URL": b.NATS.URL()},
@@ -108,7 +112,7 @@ func steps(t *testing.T, text string) []*step {
 
 func (w *terminal) run(t *testing.T, s *step) {
 	t.Helper()
-	args := words(t, os.Expand(s.command, func(name string) string { return w.vars[name] }))
+	args := words(t, w.expand(s.command))
 	if len(args) == 0 || args[0] != "pq" {
 		t.Fatalf("line %d: expected a command that begins with pq", s.line)
 	}
@@ -128,21 +132,24 @@ func (w *terminal) run(t *testing.T, s *step) {
 		stdout.Reset()
 	}
 	got := output(stdout.String(), stderr.String(), code)
-	if !matches(w.expand(s.want), got) {
+	want := make([]string, len(s.want))
+	for i, line := range s.want {
+		want[i] = w.expand(line)
+	}
+	if !matches(want, got) {
 		t.Errorf("line %d: $ %s\n%s\n--- expected\n%s", s.line, s.command, strings.Join(got, "\n"), strings.Join(s.want, "\n"))
 	}
 }
 
-// expand puts the values of variables into expected lines.
-func (w *terminal) expand(lines []string) []string {
-	expanded := make([]string, len(lines))
-	for i, line := range lines {
-		for name, value := range w.vars {
-			line = strings.ReplaceAll(line, "$"+name, value)
+// expand puts the values of variables where $NAME stands. Other names are left
+// to whoever knows them.
+func (w *terminal) expand(line string) string {
+	return os.Expand(line, func(name string) string {
+		if value, known := w.vars[name]; known {
+			return value
 		}
-		expanded[i] = line
-	}
-	return expanded
+		return "$" + name
+	})
 }
 
 // output is what came of a command, in the form of a transcript.

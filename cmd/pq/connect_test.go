@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/subjects"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// guarded is a bridge behind a server that lets in a bridge, an admin who may do
+// everything, and a producer who may push to jobs.
+func guarded(t *testing.T) *testenv.Server {
+	t.Helper()
+	g, err := subjects.New("pq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := g.Producer("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testenv.NATS(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "bridge", Password: "b"},
+			{Username: "admin", Password: "a"},
+			{Username: "producer", Password: "p", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: p.Publish},
+				Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+			}},
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := bridge.Start(ctx, s.Connect(t, nats.UserInfo("bridge", "b")), testenv.Store(t), bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := b.Drain(ctx); err != nil {
+			t.Errorf("drain the bridge: %v", err)
+		}
+	})
+	return s
+}
+
+// homeWith is a home directory with contexts of the nats command.
+func homeWith(t *testing.T, selected string, contexts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, ".config/nats/context"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"context.txt": selected + "\n"}
+	for name, text := range contexts {
+		files["context/"+name+".json"] = text
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, ".config/nats", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// pq runs a command and returns everything it has written.
+func pq(t *testing.T, env []string, args ...string) (code int, text string) {
+	t.Helper()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	code = run(ctx, args, env, strings.NewReader(""), &out, &out)
+	return code, out.String()
+}
+
+func TestLogins(t *testing.T) {
+	s := guarded(t)
+	dir := homeWith(t, "admin", map[string]string{
+		"admin":    `{"description": "all of it", "url": "` + s.URL() + `", "user": "admin", "password": "a"}`,
+		"producer": `{"url": "` + s.URL() + `", "user": "producer", "password": "p"}`,
+		"nobody":   `{"url": "` + s.URL() + `"}`,
+		"nsc":      `{"url": "` + s.URL() + `", "nsc": "nsc://o/a/u"}`,
+		"broken":   `{`,
+	})
+	at := "HOME=" + dir
+	for _, tc := range []struct {
+		name string
+		env  []string
+		args []string
+		code int
+		text string
+	}{
+		{"the selected context", nil, []string{"ls"}, 3, "no queues"},
+		{"a context by variable", []string{"NATS_CONTEXT=nobody"}, []string{"ls"}, 1, "Authorization Violation"},
+		{"a context by flag", []string{"NATS_CONTEXT=nobody"}, []string{"ls", "--context", "admin"}, 3, "no queues"},
+		{"a context as a file", nil, []string{"ls", "--context", filepath.Join(dir, ".config/nats/context/nobody.json")}, 1, "Authorization Violation"},
+		{"variables", []string{"NATS_CONTEXT=nobody", "NATS_USER=admin", "NATS_PASSWORD=a"}, []string{"ls"}, 3, "no queues"},
+		{"flags above variables", []string{"NATS_USER=x", "NATS_PASSWORD=y"}, []string{"--user=admin", "ls", "--password", "a"}, 3, "no queues"},
+		{"not half of a login", []string{"NATS_TOKEN=x"}, []string{"ls"}, 1, "Authorization Violation"},
+		{"no such context", nil, []string{"ls", "--context", "other"}, 2, `no context "other"`},
+		{"no context's name", nil, []string{"ls", "--context", "../x"}, 2, "expected a name"},
+		{"a context for nsc", nil, []string{"ls", "--context", "nsc"}, 1, "has the field nsc"},
+		{"a broken context", nil, []string{"ls", "--context", "broken"}, 1, "context broken: "},
+		{"half of a certificate", nil, []string{"ls", "--tlscert", "x"}, 2, "expected both"},
+		{"no nkey", nil, []string{"ls", "--nkey", filepath.Join(dir, "none")}, 1, "expected a file with an NKey seed"},
+		{"an odd timeout", []string{"NATS_TIMEOUT=x"}, []string{"ls"}, 2, "NATS_TIMEOUT"},
+		{"what the server does not permit", []string{"NATS_CONTEXT=producer", "NATS_TIMEOUT=50s"}, []string{"pop", "jobs"}, 1,
+			"does not let this user do that"},
+		{"what it does", []string{"NATS_CONTEXT=producer"}, []string{"push", "jobs", "x"}, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, text := pq(t, append(tc.env, at), tc.args...)
+			if code != tc.code || !strings.Contains(text, tc.text) {
+				t.Errorf("exit code %d, %s, expected %d and %s", code, text, tc.code, tc.text)
+			}
+		})
+	}
+}
+
+func TestDoctorOfAProducer(t *testing.T) {
+	s := guarded(t)
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=producer", "NATS_PASSWORD=p", "NATS_TIMEOUT=20s"}
+	code, text := pq(t, env, "doctor", "jobs")
+	for _, want := range []string{
+		"discovery    this user may not ask for services", "may not info, list, peek", "bridge       not known",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("expected it to say: %s", want)
+		}
+	}
+	if code != 0 || t.Failed() {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
+func TestLoginsAreTakenWhole(t *testing.T) {
+	saved := login{Server: "s", User: "u", Password: "p", CA: "ca", Creds: "c"}
+	for _, tc := range []struct{ given, want login }{
+		{login{}, saved},
+		{login{Server: "other"}, login{Server: "other", User: "u", Password: "p", CA: "ca", Creds: "c"}},
+		{login{Token: "t"}, login{Server: "s", Token: "t", CA: "ca"}},
+		{login{User: "me", CA: "mine"}, login{Server: "s", User: "me", CA: "mine"}},
+	} {
+		if diff := cmp.Diff(tc.want, tc.given.or(saved)); diff != "" {
+			t.Errorf("%+v: -want +got\n%s", tc.given, diff)
+		}
+	}
+	env := map[string]string{"HOME": "/home/me", "KEYS": "/keys"}
+	got := login{Creds: "~/a.creds", NKey: "$KEYS/n", CA: "/ca"}.expand(env)
+	if want := (login{Creds: "/home/me/a.creds", NKey: "/keys/n", CA: "/ca"}); got != want {
+		t.Errorf("expanded to %+v, expected %+v", got, want)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", math.MinInt64: "-9,223,372,036,854,775,808",
+	} {
+		if got := thousands(n); got != want {
+			t.Errorf("%d is %s, expected %s", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 8 << 20: "8.0 MiB", math.MaxInt64: "8388608.0 TiB",
+	} {
+		if got := size(n); got != want {
+			t.Errorf("%d bytes are %s, expected %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 1500 * time.Nanosecond: "2µs", 1234567 * time.Nanosecond: "1ms", 12*time.Second + 400*time.Millisecond: "12s",
+		90 * time.Second: "1m30s", 125 * time.Minute: "2h5m", 76 * time.Hour: "3d4h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%d ns are %s, expected %s", d, got, want)
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	got := strings.Join(columns([][]string{
+		{"NAME", "N", "AGE", ""},
+		{"größer", "1,000", "-", ""},
+		{"b", "-5", "2m", "x"},
+	}), "\n")
+	want := strings.Join([]string{
+		"NAME        N  AGE",
+		"größer  1,000    -",
+		"b          -5   2m  x",
+	}, "\n")
+	if got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+}
+
+func TestBar(t *testing.T) {
+	for want, got := range map[string]string{
+		"pushing [===============               ]  50%  500 of 1,000  250/s  2s left":     bar("pushing", 500, 1000, 2*time.Second, thousands),
+		"pushing [==============================] 100%  2,000 of 1,000  1,000/s  0s left": bar("pushing", 2000, 1000, 2*time.Second, thousands),
+		"pushing [                              ]   0%  0 of 1,000  0/s  ? left":          bar("pushing", 0, 1000, 0, thousands),
+		"reading 3.0 KiB  1.5 KiB/s": bar("reading", 3072, 0, 2*time.Second, size),
+	} {
+		if got != want {
+			t.Errorf("got      %s\nexpected %s", got, want)
+		}
+	}
+}
+
+// What is drawn is taken away again.
+func TestProgress(t *testing.T) {
+	var out strings.Builder
+	p := &progress{out: &out, what: "pushing", total: 10, unit: thousands, started: time.Now()}
+	p.add(5)
+	p.add(5) // too soon to be drawn
+	p.end()
+	if got := out.String(); !strings.HasPrefix(got, "\rpushing [===============               ]  50%") ||
+		!strings.HasSuffix(got, "\r\x1b[K") || strings.Contains(got, "100%") {
+		t.Errorf("drew %q", got)
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	for payload, want := range map[string]string{
+		"a\tb\n": `a\tb\n`, "\xff": `\xff`, strings.Repeat("x", 51): strings.Repeat("x", 50) + "…",
+	} {
+		if got := excerpt([]byte(payload)); got != want {
+			t.Errorf("%q is shown as %s, expected %s", payload, got, want)
+		}
+	}
+}
