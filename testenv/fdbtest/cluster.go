@@ -114,7 +114,7 @@ func (c *Cluster) Resume(t testing.TB) {
 // AwaitHealthy waits until every row has all its copies.
 func (c *Cluster) AwaitHealthy(t testing.TB) {
 	t.Helper()
-	if err := c.awaitHealthy(find(t)); err != nil {
+	if err := c.await(find(t), healthy); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -190,6 +190,8 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 			// Copies go to different zones, which by default is one for a machine.
 			"--locality-zoneid", strconv.Itoa(i), "--locality-machineid", strconv.Itoa(i),
 			"--storage-memory", "256MiB", "--cache-memory", "256MiB",
+			// Instead of half a minute to see who else turns up.
+			"--knob_initial_failure_reaction_delay=0.5",
 		}
 		p.args = append(p.args, o.args...)
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
@@ -200,14 +202,14 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 			return nil, err
 		}
 	}
-	redundancy := "single"
+	redundancy, ready := "single", available
 	if o.processes >= 3 {
-		redundancy = "double"
+		redundancy, ready = "double", healthy
 	}
 	if _, err := c.cli(programs, "configure new "+redundancy+" ssd"); err != nil {
 		return nil, err
 	}
-	return c, c.awaitHealthy(programs)
+	return c, c.await(programs, ready)
 }
 
 // cli runs a command of fdbcli.
@@ -224,33 +226,46 @@ func (c *Cluster) cli(programs tools, command string) (string, error) {
 	return string(out), nil
 }
 
-func (c *Cluster) awaitHealthy(programs tools) error {
+// status is what fdbcli tells of a cluster, as far as tests ask.
+type status struct {
+	Client struct {
+		Database struct {
+			Available bool `json:"available"`
+		} `json:"database_status"`
+	} `json:"client"`
+	Cluster struct {
+		Data struct {
+			State struct {
+				Healthy bool   `json:"healthy"`
+				Name    string `json:"name"`
+			} `json:"state"`
+		} `json:"data"`
+	} `json:"cluster"`
+}
+
+func available(s status) bool { return s.Client.Database.Available }
+
+func healthy(s status) bool { return available(s) && s.Cluster.Data.State.Healthy }
+
+// await waits until the cluster's status is as it should be.
+func (c *Cluster) await(programs tools, isFine func(status) bool) error {
 	deadline := time.Now().Add(clusterPatience)
 	for {
 		out, err := c.cli(programs, "status json")
 		if err != nil {
 			return err
 		}
-		var status struct {
-			Cluster struct {
-				Data struct {
-					State struct {
-						Healthy bool   `json:"healthy"`
-						Name    string `json:"name"`
-					} `json:"state"`
-				} `json:"data"`
-			} `json:"cluster"`
-		}
-		if err := json.Unmarshal([]byte(out), &status); err != nil {
+		var s status
+		if err := json.Unmarshal([]byte(out), &s); err != nil {
 			return fmt.Errorf("fdbcli's status: %w\n%s", err, out)
 		}
-		if status.Cluster.Data.State.Healthy {
+		if isFine(s) {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the cluster was not healthy after %s, but %q", clusterPatience, status.Cluster.Data.State.Name)
+			return fmt.Errorf("the cluster's status is not as it should be after %s, but %+v", clusterPatience, s)
 		}
-		time.Sleep(100 * time.Millisecond) // nothing tells when that changes
+		time.Sleep(100 * time.Millisecond) // nothing tells when it changes
 	}
 }
 

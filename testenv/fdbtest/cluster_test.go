@@ -31,7 +31,7 @@ func fakePrograms(t *testing.T) (pipe *os.File) {
 	}
 	programs := map[string]string{
 		"fdbserver": "#!/bin/sh\nexec 3>>" + fifo + "\nexec sleep 600\n",
-		"fdbcli":    "#!/bin/sh\necho '{\"cluster\": {\"data\": {\"state\": {\"healthy\": true}}}}'\n",
+		"fdbcli":    "#!/bin/sh\necho '{\"client\": {\"database_status\": {\"available\": true}}, \"cluster\": {\"data\": {\"state\": {\"healthy\": true}}}}'\n",
 	}
 	for name, script := range programs {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {

@@ -24,6 +24,7 @@ type tx struct {
 	snapshot snapshotReader
 	failure  *failure // the first call to the store that failed
 	refused  error    // the first write that broke a limit
+	begun    bool     // the state to read has been chosen for sure
 	writes   bool
 	watches  bool
 	ended    bool
@@ -252,9 +253,33 @@ func (t *tx) Conflict(key []byte) {
 	if t.usable() != nil {
 		return
 	}
+	if err := t.begin(); err != nil {
+		t.fail(err)
+		return
+	}
 	if err := t.run.tr.AddReadConflictKey(t.prefixed(&t.key1, key)); err != nil {
 		t.fail(err)
 	}
+}
+
+// begin has the transaction choose the state that it reads. Unless a row had to
+// be fetched before, the library would only do so at the commit, and overlook
+// what changed until then.
+func (t *tx) begin() error {
+	if t.begun {
+		return nil
+	}
+	t.begun = true
+	r := t.run
+	r.mu.Lock()
+	if r.dead {
+		r.mu.Unlock()
+		return errAbandoned
+	}
+	future := r.tr.GetReadVersion()
+	r.mu.Unlock()
+	_, err := future.Get()
+	return err
 }
 
 // accepts tells whether a write of key and value can be handed to the library.
