@@ -1,0 +1,285 @@
+package fdbpq_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+var flagGolden = flag.Bool("pq.golden", false, "write the store of this version to testdata, when it is a new format")
+
+// golden is a store of each format that this version reads, row by row.
+var golden = fmt.Sprintf("testdata/format-%d.txt", fdbpq.FormatVersion)
+
+// everything returns all rows of an engine.
+func everything(t testing.TB, db kv.DB) []kv.Pair {
+	t.Helper()
+	var pairs []kv.Pair
+	err := db.View(t.Context(), func(r kv.Reader) (err error) {
+		pairs, err = r.Range([]byte{0}, []byte{0xff}, kv.RangeOptions{Limit: 1 << 20})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pairs
+}
+
+func readGolden(t testing.TB) []kv.Pair {
+	t.Helper()
+	file, err := os.Open(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var pairs []kv.Pair
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), " ")
+		k, err1 := hex.DecodeString(key)
+		v, err2 := hex.DecodeString(value)
+		if err := errors.Join(err1, err2, lines.Err()); err != nil {
+			t.Fatalf("%s: %v", golden, err)
+		}
+		pairs = append(pairs, kv.Pair{Key: k, Value: v})
+	}
+	return pairs
+}
+
+func load(t testing.TB, db kv.DB, rows []kv.Pair) {
+	t.Helper()
+	err := db.Update(t.Context(), func(tx kv.Tx) error {
+		for _, row := range rows {
+			tx.Set(row.Key, row.Value)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that an earlier version left behind goes on as if nothing had
+// happened: what it holds is there, and can be settled.
+func TestStoreOfEarlierVersion(t *testing.T) {
+	if *flagGolden {
+		writeGolden(t)
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		db := open()
+		load(t, db, readGolden(t))
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := openBench(t, open)
+		q := b.Queue("q")
+		if n, want := b.counts("q"), (fdbpq.Counts{Ready: 4, Leased: 1, Delayed: 1, Bytes: 32_836, Expiring: 1, Remembered: 2}); n != want {
+			t.Errorf("there are %+v, expected %+v", n, want)
+		}
+		if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
+			t.Errorf("a message pushed again: %+v", again)
+		}
+		var taken fdbpq.Taken
+		b.update(func(tx kv.Tx) (err error) {
+			taken, err = q.Take(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+			return err
+		})
+		if got := payloads(taken.Items); len(got) != 1 || got[0] != "taken" {
+			t.Errorf("a pop repeated gets %q", got)
+		}
+		b.view(func(r kv.Reader) error {
+			page, err := q.List(r, fdbpq.Listing{State: fdbpq.StateLeased, Limit: 10})
+			if len(page.Items) != 1 || page.Items[0].Deliveries != 1 {
+				t.Errorf("leased are %+v", page.Items)
+			}
+			return err
+		})
+		token, err := hex.DecodeString(goldenToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := fdbpq.ParseLease("q", token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ack(lease); err != nil {
+			t.Errorf("a lease of the earlier version: %v", err)
+		}
+		id, err := fdbpq.ParseID(goldenID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held := b.get("q", id); held == nil || held.Priority != 7 || string(held.Payload) != "moved" {
+			t.Errorf("the item that was moved is %+v", held)
+		}
+		together(time.Hour, b)
+		b.sweep()
+		taken = b.take("q", fdbpq.Min, 10)
+		var got []string
+		for _, item := range taken.Items {
+			got = append(got, fmt.Sprintf("%d %s %s", item.Priority, digest(item.Headers), digest(item.Payload)))
+		}
+		want := []string{"0 headers ready", "0  delayed", "0  32800 bytes, sum 1d81d5fc", "7  moved"}
+		if !slices.Equal(got, want) {
+			t.Errorf("there is %q, expected %q", got, want)
+		}
+		dead := b.take("q-dead", fdbpq.Min, 10).Items
+		if len(dead) != 1 || dead[0].Dead == nil || dead[0].Dead.Reason != "poison" || dead[0].Dead.Origin != "q" {
+			t.Errorf("dead are %+v", dead)
+		}
+		if seq := b.push("q", fdbpq.NewItem{})[0].Seq; seq != 9 {
+			t.Errorf("the next place is %d, expected 9", seq)
+		}
+	})
+}
+
+// What the golden store's lease and id look like to clients.
+const (
+	goldenToken = "1501150113fe13fe150601881ed18c9b94f73400"
+	goldenID    = "FQUVBQFOSqUNX0DWnAA"
+)
+
+// writeGolden makes the golden store anew. Do it for a new format version only.
+func writeGolden(t *testing.T) {
+	db, err := placeLocal(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	b := newBench(t, db)
+	b.push("q",
+		fdbpq.NewItem{Payload: []byte("ready"), Headers: []byte("headers"), MsgID: "id"},
+		fdbpq.NewItem{Payload: []byte("mortal"), TTL: time.Minute},
+		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Minute},
+		fdbpq.NewItem{Payload: bytes.Repeat([]byte("much"), 8200)},
+	)
+	moved := b.pushed("q", 5, "moved")[0]
+	b.pushed("q", -1, "leased", "dead", "taken")
+	leased := b.leaseOne("q", time.Hour)
+	dead := b.leaseOne("q", time.Hour)
+	b.update(func(tx kv.Tx) error {
+		if _, err := b.Queue("q").Move(tx, moved, 7); err != nil {
+			return err
+		}
+		if _, err := b.Queue("q").Terminate(tx, *dead.Lease, "poison"); err != nil {
+			return err
+		}
+		_, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+		return err
+	})
+	var text bytes.Buffer
+	for _, row := range everything(t, db) {
+		fmt.Fprintf(&text, "%x %x\n", row.Key, row.Value)
+	}
+	if err := os.MkdirAll("testdata", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(golden, text.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Fatalf("written; now the token is %x, the id %s", leased.Lease.Token(), moved)
+}
+
+// A store that this version does not understand is left alone.
+func TestUnknownFormat(t *testing.T) {
+	format := func(version int64) []byte {
+		return tuple.AppendString(tuple.AppendInt(nil, version), "id")
+	}
+	v := tuple.AppendString(nil, "v")
+	for what, rows := range map[string][]kv.Pair{
+		"a later version":   {{Key: v, Value: format(fdbpq.FormatVersion + 1)}},
+		"an unknown one":    {{Key: v, Value: format(0)}},
+		"a damaged version": {{Key: v, Value: []byte("\x02text\x00")}},
+		"a damaged id":      {{Key: v, Value: tuple.AppendInt(nil, fdbpq.FormatVersion)}},
+		"an empty version":  {{Key: v, Value: []byte{}}},
+		"foreign rows":      {{Key: []byte("somebody's"), Value: []byte("data")}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				db := open()
+				defer db.Close()
+				load(t, db, rows)
+				if _, err := fdbpq.Open(t.Context(), db, fdbpq.Options{}); !errors.Is(err, fdbpq.ErrFormat) {
+					t.Errorf("Open returned %v, expected ErrFormat", err)
+				}
+				if left := everything(t, db); len(left) != 1 || !bytes.Equal(left[0].Value, rows[0].Value) {
+					t.Errorf("Open changed the rows to %q", left)
+				}
+			})
+		})
+	}
+}
+
+// Opening is the same the second time, from several processes at once, and
+// with an unknown result.
+func TestOpenAgain(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		rows := everything(t, b.base)
+		for range 3 {
+			other := b.another(time.Hour)
+			if other.ID() != b.ID() || !bytes.Equal(other.Secret(), b.Secret()) {
+				t.Error("another process sees another store")
+			}
+		}
+		if !slices.EqualFunc(rows, everything(t, b.base), func(a, b kv.Pair) bool {
+			return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
+		}) {
+			t.Error("opening a store changed it")
+		}
+		if len(b.Secret()) != 32 || len(b.ID()) != 32 {
+			t.Errorf("the secret has %d bytes, the id is %q", len(b.Secret()), b.ID())
+		}
+	})
+}
+
+// Values of a later version that only adds elements can be read; a different
+// format of an item or a queue cannot, and says so.
+func TestRowsOfLaterVersion(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		db := open()
+		defer db.Close()
+		b := newBench(t, db)
+		b.pushed("q", 0, "one")
+		item, state := b.rows("i")[0], b.rows("q")[0]
+		set := func(row kv.Pair, value []byte) {
+			t.Helper()
+			load(t, db, []kv.Pair{{Key: row.Key, Value: value}})
+		}
+		peek := func() (found fdbpq.Taken, err error) {
+			err = b.Store.View(t.Context(), func(r kv.Reader) (err error) {
+				found, err = b.Queue("q").Peek(r, fdbpq.Selection{Limit: 1})
+				return err
+			})
+			return found, err
+		}
+		more := tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("new"))
+		set(item, slices.Concat(item.Value, tuple.AppendString(tuple.AppendString(tuple.AppendString(nil, ""), ""), ""), more))
+		set(state, slices.Concat(state.Value, more))
+		if found, err := peek(); err != nil || len(found.Items) != 1 || string(found.Items[0].Payload) != "one" {
+			t.Errorf("with more elements there is %q, %v", payloads(found.Items), err)
+		}
+		set(item, bytes.Replace(item.Value, []byte("one\x00\x15\x01"), []byte("one\x00\x15\x02"), 1))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 2") {
+			t.Errorf("an item of another format: %v", err)
+		}
+		set(item, item.Value)
+		set(state, append([]byte{0x15, 2}, state.Value[2:]...))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 2") {
+			t.Errorf("a queue of another format: %v", err)
+		}
+	})
+}
