@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -295,4 +296,84 @@ func BenchmarkSteady(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkLife fills a queue, opens the store again, drains it, and opens the
+// store again. It reports memory, disk space, and what the first pop costs.
+func BenchmarkLife(b *testing.B) {
+	const items = 10_000_000
+	for b.Loop() {
+		dir := b.TempDir()
+		open := func() *DB {
+			db, err := Open(dir, Options{NoSync: true})
+			must(b, err)
+			return db
+		}
+		report := func(db *DB, when string) {
+			m, err := db.Metrics()
+			must(b, err)
+			b.ReportMetric(float64(m.DiskBytes)/1e6, "MB-disk-"+when)
+			b.ReportMetric(resident(b)/1e6, "MB-memory-"+when)
+		}
+		begin, end := prefixOf(0, 0)
+		firstPop := func(db *DB, when string) {
+			start := time.Now()
+			_, err := popBatch(db, 0, begin, end, false)
+			must(b, err)
+			b.ReportMetric(float64(time.Since(start).Microseconds()), "us-first-pop-"+when)
+		}
+		db := open()
+		value := make([]byte, 100)
+		var word [8]byte
+		start := time.Now()
+		for i := uint64(0); i < items; i += benchBatch {
+			for j := range value {
+				if j%8 == 0 {
+					binary.LittleEndian.PutUint64(word[:], rand.Uint64())
+				}
+				value[j] = word[j%8]
+			}
+			must(b, pushBatch(db, 0, 0, i, value))
+		}
+		b.ReportMetric(items/time.Since(start).Seconds(), "pushed/s")
+		report(db, "full")
+		must(b, db.Close())
+
+		db = open()
+		firstPop(db, "full")
+		start = time.Now()
+		for i := 0; ; i++ {
+			n, err := popBatch(db, 0, begin, end, false)
+			must(b, err)
+			if n == 0 {
+				break
+			}
+			if i == items/benchBatch/2 {
+				report(db, "half")
+				must(b, db.Close())
+				db = open()
+				firstPop(db, "half")
+			}
+		}
+		b.ReportMetric(items/time.Since(start).Seconds(), "popped/s")
+		report(db, "drained")
+		time.Sleep(3 * time.Second) // for compactions
+		report(db, "later")
+		must(b, db.Close())
+
+		db = open()
+		firstPop(db, "drained")
+		firstPop(db, "second")
+		must(b, db.Close())
+	}
+}
+
+// resident returns the memory of the process.
+func resident(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/statm")
+	must(b, err)
+	var size, pages float64
+	_, err = fmt.Sscan(string(status), &size, &pages)
+	must(b, err)
+	return pages * float64(os.Getpagesize())
 }

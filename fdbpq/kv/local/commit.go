@@ -193,6 +193,10 @@ func (db *DB) tryCommit(ctx context.Context, t *tx) (done, stale bool, err error
 	if err := db.turn.lock(ctx); err != nil {
 		return true, false, t.settle(unavailable(err))
 	}
+	if broken := db.broken.Load(); broken != nil {
+		db.turn.unlock()
+		return true, false, unavailable(*broken)
+	}
 	if checked != nil {
 		if loss, _ := checked.conflict(r); loss != nil {
 			db.turn.unlock()
@@ -303,9 +307,6 @@ func (db *DB) resolve(w *writes, batch *pebble.Batch) error {
 
 // apply makes the commit readable. An error leaves the store unusable.
 func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
-	if broken := db.broken.Load(); broken != nil {
-		return *broken
-	}
 	defer func() {
 		// That is how the store reports that it cannot write its log.
 		if p := recover(); p != nil {

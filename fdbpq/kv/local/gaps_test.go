@@ -61,7 +61,7 @@ func keysOf(keys ...[]byte) keyList {
 // known to be missing. Keys are even numbers, so that there is room between.
 func TestGapCacheIsASetOfKeys(t *testing.T) {
 	key := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := gapCache{limits: gapLimits{count: 1 << 20, bytes: 1 << 20}}
 		const n = 2000
@@ -191,8 +191,8 @@ func TestGapsNeverHideRows(t *testing.T) {
 		defaultGapLimits,
 	} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
-			for seed := range uint64(4) {
-				newGapWorld(t, seed, limits).run(600)
+			for seed := range uint64(2) {
+				newGapWorld(t, seed, limits).run(500)
 			}
 		})
 	}

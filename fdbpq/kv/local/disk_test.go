@@ -1,0 +1,63 @@
+package local
+
+import (
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// diskFS lets a test decide what becomes of writing and syncing the log.
+type diskFS struct {
+	vfs.FS
+	onWrite func() error
+	onSync  func() error
+}
+
+func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	return d.wrap(name, f), err
+}
+
+func (d *diskFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldname, newname, category)
+	return d.wrap(newname, f), err
+}
+
+func (d *diskFS) wrap(name string, f vfs.File) vfs.File {
+	if f == nil || !strings.HasSuffix(name, ".log") {
+		return f
+	}
+	return &diskFile{f, d}
+}
+
+type diskFile struct {
+	vfs.File
+	fs *diskFS
+}
+
+func (f *diskFile) Write(p []byte) (int, error) {
+	if f.fs.onWrite != nil {
+		if err := f.fs.onWrite(); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.Write(p)
+}
+
+func (f *diskFile) Sync() error {
+	if f.fs.onSync != nil {
+		if err := f.fs.onSync(); err != nil {
+			return err
+		}
+	}
+	return f.File.Sync()
+}
+
+func (f *diskFile) SyncData() error {
+	if f.fs.onSync != nil {
+		if err := f.fs.onSync(); err != nil {
+			return err
+		}
+	}
+	return f.File.SyncData()
+}
