@@ -3,15 +3,20 @@ package testenv
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
 // Block is a fenced block of a page of documentation.
 type Block struct {
-	Where string // file:line of its first line
-	Text  string
+	File string
+	Line int // of its first line
+	Text string
 }
+
+// Where says where a line of the block stands, counted from 0.
+func (b *Block) Where(line int) string { return fmt.Sprintf("%s:%d", b.File, b.Line+line) }
 
 // Blocks returns the blocks of a Markdown file that are fenced as a language,
 // in their order. There has to be one.
@@ -33,7 +38,7 @@ func Blocks(t testing.TB, file, language string) []Block {
 		case fence:
 			inside = true
 			if tag == language {
-				blocks = append(blocks, Block{Where: fmt.Sprintf("%s:%d", file, number+1)})
+				blocks = append(blocks, Block{File: file, Line: number + 1})
 				block = &blocks[len(blocks)-1]
 			}
 		case block != nil:
@@ -44,4 +49,22 @@ func Blocks(t testing.TB, file, language string) []Block {
 		t.Fatalf("%s has no block fenced as %s", file, language)
 	}
 	return blocks
+}
+
+// Shown matches what a page shows of a program's output: in it, … stands for
+// anything within a line, and alone on a line for any number of lines.
+func Shown(text string) *regexp.Regexp {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if line == "…" {
+			lines[i] = `.*(\n.*)*`
+			continue
+		}
+		parts := strings.Split(line, "…")
+		for i, part := range parts {
+			parts[i] = regexp.QuoteMeta(part)
+		}
+		lines[i] = strings.Join(parts, ".*")
+	}
+	return regexp.MustCompile("^" + strings.Join(lines, "\n") + "$")
 }

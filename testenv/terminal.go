@@ -31,13 +31,14 @@ func Steps(t testing.TB, file string) []Step {
 	t.Helper()
 	var steps []Step
 	for _, block := range Blocks(t, file, "console") {
-		first := len(steps)
+		first, number := len(steps), 0
 		for line := range strings.Lines(block.Text) {
 			if command, is := strings.CutPrefix(line, "$ "); is {
-				steps = append(steps, Step{Where: block.Where, Command: strings.TrimSpace(command)})
+				steps = append(steps, Step{Where: block.Where(number), Command: strings.TrimSpace(command)})
 			} else if len(steps) > first {
 				steps[len(steps)-1].Output += line
 			}
+			number++
 		}
 	}
 	return steps
@@ -47,10 +48,9 @@ func Steps(t testing.TB, file string) []Step {
 // compares what they print. The nats command and curl need not be installed:
 // what they would send is sent, and what they would print is compared.
 //
-// In what a page shows, … stands for anything within a line, empty lines do not
-// count, and the times and headers of `nats req` may have any value and order
-// that the command would print. In a command, <id> and <ack> stand for the last
-// id and ack subject that were printed.
+// What a page shows is compared by [Shown]. Empty lines do not count, times may
+// be any, and the headers of an answer stand in the order of their names. In a
+// command, <id> and <ack> stand for the last id and ack subject that were printed.
 //
 // `nats sub` runs until Close, as it would in a terminal of its own.
 type Terminal struct {
@@ -111,7 +111,7 @@ func (term *Terminal) Close(t testing.TB) {
 		for len(missing) > 0 {
 			select {
 			case m := <-sub.came:
-				seen := func(shown string) bool { return pattern(shown).MatchString(body(m)) }
+				seen := func(line string) bool { return Shown(line).MatchString(body(m)) }
 				if i := slices.IndexFunc(missing, seen); i >= 0 {
 					missing = slices.Delete(missing, i, i+1)
 				} else {
@@ -310,7 +310,7 @@ func compare(t testing.TB, step Step, lines []string) {
 		return strings.Join(nonEmpty(s), "\n")
 	}
 	printed := unify(strings.Join(lines, "\n"))
-	if !pattern(unify(step.Output)).MatchString(printed) {
+	if !Shown(unify(step.Output)).MatchString(printed) {
 		t.Errorf("%s: %s\nprints\n%s\nand the page says\n%s", step.Where, step.Command, printed, step.Output)
 	}
 }
@@ -322,14 +322,4 @@ func nonEmpty(s string) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// pattern matches what a page shows, in which … stands for anything within a
-// line.
-func pattern(shown string) *regexp.Regexp {
-	parts := strings.Split(shown, "…")
-	for i, part := range parts {
-		parts[i] = regexp.QuoteMeta(part)
-	}
-	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
 }

@@ -1,0 +1,225 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// Every example of the protocol's page does what it shows. Each language tells
+// the same story from the first example to the last, on a pqd of its own.
+
+const protocol = "../../docs/protocol.md"
+
+func TestProtocolInTheTerminal(t *testing.T) {
+	p := testenv.Daemon(t)
+	terminal := p.Terminal(t)
+	for _, step := range testenv.Steps(t, protocol) {
+		terminal.Run(t, step)
+	}
+	terminal.Close(t)
+	p.Stop(t)
+}
+
+// goProgram runs examples as functions, in their order.
+const goProgram = `package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+)
+
+const timeout = 30 * time.Second
+
+func main() {
+	nc, err := nats.Connect(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout)
+	defer cancel()
+	for _, example := range examples {
+		if err := example(ctx, nc); err != nil {
+			fmt.Println("error:", err)
+		}
+		fmt.Println(%q)
+	}
+}
+
+// Not every page has an example that uses them.
+var _ = errors.As
+var _ = json.Unmarshal
+var _ = jetstream.New
+var _ micro.Ping
+
+var examples = []func(ctx context.Context, nc *nats.Conn) error{
+%s}
+`
+
+func TestProtocolInGo(t *testing.T) {
+	blocks := testenv.Blocks(t, protocol, "go")
+	var functions strings.Builder
+	for _, block := range blocks {
+		if formatted, err := format.Source([]byte(block.Text)); err != nil {
+			t.Errorf("%s: %v", block.Where(0), err)
+		} else if string(formatted) != block.Text {
+			t.Errorf("%s: not gofmt'd: expected\n%s", block.Where(0), formatted)
+		}
+		fmt.Fprintf(&functions, "func(ctx context.Context, nc *nats.Conn) error {\n//line %s\n%sreturn nil\n},\n", block.Where(0), block.Text)
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	write(t, source, fmt.Sprintf(goProgram, separator, functions.String()))
+	program := filepath.Join(dir, "examples")
+	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("build the examples: %v\n%s", err, out)
+	}
+	p := testenv.Daemon(t)
+	judgeExamples(t, blocks, run(t, program, p.URL), `fmt\.Print\w*\(.*\)`)
+	p.Stop(t)
+}
+
+// nodeProgram is the same for JavaScript.
+const nodeProgram = `import { connect } from "@nats-io/transport-node";
+import { headers, nanos } from "@nats-io/nats-core";
+import { jetstream } from "@nats-io/jetstream";
+
+const timeout = 30_000;
+const nc = await connect({ servers: process.argv[2] });
+const js = jetstream(nc, { timeout });
+
+const examples = [
+%s];
+for (const example of examples) {
+  try {
+    await example();
+  } catch (err) {
+    console.log("error:", err);
+  }
+  console.log(%q);
+}
+await nc.close();
+`
+
+func TestProtocolInJavaScript(t *testing.T) {
+	node := needNode(t)
+	blocks := testenv.Blocks(t, protocol, "js")
+	var functions strings.Builder
+	for _, block := range blocks {
+		fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
+	}
+	source := filepath.Join(node.dir(t), "examples.mjs")
+	write(t, source, fmt.Sprintf(nodeProgram, functions.String(), separator))
+	p := testenv.Daemon(t)
+	judgeExamples(t, blocks, run(t, node.path, source, p.URL), `console\.log\(.*\);`)
+	p.Stop(t)
+}
+
+// separator is printed behind each example.
+const separator = "----"
+
+// judgeExamples compares what each example printed with the comments that stand
+// behind its prints. Where one prints repeatedly, ", then " stands between.
+func judgeExamples(t *testing.T, blocks []testenv.Block, output, printing string) {
+	t.Helper()
+	printed := strings.Split(strings.TrimSuffix(output, separator+"\n"), separator+"\n")
+	if len(printed) != len(blocks) {
+		t.Fatalf("%d examples, %d outputs:\n%s", len(blocks), len(printed), output)
+	}
+	prints := regexp.MustCompile(`(?m)^\s*` + printing + `(?:\s+// (.*))?$`)
+	for i, block := range blocks {
+		matches := prints.FindAllStringSubmatch(block.Text, -1)
+		if len(matches) == 0 {
+			continue
+		}
+		var shown []string
+		for _, match := range matches {
+			if match[1] == "" {
+				t.Errorf("%s: expected a comment that says what this prints: %s", block.Where(0), match[0])
+			}
+			shown = append(shown, strings.Split(match[1], ", then ")...)
+		}
+		if got := strings.TrimSpace(printed[i]); !testenv.Shown(strings.Join(shown, "\n")).MatchString(got) {
+			t.Errorf("%s: the example prints\n%s\nand the page says\n%s", block.Where(0), got, strings.Join(shown, "\n"))
+		}
+	}
+}
+
+// run runs a program that ends by itself, and returns what it printed.
+func run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", filepath.Base(program), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// nodePackages is where the packages of package.json are installed.
+const nodePackages = "testdata/js/node_modules"
+
+// oldestNode has what nats.js takes for granted, such as a global crypto.
+const oldestNode = 20
+
+// nodejs is what it takes to run JavaScript.
+type nodejs struct {
+	path    string // of node
+	modules string
+}
+
+// needNode skips the test where there is no node or the packages are not installed.
+func needNode(t *testing.T) nodejs {
+	t.Helper()
+	path, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("NOT TESTED WITH nats.js: no node in PATH")
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		t.Fatalf("%s --version: %v", path, err)
+	}
+	var major int
+	if _, err := fmt.Sscanf(string(version), "v%d.", &major); err != nil || major < oldestNode {
+		t.Skipf("NOT TESTED WITH nats.js: node is %s, expected v%d or newer", bytes.TrimSpace(version), oldestNode)
+	}
+	modules, err := filepath.Abs(nodePackages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(modules, "@nats-io", "transport-node")); err != nil {
+		t.Skip("NOT TESTED WITH nats.js: run npm ci in cmd/pqd/testdata/js")
+	}
+	return nodejs{path: path, modules: modules}
+}
+
+// dir returns a directory in which scripts find the packages.
+func (n nodejs) dir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(n.modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
