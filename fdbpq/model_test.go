@@ -204,8 +204,14 @@ func (m *model) learn(want *outcome, got outcome) []heldLease {
 			ours.ID = theirs.ID
 			for _, q := range m.queues {
 				if item := q.byNumber(ours.number); item != nil {
-					item.id, item.tie = theirs.ID, placeOf(theirs.ID).tie
+					m.found(q, item, theirs)
+					ours.Seq = item.seq
 				}
+			}
+			if q := m.queues[theirs.queue]; q != nil && m.floor != nil { // it is gone again
+				var gone modelItem
+				m.found(q, &gone, theirs)
+				ours.Seq = max(ours.Seq, gone.seq)
 			}
 		}
 		if theirs.token != "" {
@@ -438,12 +444,24 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 
 // place is where the next push stands: behind all that came before it.
 func (m *model) place(q *modelQueue, answered int64) int64 {
-	if m.floor != nil && answered > m.floor[q.name] {
+	switch {
+	case m.floor == nil:
+		q.high++
+		return q.high
+	case answered > m.floor[q.name]:
 		q.high = max(q.high, answered)
 		return answered
 	}
-	q.high++
-	return q.high
+	return q.high + 1 // until the store shows it
+}
+
+// found takes the id and the place of a dead item from what the store shows.
+func (m *model) found(q *modelQueue, item *modelItem, seen itemView) {
+	item.id, item.tie = seen.ID, placeOf(seen.ID).tie
+	if m.floor != nil && seen.Seq > m.floor[q.name] {
+		item.seq = seen.Seq
+		q.high = max(q.high, seen.Seq)
+	}
 }
 
 func (m *model) add(q *modelQueue, item modelItem) int {

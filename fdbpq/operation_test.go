@@ -193,7 +193,11 @@ func takeOf(queue string, sel selection, lease time.Duration) operation {
 			} else {
 				taken, err = q.Lease(tx, sel.of(), lease)
 			}
-			return takenOf(taken), err
+			out := takenOf(taken)
+			for i := range out.Items {
+				out.Items[i].queue = queue
+			}
+			return out, err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.take(queue, at, sel, lease) },
 	}

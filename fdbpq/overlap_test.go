@@ -240,9 +240,7 @@ func (m *model) adopt(content []meeting) {
 					return v.Dead == item.dead && v.Size == item.size() && q.byID(v.ID) == nil && v.Seq > m.floor[q.name]
 				})
 				if n >= 0 {
-					v := seen.got.Items[n]
-					item.id, item.seq, item.tie = v.ID, v.Seq, placeOf(v.ID).tie
-					q.high = max(q.high, v.Seq)
+					m.found(q, item, seen.got.Items[n])
 					break
 				}
 			}
