@@ -37,12 +37,12 @@ be empty, because it is emptied.`,
 			{"how long one push takes when nothing else happens", "pq bench --pushers 1 --poppers 1 -n 1000"},
 		},
 		flags: func(f *flags) {
-			f.number(&b.items, "items,n", "how `many` items")
+			f.number(&b.items, "items,n", "`number` of items")
 			f.number(&b.size, "size", "`bytes` of a payload")
-			f.number(&b.priorities, "priorities", "how `many` priorities, at random")
-			f.number(&b.pushers, "pushers", "how `many` push at a time")
-			f.number(&b.poppers, "poppers", "how `many` pop at a time")
-			f.number(&b.batch, "batch", "how `many` items a pop asks for")
+			f.number(&b.priorities, "priorities", "`number` of priorities, of which each item gets one at random")
+			f.number(&b.pushers, "pushers", "`number` of pushes at a time")
+			f.number(&b.poppers, "poppers", "`number` of pops at a time")
+			f.number(&b.batch, "batch", "`number` of items that a pop asks for")
 			f.yes(&b.lease, "lease", "pop with a lease, and acknowledge")
 			f.yes(&b.ids, "ids", "push with message ids")
 			f.yes(&b.together, "together", "push and pop at the same time")

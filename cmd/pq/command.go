@@ -139,7 +139,7 @@ func (c *command) check(args []string) error {
 	queue := len(args) > 0 && strings.HasPrefix(strings.TrimPrefix(c.args, "["), "<queue>")
 	switch {
 	case len(args) < c.min:
-		return usagef("%d arguments: expected %s", len(args), c.args)
+		return usagef("found %s, expected %s", many(int64(len(args)), "argument"), c.args)
 	case c.max >= 0 && len(args) > c.max && c.args == "":
 		return usagef("the argument %q: expected none", args[0])
 	case c.max >= 0 && len(args) > c.max:

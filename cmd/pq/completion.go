@@ -20,6 +20,7 @@ var scripts = map[string]string{
 	"bash": `_pq() {
 	local IFS=$'\n'
 	COMPREPLY=($(compgen -W "$(pq __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+	[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }
 complete -o default -F _pq pq
 `,

@@ -163,3 +163,11 @@ func TestLoginsAreTakenWhole(t *testing.T) {
 		t.Errorf("expanded to %+v, expected %+v", got, want)
 	}
 }
+
+func TestDoctorWithoutBridge(t *testing.T) {
+	s := testenv.NATS(t)
+	code, text := pq(t, []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL()}, "doctor")
+	if want := "FAIL  bridge       none is connected to this NATS server"; code != 1 || !strings.Contains(text, want) {
+		t.Errorf("exit code %d\n%s\nexpected 1 and %s", code, text, want)
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
@@ -52,10 +54,10 @@ Ctrl-C lets what runs end; a second one does not wait for it.`,
 
 func (c *consuming) flags(f *flags) {
 	o := &c.options
-	f.number(&o.Workers, "workers,w", "how `many` items at a time")
+	f.number(&o.Workers, "workers,w", "`number` of items at a time")
 	f.yes(&c.max, "max", "the highest priority number first")
-	f.duration(&o.Lease, "lease,l", "how `long` an item stays with a worker that has died")
-	f.number(&o.Limit, "count,n", "stop after so `many` items")
+	f.duration(&o.Lease, "lease,l", "`duration` for which an item stays with a worker that has died")
+	f.number(&o.Limit, "count,n", "stop after this `number` of items")
 	f.yes(&o.StopWhenEmpty, "stop-when-empty", "stop instead of waiting for more")
 	f.each(func(s string) error {
 		band, err := parseBand(s)
@@ -63,7 +65,7 @@ func (c *consuming) flags(f *flags) {
 		return err
 	}, "band", "only priorities `low..high`; either end may be left out")
 	f.number(&c.deadExit, "dead-exit", "exit `code` of the program that gives an item up at once")
-	f.duration(&o.Grace, "grace", "how `long` programs may go on after Ctrl-C, before they are asked to stop")
+	f.duration(&o.Grace, "grace", "`duration` for which programs may go on after Ctrl-C, before they are asked to stop")
 }
 
 func (c *consuming) run(s *session, args []string) error {
@@ -87,6 +89,12 @@ func (c *consuming) run(s *session, args []string) error {
 	if err != nil {
 		return err
 	}
+	s.nc.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if err != nil {
+			c.tell("connection lost: %v", err)
+		}
+	})
+	s.nc.SetReconnectHandler(func(nc *nats.Conn) { c.tell("connected to %s", nc.ConnectedUrlRedacted()) })
 	err = client.Queue(args[0]).Consume(s.ctx, c.handle, c.options)
 	s.say("%s handled, %s", many(c.handled.Load(), "item"), many(c.failed.Load(), "failure"))
 	return err
@@ -101,9 +109,14 @@ func (c *consuming) trouble(item *client.Item, err error) {
 		c.failed.Add(1)
 		err = fmt.Errorf("item %s, delivery %d: %w", item.ID, item.Deliveries, err)
 	}
+	c.tell("%v", err)
+}
+
+// tell writes a line for people, whole.
+func (c *consuming) tell(format string, args ...any) {
 	c.output.Lock()
 	defer c.output.Unlock()
-	fmt.Fprintf(c.session.stderr, "pq: %v\n", err)
+	fmt.Fprintf(c.session.stderr, "pq: "+format+"\n", args...)
 }
 
 func (c *consuming) handle(ctx context.Context, item *client.Item) error {

@@ -30,7 +30,7 @@ func deadListCommand() *command {
 		long: `Lists what a queue has given up: items that failed too often, were terminated,
 or outlived their TTL if the queue keeps those. Without any the exit code is 3.`,
 		examples: []example{{"what went wrong", "pq dead list jobs"}},
-		flags:    func(f *flags) { f.number(&count, "count,n", "at most so `many`, 0 for all") },
+		flags:    func(f *flags) { f.number(&count, "count,n", "list at most this `number`, 0 for all") },
 		run: func(s *session, args []string) error {
 			if count < 0 {
 				return usagef("--count %d: expected 0 or more", count)

@@ -86,6 +86,6 @@ func (g *globals) define(f *flags) {
 		}
 	}
 	f.yes(&l.TLSFirst, "tlsfirst", "TLS handshake before the server's greeting")
-	f.duration(&g.timeout, "timeout", "how `long` to wait for an answer [NATS_TIMEOUT]")
+	f.duration(&g.timeout, "timeout", "`duration` to wait for an answer [NATS_TIMEOUT]")
 	f.yes(&g.json, "json", "machine-readable output: a JSON object a line")
 }

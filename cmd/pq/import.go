@@ -40,7 +40,7 @@ configured otherwise, so --ids=false is faster beyond that.`,
 		},
 		flags: func(f *flags) {
 			f.text(&i.file, "file,f", "`file` to read; standard input if not given")
-			f.number(&i.skip, "skip", "leave out so `many` lines at the beginning")
+			f.number(&i.skip, "skip", "leave out this `number` of lines at the beginning")
 			f.yes(&i.ids, "ids", "with message ids, so that repeating it doubles nothing")
 			f.yes(&i.strict, "strict", "wait for each answer: keeps the order also with several bridges, slowly")
 		},

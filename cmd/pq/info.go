@@ -45,7 +45,7 @@ func describeQueue(i *client.Info) string {
 	f.add("Waiting pops", "%s", thousands(int64(i.Waiting)))
 	f.add("Size", "%s", size(i.Bytes))
 	f.add("Oldest", "%s", oldest(i))
-	f.add("Rates", "%.1f pushes, %.1f pops, %.1f settlements a second", i.Rates.Push, i.Rates.Pop, i.Rates.Settle)
+	f.add("Rates", "%s pushes, %s pops, %s settlements a second", rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle))
 	f.add("", "")
 	for _, field := range configFields(i.Config) {
 		f.add(field.name, "%s", field.value)

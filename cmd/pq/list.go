@@ -21,7 +21,7 @@ Without any the exit code is 3.`,
 		},
 		flags: func(f *flags) {
 			f.text(&state, "state", "`ready, leased or delayed` items")
-			f.number(&count, "count,n", "at most so `many`, 0 for all")
+			f.number(&count, "count,n", "list at most this `number`, 0 for all")
 			f.text(&after, "after", "begin behind the item with this `id`")
 			f.yes(&bodies, "bodies,b", "payloads too")
 		},

@@ -111,6 +111,14 @@ func thousands(n int64) string {
 	return sign + digits
 }
 
+// rate writes how many a second.
+func rate(r float64) string {
+	if r < 10 {
+		return fmt.Sprintf("%.1f", r)
+	}
+	return thousands(int64(r))
+}
+
 // size writes a number of bytes as 1.5 KiB.
 func size(n int64) string {
 	value, unit := float64(n), 0

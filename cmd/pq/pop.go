@@ -39,7 +39,7 @@ time. On an empty queue the exit code is 3.`,
 				d, err := parseDuration(s)
 				p.options = append(p.options, client.Lease(d))
 				return err
-			}, "lease,l", "take it on loan for so `long`")
+			}, "lease,l", "take it on loan for this `duration`")
 			f.each(func(s string) error {
 				p.options = append(p.options, client.PopID(s))
 				p.named = true
@@ -69,12 +69,12 @@ queue the exit code is 3.`,
 func (p *popping) flags(f *flags) {
 	f.yes(&p.max, "max", "the highest priority number first")
 	p.count = 1
-	f.number(&p.count, "count,n", "up to so `many` items")
+	f.number(&p.count, "count,n", "take up to this `number` of items")
 	f.each(func(s string) error {
 		d, err := parseDuration(s)
 		p.options = append(p.options, client.Wait(d))
 		return err
-	}, "wait,w", "wait so `long` for something to arrive")
+	}, "wait,w", "wait up to this `duration` for something to arrive")
 	f.each(p.band, "band", "only priorities `low..high`; either end may be left out")
 	f.yes(&p.verbose, "verbose,v", "print all there is to know about the items")
 }

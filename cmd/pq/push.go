@@ -29,7 +29,7 @@ func pushCommand() *command {
 said at the end, their ids only with --json.`,
 		examples: []example{
 			{"an urgent item", "pq push jobs 'put out the fire' -p -5"},
-			{"not before tomorrow, and not after the day after", "pq push jobs 'call back' --delay 24h --ttl 24h"},
+			{"not before tomorrow, and not after the day after", "pq push jobs 'call back' --delay 24h --ttl 48h"},
 			{"a file, with a header", "pq push images --file photo.jpg -H Content-Type:image/jpeg"},
 			{"each line an item", "seq 1000 | pq push numbers -"},
 			{"once, however often it is run", "pq push reports 'for May' --id report-may"},
@@ -46,12 +46,12 @@ func (p *pushing) flags(f *flags) {
 		priority, err := parsePriority(s)
 		p.add(client.Priority(priority))
 		return err
-	}, "priority,p", "`number`; the queue's default if not given")
+	}, "priority,p", "its priority, a `number`; the queue's default if not given")
 	f.each(func(s string) error {
 		d, err := parseDuration(s)
 		p.add(client.Delay(d))
 		return err
-	}, "delay,d", "keep it back for so `long`")
+	}, "delay,d", "keep it back for this `duration`")
 	f.each(func(s string) error {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
@@ -64,7 +64,7 @@ func (p *pushing) flags(f *flags) {
 		d, err := parseDuration(s)
 		p.add(client.TTL(d))
 		return err
-	}, "ttl", "drop it when it is not taken within so `long`")
+	}, "ttl", "drop it when it is not taken within this `duration`")
 	f.each(func(s string) error {
 		key, value, ok := strings.Cut(s, ":")
 		if !ok {
@@ -72,7 +72,7 @@ func (p *pushing) flags(f *flags) {
 		}
 		p.header.Add(strings.TrimSpace(key), strings.TrimSpace(value))
 		return nil
-	}, "header,H", "`name:value` to travel with it; may be repeated")
+	}, "header,H", "header to travel with it, `name:value`; may be repeated")
 	f.each(func(s string) error {
 		p.files = append(p.files, s)
 		return nil
@@ -160,6 +160,8 @@ func (p *pushing) lines(s *session, queue string) error {
 	if s.global.json {
 		pipe.each = func(a client.Pushed) error { return s.printJSON(shownPush(queue, a)) }
 	}
+	bar := s.progress("pushing", 0, thousands)
+	pipe.progress = bar.set
 	lines := bufio.NewScanner(s.stdin)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() && err == nil {
@@ -169,6 +171,7 @@ func (p *pushing) lines(s *session, queue string) error {
 	if err == nil {
 		err = lines.Err()
 	}
+	bar.end()
 	s.say("pushed %s", many(pipe.done, "item"))
 	return err
 }

@@ -21,6 +21,9 @@ const (
 	exitInterrupted = 130 // what shells make of Ctrl-C
 )
 
+// badRequest is the code of answers to what makes no sense.
+const badRequest = 400
+
 // exitError ends the program with a code and says nothing more.
 type exitError int
 
@@ -50,8 +53,9 @@ func (s *session) report(err error) int {
 }
 
 func exitCode(err error) int {
+	var answer *client.Error
 	switch {
-	case errors.As(err, new(*usageError)):
+	case errors.As(err, new(*usageError)), errors.As(err, &answer) && answer.Code == badRequest:
 		return exitUsage
 	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
 		return exitNothing

@@ -48,7 +48,7 @@ func nackCommand() *command {
 		`Gives items back that were popped with --lease, at the place they had. After too
 many deliveries (16 unless configured otherwise) they go to the dead-letter queue.`,
 		[]example{{"to be tried again in a minute", "pq nack --delay 1m pq.jobs.ack.…"}},
-		func(f *flags) { f.duration(&delay, "delay,d", "keep it back for so `long`") },
+		func(f *flags) { f.duration(&delay, "delay,d", "keep it back for this `duration`") },
 		func(s *session, i *client.Item) error {
 			if delay < 0 {
 				return usagef("--delay %s: expected a duration such as 30s or 1h30m", delay)

@@ -17,6 +17,7 @@ type watching struct {
 	interval time.Duration
 	count    int
 	sort     string
+	last     []*client.Info // what was seen last
 }
 
 func topCommand() *command {
@@ -33,8 +34,8 @@ the bridge that answers. Ctrl-C ends it.`,
 			{"once, into a file", "pq top --count 1 > queues.txt"},
 		},
 		flags: func(f *flags) {
-			f.duration(&w.interval, "interval,i", "how `long` between two looks")
-			f.number(&w.count, "count,n", "end after so `many` looks")
+			f.duration(&w.interval, "interval,i", "`duration` between two looks")
+			f.number(&w.count, "count,n", "end after this `number` of looks")
 			f.text(&w.sort, "sort", "by `rate, ready, oldest or name`")
 		},
 		run: w.run,
@@ -110,7 +111,12 @@ func interrupted(ctx context.Context, err error) error {
 // look shows the queues once. On a screen it goes on when the bridge is away.
 func (w *watching) look(s *session, c *client.Client, live bool) error {
 	infos, err := allQueues(s.ctx, c)
-	if err != nil && (!live || s.ctx.Err() != nil) {
+	switch {
+	case err == nil:
+		w.last = infos
+	case live && s.ctx.Err() == nil:
+		infos = w.last
+	default:
 		return err
 	}
 	if s.global.json {
@@ -122,7 +128,7 @@ func (w *watching) look(s *session, c *client.Client, live bool) error {
 		return nil
 	}
 	slices.SortStableFunc(infos, orders[w.sort])
-	head := fmt.Sprintf("%s  prefix %s  %s", s.nc.ConnectedUrlRedacted(), s.global.prefix, time.Now().Format(time.TimeOnly))
+	head := fmt.Sprintf("%s  prefix %s  %s", cmp.Or(s.nc.ConnectedUrlRedacted(), "not connected"), s.global.prefix, time.Now().Format(time.TimeOnly))
 	if err != nil {
 		head += "  " + err.Error()
 	}
@@ -154,8 +160,8 @@ func totals(infos []*client.Info) string {
 		t.Rates.Push += i.Rates.Push
 		t.Rates.Pop += i.Rates.Pop
 	}
-	return fmt.Sprintf("%s  %s ready  %s leased  %s delayed  %.1f pushes/s  %.1f pops/s",
-		many(int64(len(infos)), "queue"), thousands(t.Ready), thousands(t.Leased), thousands(t.Delayed), t.Rates.Push, t.Rates.Pop)
+	return fmt.Sprintf("%s  %s ready  %s leased  %s delayed  %s pushes/s  %s pops/s",
+		many(int64(len(infos)), "queue"), thousands(t.Ready), thousands(t.Leased), thousands(t.Delayed), rate(t.Rates.Push), rate(t.Rates.Pop))
 }
 
 func topTable(infos []*client.Info) []string {
@@ -163,7 +169,7 @@ func topTable(infos []*client.Info) []string {
 	for _, i := range infos {
 		rows = append(rows, []string{
 			i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), oldest(i), thousands(int64(i.Waiting)),
-			fmt.Sprintf("%.1f", i.Rates.Push), fmt.Sprintf("%.1f", i.Rates.Pop), fmt.Sprintf("%.1f", i.Rates.Settle), paused(i),
+			rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle), paused(i),
 		})
 	}
 	return columns(rows)
