@@ -1,6 +1,7 @@
 # Bare `make` lists the targets. Everything needs Go alone, and a C compiler
 # for the race detector. Tests use FoundationDB where its programs, and its
-# client library with headers, are installed.
+# client library with headers, are installed, and nats.js where node, its
+# packages and chromium are.
 
 GO      ?= go
 FUZZTIME ?= 30s
@@ -9,6 +10,9 @@ TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
 FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
+
+NODE = $(shell command -v node >/dev/null && test -d cmd/pqd/testdata/js/node_modules && echo node)
+BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-fdb check lint bench fuzz
@@ -27,6 +31,8 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 	$(GO) vet -tags '$(tags)' $(PACKAGES)
 	$(GO) test -race -tags '$(tags)' $(PACKAGES)
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
+	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
+	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)

@@ -1,11 +1,8 @@
 package main_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"go/format"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -160,66 +157,4 @@ func judgeExamples(t *testing.T, blocks []testenv.Block, output, printing string
 			t.Errorf("%s: the example prints\n%s\nand the page says\n%s", block.Where(0), got, strings.Join(shown, "\n"))
 		}
 	}
-}
-
-// run runs a program that ends by itself, and returns what it printed.
-func run(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", filepath.Base(program), err, out, stderr.String())
-	}
-	return string(out)
-}
-
-// nodePackages is where the packages of package.json are installed.
-const nodePackages = "testdata/js/node_modules"
-
-// oldestNode has what nats.js takes for granted, such as a global crypto.
-const oldestNode = 20
-
-// nodejs is what it takes to run JavaScript.
-type nodejs struct {
-	path    string // of node
-	modules string
-}
-
-// needNode skips the test where there is no node or the packages are not installed.
-func needNode(t *testing.T) nodejs {
-	t.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("NOT TESTED WITH nats.js: no node in PATH")
-	}
-	version, err := exec.Command(path, "--version").Output()
-	if err != nil {
-		t.Fatalf("%s --version: %v", path, err)
-	}
-	var major int
-	if _, err := fmt.Sscanf(string(version), "v%d.", &major); err != nil || major < oldestNode {
-		t.Skipf("NOT TESTED WITH nats.js: node is %s, expected v%d or newer", bytes.TrimSpace(version), oldestNode)
-	}
-	modules, err := filepath.Abs(nodePackages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(modules, "@nats-io", "transport-node")); err != nil {
-		t.Skip("NOT TESTED WITH nats.js: run npm ci in cmd/pqd/testdata/js")
-	}
-	return nodejs{path: path, modules: modules}
-}
-
-// dir returns a directory in which scripts find the packages.
-func (n nodejs) dir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Symlink(n.modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
