@@ -92,8 +92,15 @@ func (b *Bridge) runChanges(l *lane, batch []*request) {
 func (b *Bridge) tryChanges(l *lane, batch []*request) (at int, err error) {
 	started := time.Now()
 	var events []fdbpq.Event
+	var leases []fdbpq.Lease
+	for _, r := range batch {
+		if r.verb == verbAck {
+			leases = append(leases, r.settle.lease)
+		}
+	}
 	err = l.update(func(tx kv.Tx) error {
 		events = events[:0]
+		l.queue.Expect(tx, leases...)
 		for i, r := range batch {
 			at = i
 			r.outcome = outcome{}

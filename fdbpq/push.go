@@ -42,6 +42,12 @@ var ErrTime = errors.New("time out of bounds")
 // Push adds items to the queue, in their order, and makes the queue if need
 // be. Pushes do not conflict with each other nor with pops.
 func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
+	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	for i := range items {
+		if items[i].MsgID != "" {
+			tx.Prefetch(dedupRow(q.name, items[i].MsgID))
+		}
+	}
 	var s *state
 	var err error
 	if q.store.refuseUnknown {
@@ -153,10 +159,11 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 
 // refuse says why an item may not be taken in.
 func (p *pusher) refuse(item *NewItem) error {
-	for field, value := range map[string]time.Duration{"delay": p.delay(item), "TTL": item.TTL} {
-		if value > MaxDelay {
-			return fmt.Errorf("%w: %s of %s, allowed are up to %s", ErrTime, field, value, MaxDelay)
-		}
+	if delay := p.delay(item); delay > MaxDelay {
+		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay)
+	}
+	if item.TTL > MaxDelay {
+		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay)
 	}
 	config := &p.state.config
 	if config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length() >= config.MaxLength {

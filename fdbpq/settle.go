@@ -83,6 +83,17 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 	return settled, err
 }
 
+// Expect says which leases the transaction is about to settle, so that a store
+// over a network is asked for all of them at the same time.
+func (q Queue) Expect(tx kv.Tx, leases ...Lease) {
+	keys := make([][]byte, 0, len(leases)+2)
+	keys = append(keys, queueRow(spaceState, q.name), row(spaceTime))
+	for i := range leases {
+		keys = append(keys, leases[i].place.append(generationPrefix(spaceLeased, q.name, leases[i].generation)))
+	}
+	tx.Prefetch(keys...)
+}
+
 // When a settlement holds.
 type punctuality bool
 

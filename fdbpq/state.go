@@ -109,6 +109,16 @@ func (c *states) parse(queue string, raw []byte) (*state, error) {
 	return s, nil
 }
 
+// generation guesses the queue's generation, for prefetches.
+func (c *states) generation(queue string) int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if known, ok := c.parsed[queue]; ok {
+		return known.state.generation
+	}
+	return 1
+}
+
 // read returns the queue's state, nil when there is no such queue.
 func (q Queue) read(r kv.Reader) (*state, error) {
 	s, err := q.readRow(r)

@@ -65,6 +65,7 @@ func (w *sweep) run() (Swept, error) {
 	if err != nil || len(timers) == 0 {
 		return Swept{}, err
 	}
+	w.prefetch(timers)
 	var swept Swept
 	for _, pair := range timers {
 		t, err := parseTimer(pair.Key)
@@ -96,6 +97,24 @@ func (w *sweep) run() (Swept, error) {
 		swept.Events = append(swept.Events, c.events...)
 	}
 	return swept, nil
+}
+
+// prefetch asks for the items whose timers are due.
+func (w *sweep) prefetch(timers []kv.Pair) {
+	for _, pair := range timers {
+		t, err := parseTimer(pair.Key)
+		if err != nil || t.due > w.now {
+			return // whoever handles the timer will tell
+		}
+		switch t.kind {
+		case timerLease:
+			w.tx.Prefetch(t.place.append(generationPrefix(spaceLeased, t.queue, t.generation)))
+		case timerDelay:
+			w.tx.Prefetch(t.place.append(generationPrefix(spaceDelayed, t.queue, t.generation)))
+		case timerDedup:
+			w.tx.Prefetch(dedupRow(t.queue, t.id))
+		}
+	}
 }
 
 // claim makes this process the one that sweeps, unless another one is: then it

@@ -130,6 +130,10 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 	if err := sel.check(); err != nil {
 		return Taken{}, err
 	}
+	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.states.generation(q.name), counterReady))
+	if lease > 0 {
+		tx.Prefetch(row(spaceTime))
+	}
 	c, err := q.begin(tx)
 	if err != nil || c == nil {
 		return Taken{Reason: ReasonUnknown}, err

@@ -112,6 +112,11 @@ type Reader interface {
 type Tx interface {
 	Reader
 
+	// Prefetch says which keys the transaction is about to read one after
+	// another, so that an engine over a network can ask for them at the same
+	// time. It is a hint: the reads follow, and nothing depends on it.
+	Prefetch(keys ...[]byte)
+
 	// Snapshot returns a reader of the same state, own writes included, whose
 	// reads the commit does not depend on.
 	Snapshot() Reader

@@ -28,7 +28,8 @@ type tx struct {
 	writes   bool
 	watches  bool
 	ended    bool
-	key1     []byte // buffers for keys: the library copies them
+	ahead    map[string]apple.FutureByteSlice // reads under way that nobody has asked for yet
+	key1     []byte                           // buffers for keys: the library copies them
 	key2     []byte
 }
 
@@ -119,6 +120,7 @@ func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
+	t.await(key)
 	future, err := t.beginGet(key, snapshot)
 	if err != nil {
 		return nil, t.fail(err)
@@ -128,6 +130,36 @@ func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
 		return nil, t.fail(err)
 	}
 	return value, nil
+}
+
+// Prefetch starts to read keys. A later read finds the answer in the library's
+// cache, where own writes are taken into account.
+func (t *tx) Prefetch(keys ...[]byte) {
+	if t.usable() != nil {
+		return
+	}
+	for _, key := range keys {
+		if _, known := t.ahead[string(key)]; known {
+			continue
+		}
+		future, err := t.beginGet(key, true)
+		if err != nil {
+			return // the read itself will tell
+		}
+		if t.ahead == nil {
+			t.ahead = make(map[string]apple.FutureByteSlice)
+		}
+		t.ahead[string(key)] = future
+	}
+}
+
+// await waits for the key's prefetch, if there is one. What comes of it does
+// not matter: the read that follows meets the same failure.
+func (t *tx) await(key []byte) {
+	if future, under := t.ahead[string(key)]; under {
+		delete(t.ahead, string(key))
+		_, _ = future.Get()
+	}
 }
 
 // beginGet asks for a value without waiting for it.
@@ -147,6 +179,9 @@ func (t *tx) beginGet(key []byte, snapshot bool) (apple.FutureByteSlice, error) 
 func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
+	}
+	for _, key := range keys {
+		t.await(key)
 	}
 	futures := make([]apple.FutureByteSlice, len(keys))
 	for i, key := range keys {

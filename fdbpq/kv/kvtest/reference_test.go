@@ -566,6 +566,8 @@ func (tx *referenceTx) conflictsWith(v version) bool {
 	return false
 }
 
+func (tx *referenceTx) Prefetch(...[]byte) {}
+
 func (tx *referenceTx) Watch(key []byte) *kv.Watch {
 	done := make(chan struct{})
 	w := &referenceWatch{db: tx.db, key: string(key), value: valueOf(tx.rows, string(key)), done: done}

@@ -130,6 +130,9 @@ func (t *tx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	return t.readRange(begin, end, opts, false)
 }
 
+// Prefetch has nothing to do: a read takes less time than to prepare it.
+func (t *tx) Prefetch(...[]byte) {}
+
 func (t *tx) Snapshot() kv.Reader { return &t.snapshot }
 
 // snapshotReader reads without making the commit depend on it.
@@ -147,6 +150,25 @@ func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
 	if err := t.open(); err != nil {
 		return nil, err
 	}
+	return t.lookUp(key, snapshot)
+}
+
+func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
+	if err := t.open(); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(keys))
+	for i, key := range keys {
+		value, err := t.lookUp(key, snapshot)
+		if err != nil {
+			return nil, err
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+func (t *tx) lookUp(key []byte, snapshot bool) ([]byte, error) {
 	if len(key) > kv.MaxKeySize {
 		return nil, nil // there cannot be such a key
 	}
@@ -186,18 +208,6 @@ func (db *DB) read(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, unavailable(err)
 	}
 	return value, nil
-}
-
-func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
-	values := make([][]byte, len(keys))
-	for i, key := range keys {
-		value, err := t.get(key, snapshot)
-		if err != nil {
-			return nil, err
-		}
-		values[i] = value
-	}
-	return values, nil
 }
 
 func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) ([]kv.Pair, error) {
