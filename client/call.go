@@ -64,24 +64,15 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, ended(r.op, r.queue, r.sent, refusal, err)
 		}
-		if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
-			return nil, err
-		}
-		r.sent++
-		wait := forever
-		if r.repeatable {
-			wait = patience
-		}
-		m, err := await(ctx, answers, wait)
-		if err != nil {
+		m, err := c.attempt(ctx, r, reply, answers, patience)
+		switch {
+		case errors.As(err, &refusal):
+		case err != nil:
 			return nil, ended(r.op, r.queue, r.sent, refusal, err)
-		}
-		if m == nil {
+		case m == nil:
 			patience = longer(patience)
 			continue
-		}
-		refusal = answered(m, r.op, r.queue)
-		if refusal == nil {
+		default:
 			return m, nil
 		}
 		if !refusal.again(r.repeatable) || !insist.more(c.patience) || insist.pause(ctx) != nil {
@@ -90,13 +81,39 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	}
 }
 
+// attempt sends a call once. Neither an answer nor an error mean that none came
+// within the patience.
+func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, patience time.Duration) (*nats.Msg, error) {
+	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
+		return nil, err
+	}
+	r.sent++
+	if !r.repeatable {
+		patience = forever
+	}
+	m, err := await(ctx, answers, patience)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	if e := answered(m, r.op, r.queue); e != nil {
+		return nil, e
+	}
+	return m, nil
+}
+
 // publish sends a request.
 func (c *Client) publish(op, queue string, m *nats.Msg) error {
 	err := c.nc.PublishMsg(m)
-	if errors.Is(err, nats.ErrMaxPayload) {
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
 		return &Error{
 			Op: op, Queue: queue, Code: codeTooLarge, cause: err,
 			Description: fmt.Sprintf("%d bytes: the NATS server takes %d", m.Size(), c.nc.MaxPayload()),
+		}
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return &Error{
+			Op: op, Queue: queue, Code: codeUnavailable, cause: err,
+			Description: "the NATS server is away, and too much waits for it already",
 		}
 	}
 	return err

@@ -253,8 +253,9 @@ func (c *consumer) serve(item *Item) {
 	if item.isSettled() {
 		return
 	}
-	if errors.Is(lost, ErrLeaseLost) {
-		c.options.OnError(item, lost)
+	// What is done is worth an attempt: a late acknowledgement holds as long as
+	// nobody else has taken the item.
+	if err != nil && errors.Is(lost, ErrLeaseLost) {
 		return
 	}
 	if err := c.settle(item, err); err != nil {

@@ -127,7 +127,9 @@ func (c *Client) send(ctx context.Context, queue string, m *nats.Msg, id msgID) 
 		m.Reply = reply
 		unwatch := context.AfterFunc(ctx, func() { f.end(Pushed{}, ctx.Err()) })
 		f.forget = append(f.forget, stop, func() { unwatch() })
-		err = f.publish()
+		if err = f.publish(); err != nil && f.refused(err) {
+			err = nil
+		}
 	}
 	if err != nil {
 		f.end(Pushed{}, err)
@@ -160,7 +162,7 @@ func (f *flight) again(d time.Duration) {
 		f.timer.Stop()
 	}
 	f.timer = time.AfterFunc(d, func() {
-		if err := f.publish(); err != nil {
+		if err := f.publish(); err != nil && !f.refused(err) {
 			f.end(Pushed{}, err)
 		}
 	})
@@ -180,13 +182,14 @@ func (f *flight) answer(m *nats.Msg) {
 }
 
 // refused has the message sent again if it may be, and says whether it is.
-func (f *flight) refused(e *Error) bool {
+func (f *flight) refused(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
 		return true
 	}
-	again := e.again(f.id != noID) && f.insist.more(f.client.patience)
+	var e *Error
+	again := errors.As(err, &e) && e.again(f.id != noID) && f.insist.more(f.client.patience)
 	if again {
 		f.refusal = e
 		f.again(f.insist.next())

@@ -209,3 +209,34 @@ func TestLateItem(t *testing.T) {
 		t.Errorf("the late item was answered with %s", got)
 	}
 }
+
+// A push that is made while the NATS server is away arrives when it is back, also
+// when nothing may be buffered meanwhile.
+func TestServerAway(t *testing.T) {
+	for _, buffer := range []int{-1, 8 << 20} {
+		w := start(t)
+		nc := w.NATS.Connect(t, nats.ReconnectBufSize(buffer), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
+		c := newClient(t, nc)
+		c.AskAgainAfter(50 * time.Millisecond)
+		w.push(t, "first") // so that the queue is there
+		lost := nc.StatusChanged(nats.RECONNECTING)
+		w.NATS.Shutdown()
+		<-lost
+		f, err := c.Queue("jobs").PushAsync(t.Context(), []byte("second"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := make(chan error, 1)
+		go func() {
+			_, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Repeatable())
+			item <- err
+		}()
+		w.NATS.Restart(t)
+		if p, err := f.Result(); err != nil || p.Duplicate {
+			t.Errorf("with a buffer of %d: push: %+v, %v", buffer, p, err)
+		}
+		if err := <-item; err != nil {
+			t.Errorf("with a buffer of %d: pop: %v", buffer, err)
+		}
+	}
+}
