@@ -51,6 +51,7 @@ func (db *DB) look(fn func(kv.Reader) error) (done bool, err error) {
 	defer t.end()
 	err = fn(&t.snapshot)
 	if t.tooOld {
+		db.stats.tooOld.Add(1)
 		return false, nil
 	}
 	return true, t.settle(err)

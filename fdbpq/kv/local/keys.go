@@ -102,7 +102,7 @@ func (s *keySet) grow() {
 
 // reset empties the set and keeps its memory, unless that is unusually much.
 func (s *keySet) reset() {
-	if cap(s.arena) > maxKept || len(s.slots) > maxKept/16 {
+	if cap(s.arena) > maxKept || len(s.entries) > maxKeptKeys {
 		*s = keySet{}
 		return
 	}
@@ -111,8 +111,12 @@ func (s *keySet) reset() {
 	clear(s.slots)
 }
 
-// maxKept is how much memory a buffer keeps when it is put away for reuse.
-const maxKept = 1 << 20
+// What a buffer keeps when it is put away for reuse. To clear a large table for
+// every small transaction would take longer than the transaction.
+const (
+	maxKept     = 1 << 20 // bytes
+	maxKeptKeys = 1 << 11
+)
 
 // keyRange is the keys from begin up to, but without, end.
 type keyRange struct {

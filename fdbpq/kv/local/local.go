@@ -72,7 +72,7 @@ type DB struct {
 }
 
 type counts struct {
-	commits, conflicts, tooOld atomic.Uint64
+	commits, conflicts, tooOld, stalls atomic.Uint64
 }
 
 var _ kv.DB = (*DB)(nil)
@@ -199,6 +199,7 @@ type Metrics struct {
 	Commits   uint64 // transactions committed that wrote something
 	Conflicts uint64 // runs of closures that were repeated, because of another commit
 	TooOld    uint64 // runs of closures that were repeated, because they took too long
+	Stalls    uint64 // times that all commits had to wait, because the disk did not keep up
 	Gaps      int    // ranges known to be empty
 	DiskBytes uint64 // used by the store's files
 }
@@ -213,6 +214,7 @@ func (db *DB) Metrics() (Metrics, error) {
 		Commits:   db.stats.commits.Load(),
 		Conflicts: db.stats.conflicts.Load(),
 		TooOld:    db.stats.tooOld.Load(),
+		Stalls:    db.stats.stalls.Load(),
 		Gaps:      db.gaps.size(),
 		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
 	}, nil

@@ -377,8 +377,8 @@ func (s *scan) step() pebble.IterValidityState {
 }
 
 func (o *scratch) reset() {
-	if cap(o.data) > maxKept {
-		o.data = nil
+	if cap(o.data) > maxKept || cap(o.pairs) > 8*maxKeptKeys {
+		o.data, o.pairs = nil, nil
 	}
 	o.data = o.data[:0]
 	o.pairs = o.pairs[:0]

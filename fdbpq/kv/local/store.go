@@ -39,9 +39,10 @@ func (db *DB) storeOptions(fs vfs.FS) *pebble.Options {
 			db.log.Error("kv/local: the store is damaged", "path", info.Path, "err", info.Details)
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			db.log.Warn("kv/local: commits wait for the disk", "reason", info.Reason)
+			db.stats.stalls.Add(1)
+			db.log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
 		},
-		WriteStallEnd: func() { db.log.Warn("kv/local: commits go on") },
+		WriteStallEnd: func() { db.log.Debug("kv/local: commits go on") },
 	}
 	return o
 }

@@ -308,10 +308,11 @@ func (w *writes) widenRanges() {
 }
 
 func (w *writes) reset() {
-	w.keys.reset()
-	if cap(w.values) > maxKept {
-		w.values = nil
+	if w.keys.len() > maxKeptKeys || cap(w.values) > maxKept {
+		*w = writes{}
+		return
 	}
+	w.keys.reset()
 	w.entries = w.entries[:0]
 	w.values = w.values[:0]
 	w.live = 0
