@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -57,4 +59,20 @@ func (s *session) confirm(force bool, format string, args ...any) error {
 		return err
 	}
 	return errors.New("nothing was done")
+}
+
+func parseBand(s string) (client.PopOption, error) {
+	from, to, ok := strings.Cut(s, "..")
+	low, high := int64(math.MinInt64), int64(math.MaxInt64)
+	var lowErr, highErr error
+	if from != "" {
+		low, lowErr = parsePriority(from)
+	}
+	if to != "" {
+		high, highErr = parsePriority(to)
+	}
+	if !ok || lowErr != nil || highErr != nil || low > high {
+		return nil, errors.New("expected <low>..<high>, such as 1..5, 1.. or ..5")
+	}
+	return client.Band(low, high), nil
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
-	"strings"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -83,22 +81,6 @@ func (p *popping) band(s string) error {
 	option, err := parseBand(s)
 	p.options = append(p.options, option)
 	return err
-}
-
-func parseBand(s string) (client.PopOption, error) {
-	from, to, ok := strings.Cut(s, "..")
-	low, high := int64(math.MinInt64), int64(math.MaxInt64)
-	var lowErr, highErr error
-	if from != "" {
-		low, lowErr = parsePriority(from)
-	}
-	if to != "" {
-		high, highErr = parsePriority(to)
-	}
-	if !ok || lowErr != nil || highErr != nil || low > high {
-		return nil, errors.New("expected <low>..<high>, such as 1..5, 1.. or ..5")
-	}
-	return client.Band(low, high), nil
 }
 
 // takeFunc is a pop or a peek.

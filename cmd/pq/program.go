@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// killAfter is how long a program may take to stop once it was asked to.
+const killAfter = 5 * time.Second
+
+// exec runs the program for an item.
+func (c *consuming) exec(ctx context.Context, item *client.Item) error {
+	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
+	cmd.Stdin = bytes.NewReader(item.Payload)
+	cmd.Stdout, cmd.Stderr = c.session.stdout, c.session.stderr
+	cmd.Env = c.environment(item)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killAfter
+	// Ctrl-C is for pq, which lets the program end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if c.deadExit != 0 && errors.As(err, &exit) && exit.ExitCode() == c.deadExit {
+		return client.GiveUp(fmt.Errorf("%s: %w", c.command[0], err))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.command[0], err)
+	}
+	return nil
+}
+
+// environment is what a program may want to know about the item.
+func (c *consuming) environment(item *client.Item) []string {
+	var env []string
+	for name, value := range c.session.env {
+		env = append(env, name+"="+value)
+	}
+	env = append(env,
+		"PQ_QUEUE="+item.Queue, "PQ_ID="+item.ID,
+		fmt.Sprintf("PQ_PRIORITY=%d", item.Priority),
+		fmt.Sprintf("PQ_DELIVERIES=%d", item.Deliveries),
+		fmt.Sprintf("PQ_FENCE=%d", item.Fence),
+	)
+	for name, values := range item.Header {
+		env = append(env, "PQ_HEADER_"+variable(name)+"="+strings.Join(values, ", "))
+	}
+	return env
+}
+
+// variable makes a header's name one of a variable.
+func variable(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}
