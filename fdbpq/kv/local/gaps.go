@@ -163,9 +163,10 @@ func (c *gapCache) written(set, cleared keyList, version uint64) {
 	c.evict()
 	for i := 0; i < cleared.len(); i++ {
 		key := cleared.key(i)
-		left, right := c.ending(key), c.beginningAfter(key)
-		if left != nil && right != nil {
-			c.join(left, right, version)
+		if left := c.ending(key); left != nil {
+			if right := c.beginningAfter(key); right != nil {
+				c.join(left, right, version)
+			}
 		}
 	}
 }

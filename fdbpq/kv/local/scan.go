@@ -87,11 +87,18 @@ func (s *scan) run() (cut bool, err error) {
 	s.out.pace.reverse = s.opts.Reverse
 	s.patience = s.t.db.gaps.limits.patience
 	cut, err = s.read()
-	for _, r := range s.out.gaps {
-		s.t.db.gaps.record(r, s.t.pinned)
+	if s.t.db.linked.Load().version-s.t.pinned.version <= maxLag {
+		for _, r := range s.out.gaps {
+			s.t.db.gaps.record(r, s.t.pinned)
+		}
 	}
 	return cut, err
 }
+
+// maxLag is how many commits may have followed the state that a transaction
+// reads, for what it learns to be of use: it has to be held against all of them
+// while commits wait.
+const maxLag = 1000
 
 func (s *scan) read() (cut bool, err error) {
 	pos, last := s.begin, s.end
