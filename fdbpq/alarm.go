@@ -3,35 +3,40 @@ package fdbpq
 import (
 	"math"
 	"sync/atomic"
+	"time"
 )
 
-// alarm wakes whoever sleeps until the next timer when this process sets an
-// earlier one. It may ring for nothing: the transaction that set the timer may
-// not commit.
+// alarm knows when the next timer falls due, as far as this process has heard:
+// its sweeper sleeps until then and is told when somebody sets an earlier one.
+// It may ring for nothing, for the transaction that sets a timer may not commit.
 type alarm struct {
-	next atomic.Int64 // store time that the sleeper knows of; 0: nobody sleeps
+	next atomic.Int64 // store time of the earliest timer; 0: nobody wants to know
 	ring chan struct{}
 }
 
 func (a *alarm) init() { a.ring = make(chan struct{}, 1) }
 
-// sleep says that nobody will look at timers before the given store time, and
-// returns what ends the sleep early.
-func (a *alarm) sleep(next int64) <-chan struct{} {
-	if next == 0 {
-		next = math.MaxInt64
-	}
-	a.next.Store(next)
-	return a.ring
-}
+// sleep forgets what was expected: the sweeper is about to look for itself.
+func (a *alarm) sleep() { a.next.Store(math.MaxInt64) }
 
 // expect says that a timer is being set.
-func (s *Store) expect(due int64) {
-	if due >= s.due.next.Load() {
-		return
+func (a *alarm) expect(due int64) {
+	for {
+		next := a.next.Load()
+		if due >= next {
+			return
+		}
+		if a.next.CompareAndSwap(next, due) {
+			break
+		}
 	}
 	select {
-	case s.due.ring <- struct{}{}:
+	case a.ring <- struct{}{}:
 	default:
 	}
+}
+
+// in returns how long after now the earliest timer falls due.
+func (a *alarm) in(now int64) time.Duration {
+	return max(0, time.Duration(a.next.Load()-now))
 }

@@ -83,7 +83,7 @@ func (c *change) remember(msgID string, id ID) error {
 	m := remembered{due: now + int64(c.state.config.DedupWindow), id: id}
 	c.tx.Set(dedupRow(c.name, msgID), m.pack())
 	c.tx.Set(idTimerKey(m.due, timerDedup, c.name, msgID), nil)
-	c.store.expect(m.due)
+	c.store.due.expect(m.due)
 	c.tally.remembered++
 	return nil
 }

@@ -32,41 +32,43 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Problem == nil {
 		m.Problem = func(error) {}
 	}
-	beat := time.NewTicker(heartbeatEvery)
-	defer beat.Stop()
 	pulse := pulse{store: s}
 	tidy := tidy{store: s}
-	for ctx.Err() == nil {
-		if err := pulse.beat(ctx); err != nil && ctx.Err() == nil {
-			m.Problem(err)
+	due := time.NewTimer(0)
+	defer due.Stop()
+	beat := time.NewTicker(heartbeatEvery)
+	defer beat.Stop()
+	for beats := true; ; {
+		if beats {
+			m.note(ctx, pulse.beat(ctx))
+			m.note(ctx, tidy.step(ctx))
+			beats = false
 		}
-		if err := tidy.step(ctx); err != nil && ctx.Err() == nil {
-			m.Problem(err)
-		}
+		s.due.sleep()
 		next, err := s.sweepAll(ctx, m.Event)
-		if err != nil && ctx.Err() == nil {
-			m.Problem(err)
-			next = heartbeatEvery
+		m.note(ctx, err)
+		if err == nil && next > 0 {
+			s.due.expect(s.clock.now() + int64(next))
 		}
-		var wake *time.Timer
-		var due <-chan time.Time
-		until := int64(0) // no timer is set
-		if next > 0 {
-			until = s.clock.now() + int64(next)
+		for waits := true; waits; {
+			due.Reset(s.due.in(s.clock.now()))
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.due.ring: // an earlier timer was set
+			case <-due.C:
+				waits = false
+			case <-beat.C:
+				beats, waits = true, false
+			}
 		}
-		if next > 0 && next < heartbeatEvery {
-			wake = time.NewTimer(next)
-			due = wake.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-beat.C:
-		case <-due:
-		case <-s.due.sleep(until):
-		}
-		if wake != nil {
-			wake.Stop()
-		}
+	}
+}
+
+// note reports a problem, unless it is that the work has to end.
+func (m *Maintenance) note(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		m.Problem(err)
 	}
 }
 

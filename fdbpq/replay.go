@@ -173,7 +173,7 @@ func (c *change) rememberPop(sel *Selection, lease time.Duration, taken *Taken, 
 	}
 	c.tx.Set(replayRow(c.name, sel.PopID), m.pack())
 	c.tx.Set(idTimerKey(m.due, timerReplay, c.name, sel.PopID), nil)
-	c.store.expect(m.due)
+	c.store.due.expect(m.due)
 	c.tally.remembered++
 	return nil
 }

@@ -179,7 +179,7 @@ func (g *staged) register(ctx context.Context) (first bool, watch *kv.Watch, err
 		m := request{due: now + int64(stagedFor), sel: g.sel, lease: g.lease}
 		tx.Set(g.row(spaceRequest), m.pack())
 		tx.Set(idTimerKey(m.due, timerRequest, g.name, string(g.key)), nil)
-		g.store.expect(m.due)
+		g.store.due.expect(m.due)
 		watch = tx.Watch(g.row(spaceRequest))
 		return nil
 	})

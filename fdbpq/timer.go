@@ -76,7 +76,7 @@ func parseTimer(key []byte) (timer, error) {
 }
 
 func (c *change) setTimer(due int64, kind string, p place) {
-	c.store.expect(due)
+	c.store.due.expect(due)
 	c.tx.Set(timerKey(due, kind, c.name, c.state.generation, p), nil)
 }
 
