@@ -45,7 +45,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 			beats = false
 		}
 		s.due.sleep()
-		next, err := s.sweepAll(ctx, m.Event)
+		next, err := s.sweepAll(ctx, m.Event, m.Problem)
 		m.note(ctx, err)
 		if err == nil && next > 0 {
 			s.due.expect(s.clock.now() + int64(next))
@@ -73,9 +73,14 @@ func (m *Maintenance) note(ctx context.Context, err error) {
 }
 
 // sweepAll sweeps until nothing is due, and returns when something will be.
-func (s *Store) sweepAll(ctx context.Context, report func(Event)) (time.Duration, error) {
+func (s *Store) sweepAll(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
 	for {
 		swept, err := s.Sweep(ctx)
+		var damage *timerError
+		if errors.As(err, &damage) && s.aside.has(damage.key) {
+			problem(err)
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}

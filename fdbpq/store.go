@@ -52,6 +52,7 @@ type Store struct {
 	states        states
 	due           alarm
 	lines         lines
+	aside         aside
 }
 
 // Open makes the store's queues available, and the store itself when db is

@@ -2,7 +2,9 @@ package fdbpq
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -31,6 +33,9 @@ type Swept struct {
 // Sweep does the work that is due, in one bounded transaction: leases that ran
 // out end, delayed items become ready, items past their TTL go, message ids are
 // forgotten. Any number of processes may sweep; one of them works at a time.
+//
+// A timer whose item is damaged is reported once, as an error, and set aside
+// for as long as the process lives, so that it does not hold up all others.
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	lane := s.Lane()
 	defer lane.Release()
@@ -41,9 +46,63 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		return err
 	})
 	if err != nil {
+		var damage *timerError
+		if errors.As(err, &damage) {
+			s.aside.add(damage.key)
+		}
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
 	return swept, nil
+}
+
+// timerError is what a timer came to that no other attempt will mend.
+type timerError struct {
+	key   []byte
+	queue string
+	err   error
+}
+
+func (e *timerError) Error() string { return fmt.Sprintf("timer of queue %q: %v", e.queue, e.err) }
+
+func (e *timerError) Unwrap() error { return e.err }
+
+// isDamage tells whether an error is about what the store holds, not about the
+// store being away.
+func isDamage(err error) bool {
+	return !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrClosed)
+}
+
+// aside are timers that this process leaves alone.
+type aside struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+// maxAside bounds what is remembered. A store with more damage than that needs
+// an operator before it needs its timers.
+const maxAside = 1000
+
+func (a *aside) add(key []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.keys == nil {
+		a.keys = make(map[string]bool)
+	}
+	if len(a.keys) < maxAside {
+		a.keys[string(key)] = true
+	}
+}
+
+func (a *aside) has(key []byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keys[string(key)]
+}
+
+func (a *aside) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.keys)
 }
 
 // sweep is one transaction's worth of due work.
@@ -61,16 +120,19 @@ func (w *sweep) run() (Swept, error) {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(row(spaceTimer))
-	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1})
+	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.aside.len()})
 	if err != nil || len(timers) == 0 {
 		return Swept{}, err
 	}
 	w.prefetch(timers)
 	var swept Swept
 	for _, pair := range timers {
+		if w.store.aside.has(pair.Key) {
+			continue
+		}
 		t, err := parseTimer(pair.Key)
 		if err != nil {
-			return Swept{}, err
+			return Swept{}, &timerError{key: pair.Key, err: err}
 		}
 		if t.due > w.now || swept.Timers == sweepTimers || w.weight >= sweepWeight {
 			swept.Next = max(time.Duration(t.due-w.now), 1)
@@ -88,7 +150,10 @@ func (w *sweep) run() (Swept, error) {
 		w.tx.Conflict(pair.Key)
 		w.tx.Clear(pair.Key)
 		if err := w.handle(t); err != nil {
-			return Swept{}, fmt.Errorf("timer of queue %q: %w", t.queue, err)
+			if isDamage(err) {
+				err = &timerError{key: pair.Key, queue: t.queue, err: err}
+			}
+			return Swept{}, err
 		}
 		swept.Timers++
 	}
