@@ -100,11 +100,12 @@ func (b *Bridge) tryChanges(l *lane, batch []*request) (at int, err error) {
 	}
 	err = l.update(func(tx kv.Tx) error {
 		events = events[:0]
-		l.queue.Expect(tx, leases...)
+		queue := l.queue.In(tx)
+		queue.Expect(tx, leases...)
 		for i, r := range batch {
 			at = i
 			r.outcome = outcome{}
-			more, err := r.change(tx, l.queue)
+			more, err := r.change(tx, queue)
 			if err != nil {
 				return err
 			}

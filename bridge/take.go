@@ -43,6 +43,7 @@ type take struct {
 	most   int        // items that its batch is cut to; 0: as many as it asks for
 
 	// What the last run of the transaction did.
+	queue   fdbpq.Queue             // within the transaction
 	done    int                     // requests served, of the first limit ones
 	limit   int                     //
 	again   bool                    // there is more to do now
@@ -91,6 +92,7 @@ func (t *take) fail(n int, err error) {
 func (t *take) transaction(tx kv.Tx) error {
 	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
 	clear(t.nothing)
+	t.queue = t.lane.queue.In(tx)
 	for t.done < t.limit && !t.full() {
 		end, claimed := t.limit, len(t.claim.requests)
 		if t.done < claimed {
@@ -109,7 +111,7 @@ func (t *take) transaction(tx kv.Tx) error {
 	}
 	t.again = t.done < len(t.todo) || t.passesOver()
 	if !t.again && !t.claim.watched && t.leavesWaiters() {
-		t.watch = t.lane.queue.Arrivals(tx)
+		t.watch = t.queue.Arrivals(tx)
 	}
 	return nil
 }
@@ -158,7 +160,7 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 		return 0, nil // together they might be too large
 	}
 	if first.verb == verbAck && !first.settle.held {
-		settled, err := t.lane.queue.Ack(tx, first.settle.lease)
+		settled, err := t.queue.Ack(tx, first.settle.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) {
 			first.outcome.failure = explain(err)
@@ -254,7 +256,7 @@ func (t *take) foundNothing(r *request) {
 // pick takes or leases what is selected, and says for how long. Items that
 // would not fit into an answer are left where they are.
 func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Taken, lease time.Duration, err error) {
-	queue := t.lane.queue
+	queue := t.queue
 	if lease = r.pop.lease; lease == 0 {
 		config, err := queue.Config(tx)
 		if err != nil {

@@ -45,12 +45,18 @@ func (q Queue) look(r kv.Reader, s *state) *change {
 
 // now is store time, the same for all of the change.
 func (c *change) now() (int64, error) {
+	if c.clock == 0 && c.known != nil {
+		c.clock = c.known.clock
+	}
 	if c.clock == 0 {
 		now, err := c.store.now(c.past)
 		if err != nil {
 			return 0, err
 		}
 		c.clock = now
+		if c.known != nil {
+			c.known.clock = now
+		}
 	}
 	return c.clock, nil
 }

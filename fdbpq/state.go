@@ -131,11 +131,24 @@ func (q Queue) read(r kv.Reader) (*state, error) {
 // readRow returns the state row, also a deleted queue's. The state is shared:
 // copy it before changing it.
 func (q Queue) readRow(r kv.Reader) (*state, error) {
+	once := q.known != nil && r == kv.Reader(q.known.tx)
+	if once && q.known.read {
+		return q.known.state, nil
+	}
 	raw, err := r.Get(queueRow(spaceState, q.name))
-	if err != nil || raw == nil {
+	if err != nil {
 		return nil, err
 	}
-	return q.store.states.parse(q.name, raw)
+	var s *state
+	if raw != nil {
+		if s, err = q.store.states.parse(q.name, raw); err != nil {
+			return nil, err
+		}
+	}
+	if once {
+		q.known.state, q.known.read = s, true
+	}
+	return s, nil
 }
 
 // create returns the state of the queue, which it makes if need be.
@@ -160,5 +173,8 @@ func (q Queue) write(tx kv.Tx, s *state) error {
 		return err
 	}
 	tx.Set(queueRow(spaceState, q.name), raw)
+	if q.known != nil {
+		q.known.state, q.known.read = s, true
+	}
 	return nil
 }

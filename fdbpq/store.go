@@ -141,6 +141,23 @@ func (s *Store) Queue(name string) Queue {
 type Queue struct {
 	store *Store
 	name  string
+	known *known
+}
+
+// In returns a handle for many operations on the queue within one transaction:
+// it reads the queue's state and the time only once. Other handles must not
+// change the queue's configuration, pause, purge or delete it meanwhile.
+func (q Queue) In(tx kv.Tx) Queue {
+	q.known = &known{tx: tx}
+	return q
+}
+
+// known is what a transaction has read about a queue.
+type known struct {
+	tx    kv.Tx
+	state *state
+	read  bool
+	clock int64
 }
 
 // Name returns the queue's name.
