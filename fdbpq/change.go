@@ -4,8 +4,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// change is work on one queue within a transaction, or only a look at it. What it does to the
-// queue's counters is gathered and written once by finish.
+// change is work on one queue within a transaction, or only a look at it. What
+// it does to the queue's counters is gathered and written once by finish.
 type change struct {
 	Queue
 	tx      kv.Tx     // nil for a look
@@ -16,8 +16,10 @@ type change struct {
 	arrived bool // something became takeable
 	events  []Event
 	spent   int // weight of the items worked on so far
-	ready   []byte
-	scratch []byte
+	ready   []byte // prefixes of the two spaces that batches work on
+	leased  []byte
+	scratch []byte // a key
+	value   []byte // a value
 }
 
 // tally is what a change adds to the counters of its queue.
@@ -61,16 +63,21 @@ func (c *change) now() (int64, error) {
 	return c.clock, nil
 }
 
-// prefix returns what the keys of a space of the queue start with. The ready
-// items' is kept, since batches build many such keys.
+// prefix returns what the keys of a space of the queue start with.
 func (c *change) prefix(space string) []byte {
-	if space != spaceReady {
+	var kept *[]byte
+	switch space {
+	case spaceReady:
+		kept = &c.ready
+	case spaceLeased:
+		kept = &c.leased
+	default:
 		return generationPrefix(space, c.name, c.state.generation)
 	}
-	if c.ready == nil {
-		c.ready = generationPrefix(spaceReady, c.name, c.state.generation)
+	if *kept == nil {
+		*kept = generationPrefix(space, c.name, c.state.generation)
 	}
-	return c.ready
+	return *kept
 }
 
 // key returns the key of p in a space; it is valid until the next call.
@@ -81,7 +88,8 @@ func (c *change) key(space string, p place) []byte {
 
 // addReady makes an item takeable.
 func (c *change) addReady(p place, e *envelope) {
-	c.tx.Set(c.key(spaceReady, p), e.append(nil))
+	c.value = e.append(c.value[:0])
+	c.tx.Set(c.key(spaceReady, p), c.value)
 	c.setExpiry(p, e)
 	c.tally.ready++
 	c.arrived = true

@@ -115,7 +115,8 @@ func parseLeased(b []byte, p place) (*leased, error) {
 }
 
 func (c *change) addLeased(p place, l *leased) {
-	c.tx.Set(c.key(spaceLeased, p), l.append(nil))
+	c.value = l.append(c.value[:0])
+	c.tx.Set(c.key(spaceLeased, p), c.value)
 	c.setTimer(l.due, timerLease, p)
 	c.tally.leased++
 }
