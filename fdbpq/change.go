@@ -15,7 +15,7 @@ type change struct {
 	tally   tally
 	arrived bool // something became takeable
 	events  []Event
-	spent   int // weight of the items worked on so far
+	spent   int    // weight of the items worked on so far
 	ready   []byte // prefixes of the two spaces that batches work on
 	leased  []byte
 	scratch []byte // a key
