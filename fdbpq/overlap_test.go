@@ -179,8 +179,12 @@ func (w *world) overlap(a, b meeting) (reran bool, err error) {
 
 // content is all that can be seen of the store.
 func (w *world) content(p *process) ([]meeting, error) {
-	all := []meeting{{p: p, o: namesOf(100)}}
-	for _, queue := range []string{"a", "b", "a-dead", "b-dead", "grave"} {
+	names := meeting{p: p, o: namesOf(100)}
+	if err := names.run(w); err != nil {
+		return nil, err
+	}
+	all := []meeting{names}
+	for _, queue := range names.got.Events {
 		all = append(all, meeting{p: p, o: inspectOf(queue)})
 		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 			all = append(all, meeting{p: p, o: listOf(queue, listing{state: state, limit: 1000})})
