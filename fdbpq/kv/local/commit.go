@@ -178,7 +178,7 @@ func (db *DB) tryCommit(ctx context.Context, t *tx) (done, stale bool, err error
 	}
 	defer func() {
 		if err := batch.Close(); err != nil {
-			db.log.Error("kv/local: closing a batch failed", "err", err)
+			db.opts.Log.Error("kv/local: closing a batch failed", "err", err)
 		}
 	}()
 
@@ -320,7 +320,7 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 	db.linked.Store(c)
 	set, cleared := t.buf.writes.outcome()
 	db.gaps.written(set, cleared, c.version)
-	if db.noSync {
+	if db.opts.NoSync {
 		err = db.store.Apply(batch, pebble.NoSync)
 	} else {
 		err = db.store.ApplyNoSyncWait(batch, pebble.Sync)
@@ -336,7 +336,7 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 // sync waits until the batch, and with it every earlier one, is on disk. It
 // does not heed the caller's context: the end is near, and it must be known.
 func (db *DB) sync(batch *pebble.Batch) error {
-	if db.noSync {
+	if db.opts.NoSync {
 		return nil
 	}
 	if err := batch.SyncWait(); err != nil {

@@ -53,11 +53,8 @@ type Options struct {
 
 // DB is the engine. It implements kv.DB.
 type DB struct {
-	store  *pebble.DB
-	noSync bool
-	log    *slog.Logger
-	fatal  func(error)
-	now    func() time.Time
+	store *pebble.DB
+	opts  Options
 
 	life     lifetime
 	turn     *mutex                 // held by the transaction that commits
@@ -80,30 +77,27 @@ var _ kv.DB = (*DB)(nil)
 // Open opens the store in dir and creates it if there is none. Only one process
 // can have it open.
 func Open(dir string, opts Options) (*DB, error) {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	if opts.Fatal == nil {
+		opts.Fatal = exit
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	db := &DB{
-		noSync:   opts.NoSync,
-		log:      opts.Log,
-		fatal:    opts.Fatal,
-		now:      opts.Now,
+		opts:     opts,
 		turn:     newMutex(),
 		gaps:     gapCache{limits: defaultGapLimits},
 		counters: newCounterCache(),
 		buffers:  sync.Pool{New: newBuffers},
 	}
-	if db.log == nil {
-		db.log = slog.Default()
-	}
-	if db.fatal == nil {
-		db.fatal = exit
-	}
-	if db.now == nil {
-		db.now = time.Now
-	}
 	db.life.idle = make(chan struct{})
 
 	// What an earlier process had not synced and the store found in its log all
 	// the same is durable when Open returns, as it is flushed first.
-	store, err := pebble.Open(dir, db.storeOptions(opts.FS))
+	store, err := pebble.Open(dir, db.storeOptions())
 	switch {
 	case isLocked(err):
 		return nil, fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
@@ -141,7 +135,7 @@ func (db *DB) Close() error {
 // fail notes that nothing may be answered any more, for err.
 func (db *DB) fail(err error) {
 	if db.broken.CompareAndSwap(nil, &err) {
-		db.fatal(err)
+		db.opts.Fatal(err)
 	}
 }
 

@@ -5,14 +5,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // storeOptions sets Pebble up for queues on a small machine: rows live short,
 // are small, and are looked up by key almost as often as they are scanned.
-func (db *DB) storeOptions(fs vfs.FS) *pebble.Options {
+func (db *DB) storeOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                 fs,
+		FS:                 db.opts.FS,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 
@@ -33,16 +32,19 @@ func (db *DB) storeOptions(fs vfs.FS) *pebble.Options {
 	}
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) {
-			db.log.Error("kv/local: background work of the store failed", "err", err)
+			db.opts.Log.Error("kv/local: background work of the store failed", "err", err)
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			db.log.Error("kv/local: the store is damaged", "path", info.Path, "err", info.Details)
+			db.opts.Log.Error("kv/local: the store is damaged", "path", info.Path, "err", info.Details)
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) {
+			db.opts.Log.Warn("kv/local: the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			db.stats.stalls.Add(1)
-			db.log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
+			db.opts.Log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
 		},
-		WriteStallEnd: func() { db.log.Debug("kv/local: commits go on") },
+		WriteStallEnd: func() { db.opts.Log.Debug("kv/local: commits go on") },
 	}
 	return o
 }
@@ -53,7 +55,7 @@ type storeLog struct{ db *DB }
 func (storeLog) Infof(string, ...any) {}
 
 func (l storeLog) Errorf(format string, args ...any) {
-	l.db.log.Error("kv/local: " + fmt.Sprintf(format, args...))
+	l.db.opts.Log.Error("kv/local: " + fmt.Sprintf(format, args...))
 }
 
 // Fatalf must not return.

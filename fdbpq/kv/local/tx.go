@@ -65,7 +65,7 @@ func (t *tx) open() error {
 	if t.snap != nil {
 		return t.checkAge()
 	}
-	t.began = t.db.now()
+	t.began = t.db.opts.Now()
 	t.pinned = t.db.applied.Load()
 	t.snap = t.db.store.NewSnapshot()
 	t.upper = t.db.linked.Load()
@@ -73,7 +73,7 @@ func (t *tx) open() error {
 }
 
 func (t *tx) checkAge() error {
-	if t.snap != nil && t.db.now().Sub(t.began) > kv.MaxTxAge {
+	if t.snap != nil && t.db.opts.Now().Sub(t.began) > kv.MaxTxAge {
 		t.tooOld = true
 		return errTooOld
 	}
@@ -104,7 +104,7 @@ func (t *tx) release() {
 	}
 	if err != nil {
 		// The reads have reported what went wrong with them.
-		t.db.log.Error("kv/local: releasing a state of the store failed", "err", err)
+		t.db.opts.Log.Error("kv/local: releasing a state of the store failed", "err", err)
 	}
 }
 
