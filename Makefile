@@ -47,8 +47,8 @@ lint: ## formatting, vet, staticcheck and go.mod
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-bench: ## all benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
+bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
+	$(GO) -C bench run .
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file _ func; do \

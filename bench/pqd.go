@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// pqdClient speaks the wire protocol as any NATS client can, without the client
+// package.
+type pqdClient struct{ natsClient }
+
+func connectPQD(addr string) (client, error) {
+	c, err := connectNATS(addr)
+	return &pqdClient{c}, err
+}
+
+var (
+	pushSubjects = func() (subjects [priorities]string) {
+		for i := range subjects {
+			subjects[i] = fmt.Sprintf("pq.jobs.push.%d", i)
+		}
+		return subjects
+	}()
+	leaseHeader = nats.Header{"PQ-Lease": {"1m"}}
+)
+
+func (c *pqdClient) push(priority int, payload []byte) error {
+	m, err := c.ask(&nats.Msg{Subject: pushSubjects[priority], Data: payload})
+	if err != nil {
+		return err
+	}
+	return pushed(m)
+}
+
+// pushed tells an acknowledgement, which is bare JSON, from an error.
+func pushed(m *nats.Msg) error {
+	if m.Header != nil || len(m.Data) == 0 {
+		return fmt.Errorf("push refused: %v %s", m.Header, m.Data)
+	}
+	return nil
+}
+
+func (c *pqdClient) take(header nats.Header) (*nats.Msg, error) {
+	m, err := c.ask(&nats.Msg{Subject: "pq.jobs.pop.min", Header: header})
+	if err == nil {
+		err = isItem(m)
+	}
+	return m, err
+}
+
+func isItem(m *nats.Msg) error {
+	if len(m.Data) == payloadSize {
+		return nil
+	}
+	if m.Header.Get("Status") == "404" {
+		return errEmpty
+	}
+	return fmt.Errorf("pop refused: %v %s", m.Header, m.Data)
+}
+
+func (c *pqdClient) pop() error {
+	_, err := c.take(nil)
+	return err
+}
+
+func (c *pqdClient) lease() error {
+	item, err := c.take(leaseHeader)
+	if err != nil {
+		return err
+	}
+	answer, err := c.ask(&nats.Msg{Subject: item.Reply})
+	if err == nil && answer.Header != nil {
+		err = fmt.Errorf("acknowledgement refused: %v", answer.Header)
+	}
+	return err
+}
+
+func (c *pqdClient) leave() error {
+	item, err := c.take(leaseHeader)
+	if err != nil {
+		return err
+	}
+	return c.nc.Publish(item.Reply, nil)
+}
+
+func (c *pqdClient) fill(n int, items *payloads) error {
+	return c.publish(n, func() *nats.Msg {
+		payload := items.next()
+		return &nats.Msg{Subject: pushSubjects[items.priority()], Data: payload}
+	}, pushed)
+}
+
+// pqdBatch is the largest that pqd gives.
+const pqdBatch = 1000
+
+func (c *pqdClient) drain(n int) error {
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	for n > 0 {
+		if err := c.nc.PublishRequest("pq.jobs.pop.min", inbox, strconv.AppendInt(nil, int64(min(n, pqdBatch)), 10)); err != nil {
+			return err
+		}
+		for {
+			m, err := sub.NextMsg(answerLimit)
+			if err != nil {
+				return err
+			}
+			if m.Header.Get("Status") == "204" {
+				break
+			}
+			if err := isItem(m); err != nil {
+				return err
+			}
+			n--
+		}
+	}
+	return sub.Unsubscribe()
+}
+
+// startPQD returns how to start the daemon with more environment.
+func startPQD(env ...string) func(context.Context, *site, *server) error {
+	return func(_ context.Context, at *site, s *server) error {
+		var err error
+		if s.addr, err = freeAddr(); err != nil {
+			return err
+		}
+		if s.pages, err = freeAddr(); err != nil {
+			return err
+		}
+		p, err := launch(s.name, s.dir, command{path: at.pqd, env: slices.Concat(env, []string{
+			"PQ_STORE=local:" + s.dir, "PQ_LISTEN=" + s.addr, "PQ_HTTP=" + s.pages,
+		})})
+		if err != nil {
+			return err
+		}
+		s.processes = []*process{p}
+		return nil
+	}
+}
+
+// allocations is how many heap objects the daemon has made since its start.
+func (s *server) allocations(ctx context.Context) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.pages+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	return scrape(request, "go_memstats_mallocs_total")
+}
+
+// scrape reads one number of a page of metrics.
+func scrape(request *http.Request, name string) (float64, error) {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if value, is := strings.CutPrefix(lines.Text(), name+" "); is {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s: expected a metric %s", request.URL, name)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	_ "net/http/pprof" // the pages that profiles are read from
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// profiled is a stand-in for pqd that can be looked into: the same server,
+// store and bridge in one process, with the pages of net/http/pprof.
+func profiled(ctx context.Context, addr, pages, dir string) error {
+	runtime.SetBlockProfileRate(int(10 * time.Microsecond))
+	runtime.SetMutexProfileFraction(10)
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	options := &natsserver.Options{Host: host, NoSigs: true, NoLog: true}
+	if options.Port, err = strconv.Atoi(port); err != nil {
+		return err
+	}
+	srv, err := natsserver.NewServer(options)
+	if err != nil {
+		return err
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	if !srv.ReadyForConnections(startLimit) {
+		return fmt.Errorf("the NATS server was not ready after %s", startLimit)
+	}
+	db, err := local.Open(filepath.Join(dir, "data"), local.Options{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	store, err := fdbpq.Open(ctx, db, fdbpq.Options{})
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	nc, err := nats.Connect(srv.ClientURL(), bridge.ConnectOptions(log)...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	b, err := bridge.Start(ctx, nc, store, bridge.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- http.ListenAndServe(pages, nil) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	return b.Drain(last)
+}
+
+// The times of a profile: the load runs in, is looked at, and runs out.
+const (
+	profileLoad  = 10 * time.Second
+	profileAfter = 2 * time.Second
+	profileLook  = 5
+)
+
+// profile takes profiles of the stand-in under each kind of load.
+func (r *runner) profile(ctx context.Context, into string) error {
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	stand := &system{name: namePQD, verbs: allVerbs, connect: connectPQD, start: func(_ context.Context, at *site, s *server) (err error) {
+		if s.addr, err = freeAddr(); err != nil {
+			return err
+		}
+		if s.pages, err = freeAddr(); err != nil {
+			return err
+		}
+		p, err := launch(s.name, s.dir, command{path: at.self, args: []string{"profiled", s.addr, s.pages, s.dir}})
+		if err != nil {
+			return err
+		}
+		s.processes = []*process{p}
+		return nil
+	}}
+	srv, err := r.site.open(ctx, stand, "profiled", nil)
+	if err != nil {
+		return err
+	}
+	defer srv.kill()
+	for _, clients := range []int{64, 256} {
+		if err := r.profileAt(ctx, srv, clients, into); err != nil {
+			return err
+		}
+	}
+	return srv.stop()
+}
+
+func (r *runner) profileAt(ctx context.Context, srv *server, clients int, into string) error {
+	load := func(clients int, steps ...step) ([]measure, error) {
+		return r.site.drive(ctx, job{System: namePQD, Addr: srv.addr, Clients: clients, Steps: steps})
+	}
+	for _, verb := range []string{verbPush, verbPop, verbLease} {
+		if verb != verbPush { // more than any of them takes in that time
+			if _, err := load(fillers, step{Verb: verbFill, N: 1_000_000, Limit: time.Minute}); err != nil {
+				return err
+			}
+		}
+		type outcome struct {
+			measures []measure
+			err      error
+		}
+		done := make(chan outcome, 1)
+		go func() {
+			m, err := load(clients, step{Verb: verb, Limit: profileLoad})
+			done <- outcome{m, err}
+		}()
+		time.Sleep(profileAfter)
+		var err error
+		for _, kind := range []string{"profile", "allocs"} {
+			name := fmt.Sprintf("%s-%d.%s.pprof", directory(&system{name: verb}), clients, kind)
+			look := profileLook
+			if kind != "profile" {
+				look = 1
+			}
+			page := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", srv.pages, kind, look)
+			if err == nil {
+				err = download(ctx, page, filepath.Join(into, name))
+			}
+		}
+		o := <-done
+		if err != nil || o.err != nil {
+			return fmt.Errorf("%s: %w, %w", verb, err, o.err)
+		}
+		r.progress("%s, %d clients: %s a second", verb, clients, number(o.measures[0].rate()))
+	}
+	for _, kind := range []string{"block", "mutex"} {
+		page := fmt.Sprintf("http://%s/debug/pprof/%s", srv.pages, kind)
+		if err := download(ctx, page, filepath.Join(into, fmt.Sprintf("all-%d.%s.pprof", clients, kind))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func download(ctx context.Context, page, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := io.Copy(file, response.Body); err != nil {
+		return err
+	}
+	return file.Close()
+}
