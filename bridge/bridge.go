@@ -30,7 +30,7 @@ type Options struct {
 	Prefix    string // of all subjects; "": pq
 	Version   string // of the program, for discovery; a semantic version
 	StoreName string // what _sys.info calls the store
-	Exclusive bool   // nobody else can open the store: refuse to serve beside a bridge that has another one
+	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one
 	Logger    *slog.Logger
 	Limits    Limits
 }
@@ -57,6 +57,7 @@ type Bridge struct {
 	events  announcer
 	service service
 	keeper  keeper
+	lookout lookout
 	subs    subscriptions
 	drained drained
 }
@@ -95,11 +96,19 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.service.start(ctx, b); err != nil {
 		return nil, err
 	}
-	if err := b.subscribe(); err != nil {
+	err = b.subscribe()
+	if err == nil {
+		// The server has said by now what it does not permit.
+		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			err = fmt.Errorf("subscribe: %w", last)
+		}
+	}
+	if err != nil {
 		b.unsubscribe()
 		return nil, err
 	}
 	b.keeper.start(b)
+	b.lookout.start(b)
 	return b, nil
 }
 
@@ -126,7 +135,9 @@ func (b *Bridge) subscribe() (err error) {
 		}
 	}
 	// Signals come first: an item must not be handed out before they are heard.
-	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
+	if b.subs.signals == nil {
+		add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
+	}
 	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
 	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receive)
 	if err != nil {
@@ -135,33 +146,40 @@ func (b *Bridge) subscribe() (err error) {
 	if err := b.nc.Flush(); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	// The server has said by now what it does not permit.
-	if err := b.nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("subscribe: %w", err)
-	}
 	return nil
 }
 
 func (b *Bridge) unsubscribe() {
 	b.service.stop()
-	for _, sub := range []*nats.Subscription{b.subs.requests, b.subs.acks, b.subs.signals} {
+	b.silence(&b.subs.requests, &b.subs.acks, &b.subs.signals)
+}
+
+// silence ends subscriptions at once.
+func (b *Bridge) silence(subs ...**nats.Subscription) {
+	for _, s := range subs {
+		sub := *s
 		if sub == nil {
 			continue
 		}
-		if err := sub.Unsubscribe(); err != nil {
+		*s = nil
+		// One that was drained has ended by itself.
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
 			b.options.Logger.Warn("unsubscribe", "subject", sub.Subject, "error", err)
 		}
 	}
 }
 
-// Ready returns nil while the bridge serves: its connection is up and the
-// store commits.
+// Ready returns nil while the bridge serves: its connection is up, the store
+// commits, and it does not stand aside for another bridge.
 func (b *Bridge) Ready() error {
 	if b.gate.closed() {
 		return errors.New("shutting down")
 	}
 	if status := b.nc.Status(); status != nats.CONNECTED {
 		return fmt.Errorf("NATS connection is %s", strings.ToLower(status.String()))
+	}
+	if reason := b.lookout.reason(); reason != nil {
+		return reason
 	}
 	return b.keeper.ready()
 }

@@ -20,7 +20,7 @@ func readChange(r *request) *failure {
 		return f
 	}
 	if r.subject.Verb == subjects.AdminConfig {
-		return nil // the core reads the body
+		return readConfig(r)
 	}
 	if f := noBody(r); f != nil {
 		return f
@@ -29,6 +29,21 @@ func readChange(r *request) *failure {
 		return nil
 	}
 	return r.readID()
+}
+
+// readConfig leaves the body to the core but for what only the bridge knows:
+// which queues can be reached.
+func readConfig(r *request) *failure {
+	var config struct {
+		DeadLetter string `json:"dead_letter"`
+	}
+	if json.Unmarshal(r.msg.Data, &config) != nil || config.DeadLetter == "" {
+		return nil
+	}
+	if err := subjects.CheckQueue(config.DeadLetter); err != nil {
+		return failf(400, "configuration: dead_letter: %s", err)
+	}
+	return nil
 }
 
 func (r *request) readID() *failure {

@@ -34,8 +34,12 @@ func (b *Bridge) receive(m *nats.Msg) {
 	r.subject, r.verb = s, verbOf(s.Verb)
 	if err != nil {
 		r.verb, r.held = b.meant(m.Subject), -1
-		b.answerFailure(r, badRequest(err))
-		b.done(r, badRequest(err))
+		f := badRequest(err)
+		if r.verb == verbPush && m.Reply == "" {
+			b.events.lost(b.meantQueue(m.Subject), f)
+		}
+		b.answerFailure(r, f)
+		b.done(r, f)
 		return
 	}
 	if f := b.gate.enter(r); f != nil {
@@ -58,6 +62,16 @@ func (b *Bridge) meant(subject string) verb {
 		}
 	}
 	return verbNone
+}
+
+// meantQueue returns the queue of a malformed subject, "" when its name is
+// what is wrong with it.
+func (b *Bridge) meantQueue(subject string) string {
+	queue, _, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
+	if subjects.CheckQueue(queue) != nil {
+		return ""
+	}
+	return queue
 }
 
 // route reads what a request asks for and hands it to the lane that does it.

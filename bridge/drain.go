@@ -27,9 +27,10 @@ type drained struct {
 }
 
 func (b *Bridge) end(ctx context.Context) error {
+	b.lookout.stop()
 	b.gate.close()
 	b.service.stop()
-	b.waits.close()
+	b.waits.close(errShutdown)
 	err := errors.Join(
 		b.drain(ctx, b.subs.requests, &b.gate.work),
 		b.drain(ctx, b.subs.acks, &b.gate.settlements),
@@ -43,12 +44,14 @@ func (b *Bridge) end(ctx context.Context) error {
 // drain takes no more messages from the server, hands those that are here to
 // their lanes, and waits until all are answered.
 func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) error {
-	err := b.receiveRest(ctx, sub)
-	if err != nil {
-		err = fmt.Errorf("drain %s: %w", sub.Subject, err)
+	var err error
+	if sub != nil { // else the bridge stands aside
+		if err = b.receiveRest(ctx, sub); err != nil {
+			err = fmt.Errorf("drain %s: %w", sub.Subject, err)
+		}
 	}
 	if waitErr := f.wait(ctx); waitErr != nil {
-		err = errors.Join(err, fmt.Errorf("drain %s: %d not answered: %w", sub.Subject, f.n.Load(), waitErr))
+		err = errors.Join(err, fmt.Errorf("drain: %d not answered: %w", f.n.Load(), waitErr))
 	}
 	return err
 }

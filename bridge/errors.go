@@ -154,7 +154,7 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 	status := f.code
 	var body []byte
 	switch {
-	case r.verb == verbAck:
+	case r.verb == verbAck && !r.settle.held:
 		status = 503 // AckSync notices nothing else
 	case f.code == 504:
 		status = 0 // whoever sees one may take it for certain

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +21,7 @@ const (
 	metaPrefix  = "prefix"
 	metaStore   = "store"
 	metaStoreID = "store_id"
+	metaStarted = "started" // when, for exclusive bridges alone
 )
 
 // service answers the questions of NATS' service discovery. It is not made
@@ -60,6 +60,9 @@ func (s *service) start(ctx context.Context, b *Bridge) error {
 			metaPrefix: b.options.Prefix, metaStore: b.options.StoreName, metaStoreID: b.store.ID(),
 		},
 	}
+	if b.options.Exclusive {
+		s.identity.Metadata[metaStarted] = timeText(s.started)
+	}
 	if err := connected(ctx, b.nc); err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (s *service) start(ctx context.Context, b *Bridge) error {
 	// This bridge can be found now. Of two that start at the same time at
 	// least one finds the other.
 	if b.options.Exclusive {
-		if err := s.aloneOrSame(ctx); err != nil {
+		if err := s.refuseStrangers(ctx); err != nil {
 			s.stop()
 			return err
 		}
@@ -135,51 +138,6 @@ func (s *service) stop() {
 func (s *service) unsubscribe(sub *nats.Subscription) {
 	if err := sub.Unsubscribe(); err != nil {
 		s.bridge.options.Logger.Debug("unsubscribe", "subject", sub.Subject, "error", err)
-	}
-}
-
-// How long to listen for other bridges: for the first answer, and after each.
-// When nobody is there, the server says so at once.
-const (
-	firstAnswer = 2 * time.Second
-	nextAnswer  = 250 * time.Millisecond
-)
-
-// aloneOrSame asks who else serves the prefix, and refuses to do so beside a
-// bridge with another store: each would get a share of every queue.
-func (s *service) aloneOrSame(ctx context.Context) error {
-	nc := s.bridge.nc
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
-		return fmt.Errorf("look for other bridges: %w", err)
-	}
-	defer s.unsubscribe(sub)
-	ask, err := micro.ControlSubject(micro.InfoVerb, serviceName, "")
-	if err != nil {
-		return err
-	}
-	if err := nc.PublishRequest(ask, inbox, nil); err != nil {
-		return fmt.Errorf("look for other bridges: %w", err)
-	}
-	for patience := firstAnswer; ; patience = nextAnswer {
-		m, err := sub.NextMsg(patience)
-		switch {
-		case errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrNoResponders):
-			return ctx.Err()
-		case err != nil:
-			return fmt.Errorf("look for other bridges: %w", err)
-		}
-		var other micro.Info
-		if err := json.Unmarshal(m.Data, &other); err != nil {
-			continue // no bridge of ours
-		}
-		meta := other.Metadata
-		if other.ID == s.identity.ID || meta[metaPrefix] != s.bridge.options.Prefix || meta[metaStoreID] == s.bridge.store.ID() {
-			continue
-		}
-		return fmt.Errorf("bridge %s already serves the prefix %q with another store (%s, id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
-			other.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName, s.bridge.store.ID())
 	}
 }
 

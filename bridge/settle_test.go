@@ -371,3 +371,17 @@ func TestSettleElsewhere(t *testing.T) {
 	other := serve(t)
 	other.refused(other.raw(m.Reply, "+ACK"), 400)
 }
+
+// An acknowledgement that held is not said to have failed because there is
+// nothing next: nats.go takes Status 503 for nobody being there.
+func TestNextOfNothing(t *testing.T) {
+	c := serve(t)
+	for body, want := range map[string]string{"+NXT": "404", `+NXT {"expires":50000000}`: "408"} {
+		c.push("pq.jobs.push", "x")
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+		answer := c.raw(m.Reply, body)
+		if got := answer.Header.Get("Status"); got != want {
+			t.Errorf("%s answers Status %s, want %s", body, got, want)
+		}
+	}
+}

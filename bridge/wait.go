@@ -21,7 +21,7 @@ type waits struct {
 	queues map[string]*waitlist
 	ends   deadlines
 	timer  *time.Timer
-	closed bool
+	closed *failure // why nobody may wait
 }
 
 // waitlist is who waits at a queue.
@@ -74,8 +74,8 @@ func (r *request) deadline() time.Time {
 func (w *waits) add(r *request) *failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return errShutdown
+	if w.closed != nil {
+		return w.closed
 	}
 	end := r.deadline()
 	if !end.After(time.Now()) {
@@ -195,9 +195,9 @@ func (w *waits) unclaim(r *request) *failure {
 	defer w.mu.Unlock()
 	r.place.claimed, r.since = false, time.Time{}
 	switch {
-	case w.closed:
+	case w.closed != nil:
 		w.drop(r)
-		return errShutdown
+		return w.closed
 	case r.place.over:
 		w.drop(r)
 		return errWaited
@@ -274,9 +274,9 @@ func (w *waits) overdue(now time.Time) (over []*request) {
 }
 
 // close refuses those that wait, and all who would.
-func (w *waits) close() {
+func (w *waits) close(why *failure) {
 	w.mu.Lock()
-	w.closed = true
+	w.closed = why
 	w.timer.Stop()
 	var refused []*request
 	for _, r := range slices.Clone(w.ends) {
@@ -287,7 +287,17 @@ func (w *waits) close() {
 	}
 	w.mu.Unlock()
 	for _, r := range refused {
-		w.bridge.refuse(r, errShutdown)
+		w.bridge.refuse(r, why)
+	}
+}
+
+// open lets requests wait again.
+func (w *waits) open() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = nil
+	if len(w.ends) > 0 { // claimed when it was closed, and not answered yet
+		w.timer.Reset(time.Until(w.ends[0].place.end))
 	}
 }
 

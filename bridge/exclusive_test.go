@@ -1,0 +1,181 @@
+package bridge_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// diary is a log that a test can wait for.
+type diary struct {
+	slog.Handler
+	lines chan string
+}
+
+func newDiary() diary { return diary{slog.DiscardHandler, make(chan string, 1<<12)} }
+
+func (d diary) Enabled(context.Context, slog.Level) bool { return true }
+
+func (d diary) Handle(_ context.Context, r slog.Record) error {
+	text := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	d.lines <- text
+	return nil
+}
+
+// await returns the next line with this text.
+func (d diary) await(t testing.TB, text string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line := <-d.lines:
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("nothing was logged about %s", text)
+		}
+	}
+}
+
+// solo is a bridge on a store that only it can open.
+type solo struct {
+	nc     *nats.Conn
+	bridge *bridge.Bridge
+	store  *fdbpq.Store
+	diary  diary
+}
+
+// alone starts a bridge that connects to the first of the servers and knows
+// the others.
+func alone(t *testing.T, servers ...*testenv.Server) *solo {
+	t.Helper()
+	s := &solo{store: testenv.Store(t), diary: newDiary()}
+	log := slog.New(s.diary)
+	var others []string
+	for _, server := range servers {
+		others = append(others, server.URL())
+	}
+	options := append(bridge.ConnectOptions(log), nats.DontRandomize(), func(o *nats.Options) error {
+		o.Servers = others
+		return nil
+	})
+	s.nc = servers[0].Connect(t, options...)
+	var err error
+	s.bridge, err = bridge.Start(t.Context(), s.nc, s.store, bridge.Options{Exclusive: true, StoreName: "local:" + t.Name(), Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.drain(t) })
+	return s
+}
+
+func (s *solo) drain(t *testing.T) { (&client{TB: t}).drain(s.bridge) }
+
+// Two bridges with different stores that meet at one server do not both go on:
+// the one that started later leaves the requests to the other until that one
+// has gone.
+func TestStandsAsideAfterReconnect(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		elderMoves bool
+	}{
+		{"the younger one comes", false},
+		{"the elder one comes", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			left, right := testenv.NATS(t), testenv.NATS(t)
+			var elder, younger *solo
+			if tc.elderMoves {
+				elder = alone(t, left, right)
+				younger = alone(t, right)
+			} else {
+				elder = alone(t, right)
+				younger = alone(t, left, right)
+			}
+			c := &client{TB: t, Conn: right.Connect(t)}
+			var waiter answers
+			if tc.elderMoves {
+				c.env = &testenv.Bridged{NATS: right, Store: younger.store, Bridge: younger.bridge}
+				waiter = c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+				c.waiting("jobs", 1)
+			}
+			left.Shutdown()
+			line := younger.diary.await(t, "standing aside")
+			if !strings.HasPrefix(line, "ERROR") || !strings.Contains(line, elder.store.ID()) || !strings.Contains(line, younger.store.ID()) {
+				t.Errorf("logged %s", line)
+			}
+			if tc.elderMoves {
+				c.refused(c.next(waiter), 409)
+				elder.diary.await(t, "another store under the same prefix")
+			}
+			if err := younger.bridge.Ready(); err == nil || !strings.Contains(err.Error(), elder.store.ID()) {
+				t.Errorf("ready: %v", err)
+			}
+			if err := elder.bridge.Ready(); err != nil {
+				t.Error(err)
+			}
+			served := func(by *solo, n int) {
+				t.Helper()
+				for i := range n {
+					c.push("pq.jobs.push", strconv.Itoa(i))
+				}
+				for i := range n {
+					if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != strconv.Itoa(i) {
+						t.Fatalf("popped %q, expected %d", m.Data, i)
+					}
+				}
+				if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 1 {
+					t.Errorf("%d queues", list.Total)
+				}
+				if info := object[struct {
+					StoreID string `json:"store_id"`
+				}](c, "pq._sys.info", ""); info.StoreID != by.store.ID() {
+					t.Errorf("served by store %s, expected %s", info.StoreID, by.store.ID())
+				}
+			}
+			served(elder, 20)
+
+			elder.drain(t)
+			if err := younger.nc.ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+			younger.diary.await(t, "serving again")
+			if err := younger.bridge.Ready(); err != nil {
+				t.Error(err)
+			}
+			served(younger, 20)
+			sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+			c.push("pq.jobs.push", "for who waits")
+			if m := c.next(sub); string(m.Data) != "for who waits" {
+				t.Errorf("%q, %v", m.Data, m.Header)
+			}
+		})
+	}
+}
+
+// A bridge that stands aside ends like any other.
+func TestDrainsWhileStandingAside(t *testing.T) {
+	left, right := testenv.NATS(t), testenv.NATS(t)
+	alone(t, right)
+	younger := alone(t, left, right)
+	left.Shutdown()
+	younger.diary.await(t, "standing aside")
+	younger.drain(t)
+	if err := younger.bridge.Ready(); err == nil {
+		t.Error("ready after it has ended")
+	}
+}
