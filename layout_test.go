@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/kvtest": {"fdbpq/kv"},
 	"fdbpq":           {"fdbpq/kv", "fdbpq/kv/tuple"},
 	"bridge":          {"fdbpq", "fdbpq/kv", "subjects"},
-	"cmd/pqd":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects"},
+	"cmd/pqd":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "subjects"},
 	"client":          {"subjects"},
 	"cmd/pq":          {"client", "subjects"},
 	"testenv":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest"},

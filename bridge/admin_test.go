@@ -130,3 +130,11 @@ func TestNoAutoCreate(t *testing.T) {
 	c.push("acme.pq.jobs.push", "x")
 	c.accepted(c.raw(c.pop("acme.pq.jobs.pop.min", "", "PQ-Lease", "1m").Reply, "+ACK"))
 }
+
+// Dead items must not go where no subject leads.
+func TestConfigDeadLetterCanBeReached(t *testing.T) {
+	c := serve(t)
+	for _, name := range []string{"a.b", "not a name!", "_sys"} {
+		c.refused(c.raw("pq.jobs.admin.config", `{"dead_letter":"`+name+`"}`), 400, "")
+	}
+}

@@ -439,3 +439,21 @@ func TestFullQueue(t *testing.T) {
 		}
 	}
 }
+
+// A push that is lost because its subject is malformed is reported like any
+// other.
+func TestMalformedPushWithoutReplyIsReported(t *testing.T) {
+	c := serve(t)
+	events := c.hear("pq.*.event.error")
+	if err := c.Publish("pq.jobs.push.high", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var event struct {
+		Queue, Error string
+		Code         int
+	}
+	decode(t, c.next(events).Data, &event)
+	if event.Queue != "jobs" || event.Code != 400 || !strings.Contains(event.Error, "high") {
+		t.Errorf("event %+v", event)
+	}
+}

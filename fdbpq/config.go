@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -78,16 +81,59 @@ const DeadLetterSuffix = "-dead"
 // replaced. Unknown fields and values out of bounds are errors that say what
 // is allowed.
 func (c Config) Change(object []byte) (Config, error) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, &ConfigError{err.Error()}
+	if err := checkFields(object); err != nil {
+		return Config{}, err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return Config{}, &ConfigError{"more than one JSON value"}
+	if err := json.Unmarshal(object, &c); err != nil {
+		return Config{}, &ConfigError{err.Error()}
 	}
 	return c, c.check()
 }
+
+// checkFields holds an object to what encoding/json lets pass: names have the
+// case they are written in, stand once, and have a value.
+func checkFields(object []byte) error {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return configError("expected a JSON object such as {\"lease\":\"30s\"}")
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return &ConfigError{err.Error()}
+		}
+		name := token.(string) // what stands before a colon always is one
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return &ConfigError{err.Error()}
+		}
+		switch {
+		case !slices.Contains(configFields, name):
+			return configError("unknown field %q: expected some of %s", name, strings.Join(configFields, ", "))
+		case seen[name]:
+			return configError("field %q stands twice", name)
+		case string(value) == "null":
+			return configError("%s is null: leave it out to keep it as it is", name)
+		}
+		seen[name] = true
+	}
+	if _, err := d.Token(); err != nil {
+		return &ConfigError{err.Error()}
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return configError("something follows the JSON object")
+	}
+	return nil
+}
+
+// configFields are the names of the fields in JSON.
+var configFields = func() (names []string) {
+	for field := range reflect.TypeFor[Config]().Fields() {
+		names = append(names, field.Tag.Get("json"))
+	}
+	return names
+}()
 
 // ConfigError says what is wrong with a configuration.
 type ConfigError struct {

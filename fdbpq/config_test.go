@@ -1,0 +1,58 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// What is not meant as it stands is refused, with a text that says why.
+func TestConfigChangeRefuses(t *testing.T) {
+	for object, says := range map[string]string{
+		``:                                 "JSON object",
+		`null`:                             "JSON object",
+		`[]`:                               "JSON object",
+		`"lease"`:                          "JSON object",
+		`{"lease":"5s"`:                    "EOF",
+		`{"lease":"5s"} {}`:                "follows",
+		`{"LEASE":"5s"}`:                   `unknown field "LEASE"`,
+		`{"leases":"5s"}`:                  "some of priority, lease, ttl",
+		`{"lease":null}`:                   "lease is null",
+		`{"lease":"5s","lease":"6s"}`:      `"lease" stands twice`,
+		`{"lease":5}`:                      "lease",
+		`{"lease":"5"}`:                    "expected a form like 30s",
+		`{"lease":"-1s"}`:                  "allowed are 0s to",
+		`{"lease":"13h"}`:                  "allowed are 0s to",
+		`{"priority":1.5}`:                 "priority",
+		`{"priority":9223372036854775808}`: "priority",
+		`{"max_length":-1}`:                "negative",
+		`{"ties":"random"}`:                `"newest" and "oldest"`,
+		`{"overflow":"block"}`:             `"refuse" and "evict"`,
+		`{"dedup_window":"25h"}`:           "allowed are 0s to",
+	} {
+		_, err := fdbpq.Config{Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowRefuse}.Change([]byte(object))
+		var refused *fdbpq.ConfigError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want a ConfigError with %q", object, err, says)
+		}
+	}
+}
+
+// A change leaves what it does not name as it is.
+func TestConfigChangeKeepsTheRest(t *testing.T) {
+	c := fdbpq.Config{Priority: 7, MaxLength: 9, Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowEvict}
+	got, err := c.Change([]byte(` {"ties": "oldest", "lease": "1m30s"} `))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := c
+	want.Ties = fdbpq.TiesOldest
+	if err := want.Lease.UnmarshalText([]byte("90s")); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
