@@ -29,14 +29,14 @@ build: ## build the programs into bin/
 test: tags = $(FDB)
 test: ## vet, and all tests with the race detector, on FoundationDB too where it is
 	$(GO) vet -tags '$(tags)' $(PACKAGES)
-	$(GO) test -race -tags '$(tags)' $(PACKAGES)
+	$(GO) test -race -timeout 30m -tags '$(tags)' $(PACKAGES)
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 $(GO) test -race -tags fdb $(PACKAGES)
+	PQ_REQUIRE_FDB=1 $(GO) test -race -timeout 30m -tags fdb $(PACKAGES)
 
 check: lint test ## what must pass before a change lands: lint and test
 
