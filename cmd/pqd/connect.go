@@ -60,6 +60,8 @@ func connect(ctx context.Context, url string, options []nats.Option, log *slog.L
 		return nc, nil
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD", at(url), err)
+	case refusedTLS(err):
+		return nil, fmt.Errorf("connect to NATS%s: %w: show a certificate that the server trusts with NATS_CERT and NATS_KEY", at(url), err)
 	}
 	return nil, fmt.Errorf("connect to NATS%s: %w", at(url), err)
 }
@@ -82,7 +84,17 @@ func patiently(ctx context.Context, log *slog.Logger, waiting string, passes fun
 }
 
 func unreachable(err error) bool {
+	if refusedTLS(err) {
+		return false
+	}
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, new(net.Error))
+}
+
+// refusedTLS tells a server that says no to our certificate, or to there being
+// none. What crypto/tls calls such an answer has no type of its own.
+func refusedTLS(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 func at(url string) string {

@@ -1,0 +1,209 @@
+package bridge_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/subjects"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// restricted is a client that hears what the server denies it.
+type restricted struct {
+	*client
+	denied chan string
+}
+
+// users are clients of a bridge that has no more permissions than it needs, on
+// a server that enforces those of everybody.
+type users struct {
+	env *testenv.Bridged
+}
+
+func withUsers(t *testing.T, of map[string]subjects.Permissions) *users {
+	t.Helper()
+	grammar, err := subjects.New(bridge.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := func(name string, p subjects.Permissions) *server.User {
+		return &server.User{Username: name, Password: name, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: p.Publish},
+			Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+		}}
+	}
+	u := &users{env: &testenv.Bridged{Store: testenv.Store(t)}}
+	u.env.NATS = testenv.NATS(t, func(o *server.Options) {
+		o.Users = append(o.Users, user("bridge", grammar.Bridge()))
+		for name, p := range of {
+			o.Users = append(o.Users, user(name, p))
+		}
+	})
+	options := append(bridge.ConnectOptions(nil), nats.UserInfo("bridge", "bridge"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		t.Errorf("the bridge: %v", err)
+	}))
+	u.env.Bridge, err = bridge.Start(t.Context(), u.env.NATS.Connect(t, options...), u.env.Store, bridge.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { (&client{TB: t}).drain(u.env.Bridge) })
+	return u
+}
+
+func (u *users) connect(t *testing.T, name string) restricted {
+	t.Helper()
+	denied := make(chan string, 16)
+	nc := u.env.NATS.Connect(t, nats.UserInfo(name, name), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", name, err)
+		}
+		denied <- err.Error()
+	}))
+	return restricted{&client{TB: t, Conn: nc, env: u.env}, denied}
+}
+
+// may sends a request and says whether it was answered: the server tells of
+// those that it does not let pass.
+func (r restricted) may(subject string) bool {
+	r.Helper()
+	sub := r.send(subject, "")
+	select {
+	case <-sub.came:
+		return true
+	case why := <-r.denied:
+		if !strings.Contains(strings.ToLower(why), strings.ToLower(subject)) {
+			r.Fatalf("%s: denied was %s", subject, why)
+		}
+		return false
+	case <-time.After(patience):
+		r.Fatalf("%s: neither answered nor denied", subject)
+		return false
+	}
+}
+
+// hears says whether the server lets the client subscribe.
+func (r restricted) hears(subject string) bool {
+	r.Helper()
+	sub, err := r.SubscribeSync(subject)
+	if err == nil {
+		err = r.Flush()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	// A denied subscription is told of before the flush is answered, but by
+	// another goroutine: what is known at once is the connection's last error.
+	if last := r.LastError(); last != nil && strings.Contains(last.Error(), `"`+subject+`"`) {
+		<-r.denied
+		return false
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		r.Fatal(err)
+	}
+	return true
+}
+
+// Every user can do what its permissions are for, and nothing else, and the
+// bridge needs no more than its own.
+func TestPermissions(t *testing.T) {
+	grammar, err := subjects.New(bridge.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushes := []string{"push", "push.5"}
+	pops := []string{"pop.min", "pop.max", "ack.c.t"}
+	peeks := []string{"peek.min", "peek.max"}
+	reads := []string{"info", "list", "get.x"}
+	changes := []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete"}
+	all := slices.Concat(pushes, pops, peeks, reads, changes)
+	roles := map[string]struct {
+		of     func(queue string) (subjects.Permissions, error)
+		queue  string
+		verbs  []string
+		events bool
+	}{
+		"producer": {grammar.Producer, "jobs", pushes, false},
+		"consumer": {grammar.Consumer, "jobs", slices.Concat(pops, peeks), false},
+		"viewer":   {grammar.Viewer, "jobs", slices.Concat(reads, peeks), true},
+		"auditor":  {grammar.Viewer, "*", slices.Concat(reads, peeks), true},
+		"admin":    {grammar.Admin, "jobs", slices.Concat(reads, peeks, changes), true},
+	}
+	permissions := make(map[string]subjects.Permissions)
+	for name, role := range roles {
+		if permissions[name], err = role.of(role.queue); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permissions["five"] = subjects.Permissions{Publish: []string{"pq.jobs.push.5"}, Subscribe: []string{subjects.Inbox}}
+	u := withUsers(t, permissions)
+
+	for name, role := range roles {
+		t.Run(name, func(t *testing.T) {
+			c := u.connect(t, name)
+			for _, queue := range []string{"jobs", "other"} {
+				mine := role.queue == "*" || role.queue == queue
+				for _, verb := range all {
+					subject := "pq." + queue + "." + verb
+					if got, want := c.may(subject), mine && slices.Contains(role.verbs, verb); got != want {
+						t.Errorf("may ask %s: %v, want %v", subject, got, want)
+					}
+				}
+				if subject := "pq." + queue + ".event.dead"; c.may(subject) {
+					t.Errorf("may publish %s", subject)
+				}
+				if subject := "pq." + queue + ".event.*"; c.hears(subject) != (mine && role.events) {
+					t.Errorf("may listen to %s: want %v", subject, mine && role.events)
+				}
+			}
+			for _, subject := range []string{"pq._sys.list", "pq._sys.info", "$SRV.PING.pq", "$SRV.STATS.pq"} {
+				if got, want := c.may(subject), role.queue == "*"; got != want {
+					t.Errorf("may ask %s: %v, want %v", subject, got, want)
+				}
+			}
+			for _, subject := range []string{"pq.>", "pq.jobs.push", "pq.jobs.ack.>", ">"} {
+				if c.hears(subject) {
+					t.Errorf("may listen to %s", subject)
+				}
+			}
+		})
+	}
+
+	t.Run("together", func(t *testing.T) {
+		producer, consumer, viewer := u.connect(t, "producer"), u.connect(t, "consumer"), u.connect(t, "viewer")
+		events := viewer.hear("pq.jobs.event.*")
+		if err := viewer.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		five := u.connect(t, "five")
+		five.push("pq.jobs.push.5", "five")
+		if five.may("pq.jobs.push.4") || five.may("pq.jobs.push") {
+			t.Error("may push with any priority")
+		}
+		for range 20 {
+			producer.push("pq.jobs.push", "x", "PQ-Priority", "9")
+		}
+		first := consumer.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+		if string(first.Data) != "five" {
+			t.Errorf("popped %q", first.Data)
+		}
+		consumer.accepted(consumer.raw(first.Reply, "+TERM no"))
+		if m := viewer.next(events); m.Subject != "pq.jobs.event.dead" {
+			t.Errorf("event on %s", m.Subject)
+		}
+		// A batch is many answers to one request, each with a lease of its own.
+		items := consumer.batch(consumer.send("pq.jobs.pop.min", "100", "PQ-Lease", "1h"))
+		if len(items) < 20 {
+			t.Errorf("a batch of %d", len(items))
+		}
+		for _, m := range items {
+			consumer.accepted(consumer.raw(m.Reply, "+ACK"))
+		}
+	})
+}
