@@ -14,6 +14,9 @@ FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null &&
 NODE = $(shell command -v node >/dev/null && test -d cmd/pqd/testdata/js/node_modules && echo node)
 BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
+# Packages whose tests run on one engine at a time.
+ONE_ENGINE = ./bridge
+
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-fdb check lint bench fuzz
 
@@ -30,6 +33,7 @@ test: tags = $(FDB)
 test: ## vet, and all tests with the race detector, on FoundationDB too where it is
 	$(GO) vet -tags '$(tags)' $(PACKAGES)
 	$(GO) test -race -timeout 30m -tags '$(tags)' $(PACKAGES)
+	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -timeout 30m -tags fdb $(ONE_ENGINE))
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
@@ -37,6 +41,7 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)
 	PQ_REQUIRE_FDB=1 $(GO) test -race -timeout 30m -tags fdb $(PACKAGES)
+	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(GO) test -race -timeout 30m -tags fdb $(ONE_ENGINE)
 
 check: lint test ## what must pass before a change lands: lint and test
 

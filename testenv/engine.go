@@ -3,6 +3,8 @@ package testenv
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -17,9 +19,25 @@ type Engine struct {
 	Place func(t testing.TB) func() (kv.DB, error)
 }
 
-// Engines are the engines of this build.
+// firstEngine is the variable that names the engine of tests that run on one
+// only, instead of the embedded one.
+const firstEngine = "PQ_TEST_ENGINE"
+
+// Engines are the engines of this build. The first one is for tests that run on
+// one only.
 func Engines() []Engine {
-	return append([]Engine{localEngine}, taggedEngines()...)
+	engines := append([]Engine{localEngine}, taggedEngines()...)
+	name := os.Getenv(firstEngine)
+	if name == "" {
+		return engines
+	}
+	for i, engine := range engines {
+		if engine.Name == name {
+			engines[0], engines[i] = engines[i], engines[0]
+			return engines
+		}
+	}
+	panic(fmt.Sprintf("%s=%s: this build has no such engine", firstEngine, name))
 }
 
 // Each runs a test on every engine. The function open opens one and the same

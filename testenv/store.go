@@ -9,11 +9,11 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Store returns an empty store on the embedded engine. Like every store from
-// this package it is checked when the test ends.
+// Store returns an empty store on the first engine. Like every store from this
+// package it is checked when the test ends.
 func Store(t testing.TB) *fdbpq.Store {
 	t.Helper()
-	return OpenStore(t, opener(t, localEngine)(), fdbpq.Options{})
+	return OpenStore(t, opener(t, Engines()[0])(), fdbpq.Options{})
 }
 
 // OpenStore opens the store in db.
