@@ -94,8 +94,8 @@ func (o *options) parse(args []string) error {
 		o.plan.rounds, o.plan.phase, o.plan.limit = 5, 1500*time.Millisecond, 2*time.Hour
 		if o.items > 0 {
 			o.plan.deep = &deepPlan{
-				items: o.items, pops: o.items / 2, rounds: 3, phase: 2 * time.Second, limit: 15 * time.Minute,
-				except: []string{nameJSAlways, nameBeanstalkdAlways},
+				items: o.items, pops: o.items / 2, rounds: 3, phase: time.Second, limit: 5 * time.Minute,
+				of: []string{namePQD, nameJS, nameRedisAlways, nameBeanstalkd, namePostgres, nameRabbit},
 			}
 		}
 	}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0},
+		{[]float64{7}, 7},
+		{[]float64{9, 1, 4}, 4},
+		{[]float64{4, 1, 100, 2}, 3},
+	} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v: found %v, expected %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 7.4: "7", 999: "999", 1234: "1,230", 28_461: "28,500", 10_000_000: "10,000,000"} {
+		if got := number(n); got != want {
+			t.Errorf("%v: found %s, expected %s", n, got, want)
+		}
+	}
+}
+
+// sampled are results in which every verb takes the same time, at one client
+// and at many.
+func sampled() *results {
+	r := &results{Allocations: map[string]float64{nameEcho: 14, verbPush: 13, verbPop: 9}}
+	for _, clients := range []int{1, 64, 256} {
+		for round, n := range []int{100, 300, 200} {
+			for _, s := range systems {
+				for _, verb := range s.verbs {
+					m := measure{Verb: verb, N: n, Seconds: 1, P50: time.Second / time.Duration(n), P99: time.Second}
+					r.add(s.name, clients, round, backlogUsual, []measure{m, {Verb: verb, Warm: true, N: 9999, Seconds: 1}})
+				}
+			}
+		}
+	}
+	return r
+}
+
+func TestRatesAreMedians(t *testing.T) {
+	r := sampled()
+	if got := r.rate(namePQD, verbPop, 64, backlogUsual); got != 200 {
+		t.Errorf("found %v a second, expected 200, what warms up left out", got)
+	}
+	if got := r.p50(namePQD, verbPop, 1); got != 5*time.Millisecond {
+		t.Errorf("p50: found %s, expected 5ms", got)
+	}
+	if got := r.rate(nameEcho, verbPop, 64, backlogUsual); got != 0 {
+		t.Errorf("found %v pops a second from the echo, expected none", got)
+	}
+}
+
+func TestGoals(t *testing.T) {
+	verdicts := make(map[string]bool)
+	for _, g := range sampled().goals() {
+		if g.known {
+			verdicts[g.what] = g.kept
+		}
+	}
+	for what, kept := range map[string]bool{
+		"pqd: push, 256 clients, against echo":                                       true,  // equal, and 0.7 are wanted
+		"pqd: push, 64 clients, against Redis, always":                               false, // equal, and 1.1 are wanted
+		"pqd: pop, 64 clients, against JetStream, sync always's lease+ack":           false,
+		"pqd: heap allocations a push beyond the echo's 14, core and store included": false,
+		"pqd: heap allocations a pop beyond the echo's 14, core and store included":  true,
+	} {
+		got, known := verdicts[what]
+		if !known {
+			t.Errorf("%s: not among the goals", what)
+		} else if got != kept {
+			t.Errorf("%s: found %v, expected %v", what, got, kept)
+		}
+	}
+	for _, g := range new(results).goals() {
+		if g.known && g.kept {
+			t.Errorf("%s: kept without a measurement", g.what)
+		}
+	}
+}
+
+func TestTableLinesUp(t *testing.T) {
+	var out strings.Builder
+	sampled().write(&out)
+	width := 0
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "|") {
+			width = 0
+			continue
+		}
+		if n := len([]rune(line)); width == 0 {
+			width = n
+		} else if n != width {
+			t.Errorf("%q has %d characters, expected %d as the line above", line, n, width)
+		}
+	}
+	for _, s := range systems {
+		if !strings.Contains(out.String(), "\n- "+s.name) {
+			t.Errorf("the report does not say how %s was set up", s.name)
+		}
+	}
+}
+
+func TestChartIsXML(t *testing.T) {
+	var out strings.Builder
+	sampled().writeChart(&out, 64)
+	decoder := xml.NewDecoder(strings.NewReader(out.String()))
+	elements := 0
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := token.(xml.StartElement); is {
+			elements++
+		}
+	}
+	if least := 3 * (len(systems) - 1); elements < least {
+		t.Errorf("found %d elements, expected at least %d bars", elements, least)
+	}
+}
+
+func TestPayloadsDiffer(t *testing.T) {
+	p := newPayloads(1)
+	seen, counts := make(map[string]bool), make(map[int]int)
+	for range 10_000 {
+		item := p.next()
+		if len(item) != payloadSize || seen[string(item)] {
+			t.Fatalf("item %q: expected %d bytes that were not there before", item, payloadSize)
+		}
+		seen[string(item)] = true
+		counts[p.priority()]++
+	}
+	if len(counts) != priorities || counts[0] != 1000 {
+		t.Errorf("expected 1000 items of each of %d priorities, found %v", priorities, counts)
+	}
+}
