@@ -1,0 +1,191 @@
+package fdbpq_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// situations are what an item can be in when two operations meet on it. Each
+// leaves the world with the item's id as its latest, and a lease on it, past or
+// present, as its latest as well.
+var situations = []struct {
+	name string
+	make []func(*world) operation
+	pass time.Duration
+}{
+	{"ready", []func(*world) operation{leaseIt, nackIt(0)}, 0},
+	{"ready, moved", []func(*world) operation{leaseIt, nackIt(0), moveIt(3)}, 0},
+	{"leased", []func(*world) operation{leaseIt}, 0},
+	{"leased, to be moved", []func(*world) operation{leaseIt, moveIt(3)}, 0},
+	{"leased with an id", []func(*world) operation{leaseItWithID}, 0},
+	{"lease ran out", []func(*world) operation{leaseIt}, time.Minute},
+	{"lease ran out and was swept", []func(*world) operation{leaseIt, after(time.Minute), sweepIt}, 0},
+	{"delayed", []func(*world) operation{leaseIt, nackIt(time.Minute)}, 0},
+	{"delayed, moved", []func(*world) operation{leaseIt, nackIt(time.Minute), moveIt(3)}, 0},
+	{"delay is over", []func(*world) operation{leaseIt, nackIt(time.Second)}, time.Minute},
+	{"ready past its TTL", []func(*world) operation{leaseIt, nackIt(0)}, 5 * time.Minute},
+	{"leased past its TTL", []func(*world) operation{leaseIt}, 5 * time.Minute},
+	{"gone", []func(*world) operation{leaseIt, ackIt}, 0},
+}
+
+func leaseIt(*world) operation { return takeOf("a", justOne(fdbpq.Min, ""), 20*time.Second) }
+
+func leaseItWithID(*world) operation { return takeOf("a", justOne(fdbpq.Min, "pop"), 20*time.Second) }
+
+func justOne(end fdbpq.End, popID string) selection {
+	return selection{end: end, band: everyPriority, limit: 1, maxBytes: fdbpq.MaxBatchBytes, popID: popID}
+}
+
+func nackIt(d time.Duration) func(*world) operation {
+	return func(w *world) operation { return settleOf(w.lease0(), settleNack, d, "") }
+}
+
+func ackIt(w *world) operation { return settleOf(w.lease0(), settleAck, 0, "") }
+
+func moveIt(to int64) func(*world) operation {
+	return func(w *world) operation { return moveOf(w.ids[len(w.ids)-1], to) }
+}
+
+func sweepIt(*world) operation { return sweepOf() }
+
+// after is no operation: it lets time pass.
+func after(d time.Duration) func(*world) operation {
+	return func(w *world) operation {
+		w.elapsed += d
+		return peekOf("a", justOne(fdbpq.Min, ""))
+	}
+}
+
+func (w *world) lease0() heldLease { return w.leases[len(w.leases)-1] }
+
+// meetings are all that can be done to one item, or around it.
+var meetings = []func(*world) operation{
+	func(*world) operation { return pushOf("a", []pushItem{{payload: "again", msgID: "id"}}) },
+	func(*world) operation { return pushOf("a", []pushItem{{payload: "new", msgID: "new id"}}) },
+	func(*world) operation {
+		return pushOf("a", []pushItem{{payload: "urgent", priority: -9, hasPriority: true}})
+	},
+	func(*world) operation { return takeOf("a", justOne(fdbpq.Min, ""), 0) },
+	func(*world) operation { return takeOf("a", justOne(fdbpq.Max, "pop"), 0) },
+	leaseIt,
+	leaseItWithID,
+	ackIt,
+	nackIt(0),
+	nackIt(time.Second),
+	moveIt(3),
+	moveIt(0),
+	moveIt(-1),
+	sweepIt,
+	func(w *world) operation { return settleOf(w.lease0(), settleReturn, 0, "") },
+	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
+	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
+	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
+	func(*world) operation { return purgeOf("a", false) },
+	func(*world) operation { return purgeOf("a", true) },
+	func(*world) operation { return pauseOf("a", true) },
+	func(*world) operation { return pauseOf("a", false) },
+	func(*world) operation { return collectOf() },
+	func(*world) operation {
+		return configureOf("a", map[string]any{"max_deliveries": 1}, func(c *fdbpq.Config) { c.MaxDeliveries = 1 }, true)
+	},
+	func(*world) operation {
+		return configureOf("a", map[string]any{"dead_letter_expired": true}, func(c *fdbpq.Config) { c.DeadLetterExpired = true }, true)
+	},
+}
+
+// Each operation meets each other one on the same item, in every situation the
+// item can be in: an operation that forgets what its commit depends on fails
+// here. A run tries one situation for each pair; -pq.ops tries them all.
+func TestOverlapOnOneItem(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		seed := randomSeed(t)
+		w, err := newWorld(t.Context(), open, seed, 3, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		w.narrow = true
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for i, a := range meetings {
+			for j, b := range meetings {
+				first := rng.IntN(len(situations))
+				tried := 1
+				if *flagOps > 0 {
+					tried = len(situations)
+				}
+				for s := range tried {
+					if err := w.meetOn((first+s)%len(situations), a, b); err != nil {
+						t.Fatalf("seed %d, pair %d and %d: %v\nbefore:\n%s", seed, i, j, err, strings.Join(w.trace, "\n"))
+					}
+				}
+			}
+		}
+		if err := w.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// meetOn makes an item, brings it into a situation, and lets two operations
+// overlap.
+func (w *world) meetOn(n int, a, b func(*world) operation) error {
+	situation := situations[n]
+	p := w.processes[0]
+	w.trace = []string{"the item is " + situation.name}
+	for _, o := range []operation{
+		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false}, func(c *fdbpq.Config) {
+			c.MaxDeliveries, c.DeadLetterExpired = 2, false
+		}, true),
+		purgeOf("a", false), pauseOf("a", false), inspectOf("a"),
+	} {
+		if err := w.do(p, o); err != nil {
+			return err
+		}
+	}
+	// Ids remembered from before must not get in the way.
+	w.elapsed += 3 * time.Minute
+	if err := w.beat(); err != nil {
+		return err
+	}
+	for _, o := range []operation{sweepOf(), sweepOf(), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute}})} {
+		if err := w.do(p, o); err != nil {
+			return err
+		}
+	}
+	id := w.ids[len(w.ids)-1]
+	for _, step := range situation.make {
+		if err := w.do(p, step(w)); err != nil {
+			return fmt.Errorf("%s: %w", situation.name, err)
+		}
+		if err := w.beat(); err != nil {
+			return err
+		}
+	}
+	w.elapsed += situation.pass
+	if err := w.beat(); err != nil {
+		return err
+	}
+	w.ids = append(slices.DeleteFunc(w.ids, func(known knownID) bool { return known == id }), id)
+	_, err := w.overlap(meeting{p: w.processes[1], o: a(w)}, meeting{p: w.processes[2], o: b(w)})
+	if err != nil {
+		return err
+	}
+	return w.check(p)
+}
+
+// beat lets all processes tell the time.
+func (w *world) beat() error {
+	for _, p := range w.processes {
+		if err := p.pulse.Beat(w.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
