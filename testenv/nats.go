@@ -69,10 +69,14 @@ func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 	return connect(t, s.URL(), options...)
 }
 
-// Restart takes the server down and starts it again at the same address.
-func (s *Server) Restart(t testing.TB) {
+// Restart takes the server down and starts it again at the same address, with
+// its options changed.
+func (s *Server) Restart(t testing.TB, changes ...func(*server.Options)) {
 	t.Helper()
 	s.Shutdown()
+	for _, change := range changes {
+		change(s.options)
+	}
 	s.start(t)
 }
 
