@@ -357,7 +357,7 @@ func BenchmarkLife(b *testing.B) {
 		}
 		b.ReportMetric(items/time.Since(start).Seconds(), "popped/s")
 		report(db, "drained")
-		time.Sleep(3 * time.Second) // for compactions
+		awaitCompactions(db)
 		report(db, "later")
 		must(b, db.Close())
 
@@ -376,4 +376,18 @@ func resident(b *testing.B) float64 {
 	_, err = fmt.Sscan(string(status), &size, &pages)
 	must(b, err)
 	return pages * float64(os.Getpagesize())
+}
+
+// awaitCompactions returns when the store has been at rest for a second.
+func awaitCompactions(db *DB) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for rest := 0; rest < 10; {
+		<-tick.C
+		if db.store.Metrics().Compact.NumInProgress > 0 {
+			rest = 0
+		} else {
+			rest++
+		}
+	}
 }
