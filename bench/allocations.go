@@ -23,13 +23,12 @@ func (r *runner) allocations(ctx context.Context) error {
 	}
 	echo.thaw()
 	defer echo.freeze()
-	count := func(verb string, system *system, n func() (float64, error)) (float64, error) {
+	count := func(verb string, srv *server, n func() (float64, error)) (float64, error) {
 		before, err := n()
 		if err != nil {
 			return 0, err
 		}
-		steps := []step{{Verb: verb, N: allocationRuns, Limit: time.Minute}}
-		measures, err := r.site.drive(ctx, job{System: system.name, Addr: pqd.addr, Clients: allocationClients, Steps: steps})
+		measures, err := r.site.drive(ctx, srv, allocationClients, step{Verb: verb, N: allocationRuns, Limit: time.Minute})
 		if err != nil {
 			return 0, err
 		}
@@ -45,13 +44,13 @@ func (r *runner) allocations(ctx context.Context) error {
 		b, err := echoAllocations(echo.addr)
 		return a + b, err
 	}
-	limit, err := count(verbPush, echo.system, both)
+	limit, err := count(verbPush, echo, both)
 	if err != nil {
 		return fmt.Errorf("allocations: %w", err)
 	}
 	r.results.Allocations = map[string]float64{nameEcho: limit}
 	for _, verb := range []string{verbPush, verbPop} {
-		n, err := count(verb, pqd.system, server)
+		n, err := count(verb, pqd, server)
 		if err != nil {
 			return fmt.Errorf("allocations: %w", err)
 		}

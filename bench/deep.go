@@ -69,8 +69,7 @@ func (r *runner) deepOne(ctx context.Context, shallow *server) error {
 
 	d := depth{System: srv.system.name}
 	bulk := func(verb string, n int) (measure, error) {
-		steps := []step{{Verb: verb, N: n, Limit: plan.limit, Warm: true}}
-		measures, err := r.site.drive(ctx, job{System: srv.system.name, Addr: srv.addr, Clients: fillers, Steps: steps})
+		measures, err := r.site.drive(ctx, srv, fillers, step{Verb: verb, N: n, Limit: plan.limit, Warm: true})
 		if err != nil {
 			return measure{}, err
 		}

@@ -22,6 +22,7 @@ type job struct {
 	System  string
 	Addr    string
 	Clients int
+	Servers []int // their processes, whose processor time is measured
 	Steps   []step
 }
 
@@ -43,13 +44,15 @@ type measure struct {
 	Seconds float64
 	P50     time.Duration
 	P99     time.Duration
+	CPU     time.Duration // that the servers used
 }
 
 func (m *measure) rate() float64 { return float64(m.N) / m.Seconds }
 
 // drive has a load process do a job. It is a process of its own so that its
 // garbage, and its share of the processors, are nobody else's.
-func (s *site) drive(ctx context.Context, j job) ([]measure, error) {
+func (s *site) drive(ctx context.Context, srv *server, clients int, steps ...step) ([]measure, error) {
+	j := job{System: srv.system.name, Addr: srv.addr, Clients: clients, Servers: srv.roots(), Steps: steps}
 	input, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -128,7 +131,9 @@ func (j *job) run() (measures []measure, err error) {
 		if s.Share > 0 {
 			s.N = max(1, pushed/s.Share)
 		}
+		before := processorTime(j.Servers)
 		m, err := l.take(s)
+		m.CPU = processorTime(j.Servers) - before
 		if err != nil {
 			return measures, fmt.Errorf("%s: %w", s.Verb, err)
 		}

@@ -169,6 +169,7 @@ func (s *site) build(ctx context.Context) error {
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(where)), "-o", s.pqd, "./cmd/pqd")
 	build.Stderr = os.Stderr
+	build.Env = append(os.Environ(), "GOWORK=off") // exactly as it is built for use
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build pqd: %w", err)
 	}

@@ -164,33 +164,68 @@ func (p *process) pids() []int {
 	if p.ended() {
 		return nil
 	}
+	return tree(p.cmd.Process.Pid)
+}
+
+// tree is a process and all that descend from it.
+func tree(root int) []int {
 	children := make(map[int][]int)
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return []int{p.cmd.Process.Pid}
+		return []int{root}
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		// The program's name, in parentheses, may contain anything.
-		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-		if fields := strings.Fields(rest); len(fields) > 1 {
+		if fields := stat(pid); len(fields) > 1 {
 			if parent, err := strconv.Atoi(fields[1]); err == nil {
 				children[parent] = append(children[parent], pid)
 			}
 		}
 	}
-	tree := []int{p.cmd.Process.Pid}
-	for i := 0; i < len(tree); i++ {
-		tree = append(tree, children[tree[i]]...)
+	all := []int{root}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
 	}
-	return tree
+	return all
+}
+
+// stat is what the kernel says of a process, from its state on; nothing when
+// there is none.
+func stat(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	// The program's name, in parentheses, may contain anything.
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+}
+
+// processorTime is what the threads of processes, and of all that descend from
+// them, have used. The times in stat would not do: they come in hundredths of a
+// second, which many a process does not use up in a whole measurement.
+func processorTime(roots []int) (used time.Duration) {
+	for _, root := range roots {
+		for _, pid := range tree(root) {
+			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+			if err != nil {
+				continue
+			}
+			for _, thread := range threads {
+				text, err := os.ReadFile(thread)
+				if err != nil {
+					continue // it has gone
+				}
+				first, _, _ := strings.Cut(string(text), " ")
+				if ns, err := strconv.ParseInt(first, 10, 64); err == nil {
+					used += time.Duration(ns)
+				}
+			}
+		}
+	}
+	return used
 }
 
 // memory is what the child and its children have resident, pages that several

@@ -116,7 +116,7 @@ func (r *runner) profile(ctx context.Context, into string) error {
 
 func (r *runner) profileAt(ctx context.Context, srv *server, clients int, into string) error {
 	load := func(clients int, steps ...step) ([]measure, error) {
-		return r.site.drive(ctx, job{System: namePQD, Addr: srv.addr, Clients: clients, Steps: steps})
+		return r.site.drive(ctx, srv, clients, steps...)
 	}
 	for _, verb := range []string{verbPush, verbPop, verbLease} {
 		if verb != verbPush { // more than any of them takes in that time

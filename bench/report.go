@@ -57,6 +57,7 @@ func (r *results) write(w io.Writer) {
 	for _, clients := range r.clients() {
 		r.writeRates(w, clients)
 	}
+	r.writeCosts(w, 64)
 	r.writeLatencies(w)
 	r.writeDepths(w)
 	r.writeGoals(w)
@@ -121,6 +122,23 @@ func (r *results) writeRates(w io.Writer, clients int) {
 				cells = append(cells, number(rate))
 			default:
 				cells = append(cells, fmt.Sprintf("%s (%.2f)", number(rate), rate/echo))
+			}
+		}
+		t.add(cells...)
+	}
+	t.write(w)
+}
+
+func (r *results) writeCosts(w io.Writer, clients int) {
+	fmt.Fprintf(w, "Microseconds of processor time an operation takes on the server's side, %s\n\n", plural(clients, "client"))
+	t := table{append([]string{""}, allVerbs...)}
+	for _, s := range r.measured() {
+		cells := []string{s.name}
+		for _, verb := range allVerbs {
+			if r.rate(s.name, verb, clients, backlogUsual) > 0 {
+				cells = append(cells, number(float64(r.cost(s.name, verb, clients).Microseconds())))
+			} else {
+				cells = append(cells, "")
 			}
 		}
 		t.add(cells...)

@@ -17,6 +17,7 @@ type sample struct {
 	Seconds float64
 	P50     time.Duration
 	P99     time.Duration
+	CPU     time.Duration // of the servers
 }
 
 // The backlogs at which there are samples.
@@ -47,7 +48,7 @@ func (r *results) add(system string, clients, round int, backlog string, measure
 		}
 		r.Samples = append(r.Samples, sample{
 			System: system, Clients: clients, Round: round, Backlog: backlog,
-			Verb: m.Verb, N: m.N, Seconds: m.Seconds, P50: m.P50, P99: m.P99,
+			Verb: m.Verb, N: m.N, Seconds: m.Seconds, P50: m.P50, P99: m.P99, CPU: m.CPU,
 		})
 	}
 }
@@ -75,6 +76,11 @@ func median(values []float64) float64 {
 // rate is the median of operations a second.
 func (r *results) rate(system, verb string, clients int, backlog string) float64 {
 	return r.median(system, verb, clients, backlog, func(s *sample) float64 { return float64(s.N) / s.Seconds })
+}
+
+// cost is the median of the processor time that an operation took the servers.
+func (r *results) cost(system, verb string, clients int) time.Duration {
+	return time.Duration(r.median(system, verb, clients, backlogUsual, func(s *sample) float64 { return float64(s.CPU) / float64(s.N) }))
 }
 
 func (r *results) p50(system, verb string, clients int) time.Duration {

@@ -61,7 +61,7 @@ func (r *runner) open(ctx context.Context, sys *system) error {
 	r.servers = append(r.servers, srv)
 	if sys.can(verbPop) {
 		fill := step{Verb: verbFill, N: backlog, Limit: time.Minute, Warm: true}
-		if _, err := r.site.drive(ctx, job{System: sys.name, Addr: srv.addr, Clients: fillers, Steps: []step{fill}}); err != nil {
+		if _, err := r.site.drive(ctx, srv, fillers, fill); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (r *runner) measure(ctx context.Context) error {
 func (r *runner) turn(ctx context.Context, srv *server, round, clients int, label string) error {
 	srv.thaw()
 	defer srv.freeze()
-	measures, err := r.site.drive(ctx, job{System: srv.system.name, Addr: srv.addr, Clients: clients, Steps: r.plan.steps(srv.system)})
+	measures, err := r.site.drive(ctx, srv, clients, r.plan.steps(srv.system)...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -131,6 +131,18 @@ func (s *server) kill() {
 	s.processes = nil
 }
 
+// roots are the processes that do the server's work, those that it lives on
+// included.
+func (s *server) roots() (pids []int) {
+	for _, p := range s.processes {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	if s.under != nil {
+		pids = append(pids, s.under.roots()...)
+	}
+	return pids
+}
+
 // freeze and thaw take turns: only the server that is measured runs.
 func (s *server) freeze() {
 	for _, p := range s.processes {
