@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -32,6 +33,7 @@ type Options struct {
 	StoreName string // what _sys.info calls the store
 	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one
 	Logger    *slog.Logger
+	Tracer    trace.Tracer // nil: no spans
 	Limits    Limits
 }
 
@@ -87,6 +89,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b := &Bridge{nc: nc, store: store, options: o, grammar: grammar}
+	b.keeper.log = o.Logger
 	b.sealer.init(store.Secret())
 	b.gate.init(o.Limits)
 	b.lanes.init(b)
@@ -184,19 +187,19 @@ func (b *Bridge) Ready() error {
 	return b.keeper.ready()
 }
 
-// keeper runs the store's own upkeep and remembers when the store failed.
+// keeper runs the store's own upkeep and knows whether the store commits.
 type keeper struct {
+	log    *slog.Logger
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu      sync.Mutex
-	problem error
-	at      time.Time
+	problem error // nil while the store commits
+	logged  time.Time
 }
 
-// problemFor is how long a failure of the store counts. Upkeep writes to it
-// every second, so one that lasts is noticed again before it is forgotten.
-const problemFor = 3 * time.Second
+// logEvery keeps a store that stays away from flooding the log.
+const logEvery = time.Minute
 
 func (k *keeper) start(b *Bridge) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -206,9 +209,13 @@ func (k *keeper) start(b *Bridge) {
 		b.store.Maintain(ctx, fdbpq.Maintenance{
 			Event: b.events.item,
 			Problem: func(err error) {
-				b.options.Logger.Warn("store upkeep", "error", err)
-				k.failed(err)
+				if isOutage(err) {
+					k.failed(err)
+				} else {
+					k.log.Error("store upkeep", "error", err)
+				}
 			},
+			Alive: k.alive,
 		})
 	}()
 }
@@ -220,16 +227,31 @@ func (k *keeper) stop() {
 	}
 }
 
+// failed notes that the store did not do what it should. It counts until the
+// store commits again, which upkeep tries every second.
 func (k *keeper) failed(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.problem, k.at = err, time.Now()
+	if k.problem == nil || time.Since(k.logged) >= logEvery {
+		k.logged = time.Now()
+		k.log.Warn("the store has a problem", "error", err)
+	}
+	k.problem = err
+}
+
+func (k *keeper) alive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil {
+		k.problem = nil
+		k.log.Info("the store commits again")
+	}
 }
 
 func (k *keeper) ready() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.problem != nil && time.Since(k.at) < problemFor {
+	if k.problem != nil {
 		return fmt.Errorf("store: %w", k.problem)
 	}
 	return nil

@@ -17,10 +17,15 @@ const heartbeatEvery = time.Second
 // others move store time before it believes that none was running.
 const observeFor = 3 * heartbeatEvery
 
-// Maintenance is told what Maintain comes across. Both functions may be nil.
+// patience is how long a step of Maintain waits for the store, so that one that
+// is away is noticed.
+const patience = 5 * time.Second
+
+// Maintenance is told what Maintain comes across. Its functions may be nil.
 type Maintenance struct {
 	Event   func(Event)
 	Problem func(error) // the work goes on
+	Alive   func()      // the store has committed, as it should every second
 }
 
 // Maintain keeps store time going and does due work until ctx ends. Every
@@ -32,6 +37,9 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Problem == nil {
 		m.Problem = func(error) {}
 	}
+	if m.Alive == nil {
+		m.Alive = func() {}
+	}
 	pulse := pulse{store: s}
 	tidy := tidy{store: s}
 	due := time.NewTimer(0)
@@ -40,16 +48,20 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	defer beat.Stop()
 	for beats := true; ; {
 		if beats {
-			m.note(ctx, pulse.beat(ctx))
-			m.note(ctx, tidy.step(ctx))
+			if m.step(ctx, pulse.beat) {
+				m.Alive()
+			}
+			m.step(ctx, tidy.step)
 			beats = false
 		}
 		s.due.sleep()
-		next, err := s.sweepAll(ctx, m.Event, m.Problem)
-		m.note(ctx, err)
-		if err == nil && next > 0 {
-			s.due.expect(s.clock.now() + int64(next))
-		}
+		m.step(ctx, func(ctx context.Context) error {
+			next, err := s.sweepAll(ctx, m.Event, m.Problem)
+			if err == nil && next > 0 {
+				s.due.expect(s.clock.now() + int64(next))
+			}
+			return err
+		})
 		for waits := true; waits; {
 			due.Reset(s.due.in(s.clock.now()))
 			select {
@@ -65,11 +77,17 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	}
 }
 
-// note reports a problem, unless it is that the work has to end.
-func (m *Maintenance) note(ctx context.Context, err error) {
+// step does some of the work, for as long as the store may take, and says
+// whether it was done. A problem is reported, unless it is that the work has to
+// end.
+func (m *Maintenance) step(ctx context.Context, work func(context.Context) error) bool {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := work(limited)
 	if err != nil && ctx.Err() == nil {
 		m.Problem(err)
 	}
+	return err == nil
 }
 
 // sweepAll sweeps until nothing is due, and returns when something will be.
