@@ -115,6 +115,9 @@ func (r *request) took() time.Duration {
 // done ends a request that was answered; f is nil when it was served.
 func (b *Bridge) done(r *request, f *failure) {
 	b.stats.count(r, f)
+	if b.options.Tracer != nil {
+		b.traced(r, f)
+	}
 	b.gate.leave(r)
 	*r = request{}
 	requests.Put(r)

@@ -51,7 +51,7 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 // command prepares pqd with these variables and nothing else of ours: what the
-// developer's shell says about NATS must not reach a test.
+// developer's shell says about NATS or tracing must not reach a test.
 func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := build()
@@ -60,7 +60,7 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(path, args...)
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "PQ_") && !strings.HasPrefix(entry, "NATS_") {
+		if !strings.HasPrefix(entry, "PQ_") && !strings.HasPrefix(entry, "NATS_") && !strings.HasPrefix(entry, "OTEL_") {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}

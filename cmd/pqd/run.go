@@ -90,6 +90,12 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		return err
 	}
 
+	tracer, stopTracing, err := startTracing(ctx, d.log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+
 	db, numbers, err := openStore(ctx, d.settings, d.log)
 	if err != nil {
 		return err
@@ -144,6 +150,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.engine == "local",
 		Logger:    d.log,
+		Tracer:    tracer,
 	})
 	if err != nil {
 		return err

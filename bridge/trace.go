@@ -1,0 +1,107 @@
+package bridge
+
+import (
+	"context"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// Trace context travels with an item like every other header. What is added
+// here are the bridge's own spans: a push continues the trace of its sender,
+// a pop that of whoever pops, with a link to where each item came from. Both
+// are made when the request has been answered, so without a tracer the road
+// of a request is the same but for one comparison.
+
+var traceContext = propagation.TraceContext{}
+
+// traced makes the span of a request that was answered.
+func (b *Bridge) traced(r *request, f *failure) {
+	var links []trace.Link
+	name := r.verb.String()
+	switch {
+	case r.verb == verbPush:
+	case r.verb == verbPop, r.verb == verbAck && len(r.outcome.items) > 0:
+		if f != nil && (f.code == 404 || f.code == 408) {
+			return // somebody looks for work all day long
+		}
+		name = verbPop.String()
+		links = linksTo(r.outcome.items)
+	default:
+		return
+	}
+	ctx := traceContext.Extract(context.Background(), messageCarrier(r.msg.Header))
+	queue := r.subject.Queue
+	_, span := b.options.Tracer.Start(ctx, strings.TrimSpace(name+" "+queue), // a malformed subject names no queue
+		trace.WithTimestamp(r.arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
+		trace.WithAttributes(
+			attribute.String("messaging.system", "pqbridge"),
+			attribute.String("messaging.operation.name", name),
+			attribute.String("messaging.destination.name", queue),
+		))
+	defer span.End(trace.WithTimestamp(time.Now()))
+	if !span.IsRecording() {
+		return
+	}
+	if n := len(r.outcome.items); n > 0 {
+		span.SetAttributes(attribute.Int("messaging.batch.message_count", n))
+	}
+	if f != nil {
+		span.SetAttributes(attribute.String("error.type", strconv.Itoa(f.code)))
+		span.SetStatus(otelcodes.Error, f.text)
+	}
+}
+
+// linksTo are links to the traces that items were pushed in.
+func linksTo(items []fdbpq.Item) (links []trace.Link) {
+	for i := range items {
+		ctx := traceContext.Extract(context.Background(), itemCarrier(items[i].Headers))
+		if from := trace.SpanContextFromContext(ctx); from.IsValid() {
+			links = append(links, trace.Link{SpanContext: from, Attributes: []attribute.KeyValue{
+				attribute.String("messaging.message.id", items[i].ID.String()),
+			}})
+		}
+	}
+	return links
+}
+
+// messageCarrier finds trace context in the headers of a message, also when a
+// client wrote their names as HTTP libraries do.
+type messageCarrier nats.Header
+
+func (c messageCarrier) Get(key string) string {
+	if values := c[key]; len(values) > 0 {
+		return values[0]
+	}
+	if values := c[textproto.CanonicalMIMEHeaderKey(key)]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+func (messageCarrier) Set(string, string) {}
+func (messageCarrier) Keys() []string     { return nil }
+
+// itemCarrier finds trace context in the headers that are kept with an item.
+type itemCarrier []byte
+
+func (c itemCarrier) Get(key string) string {
+	for line := range strings.SplitSeq(string(c), "\r\n") {
+		if name, value, _ := strings.Cut(line, ": "); strings.EqualFold(name, key) {
+			return value
+		}
+	}
+	return ""
+}
+
+func (itemCarrier) Set(string, string) {}
+func (itemCarrier) Keys() []string     { return nil }
