@@ -458,3 +458,33 @@ func TestRetire(t *testing.T) {
 		}
 	})
 }
+
+// A process that was silent and tells that it is alive just when its rows are
+// about to be cleared keeps them.
+func TestRetireSparesWhoComesBack(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		silent := b.another(0)
+		for range 3 {
+			silent.pass(2 * time.Second)
+		}
+		silent.pushed("q", 0, "one")
+		b.pass(2 * time.Hour)
+		rows := len(b.rows("n"))
+		retirer := b.another(0)
+		retirer.hook = func(at fault.Point) {
+			if at == fault.BeforeCommit {
+				retirer.hook = nil
+				if err := silent.pulse.Beat(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if _, err := retirer.Retire(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if left := len(b.rows("n")); left != rows {
+			t.Errorf("%d of %d rows are left", left, rows)
+		}
+	})
+}

@@ -407,6 +407,51 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
+// The same id in two pushes, or two pops, at the same time: one of them is the
+// first.
+func TestSameIDAtTheSameTime(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		other := b.another(0)
+		b.pushed("q", 0, "one", "two")
+		runs := 0
+		var own, theirs fdbpq.Pushed
+		b.update(func(tx kv.Tx) error {
+			pushed, err := b.Queue("q").Push(tx, fdbpq.NewItem{MsgID: "id"})
+			if err != nil {
+				return err
+			}
+			own = pushed[0]
+			if runs++; runs == 1 {
+				theirs = other.push("q", fdbpq.NewItem{MsgID: "id"})[0]
+			}
+			return nil
+		})
+		if runs != 2 || theirs.Duplicate || !own.Duplicate || own.ID != theirs.ID {
+			t.Errorf("after %d runs: %+v, the other one %+v", runs, own, theirs)
+		}
+		pop := func(p *bench, tx kv.Tx, end fdbpq.End) (fdbpq.Taken, error) {
+			return p.Queue("q").Lease(tx, fdbpq.Selection{End: end, Limit: 1, PopID: "id"}, time.Minute)
+		}
+		runs = 0
+		err := b.fails(func(tx kv.Tx) error {
+			if _, err := pop(b, tx, fdbpq.Min); err != nil {
+				return err
+			}
+			if runs++; runs == 1 {
+				other.update(func(tx kv.Tx) error {
+					_, err := pop(other, tx, fdbpq.Max)
+					return err
+				})
+			}
+			return nil
+		})
+		if !errors.Is(err, fdbpq.ErrReplay) {
+			t.Errorf("a different pop with the same id: %v", err)
+		}
+	})
+}
+
 // Late acknowledgements: nobody took the item meanwhile, somebody did, somebody
 // finished it.
 func TestLateSettlement(t *testing.T) {
@@ -900,6 +945,55 @@ func TestStagedDirection(t *testing.T) {
 			if got := fmt.Sprint(payloads(taken.Items)); got != want {
 				t.Errorf("request %d got %s, expected %s", i, got, want)
 			}
+		}
+	})
+}
+
+// A request is answered once: who answers it late, by what the queue was like
+// earlier, changes nothing.
+func TestStagedAnswersOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.configure("q", `{}`)
+		sel := fdbpq.Selection{Limit: 1}
+		request := fdbpq.NewStagedRequest(b.Store, "q", sel)
+		if err := request.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late, parked, resume := b.another(0), make(chan struct{}), make(chan struct{})
+		commits := 0
+		late.hook = func(at fault.Point) {
+			if at != fault.BeforeCommit {
+				return
+			}
+			if commits++; commits == 2 { // behind its own registration: it answers
+				close(parked)
+				<-resume
+			}
+		}
+		done := make(chan error, 1)
+		go func() {
+			taken, err := late.TakeStaged(t.Context(), "q", sel, 0)
+			if len(taken.Items) > 0 {
+				err = fmt.Errorf("took %q", payloads(taken.Items))
+			}
+			done <- err
+		}()
+		<-parked
+		b.pushed("q", 0, "one")
+		if _, err := b.another(0).TakeStaged(t.Context(), "q", sel, 0); err != nil {
+			t.Fatal(err)
+		}
+		taken, answered, err := request.Collect(t.Context())
+		if got := payloads(taken.Items); err != nil || !answered || len(got) != 1 {
+			t.Errorf("the request got %q, %v", got, err)
+		}
+		close(resume)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if rows := b.rows("e"); len(rows) > 0 {
+			t.Errorf("there are %d results that nobody will collect", len(rows))
 		}
 	})
 }
