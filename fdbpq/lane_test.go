@@ -465,16 +465,15 @@ func TestRetireSparesWhoComesBack(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		silent := b.another(0)
-		for range 3 {
-			silent.pass(2 * time.Second)
-		}
+		together(5*time.Second, b, silent)
 		silent.pushed("q", 0, "one")
 		b.pass(2 * time.Hour)
 		rows := len(b.rows("n"))
 		retirer := b.another(0)
+		called := false
 		retirer.hook = func(at fault.Point) {
 			if at == fault.BeforeCommit {
-				retirer.hook = nil
+				retirer.hook, called = nil, true
 				if err := silent.pulse.Beat(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -483,8 +482,8 @@ func TestRetireSparesWhoComesBack(t *testing.T) {
 		if _, err := retirer.Retire(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if left := len(b.rows("n")); left != rows {
-			t.Errorf("%d of %d rows are left", left, rows)
+		if left := len(b.rows("n")); left != rows || !called {
+			t.Errorf("%d of %d rows are left, called %v", left, rows, called)
 		}
 	})
 }
