@@ -76,11 +76,6 @@ func on(read func(kv.Reader) error) func(kv.Tx) error {
 	return func(tx kv.Tx) error { return read(tx) }
 }
 
-// snapshot makes a read of a transaction from a read of its snapshot.
-func snapshot(read func(kv.Reader) error) func(kv.Tx) error {
-	return func(tx kv.Tx) error { return read(tx.Snapshot()) }
-}
-
 // after makes own writes before a read.
 func after(writes []op, read func(kv.Tx) error) func(kv.Tx) error {
 	return func(tx kv.Tx) error {

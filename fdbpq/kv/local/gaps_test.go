@@ -204,7 +204,6 @@ type gapWorld struct {
 	rng    *rand.Rand
 	rows   map[string]string
 	open   []gapTx
-	jumped int
 }
 
 // gapTx is a transaction under way and what the store held when it began.
