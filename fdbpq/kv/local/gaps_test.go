@@ -199,11 +199,11 @@ func TestGapsNeverHideRows(t *testing.T) {
 }
 
 type gapWorld struct {
-	t      *testing.T
-	db     *DB
-	rng    *rand.Rand
-	rows   map[string]string
-	open   []gapTx
+	t    *testing.T
+	db   *DB
+	rng  *rand.Rand
+	rows map[string]string
+	open []gapTx
 }
 
 // gapTx is a transaction under way and what the store held when it began.
