@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -22,6 +23,15 @@ type engine struct {
 func placeLocal(t testing.TB) func() (kv.DB, error) {
 	dir := filepath.Join(t.TempDir(), "data")
 	return func() (kv.DB, error) { return local.Open(dir, local.Options{NoSync: true}) }
+}
+
+// fewer is how much of something a test does: all of it where it takes a
+// moment, less where each commit crosses a network.
+func fewer(t testing.TB, n int) int {
+	if strings.HasSuffix(t.Name(), "/local") {
+		return n
+	}
+	return n / 10
 }
 
 // eachEngine runs a test on every engine. Whoever opens the store again closes

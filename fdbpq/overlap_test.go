@@ -19,7 +19,7 @@ import (
 // behind. An operation that forgets what its commit depends on fails here.
 func TestOverlap(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		overlapWorld(t, open, randomSeed(t), 600)
+		overlapWorld(t, open, randomSeed(t), fewer(t, 600))
 	})
 }
 

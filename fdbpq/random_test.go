@@ -41,7 +41,7 @@ var usualFaults = fault.Chances{
 func TestRandom(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := randomSeed(t)
-		if err := runWorld(t.Context(), open, seed, 1500); err != nil {
+		if err := runWorld(t.Context(), open, seed, fewer(t, 1500)); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -44,7 +44,17 @@ func TestContentOfAnySize(t *testing.T) {
 				if err := b.nack(*leased.Lease, 0); err != nil {
 					t.Fatal(err)
 				}
-				for _, got := range []fdbpq.Item{b.get("q", id).Item, leased, b.take("q", fdbpq.Min, 1).Items[0]} {
+				pop := func() (item fdbpq.Item) {
+					b.update(func(tx kv.Tx) error {
+						taken, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
+						if err == nil {
+							item = taken.Items[0]
+						}
+						return err
+					})
+					return item
+				}
+				for _, got := range []fdbpq.Item{leased, b.get("q", id).Item, pop(), pop()} {
 					if !bytes.Equal(got.Headers, item.Headers) || !bytes.Equal(got.Payload, item.Payload) || got.Size != int64(len(content)) {
 						t.Errorf("%d bytes of %q came back as %d and %d, of %d", len(content), of, len(got.Headers), len(got.Payload), got.Size)
 					}
