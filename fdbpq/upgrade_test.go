@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
@@ -223,8 +225,46 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// Opening is the same the second time, from several processes at once, and
-// with an unknown result.
+// Several processes that make a store at the same time make one, also when they
+// do not hear of it.
+func TestOpenAtTheSameTime(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		base := open()
+		defer base.Close()
+		for _, kind := range []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate, fault.None} {
+			err := base.Update(t.Context(), func(tx kv.Tx) error {
+				tx.ClearRange([]byte{0}, []byte{0xff})
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var second *fdbpq.Store
+			db := fault.Wrap(base, fault.Options{Hook: func(_ context.Context, at fault.Point) {
+				if at == fault.BeforeCommit && second == nil {
+					if second, err = fdbpq.Open(t.Context(), base, fdbpq.Options{}); err != nil {
+						t.Error(err)
+					}
+				}
+			}})
+			db.FailNext(kind)
+			first, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+			if err != nil {
+				t.Fatalf("%v: %v", kind, err)
+			}
+			db.Release()
+			third, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
+			if err != nil {
+				t.Fatalf("%v: %v", kind, err)
+			}
+			if first.ID() != second.ID() || first.ID() != third.ID() || !bytes.Equal(first.Secret(), third.Secret()) {
+				t.Errorf("%v: the processes opened %s, %s and %s", kind, first.ID(), second.ID(), third.ID())
+			}
+		}
+	})
+}
+
+// Opening is the same the second time.
 func TestOpenAgain(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
