@@ -18,7 +18,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench fuzz
+.PHONY: help run build test test-fdb check lint bench overload fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ lint: ## formatting, vet, staticcheck and go.mod
 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
 	$(GO) -C bench run .
+
+overload: ## ten times what pqd can do, for a minute: it takes all of the machine
+	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file _ func; do \

@@ -60,6 +60,7 @@ type Bridge struct {
 	service service
 	keeper  keeper
 	lookout lookout
+	intake  intake
 	subs    subscriptions
 	drained drained
 }
@@ -96,6 +97,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b)
 	b.stats.init()
 	b.events.init(b)
+	b.intake.init()
 	if err := b.service.start(ctx, b); err != nil {
 		return nil, err
 	}
@@ -116,13 +118,14 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 }
 
 // pendingBytes bounds what nats.go keeps for a subscription whose callback is
-// behind. The callback never blocks and refuses what is too much, so only a
-// machine without a processor to spare gets there; what is beyond is dropped.
+// behind; what is beyond is dropped. The callback never blocks, it refuses what
+// is too much, and rests when even that is too much, so it does not come to it.
 const pendingBytes = 256 << 20
 
+// subscribe makes the subscriptions that are missing.
 func (b *Bridge) subscribe() (err error) {
 	add := func(to **nats.Subscription, subject, group string, handle nats.MsgHandler) {
-		if err != nil {
+		if err != nil || *to != nil {
 			return
 		}
 		if group == "" {
@@ -138,11 +141,9 @@ func (b *Bridge) subscribe() (err error) {
 		}
 	}
 	// Signals come first: an item must not be handed out before they are heard.
-	if b.subs.signals == nil {
-		add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
-	}
+	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
 	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
-	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receive)
+	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receiveRequest)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ type drained struct {
 func (b *Bridge) end(ctx context.Context) error {
 	b.lookout.stop()
 	b.gate.close()
+	close(b.intake.ended)
+	b.intake.mu.Lock()
+	defer b.intake.mu.Unlock()
 	b.service.stop()
 	b.waits.close(errShutdown)
 	err := errors.Join(
@@ -59,7 +62,7 @@ func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) e
 // receiveRest ends a subscription and waits until all that the server has sent
 // for it is with the lanes.
 func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error {
-	if err := sub.Drain(); err != nil {
+	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) { // it may have ended
 		return err
 	}
 	if err := b.flush(ctx); err != nil {

@@ -211,6 +211,8 @@ var errAside = &failure{code: 409, text: "this bridge leaves the prefix to anoth
 // wait are refused, because what they wait for goes elsewhere now. Signals stay:
 // they concern what was handed out here.
 func (b *Bridge) standAside(ctx context.Context) (err error) {
+	b.intake.mu.Lock()
+	defer b.intake.mu.Unlock()
 	for _, sub := range []**nats.Subscription{&b.subs.requests, &b.subs.acks} {
 		if *sub != nil {
 			err = errors.Join(err, b.receiveRest(ctx, *sub))
@@ -223,6 +225,8 @@ func (b *Bridge) standAside(ctx context.Context) (err error) {
 
 // comeBack takes requests again.
 func (b *Bridge) comeBack() error {
+	b.intake.mu.Lock()
+	defer b.intake.mu.Unlock()
 	b.waits.open()
 	err := b.subscribe()
 	if err != nil {

@@ -70,6 +70,7 @@ type gate struct {
 	work        flight
 	settlements flight
 	bytes       atomic.Int64
+	fullBytes   *failure
 	draining    atomic.Bool
 }
 
@@ -77,12 +78,18 @@ type gate struct {
 type flight struct {
 	n     atomic.Int64
 	empty chan struct{} // gets a value when the last one leaves
+	full  *failure      // for those beyond the limit; made once, for there are many when there are any
 }
 
 func (g *gate) init(l Limits) {
 	g.limits = l
 	g.work.empty = make(chan struct{}, 1)
 	g.settlements.empty = make(chan struct{}, 1)
+	g.fullBytes = failf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
+	for _, v := range []verb{verbPush, verbAck} {
+		of, most := g.flight(v)
+		of.full = failf(429, "too many requests in flight: this bridge takes %d", most)
+	}
 }
 
 func (g *gate) flight(v verb) (of *flight, most int) {
@@ -99,10 +106,10 @@ func (g *gate) enter(r *request) *failure {
 	switch {
 	case n > int64(most):
 		g.leave(r)
-		return failf(429, "too many requests in flight: this bridge takes %d", most)
+		return of.full
 	case size > g.limits.Bytes && size > r.held:
 		g.leave(r)
-		return failf(429, "too many bytes in flight: this bridge takes %d", g.limits.Bytes)
+		return g.fullBytes
 	}
 	return nil
 }

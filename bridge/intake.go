@@ -1,0 +1,85 @@
+package bridge
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// To refuse a request costs something too. When more arrives than the bridge
+// can even refuse, requests pile up in the client library, which drops them in
+// the end, and then nobody ever answers. Before that the bridge rests: it takes
+// no more requests, so that the server itself refuses them (503, nobody there)
+// or gives them to other bridges, until those that are here are answered.
+
+const (
+	// restAt and restAtBytes are how many requests, and bytes of their bodies,
+	// may lie before the callback: some tenths of a second's worth. What arrives
+	// until the server knows comes on top, and that can be several times as much.
+	restAt      = 32_768
+	restAtBytes = 16 << 20
+
+	// restLook is how many messages pass between looks at that.
+	restLook = 256
+
+	// restWarn is how often rests are logged.
+	restWarn = time.Minute
+)
+
+// intake guards the subscriptions, which change while the bridge serves.
+type intake struct {
+	mu      sync.Mutex // held as long as requests are not taken
+	passed  atomic.Int64
+	resting atomic.Bool
+	rests   atomic.Int64
+	warned  time.Time
+	ended   chan struct{} // closed when the bridge drains
+}
+
+func (i *intake) init() { i.ended = make(chan struct{}) }
+
+// receiveRequest is the callback for requests.
+func (b *Bridge) receiveRequest(m *nats.Msg) {
+	i := &b.intake
+	if i.passed.Add(1)%restLook == 0 && !i.resting.Load() {
+		if n, bytes, err := m.Sub.Pending(); err == nil && (n > restAt || bytes > restAtBytes) {
+			i.resting.Store(true)
+			go b.rest(m.Sub)
+		}
+	}
+	b.receive(m)
+}
+
+// rest takes no requests until those that have arrived are with the lanes or
+// refused. The next subscription begins after that, so their order stays.
+func (b *Bridge) rest(sub *nats.Subscription) {
+	i := &b.intake
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	defer i.resting.Store(false)
+	if sub != b.subs.requests || b.gate.closed() {
+		return // somebody else has ended it
+	}
+	i.rests.Add(1)
+	if now := time.Now(); now.Sub(i.warned) > restWarn {
+		i.warned = now
+		b.options.Logger.Warn("more requests than can be refused: for moments the server answers that nobody is there")
+	}
+	empty := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(empty) })
+	if err := sub.Drain(); err != nil {
+		b.options.Logger.Error("rest from requests", "error", err)
+		return
+	}
+	select {
+	case <-empty: // or the connection was closed
+	case <-i.ended:
+		return
+	}
+	b.subs.requests = nil
+	if err := b.subscribe(); err != nil {
+		b.options.Logger.Error("take requests again", "error", err)
+	}
+}
