@@ -176,6 +176,7 @@ func TestPermissions(t *testing.T) {
 	}
 
 	t.Run("together", func(t *testing.T) {
+		u := withUsers(t, permissions) // what the others tried is not in the way
 		producer, consumer, viewer := u.connect(t, "producer"), u.connect(t, "consumer"), u.connect(t, "viewer")
 		events := viewer.hear("pq.jobs.event.*")
 		if err := viewer.Flush(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -110,14 +111,12 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	c.push("pq.jobs.push", "x")
 }
 
-// The metrics are consistent and say what happened.
-func TestMetrics(t *testing.T) {
-	c := serve(t)
-	c.push("pq.jobs.push", "x")
-	c.refused(c.ask("pq.jobs.push", "", "PQ-X", "1"), 400)
+// metrics returns what the bridge's metrics say now, by name and labels.
+func (c *client) metrics() map[string]float64 {
+	c.Helper()
 	families, err := c.registry().Gather()
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 	values := make(map[string]float64)
 	for _, f := range families {
@@ -128,6 +127,21 @@ func TestMetrics(t *testing.T) {
 			}
 			key := f.GetName() + "{" + strings.Join(labels, ",") + "}"
 			values[key] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
+// The metrics are consistent and say what happened.
+func TestMetrics(t *testing.T) {
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	c.refused(c.ask("pq.jobs.push", "", "PQ-X", "1"), 400)
+	// An answer may arrive before it has been counted.
+	values := c.metrics()
+	for deadline := time.Now().Add(patience); values["pq_request_seconds{verb=push}"] < 2 || values["pq_requests_in_flight{kind=work}"] > 0; values = c.metrics() {
+		if time.Now().After(deadline) {
+			break
 		}
 	}
 	for key, want := range map[string]float64{
