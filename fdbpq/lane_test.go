@@ -347,9 +347,30 @@ func TestLaneRow(t *testing.T) {
 				t.Errorf("there is a row %q", rows[0].Key)
 			}
 		}
-		b.pushed("q", 0, "one")
-		if rows := b.rows("n"); len(rows) != 1 {
-			t.Errorf("there are %d lane rows, expected one", len(rows))
+		last := uint64(0)
+		for what, write := range map[string]func(kv.Tx){
+			"Set":        func(tx kv.Tx) { tx.Set([]byte("\xfex"), nil) },
+			"Clear":      func(tx kv.Tx) { tx.Clear([]byte("\xfex")) },
+			"ClearRange": func(tx kv.Tx) { tx.ClearRange([]byte("\xfex"), []byte("\xfey")) },
+			"Add":        func(tx kv.Tx) { tx.Add([]byte("\xfex"), 1) },
+			"Max":        func(tx kv.Tx) { tx.Max([]byte("\xfex"), 1) },
+		} {
+			err := lane.Update(t.Context(), func(tx kv.Tx) error {
+				write(tx)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := b.rows("n")
+			if len(rows) != 1 {
+				t.Fatalf("%s left %d lane rows, expected one", what, len(rows))
+			}
+			attempt := kv.DecodeInteger(rows[0].Value)
+			if attempt <= last {
+				t.Errorf("%s left the lane row at %d, it was %d before", what, attempt, last)
+			}
+			last = attempt
 		}
 	})
 }
