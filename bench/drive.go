@@ -45,6 +45,7 @@ type measure struct {
 	P50     time.Duration
 	P99     time.Duration
 	CPU     time.Duration // that the servers used
+	Load    time.Duration // that the load used itself
 }
 
 func (m *measure) rate() float64 { return float64(m.N) / m.Seconds }
@@ -131,9 +132,9 @@ func (j *job) run() (measures []measure, err error) {
 		if s.Share > 0 {
 			s.N = max(1, pushed/s.Share)
 		}
-		before := processorTime(j.Servers)
+		servers, own := processorTime(j.Servers), ownTime()
 		m, err := l.take(s)
-		m.CPU = processorTime(j.Servers) - before
+		m.CPU, m.Load = processorTime(j.Servers)-servers, ownTime()-own
 		if err != nil {
 			return measures, fmt.Errorf("%s: %w", s.Verb, err)
 		}

@@ -228,6 +228,15 @@ func processorTime(roots []int) (used time.Duration) {
 	return used
 }
 
+// ownTime is what this process has used.
+func ownTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // the kernel has no reason to refuse
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 // memory is what the child and its children have resident, pages that several
 // of them share counted once.
 func (p *process) memory() (bytes int64, err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -80,6 +81,8 @@ const (
 	profileLoad  = 10 * time.Second
 	profileAfter = 2 * time.Second
 	profileLook  = 5
+
+	profileFill = 500_000 // more than is popped in that time
 )
 
 // profile takes profiles of the stand-in under each kind of load.
@@ -106,23 +109,33 @@ func (r *runner) profile(ctx context.Context, into string) error {
 		return err
 	}
 	defer srv.kill()
+	echo, err := r.site.open(ctx, systemNamed(nameEcho), nameEcho, srv)
+	if err != nil {
+		return err
+	}
+	defer echo.kill()
 	for _, clients := range []int{64, 256} {
-		if err := r.profileAt(ctx, srv, clients, into); err != nil {
+		if err := r.profileAt(ctx, srv, echo, clients, into); err != nil {
 			return err
 		}
 	}
-	return srv.stop()
+	return errors.Join(echo.stop(), srv.stop())
 }
 
-func (r *runner) profileAt(ctx context.Context, srv *server, clients int, into string) error {
-	load := func(clients int, steps ...step) ([]measure, error) {
-		return r.site.drive(ctx, srv, clients, steps...)
-	}
-	for _, verb := range []string{verbPush, verbPop, verbLease} {
-		if verb != verbPush { // more than any of them takes in that time
-			if _, err := load(fillers, step{Verb: verbFill, N: 1_000_000, Limit: time.Minute}); err != nil {
+// profileAt profiles each verb, and the echo, of which the NATS server's part
+// is seen: what there is more of with pqd is pqd's.
+func (r *runner) profileAt(ctx context.Context, srv, echo *server, clients int, into string) error {
+	for _, verb := range []string{nameEcho, verbPush, verbPop, verbLease} {
+		under, does := srv, verb
+		if verb == nameEcho {
+			under, does = echo, verbPush
+		}
+		if verb == verbPop || verb == verbLease {
+			fill := step{Verb: verbFill, N: profileFill, Limit: time.Minute}
+			if _, err := r.site.drive(ctx, srv, fillers, fill); err != nil {
 				return err
 			}
+			time.Sleep(profileAfter) // until it is sorted into place
 		}
 		type outcome struct {
 			measures []measure
@@ -130,7 +143,7 @@ func (r *runner) profileAt(ctx context.Context, srv *server, clients int, into s
 		}
 		done := make(chan outcome, 1)
 		go func() {
-			m, err := load(clients, step{Verb: verb, Limit: profileLoad})
+			m, err := r.site.drive(ctx, under, clients, step{Verb: does, Limit: profileLoad})
 			done <- outcome{m, err}
 		}()
 		time.Sleep(profileAfter)
@@ -150,7 +163,8 @@ func (r *runner) profileAt(ctx context.Context, srv *server, clients int, into s
 		if err != nil || o.err != nil {
 			return fmt.Errorf("%s: %w, %w", verb, err, o.err)
 		}
-		r.progress("%s, %d clients: %s a second", verb, clients, number(o.measures[0].rate()))
+		m := &o.measures[0]
+		r.progress("%s, %d clients: %s a second, processor time of server and load: %s and %s", verb, clients, number(m.rate()), m.CPU/time.Duration(m.N), m.Load/time.Duration(m.N))
 	}
 	for _, kind := range []string{"block", "mutex"} {
 		page := fmt.Sprintf("http://%s/debug/pprof/%s", srv.pages, kind)

@@ -57,7 +57,9 @@ func (r *results) write(w io.Writer) {
 	for _, clients := range r.clients() {
 		r.writeRates(w, clients)
 	}
-	r.writeCosts(w, 64)
+	for _, clients := range []int{64, 256} {
+		r.writeCosts(w, clients)
+	}
 	r.writeLatencies(w)
 	r.writeDepths(w)
 	r.writeGoals(w)
@@ -130,13 +132,14 @@ func (r *results) writeRates(w io.Writer, clients int) {
 }
 
 func (r *results) writeCosts(w io.Writer, clients int) {
-	fmt.Fprintf(w, "Microseconds of processor time an operation takes on the server's side, %s\n\n", plural(clients, "client"))
+	fmt.Fprintf(w, "Microseconds of processor time that an operation takes the server / the load, %s\n\n", plural(clients, "client"))
 	t := table{append([]string{""}, allVerbs...)}
 	for _, s := range r.measured() {
 		cells := []string{s.name}
 		for _, verb := range allVerbs {
 			if r.rate(s.name, verb, clients, backlogUsual) > 0 {
-				cells = append(cells, number(float64(r.cost(s.name, verb, clients).Microseconds())))
+				servers, load := r.costs(s.name, verb, clients)
+				cells = append(cells, fmt.Sprintf("%d / %d", servers.Microseconds(), load.Microseconds()))
 			} else {
 				cells = append(cells, "")
 			}

@@ -18,6 +18,7 @@ type sample struct {
 	P50     time.Duration
 	P99     time.Duration
 	CPU     time.Duration // of the servers
+	Load    time.Duration // of the load
 }
 
 // The backlogs at which there are samples.
@@ -48,7 +49,7 @@ func (r *results) add(system string, clients, round int, backlog string, measure
 		}
 		r.Samples = append(r.Samples, sample{
 			System: system, Clients: clients, Round: round, Backlog: backlog,
-			Verb: m.Verb, N: m.N, Seconds: m.Seconds, P50: m.P50, P99: m.P99, CPU: m.CPU,
+			Verb: m.Verb, N: m.N, Seconds: m.Seconds, P50: m.P50, P99: m.P99, CPU: m.CPU, Load: m.Load,
 		})
 	}
 }
@@ -78,9 +79,13 @@ func (r *results) rate(system, verb string, clients int, backlog string) float64
 	return r.median(system, verb, clients, backlog, func(s *sample) float64 { return float64(s.N) / s.Seconds })
 }
 
-// cost is the median of the processor time that an operation took the servers.
-func (r *results) cost(system, verb string, clients int) time.Duration {
-	return time.Duration(r.median(system, verb, clients, backlogUsual, func(s *sample) float64 { return float64(s.CPU) / float64(s.N) }))
+// costs are the medians of the processor time that an operation took the
+// servers and the load.
+func (r *results) costs(system, verb string, clients int) (servers, load time.Duration) {
+	each := func(read func(*sample) time.Duration) time.Duration {
+		return time.Duration(r.median(system, verb, clients, backlogUsual, func(s *sample) float64 { return float64(read(s)) / float64(s.N) }))
+	}
+	return each(func(s *sample) time.Duration { return s.CPU }), each(func(s *sample) time.Duration { return s.Load })
 }
 
 func (r *results) p50(system, verb string, clients int) time.Duration {
