@@ -1,0 +1,189 @@
+//go:build fdb
+
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
+	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+)
+
+// ledger is what the users of a store were told.
+type ledger struct {
+	mu     sync.Mutex
+	pushed map[string]bool // payloads, of pushes whose result is known
+	taken  map[string]int
+	news   chan struct{} // a value for each push that was acknowledged
+}
+
+// TestKilledProcesses kills the processes of a double-redundant cluster by
+// turns while two bridges' worth of lanes push and take: every acknowledged item
+// is taken once, nothing else is taken, and lanes find out about every unknown
+// result by themselves.
+func TestKilledProcesses(t *testing.T) {
+	cluster := fdbtest.New(t, 3)
+	l := &ledger{pushed: map[string]bool{}, taken: map[string]int{}, news: make(chan struct{}, 1_000_000)}
+	pushing, stopPushing := context.WithCancel(t.Context())
+	defer stopPushing()
+	taking, stopTaking := context.WithCancel(t.Context())
+	defer stopTaking()
+
+	var pushers, takers sync.WaitGroup
+	var stores []*fdbpq.Store
+	var engines []*fdb.DB
+	for bridge := range 2 {
+		db, err := fdb.Open(cluster.File, fdb.Options{Prefix: []byte("pq/")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores, engines = append(stores, store), append(engines, db)
+		for user := range 4 {
+			pushers.Go(func() {
+				if err := l.push(pushing, store, fmt.Sprintf("%d/%d", bridge, user)); err != nil {
+					t.Errorf("push: %v", err)
+				}
+			})
+			takers.Go(func() {
+				if err := l.take(taking, store); err != nil {
+					t.Errorf("take: %v", err)
+				}
+			})
+		}
+	}
+	l.progress(t, "the start")
+	for _, p := range cluster.Processes {
+		p.Kill(t)
+		l.progress(t, "the loss of a process")
+		p.Start(t)
+		cluster.AwaitHealthy(t)
+	}
+	l.progress(t, "all of it")
+	stopPushing()
+	pushers.Wait()
+	stopTaking()
+	takers.Wait()
+	for {
+		n, err := l.takeOnce(stores[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+
+	for payload := range l.pushed {
+		if n := l.taken[payload]; n != 1 {
+			t.Errorf("item %s was pushed once and taken %d times", payload, n)
+		}
+	}
+	for payload := range l.taken {
+		if !l.pushed[payload] {
+			t.Errorf("item %s was taken, and its push was not acknowledged", payload)
+		}
+	}
+	problems, err := stores[0].Check(t.Context())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("check: %v %v", problems, err)
+	}
+	t.Logf("%d items; results that did not come back: %d and %d", len(l.pushed), engines[0].Metrics().Unknown, engines[1].Metrics().Unknown)
+}
+
+// push pushes until ctx ends. The transactions under way then are finished.
+func (l *ledger) push(ctx context.Context, store *fdbpq.Store, user string) error {
+	lane := store.Lane()
+	defer lane.Release()
+	for n := 0; ctx.Err() == nil; n++ {
+		var payloads []string
+		var items []fdbpq.NewItem
+		for i := range 3 {
+			payload := fmt.Sprintf("%s/%d/%d", user, n, i)
+			payloads = append(payloads, payload)
+			items = append(items, fdbpq.NewItem{Payload: []byte(payload), Priority: int64(n % 5), HasPriority: true})
+		}
+		err := patiently(lane, func(tx kv.Tx) error {
+			_, err := store.Queue("q").Push(tx, items...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		for _, payload := range payloads {
+			l.pushed[payload] = true
+		}
+		l.mu.Unlock()
+		l.news <- struct{}{}
+	}
+	return nil
+}
+
+// take takes until ctx ends.
+func (l *ledger) take(ctx context.Context, store *fdbpq.Store) error {
+	for ctx.Err() == nil {
+		if _, err := l.takeOnce(store); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *ledger) takeOnce(store *fdbpq.Store) (int, error) {
+	lane := store.Lane()
+	defer lane.Release()
+	var taken fdbpq.Taken
+	err := patiently(lane, func(tx kv.Tx) (err error) {
+		taken, err = store.Queue("q").Take(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 5})
+		return err
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, item := range taken.Items {
+		l.taken[string(item.Payload)]++
+	}
+	return len(taken.Items), err
+}
+
+// patiently runs a transaction again for as long as it certainly has not taken
+// effect.
+func patiently(lane *fdbpq.Lane, fn func(kv.Tx) error) error {
+	for {
+		// Now and then the cluster needs longer than that to recover.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err := lane.Update(ctx, fn)
+		cancel()
+		if !errors.Is(err, kv.ErrUnavailable) {
+			return err
+		}
+	}
+}
+
+// progress returns when pushes go on.
+func (l *ledger) progress(t *testing.T, after string) {
+	t.Helper()
+	for len(l.news) > 0 {
+		<-l.news
+	}
+	begin, limit := time.Now(), time.After(time.Minute)
+	for range 100 {
+		select {
+		case <-l.news:
+		case <-limit:
+			t.Fatalf("nothing was pushed after %s", after)
+		}
+	}
+	t.Logf("100 pushes after %s took %v", after, time.Since(begin).Round(time.Millisecond))
+}
