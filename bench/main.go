@@ -89,7 +89,7 @@ func (o *options) parse(args []string) error {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	o.plan = plan{rounds: 2, phase: 200 * time.Millisecond, clients: []int{64, 256, 1}, limit: 110 * time.Second}
+	o.plan = plan{rounds: 2, phase: 200 * time.Millisecond, clients: []int{64, 256, 1}, limit: 135 * time.Second}
 	if o.full {
 		o.plan.rounds, o.plan.phase, o.plan.limit = 5, 1500*time.Millisecond, 2*time.Hour
 		if o.items > 0 {

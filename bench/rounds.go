@@ -14,7 +14,7 @@ type plan struct {
 	rounds  int
 	phase   time.Duration // of each kind of operation, in each round
 	clients []int
-	limit   time.Duration // no round begins later, none goes on for long
+	limit   time.Duration // no turn begins later than that after the start
 	deep    *deepPlan     // nil: leave it out
 }
 
@@ -130,7 +130,7 @@ func (r *runner) killAll() {
 
 // measure has the systems take turns.
 func (r *runner) measure(ctx context.Context) error {
-	deadline := time.Now().Add(r.plan.limit)
+	deadline := r.results.Machine.Began.Add(r.plan.limit)
 	for round := range r.plan.rounds {
 		if err := r.probeDisk(round); err != nil {
 			return err
