@@ -121,12 +121,14 @@ func (c *Client) send(ctx context.Context, queue string, m *nats.Msg, id msgID) 
 		client: c, future: &Future{done: make(chan struct{})}, queue: queue, msg: m, id: id,
 		wait: c.patience.attempt,
 	}
-	f.forget = append(f.forget, cancel, func() { c.flights.leave(size) })
+	f.whenEnded(cancel)
+	f.whenEnded(func() { c.flights.leave(size) })
 	reply, stop, err := c.mailbox.receive(f.answer)
 	if err == nil {
+		f.whenEnded(stop)
 		m.Reply = reply
 		unwatch := context.AfterFunc(ctx, func() { f.end(Pushed{}, ctx.Err()) })
-		f.forget = append(f.forget, stop, func() { unwatch() })
+		f.whenEnded(func() { unwatch() })
 		if err = f.publish(); err != nil && f.refused(err) {
 			err = nil
 		}
@@ -136,6 +138,18 @@ func (c *Client) send(ctx context.Context, queue string, m *nats.Msg, id msgID) 
 		return nil, err
 	}
 	return f.future, nil
+}
+
+// whenEnded has something undone when the flight ends, at once if it has ended:
+// a context may be over before everything is set up.
+func (f *flight) whenEnded(undo func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		undo()
+		return
+	}
+	f.forget = append(f.forget, undo)
 }
 
 // publish sends the message, and again after a while without an answer.
