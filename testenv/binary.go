@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const pqd = "github.com/pqbridge/pqbridge/cmd/pqd"
+const commands = "github.com/pqbridge/pqbridge/cmd/"
 
 // binaries is where the programs under test are built. Main makes it.
 var binaries string
@@ -20,6 +20,7 @@ var binaries string
 // Main runs the tests of a package that uses [Daemon] or [Run]. Its TestMain
 // is one line: os.Exit(testenv.Main(m)).
 func Main(m *testing.M) int {
+	asTool(os.Args)
 	dir, err := os.MkdirTemp("", "pqbridge-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -30,13 +31,18 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds pqd once for all tests of the process, with the race detector
-// when the tests have it.
-var build = sync.OnceValues(func() (string, error) {
+// The programs, built once for all tests of the process.
+var (
+	buildPQD = sync.OnceValues(func() (string, error) { return build("pqd") })
+	buildPQ  = sync.OnceValues(func() (string, error) { return build("pq") })
+)
+
+// build builds a program, with the race detector when the tests have it.
+func build(name string) (string, error) {
 	if binaries == "" {
 		return "", errors.New("this package's TestMain does not call testenv.Main")
 	}
-	path := filepath.Join(binaries, "pqd")
+	path := filepath.Join(binaries, name)
 	args := []string{"build", "-o", path}
 	if raceDetector {
 		args = append(args, "-race")
@@ -44,30 +50,36 @@ var build = sync.OnceValues(func() (string, error) {
 	if buildTags != "" {
 		args = append(args, "-tags", buildTags)
 	}
-	if out, err := exec.Command("go", append(args, pqd)...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build pqd: %w\n%s", err, out)
+	if out, err := exec.Command("go", append(args, commands+name)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return path, nil
-})
+}
 
-// command prepares pqd with these variables and nothing else of ours: what the
-// developer's shell says about NATS or tracing must not reach a test.
+// environment is that of programs under test: what the developer's shell says
+// about NATS or tracing must not reach them.
+func environment() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "PQ_") && !strings.HasPrefix(entry, "NATS_") && !strings.HasPrefix(entry, "OTEL_") {
+			env = append(env, entry)
+		}
+	}
+	if raceDetector {
+		env = append(env, "GORACE=atexit_sleep_ms=0") // or every end takes a second
+	}
+	return env
+}
+
+// command prepares pqd with these variables and nothing else of ours.
 func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := build()
+	path, err := buildPQD()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, args...)
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "PQ_") && !strings.HasPrefix(entry, "NATS_") && !strings.HasPrefix(entry, "OTEL_") {
-			cmd.Env = append(cmd.Env, entry)
-		}
-	}
-	if raceDetector {
-		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // or every end takes a second
-	}
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(environment(), env...)
 	return cmd
 }
 

@@ -3,11 +3,6 @@ package testenv
 import (
 	"cmp"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +21,8 @@ type Step struct {
 }
 
 // Steps returns the commands of the blocks fenced as console: the lines that
-// begin with "$ ". What follows a command up to the next one is its output.
+// begin with "$ ", and go on with those that begin with "> ". What follows a
+// command up to the next one is its output.
 func Steps(t testing.TB, file string) []Step {
 	t.Helper()
 	var steps []Step
@@ -35,6 +31,8 @@ func Steps(t testing.TB, file string) []Step {
 		for line := range strings.Lines(block.Text) {
 			if command, is := strings.CutPrefix(line, "$ "); is {
 				steps = append(steps, Step{Where: block.Where(number), Command: strings.TrimSpace(command)})
+			} else if more, is := strings.CutPrefix(line, "> "); is && len(steps) > first && steps[len(steps)-1].Output == "" {
+				steps[len(steps)-1].Command += "\n" + strings.TrimRight(more, "\n")
 			} else if len(steps) > first {
 				steps[len(steps)-1].Output += line
 			}
@@ -45,17 +43,21 @@ func Steps(t testing.TB, file string) []Step {
 }
 
 // Terminal runs the commands that documentation shows against one process and
-// compares what they print. The nats command and curl need not be installed:
-// what they would send is sent, and what they would print is compared.
+// compares what they print. They run in a bash, in which pq is the real one. The
+// nats command and curl need not be installed: what they would send is sent, and
+// what they would print is compared.
 //
-// What a page shows is compared by [Shown]. Empty lines do not count, times may
-// be any, and the headers of an answer stand in the order of their names. In a
-// command, <id> and <ack> stand for the last id and ack subject that were printed.
+// What a page shows is compared by [Shown]. Empty lines and the width of columns
+// do not count, times and ports may be any, and the headers of an answer stand in
+// the order of their names. In a command, <id> and <ack> stand for the last id and
+// ack subject that were printed.
 //
-// `nats sub` runs until Close, as it would in a terminal of its own.
+// `nats sub` runs until Close, as it would in a terminal of its own. A command
+// with ^C in its output runs until it has printed what stands before that.
 type Terminal struct {
 	process *Process
 	nc      *nats.Conn
+	bash    *shell            // nil until it is needed
 	printed map[string]string // what placeholders stand for
 	subs    []listening
 }
@@ -75,30 +77,35 @@ func (p *Process) Terminal(t testing.TB) *Terminal {
 // Run runs a command and compares what it prints with what the page shows.
 func (term *Terminal) Run(t testing.TB, step Step) {
 	t.Helper()
-	words := split(step.Command)
-	for i, word := range words {
-		words[i] = term.fill(t, step, word)
-	}
+	command := strings.NewReplacer(documentedHTTP, term.process.HTTP, documentedNATS, term.process.URL).Replace(term.fill(t, step))
+	words := split(command)
 	var lines []string
+	var text string
 	var err error
 	switch name := strings.Join(words[:min(2, len(words))], " "); {
-	case name == "nats req":
-		lines, err = term.request(words[2:])
-	case name == "nats pub":
-		lines, err = term.publish(words[2:])
-	case name == "nats sub":
+	case strings.Contains(step.Output, interrupt+"\n"):
+		text, err = term.process.untilInterrupted(t, command, step.Output)
+	case name == "nats req" && plain(command):
+		lines, err = natsRequest(term.nc, words[2:])
+	case name == "nats pub" && plain(command):
+		lines, err = natsPublish(term.nc, words[2:])
+	case name == "nats sub" && plain(command):
 		err = term.subscribe(step, words[2:])
 		step.Output = "" // compared by Close
-	case name == "curl -s" && len(words) == 3:
-		lines, err = term.get(words[2])
+	case words[0] == "curl" && plain(command):
+		text, err = curl(words[1:])
 	default:
-		t.Fatalf("%s: this test does not know the command: %s", step.Where, step.Command)
+		if term.bash == nil {
+			term.bash = term.process.shell(t)
+		}
+		text, err = term.bash.run(command)
 	}
+	lines = append(lines, text)
 	if err != nil {
-		t.Fatalf("%s: %s: %v", step.Where, step.Command, err)
+		t.Fatalf("%s: %s: %v\n%s", step.Where, step.Command, err, strings.Join(lines, "\n"))
 	}
 	term.remember(lines)
-	compare(t, step, lines)
+	term.compare(t, step, lines)
 }
 
 // Close ends what still runs: each `nats sub` has to have printed what the page
@@ -122,6 +129,11 @@ func (term *Terminal) Close(t testing.TB) {
 			}
 		}
 	}
+	if term.bash != nil {
+		if err := term.bash.close(); err != nil {
+			t.Errorf("the shell ended with %v", err)
+		}
+	}
 	term.nc.Close()
 }
 
@@ -136,9 +148,9 @@ func split(command string) []string {
 
 var placeholder = regexp.MustCompile(`<(id|ack)>`)
 
-func (term *Terminal) fill(t testing.TB, step Step, word string) string {
+func (term *Terminal) fill(t testing.TB, step Step) string {
 	t.Helper()
-	return placeholder.ReplaceAllStringFunc(word, func(name string) string {
+	return placeholder.ReplaceAllStringFunc(step.Command, func(name string) string {
 		value := term.printed[name]
 		if value == "" {
 			t.Fatalf("%s: %s: no %s was printed before", step.Where, step.Command, name)
@@ -149,7 +161,7 @@ func (term *Terminal) fill(t testing.TB, step Step, word string) string {
 
 var remarkable = map[string]*regexp.Regexp{
 	"<id>":  regexp.MustCompile(`"id":"([^"]+)"|PQ-Id: (\S+)`),
-	"<ack>": regexp.MustCompile(`PQ-Ack: (\S+)`),
+	"<ack>": regexp.MustCompile(`(?:PQ-Ack: |pq ack )(\S+)`),
 }
 
 func (term *Terminal) remember(lines []string) {
@@ -158,110 +170,6 @@ func (term *Terminal) remember(lines []string) {
 			term.printed[name] = cmp.Or(match[1:]...)
 		}
 	}
-}
-
-// message reads what `nats req` and `nats pub` have in common.
-func message(flags *flag.FlagSet, args []string) (*nats.Msg, error) {
-	m := &nats.Msg{Header: make(nats.Header)}
-	flags.SetOutput(io.Discard)
-	flags.Func("H", "", func(s string) error {
-		key, value, found := strings.Cut(s, ":")
-		if !found {
-			return errors.New("expected <name>:<value>")
-		}
-		m.Header.Add(strings.TrimSpace(key), strings.TrimSpace(value))
-		return nil
-	})
-	// Flags may stand before, between and behind the arguments, up to "--".
-	var words []string
-	for rest := args; len(rest) > 0; {
-		if err := flags.Parse(rest); err != nil {
-			return nil, err
-		}
-		parsed := len(rest) - flags.NArg()
-		if parsed > 0 && rest[parsed-1] == "--" {
-			words = append(words, flags.Args()...)
-			break
-		}
-		if rest = flags.Args(); len(rest) > 0 {
-			words, rest = append(words, rest[0]), rest[1:]
-		}
-	}
-	if len(words) != 2 {
-		return nil, fmt.Errorf("found %q: expected a subject and a body", words)
-	}
-	m.Subject, m.Data = words[0], []byte(words[1])
-	return m, nil
-}
-
-// stamp stands before what the nats command logs.
-const stamp = "00:00:00 "
-
-func (term *Terminal) request(args []string) (lines []string, err error) {
-	flags := flag.NewFlagSet("nats req", flag.ContinueOnError)
-	raw := flags.Bool("raw", false, "")
-	replies := flags.Int("replies", 1, "")
-	m, err := message(flags, args)
-	if err != nil {
-		return nil, err
-	}
-	m.Reply = term.nc.NewInbox()
-	sub, err := term.nc.SubscribeSync(m.Reply)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, sub.Unsubscribe()) }()
-	if !*raw {
-		lines = append(lines, fmt.Sprintf("%sSending request on %q", stamp, m.Subject))
-	}
-	if err := term.nc.PublishMsg(m); err != nil {
-		return nil, err
-	}
-	for range *replies {
-		reply, err := sub.NextMsg(patience)
-		if errors.Is(err, nats.ErrNoResponders) {
-			return append(lines, stamp+"No responders are available"), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !*raw {
-			lines = append(lines, stamp+"Received with rtt 1ms")
-			for _, key := range slices.Sorted(maps.Keys(reply.Header)) {
-				for _, value := range reply.Header[key] {
-					lines = append(lines, stamp+key+": "+value)
-				}
-			}
-		}
-		lines = append(lines, body(reply))
-	}
-	return lines, nil
-}
-
-func (term *Terminal) publish(args []string) ([]string, error) {
-	flags := flag.NewFlagSet("nats pub", flag.ContinueOnError)
-	jetstream := flags.Bool("J", false, "")
-	m, err := message(flags, args)
-	if err != nil {
-		return nil, err
-	}
-	lines := []string{fmt.Sprintf("%sPublished %d bytes to %q", stamp, len(m.Data), m.Subject)}
-	if !*jetstream {
-		return lines, errors.Join(term.nc.PublishMsg(m), term.nc.Flush())
-	}
-	js, err := term.nc.JetStream(nats.MaxWait(patience))
-	if err != nil {
-		return nil, err
-	}
-	ack, err := js.PublishMsg(m)
-	if err != nil {
-		return nil, err
-	}
-	stored := fmt.Sprintf("%sStored in Stream: %s Sequence: %d", stamp, ack.Stream, ack.Sequence)
-	if ack.Duplicate {
-		stored += " Duplicate: true"
-	}
-	return append(lines, stored), nil
 }
 
 func (term *Terminal) subscribe(step Step, args []string) error {
@@ -277,37 +185,24 @@ func (term *Terminal) subscribe(step Step, args []string) error {
 	return term.nc.Flush()
 }
 
-// documentedHTTP is where pqd serves HTTP by default.
-const documentedHTTP = "http://127.0.0.1:8622"
-
-func (term *Terminal) get(url string) ([]string, error) {
-	path, ours := strings.CutPrefix(url, documentedHTTP)
-	if !ours {
-		return nil, fmt.Errorf("expected a page of %s", documentedHTTP)
-	}
-	client := http.Client{Timeout: patience}
-	response, err := client.Get(term.process.HTTP + path)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return []string{string(text)}, err
-}
-
-// body is how the nats command prints the body of a message.
-func body(m *nats.Msg) string { return cmp.Or(string(m.Data), "nil body") }
-
 var (
 	logged = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d `)
+	spaces = regexp.MustCompile(` {2,}`)
 	rtt    = regexp.MustCompile(`(?m)Received with rtt \S+$`)
 )
 
-func compare(t testing.TB, step Step, lines []string) {
+// Where pqd listens by default, and so in documentation.
+const (
+	documentedNATS = "nats://127.0.0.1:4222"
+	documentedHTTP = "http://127.0.0.1:8622"
+)
+
+func (term *Terminal) compare(t testing.TB, step Step, lines []string) {
 	t.Helper()
 	unify := func(s string) string {
 		s = rtt.ReplaceAllString(logged.ReplaceAllString(s, stamp), "Received with rtt 1ms")
-		return strings.Join(nonEmpty(s), "\n")
+		s = strings.NewReplacer(term.process.HTTP, documentedHTTP, term.process.URL, documentedNATS).Replace(s)
+		return spaces.ReplaceAllString(strings.Join(nonEmpty(s), "\n"), " ")
 	}
 	printed := unify(strings.Join(lines, "\n"))
 	if !Shown(unify(step.Output)).MatchString(printed) {

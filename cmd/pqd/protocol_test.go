@@ -17,16 +17,6 @@ import (
 
 const protocol = "../../docs/protocol.md"
 
-func TestProtocolInTheTerminal(t *testing.T) {
-	p := testenv.Daemon(t)
-	terminal := p.Terminal(t)
-	for _, step := range testenv.Steps(t, protocol) {
-		terminal.Run(t, step)
-	}
-	terminal.Close(t)
-	p.Stop(t)
-}
-
 // goProgram runs examples as functions, in their order.
 const goProgram = `package main
 

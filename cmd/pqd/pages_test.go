@@ -1,0 +1,106 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// Every command that documentation shows in a terminal does what is shown there.
+// A page is one session, from its first command to its last, with default settings
+// but for the ports. docs/pages_test.go sees to it that commands are shown in a
+// terminal, or say why they cannot be run.
+
+func TestReadme(t *testing.T)                { runPage(t, "../../README.md") }
+func TestTutorial(t *testing.T)              { runPage(t, tutorial) }
+func TestProtocolInTheTerminal(t *testing.T) { runPage(t, protocol) }
+
+const tutorial = "../../docs/tutorial.md"
+
+func TestOtherPages(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*.md", "../../deploy/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\n```console\n") && !slices.Contains([]string{"../../README.md", tutorial, protocol}, page) {
+			t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
+		}
+	}
+}
+
+// Commands that the test does by its own means: it has built the programs, and
+// pqd is a process that it watches.
+const (
+	buildPrograms = "go build -o bin/ ./cmd/pq ./cmd/pqd"
+	startDaemon   = "go run ./cmd/pqd"
+	killDaemon    = "kill -9 $(pgrep -x pqd)"
+)
+
+func runPage(t *testing.T, page string) {
+	t.Helper()
+	p := testenv.Daemon(t, "PQ_STORE=")
+	running, shown := true, false
+	terminal := p.Terminal(t)
+	for _, step := range testenv.Steps(t, page) {
+		switch step.Command {
+		case buildPrograms:
+		case startDaemon:
+			if shown && running {
+				t.Fatalf("%s: pqd runs already", step.Where)
+			}
+			if !running {
+				p.Start(t)
+			}
+			running, shown = true, true
+			compareReady(t, step.Output, p.Log())
+		case killDaemon:
+			p.Kill(t)
+			running = false
+		default:
+			terminal.Run(t, step)
+		}
+	}
+	terminal.Close(t)
+	p.Stop(t)
+}
+
+// compareReady compares the ready line as shown, in the text format, with the
+// one that was logged as JSON, but for the ports.
+func compareReady(t *testing.T, shown, log string) {
+	t.Helper()
+	var logged map[string]string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, `"msg":"ready"`) {
+			if err := json.Unmarshal([]byte(line), &logged); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	delete(logged, "time")
+	port := regexp.MustCompile(`:\d+$`)
+	fields := regexp.MustCompile(`(\w+)=(\S+)`).FindAllStringSubmatch(shown, -1)
+	if len(fields) != len(logged) {
+		t.Errorf("the page shows %d fields of the ready line, pqd logs %v", len(fields), logged)
+	}
+	for _, field := range fields {
+		expected, found := port.ReplaceAllString(field[2], ""), port.ReplaceAllString(logged[field[1]], "")
+		if expected != "…" && expected != found {
+			t.Errorf("ready line: the page shows %s=%s, pqd logs %s", field[1], expected, found)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package testenv
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shell is a bash that runs one command after another, so that later ones see
+// the variables of earlier ones. pq is really built and run; nats and curl are
+// what this package makes of them.
+type shell struct {
+	cmd    *exec.Cmd
+	input  io.WriteCloser
+	output *bufio.Reader
+}
+
+// endMark is printed behind the output of each command.
+const endMark = "\x01end of output"
+
+// tools builds pq and returns a directory with the commands of a shell.
+var tools = sync.OnceValues(func() (string, error) {
+	pq, err := buildPQ()
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(binaries, "tools")
+	return dir, errors.Join(os.Mkdir(dir, 0o755), os.Symlink(pq, filepath.Join(dir, "pq")),
+		os.Symlink(self, filepath.Join(dir, "nats")), os.Symlink(self, filepath.Join(dir, "curl")))
+})
+
+// asTool runs the test's own program as one of the tools, if it was called by
+// the name of one.
+func asTool(args []string) {
+	switch filepath.Base(args[0]) {
+	case "nats":
+		os.Exit(natsCommand(args[1:], os.Stdout, os.Stderr))
+	case "curl":
+		os.Exit(curlCommand(args[1:], os.Stdout, os.Stderr))
+	}
+}
+
+// Command prepares a program, with the commands pq, nats and curl at hand, that
+// finds this process by NATS_URL. It is killed when it has not ended in time,
+// or when the test ends.
+func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = p.work
+	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+patience.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
+}
+
+func (p *Process) shell(t testing.TB) *shell {
+	t.Helper()
+	cmd := p.Command(t, "bash", "--noprofile", "--norc")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start a shell: %v", err)
+	}
+	return &shell{cmd, input, bufio.NewReader(output)}
+}
+
+// run returns what a command printed.
+func (s *shell) run(command string) (string, error) {
+	defer time.AfterFunc(patience, func() { _ = s.cmd.Cancel() }).Stop()
+	if _, err := fmt.Fprintf(s.input, "{ %s\n} </dev/null\necho '%s'\n", command, endMark); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for {
+		line, err := s.output.ReadString('\n')
+		if before, ended := strings.CutSuffix(line, endMark+"\n"); ended {
+			return text.String() + before, nil
+		}
+		text.WriteString(line)
+		if err != nil {
+			return text.String(), fmt.Errorf("the shell ended, or the command took too long: %w", err)
+		}
+	}
+}
+
+func (s *shell) close() error {
+	return errors.Join(s.input.Close(), s.cmd.Wait())
+}
+
+// interrupt is how a terminal shows Ctrl-C. It stands in the output of a command
+// that runs until then.
+const interrupt = "^C"
+
+// untilInterrupted runs a command, waits until it has printed what stands before
+// ^C, in any order, and interrupts it. It returns what the command printed, in the
+// page's order.
+func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string, error) {
+	t.Helper()
+	before, _, _ := strings.Cut(shown, interrupt+"\n")
+	cmd := p.Command(t, "bash", "--noprofile", "--norc", "-c", "exec "+command)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	defer time.AfterFunc(patience, func() { _ = cmd.Cancel() }).Stop()
+	missing, ordered := nonEmpty(before), bytes.Buffer{}
+	found := make([]string, len(missing))
+	lines := bufio.NewScanner(output)
+	for slices.Contains(found, "") {
+		if !lines.Scan() {
+			return strings.Join(found, "\n"), errors.Join(errors.New("it ended before it had printed what the page shows"), cmd.Wait())
+		}
+		i := slices.IndexFunc(missing, func(line string) bool { return line != "" && Shown(line).MatchString(lines.Text()) })
+		if i < 0 {
+			return lines.Text(), errors.New("this line is not shown on the page")
+		}
+		missing[i], found[i] = "", lines.Text()
+	}
+	ordered.WriteString(strings.Join(append(found, interrupt), "\n") + "\n")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		return "", err
+	}
+	for lines.Scan() {
+		ordered.WriteString(lines.Text() + "\n")
+	}
+	return ordered.String(), errors.Join(lines.Err(), cmd.Wait())
+}
+
+// plain tells whether a command is nothing to a shell but words, some of them in
+// single quotes.
+func plain(command string) bool {
+	unquoted := regexp.MustCompile(`'[^']*'`).ReplaceAllString(command, "")
+	return !strings.ContainsAny(unquoted, "|&;<>()$`\\\"'\n#")
+}
