@@ -1,6 +1,10 @@
 package fdbpq
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // Why an item was given up, unless its holder said something else.
 const (
@@ -58,15 +62,20 @@ func (q Queue) grave(c *change) (*pusher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.dead {
-		marked := *s
-		marked.dead = true
-		if err := q.write(c.tx, &marked); err != nil {
-			return nil, err
-		}
-		s = &marked
+	if s, err = q.markDead(c.tx, s); err != nil {
+		return nil, err
 	}
 	grave := q.change(c.tx, s)
 	grave.clock = c.clock
 	return grave.newPusher()
+}
+
+// markDead makes a dead-letter queue of a queue, unless it is one.
+func (q Queue) markDead(tx kv.Tx, s *state) (*state, error) {
+	if s.dead {
+		return s, nil
+	}
+	marked := *s
+	marked.dead = true
+	return &marked, q.write(tx, &marked)
 }

@@ -54,6 +54,8 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		dice += 45
 	}
 	switch {
+	case dice < 4 && !w.narrow:
+		return w.importing(rng)
 	case dice < 35:
 		return pushOf(w.queueName(rng), w.pushItems(rng))
 	case dice < 45:

@@ -7,8 +7,10 @@ import (
 // Held is an item found by its id.
 type Held struct {
 	Item
-	State State
-	Due   int64 // store time at which a lease or a delay ends; 0 when ready
+	State   State
+	Due     int64 // store time at which a lease or a delay ends; 0 when ready
+	Expires int64 // store time at which its TTL is over; 0: never
+	Fence   int64 // leases so far, given back ones included
 }
 
 // Get returns an item by its id, whatever its state; nil when there is none.
@@ -37,7 +39,7 @@ func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*Held, err
 	if err != nil {
 		return nil, err
 	}
-	return &Held{Item: item, State: l.state, Due: l.due}, nil
+	return &Held{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
 }
 
 // Remove cancels an item, whatever its state, and says whether there was one.

@@ -76,11 +76,15 @@ var spaces = [...]string{spaceReady, spaceDelayed, spaceLeased, spaceForward}
 
 // rowsAt reads the rows a place may have in each space.
 func (q Queue) rowsAt(r kv.Reader, s *state, p place) ([][]byte, error) {
+	return r.GetAll(q.rowKeys(s, p))
+}
+
+func (q Queue) rowKeys(s *state, p place) [][]byte {
 	keys := make([][]byte, len(spaces))
 	for i, space := range spaces {
 		keys[i] = p.append(generationPrefix(space, q.name, s.generation))
 	}
-	return r.GetAll(keys)
+	return keys
 }
 
 // remove takes a located item out of the space it stands in.

@@ -93,17 +93,18 @@ func (m moment) display(due int64) int64 { return m.wall.UnixNano() + due - m.no
 
 // outcome is what an operation answers, in a form that can be compared.
 type outcome struct {
-	Err    string // what kind of error; "" for none
-	Items  []itemView
-	Reason fdbpq.Reason
-	Ready  int64
-	More   bool
-	Events []string
-	Pushed []pushedView
-	Counts fdbpq.Counts
-	Config fdbpq.Config
-	OK     bool
-	N      int64
+	Err      string // what kind of error; "" for none
+	Items    []itemView
+	Reason   fdbpq.Reason
+	Ready    int64
+	More     bool
+	Events   []string
+	Pushed   []pushedView
+	Imported []importedView
+	Counts   fdbpq.Counts
+	Config   fdbpq.Config
+	OK       bool
+	N        int64
 }
 
 type itemView struct {
@@ -120,6 +121,7 @@ type itemView struct {
 	Expires    int64
 	State      fdbpq.State
 	Due        int64
+	Until      int64 // end of the TTL
 
 	number       int    // the model's
 	queue, token string // the store's, of a lease
@@ -332,7 +334,7 @@ func (i *modelItem) view() itemView {
 
 func (i *modelItem) held() itemView {
 	v := i.view()
-	v.State = i.state
+	v.State, v.Fence, v.Until = i.state, i.fence, i.expires
 	if i.state != fdbpq.StateReady {
 		v.Due = i.due
 	}

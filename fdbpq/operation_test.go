@@ -52,6 +52,10 @@ func kindOf(err error) string {
 		return "time"
 	case errors.Is(err, fdbpq.ErrFull):
 		return "full"
+	case errors.Is(err, fdbpq.ErrOccupied):
+		return "occupied"
+	case errors.Is(err, fdbpq.ErrPlace):
+		return "place"
 	}
 	return "unexpected: " + err.Error()
 }
@@ -98,7 +102,7 @@ func viewOf(item *fdbpq.Item) itemView {
 
 func heldViewOf(held *fdbpq.Held) itemView {
 	v := viewOf(&held.Item)
-	v.State, v.Due = held.State, held.Due
+	v.State, v.Due, v.Fence, v.Until = held.State, held.Due, held.Fence, held.Expires
 	return v
 }
 

@@ -98,6 +98,13 @@ var meetings = []func(*world) operation{
 		return configureOf("a", map[string]any{"dead_letter_expired": true}, func(c *fdbpq.Config) { c.DeadLetterExpired = true }, true)
 	},
 	sweepIt,
+	func(w *world) operation {
+		id := w.ids[len(w.ids)-1].id
+		return importOf("a", []importItem{{id: id, payload: "back", priority: placeOf(id).priority, fence: 7}})
+	},
+	func(w *world) operation {
+		return importOf("a", []importItem{{id: w.ids[len(w.ids)-1].id, payload: "back", priority: 3, expires: time.Hour}})
+	},
 }
 
 // Each operation meets each other one on the same item, in every situation the

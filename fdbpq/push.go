@@ -48,20 +48,11 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 			tx.Prefetch(dedupRow(q.name, items[i].MsgID))
 		}
 	}
-	var s *state
-	var err error
-	if q.store.refuseUnknown {
-		if s, err = q.read(tx); err == nil && s == nil {
-			err = ErrNoQueue
-		}
-	} else {
-		s, err = q.create(tx)
-	}
+	s, err := q.admit(tx)
 	if err != nil {
 		return nil, err
 	}
-	c := q.change(tx, s)
-	p, err := c.newPusher()
+	p, err := q.change(tx, s).newPusher()
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +70,18 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	}
 	p.finish()
 	return results, nil
+}
+
+// admit returns the state of a queue that something is put into.
+func (q Queue) admit(tx kv.Tx) (*state, error) {
+	if !q.store.refuseUnknown {
+		return q.create(tx)
+	}
+	s, err := q.read(tx)
+	if err == nil && s == nil {
+		err = ErrNoQueue
+	}
+	return s, err
 }
 
 // pusher assigns places within one transaction.

@@ -1,0 +1,191 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Import is an item that goes back to the place it had, in this store or in
+// another one, with all that is known about it.
+type Import struct {
+	ID       ID
+	Priority int64 // another than the id's when the item was moved
+	Payload  []byte
+	Headers  []byte
+
+	Pushed     time.Time
+	NotBefore  time.Time // not takeable before that; zero or past: ready
+	Expires    time.Time // when its TTL is over; zero: never
+	Deliveries int64
+	Fence      int64
+	Dead       *DeadLetter
+}
+
+// Imported tells what became of an Import.
+type Imported struct {
+	Seq   int64
+	Found *Held // an item with this id is there already, and stays as it is
+	Err   error // this item was refused, without effect on the others
+}
+
+var (
+	// ErrOccupied: an item with another id stands where one was to be put.
+	ErrOccupied = errors.New("the place is occupied by another item")
+
+	// ErrPlace: an id names a place that no push could have given.
+	ErrPlace = errors.New("no place in a queue")
+)
+
+const (
+	// maxCount leaves room for pushes behind what was imported.
+	maxCount = 1 << 62
+
+	// maxTail is far beyond a count and the random part, ours or the recipe's.
+	maxTail = 64
+)
+
+// Import puts items where they stood, and makes the queue if need be. Later
+// pushes stand behind all of them. An item that is there already is left alone,
+// so an import that was interrupted can be repeated. Neither max_length nor
+// message ids concern it.
+//
+// Ids are taken on trust. Those that a store made never meet; two that somebody
+// made up out of the same count and random part can.
+func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
+	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	s, err := q.admit(tx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := q.change(tx, s).newPusher()
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		tx.Prefetch(q.rowKeys(s, items[i].ID.place)...)
+	}
+	results := make([]Imported, len(items))
+	for i := range items {
+		if results[i], err = p.restore(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	p.finish()
+	return results, nil
+}
+
+func (p *pusher) restore(item *Import) (Imported, error) {
+	seq, err := p.possible(item)
+	if err != nil {
+		return Imported{Err: err}, nil
+	}
+	at := place{priority: item.Priority, tail: item.ID.place.tail}
+	there, err := p.meet(item, at)
+	if err != nil {
+		if errors.Is(err, ErrOccupied) {
+			return Imported{Err: err}, nil
+		}
+		return Imported{}, err
+	}
+	if there != nil {
+		held, err := p.held(p.tx, p.state, there, true)
+		return Imported{Seq: seq, Found: held}, err
+	}
+	e := envelope{
+		pushed: item.Pushed.UnixNano(), home: item.ID.place.priority,
+		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
+	}
+	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
+		return Imported{Err: err}, nil
+	}
+	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
+		e.dead = *item.Dead
+		if p.state, err = p.markDead(p.tx, p.state); err != nil {
+			return Imported{}, err
+		}
+	}
+	due, err := p.times(item, &e)
+	if err != nil {
+		return Imported{}, err
+	}
+	p.relocate(item.ID.place, &e, at.priority)
+	p.count = max(p.count, seq)
+	p.tally.bytes += e.size
+	if due != 0 {
+		p.addDelayed(at, due, &e)
+	} else {
+		p.addReady(at, &e)
+	}
+	return Imported{Seq: seq}, nil
+}
+
+// possible says why an item may not be imported, and otherwise its place in
+// push order.
+func (p *pusher) possible(item *Import) (seq int64, err error) {
+	seq, err = item.ID.place.count()
+	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
+		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
+	}
+	wall := p.store.clock.wall()
+	for _, t := range []time.Time{item.NotBefore, item.Expires} {
+		if !t.IsZero() && t.Sub(wall) > MaxDelay {
+			return 0, fmt.Errorf("%w: %s from now, allowed are up to %s", ErrTime, t.Sub(wall), MaxDelay)
+		}
+	}
+	return seq, nil
+}
+
+// meet returns the item with this id, nil when there is none, and ErrOccupied
+// when its place or the rows of its payload are another one's.
+func (p *pusher) meet(item *Import, at place) (*located, error) {
+	there, err := p.locate(p.tx, p.state, item.ID)
+	if err != nil {
+		return nil, err
+	}
+	if there != nil {
+		if there.home != item.ID.place.priority {
+			return nil, ErrOccupied
+		}
+		return there, nil
+	}
+	var keys [][]byte
+	if at != item.ID.place {
+		keys = p.rowKeys(p.state, at)[:3]
+	}
+	if len(item.Headers)+len(item.Payload) > maxInline {
+		keys = append(keys, appendChunkKey(p.prefix(spaceChunk), at, 0))
+	}
+	rows, err := p.tx.GetAll(keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row != nil {
+			return nil, ErrOccupied
+		}
+	}
+	return nil, nil
+}
+
+// times sets when the item expires and returns when it becomes ready, 0 for at
+// once.
+func (p *pusher) times(item *Import, e *envelope) (due int64, err error) {
+	if item.NotBefore.IsZero() && item.Expires.IsZero() {
+		return 0, nil
+	}
+	now, err := p.now()
+	if err != nil {
+		return 0, err
+	}
+	wall := p.store.clock.wall()
+	if !item.Expires.IsZero() {
+		e.expires = now + int64(max(0, item.Expires.Sub(wall)))
+	}
+	if !item.NotBefore.IsZero() && item.NotBefore.After(wall) {
+		due = now + int64(item.NotBefore.Sub(wall))
+	}
+	return due, nil
+}

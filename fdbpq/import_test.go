@@ -1,0 +1,336 @@
+package fdbpq_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// importItem is an item of an import; times are from now, by the clock of whoever
+// imports.
+type importItem struct {
+	id                 string
+	priority           int64
+	payload, headers   string
+	notBefore, expires time.Duration // 0: none
+	deliveries, fence  int64
+	dead               fdbpq.DeadLetter
+}
+
+// importedView is what became of one.
+type importedView struct {
+	Seq   int64
+	Found []itemView
+	Err   string
+}
+
+func importOf(queue string, items []importItem) operation {
+	return operation{
+		name: fmt.Sprintf("import %s %v", queue, items),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			var all []fdbpq.Import
+			for _, item := range items {
+				one := fdbpq.Import{
+					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
+					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
+				}
+				if item.notBefore != 0 {
+					one.NotBefore = p.wall().Add(item.notBefore)
+				}
+				if item.expires != 0 {
+					one.Expires = p.wall().Add(item.expires)
+				}
+				all = append(all, one)
+			}
+			imported, err := p.store.Queue(queue).Import(tx, all...)
+			if err != nil {
+				return outcome{}, err
+			}
+			var out outcome
+			for _, one := range imported {
+				v := importedView{Seq: one.Seq, Err: kindOf(one.Err)}
+				if one.Found != nil {
+					v.Found = []itemView{heldViewOf(one.Found)}
+				}
+				out.Imported = append(out.Imported, v)
+			}
+			return out, nil
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.imports(queue, at, items) },
+	}
+}
+
+func (m *model) imports(queue string, at moment, items []importItem) (out outcome) {
+	q := m.create(queue)
+	for _, item := range items {
+		out.Imported = append(out.Imported, m.importOne(q, at, item))
+	}
+	return out
+}
+
+func (m *model) importOne(q *modelQueue, at moment, item importItem) importedView {
+	home := placeOf(item.id)
+	switch {
+	case home.seq < 0 || home.seq > 1<<62:
+		return importedView{Err: "place"}
+	case max(item.notBefore, item.expires) > fdbpq.MaxDelay:
+		return importedView{Err: "time"}
+	}
+	if there := q.byID(item.id); there != nil {
+		return importedView{Seq: home.seq, Found: []itemView{there.held()}}
+	}
+	added := modelItem{
+		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
+		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, deliveries: item.deliveries, fence: max(item.fence, item.deliveries), dead: item.dead,
+	}
+	for i := range q.items {
+		if compareItems(&q.items[i], &home) == 0 || compareItems(&q.items[i], &added) == 0 {
+			return importedView{Err: "occupied"}
+		}
+	}
+	if len(item.payload)+len(item.headers) > fdbpq.MaxContent {
+		return importedView{Err: "content"}
+	}
+	if item.dead != (fdbpq.DeadLetter{}) {
+		q.dead = true
+	}
+	if item.expires != 0 {
+		added.expires = at.now + int64(max(0, item.expires))
+	}
+	if item.notBefore > 0 {
+		added.state, added.due = fdbpq.StateDelayed, at.now+int64(item.notBefore)
+	}
+	q.high = max(q.high, home.seq)
+	m.add(q, added)
+	return importedView{Seq: home.seq}
+}
+
+// importing makes up an import: of items that are there, that were, and that
+// another store has made.
+func (w *world) importing(rng *rand.Rand) operation {
+	queue := w.queueName(rng)
+	var items []importItem
+	for _, pushed := range w.pushItems(rng) {
+		item := importItem{
+			id: madeUpID(rng, w.priority(rng), 1+rng.Int64N(200)), payload: pushed.payload, headers: pushed.headers,
+			notBefore: cmp.Or(pushed.notBefore, min(pushed.delay, fdbpq.MaxDelay+1)), expires: pushed.ttl,
+		}
+		switch rng.IntN(12) {
+		case 0, 1, 2:
+			if len(w.ids) > 0 {
+				item.id = pick(rng, w.ids...).id
+			}
+		case 3:
+			item.id = madeUpID(rng, 5, pick[int64](rng, -1, 0, 1<<62+1))
+		case 4:
+			item.expires = -time.Hour
+		case 5:
+			item.deliveries = rng.Int64N(4)
+			item.fence = item.deliveries + rng.Int64N(3)
+		case 6:
+			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there"}
+		}
+		if item.priority = placeOf(item.id).priority; rng.IntN(4) == 0 {
+			item.priority = w.priority(rng)
+		}
+		items = append(items, item)
+	}
+	return importOf(queue, items)
+}
+
+func madeUpID(rng *rand.Rand, priority, count int64) string {
+	b := tuple.AppendInt(tuple.AppendInt(nil, priority), count)
+	random := make([]byte, 8)
+	for i := range random {
+		random[i] = byte(rng.Uint32())
+	}
+	return base64.RawURLEncoding.EncodeToString(tuple.AppendBytes(b, random))
+}
+
+// everything returns all items of a queue, whatever their state, as they are
+// to be imported elsewhere.
+func (b *bench) everything(queue string) (items []fdbpq.Import) {
+	b.Helper()
+	for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
+		b.view(func(r kv.Reader) error {
+			page, err := b.Queue(queue).List(r, fdbpq.Listing{State: state, Limit: fdbpq.MaxBatch, Bodies: true})
+			for _, held := range page.Items {
+				item := fdbpq.Import{
+					ID: held.ID, Priority: held.Priority, Payload: held.Payload, Headers: held.Headers, Pushed: held.Pushed,
+					Deliveries: held.Deliveries, Fence: held.Fence, Dead: held.Dead,
+				}
+				if held.Expires != 0 {
+					item.Expires = b.Display(held.Expires)
+				}
+				if held.State == fdbpq.StateDelayed {
+					item.NotBefore = b.Display(held.Due)
+				}
+				items = append(items, item)
+			}
+			return err
+		})
+	}
+	return items
+}
+
+// Whatever can stand in a store stands in another one after the import, at the
+// same place, under the same id; what is leased becomes ready.
+func TestImportElsewhere(t *testing.T) {
+	for _, from := range engines {
+		for _, to := range engines {
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				place := func(e engine) func() kv.DB {
+					open := e.place(t)
+					return func() kv.DB {
+						db, err := open()
+						if err != nil {
+							t.Fatal(err)
+						}
+						return db
+					}
+				}
+				a, b := openBench(t, place(from)), openBench(t, place(to))
+				a.furnish()
+				a.update(func(tx kv.Tx) error { // a dead one
+					taken, err := a.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+					if err == nil {
+						_, err = a.Queue("q").Terminate(tx, *taken.Items[0].Lease, "poison")
+					}
+					return err
+				})
+				for _, queue := range []string{"q", "q-dead"} {
+					items := a.everything(queue)
+					shuffled := slices.Clone(items)
+					rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+					for _, want := range []bool{false, true} { // and again
+						b.update(func(tx kv.Tx) error {
+							imported, err := b.Queue(queue).Import(tx, shuffled...)
+							for i, one := range imported {
+								if one.Err != nil || (one.Found != nil) != want || want && one.Found.ID != shuffled[i].ID {
+									t.Errorf("%s: import of %s: %+v", queue, shuffled[i].ID, one)
+								}
+							}
+							return err
+						})
+					}
+					byID := func(x, y fdbpq.Import) int { return strings.Compare(x.ID.String(), y.ID.String()) }
+					got := b.everything(queue)
+					slices.SortFunc(items, byID)
+					slices.SortFunc(got, byID)
+					if len(items) == 0 || len(got) != len(items) {
+						t.Fatalf("%s: %d items became %d", queue, len(items), len(got))
+					}
+					for i, want := range items {
+						have := got[i]
+						near := func(x, y time.Time) bool { return x.Sub(y).Abs() < time.Minute } // clocks of two processes
+						if have.ID != want.ID || have.Priority != want.Priority || !bytes.Equal(have.Payload, want.Payload) ||
+							!bytes.Equal(have.Headers, want.Headers) || !have.Pushed.Equal(want.Pushed) || have.Deliveries != want.Deliveries ||
+							have.Fence != want.Fence || !near(have.NotBefore, want.NotBefore) || !near(have.Expires, want.Expires) ||
+							(have.Dead == nil) != (want.Dead == nil) || have.Dead != nil && *have.Dead != *want.Dead {
+							t.Errorf("%s: item %s became\n%+v, expected\n%+v", queue, want.ID, have, want)
+						}
+					}
+				}
+				after := b.pushed("q", 5, "later")[0]
+				if last := a.pushed("q", 5, "last")[0]; b.get("q", after).Seq < a.get("q", last).Seq-1 {
+					t.Errorf("a push got the place %d, among those that were imported", b.get("q", after).Seq)
+				}
+			})
+		}
+	}
+}
+
+// Where an item is to stand, no other one may.
+func TestImportOccupied(t *testing.T) {
+	b := openBench(t, func() kv.DB {
+		db, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
+	})
+	id := func(priority, count int64, random string) fdbpq.ID {
+		bytes := tuple.AppendBytes(tuple.AppendInt(tuple.AppendInt(nil, priority), count), []byte(random))
+		return parseID(base64.RawURLEncoding.EncodeToString(bytes))
+	}
+	large := make([]byte, 100_000)
+	for _, c := range []struct {
+		what string
+		item fdbpq.Import
+		want error
+	}{
+		{"the first", fdbpq.Import{ID: id(1, 1, "a"), Priority: 2, Payload: large}, nil},
+		{"the place it moved to", fdbpq.Import{ID: id(2, 1, "a"), Priority: 2}, fdbpq.ErrOccupied},
+		{"from elsewhere", fdbpq.Import{ID: id(3, 1, "a"), Priority: 2}, fdbpq.ErrOccupied},
+		{"the rows of its payload", fdbpq.Import{ID: id(4, 1, "a"), Priority: 4, Payload: large}, fdbpq.ErrOccupied},
+		{"another random part", fdbpq.Import{ID: id(2, 1, "b"), Priority: 2, Payload: large}, nil},
+		{"no count", fdbpq.Import{ID: id(2, -1, "b"), Priority: 2}, fdbpq.ErrPlace},
+		{"the recipe's first count", fdbpq.Import{ID: id(2, 0, "12345678901234567890"), Priority: 2}, nil},
+		{"a count that leaves no room", fdbpq.Import{ID: id(2, math.MaxInt64, "b"), Priority: 2}, fdbpq.ErrPlace},
+		{"a random part that is none", fdbpq.Import{ID: id(2, 1, strings.Repeat("b", 64)), Priority: 2}, fdbpq.ErrPlace},
+		{"too large", fdbpq.Import{ID: id(2, 2, "b"), Priority: 2, Payload: make([]byte, fdbpq.MaxContent+1)}, fdbpq.ErrContent},
+		{"never", fdbpq.Import{ID: id(2, 2, "b"), Priority: 2, NotBefore: time.Now().Add(20 * 365 * 24 * time.Hour)}, fdbpq.ErrTime},
+	} {
+		b.update(func(tx kv.Tx) error {
+			imported, err := b.Queue("q").Import(tx, c.item)
+			if err == nil && (!errors.Is(imported[0].Err, c.want) || imported[0].Found != nil) {
+				t.Errorf("%s: got %+v, expected %v", c.what, imported[0], c.want)
+			}
+			return err
+		})
+	}
+}
+
+// An import of the same item by two processes at once happens once.
+func TestImportMeetsItself(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		item := fdbpq.Import{ID: parseID(madeUpID(rand.New(rand.NewPCG(1, 1)), 3, 3)), Priority: 3, Payload: []byte("once")}
+		inside, other := make(chan struct{}), make(chan error, 1)
+		runs := 0
+		lane := b.Lane()
+		defer lane.Release()
+		var imported []fdbpq.Imported
+		err := lane.Update(t.Context(), func(tx kv.Tx) (err error) {
+			if imported, err = b.Queue("q").Import(tx, item); err != nil {
+				return err
+			}
+			if runs++; runs == 1 {
+				go func() {
+					<-inside
+					second := b.Lane()
+					defer second.Release()
+					other <- second.Update(context.WithoutCancel(t.Context()), func(tx kv.Tx) error {
+						_, err := b.Queue("q").Import(tx, item)
+						return err
+					})
+				}()
+				close(inside)
+				return <-other
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runs != 2 || imported[0].Found == nil {
+			t.Errorf("ran %d times, and found %v: expected the item of the other one in a second run", runs, imported[0].Found)
+		}
+		if n := b.counts("q").Ready; n != 1 {
+			t.Errorf("there are %d items, expected 1", n)
+		}
+	})
+}
