@@ -118,6 +118,13 @@ func (b *Bridge) route(r *request) *failure {
 	if !answerable {
 		return failf(400, "%s without a reply subject does nothing", r.verb)
 	}
+	if r.verb == verbImport {
+		f := b.readImport(r)
+		if f == nil {
+			b.lanes.imports.submit(r)
+		}
+		return f
+	}
 	if f := readQuery(r); f != nil {
 		return f
 	}

@@ -112,7 +112,9 @@ func explain(err error) *failure {
 		return &failure{code: 410, text: lost.Error(), reason: string(lost.Reason)}
 	case errors.As(err, &config):
 		return badRequest(err)
-	case errors.Is(err, fdbpq.ErrReplay), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID):
+	case errors.Is(err, fdbpq.ErrOccupied):
+		return &failure{code: 409, text: err.Error(), description: "Occupied", reason: "occupied"}
+	case errors.Is(err, fdbpq.ErrReplay), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &failure{code: 403, text: "no such queue, and pushes do not make one here: admin.config does"}

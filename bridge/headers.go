@@ -39,6 +39,7 @@ const (
 	headerDeadReason   = "PQ-Dead-Reason"
 	headerOrigin       = "PQ-Origin"
 	headerOriginID     = "PQ-Origin-Id"
+	headerExpires      = "PQ-Expires"
 )
 
 const ourHeaders = "PQ-"
@@ -102,7 +103,7 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 func readOurPushHeader(r *request, key string, values []string) *failure {
 	switch key {
 	case headerID, headerDeliveries, headerFence, headerAck, headerLeaseExpires, headerNumPending,
-		headerState, headerReason, headerDeadReason, headerOrigin, headerOriginID:
+		headerState, headerReason, headerDeadReason, headerOrigin, headerOriginID, headerExpires:
 		return nil // an answer's: items are forwarded as they are
 	case headerPriority, headerDelay, headerNotBefore, headerTTL:
 	default:

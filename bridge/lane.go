@@ -21,11 +21,12 @@ const txTimeoutDown = time.Second
 // kinds are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type kinds struct {
-	push, take, change, read lanes
+	push, imports, take, change, read lanes
 }
 
 func (k *kinds) init(b *Bridge) {
 	k.push.init(b, b.runPushes)
+	k.imports.init(b, b.runImports)
 	k.take.init(b, b.runTakes)
 	k.change.init(b, b.runChanges)
 	k.read.init(b, b.runReads)

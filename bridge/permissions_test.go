@@ -122,7 +122,8 @@ func TestPermissions(t *testing.T) {
 	peeks := []string{"peek.min", "peek.max"}
 	reads := []string{"info", "list", "get.x"}
 	changes := []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete"}
-	all := slices.Concat(pushes, pops, peeks, reads, changes)
+	imports := []string{"import"}
+	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
 	roles := map[string]struct {
 		of     func(queue string) (subjects.Permissions, error)
 		queue  string
@@ -130,6 +131,7 @@ func TestPermissions(t *testing.T) {
 		events bool
 	}{
 		"producer": {grammar.Producer, "jobs", pushes, false},
+		"importer": {grammar.Importer, "jobs", imports, false},
 		"consumer": {grammar.Consumer, "jobs", slices.Concat(pops, peeks), false},
 		"viewer":   {grammar.Viewer, "jobs", slices.Concat(reads, peeks), true},
 		"auditor":  {grammar.Viewer, "*", slices.Concat(reads, peeks), true},

@@ -26,20 +26,25 @@ const (
 
 // readPush reads what a push asks for.
 func (b *Bridge) readPush(r *request) *failure {
-	r.item = fdbpq.NewItem{
+	r.item = incoming{NewItem: fdbpq.NewItem{
 		Payload:     r.msg.Data,
 		Priority:    r.subject.Priority,
 		HasPriority: r.subject.HasPriority,
-	}
+	}}
 	if len(r.msg.Header) > 0 {
 		if f := readPushHeaders(r); f != nil {
 			return f
 		}
 	}
-	if len(r.msg.Data) > maxPayload {
-		return failf(413, "the payload has %d bytes: allowed are %d", len(r.msg.Data), maxPayload)
+	return b.checkSize(r.msg.Data, r.item.Headers)
+}
+
+// checkSize refuses what could not be answered.
+func (b *Bridge) checkSize(payload, headers []byte) *failure {
+	if len(payload) > maxPayload {
+		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), maxPayload)
 	}
-	if size := len(r.msg.Data) + len(r.item.Headers); size > alwaysFits {
+	if size := len(payload) + len(headers); size > alwaysFits {
 		if most := int(b.nc.MaxPayload()) - replyReserve; size > most {
 			return failf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 				size, most, replyReserve)
@@ -52,7 +57,7 @@ func (b *Bridge) readPush(r *request) *failure {
 func (b *Bridge) runPushes(l *lane, batch []*request) {
 	l.items = l.items[:0]
 	for _, r := range batch {
-		l.items = append(l.items, r.item)
+		l.items = append(l.items, r.item.NewItem)
 	}
 	var pushed []fdbpq.Pushed
 	started := time.Now()

@@ -224,6 +224,14 @@ func (b *Bridge) answerHeld(l *lane, r *request) {
 	w.reset()
 	w.item(&held.Item)
 	w.string(headerState, string(held.State))
+	if held.Fence > 0 {
+		w.text = strconv.AppendInt(w.text, held.Fence, 10)
+		w.end(headerFence)
+	}
+	if held.Expires != 0 {
+		w.text = appendTime(w.text, b.store.Display(held.Expires))
+		w.end(headerExpires)
+	}
 	w.text = strconv.AppendInt(w.text, r.outcome.ready, 10)
 	w.end(headerNumPending)
 	switch held.State {
@@ -248,9 +256,19 @@ type listed struct {
 	Deliveries int64       `json:"deliveries"`
 	Pushed     string      `json:"pushed"`
 	Due        string      `json:"due,omitempty"`
+	Expires    string      `json:"expires,omitempty"`
+	Fence      int64       `json:"fence,omitempty"`
+	Dead       *death      `json:"dead,omitempty"`
 	Size       int64       `json:"size"`
 	Headers    nats.Header `json:"headers"`
 	Body       *string     `json:"body,omitempty"` // base64
+}
+
+// death is why an item is in a dead-letter queue.
+type death struct {
+	Reason   string `json:"reason"`
+	Origin   string `json:"origin"`
+	OriginID string `json:"origin_id"`
 }
 
 // pageReserve is kept of an answer's size for what stands around the items.
@@ -303,10 +321,17 @@ func (b *Bridge) listed(held *fdbpq.Held, withBody bool) listed {
 		Deliveries: held.Deliveries,
 		Pushed:     timeText(held.Pushed),
 		Size:       held.Size,
+		Fence:      held.Fence,
 		Headers:    make(nats.Header),
 	}
 	if held.State != fdbpq.StateReady {
 		item.Due = timeText(b.store.Display(held.Due))
+	}
+	if held.Expires != 0 {
+		item.Expires = timeText(b.store.Display(held.Expires))
+	}
+	if held.Dead != nil {
+		item.Dead = (*death)(held.Dead)
 	}
 	addHeaders(item.Headers, held.Headers)
 	if withBody {

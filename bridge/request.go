@@ -15,6 +15,7 @@ type verb uint8
 
 const (
 	verbPush verb = iota
+	verbImport
 	verbPop
 	verbPeek
 	verbAck
@@ -29,7 +30,7 @@ const (
 	verbs
 )
 
-var verbNames = [verbs]string{"push", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys", "none"}
+var verbNames = [verbs]string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys", "none"}
 
 func (v verb) String() string { return verbNames[v] }
 
@@ -38,6 +39,8 @@ func verbOf(v subjects.Verb) verb {
 	switch v {
 	case subjects.Push:
 		return verbPush
+	case subjects.Import:
+		return verbImport
 	case subjects.PopMin, subjects.PopMax:
 		return verbPop
 	case subjects.PeekMin, subjects.PeekMax:
@@ -73,13 +76,19 @@ type request struct {
 	since   time.Time     // start of the work on it; zero while it waits
 	spent   time.Duration // work on it before it waited
 
-	item    fdbpq.NewItem // push
-	pop     popRequest    // pop, peek and what follows +NXT
-	place   waiting       // of a pop: where it waits
-	settle  settlement    // ack
-	id      fdbpq.ID      // get, remove, move
-	listing listing       // list, sys
+	item    incoming   // push and import
+	pop     popRequest // pop, peek and what follows +NXT
+	place   waiting    // of a pop: where it waits
+	settle  settlement // ack
+	id      fdbpq.ID   // get, remove, move
+	listing listing    // list, sys
 	outcome outcome
+}
+
+// incoming is an item that comes in.
+type incoming struct {
+	fdbpq.NewItem
+	place *fdbpq.Import // of one that goes back to where it stood
 }
 
 // outcome is what a transaction found or did for a request. It stands only

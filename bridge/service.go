@@ -40,6 +40,7 @@ var endpoints = [...]struct {
 	subject string // behind prefix and queue
 }{
 	{verbPush, "*.push"},
+	{verbImport, "*.import"},
 	{verbPop, "*.pop.*"},
 	{verbPeek, "*.peek.*"},
 	{verbAck, "*.ack.>"},

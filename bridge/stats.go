@@ -50,12 +50,13 @@ type kind uint8
 
 const (
 	kindPush kind = iota
+	kindImport
 	kindTake
 	kindChange
 	kindRead
 )
 
-var kindNames = [...]string{"push", "take", "change", "read"}
+var kindNames = [...]string{"push", "import", "take", "change", "read"}
 
 func (s *statistics) init() {
 	s.queues = make(map[string]*flows)

@@ -54,6 +54,9 @@ type ID struct {
 	place place
 }
 
+// Priority is the one that the item was pushed with.
+func (id ID) Priority() int64 { return id.place.priority }
+
 // ErrID is what a malformed id gets.
 var ErrID = errors.New("not an item id: expected one as a push or a pop answered it")
 

@@ -25,6 +25,12 @@ func (g Grammar) Producer(queue string) (Permissions, error) {
 	return g.client(queue, "push", "push.*")
 }
 
+// Importer returns what it takes to put items where they stood in a queue.
+// Whoever may do that is trusted with ids.
+func (g Grammar) Importer(queue string) (Permissions, error) {
+	return g.client(queue, "import")
+}
+
 // Consumer returns what it takes to look at, pop, lease and settle items. The
 // dead-letter queue is another queue.
 func (g Grammar) Consumer(queue string) (Permissions, error) {

@@ -44,6 +44,8 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 			s.HasPriority = true
 			s.Priority, err = ParsePriority(t.next())
 		}
+	case "import":
+		s.Verb, form = Import, "import alone"
 	case "pop":
 		s.Verb, form = minMax(t.next(), PopMin, PopMax), "pop.min or pop.max"
 	case "peek":

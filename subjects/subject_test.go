@@ -30,6 +30,7 @@ var wellFormed = map[string]Subject{
 	"jobs.push.-3":                   {Queue: "jobs", Verb: Push, Priority: -3, HasPriority: true},
 	"jobs.push.9223372036854775807":  {Queue: "jobs", Verb: Push, Priority: math.MaxInt64, HasPriority: true},
 	"jobs.push.-9223372036854775808": {Queue: "jobs", Verb: Push, Priority: math.MinInt64, HasPriority: true},
+	"jobs.import":                    {Queue: "jobs", Verb: Import},
 	"jobs.pop.min":                   {Queue: "jobs", Verb: PopMin},
 	"jobs.pop.max":                   {Queue: "jobs", Verb: PopMax},
 	"jobs.peek.min":                  {Queue: "jobs", Verb: PeekMin},
@@ -83,7 +84,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -115,6 +116,7 @@ var malformed = map[string]string{
 	"pq.jobs\r\n.pop":                      ruleQueue,
 	"pq.jöbs.push":                         `queue name "j\u00f6bs": expected ` + ruleQueue,
 	"pq.jobs\xff.pop":                      ruleQueue,
+	"pq.jobs.import.5":                     "expected import alone after the queue's name",
 	"pq.$jobs.push":                        ruleQueue,
 	"pq.jobs/1.push":                       ruleQueue,
 	"pq." + name64 + "q.push":              ruleQueue,

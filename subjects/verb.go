@@ -8,6 +8,7 @@ type Verb uint8
 // The verbs.
 const (
 	Push Verb = iota + 1
+	Import
 	PopMin
 	PopMax
 	PeekMin
@@ -31,6 +32,7 @@ const (
 // verbNames holds the tokens of each verb.
 var verbNames = [...]string{
 	Push:        "push",
+	Import:      "import",
 	PopMin:      "pop.min",
 	PopMax:      "pop.max",
 	PeekMin:     "peek.min",

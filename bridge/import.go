@@ -1,0 +1,171 @@
+package bridge
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// readImport reads an item as it was answered somewhere, to be put where it
+// stood.
+func (b *Bridge) readImport(r *request) *failure {
+	i := &fdbpq.Import{Payload: r.msg.Data}
+	hasID, hasPriority := false, false
+	for key, values := range r.msg.Header {
+		switch {
+		case key == headerMsgID:
+			return failf(400, "%s on an import: its %s says which item it is, and it is put there once", key, headerID)
+		case key != headerTimeStamp && !strings.HasPrefix(key, ourHeaders):
+			travels, f := readPushHeader(r, key, values)
+			if travels {
+				i.Headers, f = appendHeader(i.Headers, key, values)
+			}
+			if f != nil {
+				return f
+			}
+			continue
+		}
+		value, f := single(key, values)
+		if f == nil {
+			f = readImportHeader(i, key, value)
+		}
+		if f != nil {
+			return f
+		}
+		hasID, hasPriority = hasID || key == headerID, hasPriority || key == headerPriority
+	}
+	if !hasID {
+		return failf(400, "an import without %s: expected the id that the item had", headerID)
+	}
+	if !hasPriority {
+		i.Priority = i.ID.Priority()
+	}
+	if i.Pushed.IsZero() {
+		i.Pushed = r.arrived
+	}
+	r.item.place = i
+	return b.checkSize(i.Payload, i.Headers)
+}
+
+func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
+	at := func(t *time.Time) *failure {
+		var err error
+		if *t, err = time.Parse(time.RFC3339Nano, value); err != nil {
+			return failf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, shown(value))
+		}
+		return nil
+	}
+	number := func(n *int64) (f *failure) {
+		*n, f = parseInteger(key, value, 0, maxNumber)
+		return f
+	}
+	switch key {
+	case headerID:
+		var err error
+		if i.ID, err = fdbpq.ParseID(value); err != nil {
+			f = failf(400, "%s is %s: %s", key, shown(value), err)
+		}
+	case headerPriority:
+		var err error
+		if i.Priority, err = subjects.ParsePriority(value); err != nil {
+			f = badRequest(err)
+		}
+	case headerTimeStamp:
+		f = at(&i.Pushed)
+	case headerNotBefore:
+		f = at(&i.NotBefore)
+	case headerExpires:
+		f = at(&i.Expires)
+	case headerDeliveries:
+		f = number(&i.Deliveries)
+	case headerFence:
+		f = number(&i.Fence)
+	case headerDeadReason, headerOrigin, headerOriginID:
+		if i.Dead == nil {
+			i.Dead = &fdbpq.DeadLetter{}
+		}
+		if len(value) > maxDeadText {
+			return failf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
+		}
+		*map[string]*string{headerDeadReason: &i.Dead.Reason, headerOrigin: &i.Dead.Origin, headerOriginID: &i.Dead.OriginID}[key] = value
+	case headerNumPending, headerState, headerAck, headerLeaseExpires:
+		// These say how it stood among others, and who held it.
+	default:
+		f = failf(400, "header %s is none of an import: expected %s, or what else comes with an item", shown(key), headerID)
+	}
+	return f
+}
+
+const (
+	maxNumber   = 1 << 62 // of deliveries and fences: room to count on
+	maxDeadText = 512     // bytes of a reason, a queue's name, an id
+)
+
+// runImports puts a batch of items where they stood, in one transaction.
+func (b *Bridge) runImports(l *lane, batch []*request) {
+	items := make([]fdbpq.Import, len(batch))
+	for i, r := range batch {
+		items[i] = *r.item.place
+	}
+	var imported []fdbpq.Imported
+	started := time.Now()
+	err := l.update(func(tx kv.Tx) (err error) {
+		imported, err = l.queue.Import(tx, items...)
+		return err
+	})
+	switch {
+	case err == nil:
+		b.stats.ran(kindImport, len(batch), started)
+		b.stats.moved(l.queue.Name(), flowIn, len(batch))
+		for i, r := range batch {
+			b.answerImport(l, r, &imported[i])
+		}
+	case len(batch) > 1 && !isOutage(err):
+		for i := range batch {
+			b.runImports(l, batch[i:i+1]) // what makes it fail fails alone
+		}
+	default:
+		for _, r := range batch {
+			b.refuse(r, explain(err))
+		}
+	}
+}
+
+// answerImport answers as a push is answered. That the same item stands there
+// already is as good as having put it there.
+func (b *Bridge) answerImport(l *lane, r *request, done *fdbpq.Imported) {
+	err := done.Err
+	if err == nil && done.Found != nil && !same(done.Found, r.item.place) {
+		err = fdbpq.ErrOccupied
+	}
+	if err != nil {
+		b.refuse(r, explain(err))
+		return
+	}
+	p := fdbpq.Pushed{ID: r.item.place.ID, Seq: done.Seq, Priority: r.item.place.Priority, Duplicate: done.Found != nil}
+	if p.Duplicate {
+		p.Priority = done.Found.Priority
+	}
+	l.out = appendPubAck(l.out[:0], r.subject.Queue, &p)
+	b.publish(&nats.Msg{Subject: r.msg.Reply, Data: l.out})
+	b.done(r, nil)
+}
+
+// same compares an item with what was imported. The headers of one message have
+// no order among each other.
+func same(found *fdbpq.Held, item *fdbpq.Import) bool {
+	lines := func(block []byte) [][]byte {
+		all := bytes.SplitAfter(block, []byte("\r\n"))
+		slices.SortFunc(all, bytes.Compare)
+		return all
+	}
+	return bytes.Equal(found.Payload, item.Payload) &&
+		(bytes.Equal(found.Headers, item.Headers) || slices.EqualFunc(lines(found.Headers), lines(item.Headers), bytes.Equal))
+}

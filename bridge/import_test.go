@@ -1,0 +1,158 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+)
+
+// What get answers of an item can be sent to import on another store, and then
+// get answers the same there.
+func TestImport(t *testing.T) {
+	from, to := serve(t), serve(t)
+	first := from.push("pq.jobs.push.5", "first", "Color", "blue", "Color", "red", "Size", "big")
+	from.push("pq.jobs.push.5", "second", "PQ-TTL", "1h")
+	from.push("pq.jobs.push", "delayed", "PQ-Delay", "1h", "PQ-TTL", "2h")
+	moved := from.push("pq.jobs.push.5", "moved")
+	from.ask("pq.jobs.move."+moved.ID+".-7", "")
+	given := from.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h") // the moved one
+	from.accepted(from.raw(given.Reply, "-NAK"))
+	from.push("pq.jobs.push.-9", "poison")
+	from.accepted(from.raw(from.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply, "+TERM it is poison"))
+	from.push("pq.jobs.push.-9", "held")
+	from.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+
+	for queue, count := range map[string]int{"jobs": 5, "jobs-dead": 1} {
+		var ids []string
+		for _, state := range []string{"leased", "delayed", "ready"} {
+			for _, i := range object[struct{ Items []struct{ ID string } }](from, "pq."+queue+".list", `{"state":"`+state+`"}`).Items {
+				ids = append(ids, i.ID)
+			}
+		}
+		if len(ids) != count {
+			t.Fatalf("%s has %d items, expected %d", queue, len(ids), count)
+		}
+		for _, id := range ids {
+			item := from.ask("pq."+queue+".get."+id, "")
+			for _, duplicate := range []bool{false, true} {
+				ack := to.acknowledged(to.askMsg(&nats.Msg{Subject: "pq." + queue + ".import", Header: maps.Clone(item.Header), Data: item.Data}))
+				if ack.ID != id || ack.Duplicate != duplicate || ack.Stream != queue {
+					t.Errorf("%s %s: imported as %+v, expected duplicate %v", queue, id, ack, duplicate)
+				}
+			}
+			got, want := to.ask("pq."+queue+".get."+id, ""), item.Header
+			if want.Get("PQ-State") == "leased" {
+				want.Set("PQ-State", "ready")
+				want.Del("PQ-Lease-Expires")
+			}
+			for _, header := range []nats.Header{want, got.Header} {
+				header.Del("PQ-Num-Pending")
+				for key := range header {
+					if key == "PQ-Not-Before" || key == "PQ-Expires" { // clocks of two stores
+						at, err := time.Parse(time.RFC3339Nano, header.Get(key))
+						if err != nil {
+							t.Error(err)
+						}
+						header.Set(key, at.Round(10*time.Minute).String())
+					}
+				}
+				for _, values := range header {
+					slices.Sort(values)
+				}
+			}
+			if string(got.Data) != string(item.Data) || !maps.EqualFunc(got.Header, want, slices.Equal) {
+				t.Errorf("%s: got %q %v, expected %q %v", id, got.Data, got.Header, item.Data, want)
+			}
+		}
+	}
+
+	// The same id with another content is another item's, and what is no item is refused.
+	for _, tc := range []struct {
+		payload string
+		header  []string
+		code    int
+		text    string
+	}{
+		{"another", []string{"PQ-Id", first.ID}, 409, "occupied"},
+		{"first", []string{"PQ-Id", first.ID}, 409, "occupied"},
+		{"first", []string{"PQ-Id", first.ID, "Color", "blue", "Color", "red", "Size", "small"}, 409, "occupied"},
+		{"x", nil, 400, "without PQ-Id"},
+		{"x", []string{"PQ-Id", "nonsense"}, 400, "not an item id"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Id", first.ID}, 400, "stands 2 times"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Priority", "high"}, 400, "integer"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Deliveries", "-1"}, 400, "expected 0 to"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Expires", "later"}, 400, "expected a time"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Not-Before", "2999-01-01T00:00:00Z"}, 400, "out of bounds"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-TTL", "1h"}, 400, `"PQ-TTL" is none of an import`},
+		{"x", []string{"PQ-Id", first.ID, "Nats-Msg-Id", "1"}, 400, "Nats-Msg-Id"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Dead-Reason", strings.Repeat("x", 600)}, 400, "allowed are 512"},
+	} {
+		m := to.refused(to.ask("pq.jobs.import", tc.payload, tc.header...), tc.code)
+		if text := m.Header.Get("Nats-Service-Error"); !strings.Contains(text, tc.text) {
+			t.Errorf("import of %q with %v: %q, expected %q in it", tc.payload, tc.header, text, tc.text)
+		}
+	}
+	if m := to.ask("pq.jobs.import", "another", "PQ-Id", first.ID); m.Header.Get("PQ-Reason") != "occupied" {
+		t.Errorf("an occupied place has the reason %q", m.Header.Get("PQ-Reason"))
+	}
+
+	// What is pushed afterwards stands behind, and all of it can be taken.
+	after := to.push("pq.jobs.push.5", "after")
+	if after.Seq <= first.Seq {
+		t.Errorf("a push got seq %d, behind %d", after.Seq, first.Seq)
+	}
+	var order []string
+	for range 5 {
+		order = append(order, string(to.pop("pq.jobs.pop.min", "").Data))
+	}
+	if want := []string{"held", "moved", "first", "second", "after"}; !slices.Equal(order, want) {
+		t.Errorf("popped %v, expected %v", order, want)
+	}
+}
+
+// Many imports in a row keep up with the limits, and what stands in the way of
+// one does not stop the others.
+func TestImportInARow(t *testing.T) {
+	from, to := serve(t), serve(t, bridge.Options{Limits: bridge.Limits{BatchRequests: 7}})
+	const n = 100
+	for range n {
+		from.push("pq.jobs.push", "x")
+	}
+	page := object[struct {
+		Items []struct{ ID string }
+	}](from, "pq.jobs.list", `{"limit":1000}`)
+	answers := to.listen()
+	for i, item := range page.Items {
+		id := item.ID
+		if i == 50 {
+			id = page.Items[49].ID // twice, and with another content
+		}
+		m := &nats.Msg{Subject: "pq.jobs.import", Reply: answers.inbox, Data: []byte{byte(i)}, Header: h("PQ-Id", id)}
+		if err := to.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := 0
+	for range page.Items {
+		m := to.next(answers)
+		var ack pubAck
+		if json.Unmarshal(m.Data, &ack) != nil {
+			to.refused(m, 409, "occupied")
+			refused++
+		}
+	}
+	if ready := to.info("jobs").Ready; refused != 1 || ready != n-1 {
+		t.Errorf("%d were refused and %d are there, expected 1 and %d", refused, ready, n-1)
+	}
+	problems, err := to.env.Store.Check(t.Context())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("check: %v %q", err, problems)
+	}
+}
