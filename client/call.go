@@ -13,6 +13,7 @@ import (
 // What errors call the operations.
 const (
 	opPush      = "push"
+	opImport    = "import"
 	opPop       = "pop"
 	opPeek      = "peek"
 	opAck       = "ack"

@@ -25,6 +25,9 @@ var (
 	// ErrTooLarge: the item is larger than the NATS server lets messages be.
 	ErrTooLarge = errors.New("too large")
 
+	// ErrOccupied: something else stands where an item was to be imported.
+	ErrOccupied = errors.New("occupied")
+
 	// ErrBusy: the bridge has too much to do, or the queue is full. Nothing was
 	// done.
 	ErrBusy = errors.New("busy")
@@ -66,6 +69,9 @@ const (
 	ReasonTaken   Reason = "taken"   // somebody else has it
 	ReasonExpired Reason = "expired" // it ran out
 )
+
+// ReasonOccupied says that something else stands where an item was to be imported.
+const ReasonOccupied Reason = "occupied"
 
 // Codes of answers, as docs/protocol.md lists them.
 const (
@@ -113,8 +119,10 @@ func (e *Error) Is(target error) bool {
 		return e.Code == codeLeaseLost
 	case ErrTooLarge:
 		return e.Code == codeTooLarge
+	case ErrOccupied:
+		return e.Code == codeConflict && e.Reason == ReasonOccupied
 	case ErrBusy:
-		return e.Code == codeBusy || e.Code == codeConflict
+		return e.Code == codeBusy || e.Code == codeConflict && e.Reason != ReasonOccupied
 	case ErrUnavailable:
 		return e.Code == codeUnavailable
 	case ErrUnknownResult:
@@ -131,8 +139,10 @@ func (e *Error) Unwrap() error { return e.cause }
 // was done, or doing it twice is like doing it once.
 func (e *Error) again(repeatable bool) bool {
 	switch e.Code {
-	case codeBusy, codeConflict, codeUnavailable:
+	case codeBusy, codeUnavailable:
 		return true
+	case codeConflict:
+		return e.Reason != ReasonOccupied
 	case codeUnknownResult:
 		return repeatable && e.cause == nil
 	}

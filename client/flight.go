@@ -91,10 +91,11 @@ func (f *flights) leave(size int) {
 	}
 }
 
-// flight is a push that was sent and not answered yet.
+// flight is a push, or an import, that was sent and not answered yet.
 type flight struct {
 	client *Client
 	future *Future
+	op     string
 	queue  string
 	msg    *nats.Msg
 	id     msgID
@@ -109,8 +110,8 @@ type flight struct {
 	insist  insistence
 }
 
-// send sends a push, again if need be.
-func (c *Client) send(ctx context.Context, queue string, m *nats.Msg, id msgID) (*Future, error) {
+// send sends an item, again if need be.
+func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msgID) (*Future, error) {
 	ctx, cancel := c.bounded(ctx)
 	size := m.Size()
 	if err := c.flights.take(ctx, size); err != nil {
@@ -118,7 +119,7 @@ func (c *Client) send(ctx context.Context, queue string, m *nats.Msg, id msgID) 
 		return nil, err
 	}
 	f := &flight{
-		client: c, future: &Future{done: make(chan struct{})}, queue: queue, msg: m, id: id,
+		client: c, future: &Future{done: make(chan struct{})}, op: op, queue: queue, msg: m, id: id,
 		wait: c.patience.attempt,
 	}
 	f.whenEnded(cancel)
@@ -159,7 +160,7 @@ func (f *flight) publish() error {
 	if f.ended {
 		return nil
 	}
-	if err := f.client.publish(opPush, f.queue, f.msg); err != nil {
+	if err := f.client.publish(f.op, f.queue, f.msg); err != nil {
 		return err
 	}
 	f.sent++
@@ -184,7 +185,7 @@ func (f *flight) again(d time.Duration) {
 
 // answer handles what a bridge says.
 func (f *flight) answer(m *nats.Msg) {
-	pushed, e := readPushed(m, f.queue)
+	pushed, e := readPushed(m, f.op, f.queue)
 	switch {
 	case e == nil:
 		// Of an id that nobody else has, the first push was this one, too.
@@ -223,7 +224,7 @@ func (f *flight) end(pushed Pushed, err error) {
 		f.timer.Stop()
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		err = ended(opPush, f.queue, f.sent, f.refusal, err)
+		err = ended(f.op, f.queue, f.sent, f.refusal, err)
 	}
 	f.future.pushed, f.future.err = pushed, err
 	for _, undo := range f.forget {

@@ -24,6 +24,7 @@ const (
 	headerOrigin       = "PQ-Origin"
 	headerOriginID     = "PQ-Origin-Id"
 	headerTimeStamp    = "Nats-Time-Stamp"
+	headerExpires      = "PQ-Expires"
 
 	ourHeaders = "PQ-"
 )
@@ -64,9 +65,9 @@ type Item struct {
 
 // Death says why an item is in a dead-letter queue and where it comes from.
 type Death struct {
-	Reason   string
-	Origin   string // queue
-	OriginID string // id that it had there
+	Reason   string `json:"reason"`
+	Origin   string `json:"origin"`    // queue
+	OriginID string `json:"origin_id"` // id that it had there
 }
 
 // State is what an item waits for.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -19,7 +20,10 @@ type Listed struct {
 	Deliveries int         `json:"deliveries"`
 	Pushed     time.Time   `json:"pushed"`
 	Due        time.Time   `json:"due,omitzero"` // when the lease ends, or the delay
-	Size       int64       `json:"size"`         // of payload and headers
+	Expires    time.Time   `json:"expires,omitzero"`
+	Fence      uint64      `json:"fence,omitempty"`
+	Dead       *Death      `json:"dead,omitempty"`
+	Size       int64       `json:"size"` // of payload and headers
 	Header     nats.Header `json:"headers"`
 
 	// Body is the payload if it was asked for. It is nil all the same when the
@@ -32,6 +36,7 @@ type ListOptions struct {
 	State  State  `json:"state,omitempty"`  // of the items; "": [Ready]
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
+	Page   int    `json:"-"`                // ask for so many at a time; 0: 200
 }
 
 // page is the body of a request for a page, and what answers it.
@@ -45,7 +50,7 @@ type pageAnswer struct {
 	Next  string   `json:"next"`
 }
 
-// listPage is how many items one request lists.
+// listPage is how many items one request lists, unless it is told.
 const listPage = 200
 
 // List goes through the items in one state, in the order in which [Min] would
@@ -73,7 +78,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 }
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer pageAnswer, err error) {
-	body, err := json.Marshal(page{o, listPage})
+	body, err := json.Marshal(page{o, cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}

@@ -106,7 +106,7 @@ func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOptio
 	if err != nil {
 		return nil, err
 	}
-	return q.client.send(ctx, q.name, m, id)
+	return q.client.send(ctx, opPush, q.name, m, id)
 }
 
 // PushAndForget publishes an item and asks for no answer. Whether it was taken
@@ -172,16 +172,16 @@ type pushAnswer struct {
 }
 
 // readPushed reads the answer to a push.
-func readPushed(m *nats.Msg, queue string) (Pushed, *Error) {
-	if e := answered(m, opPush, queue); e != nil {
+func readPushed(m *nats.Msg, op, queue string) (Pushed, *Error) {
+	if e := answered(m, op, queue); e != nil {
 		return Pushed{}, e
 	}
 	var a pushAnswer
 	if err := json.Unmarshal(m.Data, &a); err != nil || a.ID == "" && a.Error == nil {
-		return Pushed{}, unreadable(opPush, queue, m.Data, err)
+		return Pushed{}, unreadable(op, queue, m.Data, err)
 	}
 	if a.Error != nil {
-		return Pushed{}, &Error{Op: opPush, Queue: queue, Code: a.Error.Code, Description: a.Error.Description}
+		return Pushed{}, &Error{Op: op, Queue: queue, Code: a.Error.Code, Description: a.Error.Description}
 	}
 	return Pushed{ID: a.ID, Seq: a.Seq, Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
 }

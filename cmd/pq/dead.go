@@ -58,15 +58,15 @@ func (s *session) eachDead(dead *client.Queue, origin string, fn func(*client.It
 		if err != nil {
 			return err
 		}
-		i, err := dead.Get(s.ctx, l.ID) // a list does not say why
+		if l.Dead == nil || l.Dead.Origin != origin {
+			continue
+		}
+		i, err := dead.Get(s.ctx, l.ID)
 		if errors.Is(err, client.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
-		}
-		if i.Dead == nil || i.Dead.Origin != origin {
-			continue
 		}
 		if more, err := fn(i); err != nil || !more {
 			return err

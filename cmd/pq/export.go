@@ -23,14 +23,16 @@ func exportCommand() *command {
 		name: "export", args: "<queue>", min: 1, max: 1,
 		short: "write the items of a queue as JSON lines",
 		long: `Writes all items of a queue, one JSON object a line, in the order of their
-priorities and of their pushes, and removes none. "pq import" reads it. Payloads
-that are not UTF-8 are written in base64.
+priorities and of their pushes, and removes none. "pq import" puts them where
+they stood, here or in another store. Payloads that are not UTF-8 are written in
+base64. The last line says how many they are, with a checksum and the queue's
+configuration; "jq 'select(.id)'" leaves it out.
 
 It is no snapshot: pause the queue, and let what is leased be settled, to get all
-of it exactly once. What is not kept are times to live and the counts of
-deliveries.`,
+of it exactly once. Leased items are written like the others, and are ready after
+an import.`,
 		examples: []example{
-			{"to a file", "pq export jobs -o jobs.jsonl"},
+			{"to a file", "pq pause jobs && pq export jobs -o jobs.jsonl"},
 			{"to another server", "pq export jobs | pq --server nats://other import jobs"},
 		},
 		flags: func(f *flags) {
@@ -71,28 +73,40 @@ func (e *exporting) run(s *session, args []string) (err error) {
 		if createErr != nil {
 			return createErr
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
+		// A file that is to be relied on is on the disk when this ends well.
+		defer func() {
+			if err == nil {
+				err = file.Sync()
+			}
+			err = errors.Join(err, file.Close())
+		}()
 		out = file
 	}
-	n, err := e.write(s, q, out, total)
+	n, err := e.write(s, q, out, total, &info.Config)
 	if err != nil {
 		return err
 	}
 	s.say("exported %s", many(n, "item"))
+	if after, err := q.Info(s.ctx); err == nil && (!after.Paused || after.Leased > 0) && n > 0 {
+		s.say("the queue was in use, so this need not be all of it: see \"pq help export\"")
+	}
 	return nil
 }
 
-func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64) (n int64, err error) {
+// exportPage is how many items are asked for at a time.
+const exportPage = 1000
+
+func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64, config *client.Config) (n int64, err error) {
 	p := s.progress("exporting", total, thousands)
 	defer p.end()
-	buffered := bufio.NewWriterSize(out, 1<<16)
-	encoder := json.NewEncoder(buffered)
+	buffered, sum := bufio.NewWriterSize(out, 1<<16), newSum()
+	encoder := json.NewEncoder(io.MultiWriter(buffered, sum.hash))
 	encoder.SetEscapeHTML(false)
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
-		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true})
+		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true, Page: exportPage})
 	}
-	for l, err := range merged(lists) {
+	for l, err := range ahead(merged(lists)) {
 		if err != nil {
 			return n, err
 		}
@@ -113,5 +127,39 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 		n++
 		p.add(1)
 	}
+	last := sealed{&seal{Queue: q.Name(), Items: n, SHA256: sum.text(), Config: config}}
+	if err := json.NewEncoder(buffered).Encode(last); err != nil {
+		return n, err
+	}
 	return n, buffered.Flush()
+}
+
+// ahead goes through a list while the next items are being asked for.
+func ahead(list iter.Seq2[client.Listed, error]) iter.Seq2[client.Listed, error] {
+	type entry struct {
+		item client.Listed
+		err  error
+	}
+	return func(yield func(client.Listed, error) bool) {
+		entries, enough := make(chan entry, 2*exportPage), make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer close(entries)
+			for item, err := range list {
+				select {
+				case entries <- entry{item, err}:
+				case <-enough:
+					return
+				}
+			}
+		}()
+		defer func() { <-ended }()
+		defer close(enough)
+		for e := range entries {
+			if !yield(e.item, e.err) {
+				return
+			}
+		}
+	}
 }

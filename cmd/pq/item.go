@@ -16,27 +16,22 @@ import (
 // item is an item as JSON: what pop, peek, get, list and export write, and
 // import reads.
 type item struct {
-	Queue        string       `json:"queue,omitempty"`
-	ID           string       `json:"id,omitempty"`
-	Priority     int64        `json:"priority"`
-	State        client.State `json:"state,omitempty"`
-	Deliveries   int          `json:"deliveries,omitempty"`
-	Pushed       time.Time    `json:"pushed,omitzero"`
-	Due          time.Time    `json:"due,omitzero"` // when the lease ends, or the delay
-	Size         int64        `json:"size,omitempty"`
-	Headers      nats.Header  `json:"headers,omitempty"`
-	Payload      *string      `json:"payload,omitempty"`        // when it is UTF-8
-	Base64       []byte       `json:"payload_base64,omitempty"` // when it is not
-	Ack          string       `json:"ack,omitempty"`
-	LeaseExpires time.Time    `json:"lease_expires,omitzero"`
-	Fence        uint64       `json:"fence,omitempty"`
-	Dead         *death       `json:"dead,omitempty"`
-}
-
-type death struct {
-	Reason   string `json:"reason"`
-	Origin   string `json:"origin"`
-	OriginID string `json:"origin_id"`
+	Queue        string        `json:"queue,omitempty"`
+	ID           string        `json:"id,omitempty"`
+	Priority     int64         `json:"priority"`
+	State        client.State  `json:"state,omitempty"`
+	Deliveries   int           `json:"deliveries,omitempty"`
+	Pushed       time.Time     `json:"pushed,omitzero"`
+	Due          time.Time     `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires      time.Time     `json:"expires,omitzero"`
+	Size         int64         `json:"size,omitempty"`
+	Headers      nats.Header   `json:"headers,omitempty"`
+	Payload      *string       `json:"payload,omitempty"`        // when it is UTF-8
+	Base64       []byte        `json:"payload_base64,omitempty"` // when it is not
+	Ack          string        `json:"ack,omitempty"`
+	LeaseExpires time.Time     `json:"lease_expires,omitzero"`
+	Fence        uint64        `json:"fence,omitempty"`
+	Dead         *client.Death `json:"dead,omitempty"`
 }
 
 // setPayload keeps a payload in the form that fits.
@@ -67,9 +62,7 @@ func shown(from *client.Item) *item {
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
-	if d := from.Dead; d != nil {
-		i.Dead = &death{Reason: d.Reason, Origin: d.Origin, OriginID: d.OriginID}
-	}
+	i.Dead = from.Dead
 	i.setPayload(from.Payload)
 	return i
 }
@@ -78,7 +71,8 @@ func shown(from *client.Item) *item {
 func listed(from *client.Listed) *item {
 	i := &item{
 		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: from.Deliveries,
-		Pushed: from.Pushed, Due: from.Due, Size: from.Size, Headers: from.Header,
+		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size, Headers: from.Header,
+		Fence: from.Fence, Dead: from.Dead,
 	}
 	if from.Body != nil {
 		i.setPayload(from.Body)

@@ -14,6 +14,7 @@ type pipeline struct {
 	last     map[int64]uint64 // by priority, the last place in push order
 	disorder int64            // items that came to stand before their predecessor
 	doubles  int64            // items that had been pushed before
+	placing  bool             // items have places, whatever order they come in
 	each     func(client.Pushed) error
 	progress func(done int64)
 	err      error
@@ -34,6 +35,16 @@ func newPipeline(s *session, q *client.Queue) *pipeline {
 // push sends an item. An error is of this or an earlier one; no more are sent
 // after it.
 func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
+	return p.send(func() (*client.Future, error) { return p.queue.PushAsync(p.session.ctx, payload, options...) })
+}
+
+// place is push for an item that has a place.
+func (p *pipeline) place(i *client.Import) error {
+	p.placing = true
+	return p.send(func() (*client.Future, error) { return p.queue.ImportAsync(p.session.ctx, i) })
+}
+
+func (p *pipeline) send(item func() (*client.Future, error)) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -42,7 +53,7 @@ func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
 			return p.err
 		}
 	}
-	f, err := p.queue.PushAsync(p.session.ctx, payload, options...)
+	f, err := item()
 	if err != nil {
 		p.err = err
 		return err
@@ -91,6 +102,9 @@ func (p *pipeline) land(n int) {
 func (p *pipeline) note(pushed client.Pushed) {
 	if pushed.Duplicate {
 		p.doubles++
+		return
+	}
+	if p.placing {
 		return
 	}
 	if pushed.Seq < p.last[pushed.Priority] {

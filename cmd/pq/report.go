@@ -38,6 +38,9 @@ func (s *session) report(err error) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), context.Canceled):
+		if s.unfinished != "" {
+			s.say("%s", s.unfinished)
+		}
 		return exitInterrupted
 	}
 	code := exitCode(err)
@@ -48,6 +51,9 @@ func (s *session) report(err error) int {
 	fmt.Fprintf(s.stderr, "pq: %v\n", err)
 	if hint := hint(err); hint != "" {
 		fmt.Fprintln(s.stderr, hint)
+	}
+	if s.unfinished != "" {
+		fmt.Fprintln(s.stderr, s.unfinished)
 	}
 	return code
 }

@@ -21,6 +21,8 @@ type session struct {
 	stderr io.Writer
 	global globals
 	nc     *nats.Conn // nil until somebody needs it
+
+	unfinished string // what a command that failed has left behind, and what to do about it
 }
 
 func newSession(ctx context.Context, env []string, stdin io.Reader, stdout, stderr io.Writer) *session {

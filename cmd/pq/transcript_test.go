@@ -119,7 +119,7 @@ func (w *terminal) run(t *testing.T, s *step) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, args[1:], w.env, strings.NewReader(s.stdin.String()), &stdout, &stderr)
+	code := run(ctx, args[1:], w.env, strings.NewReader(w.expand(s.stdin.String())), &stdout, &stderr)
 	if s.variable != "" {
 		w.vars[s.variable] = strings.TrimSpace(stdout.String())
 		if s.field != "" {

@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Import is an item that goes back to the place it had in a queue, of this or
+// of another store: under its id, with all that is known about it.
+type Import struct {
+	ID         string
+	Priority   int64 // another than the id's when it was moved
+	Payload    []byte
+	Header     nats.Header
+	Pushed     time.Time
+	NotBefore  time.Time // zero: ready
+	Expires    time.Time // zero: never
+	Deliveries int
+	Fence      uint64
+	Dead       *Death
+}
+
+// ImportAsync puts an item where it stood, and returns when it was sent. The
+// result is a duplicate when it stands there already. Unlike a push it is sent
+// again when it stays unanswered; nobody may pop from the queue meanwhile, or
+// an item that was popped in between would come back. Pause it.
+func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
+	to, err := q.subject(subjects.Subject{Verb: subjects.Import})
+	if err != nil {
+		return nil, err
+	}
+	header := make(nats.Header, len(i.Header)+4)
+	for key, values := range i.Header {
+		header[key] = values
+	}
+	header.Set(headerID, i.ID)
+	header.Set(headerPriority, strconv.FormatInt(i.Priority, 10))
+	for key, t := range map[string]time.Time{headerTimeStamp: i.Pushed, headerNotBefore: i.NotBefore, headerExpires: i.Expires} {
+		if !t.IsZero() {
+			header.Set(key, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if i.Deliveries > 0 {
+		header.Set(headerDeliveries, strconv.Itoa(i.Deliveries))
+	}
+	if i.Fence > 0 {
+		header.Set(headerFence, strconv.FormatUint(i.Fence, 10))
+	}
+	if d := i.Dead; d != nil {
+		for key, value := range map[string]string{headerDeadReason: d.Reason, headerOrigin: d.Origin, headerOriginID: d.OriginID} {
+			if value != "" {
+				header.Set(key, value)
+			}
+		}
+	}
+	return q.client.send(ctx, opImport, q.name, &nats.Msg{Subject: to, Data: i.Payload, Header: header}, givenID)
+}

@@ -1,0 +1,57 @@
+package client_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// What a list says of an item is enough to put it where it stood.
+func TestImport(t *testing.T) {
+	from, to := start(t), start(t)
+	from.push(t, "one", client.Priority(7), client.Header(nats.Header{"Trace": {"a", "b"}}), client.TTL(time.Hour))
+	from.push(t, "later", client.Delay(time.Hour))
+	item, err := from.queue.Pop(t.Context(), client.Min, client.Lease(time.Minute))
+	if err == nil {
+		err = item.Nack(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []client.State{client.Ready, client.Delayed} {
+		for _, duplicate := range []bool{false, true} {
+			for l, err := range from.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true, Page: 1}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := to.queue.ImportAsync(t.Context(), &client.Import{
+					ID: l.ID, Priority: l.Priority, Payload: l.Body, Header: l.Header, Pushed: l.Pushed, NotBefore: l.Due,
+					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Dead: &client.Death{Reason: "why"},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p, err := f.Result(); err != nil || p.ID != l.ID || p.Duplicate != duplicate {
+					t.Errorf("imported %+v, %v; expected duplicate %v", p, err, duplicate)
+				}
+				l.Dead = &client.Death{Reason: "why"}
+				for have, err := range to.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true}) {
+					if diff := cmp.Diff(l, have, cmpopts.EquateApproxTime(time.Minute)); diff != "" || err != nil {
+						t.Errorf("-there +here %v\n%s", err, diff)
+					}
+				}
+			}
+		}
+	}
+	f, err := to.queue.ImportAsync(t.Context(), &client.Import{ID: item.ID, Priority: 7, Payload: []byte("another")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Result()
+	fails(t, err, client.ErrOccupied, 409, client.ReasonOccupied)
+}
