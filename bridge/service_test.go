@@ -36,11 +36,11 @@ func TestDiscovery(t *testing.T) {
 		id = ping.ID
 	}
 	info := object[micro.Info](c, "$SRV.INFO.pq."+id, "")
-	if info.ID != id || info.Type != micro.InfoResponseType || len(info.Endpoints) != 11 || info.Endpoints[0].Name != "push" || info.Endpoints[0].QueueGroup != "pq" {
+	if info.ID != id || info.Type != micro.InfoResponseType || len(info.Endpoints) != 12 || info.Endpoints[0].Name != "push" || info.Endpoints[0].QueueGroup != "pq" {
 		t.Errorf("%+v", info)
 	}
 	stats := object[micro.Stats](c, "$SRV.STATS.pq."+id, "")
-	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 11 {
+	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 12 {
 		t.Errorf("%+v", stats)
 	}
 	endpoints := c.stats()
