@@ -39,6 +39,8 @@ var imports = map[string][]string{
 	"cmd/pq":          {"client", "subjects"},
 	"testenv":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest"},
 	"testenv/fdbtest": {},
+	"examples/worker": {"client"},
+	"examples/outbox": {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb", "fdbpq/kv/tuple"},
 	"bench":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "client", "subjects", "testenv"},
 }
 
@@ -50,7 +52,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "client", "cmd/pqd", "cmd/pq", "testenv", "bench"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},
@@ -67,8 +69,8 @@ const maxLines = 500
 // topLevel is everything that may lie in the repository's root.
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
-	"CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile", "README.md",
-	"bench", "bridge", "client", "cmd", "docker-compose.yml", "docs", "fdbpq",
+	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md",
+	"bench", "bridge", "client", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
 	"go.mod", "go.sum", "layout_test.go", "subjects", "testenv",
 }
 

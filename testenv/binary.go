@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const commands = "github.com/pqbridge/pqbridge/cmd/"
+const module = "github.com/pqbridge/pqbridge/"
 
 // binaries is where the programs under test are built. Main makes it.
 var binaries string
@@ -33,27 +33,37 @@ func Main(m *testing.M) int {
 
 // The programs, built once for all tests of the process.
 var (
-	buildPQD = sync.OnceValues(func() (string, error) { return build("pqd") })
-	buildPQ  = sync.OnceValues(func() (string, error) { return build("pq") })
+	buildPQD = sync.OnceValues(func() (string, error) { return build("cmd/pqd") })
+	buildPQ  = sync.OnceValues(func() (string, error) { return build("cmd/pq") })
 )
 
+// Build builds a program of this repository and returns its path.
+func Build(t testing.TB, dir string) string {
+	t.Helper()
+	path, err := build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // build builds a program, with the race detector when the tests have it.
-func build(name string) (string, error) {
+func build(dir string) (string, error) {
 	if binaries == "" {
 		return "", errors.New("this package's TestMain does not call testenv.Main")
 	}
-	path := filepath.Join(binaries, name)
-	args := []string{"build", "-o", path}
+	program := filepath.Join(binaries, filepath.Base(dir))
+	args := []string{"build", "-o", program}
 	if raceDetector {
 		args = append(args, "-race")
 	}
 	if buildTags != "" {
 		args = append(args, "-tags", buildTags)
 	}
-	if out, err := exec.Command("go", append(args, commands+name)...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+	if out, err := exec.Command("go", append(args, module+dir)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", dir, err, out)
 	}
-	return path, nil
+	return program, nil
 }
 
 // environment is that of programs under test: what the developer's shell says

@@ -1,0 +1,46 @@
+//go:build fdb
+
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+)
+
+// The outbox: what a program pushed in a transaction of its own reaches a client
+// that waits at pqd, exactly once.
+func TestOutbox(t *testing.T) {
+	cluster := fdbtest.New(t, 1)
+	p := testenv.Daemon(t, "PQ_STORE=fdb:"+cluster.File)
+	nc := p.Connect(t)
+	inbox := nc.NewInbox()
+	replies, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pop := nats.NewMsg("pq.shipping.pop.min")
+	pop.Reply = inbox
+	pop.Header.Set("PQ-Wait", patience.String())
+	if err := nc.PublishMsg(pop); err != nil {
+		t.Fatal(err)
+	}
+	outbox := testenv.Build(t, "examples/outbox")
+	if out := run(t, outbox, cluster.File, "4711", "three chairs"); !strings.HasPrefix(out, "order 4711: three chairs, to be shipped as ") {
+		t.Errorf("outbox printed %s", out)
+	}
+	job, err := replies.NextMsg(patience)
+	if err != nil || string(job.Data) != "4711: three chairs" {
+		t.Fatalf("popped %v: %v", job, err)
+	}
+	// The same order again is refused with its job.
+	if out, err := p.Command(t, outbox, cluster.File, "4711", "four chairs").CombinedOutput(); err == nil || !strings.Contains(string(out), "order 4711: ordered already") {
+		t.Errorf("ordered twice: %s: %v", out, err)
+	}
+	expectEmpty(t, nc, "shipping")
+	p.Stop(t)
+}

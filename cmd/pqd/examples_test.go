@@ -1,0 +1,141 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// The examples do what their first lines promise.
+
+const examples = "../../examples"
+
+func TestGoWorker(t *testing.T) {
+	p := testenv.Daemon(t)
+	testWorker(t, p, p.Command(t, testenv.Build(t, "examples/worker"), "jobs"))
+}
+
+func TestNodeWorker(t *testing.T) {
+	node := needNode(t)
+	script, err := os.ReadFile(filepath.Join(examples, "nodejs/worker.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(node.dir(t), "worker.mjs") // beside the packages
+	write(t, path, string(script))
+	p := testenv.Daemon(t)
+	testWorker(t, p, p.Command(t, node.path, path, "jobs"))
+}
+
+// testWorker lets a worker do two jobs and give up a third, and stops it.
+func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd) {
+	t.Helper()
+	nc := p.Connect(t)
+	deaths, err := nc.SubscribeSync("pq.jobs.event.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, job := range []string{"resize cat.png", "resize dog.png", "nonsense"} {
+		push(t, nc, "jobs", i+1, job)
+	}
+	lines := startWorker(t, worker)
+	done := []string{<-lines, <-lines}
+	slices.Sort(done)
+	if want := []string{"resize cat.png: done, priority 1", "resize dog.png: done, priority 2"}; !slices.Equal(done, want) {
+		t.Errorf("the worker printed %q, expected %q", done, want)
+	}
+	if _, err := deaths.NextMsg(patience); err != nil {
+		t.Errorf("nonsense was not given up: %v", err)
+	}
+	if err := worker.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for line := range lines {
+		t.Errorf("the worker also printed %s", line)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v after an interrupt", err)
+	}
+	if info := queueInfo(t, nc, "jobs"); info.Ready+info.Leased+info.Delayed != 0 {
+		t.Errorf("the worker left %+v", info)
+	}
+	p.Stop(t)
+}
+
+func TestShellWorker(t *testing.T) {
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	script, err := filepath.Abs(filepath.Join(examples, "shell/worker.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One after the other: when the last is begun, the others are settled.
+	for i, job := range []string{"resize cat.png", "fail", "the end"} {
+		push(t, nc, "jobs", i+1, job)
+	}
+	worker := p.Command(t, script, "jobs", "sh", "-c", `read -r job; test "$job" != fail && echo "$job: done"`)
+	lines := startWorker(t, worker)
+	if first, second := <-lines, <-lines; first != "resize cat.png: done" || second != "the end: done" {
+		t.Errorf("the worker printed %q and %q", first, second)
+	}
+	if info := queueInfo(t, nc, "jobs"); info.Delayed != 1 || info.Ready+info.Leased > 1 {
+		t.Errorf("expected the job that failed to be delayed and the first one to be gone, found %+v", info)
+	}
+	// As Ctrl-C does, to the worker and to what it runs.
+	if err := syscall.Kill(-worker.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for range lines {
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v after an interrupt", err)
+	}
+	p.Stop(t)
+}
+
+// startWorker returns what it prints, line by line.
+func startWorker(t *testing.T, worker *exec.Cmd) <-chan string {
+	t.Helper()
+	output, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.Stderr = t.Output()
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(patience, func() { _ = worker.Cancel() })
+	lines := make(chan string, 16)
+	go func() {
+		defer close(lines)
+		defer late.Stop()
+		for scanner := bufio.NewScanner(output); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	return lines
+}
+
+type counts struct{ Ready, Leased, Delayed int }
+
+func queueInfo(t *testing.T, nc *nats.Conn, queue string) (info counts) {
+	t.Helper()
+	reply, err := nc.Request("pq."+queue+".info", nil, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(reply.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
