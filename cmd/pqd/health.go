@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 var (
@@ -42,4 +44,14 @@ func (h *health) live() error {
 		return err
 	}
 	return nil
+}
+
+// metric says for Prometheus what /readyz says.
+func (h *health) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pq_ready", Help: "Whether pqd can do its work: 1 or 0, as /readyz."}, func() float64 {
+		if h.ready() != nil {
+			return 0
+		}
+		return 1
+	})
 }

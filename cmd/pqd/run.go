@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), metrics: prometheus.NewRegistry()}
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
 	for _, name := range strangers(os.Environ()) {
 		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
 	}
