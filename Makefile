@@ -6,6 +6,9 @@
 GO      ?= go
 FUZZTIME ?= 30s
 PACKAGES ?= ./...
+OPS     ?= 1000000
+SEED    ?= 0
+ENGINE  ?= local
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
@@ -18,7 +21,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench overload fuzz
+.PHONY: help run build test test-fdb check lint bench campaign overload fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +57,9 @@ lint: ## formatting, vet, staticcheck and go.mod
 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
 	$(GO) -C bench run .
+
+campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
+	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 overload: ## ten times what pqd can do, for a minute: it takes all of the machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd

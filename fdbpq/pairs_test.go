@@ -184,7 +184,7 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 		return err
 	}
 	w.ids = append(slices.DeleteFunc(w.ids, func(known knownID) bool { return known == id }), id)
-	_, err := w.overlap(meeting{p: w.processes[1], o: a(w)}, meeting{p: w.processes[2], o: b(w)})
+	_, err := w.overlap(meeting{p: w.processes[1], o: a(w)}, meeting{p: w.processes[2], o: b(w)}, atOnce)
 	if err != nil {
 		return err
 	}

@@ -41,29 +41,44 @@ var usualFaults = fault.Chances{
 func TestRandom(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := randomSeed(t)
-		if err := runWorld(t.Context(), open, seed, fewer(t, 1500)); err != nil {
+		if err := runWorld(t.Context(), open, seed, fewer(t, 1500), make(harm)); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
 // TestCampaign is TestRandom and TestOverlap for as long as -pq.ops says. One
-// operation in ten is one that overlaps another.
+// operation in ten is one that overlaps another. The run is one of many stores,
+// each with a seed of its own, so a failure is repeated from its store's start.
 func TestCampaign(t *testing.T) {
 	if *flagOps == 0 {
 		t.Skip("no -pq.ops")
 	}
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := randomSeed(t)
-		for done := 0; done < *flagOps; done += *flagBatch {
-			if err := runWorld(t.Context(), open, seed+uint64(done), *flagBatch); err != nil {
+		suffered := make(harm)
+		for done := 0; done < *flagOps; {
+			part := min(*flagBatch, *flagOps-done)
+			if err := runWorld(t.Context(), open, seed+uint64(done), part-part/10, suffered); err != nil {
 				t.Fatal(err)
 			}
 			empty(t, open)
-			overlapWorld(t, open, seed+uint64(done), *flagBatch/10)
+			overlapWorld(t, open, seed+uint64(done), part/10, suffered)
 			empty(t, open)
+			done += part
+			t.Logf("%d of %d operations: the store is what the model says; the next seed is %d", done, *flagOps, seed+uint64(done))
 		}
+		t.Logf("on the way: %v", suffered)
 	})
+}
+
+// harm counts what processes suffered, by kind.
+type harm map[string]int
+
+func (h harm) of(p *process) {
+	for kind, n := range p.db.Stats().Injected {
+		h[kind.String()] += n
+	}
 }
 
 // empty clears a store's rows.
@@ -81,11 +96,12 @@ func empty(t *testing.T, open func() kv.DB) {
 	}
 }
 
-func runWorld(ctx context.Context, open func() kv.DB, seed uint64, steps int) error {
+func runWorld(ctx context.Context, open func() kv.DB, seed uint64, steps int, suffered harm) error {
 	w, err := newWorld(ctx, open, seed, 3, usualFaults)
 	if err != nil {
 		return err
 	}
+	w.suffered = suffered
 	defer w.close()
 	for n := range uint64(steps) {
 		if err := w.step(n); err != nil {
@@ -106,6 +122,7 @@ func (w *world) end() error {
 		return err
 	}
 	for _, p := range w.processes {
+		w.suffered.of(p)
 		p.chances = nil
 		p.db.SetChances(nil)
 		p.db.Release()

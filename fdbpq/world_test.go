@@ -36,6 +36,7 @@ type world struct {
 	leases    []heldLease // most recent ones
 	ids       []knownID
 	trace     []string // what was done last
+	suffered  harm
 }
 
 // process is one of several that use the store, with clocks of its own.
@@ -64,7 +65,7 @@ var wallStart = time.Unix(1_800_000_000, 0)
 func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int, chances fault.Chances) (*world, error) {
 	w := &world{
 		ctx: ctx, seed: seed, open: open, db: open(), chances: chances,
-		processes: make([]*process, processes), model: newModel(),
+		processes: make([]*process, processes), model: newModel(), suffered: make(harm),
 	}
 	for i := range w.processes {
 		if err := w.start(i); err != nil {
@@ -76,6 +77,9 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 
 // start replaces a process by a fresh one.
 func (w *world) start(i int) error {
+	if old := w.processes[i]; old != nil {
+		w.suffered.of(old)
+	}
 	w.started++
 	rng := rand.New(rand.NewPCG(w.seed, math.MaxUint64-uint64(w.started)))
 	begun := w.elapsed - time.Duration(rng.IntN(1000))*time.Second // monotonic clocks start anywhere
@@ -304,6 +308,7 @@ func (w *world) tick(rng *rand.Rand, d time.Duration) error {
 // ways a commit can end then, and starts another one in its place.
 func (w *world) die(i int, kind fault.Kind, o operation) error {
 	p := w.processes[i]
+	w.suffered["crash"]++
 	at, err := w.moment(p)
 	if err != nil {
 		return err
@@ -339,6 +344,7 @@ func (w *world) die(i int, kind fault.Kind, o operation) error {
 // restart closes the engine and opens it again, with new processes.
 func (w *world) restart() error {
 	w.note("the engine and all processes start again")
+	w.suffered["restart of all"]++
 	if err := w.close(); err != nil {
 		return err
 	}
@@ -372,6 +378,7 @@ func (w *world) step(n uint64) error {
 		err = w.tick(rng, pick(rng, 0, 1, time.Millisecond, 900*time.Millisecond, 3*time.Second, 9*time.Second, 40*time.Second, 3*time.Minute))
 	case dice < 140:
 		p.skew = time.Duration(rng.IntN(1200)-600) * time.Second
+		w.suffered["clock jump"]++
 		w.note("the wall clock of %s is off by %v", p.name, p.skew)
 	case dice < 150:
 		o := w.writing(rng, true)
