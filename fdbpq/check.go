@@ -18,7 +18,18 @@ import (
 // that large payloads are whole and belong to somebody; that forwarding rows
 // lead to items; and that no count beyond the highest assigned is in use.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
-	w := walk{
+	w := newWalk(s)
+	for _, space := range walkOrder {
+		if err := w.space(ctx, space); err != nil {
+			return nil, fmt.Errorf("check: %w", err)
+		}
+	}
+	w.balance()
+	return w.problems, nil
+}
+
+func newWalk(s *Store) *walk {
+	return &walk{
 		store:  s,
 		queues: make(map[string]*state),
 		high:   make(map[string]int64),
@@ -29,13 +40,6 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 		moved:  make(map[string]int64),
 		kept:   make(map[string]int64),
 	}
-	for _, space := range walkOrder {
-		if err := w.space(ctx, space); err != nil {
-			return nil, fmt.Errorf("check: %w", err)
-		}
-	}
-	w.balance()
-	return w.problems, nil
 }
 
 const (

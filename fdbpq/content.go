@@ -19,6 +19,7 @@ const (
 	maxInline = 32 << 10
 
 	chunkSize = 90_000
+	maxChunks = (MaxContent + chunkSize - 1) / chunkSize
 )
 
 // store writes an item's content: into the envelope when it is small,

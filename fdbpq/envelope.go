@@ -80,6 +80,10 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
 	}
+	// What is made room for must not depend on damage.
+	if e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent || e.chunks < 0 || e.chunks > maxChunks {
+		return envelope{}, fmt.Errorf("damaged item: %d bytes, %d of them headers, in %d chunks", e.size, e.headerSize, e.chunks)
+	}
 	if len(rest) > 0 {
 		for _, field := range [...]*string{&e.dead.Reason, &e.dead.Origin, &e.dead.OriginID} {
 			if *field, rest, err = tuple.ConsumeString(rest); err != nil {

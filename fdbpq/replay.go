@@ -52,7 +52,10 @@ func parseReplay(b []byte) (*replay, error) {
 			return nil, fmt.Errorf("damaged pop id: %w", err)
 		}
 	}
-	m.end, m.lease = End(end), time.Duration(lease)
+	if m.end = End(end); int64(m.end) != end || m.end > Max {
+		return nil, fmt.Errorf("damaged pop id: end %d", end)
+	}
+	m.lease = time.Duration(lease)
 	for len(rest) > 0 {
 		var token []byte
 		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {

@@ -54,7 +54,10 @@ func parseRequest(b []byte) (*request, error) {
 			return nil, fmt.Errorf("damaged request: %w", err)
 		}
 	}
-	m.sel.End, m.sel.Limit, m.sel.MaxBytes, m.lease = End(end), int(limit), int(maxBytes), time.Duration(lease)
+	if m.sel.End = End(end); int64(m.sel.End) != end || m.sel.End > Max {
+		return nil, fmt.Errorf("damaged request: end %d", end)
+	}
+	m.sel.Limit, m.sel.MaxBytes, m.lease = int(limit), int(maxBytes), time.Duration(lease)
 	return &m, nil
 }
 
