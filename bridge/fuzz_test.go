@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"context"
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -106,5 +108,115 @@ func FuzzSettlement(f *testing.F) {
 		if opened && failed == nil && (r.settle.lease.Fence != lease.Fence || r.settle.lease.ID() != lease.ID() || r.pop.end != fdbpq.Max) {
 			t.Errorf("%+v, %+v", r.settle, r.pop)
 		}
+	})
+}
+
+// A token that is genuine but for what it holds (another version's, perhaps) is
+// opened to a pop within bounds or refused.
+func FuzzToken(f *testing.F) {
+	var s sealer
+	s.init([]byte("secret"))
+	lease, err := fdbpq.ParseLease("jobs", []byte{21, 1, 21, 2, 21, 5, 21, 5, 21, 1, 1, 'r', 0})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, pop := range []popRequest{{band: fdbpq.AllPriorities}, {end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 5}}} {
+		raw, err := base64.RawURLEncoding.DecodeString(string(s.append(nil, &lease, &pop, time.Minute)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw[:len(raw)-macSize])
+	}
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		token := base64.RawURLEncoding.EncodeToString(s.seal(slices.Clip(body), "jobs", body))
+		lease, pop, failed := s.open("jobs", token)
+		if failed != nil {
+			told(t, failed)
+			return
+		}
+		if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High || pop.limit != 1 || lease.Queue != "jobs" {
+			t.Errorf("%x is opened to %+v, %+v", body, lease, pop)
+		}
+	})
+}
+
+// Whatever a request for anything else says in its body and headers.
+func FuzzRequest(f *testing.F) {
+	f.Add("list", []byte(`{"limit":100,"after":"FQEVAgE","state":"ready","bodies":true}`), "PQ-Wait")
+	f.Add("list", []byte(`{"state":"dead"}`), "X-Mine")
+	f.Add("get.FQEVAgE", []byte("x"), "X-Mine")
+	f.Add("move.FQEVAgE.5", []byte(nil), "PQ-Id")
+	f.Add("admin.config", []byte(`{"dead_letter":"_sys"}`), "X-Mine")
+	f.Add("admin.purge", []byte(" "), "X-Mine")
+	b := &Bridge{}
+	var err error
+	if b.grammar, err = subjects.New("pq"); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, verb string, body []byte, key string) {
+		for _, subject := range []string{"pq.jobs." + verb, "pq._sys.list", "pq._sys.info"} {
+			s, err := b.grammar.Parse(subject)
+			if err != nil {
+				continue
+			}
+			r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{key: {"1"}}}, subject: s, verb: verbOf(s.Verb)}
+			var failed *failure
+			switch r.verb {
+			case verbRemove, verbMove, verbAdmin:
+				failed = readChange(r)
+			case verbInfo, verbList, verbGet, verbSys:
+				failed = readQuery(r)
+			}
+			if failed != nil {
+				told(t, failed)
+				continue
+			}
+			if l := r.listing; l.offset < 0 || (s.Verb == subjects.List || s.Verb == subjects.SysList) && (l.page.Limit < 1 || l.page.Limit > fdbpq.MaxBatch) {
+				t.Errorf("%s %q: %+v", subject, body, l)
+			}
+		}
+	})
+}
+
+// What is wrong with a subject does not matter to what is guessed of it.
+func FuzzMeant(f *testing.F) {
+	f.Add("pq", "jobs.push.high")
+	f.Add("a.b", "_sys.push")
+	f.Add("pq", ".")
+	f.Fuzz(func(t *testing.T, prefix, rest string) {
+		b := &Bridge{options: Options{Prefix: prefix}}
+		subject := prefix + "." + rest
+		if v := b.meant(subject); v > verbNone {
+			t.Errorf("%q means %d", subject, v)
+		}
+		if queue := b.meantQueue(subject); queue != "" && subjects.CheckQueue(queue) != nil {
+			t.Errorf("%q means the queue %q", subject, queue)
+		}
+	})
+}
+
+// Whatever headers an item was kept with: they are read as they were written,
+// and a trace context among them is found or not.
+func FuzzKeptHeaders(f *testing.F) {
+	f.Add([]byte("traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"))
+	f.Add([]byte("a: b\r\na: c\r\nd"))
+	f.Add([]byte("\r\n: \r\n"))
+	f.Fuzz(func(t *testing.T, block []byte) {
+		header := make(nats.Header)
+		addHeaders(header, block)
+		n := 0
+		for _, values := range header {
+			n += len(values)
+		}
+		if lines := strings.Count(strings.TrimSuffix(string(block), "\r\n"), "\r\n") + 1; len(block) > 0 && n != lines {
+			t.Errorf("%q: %d headers of %d lines", block, n, lines)
+		}
+		for _, link := range linksTo([]fdbpq.Item{{Headers: block}}) {
+			if !link.SpanContext.IsValid() {
+				t.Errorf("%q: a link to nowhere", block)
+			}
+		}
+		traceContext.Extract(context.Background(), messageCarrier(header))
 	})
 }

@@ -103,6 +103,9 @@ func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f
 			rest = rest[n:]
 		}
 	}
+	if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High {
+		return lease, pop, errToken
+	}
 	if lease, err = fdbpq.ParseLease(queue, rest); err != nil {
 		return lease, pop, errToken
 	}

@@ -74,23 +74,32 @@ func (s *session) login() (l login, from string, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return l, from, usagef("no context %q: expected the file %s (\"nats context ls\" has those there are)", from, file)
 	}
+	var saved login
+	if err == nil {
+		saved, err = readContext(text)
+	}
+	if err != nil {
+		return l, from, fmt.Errorf("context %s: %w", from, err)
+	}
+	return l.or(saved.expand(s.env)), from, nil
+}
+
+// readContext reads a context of the nats command.
+func readContext(text []byte) (login, error) {
 	var saved struct {
 		login
 		NSC   string `json:"nsc"`
 		SOCKS string `json:"socks_proxy"`
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &saved)
-	}
-	if err != nil {
-		return l, from, fmt.Errorf("context %s: %w", from, err)
+	if err := json.Unmarshal(text, &saved); err != nil {
+		return login{}, err
 	}
 	for field, value := range map[string]string{"nsc": saved.NSC, "socks_proxy": saved.SOCKS} {
 		if value != "" {
-			return l, from, fmt.Errorf("context %s has the field %s, which pq does not know: use flags or another context", from, field)
+			return login{}, fmt.Errorf("the field %s is none that pq knows: use flags or another context", field)
 		}
 	}
-	return l.or(saved.login.expand(s.env)), from, nil
+	return saved.login, nil
 }
 
 // configDir is where the nats command keeps its contexts.

@@ -154,11 +154,6 @@ func (c counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// wrongLine says what a line should be.
-func wrongLine(n int, err error) error {
-	return fmt.Errorf("line %d: expected a JSON object such as %s: %w", n, `{"priority":3,"payload":"hello"}`, err)
-}
-
 // pushLine pushes a line as a new item.
 func (i *importing) pushLine(pipe *pipeline, n int, read *imported) error {
 	options := []client.PushOption{client.Header(read.Headers), client.WithoutMsgID()}

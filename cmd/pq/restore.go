@@ -31,6 +31,16 @@ type imported struct {
 	Priority *int64 `json:"priority"`
 }
 
+func readImported(text []byte) (read imported, err error) {
+	if err := json.Unmarshal(text, &read); err != nil {
+		return read, fmt.Errorf("expected a JSON object such as %s: %w", `{"priority":3,"payload":"hello"}`, err)
+	}
+	if read.Payload == nil && read.Base64 == nil {
+		return read, errors.New(`expected "payload" or "payload_base64"`)
+	}
+	return read, nil
+}
+
 // lines imports all lines.
 func (r *restore) lines(in io.Reader) (err error) {
 	lines, n := lineScanner(in), 0
@@ -51,12 +61,9 @@ func (r *restore) lines(in io.Reader) (err error) {
 }
 
 func (r *restore) line(n int, text []byte) error {
-	var read imported
-	if err := json.Unmarshal(text, &read); err != nil {
-		return wrongLine(n, err)
-	}
-	if read.Payload == nil && read.Base64 == nil {
-		return fmt.Errorf(`line %d: expected "payload" or "payload_base64"`, n)
+	read, err := readImported(text)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n, err)
 	}
 	if read.ID == "" || r.asNew {
 		return r.pushLine(r.pipe, n, &read)

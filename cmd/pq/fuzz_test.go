@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// Whatever payload and headers an item has, the line that export writes of it
+// is read by import as it was.
+func FuzzExportedLine(f *testing.F) {
+	f.Add([]byte("hello"), "a", "b", int64(-3))
+	f.Add([]byte{0xff, 0}, "Nats-Expected", "<&>", int64(0))
+	f.Add([]byte(nil), "a", "\xff", int64(1))
+	f.Fuzz(func(t *testing.T, payload []byte, key, value string, priority int64) {
+		i := listed(&client.Listed{ID: "x", Priority: priority, Header: nats.Header{"Key": {key, value}}})
+		i.setPayload(payload)
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(i); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Count(text.Bytes(), []byte("\n")) != 1 {
+			t.Errorf("%q is no single line", text.Bytes())
+		}
+		read, err := readImported(text.Bytes())
+		if err != nil || !bytes.Equal(read.payload(), payload) || read.Priority == nil || *read.Priority != priority || read.ID != "x" {
+			t.Errorf("%s is read as %+v, %v", text.Bytes(), read, err)
+		}
+		// JSON is text, and NATS headers that are none are not for export.
+		if want := []string{string([]rune(key)), string([]rune(value))}; !slices.Equal(read.Headers["Key"], want) {
+			t.Errorf("headers %q are read as %q", want, read.Headers)
+		}
+	})
+}
+
+// Whatever stands in a line: it is an item with a payload, or what was expected
+// is said.
+func FuzzImportedLine(f *testing.F) {
+	for _, line := range []string{
+		`{"priority": 3, "payload": "hello"}`, `{"payload_base64":"aGVsbG8="}`, `{"payload":""}`, `{"priority":1}`,
+		`{"payload":"x","due":"2030-01-02T15:04:05Z","state":"delayed","headers":{"a":["b"]}}`, `[]`, `{"payload":5}`, ``, `{"export":{"items":1,"sha256":"x","config":{"lease":"30s"}}}`, `{"export":null}`,
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if _, err := newSum().line(line); err != nil && err.Error() == "" {
+			t.Errorf("%q: an error that says nothing", line)
+		}
+		read, err := readImported(line)
+		if err != nil {
+			if err.Error() == "" {
+				t.Errorf("%q: an error that says nothing", line)
+			}
+			return
+		}
+		if read.Payload == nil && read.Base64 == nil {
+			t.Errorf("%q has no payload", line)
+		}
+	})
+}
+
+// Whatever stands in a context of the nats command.
+func FuzzContext(f *testing.F) {
+	f.Add([]byte(`{"url":"nats://127.0.0.1:4222","user":"a","password":"b","creds":"~/x","ca":"$HOME/y"}`))
+	f.Add([]byte(`{"nsc":"nsc://a/b/c"}`))
+	f.Add([]byte(`{"user_jwt":"a","user_seed":5}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		saved, err := readContext(text)
+		if err != nil {
+			return
+		}
+		var own login
+		l := own.or(saved.expand(map[string]string{"HOME": "/home"}))
+		l.Creds, l.NKey, l.CA, l.Cert, l.Key = "", "", "", "", "" // not to be looked for
+		if _, err := l.options(); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+// Whatever stands on the command line: it is read, or refused as a mistake in
+// the use of the command.
+func FuzzArguments(f *testing.F) {
+	for _, args := range []string{
+		"push\x00jobs\x00hello\x00--priority=5", "pop\x00jobs\x00--band\x001..5\x00-n", "config\x00jobs\x00lease=5m\x00max_length=x",
+		"move\x00jobs\x00x\x00-5", "--timeout=1h\x00get\x00--", "list\x00jobs\x00--state=dead", "export\x00--state\x00ready\x00-o", "\x00",
+	} {
+		f.Add([]byte(args))
+	}
+	f.Fuzz(func(t *testing.T, joined []byte) {
+		var args []string
+		for part := range bytes.SplitSeq(joined, []byte{0}) {
+			args = append(args, string(part))
+		}
+		// Connecting comes after reading, so nothing that was read is done.
+		c, rest := find(args)
+		if c == nil {
+			if err := unknownCommand(args); err == nil {
+				t.Errorf("%q is no command and no mistake", args)
+			}
+			return
+		}
+		var g globals
+		flags := newFlags()
+		if c.flags != nil {
+			c.flags(flags)
+		}
+		flags.own()
+		g.define(flags)
+		left, err := flags.parse(rest, c.verbatim)
+		if err == nil {
+			err = c.check(left)
+		}
+		if err == nil && c.name == "config" {
+			_, err = parseConfig(left[1:])
+		}
+		var usage *usageError
+		if err != nil && !errors.Is(err, errHelp) && !errors.As(err, &usage) {
+			t.Errorf("%q: %v is no mistake in the use", args, err)
+		}
+	})
+}
