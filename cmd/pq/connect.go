@@ -96,7 +96,7 @@ func readContext(text []byte) (login, error) {
 	}
 	for field, value := range map[string]string{"nsc": saved.NSC, "socks_proxy": saved.SOCKS} {
 		if value != "" {
-			return login{}, fmt.Errorf("the field %s is none that pq knows: use flags or another context", field)
+			return login{}, fmt.Errorf("it has the field %s, which pq does not know: use flags or another context", field)
 		}
 	}
 	return saved.login, nil
