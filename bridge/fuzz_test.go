@@ -92,6 +92,7 @@ func FuzzSettlement(f *testing.F) {
 		f.Add([]byte(body), token, "jobs")
 	}
 	f.Add([]byte(nil), token[1:], "jobs")
+	f.Add([]byte(nil), token[:5]+"\n"+token[5:], "jobs")
 	f.Add([]byte(nil), token, "job")
 	f.Add([]byte(nil), "AAAA", "jobs")
 	f.Fuzz(func(t *testing.T, body []byte, given, queue string) {

@@ -1,18 +1,25 @@
 package bridge
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 )
 
 // To refuse a request costs something too. When more arrives than the bridge
 // can even refuse, requests pile up in the client library, which drops them in
 // the end, and then nobody ever answers. Before that the bridge rests: it takes
 // no more requests, so that the server itself refuses them (503, nobody there)
-// or gives them to other bridges, until those that are here are answered.
+// or gives them to other bridges, until those that are here are answered. Only
+// pushes are still heard, and turned away in the cheapest way: the server says
+// nothing when a push without a reply subject finds nobody, and then it would be
+// lost without a trace.
 
 const (
 	// restAt and restAtBytes are how many requests, and bytes of their bodies,
@@ -62,17 +69,31 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 	if sub != b.subs.requests || b.gate.closed() {
 		return // somebody else has ended it
 	}
-	i.rests.Add(1)
 	if now := time.Now(); now.Sub(i.warned) > restWarn {
 		i.warned = now
 		b.options.Logger.Warn("more requests than can be refused: for moments the server answers that nobody is there")
 	}
+	turned, err := b.turnPushesAway()
+	defer func() {
+		for _, sub := range turned {
+			if err := sub.Drain(); err != nil {
+				b.options.Logger.Debug("rest from requests", "error", err)
+			}
+		}
+	}()
 	empty := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(empty) })
-	if err := sub.Drain(); err != nil {
+	if err == nil {
+		err = sub.Drain()
+	}
+	if err == nil {
+		err = b.nc.Flush()
+	}
+	if err != nil {
 		b.options.Logger.Error("rest from requests", "error", err)
 		return
 	}
+	i.rests.Add(1)
 	select {
 	case <-empty: // or the connection was closed
 	case <-i.ended:
@@ -82,4 +103,40 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 	if err := b.subscribe(); err != nil {
 		b.options.Logger.Error("take requests again", "error", err)
 	}
+}
+
+// turnPushesAway hears pushes beside the subscription that is about to end, so
+// that there is no moment in which nobody does.
+func (b *Bridge) turnPushesAway() (subs []*nats.Subscription, err error) {
+	for _, subject := range b.grammar.Pushes() {
+		sub, err := b.nc.QueueSubscribe(subject, queueGroup, b.turnAway)
+		if err == nil {
+			subs = append(subs, sub)
+			err = sub.SetPendingLimits(-1, pendingBytes)
+		}
+		if err != nil {
+			return subs, fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+	}
+	return subs, nil
+}
+
+var errResting = &failure{code: 503, text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
+
+// turned is what a push is answered while the bridge rests.
+var turned = nats.Header{
+	headerStatus:          {strconv.Itoa(errResting.code)},
+	headerDescription:     {errResting.describe()},
+	micro.ErrorHeader:     {errResting.text},
+	micro.ErrorCodeHeader: {strconv.Itoa(errResting.code)},
+}
+
+// turnAway refuses a push without looking at it.
+func (b *Bridge) turnAway(m *nats.Msg) {
+	b.stats.turnedAway(verbPush, errResting)
+	if m.Reply == "" || strings.HasPrefix(m.Reply, b.options.Prefix+".") {
+		b.events.lost(b.meantQueue(m.Subject), errResting)
+		return
+	}
+	b.publish(&nats.Msg{Subject: m.Reply, Header: turned})
 }

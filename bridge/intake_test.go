@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -48,33 +49,71 @@ func TestRests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	last := c.send("pq.jobs.push.y", "")
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	// Whether the server has passed it all on is seen by the one connection of
 	// the bridge, which answers discovery from another callback.
 	c.stats()
-	close(g.open)
+	g.open <- struct{}{} // and it is held up again by the last one
 	c.refused(c.next(held), 400)
-	var last int64
+	registry := c.registry()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for metric(t, registry, "pq_rests_total") == 0 { // it begins on its own
+		<-ticker.C
+	}
+	events := c.hear("pq.*.event.error")
+	for _, subject := range []string{"pq.jobs.push", "pq.jobs.push.5", "pq.jobs.push.a.b"} {
+		if err := c.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := struct {
+		Queue       string
+		Code, Count int
+	}{}
+	for seen := 0; seen < 3; seen += event.Count {
+		decode(t, c.next(events).Data, &event)
+		if event.Queue != "jobs" || event.Code != 503 {
+			t.Errorf("event %+v", event)
+		}
+	}
+	if n := metric(t, registry, "pq_pushes_lost_total"); n != 3 {
+		t.Errorf("%v pushes count as lost, expected 3", n)
+	}
+	if m := c.raw("pq.jobs.push", "x"); m.Header.Get("Nats-Service-Error-Code") != "503" || m.Header.Get("Status") != "503" {
+		t.Errorf("a push while it rests: %v", m.Header)
+	}
+	close(g.open)
+	c.refused(c.next(last), 400)
+	var seq int64
 	for range n {
 		ack := c.acknowledged(c.next(sub))
-		if ack.Seq <= last {
-			t.Fatalf("push %d was answered after %d", ack.Seq, last)
+		if ack.Seq <= seq {
+			t.Fatalf("push %d was answered after %d", ack.Seq, seq)
 		}
-		last = ack.Seq
-	}
-	families, err := c.registry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "pq_rests_total" && f.Metric[0].GetCounter().GetValue() == 0 {
-			t.Error("it did not rest")
-		}
+		seq = ack.Seq
 	}
 	c.acknowledged(c.persistent("pq.jobs.push", "x"))
 	if m := c.pop("pq.jobs.pop.min", ""); m.Data[0] != '0' {
 		t.Errorf("popped %q first", m.Data[:10])
 	}
+}
+
+// metric returns the value of a counter or a gauge without labels.
+func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -93,6 +93,13 @@ func (s *statistics) count(r *request, f *failure) {
 	}
 }
 
+// turnedAway counts a request that was refused before anything was done for it.
+func (s *statistics) turnedAway(by verb, f *failure) {
+	v := &s.verbs[by]
+	v.failed[slices.Index(codes[:], f.code)].Add(1)
+	v.lastError.Store(&f.text)
+}
+
 // ran counts a transaction.
 func (s *statistics) ran(k kind, requests int, started time.Time) {
 	s.batches.WithLabelValues(kindNames[k]).Observe(float64(requests))

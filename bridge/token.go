@@ -77,7 +77,7 @@ var errToken = &failure{code: 400, text: "the subject is no lease: expected it a
 // open reads a token for a queue: the lease, and a pop like the one that gave it.
 func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure) {
 	body, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(body) < macSize+2 {
+	if err != nil || len(body) < macSize+2 || strings.ContainsAny(token, "\r\n") { // which the decoder skips
 		return lease, pop, errToken
 	}
 	body, mac := body[:len(body)-macSize], body[len(body)-macSize:]

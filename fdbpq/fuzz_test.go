@@ -96,6 +96,7 @@ func FuzzID(f *testing.F) {
 	f.Add(ID{place{priority: math.MaxInt64, tail: newTail(math.MaxInt64)}}.String())
 	f.Add("")
 	f.Add("FQEVAgE")
+	f.Add(ID{somePlace}.String()[:4] + "\n" + ID{somePlace}.String()[4:])
 	f.Fuzz(func(t *testing.T, s string) {
 		id, err := ParseID(s)
 		if err != nil {

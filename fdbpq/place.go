@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
@@ -75,7 +76,7 @@ func (id ID) AppendText(b []byte) ([]byte, error) {
 // ParseID reads what [ID.String] wrote.
 func ParseID(s string) (ID, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil {
+	if err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder skips
 		return ID{}, ErrID
 	}
 	p, err := parsePlace(b)

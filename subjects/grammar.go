@@ -51,3 +51,6 @@ func (g Grammar) AcksOf(conn string) string { return g.prefix + "*.ack." + conn 
 
 // Events is the pattern of a queue's events, or of all queues' when queue is *.
 func (g Grammar) Events(queue string) string { return g.prefix + queue + ".event.*" }
+
+// Pushes match every push, well formed or not.
+func (g Grammar) Pushes() []string { return []string{g.prefix + "*.push", g.prefix + "*.push.>"} }
