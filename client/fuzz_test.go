@@ -24,7 +24,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, key, value, reply string) {
 		m := &nats.Msg{Data: body, Reply: reply, Header: nats.Header{key: {value}}}
 		var told *Error
-		pushed, e := readPushed(m, "jobs")
+		pushed, e := readPushed(m, opPush, "jobs")
 		switch {
 		case e == nil && pushed.ID == "":
 			t.Errorf("%q is read as a push without an id", body)
