@@ -5,6 +5,7 @@
 
 GO      ?= go
 FUZZTIME ?= 30s
+VERSION ?= $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null || git describe --always --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
 OPS     ?= 1000000
 SEED    ?= 0
@@ -21,10 +22,10 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench campaign overload fuzz
+.PHONY: help run build test test-fdb check lint bench campaign overload fuzz release reproduce
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 	$(GO) run ./cmd/pqd
@@ -69,3 +70,15 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		echo "$${func#func } in $$(dirname $$file)"; \
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
+
+release: ## pqd and pq for all platforms, with checksums and what is in them, into dist/
+	rm -rf dist
+	$(GO) run ./deploy/release -version '$(VERSION)' -o dist
+
+reproduce: ## build the release of HEAD twice, in different places, and compare
+	@set -e; tmp=$$(mktemp -d); trap 'chmod -R u+w $$tmp; rm -rf $$tmp' EXIT; \
+	for copy in one another; do \
+		mkdir -p $$tmp/$$copy/src; git archive HEAD | tar -x -C $$tmp/$$copy/src; \
+		GOCACHE=$$tmp/$$copy/cache $(GO) -C $$tmp/$$copy/src run ./deploy/release -version '$(VERSION)' -o $$tmp/$$copy/dist; \
+	done; \
+	cmp $$tmp/one/dist/SHA256SUMS $$tmp/another/dist/SHA256SUMS; cat $$tmp/one/dist/SHA256SUMS

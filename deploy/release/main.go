@@ -1,0 +1,107 @@
+// Release builds what a release consists of: pqd and pq for each platform, a list
+// of what each was made of, and the checksums of all that.
+//
+//	go run ./deploy/release -version 1.2.3 -o dist
+//
+// The same source, version and Go give the same bytes on any machine, in any
+// directory. The binaries have the embedded store alone: FoundationDB's client
+// library needs cgo, and is in the image that the Dockerfile makes.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	programs  = []string{"pqd", "pq"}
+	platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
+)
+
+// versions are what NATS services accept: semantic versions.
+var versions = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+
+func main() {
+	version := flag.String("version", "", "semantic version of the release, such as 1.2.3")
+	dir := flag.String("o", "dist", "directory for the release; it must not exist yet, or be empty")
+	flag.Parse()
+	if err := release(strings.TrimPrefix(*version, "v"), *dir); err != nil {
+		log.Fatal("release: ", err)
+	}
+}
+
+func release(version, dir string) error {
+	if !versions.MatchString(version) {
+		return fmt.Errorf("-version %q: expected a semantic version such as 1.2.3", version)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return fmt.Errorf("%s has %d entries: expected an empty directory (%v)", dir, len(entries), err)
+	}
+	var files []string
+	for _, platform := range platforms {
+		for _, program := range programs {
+			file := filepath.Join(dir, fmt.Sprintf("%s_%s_%s", program, version, strings.ReplaceAll(platform, "/", "_")))
+			log.Println(file)
+			if err := build(program, version, platform, file); err != nil {
+				return err
+			}
+			if err := writeBill(program, version, file); err != nil {
+				return err
+			}
+			files = append(files, file, file+billSuffix)
+		}
+	}
+	return writeSums(filepath.Join(dir, "SHA256SUMS"), files)
+}
+
+// build leaves out whatever differs from one machine to the next: paths, the state
+// of the checkout, what the developer's environment says.
+func build(program, version, platform, file string) error {
+	system, arch, _ := strings.Cut(platform, "/")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.release="+version, "-o", file, "./cmd/"+program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s for %s: %w", program, platform, err)
+	}
+	return nil
+}
+
+// writeSums writes what sha256sum --check reads.
+func writeSums(to string, files []string) error {
+	var sums strings.Builder
+	for _, file := range slices.Sorted(slices.Values(files)) {
+		sum, err := checksum(file)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum, filepath.Base(file))
+	}
+	return os.WriteFile(to, []byte(sums.String()), 0o644)
+}
+
+func checksum(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// This test's own program is made of what it is made of.
+func TestBill(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBill(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Components) == 0 || !strings.HasPrefix(b.Components[0].PURL, "pkg:golang/std@1.") {
+		t.Errorf("found %v, expected Go's library first", b.Components)
+	}
+	properties := make(map[string]string)
+	for _, p := range b.Metadata.Component.Properties {
+		properties[p.Name] = p.Value
+	}
+	if properties["go:build:GOOS"] == "" || properties["go:build:GOARCH"] == "" {
+		t.Errorf("the platform is missing: %v", properties)
+	}
+}
+
+func TestSums(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for _, name := range []string{"b", "a"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	to := filepath.Join(dir, "SHA256SUMS")
+	if err := writeSums(to, files); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(to)
+	const want = `ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a
+3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d  b
+`
+	if err != nil || string(sums) != want {
+		t.Errorf("found %v\n%s", err, sums)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for version, fine := range map[string]bool{"1.2.3": true, "0.1.0-rc.1": true, "0.0.0-g1a2b3c4": true, "1.2": false, "v1.2.3": false, "": false, "1.02.3": false} {
+		if versions.MatchString(version) != fine {
+			t.Errorf("version %q: expected %v", version, fine)
+		}
+	}
+	if err := release("1.2", t.TempDir()); err == nil {
+		t.Error("released 1.2")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := release("1.2.3", dir); err == nil {
+		t.Error("released into a directory that is not empty")
+	}
+}
