@@ -1,0 +1,242 @@
+// Package docs_test holds the documentation to what there is: links lead
+// somewhere, tests and commands that are named exist, and every command is run by
+// a test or says why it cannot be.
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+// page is a Markdown file, taken apart.
+type page struct {
+	path   string // from the root
+	prose  []line // outside fences
+	fences []fence
+}
+
+type line struct {
+	number int
+	text   string
+}
+
+type fence struct {
+	number   int
+	language string
+	before   string // the line before it
+	lines    []string
+}
+
+func (p page) at(number int) string { return fmt.Sprintf("%s:%d", p.path, number) }
+
+func pages(t *testing.T) []page {
+	t.Helper()
+	var all []page
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "deploy/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			all = append(all, parse(t, file))
+		}
+	}
+	if len(all) < 5 {
+		t.Fatalf("found %d pages", len(all))
+	}
+	return all
+}
+
+func parse(t *testing.T, file string) page {
+	t.Helper()
+	path, err := filepath.Rel(root, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := page{path: filepath.ToSlash(path)}
+	before, inside := "", false
+	for i, text := range strings.Split(read(t, file), "\n") {
+		tag, mark := strings.CutPrefix(text, "```")
+		switch {
+		case mark && inside:
+			inside = false
+		case mark:
+			inside = true
+			p.fences = append(p.fences, fence{number: i + 1, language: tag, before: before})
+		case inside:
+			last := &p.fences[len(p.fences)-1]
+			last.lines = append(last.lines, text)
+		default:
+			p.prose = append(p.prose, line{i + 1, text})
+		}
+		if strings.TrimSpace(text) != "" {
+			before = text
+		}
+	}
+	if inside {
+		t.Errorf("%s: a fence does not end", p.path)
+	}
+	return p
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// anchors are what links to headings end with, as GitHub makes them.
+func (p page) anchors() []string {
+	var all []string
+	for _, l := range p.prose {
+		title, is := strings.CutPrefix(strings.TrimLeft(l.text, "#"), " ")
+		if !is || !strings.HasPrefix(l.text, "#") {
+			continue
+		}
+		title = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(title, "$1")
+		title = regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(title), "")
+		all = append(all, strings.ReplaceAll(strings.TrimSpace(title), " ", "-"))
+	}
+	return all
+}
+
+var (
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code = regexp.MustCompile("`[^`]*`")
+)
+
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for _, p := range all {
+		for _, l := range p.prose {
+			for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(l.text, ""), -1) {
+				target, anchor, _ := strings.Cut(match[1], "#")
+				if strings.Contains(target, "://") {
+					continue
+				}
+				path := p.path
+				if target != "" {
+					path = filepath.ToSlash(filepath.Join(filepath.Dir(p.path), target))
+				}
+				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+					t.Errorf("%s: the link to %s leads nowhere", p.at(l.number), match[1])
+					continue
+				}
+				if anchor == "" {
+					continue
+				}
+				i := slices.IndexFunc(all, func(p page) bool { return p.path == path })
+				if i < 0 || !slices.Contains(all[i].anchors(), anchor) {
+					t.Errorf("%s: %s has no heading #%s", p.at(l.number), path, anchor)
+				}
+			}
+		}
+	}
+}
+
+// marker stands before a block of commands that no terminal of a page runs.
+var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
+
+// console blocks are run by cmd/pqd's tests, and so are the go and js blocks of
+// the protocol. Other commands name the test that runs them, or say why none does.
+func TestEveryCommandIsRun(t *testing.T) {
+	tests := names(t, "_test.go", regexp.MustCompile(`(?m)^func (Test\w+)\(`))
+	for _, p := range pages(t) {
+		for _, f := range p.fences {
+			switch f.language {
+			case "console", "text", "yaml", "conf", "mermaid":
+			case "go", "js":
+				if p.path != "docs/protocol.md" {
+					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
+				}
+			case "sh":
+				match := marker.FindStringSubmatch(f.before)
+				if match == nil {
+					t.Errorf("%s: commands that no test runs: make it a console block, or put <!-- run by Test… --> or <!-- not run: why --> before it", p.at(f.number))
+				} else if match[1] != "" && !tests[match[1]] {
+					t.Errorf("%s: there is no %s", p.at(f.number), match[1])
+				}
+			default:
+				t.Errorf("%s: a block fenced as %q: expected console, sh, go, js, text, yaml, conf or mermaid", p.at(f.number), f.language)
+			}
+			if f.language != "console" && slices.ContainsFunc(f.lines, func(l string) bool { return strings.HasPrefix(l, "$ ") }) {
+				t.Errorf("%s: a session in a terminal that is not run: fence it as console", p.at(f.number))
+			}
+		}
+		for i, l := range p.prose {
+			if strings.HasPrefix(l.text, "    ") && i > 0 && p.prose[i-1].text == "" {
+				t.Errorf("%s: fence this block, so that it says what it is", p.at(l.number))
+			}
+		}
+	}
+}
+
+// names are what a pattern finds in the files of the repository whose names end
+// like this.
+func names(t *testing.T, suffix string, pattern *regexp.Regexp) map[string]bool {
+	t.Helper()
+	found := make(map[string]bool)
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "node_modules" || path != root && strings.HasPrefix(entry.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, suffix) {
+			return nil
+		}
+		for _, match := range pattern.FindAllStringSubmatch(read(t, path), -1) {
+			found[match[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s finds nothing in files named …%s", pattern, suffix)
+	}
+	return found
+}
+
+// Tests, targets of make, and commands of pq that a page speaks of exist.
+func TestNamesExist(t *testing.T) {
+	for _, kind := range []struct {
+		what    string
+		exist   map[string]bool
+		mention *regexp.Regexp
+	}{
+		{"test", names(t, "_test.go", regexp.MustCompile(`(?m)^func (Test\w+)\(`)), regexp.MustCompile(`\b(Test[A-Z]\w+)`)},
+		{"make target", names(t, "Makefile", regexp.MustCompile(`(?m)^([a-z-]+):`)), regexp.MustCompile("(?:`|^)make ([a-z-]+)")},
+		{"command of pq", names(t, ".go", regexp.MustCompile(`(?m)^\s+name: "([a-z]+)(?: [a-z]+)?",`)), regexp.MustCompile("(?:`|^|\\| )pq ([a-z]+)")},
+	} {
+		for _, p := range pages(t) {
+			lines := slices.Clone(p.prose)
+			for _, f := range p.fences {
+				if f.language == "sh" {
+					for i, text := range f.lines {
+						lines = append(lines, line{f.number + 1 + i, text})
+					}
+				}
+			}
+			for _, l := range lines {
+				for _, match := range kind.mention.FindAllStringSubmatch(l.text, -1) {
+					if !kind.exist[match[1]] {
+						t.Errorf("%s: there is no %s %s", p.at(l.number), kind.what, match[1])
+					}
+				}
+			}
+		}
+	}
+}
