@@ -179,6 +179,9 @@ func (w *walk) tally(of map[lineage]*tally, line lineage) *tally {
 
 func (w *walk) item(space string, line lineage, rest, value []byte) error {
 	p, err := parsePlace(rest)
+	if err != nil && space == spaceReady {
+		return nil // of another program, whose priorities are not ours
+	}
 	if err != nil {
 		return err
 	}

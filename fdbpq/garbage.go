@@ -78,9 +78,7 @@ func (c *change) discard() (done bool, err error) {
 			return false, err
 		}
 		for _, pair := range pairs {
-			if err := c.discardItem(space, pair, len(prefix)); err != nil {
-				return false, err
-			}
+			c.discardItem(space, pair, len(prefix))
 		}
 		if len(pairs) > 0 {
 			c.finish()
@@ -93,23 +91,24 @@ func (c *change) discard() (done bool, err error) {
 	return true, nil
 }
 
-func (c *change) discardItem(space string, pair kv.Pair, prefix int) error {
+// discardItem clears an item and its timers. Those of one that cannot be read,
+// because it is damaged or another program's, go when they fall due.
+func (c *change) discardItem(space string, pair kv.Pair, prefix int) {
 	c.tx.Clear(pair.Key)
 	p, err := parsePlace(pair.Key[prefix:])
 	if err != nil {
-		return err
+		return
 	}
 	l, err := parseStanding(space, pair.Value, p)
 	if err != nil {
-		return err
+		return
 	}
 	switch l.state {
 	case StateLeased:
 		c.clearTimer(l.due, timerLease, p)
-		return nil // its TTL has no timer
+		return // its TTL has no timer
 	case StateDelayed:
 		c.clearTimer(l.due, timerDelay, p)
 	}
 	c.clearExpiry(p, &l.envelope)
-	return nil
 }

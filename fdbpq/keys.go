@@ -76,10 +76,3 @@ func generationPrefix(space, queue string, generation int64) []byte {
 	b = tuple.AppendString(tuple.AppendString(b, space), queue)
 	return tuple.AppendInt(b, generation)
 }
-
-// The bytes between which all integers are encoded. Items pushed by programs
-// that use other types as priorities lie outside and are never looked at.
-const (
-	firstInteger  = 0x0b
-	afterIntegers = 0x1e
-)

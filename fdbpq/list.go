@@ -41,7 +41,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		return Page{}, ErrNoQueue
 	}
 	prefix := generationPrefix(space, q.name, s.generation)
-	begin, end := append(bytes.Clone(prefix), firstInteger), append(bytes.Clone(prefix), afterIntegers)
+	begin, end := AllPriorities.in(bytes.Clone(prefix))
 	if listing.After != nil {
 		at := listing.After.place
 		l, err := q.locate(r, s, *listing.After)

@@ -27,7 +27,8 @@ import (
 //	  later pushes                           accounts for every one of their rows
 //	  an unknown result loses the item or    TestStagedUnknownResults
 //	  leaves an orphaned request
-//	  the client's death strands its item    TestTakeStagedOwnerDies, TestCrowd (workers that die)
+//	  the client's death strands its item    TestTakeStagedOwnerDies, TestTakeStagedLeavesNothingBehind,
+//	                                         TestCrowd (workers that die)
 //	  all waiters fulfil the same requests   only the owner of the oldest request fulfils, unless it is silent
 //	  polling                                a watch on the own request row; TestTakeWaitWakes
 //	  values written twice, and a            a request is answered with a lease, not a copy: TestStagedLargeItems
@@ -38,18 +39,35 @@ import (
 //	  conflicts hide in unused reads         TestOverlap: each operation against each other
 //	  count parsed from the wrong element,   TestPriorities, TestTies; the random part has 64 bits
 //	  20 random values
+//	  concurrent pushes overwrite each other TestTiesOfConcurrentPushes
 //
 //	Everything else
+//	  ties, and the newest one of pop.max    TestTies, TestTiesOfConcurrentPushes
+//	  direction, and no priority given       TestPriorities: low is urgent, the queue has a default
+//	  integers above 63 bits, floats, NaN    TestPrioritiesOfOtherPrograms
+//	  counts that restart, or wrap           TestCountNeverRestarts; they have 63 bits
+//	  place after a nack or an expiry        TestPlaceIsForLife
 //	  count used as id                       an id holds the whole place, and ParseID takes no other spelling
 //	  5 seconds a transaction                TestListEndsEarly, TestSweepIsBounded, TestPurgeIsBounded; waiting
 //	                                         holds a watch and no transaction
 //	  sizes                                  sizes_test.go
 //	  1021                                   TestLaneResolvesUnknownResults, TestUnknownResults, TestRandom
+//	  automatic_idempotency is experimental  not used: lanes find out about unknown results
+//	  lost replies, retries elsewhere        TestLostReply, TestSameIDAtTheSameTime
+//	  abandoned blocking pops                TestTakeWaitGivesUp
 //	  lease clocks                           TestLeaseUnderWrongClocks, TestStoreTimePassesSteadily; versions
 //	                                         of the store are no clock here
+//	  late acknowledgements, also after a    TestLateSettlement
+//	  purge
+//	  reasons of finding nothing             TestReasons
+//	  leased and delayed items at the head   TestHeadIsNotSlowed, TestExpiryBehindTheHead, BenchmarkDepth
+//	  deduplication after the item's end     TestDeduplicationAfterTheEnd
+//	  poison                                 TestPoison
+//	  queue names                            TestQueuesDoNotMix; package subjects refuses odd ones before
 //	  concurrent pops                        TestCrowd, TestTakeStagedServesEveryItemOnce
 //	  counters that drift                    Check compares them after every test
-//	  10,000 watches                         a process has one for each line that waits: TestTakeWaitServesInOrder
+//	  10,000 watches, and their herd         a process has one for each line that waits: TestTakeWaitWakesNoHerd
+//	  lost wake-ups                          TestTakeWaitMissesNothing
 //	  the same suite on all engines          eachEngine
 
 func TestPriorities(t *testing.T) {
@@ -1190,5 +1208,77 @@ func TestRecipeItems(t *testing.T) {
 			t.Errorf("with one of theirs moved and one removed there are %+v", n)
 		}
 		b.take("q", fdbpq.Min, 10)
+	})
+}
+
+// Rows of other programs whose priorities are no 64-bit integers are in nobody's
+// way: neither at the ends, where floats and larger integers sort, nor in lists,
+// nor when the queue is purged.
+func TestPrioritiesOfOtherPrograms(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.configure("q", `{"ties":"oldest"}`)
+		ours := b.pushed("q", math.MinInt64, "first")
+		ours = append(ours, b.pushed("q", math.MaxInt64, "last")...)
+		for _, priority := range [][]byte{
+			{0x00}, // null
+			tuple.AppendString(nil, "5"),
+			append([]byte{0x0b, 0xf6}, make([]byte, 9)...),               // a negative number of 9 bytes
+			append([]byte{0x0c}, make([]byte, 8)...),                     // -2⁶⁴ + 1
+			append([]byte{0x1c}, bytes.Repeat([]byte{0xff}, 8)...),       // 2⁶⁴ - 1, which Go's bindings decode as uint64
+			append([]byte{0x1d, 0x09}, bytes.Repeat([]byte{0xff}, 9)...), // a number of 9 bytes
+			{0x20, 0x80, 0, 0, 0},                                        // float32 0
+			{0x21, 0xff, 0xf8, 0, 0, 0, 0, 0, 0},                         // not a number
+			{0x21, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},       // -0.0
+			{0x27}, // true
+		} {
+			key := tuple.AppendInt(tuple.AppendString(tuple.AppendString(nil, "i"), "q"), 1)
+			key = tuple.AppendBytes(tuple.AppendInt(append(key, priority...), 1), make([]byte, 20))
+			b.update(func(tx kv.Tx) error {
+				tx.Set(key, []byte("stranger"))
+				return nil
+			})
+			for _, end := range []fdbpq.End{fdbpq.Min, fdbpq.Max} {
+				taken := b.lease("q", end, 10, time.Minute)
+				if got := payloads(taken.Items); len(got) != 2 {
+					t.Errorf("beside priority %x, end %d hands out %q", priority, end, got)
+				}
+				for _, item := range taken.Items {
+					b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue("q").Return(tx, *item.Lease) })
+				}
+			}
+			b.view(func(r kv.Reader) error {
+				for _, after := range []*fdbpq.ID{nil, &ours[0], &ours[1]} {
+					page, err := b.Queue("q").List(r, fdbpq.Listing{Limit: 10, After: after})
+					if err != nil {
+						t.Errorf("beside priority %x: a list: %v", priority, err)
+					}
+					for _, item := range page.Items {
+						if string(item.Payload) == "stranger" {
+							t.Errorf("beside priority %x: a list shows it", priority)
+						}
+					}
+				}
+				return nil
+			})
+			problems, err := b.Check(t.Context())
+			if err != nil || len(problems) > 0 {
+				t.Errorf("beside priority %x: %q, %v", priority, problems, err)
+			}
+		}
+		b.push("q", fdbpq.NewItem{TTL: time.Hour}) // so that rows are collected one by one
+		b.update(func(tx kv.Tx) error {
+			_, err := b.Queue("q").Purge(tx)
+			return err
+		})
+		for more := true; more; {
+			var err error
+			if more, err = b.Collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rows := b.rows("i"); len(rows) > 0 {
+			t.Errorf("%d rows are left", len(rows))
+		}
 	})
 }

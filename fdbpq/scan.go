@@ -23,6 +23,14 @@ type Band struct {
 // AllPriorities is the band that leaves out nothing.
 var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
 
+// in returns the range of keys that a band is in the space with this prefix.
+// Items of programs that use other types as priorities, or integers that have
+// more than 64 bits, lie outside every band and are never looked at.
+func (b Band) in(prefix []byte) (begin, end []byte) {
+	n := len(prefix)
+	return tuple.AppendInt(prefix[:n:n], b.Low), append(tuple.AppendInt(prefix[:n:n], b.High), 0xff)
+}
+
 // entry is an item found by a scan.
 type entry struct {
 	place place
@@ -46,12 +54,12 @@ type scan struct {
 // scan starts at one end of a band of a queue's ready items.
 func (q Queue) scan(r kv.Reader, s *state, end End, band Band) *scan {
 	prefix := generationPrefix(spaceReady, q.name, s.generation)
-	n := len(prefix)
+	low, high := band.in(prefix)
 	return &scan{
 		r:       r,
-		prefix:  n,
-		begin:   tuple.AppendInt(prefix[:n:n], band.Low),
-		end:     append(tuple.AppendInt(prefix[:n:n], band.High), 0xff),
+		prefix:  len(prefix),
+		begin:   low,
+		end:     high,
 		reverse: end == Max,
 		oldest:  end == Max && s.config.Ties == TiesOldest,
 	}

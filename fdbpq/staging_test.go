@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -168,4 +169,44 @@ func TestTakeStagedOwnerDies(t *testing.T) {
 	if _, answered, err := dead.Collect(t.Context()); answered || !errors.Is(err, fdbpq.ErrContended) {
 		t.Errorf("the dead owner's answer: %v, %v", answered, err)
 	}
+}
+
+// Wherever an owner dies, its items come back and nothing of its request stays.
+func TestTakeStagedLeavesNothingBehind(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.pushed("q", 0, "one", "two", "three")
+		for step, name := range []string{"it has registered", "it has fulfilled", "it has collected"} {
+			standing := fdbpq.NewStagedRequest(b.Store, "q", oneItem)
+			if err := standing.Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			dead := b.another(0)
+			commits := 0
+			dead.hook = func(at fault.Point) {
+				if at != fault.AfterCommit {
+					return
+				}
+				if commits++; commits == step+1 {
+					dead.db.Crash()
+				}
+			}
+			if _, err := dead.TakeStaged(t.Context(), "q", oneItem, 5*time.Second); err == nil {
+				t.Fatalf("after %s it was to die", name)
+			}
+			if commits != step+1 {
+				t.Errorf("after %s it had committed %d times", name, commits)
+			}
+			together(11*time.Second, b)
+			b.sweep()
+			if n := b.counts("q"); n.Ready != 3 || n.Leased != 0 {
+				t.Errorf("after %s there are %+v", name, n)
+			}
+			for _, space := range []string{"o", "e", "z"} {
+				if rows := b.rows(space); len(rows) > 0 {
+					t.Errorf("after %s there are %d rows of kind %q left", name, len(rows), space)
+				}
+			}
+		}
+	})
 }

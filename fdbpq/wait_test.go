@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 var oneItem = fdbpq.Selection{End: fdbpq.Min, Limit: 1}
@@ -121,4 +125,76 @@ func TestTakeWaitWakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However many wait, those who look at the queue are one at first, and then as
+// many as there is to take, and one more.
+func TestTakeWaitWakesNoHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		waiting := newBench(t, base)
+		pusher := waiting.another(0)
+		pusher.configure("q", "{}")
+		looks := func() int {
+			synctest.Wait()
+			return waiting.db.Stats().Updates
+		}
+		before := looks()
+		ctx, stop := context.WithCancel(t.Context())
+		var served atomic.Int64
+		var waiters sync.WaitGroup
+		for range 50 {
+			waiters.Go(func() {
+				if taken, err := waiting.TakeWait(ctx, "q", oneItem, 0); err == nil {
+					served.Add(int64(len(taken.Items)))
+				}
+			})
+		}
+		for _, step := range []struct {
+			items, looks int
+		}{{0, 1}, {1, 2}, {10, 11}, {0, 0}, {3, 4}} {
+			if step.items > 0 {
+				pusher.push("q", make([]fdbpq.NewItem, step.items)...)
+			}
+			after := looks()
+			if after-before != step.looks {
+				t.Errorf("with %d items there were %d looks at the queue, expected %d", step.items, after-before, step.looks)
+			}
+			before = after
+		}
+		stop()
+		waiters.Wait()
+		if served.Load() != 14 {
+			t.Errorf("%d items were handed out, expected 14", served.Load())
+		}
+	})
+}
+
+// What arrives while a waiter makes sure that there is nothing wakes it.
+func TestTakeWaitMissesNothing(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		other := b.another(0)
+		b.configure("q", "{}")
+		looks := 0
+		b.hook = func(at fault.Point) {
+			if at != fault.BeforeCommit {
+				return
+			}
+			if looks++; looks == 1 {
+				other.pushed("q", 0, "one")
+			}
+		}
+		taken, err := b.TakeWait(t.Context(), "q", oneItem, 0)
+		if err != nil || len(taken.Items) != 1 {
+			t.Fatalf("took %q, %v", payloads(taken.Items), err)
+		}
+		if looks < 2 {
+			t.Errorf("the waiter looked %d times: the test proves nothing", looks)
+		}
+	})
 }
