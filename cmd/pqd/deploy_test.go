@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,8 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -163,6 +168,71 @@ func checkExpression(t *testing.T, where, expression string, exported map[string
 	if !found {
 		t.Errorf("%s: no metric in %s", where, expression)
 	}
+}
+
+// The rules fire when they should, as far as Prometheus's own tool can be asked.
+func TestAlertsFire(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("NOT TESTED WITH PROMETHEUS: there is no promtool")
+	}
+	run(t, promtool, "test", "rules", strings.TrimSuffix(alerts, ".yml")+"_test.yml")
+}
+
+// The sample of permissions gives each user what the grammar says, and with them
+// pqd and its clients do their work.
+func TestSamplePermissions(t *testing.T) {
+	passwords := []string{"PQD", "PRODUCER", "WORKER", "VIEWER", "ADMIN"}
+	env := []string{"PQ_LISTEN=127.0.0.1:0", "NATS_USER=pqd", "NATS_PASSWORD=pqd-secret"}
+	for _, name := range passwords {
+		t.Setenv(name+"_PASSWORD", strings.ToLower(name)+"-secret")
+	}
+	config, err := filepath.Abs("../../deploy/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grammar, err := subjects.New("pq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(p subjects.Permissions, err error) subjects.Permissions {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	want := map[string]subjects.Permissions{
+		"pqd":      grammar.Bridge(),
+		"producer": may(grammar.Producer("jobs")),
+		"worker":   may(grammar.Consumer("jobs")),
+		"viewer":   may(grammar.Viewer("*")),
+		"admin":    may(grammar.Admin("jobs")),
+	}
+	for _, user := range options.Users {
+		got := subjects.Permissions{Publish: user.Permissions.Publish.Allow, Subscribe: user.Permissions.Subscribe.Allow}
+		expected := want[user.Username]
+		for _, list := range [][]string{got.Publish, got.Subscribe, expected.Publish, expected.Subscribe} {
+			slices.Sort(list)
+		}
+		if diff := cmp.Diff(expected, got); diff != "" {
+			t.Errorf("user %s (-grammar +sample):\n%s", user.Username, diff)
+		}
+		delete(want, user.Username)
+	}
+	if len(want) > 0 {
+		t.Errorf("users %v are missing", slices.Collect(maps.Keys(want)))
+	}
+
+	p := testenv.Daemon(t, append(env, "PQ_NATS_CONFIG="+config)...)
+	push(t, p.Connect(t, nats.UserInfo("producer", "producer-secret")), "jobs", 1, "x")
+	if got := pop(t, p.Connect(t, nats.UserInfo("worker", "worker-secret")), "jobs", "min"); got != "x" {
+		t.Errorf("the worker popped %q", got)
+	}
+	p.Stop(t)
 }
 
 // object is of Kubernetes, as far as these tests care.
