@@ -240,3 +240,19 @@ func TestNamesExist(t *testing.T) {
 		}
 	}
 }
+
+// The README's figures are those of the page that says how they came about.
+func TestFigures(t *testing.T) {
+	_, after, found := strings.Cut(read(t, filepath.Join(root, "README.md")), "## Figures\n")
+	section, _, _ := strings.Cut(after, "\n## ")
+	figures := regexp.MustCompile(`\b\d{1,3}(?:,\d{3})+\b`).FindAllString(section, -1)
+	if !found || len(figures) == 0 {
+		t.Fatal("the README has no figures")
+	}
+	measured := read(t, filepath.Join(root, "docs/performance.md"))
+	for _, figure := range figures {
+		if !strings.Contains(measured, " "+figure+" ") {
+			t.Errorf("the README says %s, and docs/performance.md has no such figure: take those of its last run", figure)
+		}
+	}
+}
