@@ -47,22 +47,23 @@ const queueGroup = "pq"
 
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
-	nc      *nats.Conn
-	store   *fdbpq.Store
-	options Options
-	grammar subjects.Grammar
-	sealer  sealer
-	gate    gate
-	lanes   kinds
-	waits   waits
-	stats   statistics
-	events  announcer
-	service service
-	keeper  keeper
-	lookout lookout
-	intake  intake
-	subs    subscriptions
-	drained drained
+	nc       *nats.Conn
+	store    *fdbpq.Store
+	options  Options
+	grammar  subjects.Grammar
+	sealer   sealer
+	gate     gate
+	lanes    kinds
+	waits    waits
+	contests contests
+	stats    statistics
+	events   announcer
+	service  service
+	keeper   keeper
+	lookout  lookout
+	intake   intake
+	subs     subscriptions
+	drained  drained
 }
 
 // subscriptions are what a bridge listens to besides discovery.
@@ -95,6 +96,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.gate.init(o.Limits)
 	b.lanes.init(b)
 	b.waits.init(b)
+	b.contests.init(b)
 	b.stats.init()
 	b.events.init(b)
 	b.intake.init()

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,6 +137,18 @@ func (l *lane) next() bool {
 	clear(l.pending[left:])
 	l.pending = l.pending[:left]
 	return true
+}
+
+// arrived takes up to n of the requests that came while a batch is under way.
+func (l *lane) arrived(n int) []*request {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	n = min(n, len(l.pending))
+	taken := slices.Clone(l.pending[:n])
+	left := copy(l.pending, l.pending[n:])
+	clear(l.pending[left:])
+	l.pending = l.pending[:left]
+	return taken
 }
 
 // fitting returns how many of the requests go into one batch: at least one.

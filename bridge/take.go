@@ -25,7 +25,12 @@ func (b *Bridge) runTakes(l *lane, fresh []*request) {
 		if len(t.todo) == 0 {
 			return
 		}
+		b.contests.enter(l.queue.Name())
 		t.run()
+		b.contests.done(l.queue.Name())
+		if t.lost {
+			b.contests.lost(l.queue.Name())
+		}
 		fresh = t.finish()
 		if len(fresh) == 0 && !t.again {
 			return
@@ -41,6 +46,9 @@ type take struct {
 	todo   []*request // those that waited, then new ones
 	alone  bool       // the first one only, after it has failed
 	most   int        // items that its batch is cut to; 0: as many as it asks for
+
+	runs int  // of the transaction under way
+	lost bool // a run of it was in vain
 
 	// What the last run of the transaction did.
 	queue   fdbpq.Queue             // within the transaction
@@ -60,7 +68,9 @@ func (t *take) run() {
 	started := time.Now()
 	t.limit = len(t.todo)
 	for {
+		t.runs = 0
 		err := t.lane.update(t.transaction)
+		t.lost = t.lost || t.runs > 1
 		switch {
 		case err == nil:
 			t.bridge.stats.ran(kindTake, t.done, started)
@@ -90,6 +100,8 @@ func (t *take) fail(n int, err error) {
 }
 
 func (t *take) transaction(tx kv.Tx) error {
+	t.runs++
+	t.gather()
 	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
 	clear(t.nothing)
 	t.queue = t.lane.queue.In(tx)
@@ -114,6 +126,19 @@ func (t *take) transaction(tx kv.Tx) error {
 		t.watch = t.queue.Arrivals(tx)
 	}
 	return nil
+}
+
+// gather takes along what has arrived since the batch was made. Where bridges
+// wait for each other, and lose to each other, it is this that makes a
+// transaction worth a batch.
+func (t *take) gather() {
+	if t.alone || t.limit < len(t.todo) {
+		return
+	}
+	if room := t.bridge.options.Limits.BatchRequests - len(t.todo); room > 0 {
+		t.todo = append(t.todo[:len(t.todo):len(t.todo)], t.lane.arrived(room)...)
+		t.limit = len(t.todo)
+	}
 }
 
 // full says whether the transaction has done its share.
