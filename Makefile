@@ -22,10 +22,10 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench campaign overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint bench bench-fdb campaign overload fuzz release reproduce
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 	$(GO) run ./cmd/pqd
@@ -58,6 +58,9 @@ lint: ## formatting, vet, staticcheck and go.mod
 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
 	$(GO) -C bench run .
+
+bench-fdb: ## what FoundationDB and pqd on it do here, in 5 minutes: pops of one queue, pushes
+	$(GO) test -tags 'fdb benchfdb' -run 'TestContention|TestPushes' -count 1 -timeout 10m -v ./cmd/pqd
 
 campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
 	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)

@@ -1,0 +1,419 @@
+//go:build fdb && benchfdb
+
+package main_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
+	"github.com/apple/foundationdb/bindings/go/src/fdb/subspace"
+	appletuple "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+)
+
+const (
+	warmTime    = time.Second
+	measureTime = 3 * time.Second // of a row
+	payloadSize = 100
+	priorities  = 10
+)
+
+func payload() []byte {
+	b := make([]byte, payloadSize)
+	rand.Read(b)
+	return b
+}
+
+const (
+	recipeKind = "recipe on apple's bindings"
+	pqdKind    = "pqd"
+)
+
+func init() {
+	kinds[recipeKind] = recipePops
+	kinds["pop"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.pop.min", nil) }
+	for name, take := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error){
+		"recipe": func(ctx context.Context, store *fdbpq.Store, lane *fdbpq.Lane, n int) (fdbpq.Taken, error) {
+			return inLane(ctx, lane, n, store.Queue("jobs").TakeRecipe)
+		},
+		"snapshot": func(ctx context.Context, store *fdbpq.Store, lane *fdbpq.Lane, n int) (fdbpq.Taken, error) {
+			return inLane(ctx, lane, n, store.Queue("jobs").Take)
+		},
+		"staging": func(ctx context.Context, store *fdbpq.Store, _ *fdbpq.Lane, n int) (fdbpq.Taken, error) {
+			return store.TakeStaged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
+		},
+	} {
+		kinds[name] = corePops(take)
+		kinds["bare bridge, "+name] = bareBridge(take)
+	}
+}
+
+func inLane(ctx context.Context, lane *fdbpq.Lane, n int, take func(kv.Tx, fdbpq.Selection) (fdbpq.Taken, error)) (taken fdbpq.Taken, err error) {
+	err = lane.Update(ctx, func(tx kv.Tx) (err error) {
+		taken, err = take(tx, fdbpq.Selection{Limit: n})
+		return err
+	})
+	return taken, err
+}
+
+var errEmpty = errors.New("the queue is empty: it was not filled with enough for this machine")
+
+// recipePops is the documented recipe as its programs do it.
+func recipePops(t *testing.T, l task) work {
+	db, items := recipe(t, l.Cluster, l.Prefix)
+	var runs, done atomic.Int64
+	return work{
+		client: func() func() error {
+			return func() error {
+				_, err := db.Transact(func(tr apple.Transaction) (any, error) {
+					runs.Add(1)
+					rows, err := tr.GetRange(items, apple.RangeOptions{Limit: 1}).GetSliceWithError()
+					if err != nil {
+						return nil, err
+					}
+					if len(rows) == 0 {
+						return nil, errEmpty
+					}
+					tr.Clear(rows[0].Key)
+					return nil, nil
+				})
+				done.Add(1)
+				return err
+			}
+		},
+		conflicts: func() int64 { return runs.Load() - done.Load() },
+	}
+}
+
+func recipe(t *testing.T, cluster string, prefix []byte) (apple.Database, subspace.Subspace) {
+	t.Helper()
+	apple.MustAPIVersion(730)
+	db, err := apple.OpenDatabase(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, subspace.FromBytes(prefix)
+}
+
+// corePops pops with the core, without bridges.
+func corePops(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error)) func(*testing.T, task) work {
+	return func(t *testing.T, l task) work {
+		db, store := openCore(t, l.Cluster, l.Prefix)
+		return work{
+			client: func() func() error {
+				lane := store.Lane()
+				return func() error {
+					taken, err := take(t.Context(), store, lane, 1)
+					if err == nil && len(taken.Items) == 0 {
+						err = errEmpty
+					}
+					return err
+				}
+			},
+			conflicts: func() int64 { return int64(db.Metrics().Conflicts) },
+		}
+	}
+}
+
+func openCore(t *testing.T, cluster string, prefix []byte) (*fdb.DB, *fdbpq.Store) {
+	t.Helper()
+	db, err := fdb.Open(cluster, fdb.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, store
+}
+
+// requests are clients that send a request over NATS and wait for the answer.
+func requests(t *testing.T, l task, subject string, body func() []byte) work {
+	var connections []*nats.Conn
+	for range l.Connections {
+		nc, err := nats.Connect(l.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		connections = append(connections, nc)
+	}
+	clients := 0
+	return work{client: func() func() error {
+		nc := connections[clients%len(connections)]
+		clients++
+		return func() error {
+			var data []byte
+			if body != nil {
+				data = body()
+			}
+			m, err := nc.Request(subject, data, 30*time.Second)
+			if err == nil && m.Header.Get("Nats-Service-Error-Code") != "" {
+				err = errors.New(m.Header.Get("Nats-Service-Error"))
+			}
+			return err
+		}
+	}}
+}
+
+// fill pushes items to the queue.
+func fill(t *testing.T, cluster string, prefix []byte, n int) {
+	t.Helper()
+	db, err := fdb.Open(cluster, fdb.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := store.Lane()
+	for begin := 0; begin < n; begin += 1000 {
+		items := make([]fdbpq.NewItem, min(1000, n-begin))
+		for i := range items {
+			items[i] = fdbpq.NewItem{Payload: payload(), Priority: int64((begin + i) % priorities), HasPriority: true}
+		}
+		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").Push(tx, items...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fillRecipe does the same with the recipe's rows.
+func fillRecipe(t *testing.T, cluster string, prefix []byte, n int) {
+	t.Helper()
+	db, items := recipe(t, cluster, prefix)
+	defer db.Close()
+	for begin := 0; begin < n; begin += 1000 {
+		_, err := db.Transact(func(tr apple.Transaction) (any, error) {
+			for i := begin; i < min(n, begin+1000); i++ {
+				random := make([]byte, 20)
+				rand.Read(random)
+				tr.Set(items.Pack(appletuple.Tuple{i % priorities, i / priorities, random}), payload())
+			}
+			return nil, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shape is how many processes pop, and with how many clients each.
+type shape struct{ processes, clients int }
+
+func (s shape) String() string { return fmt.Sprintf("%d × %d", s.processes, s.clients) }
+
+var shapes = []shape{{1, 64}, {2, 32}, {4, 16}}
+
+var only = flag.String("only", "", "measure what matches this pattern, such as 'bridges 4'")
+
+// Many processes pop one queue: what the recipe does, what the core offers, and
+// what bridges make of it.
+func TestContention(t *testing.T) {
+	wanted := regexp.MustCompile(*only)
+	cluster := fdbtest.New(t, 1)
+	t.Logf("| %-26s | %6s | %8s | %9s | %8s | %8s |", "", "", "pops/s", "conflicts", "p50", "p99")
+	rates := make(map[string]float64)
+	for _, row := range []struct {
+		kind string
+		pops func(*testing.T, *fdbtest.Cluster, string, shape) measure
+	}{
+		{recipeKind, popAlone},
+		{"recipe", popAlone},
+		{"snapshot", popAlone},
+		{"staging", popAlone},
+		{"bare bridge, recipe", popThroughBareBridges},
+		{"bare bridge, snapshot", popThroughBareBridges},
+		{"bare bridge, staging", popThroughBareBridges},
+		{pqdKind, popThroughPQD},
+	} {
+		for _, s := range shapes {
+			name := fmt.Sprint(row.kind, " ", s)
+			if !wanted.MatchString(name) {
+				continue
+			}
+			m := row.pops(t, cluster, row.kind, s)
+			rates[name] = float64(m.Done) / measureTime.Seconds()
+			t.Logf("| %-26s | %s | %8.0f | %9.2f | %8s | %8s |", row.kind, s, rates[name],
+				float64(m.Conflicts)/float64(m.Done), m.P50.Round(10*time.Microsecond), m.P99.Round(10*time.Microsecond))
+		}
+	}
+	for _, s := range shapes {
+		for _, kind := range []string{recipeKind, "recipe"} {
+			plain, bridged := rates[fmt.Sprint(kind, " ", s)], rates[fmt.Sprint(pqdKind, " ", s)]
+			if plain > 0 && bridged > 0 {
+				t.Logf("%s through pqd: %.1f times the %s", s, bridged/plain, kind)
+			}
+		}
+	}
+}
+
+// popAlone measures clients that are programs of their own.
+func popAlone(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) measure {
+	prefix := fdbtest.Prefix()
+	push := fill
+	if kind == recipeKind {
+		push = fillRecipe
+	}
+	push(t, cluster.File, prefix, 20_000)
+	return sum(drive(t, repeat(task{
+		Kind: kind, Clients: s.clients, Cluster: cluster.File, Prefix: prefix, Warm: warmTime, Time: measureTime,
+	}, s.processes)...))
+}
+
+// popThroughPQD measures as many clients of NATS, which gives each request to
+// any of the bridges.
+func popThroughPQD(t *testing.T, cluster *fdbtest.Cluster, _ string, s shape) measure {
+	server := testenv.NATS(t)
+	name := string(fdbtest.Prefix())
+	fill(t, cluster.File, tuple.AppendString(nil, name), 150_000)
+	var daemons []*testenv.Process
+	for range s.processes {
+		daemons = append(daemons, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File+"?prefix="+name))
+	}
+	before := conflicts(t, daemons)
+	m := sum(drive(t, popLoad(server, s)))
+	m.Conflicts = conflicts(t, daemons) - before // those of the warm-up too
+	for _, d := range daemons {
+		d.Stop(t)
+	}
+	return m
+}
+
+// popLoad is the clients of bridges. They share a connection, as those of a
+// cluster do in one process.
+func popLoad(server *testenv.Server, s shape) task {
+	return task{Kind: "pop", Clients: s.processes * s.clients, Connections: 1, URL: server.URL(), Warm: warmTime, Time: measureTime}
+}
+
+// popThroughBareBridges measures the core's ways to pop behind the least that a
+// bridge can be: what arrives while a batch is taken is the next batch.
+func popThroughBareBridges(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) measure {
+	server := testenv.NATS(t)
+	prefix := fdbtest.Prefix()
+	fill(t, cluster.File, prefix, 100_000)
+	bridge := task{Kind: kind, Clients: 1, Cluster: cluster.File, Prefix: prefix, URL: server.URL(), Warm: warmTime, Time: measureTime + 3*time.Second}
+	measures := drive(t, append(repeat(bridge, s.processes), popLoad(server, s))...)
+	m := measures[s.processes]
+	m.Conflicts = sum(measures[:s.processes]).Conflicts * int64(measureTime) / int64(bridge.Time)
+	return m
+}
+
+// bareBridge answers pops with what take gives it.
+func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error)) func(*testing.T, task) work {
+	return func(t *testing.T, l task) work {
+		db, store := openCore(t, l.Cluster, l.Prefix)
+		nc, err := nats.Connect(l.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		pops := make(chan *nats.Msg, 1024)
+		if _, err := nc.ChanQueueSubscribe("pq.jobs.pop.min", "pq", pops); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		lane := store.Lane()
+		return work{
+			client: func() func() error {
+				return func() error {
+					var batch []*nats.Msg
+					select {
+					case m := <-pops:
+						batch = append(batch, m)
+					case <-time.After(10 * time.Millisecond):
+						return nil // the load may have ended
+					}
+					for len(pops) > 0 {
+						batch = append(batch, <-pops)
+					}
+					taken, err := take(t.Context(), store, lane, len(batch))
+					if err == nil && len(taken.Items) < len(batch) {
+						err = errEmpty
+					}
+					for i, m := range batch {
+						if err == nil {
+							err = nc.Publish(m.Reply, taken.Items[i].Payload)
+						}
+					}
+					return err
+				}
+			},
+			conflicts: func() int64 { return int64(db.Metrics().Conflicts) },
+		}
+	}
+}
+
+func repeat(l task, n int) (loads []task) {
+	for range n {
+		loads = append(loads, l)
+	}
+	return loads
+}
+
+// conflicts is how many transactions of daemons ran in vain.
+func conflicts(t *testing.T, daemons []*testenv.Process) (n int64) {
+	t.Helper()
+	for _, d := range daemons {
+		n += int64(metric(t, d, "pq_store_conflicts_total"))
+	}
+	return n
+}
+
+// metric reads a metric from a daemon's page.
+func metric(t *testing.T, d *testenv.Process, name string) float64 {
+	t.Helper()
+	response, err := http.Get(d.HTTP + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			number, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return number
+		}
+	}
+	t.Fatalf("pqd has no metric %s", name)
+	return 0
+}

@@ -1,0 +1,61 @@
+//go:build fdb && benchfdb
+
+package main_test
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
+	appletuple "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
+
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+)
+
+func init() {
+	kinds["bare sets"] = bareSets
+	kinds["pushes"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.push.5", payload) }
+}
+
+// bareSets is what no queue can beat item by item: one row a transaction, and
+// nothing read.
+func bareSets(t *testing.T, l task) work {
+	db, items := recipe(t, l.Cluster, l.Prefix)
+	return work{client: func() func() error {
+		return func() error {
+			random := make([]byte, 20)
+			rand.Read(random)
+			key, value := items.Pack(appletuple.Tuple{5, 0, random}), payload()
+			_, err := db.Transact(func(tr apple.Transaction) (any, error) {
+				tr.Set(key, value)
+				return nil, nil
+			})
+			return err
+		}
+	}}
+}
+
+// One bridge takes in items from more and more clients, and so many clients do
+// bare sets. What the bridge's transactions hold grows with the load.
+func TestPushes(t *testing.T) {
+	cluster := fdbtest.New(t, 1)
+	t.Logf("| %7s | %7s | %8s | %8s | %5s | %8s | %8s | %8s | %8s |", "clients", "on", "sets/s", "pushes/s", "ratio", "items/tx", "ms/tx", "p50", "p99")
+	for _, clients := range []int{1, 16, 64, 256} {
+		l := task{Kind: "bare sets", Clients: clients, Cluster: cluster.File, Prefix: fdbtest.Prefix(), Warm: warmTime, Time: measureTime}
+		sets := sum(drive(t, l))
+		server := testenv.NATS(t)
+		d := testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File+"?prefix="+string(fdbtest.Prefix()))
+		for _, connections := range []int{1, clients} {
+			l.Kind, l.URL, l.Connections = "pushes", server.URL(), connections
+			pushes := sum(drive(t, l))
+			batches := metric(t, d, `pq_batch_requests_count{kind="push"}`)
+			t.Logf("| %7d | %7d | %8.0f | %8.0f | %5.2f | %8.1f | %8.2f | %8s | %8s |", clients, connections,
+				float64(sets.Done)/measureTime.Seconds(), float64(pushes.Done)/measureTime.Seconds(), float64(pushes.Done)/float64(sets.Done),
+				metric(t, d, `pq_batch_requests_sum{kind="push"}`)/batches, 1000*metric(t, d, `pq_transaction_seconds_sum{kind="push"}`)/batches,
+				pushes.P50.Round(10*time.Microsecond), pushes.P99.Round(10*time.Microsecond))
+		}
+		d.Stop(t)
+	}
+}
