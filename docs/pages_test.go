@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 const root = ".."
@@ -253,6 +255,20 @@ func TestFigures(t *testing.T) {
 	for _, figure := range figures {
 		if !strings.Contains(measured, " "+figure+" ") {
 			t.Errorf("the README says %s, and docs/performance.md has no such figure: take those of its last run", figure)
+		}
+	}
+}
+
+// The versions that the page on upgrades names are those of the code.
+func TestVersions(t *testing.T) {
+	page := read(t, filepath.Join(root, "docs/operations.md"))
+	if row := fmt.Sprintf("| the store format | %d |", fdbpq.FormatVersion); !strings.Contains(page, row) {
+		t.Errorf("docs/operations.md does not say %s", row)
+	}
+	types := names(t, "push.go", regexp.MustCompile(`"io\.pq\.v(\d+)\.push_response"`))
+	for version := range types {
+		if row := fmt.Sprintf("| the wire protocol | %s |", version); !strings.Contains(page, row) {
+			t.Errorf("docs/operations.md does not say %s", row)
 		}
 	}
 }
