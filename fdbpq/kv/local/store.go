@@ -7,6 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 )
 
+const memTableSize = 32 << 20
+
 // storeOptions sets Pebble up for queues on a small machine: rows live short,
 // are small, and are looked up by key almost as often as they are scanned.
 func (db *DB) storeOptions() *pebble.Options {
@@ -18,9 +20,14 @@ func (db *DB) storeOptions() *pebble.Options {
 		// A row that is set and cleared while it is still in memory never
 		// reaches a file. Two of these can wait to be flushed before commits
 		// have to.
-		MemTableSize:                32 << 20,
+		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
-		CacheSize:                   64 << 20,
+
+		// Pebble takes what its tables in memory occupy out of its cache of
+		// blocks. There is one that is written to and one that is flushed, or kept
+		// to be written to next; what is left is for blocks. Without it every seek
+		// reads a file's index from the disk.
+		CacheSize: 2*memTableSize + 64<<20,
 
 		L0CompactionThreshold: 2,
 		L0StopWritesThreshold: 24,
