@@ -15,7 +15,8 @@ import (
 // A store that only one process can open must have a prefix for itself: bridges
 // under one prefix share the requests, and with two stores each would get a
 // part of every queue. A bridge refuses to start beside a stranger, one with
-// another store. Two of them may still meet when servers that were apart find
+// another store, or with a copy of this one: a backup that was restored has the
+// id of what it is a copy of. Two of them may still meet when servers that were apart find
 // together, or when one connects to another server. Then one of the two stands
 // aside: it leaves the requests to the other, says so, and comes back when the
 // other has gone. It is the one that started later; one that does not look for
@@ -40,6 +41,10 @@ type stranger micro.Info
 
 func (s *service) describe(o stranger) error {
 	meta := o.Metadata
+	if meta[metaStoreID] == s.bridge.store.ID() {
+		return fmt.Errorf("bridge %s already serves the prefix %q with a copy of this store (%s, id %s; this one is %s): each would get a share of every queue; use another prefix, or one of the copies",
+			o.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName)
+	}
 	return fmt.Errorf("bridge %s already serves the prefix %q with another store (%s, id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
 		o.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName, s.bridge.store.ID())
 }
@@ -93,7 +98,9 @@ func (s *service) strangers(ctx context.Context) (found []stranger, err error) {
 			continue // no bridge of ours
 		}
 		meta := other.Metadata
-		if other.ID == s.identity.ID || meta[metaPrefix] != s.bridge.options.Prefix || meta[metaStoreID] == s.bridge.store.ID() {
+		// Of a store that only one process can open, another one has a copy.
+		shared := meta[metaStoreID] == s.bridge.store.ID() && meta[metaStarted] == ""
+		if other.ID == s.identity.ID || meta[metaPrefix] != s.bridge.options.Prefix || shared {
 			continue
 		}
 		found = append(found, stranger(other))

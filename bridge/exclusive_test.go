@@ -179,3 +179,29 @@ func TestDrainsWhileStandingAside(t *testing.T) {
 		t.Error("ready after it has ended")
 	}
 }
+
+// A copy of a store that only one process can open is another store, whatever
+// its id says: a backup that was restored does not serve beside the original.
+func TestCopyOfAStoreIsAStranger(t *testing.T) {
+	server := testenv.NATS(t)
+	original := alone(t, server)
+	start := func(exclusive bool) (*bridge.Bridge, error) {
+		return bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), original.store, bridge.Options{Exclusive: exclusive, StoreName: "local:copy"})
+	}
+	_, err := start(true)
+	if err == nil || !strings.Contains(err.Error(), "with a copy of this store") || !strings.Contains(err.Error(), original.store.ID()) {
+		t.Errorf("a bridge on a copy started beside the original: %v", err)
+	}
+	// One whose store can be shared is no copy.
+	shared, err := start(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original.drain(t)
+	(&client{TB: t}).drain(shared)
+	copied, err := start(true)
+	if err != nil {
+		t.Fatalf("a bridge on a copy, after the original has gone: %v", err)
+	}
+	(&client{TB: t}).drain(copied)
+}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // drainLimit leaves the rest of shutdownLimit to what follows the drain.
@@ -35,8 +36,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printUsage(stdout)
 	case err != nil:
 		return usagef("%w: expected --help or --version; settings are environment variables", err)
-	case flags.NArg() > 0:
-		return usagef("found the argument %q: expected none; settings are environment variables, see pqd --help", flags.Arg(0))
 	case *showVersion:
 		_, err := fmt.Fprintln(stdout, "pqd", version())
 		return err
@@ -45,6 +44,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := loadSettings()
 	if err != nil {
 		return err
+	}
+	switch args := flags.Args(); {
+	case len(args) == 2 && args[0] == "backup":
+		return backup(ctx, s, args[1], stdout)
+	case len(args) == 1 && args[0] == "check":
+		return check(ctx, s, newLog(s, stderr), stdout)
+	case len(args) > 0:
+		return usagef("found the arguments %q: expected none, backup <directory>, or check; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), metrics: prometheus.NewRegistry()}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
@@ -101,6 +108,9 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer down("close the store", db.Close)
+	if embedded, is := db.(*local.DB); is {
+		defer down("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
+	}
 	if numbers != nil {
 		d.metrics.MustRegister(numbers)
 	}

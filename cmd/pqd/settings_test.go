@@ -56,6 +56,9 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "login without a door", env: []string{"NATS_USER=u", "NATS_PASSWORD=p"}, says: []string{"NATS_USER", "expected NATS_URL"}},
 		{name: "authorities without a server", env: []string{"NATS_CA=" + users}, says: []string{"NATS_CA", "NATS_URL"}},
 		{name: "an argument", args: []string{"start"}, says: []string{`"start"`, "expected none"}},
+		{name: "a backup to nowhere", args: []string{"backup"}, says: []string{`"backup"`, "backup <directory>"}},
+		{name: "a backup of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"backup", "x"}, says: []string{"PQ_STORE", "fdbbackup"}},
+		{name: "a check of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"check"}, says: []string{"PQ_STORE", "expected an embedded store"}},
 		{name: "an unknown flag", args: []string{"--port=1"}, says: []string{"-port", "expected --help or --version"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

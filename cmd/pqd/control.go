@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// socketName is the Unix socket in the directory of an embedded store through
+// which the pqd that has it open can be asked for a backup. Whoever may write
+// to the store's directory may connect; there is no other permission to give,
+// and no port that anybody reaches.
+const socketName = "pqd.sock"
+
+// control answers on the socket.
+type control struct {
+	server *http.Server
+	log    *slog.Logger
+	store  *local.DB
+	busy   sync.Mutex // one backup at a time
+}
+
+// backupRequest asks for a backup into a directory, by its absolute path.
+type backupRequest struct {
+	To string `json:"to"`
+}
+
+// backupAnswer says what was done, or why not.
+type backupAnswer struct {
+	To    string        `json:"to"`
+	Bytes int64         `json:"bytes"`
+	Took  time.Duration `json:"took"`
+	Error string        `json:"error,omitempty"`
+}
+
+// startControl serves the socket of the store in dir, which this process has
+// open. A pqd that cannot is as good as others in all but backups.
+func startControl(dir string, store *local.DB, log *slog.Logger) *control {
+	path := filepath.Join(dir, socketName)
+	// Left behind by a process that was killed: the store's lock is ours.
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	var listener net.Listener
+	if err == nil {
+		listener, err = net.Listen("unix", path)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		log.Warn("no backups while this process runs: the socket for them cannot be made", "error", err)
+		return &control{}
+	}
+	c := &control{log: log, store: store}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /backup", c.backup)
+	c.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	go func() {
+		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Warn("no backups any more: the socket for them failed", "error", err)
+		}
+	}()
+	return c
+}
+
+// stop closes the socket. A backup under way goes on until the store is closed,
+// which waits for it.
+func (c *control) stop() error {
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Close()
+}
+
+func (c *control) backup(w http.ResponseWriter, r *http.Request) {
+	var ask backupRequest
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !filepath.IsAbs(ask.To) {
+		writeJSON(w, http.StatusBadRequest, backupAnswer{Error: `expected {"to":"<absolute path>"}`})
+		return
+	}
+	if !c.busy.TryLock() {
+		writeJSON(w, http.StatusConflict, backupAnswer{Error: "another backup is under way: wait for its end"})
+		return
+	}
+	defer c.busy.Unlock()
+	started := time.Now()
+	err := c.store.Backup(ask.To)
+	answer := backupAnswer{To: ask.To, Took: time.Since(started)}
+	if err == nil {
+		answer.Bytes, err = sizeOf(ask.To)
+	}
+	if err != nil {
+		c.log.Error("backup", "to", ask.To, "error", err)
+		answer.Error = err.Error()
+		writeJSON(w, http.StatusInternalServerError, answer)
+		return
+	}
+	c.log.Info("backup", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// sizeOf adds up the files of a directory.
+func sizeOf(dir string) (bytes int64, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		info, infoErr := entry.Info()
+		if infoErr != nil {
+			return 0, infoErr
+		}
+		bytes += info.Size()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at the backup: %w", err)
+	}
+	return bytes, nil
+}
