@@ -19,7 +19,7 @@ import (
 )
 
 // shell is a bash that runs one command after another, so that later ones see
-// the variables of earlier ones. pq is really built and run; nats and curl are
+// the variables of earlier ones. pq and pqd are really built and run; nats and curl are
 // what this package makes of them.
 type shell struct {
 	cmd    *exec.Cmd
@@ -30,10 +30,11 @@ type shell struct {
 // endMark is printed behind the output of each command.
 const endMark = "\x01end of output"
 
-// tools builds pq and returns a directory with the commands of a shell.
+// tools builds the programs and returns a directory with the commands of a shell.
 var tools = sync.OnceValues(func() (string, error) {
 	pq, err := buildPQ()
-	if err != nil {
+	pqd, daemonErr := buildPQD()
+	if err := errors.Join(err, daemonErr); err != nil {
 		return "", err
 	}
 	self, err := os.Executable()
@@ -41,7 +42,7 @@ var tools = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(binaries, "tools")
-	return dir, errors.Join(os.Mkdir(dir, 0o755), os.Symlink(pq, filepath.Join(dir, "pq")),
+	return dir, errors.Join(os.Mkdir(dir, 0o755), os.Symlink(pq, filepath.Join(dir, "pq")), os.Symlink(pqd, filepath.Join(dir, "pqd")),
 		os.Symlink(self, filepath.Join(dir, "nats")), os.Symlink(self, filepath.Join(dir, "curl")))
 })
 
@@ -56,7 +57,7 @@ func asTool(args []string) {
 	}
 }
 
-// Command prepares a program, with the commands pq, nats and curl at hand, that
+// Command prepares a program, with the commands pq, pqd, nats and curl at hand, that
 // finds this process by NATS_URL. It is killed when it has not ended in time,
 // or when the test ends.
 func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
