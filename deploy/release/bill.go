@@ -87,7 +87,7 @@ func newBill(file string) (*bill, error) {
 			b.Metadata.Component.Properties = append(b.Metadata.Component.Properties, property{"go:build:" + setting.Key, setting.Value})
 		}
 	}
-	// The purl type golang has versions with v, and Go's library without.
+	// Package URLs of modules have versions with v, that of Go's library without.
 	b.Components = append(b.Components, module("std", strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go"), ""))
 	for _, dep := range info.Deps {
 		if dep.Replace != nil {
@@ -99,7 +99,7 @@ func newBill(file string) (*bill, error) {
 }
 
 func module(path, version, sum string) component {
-	c := component{Type: "library", Name: path, Version: version, PURL: "pkg:golang/" + path + "@" + version}
+	c := component{Type: "library", Name: path, Version: version, PURL: "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")}
 	c.Ref = c.PURL
 	if sum != "" { // a hash of the module's files, which go.sum and the checksum database have too
 		c.Properties = []property{{"go:sum", sum}}
