@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -144,4 +145,15 @@ func TestDrainWithoutServer(t *testing.T) {
 	c := &client{TB: t}
 	c.drain(b)
 	c.drain(b)
+}
+
+// Without a deadline, draining takes the time that it takes.
+func TestDrainWithoutDeadline(t *testing.T) {
+	c := serve(t)
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	c.waiting("jobs", 1)
+	if err := c.env.Bridge.Drain(context.Background()); err != nil {
+		t.Error(err)
+	}
+	c.refused(c.next(waiter), 409)
 }

@@ -70,6 +70,13 @@ func (f *failure) describe() string {
 	return "Internal Error"
 }
 
+// Reasons of a 429, which says what is too much.
+const (
+	reasonBusy       = "busy"       // in flight, at this bridge
+	reasonFull       = "full"       // in the queue
+	reasonRemembered = "remembered" // ids of the queue
+)
+
 var (
 	errShutdown = &failure{code: 409, text: "the bridge is shutting down: ask again", description: "Server Shutdown"}
 	errWaited   = &failure{code: 408, text: "nothing arrived within the time given"}
@@ -118,8 +125,10 @@ func explain(err error) *failure {
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &failure{code: 403, text: "no such queue, and pushes do not make one here: admin.config does"}
-	case errors.Is(err, fdbpq.ErrFull), errors.Is(err, fdbpq.ErrRemembered):
-		return &failure{code: 429, text: err.Error()}
+	case errors.Is(err, fdbpq.ErrFull):
+		return &failure{code: 429, text: err.Error(), reason: reasonFull}
+	case errors.Is(err, fdbpq.ErrRemembered):
+		return &failure{code: 429, text: err.Error(), reason: reasonRemembered}
 	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
 		return &failure{code: 413, text: err.Error()}
 	case errors.Is(err, kv.ErrUnknown):

@@ -301,8 +301,8 @@ func TestRepeatedPop(t *testing.T) {
 	// Past the limit of remembered ids.
 	c.ask("pq.other.admin.config", `{"dedup_limit":1}`)
 	c.push("pq.other.push", "y")
-	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "c"), 429)
-	c.refused(c.ask("pq.other.push", "", "Nats-Msg-Id", "c"), 429)
+	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "c"), 429, "remembered")
+	c.refused(c.ask("pq.other.push", "", "Nats-Msg-Id", "c"), 429, "remembered")
 	c.pop("pq.other.pop.min", "")
 }
 

@@ -407,7 +407,7 @@ func TestTooManyRequests(t *testing.T) {
 			taken++
 			continue
 		}
-		c.refused(m, 429)
+		c.refused(m, 429, "busy")
 	}
 	if taken == 0 || taken == n {
 		t.Errorf("%d of %d pushes were taken in", taken, n)
@@ -425,7 +425,7 @@ func TestFullQueue(t *testing.T) {
 	c.ask("pq.jobs.admin.config", `{"max_length":2}`)
 	c.push("pq.jobs.push.1", "a")
 	c.push("pq.jobs.push.2", "b")
-	c.refused(c.ask("pq.jobs.push.0", "c"), 429)
+	c.refused(c.ask("pq.jobs.push.0", "c"), 429, "full")
 	c.ask("pq.jobs.admin.config", `{"overflow":"evict"}`)
 	if ack := c.push("pq.jobs.push.0", "c"); ack.Evicted {
 		t.Errorf("%+v", ack)

@@ -251,6 +251,10 @@ func TestDeadLetter(t *testing.T) {
 	if string(dead.Data) != "x" || dead.Header.Get("PQ-Id") == ack.ID {
 		t.Errorf("dead item %q, %v", dead.Data, dead.Header)
 	}
+	// What it says of itself is how it works: it has no limit of its own.
+	if limit := c.info("jobs-dead").Config["max_deliveries"]; limit != 0.0 {
+		t.Errorf("max_deliveries of a dead-letter queue is %v", limit)
+	}
 	// It can be pushed where it came from as it is.
 	again := c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.jobs.push", Data: dead.Data, Header: dead.Header}))
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")

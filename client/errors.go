@@ -70,6 +70,13 @@ const (
 	ReasonExpired Reason = "expired" // it ran out
 )
 
+// What there is too much of, in an [ErrBusy] of code 429.
+const (
+	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
+	ReasonFull       Reason = "full"       // items in the queue
+	ReasonRemembered Reason = "remembered" // ids that the queue remembers
+)
+
 // ReasonOccupied says that something else stands where an item was to be imported.
 const ReasonOccupied Reason = "occupied"
 
@@ -93,7 +100,7 @@ type Error struct {
 	Op          string // what was asked for: push, pop, …
 	Queue       string // on which queue, if on one
 	Code        int
-	Reason      Reason // of codes 404 and 410
+	Reason      Reason // of codes 404, 410 and 429
 	Description string
 
 	cause error

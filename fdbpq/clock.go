@@ -14,6 +14,7 @@ type clock struct {
 	wall    func() time.Time
 	elapsed func() time.Duration
 	ahead   atomic.Int64 // store time minus elapsed
+	offset  atomic.Int64 // wall clock minus store time, as it was last displayed
 }
 
 func (c *clock) init(o Options) {
@@ -54,7 +55,19 @@ func (s *Store) now(r kv.Reader) (int64, error) {
 	return s.clock.advance(int64(kv.DecodeInteger(seen))), nil
 }
 
+// sameOffset is how far apart two looks at both clocks may be and still mean
+// the same: they cannot be read at one instant, and what is displayed twice
+// should read the same twice.
+const sameOffset = time.Millisecond
+
 // display turns a store time into the time of day it stands for.
 func (s *Store) display(due int64) time.Time {
-	return s.clock.wall().Add(time.Duration(due - s.clock.now()))
+	c := &s.clock
+	offset, last := c.wall().UnixNano()-c.now(), c.offset.Load()
+	if time.Duration(offset-last).Abs() < sameOffset {
+		offset = last
+	} else {
+		c.offset.Store(offset)
+	}
+	return time.Unix(0, due+offset)
 }

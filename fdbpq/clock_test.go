@@ -261,3 +261,37 @@ func TestSweepIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// What is displayed twice reads the same twice, although the two clocks behind
+// it cannot be read at one instant; a wall clock that is set is followed.
+func TestDisplay(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		clock, db := newTestClock(), open()
+		defer func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		options, jitter, set := clock.options(0), time.Duration(0), time.Duration(0)
+		exact := options.Wall
+		options.Wall = func() time.Time {
+			jitter = 300*time.Microsecond - jitter
+			return exact().Add(jitter + set)
+		}
+		s, err := fdbpq.Open(t.Context(), db, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := s.Display(0)
+		for range 5 {
+			clock.advance(time.Minute)
+			if again := s.Display(0); !again.Equal(first) {
+				t.Errorf("%s, displayed again %s", first, again)
+			}
+		}
+		set = time.Hour
+		if later := s.Display(0).Sub(first); later < set-time.Millisecond || later > set+time.Millisecond {
+			t.Errorf("%s later when the clock was set by %s", later, set)
+		}
+	})
+}

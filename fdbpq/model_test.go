@@ -843,7 +843,7 @@ func (m *model) inspect(queue string, at moment) outcome {
 	if q == nil {
 		return outcome{}
 	}
-	out := outcome{OK: true, Counts: q.counts(), Config: q.config}
+	out := outcome{OK: true, Counts: q.counts(), Config: q.shown()}
 	if q.paused {
 		out.Reason = fdbpq.ReasonPaused
 	}
@@ -870,6 +870,15 @@ func (m *model) names() []string {
 }
 
 // configure applies a change that is known to be good, or is known not to be.
+// shown is the configuration as it works.
+func (q *modelQueue) shown() fdbpq.Config {
+	c := q.config
+	if q.dead {
+		c.MaxDeliveries = 0
+	}
+	return c
+}
+
 func (m *model) configure(queue string, change func(*fdbpq.Config), good bool) outcome {
 	if !good {
 		return outcome{Err: "config"}
@@ -879,7 +888,7 @@ func (m *model) configure(queue string, change func(*fdbpq.Config), good bool) o
 	if q.config.DeadLetter == queue {
 		return outcome{Err: "config"}
 	}
-	return outcome{Config: q.config}
+	return outcome{Config: q.shown()}
 }
 
 func (m *model) pause(queue string, paused bool) outcome {
