@@ -10,6 +10,7 @@ PACKAGES ?= ./...
 OPS     ?= 1000000
 SEED    ?= 0
 ENGINE  ?= local
+FAULTS  ?= 5m
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
@@ -22,7 +23,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench bench-fdb campaign overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +59,9 @@ lint: ## formatting, vet, staticcheck and go.mod
 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
 	$(GO) -C bench run .
+
+campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), and paused for 30 s
+	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
 
 bench-fdb: ## what FoundationDB and pqd on it do here, in 5 minutes: pops of one queue, pushes
 	$(GO) test -tags 'fdb benchfdb' -run 'TestContention|TestPushes' -count 1 -timeout 10m -v ./cmd/pqd
