@@ -5,7 +5,7 @@
 
 GO      ?= go
 FUZZTIME ?= 30s
-VERSION ?= $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null || git describe --always --exclude '*' | sed 's/^/0.0.0-g/')
+VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
 OPS     ?= 1000000
 SEED    ?= 0
