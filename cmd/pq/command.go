@@ -97,6 +97,8 @@ func (s *session) dispatch(args []string) error {
 		return s.help()
 	case err != nil:
 		return err
+	case args[0] == "help" && args[1] == helpFlags:
+		return s.helpOnFlags()
 	case args[0] == "help":
 		args = append(args[1:], "--help")
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,22 +20,37 @@ const completeCommand = "__complete"
 // scripts have the shells ask pq itself.
 var scripts = map[string]string{
 	"bash": `_pq() {
-	local IFS=$'\n'
-	COMPREPLY=($(compgen -W "$(pq __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+	local IFS=$'\n' found word=${COMP_WORDS[COMP_CWORD]}
+	local words=("${COMP_WORDS[@]:1:COMP_CWORD}")
+	# bash takes = for a word of its own.
+	if [[ $word == = ]]; then
+		word=
+		words=("${words[@]:0:COMP_CWORD-2}" "${words[COMP_CWORD-2]}=")
+	elif [[ COMP_CWORD -ge 2 && ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then
+		words=("${words[@]:0:COMP_CWORD-3}" "${words[COMP_CWORD-3]}=$word")
+	fi
+	found=$(pq __complete "${words[@]}" 2>/dev/null)
+	COMPREPLY=()
+	if [[ $found == :files ]]; then
+		compopt -o default
+		return
+	fi
+	[[ ${words[-1]} == *=* ]] && found=${found//${words[-1]%%=*}=/}
+	COMPREPLY=($(compgen -W "$found" -- "$word"))
 	[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }
-complete -o default -F _pq pq
+complete -F _pq pq
 `,
 	"zsh": `#compdef pq
 _pq() {
 	local -a found
 	found=("${(@f)$(pq __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-	if [[ -n "$found" ]]; then compadd -- "${found[@]}"; else _files; fi
+	if [[ "$found" == ":files" ]]; then _files; elif [[ -n "$found" ]]; then compadd -- "${found[@]}"; fi
 }
 compdef _pq pq
 `,
-	"fish": `complete -c pq -f -a '(set -l words (commandline -opc); pq __complete $words[2..-1] (commandline -ct) 2>/dev/null)'
-complete -c pq -n '__fish_contains_opt file output creds nkey tlscert tlskey tlsca' -F
+	"fish": `complete -c pq -f -a '(set -l words (commandline -opc); pq __complete $words[2..-1] (commandline -ct) 2>/dev/null | string match -v :files)'
+complete -c pq -n 'set -l words (commandline -opc); test (pq __complete $words[2..-1] (commandline -ct) 2>/dev/null)"" = :files' -F
 `,
 }
 
@@ -75,10 +92,11 @@ func (s *session) complete(words []string) error {
 func (s *session) candidates(before []string, word string) []string {
 	leading := newFlags()
 	s.global.define(leading)
-	before, err := leading.leading(before)
+	left, err := leading.leading(before)
 	if err != nil {
-		return nil // the value of a flag
+		return s.flagValues(leading, before, word)
 	}
+	before = left
 	c, rest := find(before)
 	if c == nil {
 		return beginning(s.commandWords(before, word), word)
@@ -91,21 +109,87 @@ func (s *session) candidates(before []string, word string) []string {
 	args, err := f.parse(rest, c.verbatim)
 	switch {
 	case err != nil:
-		return nil
+		return s.flagValues(f, rest, word)
 	case strings.HasPrefix(word, "-"):
-		return beginning(f.longNames(), word)
+		name, value, given := strings.Cut(word, "=")
+		if !given {
+			return beginning(f.longNames(), word)
+		}
+		words := s.flagValues(f, []string{name}, value)
+		for i := range words {
+			words[i] = name + "=" + words[i]
+		}
+		return words
 	case len(args) == 0 && c.name == "completion":
 		return beginning(slices.Sorted(maps.Keys(scripts)), word)
 	case len(args) == 0 && strings.Contains(c.args, "<queue>"):
 		return beginning(s.queueNames(), word)
 	case c.name == "config":
-		var fields []string
-		for _, field := range configFields(client.Config{}) {
-			fields = append(fields, field.name+"=")
-		}
-		return beginning(fields, word)
+		return beginning(configWords(word), word)
+	case c.verbatim:
+		return files // a program to run, and what it works on
 	}
 	return nil
+}
+
+// files has the shell complete the names of files.
+var files = []string{":files"}
+
+// flagValues are what the value of the last flag may become.
+func (s *session) flagValues(f *flags, before []string, word string) []string {
+	if len(before) == 0 {
+		return nil
+	}
+	name := strings.TrimLeft(before[len(before)-1], "-")
+	fl := f.set.Lookup(name)
+	if fl == nil {
+		return nil
+	}
+	switch value, _ := flag.UnquoteUsage(fl); {
+	case value == "file":
+		return files
+	case value == "state":
+		return beginning([]string{"ready", "leased", "delayed"}, word)
+	case value == "column":
+		return beginning(slices.Sorted(maps.Keys(orders)), word)
+	case name == "context":
+		return beginning(s.contextNames(), word)
+	}
+	return nil
+}
+
+// contextNames are the contexts of the nats command.
+func (s *session) contextNames() (names []string) {
+	entries, err := os.ReadDir(filepath.Join(s.configDir(), "context"))
+	if err != nil {
+		return nil // there are none
+	}
+	for _, entry := range entries {
+		if name, is := strings.CutSuffix(entry.Name(), ".json"); is {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// configWords are the fields of a configuration, or the values of the one that
+// is being set.
+func configWords(word string) (words []string) {
+	values := map[string][]string{
+		"ties": {"newest", "oldest"}, "overflow": {"refuse", "evict"}, "dead_letter_expired": {"true", "false"},
+	}
+	set, _, setting := strings.Cut(word, "=")
+	for _, field := range configFields(client.Config{}) {
+		switch {
+		case !setting:
+			words = append(words, field.name+"=")
+		case field.name == set:
+			for _, value := range values[set] {
+				words = append(words, set+"="+value)
+			}
+		}
+	}
+	return words
 }
 
 func beginning(all []string, word string) []string {

@@ -118,7 +118,7 @@ func (d *doctor) connection() bool {
 		return false
 	}
 	d.note(fine, "connection", "%s, nats-server %s, round trip %s, messages up to %s",
-		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), span(rtt), size(nc.MaxPayload()))
+		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), span(rtt), limitSize(nc.MaxPayload()))
 	if !nc.HeadersSupported() {
 		d.note(bad, "connection", "the server knows no headers: it needs version 2.2 or newer")
 	}

@@ -44,7 +44,7 @@ an import.`,
 					return nil
 				}
 				return errors.New("expected ready, leased or delayed")
-			}, "state", "only `ready, leased or delayed` items; may be repeated")
+			}, "state", "only items in this `state`: ready, leased or delayed; may be repeated")
 		},
 		run: e.run,
 	}

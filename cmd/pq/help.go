@@ -12,10 +12,13 @@ const helpHead = `pq: durable priority queues over NATS
 usage: pq [flags] <command> [arguments] [flags]
 `
 
-const helpTail = `
+// helpWay says how the server is found.
+const helpWay = `
 pq finds the NATS server as the nats command does: by the selected context in
 ~/.config/nats, by NATS_* variables, by flags; later ones count more.
+`
 
+const helpTail = helpWay + `
 Priorities are integers; low ones come first from the end called min.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly, 3 nothing there, 4 nothing was
@@ -38,11 +41,25 @@ func (s *session) help() error {
 			return err
 		}
 	}
-	b.WriteString("\nFlags of all commands\n")
+	b.WriteString("\nFlags of all commands (\"pq help flags\" has more, to log in with)\n")
+	f := newFlags()
+	s.global.define(f)
+	f.describe(&b, []string{"server", "context", "prefix", "timeout", "json"})
+	b.WriteString(helpTail)
+	return s.print(b.String())
+}
+
+// helpFlags is the word after help that explains the flags of all commands.
+const helpFlags = "flags"
+
+// helpOnFlags explains the flags that all commands have.
+func (s *session) helpOnFlags() error {
+	var b strings.Builder
+	b.WriteString("Flags of all commands, and the variables that say the same\n")
 	f := newFlags()
 	s.global.define(f)
 	f.describe(&b, nil)
-	b.WriteString(helpTail)
+	b.WriteString(helpWay)
 	return s.print(b.String())
 }
 
@@ -56,7 +73,7 @@ func (s *session) helpOn(c *command) error {
 	}
 	f.own()
 	if len(f.mine) > 0 {
-		b.WriteString("\nFlags (\"pq help\" has those of all commands)\n")
+		b.WriteString("\nFlags (\"pq help flags\" has those of all commands)\n")
 		f.describe(&b, f.mine)
 	}
 	if len(c.examples) > 0 {

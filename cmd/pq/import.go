@@ -97,6 +97,7 @@ func (i *importing) run(s *session, args []string) error {
 // open opens what is read, and says how long it is if it can.
 func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 	if i.file == "" || i.file == "-" {
+		s.hintAtInput()
 		return io.NopCloser(s.stdin), 0, nil
 	}
 	file, err := os.Open(i.file)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -68,11 +69,11 @@ func (s *session) system(c *client.Client) error {
 	f.add("Store", "%s (%s)", system.Store, system.StoreID)
 	f.add("Prefix", "%s", system.Prefix)
 	f.add("Uptime", "%s", span(seconds(system.Uptime)))
-	f.add("Payload", "up to %s, headers included", size(l.Payload))
-	f.add("Batch", "up to %s and %s", many(int64(l.Batch), "item"), size(int64(l.BatchBytes)))
-	f.add("Wait", "up to %s", l.Wait)
-	f.add("Lease", "up to %s", l.Lease)
-	f.add("In flight", "up to %s and %s", many(int64(l.Requests), "request"), size(l.Bytes))
+	f.add("Payload", "up to %s, headers included", limitSize(l.Payload))
+	f.add("Batch", "up to %s and %s", many(int64(l.Batch), "item"), limitSize(int64(l.BatchBytes)))
+	f.add("Wait", "up to %s", limit(time.Duration(l.Wait)))
+	f.add("Lease", "up to %s", limit(time.Duration(l.Lease)))
+	f.add("In flight", "up to %s and %s", many(int64(l.Requests), "request"), limitSize(l.Bytes))
 	f.add("Waiting pops", "up to %s", thousands(int64(l.Waiters)))
 	return s.print(f.String())
 }

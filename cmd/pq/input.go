@@ -22,6 +22,13 @@ func (s *session) read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
+// hintAtInput tells somebody who sits before a command that waits for lines.
+func (s *session) hintAtInput() {
+	if interactive(s.stdin) {
+		s.say("reading lines from the terminal; Ctrl-D ends them")
+	}
+}
+
 // parsePriority reads a priority.
 func parsePriority(s string) (int64, error) {
 	priority, err := subjects.ParsePriority(s)

@@ -16,6 +16,7 @@ func (p *pushing) lines(s *session, queue string) error {
 	if err != nil {
 		return err
 	}
+	s.hintAtInput()
 	pipe := newPipeline(s, c.Queue(queue))
 	if s.global.json {
 		pipe.each = func(a client.Pushed) error { return s.printJSON(shownPush(queue, a)) }

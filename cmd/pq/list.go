@@ -20,7 +20,7 @@ Without any the exit code is 3.`,
 			{"all of it, with payloads, as JSON", "pq list jobs -n 0 --bodies --json"},
 		},
 		flags: func(f *flags) {
-			f.text(&state, "state", "`ready, leased or delayed` items")
+			f.text(&state, "state", "items in this `state`: ready, leased or delayed")
 			f.number(&count, "count,n", "list at most this `number`, 0 for all")
 			f.text(&after, "after", "begin behind the item with this `id`")
 			f.yes(&bodies, "bodies,b", "payloads too")

@@ -94,8 +94,7 @@ func interactive(w any) bool {
 	if !is {
 		return false
 	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return isTerminal(file)
 }
 
 // thousands writes a number as 1,234,567.
@@ -158,6 +157,21 @@ func until(t time.Time) string {
 		return "in " + span(d)
 	}
 	return span(time.Since(t)) + " ago"
+}
+
+// limitSize writes a size as one sets it: 8 MiB.
+func limitSize(n int64) string { return strings.Replace(size(n), ".0 ", " ", 1) }
+
+// limit writes a duration as one sets it, without the units that are 0.
+func limit(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // many writes a number of things.

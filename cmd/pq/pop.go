@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -134,7 +135,7 @@ func (p *popping) show(s *session, i *client.Item) error {
 		return err
 	}
 	if i.Leased() && !p.verbose {
-		s.say("%s is leased %s; settle it: pq ack %s", i.ID, until(i.LeaseExpires()), i.AckSubject())
+		s.say("%s is leased for %s; settle it: pq ack %s", i.ID, span(time.Until(i.LeaseExpires()).Round(time.Second)), i.AckSubject())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/nats-io/nats.go"
 
@@ -66,10 +67,17 @@ func exitCode(err error) int {
 	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
 		return exitNothing
 	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrBusy), errors.Is(err, nats.ErrNoServers),
-		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout):
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout), unreachable(err):
 		return exitUnavailable
 	}
 	return exitFailed
+}
+
+// unreachable tells a server that is not there, or does not speak, from one that
+// refuses.
+func unreachable(err error) bool {
+	var network net.Error
+	return errors.As(err, new(*connectError)) && errors.As(err, &network)
 }
 
 // hint says what to do about an error, where that is not plain.
@@ -82,7 +90,7 @@ func hint(err error) string {
 		return `"pq help" lists what there is.`
 	case errors.Is(err, nats.ErrNoResponders):
 		return `Is pqd running, and is its prefix the same (--prefix)? "pq doctor" looks closer.`
-	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), unreachable(err):
 		return `Is the NATS server there? Say where with --server, NATS_URL, or a context of the nats command.`
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return "Log in with --creds, --nkey, --token, --user and --password, or a context of the nats command."

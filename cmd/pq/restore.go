@@ -160,6 +160,10 @@ func (r *restore) finish() error {
 
 func (r *restore) summary(took time.Duration) error {
 	s, pipe := r.session, r.pipe
+	if r.sum.items == 0 && r.sum.seal == nil {
+		s.say("found nothing to import")
+		return exitError(exitNothing)
+	}
 	verified := r.placed > 0 && r.verify
 	if s.global.json {
 		return s.printJSON(map[string]any{

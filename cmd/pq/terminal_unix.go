@@ -8,6 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// isTerminal says whether somebody sits there. Other devices, such as /dev/null,
+// are none.
+func isTerminal(file *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
 // screen is how many columns and lines a terminal has, 0 if it is none.
 func screen(w any) (columns, lines int) {
 	file, is := w.(*os.File)

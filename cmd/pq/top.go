@@ -36,7 +36,7 @@ the bridge that answers. Ctrl-C ends it.`,
 		flags: func(f *flags) {
 			f.duration(&w.interval, "interval,i", "`duration` between two looks")
 			f.number(&w.count, "count,n", "end after this `number` of looks")
-			f.text(&w.sort, "sort", "by `rate, ready, oldest or name`")
+			f.text(&w.sort, "sort", "by this `column`: rate, ready, oldest or name")
 		},
 		run: w.run,
 	}
