@@ -46,7 +46,7 @@ type gapLimits struct {
 	patience int // steps over tombstones after which a scan looks for a gap
 }
 
-var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 4, patience: 32}
+var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 2, patience: 32}
 
 // forward says how to scan from pos towards end: go on at jump, because there
 // is nothing from pos up to it, and look for keys up to limit, where the next

@@ -36,6 +36,11 @@ func (db *DB) storeOptions() *pebble.Options {
 	o.CompactionConcurrencyRange = func() (int, int) { return 1, 2 }
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+
+		// A file has one index, not an index of indexes, so that the head of a
+		// long queue is found as fast as that of a short one.
+		o.Levels[i].BlockSize = 16 << 10
+		o.Levels[i].IndexBlockSize = 256 << 10
 	}
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) {
