@@ -11,7 +11,7 @@ import (
 
 // patience bounds every wait for something that takes milliseconds. It is long
 // because test machines can be very busy.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // Server is a NATS server inside the test process.
 type Server struct {

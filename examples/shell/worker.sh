@@ -19,8 +19,10 @@ keeper=
 trap 'test -z "$keeper" || kill "$keeper"; rm -f "$answer"' EXIT
 trap 'exit 0' INT TERM
 
+# It waits for 5 s at most at a time, because an interrupt that comes just before
+# nats begins reaches the shell alone, which heeds it when nats has ended.
 while :; do
-	payload=$(nats req "pq.$queue.pop.min" '' -H PQ-Lease:30s -H PQ-Wait:20s --timeout 25s 2>"$answer")
+	payload=$(nats req "pq.$queue.pop.min" '' -H PQ-Lease:30s -H PQ-Wait:5s --timeout 10s 2>"$answer")
 	ack=$(sed -n 's/^.* PQ-Ack: //p' "$answer")
 	if [ -z "$ack" ]; then # 408 says that nothing arrived; anything else is worth a word and a pause
 		grep -q 'Status: 408' "$answer" || { cat "$answer" >&2; sleep 1; }
