@@ -3,7 +3,9 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,11 +20,15 @@ import (
 )
 
 // serveOn starts a bridge on a store in db.
-func serveOn(t *testing.T, db kv.DB) *client {
+func serveOn(t *testing.T, db kv.DB, options ...bridge.Options) *client {
 	t.Helper()
+	var o bridge.Options
+	if len(options) > 0 {
+		o = options[0]
+	}
 	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
 	var err error
-	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, bridge.Options{})
+	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +103,34 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("popped %q", m.Data)
 	}
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
+}
+
+// An outage that many requests meet is said once, and its end too.
+func TestOutageDoesNotFloodTheLog(t *testing.T) {
+	db, diary := faulty(t), newDiary()
+	c := serveOn(t, db, bridge.Options{Logger: slog.New(diary)})
+	c.push("pq.jobs.push", "x")
+	db.Disconnect()
+	for range 100 {
+		c.refused(c.raw("pq.jobs.push", ""), 503)
+		c.refused(c.raw("pq.jobs.pop.min", ""), 503)
+	}
+	db.Reconnect()
+	said := 0
+	for over := false; !over; {
+		select {
+		case line := <-diary.lines:
+			over = strings.Contains(line, "the store commits again")
+			if !strings.HasPrefix(line, "DEBUG") {
+				said++
+			}
+		case <-time.After(patience):
+			t.Fatal("the end of the outage was not said")
+		}
+	}
+	if said != 2 {
+		t.Errorf("%d lines about one outage, expected its beginning and its end", said)
+	}
 }
 
 // A store that misbehaves in every way it may loses and doubles nothing.

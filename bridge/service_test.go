@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -160,5 +162,49 @@ func TestMetrics(t *testing.T) {
 		if got, ok := values[key]; !ok || got != want {
 			t.Errorf("%s is %v, want %v", key, got, want)
 		}
+	}
+}
+
+// However many queues there are, and whatever clients send, the number of
+// series is bounded.
+func TestMetricsAreBounded(t *testing.T) {
+	c := serve(t)
+	const most = 1000
+	err := c.env.Store.Lane().Update(t.Context(), func(tx kv.Tx) error {
+		for i := range most + 100 {
+			if _, err := c.env.Store.Queue("queue-"+strconv.Itoa(i)).Configure(tx, []byte(`{}`)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := func() (n, queues int) {
+		for key := range c.metrics() {
+			if strings.Contains(key, "{queue=") {
+				queues++
+			} else {
+				n++
+			}
+		}
+		return n, queues
+	}
+	for _, subject := range []string{"pq.jobs.x", "pq.jobs.push.x", "pq._x.push"} {
+		c.refused(c.ask(subject, ""), 400)
+	}
+	before, queues := series()
+	if queues != 4*most {
+		t.Errorf("%d series of queues, expected 4 for each of %d", queues, most)
+	}
+	for i := range 100 {
+		name := strconv.Itoa(i)
+		c.refused(c.ask("pq.jobs.x"+name, ""), 400)
+		c.refused(c.ask("pq.jobs.push.x"+name, ""), 400)
+		c.refused(c.ask("pq._x"+name+".push", "", "PQ-"+name, name), 400)
+	}
+	if after, _ := series(); after != before {
+		t.Errorf("%d series, and %d after more of the same", before, after)
 	}
 }

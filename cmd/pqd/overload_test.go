@@ -3,6 +3,10 @@
 package main_test
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,29 +36,30 @@ const (
 func TestOverload(t *testing.T) {
 	p := testenv.Daemon(t)
 	var clients []*asker
-	for i := range overloadClients {
-		clients = append(clients, newAsker(t, p, i))
+	for range overloadClients {
+		clients = append(clients, newAsker(t, p))
 	}
 	before := sustained(clients)
 	t.Logf("sustainable: %.0f requests a second, %d MiB", before, resident(t, p)>>20)
 
 	peak := watchMemory(t, p)
-	sent := flooded(clients, overloadFactor*before)
+	var floods []*flood
+	for i := range overloadClients {
+		floods = append(floods, newFlood(t, p, i))
+	}
+	sent := flooded(floods, overloadFactor*before)
 	t.Logf("offered: %.0f requests a second, %.1f times as much", sent, sent/before)
 	quiet := time.Now()
-	for _, c := range clients {
-		c.settle()
+	for _, f := range floods {
+		f.settle()
 	}
 	t.Logf("all was answered %s after the last request; at most %d MiB", time.Since(quiet).Round(time.Millisecond), peak()>>20)
 	total := make(map[string]int64)
-	for _, c := range clients {
-		if n := c.sent.Load() - c.answered.Load(); n != 0 || c.twice.Load() != 0 {
-			t.Errorf("client %d: %d of %d requests were not answered, %d twice", c.number, n, c.sent.Load(), c.twice.Load())
+	for i, f := range floods {
+		if n := f.sent.Load() - f.answered.Load(); n != 0 || f.twice.Load() != 0 {
+			t.Errorf("connection %d: %d of %d requests were not answered, %d twice", i, n, f.sent.Load(), f.twice.Load())
 		}
-		if c.nc.Stats().Reconnects != 0 {
-			t.Errorf("client %d was cut off", c.number)
-		}
-		for code, n := range c.codes() {
+		for code, n := range f.end(t) {
 			total[code] += n
 		}
 	}
@@ -79,25 +84,19 @@ func TestOverload(t *testing.T) {
 	p.Stop(t)
 }
 
-// asker sends pushes and pops in turns, and knows which were answered.
+// asker is a client like any other, that sends pushes and pops in turns.
 type asker struct {
-	number         int
 	nc             *nats.Conn
 	inbox          string
 	sent, answered atomic.Int64
-	twice          atomic.Int64
 	window         chan struct{} // gets a value for every answer while it has room
-
-	mu     sync.Mutex
-	seen   []uint64 // a bit for every request
-	byCode map[string]int64
 }
 
-func newAsker(t *testing.T, p *testenv.Process, number int) *asker {
+func newAsker(t *testing.T, p *testenv.Process) *asker {
 	t.Helper()
-	c := &asker{number: number, nc: p.Connect(t), window: make(chan struct{}, windowed), byCode: make(map[string]int64)}
-	c.inbox = c.nc.NewInbox() + "."
-	sub, err := c.nc.Subscribe(c.inbox+"*", c.receive)
+	c := &asker{nc: p.Connect(t), window: make(chan struct{}, windowed)}
+	c.inbox = c.nc.NewInbox()
+	sub, err := c.nc.Subscribe(c.inbox, c.receive)
 	if err == nil {
 		err = sub.SetPendingLimits(-1, -1)
 	}
@@ -107,31 +106,7 @@ func newAsker(t *testing.T, p *testenv.Process, number int) *asker {
 	return c
 }
 
-func (c *asker) receive(m *nats.Msg) {
-	n, err := strconv.ParseInt(strings.TrimPrefix(m.Subject, c.inbox), 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	code := m.Header.Get("Nats-Service-Error-Code")
-	if code == "" {
-		code = "200"
-		if m.Header.Get("Status") == "503" {
-			code = "nobody there"
-		}
-	}
-	c.mu.Lock()
-	word, bit := n/64, uint64(1)<<(n%64)
-	for int64(len(c.seen)) <= word {
-		c.seen = append(c.seen, 0)
-	}
-	twice := c.seen[word]&bit != 0
-	c.seen[word] |= bit
-	c.byCode[code]++
-	c.mu.Unlock()
-	if twice {
-		c.twice.Add(1)
-		return
-	}
+func (c *asker) receive(*nats.Msg) {
 	c.answered.Add(1)
 	select {
 	case c.window <- struct{}{}:
@@ -139,36 +114,32 @@ func (c *asker) receive(m *nats.Msg) {
 	}
 }
 
-func (c *asker) codes() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	codes := c.byCode
-	c.byCode = make(map[string]int64)
-	return codes
-}
-
-var overloadBody = make([]byte, 128)
-
 func (c *asker) send() {
-	n := c.sent.Add(1) - 1
-	subject, body := "pq.load.push.1", overloadBody
-	if n%2 == 1 {
-		subject, body = "pq.load.pop.min", nil
+	n := c.sent.Add(1)
+	var err error
+	if n%2 == 0 {
+		err = c.nc.PublishRequest("pq.load.push.1", c.inbox, overloadBody)
+	} else {
+		err = c.nc.PublishRequest("pq.load.pop.min", c.inbox, nil)
 	}
-	if err := c.nc.PublishRequest(subject, c.inbox+strconv.FormatInt(n, 10), body); err != nil {
+	if err != nil {
 		panic(err)
 	}
 }
 
-// settle waits until everything that was sent is answered, or nothing has been
+var overloadBody = make([]byte, 128)
+
+func (c *asker) settle() { settled(&c.sent, &c.answered) }
+
+// settled waits until everything that was sent is answered, or nothing has been
 // for a while.
-func (c *asker) settle() {
+func settled(sent, answered *atomic.Int64) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	late := time.Now().Add(patience)
-	for answered := int64(-1); c.answered.Load() < c.sent.Load() && time.Now().Before(late); <-ticker.C {
-		if n := c.answered.Load(); n != answered {
-			answered, late = n, time.Now().Add(patience)
+	for last := int64(-1); answered.Load() < sent.Load() && time.Now().Before(late); <-ticker.C {
+		if n := answered.Load(); n != last {
+			last, late = n, time.Now().Add(patience)
 		}
 	}
 }
@@ -194,32 +165,156 @@ func sustained(clients []*asker) float64 {
 			}
 			done.Add(c.answered.Load() - first)
 			c.settle()
-			c.codes()
 		})
 	}
 	wg.Wait()
 	return float64(done.Load()) / measureTime.Seconds()
 }
 
+// flood is a connection that speaks the protocol itself, to send many times
+// what a client library can next to the daemon on one machine. It knows which
+// of its requests were answered, and how.
+type flood struct {
+	conn           net.Conn
+	inbox          string
+	sent, answered atomic.Int64
+	twice          atomic.Int64
+	ended          chan error
+
+	seen   []uint64 // a bit for every request; the reader's
+	byCode map[string]int64
+}
+
+func newFlood(t *testing.T, p *testenv.Process, number int) *flood {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.URL, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flood{conn: conn, inbox: fmt.Sprintf("_INBOX.flood%d.", number), ended: make(chan error, 1), byCode: make(map[string]int64)}
+	hello := `CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}` + "\r\nSUB " + f.inbox + "* 1\r\nPING\r\n"
+	if _, err := conn.Write([]byte(hello)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { f.ended <- f.read(bufio.NewReaderSize(conn, 1<<18)) }()
+	return f
+}
+
+// read reads what the server sends until the connection is closed.
+func (f *flood) read(r *bufio.Reader) error {
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		switch {
+		case bytes.HasPrefix(line, []byte("MSG ")), bytes.HasPrefix(line, []byte("HMSG ")):
+			err = f.answer(r, bytes.Fields(line))
+		case bytes.HasPrefix(line, []byte("PING")):
+			_, err = f.conn.Write([]byte("PONG\r\n")) // a write is whole, whoever else writes
+		case bytes.HasPrefix(line, []byte("-ERR")):
+			err = fmt.Errorf("the server says %s", line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (f *flood) answer(r *bufio.Reader, fields [][]byte) error {
+	n, err := strconv.ParseInt(string(fields[1][len(f.inbox):]), 10, 64)
+	if err != nil {
+		return err
+	}
+	size, err := strconv.Atoi(string(fields[len(fields)-1]))
+	if err != nil {
+		return err
+	}
+	body, err := r.Peek(size)
+	if err != nil {
+		return err
+	}
+	code := "200"
+	if _, after, found := bytes.Cut(body, []byte("Nats-Service-Error-Code: ")); found {
+		code = string(after[:3])
+	} else if bytes.HasPrefix(body, []byte("NATS/1.0 503")) {
+		code = "nobody there"
+	}
+	f.byCode[code]++
+	word, bit := n/64, uint64(1)<<(n%64)
+	for int64(len(f.seen)) <= word {
+		f.seen = append(f.seen, 0)
+	}
+	if f.seen[word]&bit != 0 {
+		f.twice.Add(1)
+	} else {
+		f.seen[word] |= bit
+		f.answered.Add(1)
+	}
+	_, err = r.Discard(size + len("\r\n"))
+	return err
+}
+
+// send sends requests, pushes and pops in turns.
+func (f *flood) send(buffer []byte, requests int64) ([]byte, error) {
+	b := buffer[:0]
+	first := f.sent.Add(requests) - requests
+	for n := first; n < first+requests; n++ {
+		if n%2 == 0 {
+			b = append(append(b, "PUB pq.load.push.1 "...), f.inbox...)
+			b = append(strconv.AppendInt(b, n, 10), " 128\r\n"...)
+			b = append(append(b, overloadBody...), "\r\n"...)
+		} else {
+			b = append(append(b, "PUB pq.load.pop.min "...), f.inbox...)
+			b = append(strconv.AppendInt(b, n, 10), " 0\r\n\r\n"...)
+		}
+	}
+	_, err := f.conn.Write(b)
+	return b, err
+}
+
+func (f *flood) settle() { settled(&f.sent, &f.answered) }
+
+// end closes the connection and returns how the requests were answered.
+func (f *flood) end(t *testing.T) map[string]int64 {
+	t.Helper()
+	select {
+	case err := <-f.ended:
+		t.Errorf("a connection was cut off: %v", err)
+	default:
+		f.conn.Close()
+		<-f.ended
+	}
+	return f.byCode
+}
+
 // flooded sends at a rate, whatever is answered, and returns the rate that it
-// came to.
-func flooded(clients []*asker, rate float64) float64 {
-	const tick = 5 * time.Millisecond
+// came to: the server slows down whoever sends more than it can pass on.
+func flooded(floods []*flood, rate float64) float64 {
+	const tick, most = time.Millisecond, 1024 // requests in one write
 	var wg sync.WaitGroup
 	var sent atomic.Int64
 	start := time.Now()
-	for _, c := range clients {
+	for _, f := range floods {
 		wg.Go(func() {
+			var buffer []byte
 			ticker := time.NewTicker(tick)
 			defer ticker.Stop()
 			n := int64(0)
 			for range ticker.C {
-				passed := time.Since(start)
-				if passed >= overloadTime {
-					break
+				for time.Since(start) < overloadTime {
+					due := int64(rate/float64(len(floods))*time.Since(start).Seconds()) - n
+					if due <= 0 {
+						break
+					}
+					var err error
+					if buffer, err = f.send(buffer, min(due, most)); err != nil {
+						break
+					}
+					n += min(due, most)
 				}
-				for due := int64(rate / float64(len(clients)) * passed.Seconds()); n < due && time.Since(start) < overloadTime; n++ {
-					c.send()
+				if time.Since(start) >= overloadTime {
+					break
 				}
 			}
 			sent.Add(n)
