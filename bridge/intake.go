@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,7 +20,9 @@ import (
 // or gives them to other bridges, until those that are here are answered. Only
 // pushes are still heard, and turned away in the cheapest way: the server says
 // nothing when a push without a reply subject finds nobody, and then it would be
-// lost without a trace.
+// lost without a trace. When even that falls behind, the bridge is deaf for what
+// is left of the rest: every request has its answer from the server then, but
+// pushes that want none are lost and only known to have been lost.
 
 const (
 	// restAt and restAtBytes are how many requests, and bytes of their bodies,
@@ -41,6 +44,7 @@ type intake struct {
 	passed  atomic.Int64
 	resting atomic.Bool
 	rests   atomic.Int64
+	deaf    atomic.Int64 // times that pushes were not even turned away
 	warned  time.Time
 	ended   chan struct{} // closed when the bridge drains
 }
@@ -50,13 +54,20 @@ func (i *intake) init() { i.ended = make(chan struct{}) }
 // receiveRequest is the callback for requests.
 func (b *Bridge) receiveRequest(m *nats.Msg) {
 	i := &b.intake
-	if i.passed.Add(1)%restLook == 0 && !i.resting.Load() {
-		if n, bytes, err := m.Sub.Pending(); err == nil && (n > restAt || bytes > restAtBytes) {
-			i.resting.Store(true)
-			go b.rest(m.Sub)
-		}
+	if i.behind(m.Sub) && !i.resting.Load() {
+		i.resting.Store(true)
+		go b.rest(m.Sub)
 	}
 	b.receive(m)
+}
+
+// behind says now and then that too much lies before a callback.
+func (i *intake) behind(sub *nats.Subscription) bool {
+	if i.passed.Add(1)%restLook != 0 {
+		return false
+	}
+	n, bytes, err := sub.Pending()
+	return err == nil && (n > restAt || bytes > restAtBytes)
 }
 
 // rest takes no requests until those that have arrived are with the lanes or
@@ -76,9 +87,7 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 	turned, err := b.turnPushesAway()
 	defer func() {
 		for _, sub := range turned {
-			if err := sub.Drain(); err != nil {
-				b.options.Logger.Debug("rest from requests", "error", err)
-			}
+			b.endTurning(sub)
 		}
 	}()
 	empty := make(chan struct{})
@@ -121,6 +130,12 @@ func (b *Bridge) turnPushesAway() (subs []*nats.Subscription, err error) {
 	return subs, nil
 }
 
+func (b *Bridge) endTurning(sub *nats.Subscription) {
+	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) { // it may have ended
+		b.options.Logger.Debug("rest from requests", "error", err)
+	}
+}
+
 var errResting = &failure{code: 503, text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
 
 // turned is what a push is answered while the bridge rests.
@@ -133,6 +148,12 @@ var turned = nats.Header{
 
 // turnAway refuses a push without looking at it.
 func (b *Bridge) turnAway(m *nats.Msg) {
+	if b.intake.behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
+		if b.intake.deaf.Add(1) == 1 { // the metric tells of more
+			b.options.Logger.Warn("more pushes than can be turned away: for moments those without a reply subject are lost uncounted")
+		}
+		b.endTurning(m.Sub)
+	}
 	b.stats.turnedAway(verbPush, errResting)
 	if m.Reply == "" || strings.HasPrefix(m.Reply, b.options.Prefix+".") {
 		b.events.lost(b.meantQueue(m.Subject), errResting)

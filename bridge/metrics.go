@@ -22,6 +22,7 @@ var (
 	descWaiters  = prometheus.NewDesc("pq_waiters", "Pops waiting for something to arrive.", nil, nil)
 	descLost     = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not taken in.", nil, nil)
 	descRests    = prometheus.NewDesc("pq_rests_total", "Times that no requests were taken because more came than could be refused.", nil, nil)
+	descDeaf     = prometheus.NewDesc("pq_deaf_total", "Rests in which pushes were not even turned away, so that those without a reply subject were lost uncounted.", nil, nil)
 	descEvents   = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
 	descItems    = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
 	descOldest   = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
@@ -35,7 +36,7 @@ const (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descRests, descEvents, descItems, descOldest} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descRests, descDeaf, descEvents, descItems, descOldest} {
 		to <- d
 	}
 	for _, v := range c.histograms() {
@@ -71,6 +72,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descWaiters, float64(b.waits.count("")))
 	counter(descLost, b.stats.lost.Load())
 	counter(descRests, b.intake.rests.Load())
+	counter(descDeaf, b.intake.deaf.Load())
 	b.events.mu.Lock()
 	events := maps.Clone(b.events.counts)
 	b.events.mu.Unlock()
