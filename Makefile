@@ -5,6 +5,7 @@
 
 GO      ?= go
 FUZZTIME ?= 30s
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
 OPS     ?= 1000000
@@ -78,14 +79,14 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
 
-release: ## pqd and pq for all platforms, with checksums and what is in them, into dist/
+release: ## pqd and pq for all PLATFORMS, with checksums and what is in them, into dist/
 	rm -rf dist
-	$(GO) run ./deploy/release -version '$(VERSION)' -o dist
+	$(GO) run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)' -o dist
 
-reproduce: ## build the release of HEAD twice, in different places, and compare
-	@set -e; tmp=$$(mktemp -d); trap 'chmod -R u+w $$tmp; rm -rf $$tmp' EXIT; \
+reproduce: ## build the release of HEAD twice, in different places and from nothing, and compare
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; git archive -o $$tmp/source.tar HEAD; \
 	for copy in one another; do \
-		mkdir -p $$tmp/$$copy/src; git archive HEAD | tar -x -C $$tmp/$$copy/src; \
-		GOCACHE=$$tmp/$$copy/cache $(GO) -C $$tmp/$$copy/src run ./deploy/release -version '$(VERSION)' -o $$tmp/$$copy/dist; \
+		mkdir -p $$tmp/$$copy/src; tar -x -C $$tmp/$$copy/src -f $$tmp/source.tar; \
+		GOCACHE=$$tmp/$$copy/cache $(GO) -C $$tmp/$$copy/src run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)' -o $$tmp/$$copy/dist; \
 	done; \
 	cmp $$tmp/one/dist/SHA256SUMS $$tmp/another/dist/SHA256SUMS; cat $$tmp/one/dist/SHA256SUMS

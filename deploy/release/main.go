@@ -1,7 +1,7 @@
 // Release builds what a release consists of: pqd and pq for each platform, a list
 // of what each was made of, and the checksums of all that.
 //
-//	go run ./deploy/release -version 1.2.3 -o dist
+//	go run ./deploy/release -version 1.2.3 -platforms 'linux/amd64 darwin/arm64' -o dist
 //
 // The same source, version and Go give the same bytes on any machine, in any
 // directory. The binaries have the embedded store alone: FoundationDB's client
@@ -19,14 +19,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 )
 
-var (
-	programs  = []string{"pqd", "pq"}
-	platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
-)
+var programs = []string{"pqd", "pq"}
 
 // versions are what NATS services accept: semantic versions.
 var versions = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
@@ -34,13 +32,14 @@ var versions = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0
 func main() {
 	version := flag.String("version", "", "semantic version of the release, such as 1.2.3")
 	dir := flag.String("o", "dist", "directory for the release; it must not exist yet, or be empty")
+	platforms := flag.String("platforms", runtime.GOOS+"/"+runtime.GOARCH, "systems and architectures, such as \"linux/amd64 darwin/arm64\"")
 	flag.Parse()
-	if err := release(strings.TrimPrefix(*version, "v"), *dir); err != nil {
+	if err := release(strings.TrimPrefix(*version, "v"), strings.Fields(*platforms), *dir); err != nil {
 		log.Fatal("release: ", err)
 	}
 }
 
-func release(version, dir string) error {
+func release(version string, platforms []string, dir string) error {
 	if !versions.MatchString(version) {
 		return fmt.Errorf("-version %q: expected a semantic version such as 1.2.3", version)
 	}
