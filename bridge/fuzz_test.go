@@ -221,3 +221,33 @@ func FuzzKeptHeaders(f *testing.F) {
 		traceContext.Extract(context.Background(), messageCarrier(header))
 	})
 }
+
+// Whatever an import says of its item: it is put to where an item can stand.
+func FuzzImport(f *testing.F) {
+	id := "FBUBAcE-HBW1WXj2AA"
+	f.Add(id, "PQ-Expires", "2030-01-02T15:04:05Z", []byte("x"))
+	f.Add(id, "PQ-Deliveries", "-1", []byte(nil))
+	f.Add(id, "PQ-Fence", "4611686018427387905", []byte("x"))
+	f.Add(id, "PQ-Dead-Reason", "why", []byte("x"))
+	f.Add(id, "PQ-Priority", "+5", []byte("x"))
+	f.Add(id, "Nats-Time-Stamp", "now", []byte("x"))
+	f.Add("x", "X-Mine", "y", []byte("x"))
+	f.Fuzz(func(t *testing.T, id, key, value string, body []byte) {
+		b := &Bridge{}
+		if len(body) > alwaysFits/2 || len(value) > alwaysFits/2 {
+			return // whether it fits is the connection's to say
+		}
+		r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, arrived: time.Now()}
+		if failed := b.readImport(r); failed != nil {
+			told(t, failed)
+			return
+		}
+		i := r.item.place
+		if i.ID.String() != r.msg.Header.Get("PQ-Id") || i.Deliveries < 0 || i.Fence < 0 || i.Deliveries > maxNumber || i.Fence > maxNumber || i.Pushed.IsZero() && key != "Nats-Time-Stamp" {
+			t.Errorf("%q: %q gives %+v", key, value, i)
+		}
+		if dead := i.Dead; dead != nil && len(dead.Reason)+len(dead.Origin)+len(dead.OriginID) > maxDeadText {
+			t.Errorf("%q: %q gives %+v", key, value, dead)
+		}
+	})
+}
