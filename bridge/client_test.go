@@ -14,7 +14,7 @@ import (
 
 // patience bounds every wait for something that takes milliseconds. It is long
 // because test machines can be very busy.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // client talks to a bridge the way any program does.
 type client struct {

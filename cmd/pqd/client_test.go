@@ -11,7 +11,7 @@ import (
 )
 
 // patience bounds what should take milliseconds, on the busiest machine.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // push pushes one item and insists on its acknowledgement.
 func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) {

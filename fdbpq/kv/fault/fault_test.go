@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 func openBase(t testing.TB, opts local.Options) kv.DB {
 	t.Helper()
