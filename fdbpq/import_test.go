@@ -334,3 +334,46 @@ func TestImportMeetsItself(t *testing.T) {
 		}
 	})
 }
+
+// An item that comes back after a purge, to the place and with the fence that it
+// had, is another one to those who leased it before.
+func TestImportAfterPurge(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		id := b.pushed("q", 0, "one")[0]
+		var before fdbpq.Taken
+		pop := func(tx kv.Tx) (err error) {
+			before, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: "pop"}, time.Hour)
+			return err
+		}
+		b.update(pop)
+		b.update(func(tx kv.Tx) error {
+			_, err := b.Queue("q").Purge(tx)
+			return err
+		})
+		b.update(func(tx kv.Tx) error {
+			imported, err := b.Queue("q").Import(tx, fdbpq.Import{ID: id, Payload: []byte("one")})
+			if err == nil {
+				err = imported[0].Err
+			}
+			return err
+		})
+		again := b.leaseOne("q", time.Hour)
+		if old := before.Items[0].Lease; again.ID != id || again.Lease.Fence != old.Fence {
+			t.Fatalf("item %v has fence %d again, expected %v and %d: the test proves nothing", again.ID, again.Lease.Fence, id, old.Fence)
+		}
+		for what, err := range map[string]error{
+			"acknowledging": b.ack(*before.Items[0].Lease),
+			"nacking":       b.nack(*before.Items[0].Lease, 0),
+			"popping again": b.fails(pop),
+		} {
+			var lost *fdbpq.LostError
+			if !errors.As(err, &lost) || lost.Reason != fdbpq.LostGone {
+				t.Errorf("%s with what was leased before the purge: %v", what, err)
+			}
+		}
+		if err := b.ack(*again.Lease); err != nil {
+			t.Error(err)
+		}
+	})
+}

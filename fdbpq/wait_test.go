@@ -79,50 +79,85 @@ func TestTakeWaitGivesUp(t *testing.T) {
 
 // All that makes an item takeable wakes a waiter.
 func TestTakeWaitWakes(t *testing.T) {
-	for name, wake := range map[string]func(t *testing.T, s *fdbpq.Store, c *testClock){
-		"push": func(t *testing.T, s *fdbpq.Store, _ *testClock) { push(t, s, "q", "a") },
-		"resume": func(t *testing.T, s *fdbpq.Store, _ *testClock) {
-			push(t, s, "q", "a")
-			update(t, s, s.Queue("q").Resume)
+	for name, c := range map[string]struct {
+		before, wake func(b *bench) // the waiter waits in between
+	}{
+		"push": {
+			before: func(b *bench) {},
+			wake:   func(b *bench) { b.pushed("q", 0, "a") },
 		},
-		"delay over": func(t *testing.T, s *fdbpq.Store, c *testClock) {
-			update(t, s, func(tx kv.Tx) error {
-				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Payload: []byte("a"), Delay: time.Minute})
-				return err
-			})
-			c.advance(time.Minute)
-			if _, err := s.Sweep(t.Context()); err != nil {
-				t.Error(err)
-			}
+		"resume": {
+			before: func(b *bench) {
+				b.pushed("q", 0, "a")
+				b.update(b.Queue("q").Pause)
+			},
+			wake: func(b *bench) { b.update(b.Queue("q").Resume) },
+		},
+		"delay over": {
+			before: func(b *bench) { b.push("q", fdbpq.NewItem{Payload: []byte("a"), Delay: time.Minute}) },
+			wake: func(b *bench) {
+				b.pass(time.Minute)
+				b.sweep()
+			},
+		},
+		"lease over": {
+			before: func(b *bench) {
+				b.pushed("q", 0, "a")
+				b.leaseOne("q", time.Minute)
+			},
+			wake: func(b *bench) {
+				b.pass(time.Minute)
+				b.sweep()
+			},
+		},
+		"move into the band": {
+			before: func(b *bench) { b.pushed("q", 100, "a") },
+			wake: func(b *bench) {
+				b.update(func(tx kv.Tx) error {
+					found, err := b.Queue("q").Peek(tx, oneItem)
+					if err == nil {
+						_, err = b.Queue("q").Move(tx, found.Items[0].ID, 0)
+					}
+					return err
+				})
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newTestClock()
-			s := openLocal(t, c.options(0))
-			if name == "resume" {
-				push(t, s, "q")
-				update(t, s, func(tx kv.Tx) error {
-					if _, err := s.Queue("q").Configure(tx, []byte("{}")); err != nil {
-						return err
-					}
-					return s.Queue("q").Pause(tx)
-				})
-			}
-			served := make(chan string)
-			go func() {
-				taken, err := s.TakeWait(t.Context(), "q", oneItem, 0)
+			synctest.Test(t, func(t *testing.T) {
+				base, err := placeLocal(t)()
 				if err != nil {
-					t.Error(err)
-					served <- ""
-					return
+					t.Fatal(err)
 				}
-				served <- string(taken.Items[0].Payload)
-			}()
-			fdbpq.AwaitLine(s, "q", 1)
-			wake(t, s, c)
-			if got := <-served; got != "a" {
-				t.Errorf("got %q, want %q", got, "a")
-			}
+				defer base.Close()
+				b := newBench(t, base)
+				c.before(b)
+				served := make(chan string)
+				go func() {
+					taken, err := b.another(0).TakeWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
+					if err != nil {
+						t.Error(err)
+						served <- ""
+						return
+					}
+					served <- string(taken.Items[0].Payload)
+				}()
+				synctest.Wait()
+				select {
+				case got := <-served:
+					t.Fatalf("got %q without waiting", got)
+				default:
+				}
+				c.wake(b)
+				select {
+				case got := <-served:
+					if got != "a" {
+						t.Errorf("got %q, want %q", got, "a")
+					}
+				case <-time.After(time.Hour):
+					t.Error("nobody woke the waiter")
+				}
+			})
 		})
 	}
 }
