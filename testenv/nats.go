@@ -23,7 +23,11 @@ type Server struct {
 // options first: add users, a websocket, limits.
 func NATS(t testing.TB, changes ...func(*server.Options)) *Server {
 	t.Helper()
-	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
+	options := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+		// Who reads slowly here has been given no processor.
+		WriteDeadline: patience,
+	}
 	for _, change := range changes {
 		change(options)
 	}
@@ -88,7 +92,7 @@ func (s *Server) Shutdown() {
 
 func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, options...)
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, options...)...)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", url, err)
 	}
