@@ -53,7 +53,7 @@ import (
 //	  sizes                                  sizes_test.go
 //	  1021                                   TestLaneResolvesUnknownResults, TestUnknownResults, TestRandom
 //	  automatic_idempotency is experimental  not used: lanes find out about unknown results
-//	  lost replies, retries elsewhere        TestLostReply, TestSameIDAtTheSameTime
+//	  lost replies, retries elsewhere        TestLostReply, TestLostReplyAndLostLease, TestSameIDAtTheSameTime
 //	  abandoned blocking pops                TestTakeWaitGivesUp
 //	  lease clocks                           TestLeaseUnderWrongClocks, TestStoreTimePassesSteadily; versions
 //	                                         of the store are no clock here
@@ -421,6 +421,39 @@ func TestLostReply(t *testing.T) {
 					t.Errorf("the pop once more after its item is settled: %v", err)
 				}
 			}
+		}
+	})
+}
+
+// A pop that is repeated does not get the lease that somebody else holds by now.
+func TestLostReplyAndLostLease(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.pushed("q", 0, "one", "two")
+		pop := func(limit int) (taken fdbpq.Taken, err error) {
+			lane := b.Lane()
+			defer lane.Release()
+			err = lane.Update(t.Context(), func(tx kv.Tx) (err error) {
+				taken, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: limit, PopID: "pop"}, time.Minute)
+				return err
+			})
+			return taken, err
+		}
+		first, err := pop(2)
+		if err != nil || len(first.Items) != 2 {
+			t.Fatalf("popped %q, %v", payloads(first.Items), err)
+		}
+		if err := b.nack(*first.Items[0].Lease, 0); err != nil {
+			t.Fatal(err)
+		}
+		other := b.another(0)
+		theirs := other.leaseOne("q", time.Minute)
+		again, err := pop(2)
+		if got := payloads(again.Items); err != nil || len(got) != 1 || got[0] != "two" {
+			t.Errorf("the repeated pop got %q, %v; the first item is leased to somebody else", got, err)
+		}
+		if err := other.ack(*theirs.Lease); err != nil {
+			t.Errorf("the other holder: %v", err)
 		}
 	})
 }
