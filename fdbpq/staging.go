@@ -221,7 +221,7 @@ func (g *staged) fulfil(ctx context.Context) error {
 			if c != nil && !c.state.paused {
 				// A lease for a moment; whether it counts as a delivery is decided
 				// when it is collected.
-				if taken, err = c.takeNew(&m.sel, stagedFor); err != nil {
+				if taken, err = c.takeNew(&m.sel, stagedFor, nil); err != nil {
 					return err
 				}
 				events = c.events

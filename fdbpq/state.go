@@ -109,12 +109,18 @@ func (c *states) parse(queue string, raw []byte) (*state, error) {
 	return s, nil
 }
 
-// generation guesses the queue's generation, for prefetches.
-func (c *states) generation(queue string) int64 {
+// last returns what the queue's state was when it was last read, nil when it
+// is not remembered: a guess, for reading ahead.
+func (c *states) last(queue string) *state {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if known, ok := c.parsed[queue]; ok {
-		return known.state.generation
+	return c.parsed[queue].state
+}
+
+// generation guesses the queue's generation, for prefetches.
+func (c *states) generation(queue string) int64 {
+	if s := c.last(queue); s != nil {
+		return s.generation
 	}
 	return 1
 }

@@ -121,7 +121,7 @@ func (q Queue) TakeRecipe(tx kv.Tx, sel Selection) (Taken, error) {
 	}
 	c.past = tx
 	sel.PopID = ""
-	return c.takeNew(&sel, 0)
+	return c.takeNew(&sel, 0, nil)
 }
 
 // take removes items from the ready space, for good or for the time of a
@@ -133,6 +133,10 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.states.generation(q.name), counterReady))
 	if lease > 0 {
 		tx.Prefetch(row(spaceTime))
+	}
+	ahead, err := q.lookAhead(tx, &sel)
+	if err != nil {
+		return Taken{}, err
 	}
 	c, err := q.begin(tx)
 	if err != nil || c == nil {
@@ -158,11 +162,50 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 			return Taken{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 		}
 	}
-	return c.takeNew(&sel, lease)
+	return c.takeNew(&sel, lease, ahead)
 }
 
-func (c *change) takeNew(sel *Selection, lease time.Duration) (Taken, error) {
+// ahead is what was read of a queue before its state was known: that read and
+// those that take asks for beforehand are under way at the same time.
+type ahead struct {
+	guess   *state // what the state was taken for
+	scan    *scan
+	entries []entry // the first ones
+	given   bool
+}
+
+// lookAhead reads the head of the queue if its state can be guessed, and is the
+// first to look at it in the transaction. Otherwise there is nothing to gain.
+func (q Queue) lookAhead(tx kv.Tx, sel *Selection) (*ahead, error) {
+	if q.known != nil && q.known.read || sel.PopID != "" {
+		return nil, nil
+	}
+	guess := q.store.states.last(q.name)
+	if guess == nil || !guess.exists || guess.paused {
+		return nil, nil
+	}
+	s := q.scan(tx.Snapshot(), guess, sel.End, *sel.Band)
+	if s.oldest {
+		return nil, nil
+	}
+	entries, err := s.next(sel.Limit, sel.MaxBytes)
+	return &ahead{guess: guess, scan: s, entries: entries}, err
+}
+
+// next gives what was read ahead, and then what follows.
+func (a *ahead) next(limit, maxBytes int) ([]entry, error) {
+	if a.given {
+		return a.scan.next(limit, maxBytes)
+	}
+	a.given = true
+	return a.entries, nil
+}
+
+func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Taken, error) {
 	head := collector{change: c, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, weight: c.spent}
+	if ahead != nil && ahead.guess == c.state {
+		head.ahead = ahead
+	}
 	if err := head.run(); err != nil {
 		return Taken{}, err
 	}
@@ -293,6 +336,7 @@ type collector struct {
 	sel    Selection
 	remove bool // items past their TTL, instead of looking past them
 	copies bool // what is taken is copied
+	ahead  *ahead
 
 	items   []found
 	bytes   int
@@ -302,9 +346,12 @@ type collector struct {
 }
 
 func (c *collector) run() error {
-	s := c.scan(c.past, c.state, c.sel.End, *c.sel.Band)
+	next := c.scan(c.past, c.state, c.sel.End, *c.sel.Band).next
+	if c.ahead != nil {
+		next = c.ahead.next
+	}
 	for len(c.items) < c.sel.Limit {
-		entries, err := s.next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
+		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
 		if err != nil || len(entries) == 0 {
 			return err
 		}
