@@ -256,6 +256,16 @@ func TestRecipePopsOurs(t *testing.T) {
 	if got := takeOurs(t, store, fdbpq.Min, 10); len(got) > 0 {
 		t.Errorf("we took %q, which the recipe has popped", got)
 	}
+	err = store.View(t.Context(), func(r kv.Reader) error {
+		n, err := store.Queue("q").Counts(r)
+		if n.Ready != 4 || n.Leased != 1 || n.Delayed != 1 {
+			t.Errorf("what the recipe has popped is documented to stay in the counters, which say %+v", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Both pop the same queue at the same time: nobody gets an item twice, and none

@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
@@ -111,4 +114,28 @@ func clientLibrary() (string, error) {
 		return "", fmt.Errorf("no libfdb_c among the files of this process")
 	}
 	return string(path), nil
+}
+
+// TestEarlierAPIVersion is what a program does that has chosen another API
+// version before; TestAPIVersion runs it.
+func TestEarlierAPIVersion(t *testing.T) {
+	if os.Getenv(clientCluster) == "" {
+		t.Skip("runs in a process of its own only")
+	}
+	apple.MustAPIVersion(720)
+	db, err := fdb.Open(os.Getenv(clientCluster), fdb.Options{})
+	if err == nil {
+		db.Close()
+		t.Fatal("Open succeeded with an API version that is not its own")
+	}
+	if errors.Is(err, kv.ErrUnavailable) || !strings.Contains(err.Error(), "API version 730") {
+		t.Errorf("the error does not say which API version is needed, or looks as if waiting could help: %v", err)
+	}
+}
+
+// TestAPIVersion: where the API version cannot be had, the error says which.
+func TestAPIVersion(t *testing.T) {
+	if out, err := again(t, "TestEarlierAPIVersion", clientCluster+"="+fdbtest.Shared(t).File); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
