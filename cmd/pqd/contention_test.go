@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -236,42 +238,59 @@ func (s shape) String() string { return fmt.Sprintf("%d × %d", s.processes, s.c
 
 var shapes = []shape{{1, 64}, {2, 32}, {4, 16}}
 
-var only = flag.String("only", "", "measure what matches this pattern, such as 'bridges 4'")
+var (
+	only   = flag.String("only", "", "measure what matches this pattern, such as 'pqd 4'")
+	rounds = flag.Int("rounds", 1, "measure everything so many times, and tell the medians")
+)
 
 // Many processes pop one queue: what the recipe does, what the core offers, and
 // what bridges make of it.
 func TestContention(t *testing.T) {
 	wanted := regexp.MustCompile(*only)
 	cluster := fdbtest.New(t, 1)
-	t.Logf("| %-26s | %6s | %8s | %9s | %8s | %8s |", "", "", "pops/s", "conflicts", "p50", "p99")
-	rates := make(map[string]float64)
-	for _, row := range []struct {
+	measured := make(map[string][]measure)
+	rows := []struct {
 		kind string
 		pops func(*testing.T, *fdbtest.Cluster, string, shape) measure
 	}{
 		{recipeKind, popAlone},
+		{pqdKind, popThroughPQD},
 		{"recipe", popAlone},
 		{"snapshot", popAlone},
 		{"staging", popAlone},
 		{"bare bridge, recipe", popThroughBareBridges},
 		{"bare bridge, snapshot", popThroughBareBridges},
 		{"bare bridge, staging", popThroughBareBridges},
-		{pqdKind, popThroughPQD},
-	} {
+	}
+	name := func(kind string, s shape) string { return fmt.Sprint(kind, " ", s) }
+	// What is compared takes turns.
+	for range *rounds {
 		for _, s := range shapes {
-			name := fmt.Sprint(row.kind, " ", s)
-			if !wanted.MatchString(name) {
+			for _, row := range rows {
+				if name := name(row.kind, s); wanted.MatchString(name) {
+					measured[name] = append(measured[name], row.pops(t, cluster, row.kind, s))
+				}
+			}
+		}
+	}
+	rates := make(map[string]float64)
+	t.Logf("| %-26s | %6s | %8s | %9s | %8s | %8s |", "", "", "pops/s", "conflicts", "p50", "p99")
+	for _, row := range rows {
+		for _, s := range shapes {
+			all := measured[name(row.kind, s)]
+			if len(all) == 0 {
 				continue
 			}
-			m := row.pops(t, cluster, row.kind, s)
-			rates[name] = float64(m.Done) / measureTime.Seconds()
-			t.Logf("| %-26s | %s | %8.0f | %9.2f | %8s | %8s |", row.kind, s, rates[name],
+			slices.SortFunc(all, func(a, b measure) int { return cmp.Compare(a.Done, b.Done) })
+			m := all[len(all)/2]
+			rates[name(row.kind, s)] = float64(m.Done) / measureTime.Seconds()
+			t.Logf("| %-26s | %s | %8.0f | %9.2f | %8s | %8s |", row.kind, s, float64(m.Done)/measureTime.Seconds(),
 				float64(m.Conflicts)/float64(m.Done), m.P50.Round(10*time.Microsecond), m.P99.Round(10*time.Microsecond))
 		}
 	}
 	for _, s := range shapes {
 		for _, kind := range []string{recipeKind, "recipe"} {
-			plain, bridged := rates[fmt.Sprint(kind, " ", s)], rates[fmt.Sprint(pqdKind, " ", s)]
+			plain, bridged := rates[name(kind, s)], rates[name(pqdKind, s)]
 			if plain > 0 && bridged > 0 {
 				t.Logf("%s through pqd: %.1f times the %s", s, bridged/plain, kind)
 			}
