@@ -87,7 +87,6 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	queues, err := b.queueStats(ctx, metricsQueues)
 	if err != nil {
 		b.options.Logger.Debug("metrics of the queues", "error", err)
-		return
 	}
 	for name, q := range queues {
 		gauge(descItems, float64(q.Ready), name, "ready")

@@ -195,6 +195,9 @@ func TestMetricsAreBounded(t *testing.T) {
 		c.refused(c.ask(subject, ""), 400)
 	}
 	before, queues := series()
+	for late := time.Now().Add(patience); queues < 4*most && time.Now().Before(late); {
+		before, queues = series() // a busy store shows what it can in time
+	}
 	if queues != 4*most {
 		t.Errorf("%d series of queues, expected 4 for each of %d", queues, most)
 	}
