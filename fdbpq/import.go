@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -64,26 +65,74 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range items {
-		tx.Prefetch(q.rowKeys(s, items[i].ID.place)...)
+	free, err := p.vacant(items)
+	if err != nil {
+		return nil, err
 	}
 	results := make([]Imported, len(items))
 	for i := range items {
-		if results[i], err = p.restore(&items[i]); err != nil {
+		home := items[i].ID.place
+		if results[i], err = p.restore(&items[i], free[home]); err != nil {
 			return nil, err
 		}
+		// From here on only the rows themselves tell.
+		delete(free, home)
+		delete(free, place{priority: items[i].Priority, tail: home.tail})
 	}
 	p.finish()
 	return results, nil
 }
 
-func (p *pusher) restore(item *Import) (Imported, error) {
+// vacant returns the places of items where nothing stands, if that can be told
+// for all of them at once: by looking at the ranges they lie in, four reads
+// instead of four for each. In a queue that is being filled there is nothing;
+// otherwise each place is looked at by itself. The commit depends on the places
+// alone.
+func (p *pusher) vacant(items []Import) (map[place]bool, error) {
+	free := make(map[place]bool, len(items))
+	if len(items) < 2 {
+		return free, nil
+	}
+	for _, space := range spaces {
+		var first, last []byte
+		for i := range items {
+			key := items[i].ID.place.append(bytes.Clone(p.prefix(space)))
+			if first == nil || bytes.Compare(key, first) < 0 {
+				first = key
+			}
+			if last == nil || bytes.Compare(key, last) > 0 {
+				last = key
+			}
+		}
+		found, err := p.past.Range(first, append(last, 0), kv.RangeOptions{Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			for i := range items {
+				p.tx.Prefetch(p.rowKeys(p.state, items[i].ID.place)...)
+			}
+			return free, nil
+		}
+	}
+	for i := range items {
+		for _, key := range p.rowKeys(p.state, items[i].ID.place) {
+			p.tx.Conflict(key)
+		}
+		free[items[i].ID.place] = true
+	}
+	return free, nil
+}
+
+// restore puts one item where it stood; free says that nothing stands at the
+// place in its id, nor a row that leads elsewhere.
+func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 	seq, err := p.possible(item)
 	if err != nil {
 		return Imported{Err: err}, nil
 	}
 	at := place{priority: item.Priority, tail: item.ID.place.tail}
-	there, err := p.meet(item, at)
+	there, err := p.meet(item, at, free)
 	if err != nil {
 		if errors.Is(err, ErrOccupied) {
 			return Imported{Err: err}, nil
@@ -140,16 +189,18 @@ func (p *pusher) possible(item *Import) (seq int64, err error) {
 
 // meet returns the item with this id, nil when there is none, and ErrOccupied
 // when its place or the rows of its payload are another one's.
-func (p *pusher) meet(item *Import, at place) (*located, error) {
-	there, err := p.locate(p.tx, p.state, item.ID)
-	if err != nil {
-		return nil, err
-	}
-	if there != nil {
-		if there.home != item.ID.place.priority {
-			return nil, ErrOccupied
+func (p *pusher) meet(item *Import, at place, free bool) (*located, error) {
+	if !free {
+		there, err := p.locate(p.tx, p.state, item.ID)
+		if err != nil {
+			return nil, err
 		}
-		return there, nil
+		if there != nil {
+			if there.home != item.ID.place.priority {
+				return nil, ErrOccupied
+			}
+			return there, nil
+		}
 	}
 	var keys [][]byte
 	if at != item.ID.place {
@@ -157,6 +208,9 @@ func (p *pusher) meet(item *Import, at place) (*located, error) {
 	}
 	if len(item.Headers)+len(item.Payload) > maxInline {
 		keys = append(keys, appendChunkKey(p.prefix(spaceChunk), at, 0))
+	}
+	if len(keys) == 0 {
+		return nil, nil
 	}
 	rows, err := p.tx.GetAll(keys)
 	if err != nil {

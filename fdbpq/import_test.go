@@ -294,43 +294,45 @@ func TestImportOccupied(t *testing.T) {
 	}
 }
 
-// An import of the same item by two processes at once happens once.
+// An import of the same items by two processes at once happens once. One item is
+// looked for by itself, several together.
 func TestImportMeetsItself(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		item := fdbpq.Import{ID: parseID(madeUpID(rand.New(rand.NewPCG(1, 1)), 3, 3)), Priority: 3, Payload: []byte("once")}
-		inside, other := make(chan struct{}), make(chan error, 1)
-		runs := 0
-		lane := b.Lane()
-		defer lane.Release()
-		var imported []fdbpq.Imported
-		err := lane.Update(t.Context(), func(tx kv.Tx) (err error) {
-			if imported, err = b.Queue("q").Import(tx, item); err != nil {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for n := range 2 {
+			queue := fmt.Sprint("q", n)
+			var items []fdbpq.Import
+			for range n + 1 {
+				items = append(items, fdbpq.Import{ID: parseID(madeUpID(rng, 3, 3)), Priority: 3, Payload: []byte("once")})
+			}
+			var imported []fdbpq.Imported
+			bring := func(tx kv.Tx) (err error) {
+				imported, err = b.Queue(queue).Import(tx, items...)
 				return err
 			}
-			if runs++; runs == 1 {
-				go func() {
-					<-inside
-					second := b.Lane()
-					defer second.Release()
-					other <- second.Update(context.WithoutCancel(t.Context()), func(tx kv.Tx) error {
-						_, err := b.Queue("q").Import(tx, item)
-						return err
-					})
-				}()
-				close(inside)
+			b.update(func(tx kv.Tx) error { // the queue is there: what meets are the items
+				_, err := b.Queue(queue).Configure(tx, []byte(`{}`))
+				return err
+			})
+			runs := 0
+			b.update(func(tx kv.Tx) error {
+				if err := bring(tx); err != nil {
+					return err
+				}
+				if runs++; runs > 1 {
+					return nil
+				}
+				other := make(chan error)
+				go func() { other <- b.base.Update(context.WithoutCancel(t.Context()), bring) }()
 				return <-other
+			})
+			if runs != 2 || imported[n].Found == nil {
+				t.Errorf("%d items: ran %d times, and found %v: expected the other one's in a second run", n+1, runs, imported[n].Found)
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if runs != 2 || imported[0].Found == nil {
-			t.Errorf("ran %d times, and found %v: expected the item of the other one in a second run", runs, imported[0].Found)
-		}
-		if n := b.counts("q").Ready; n != 1 {
-			t.Errorf("there are %d items, expected 1", n)
+			if ready := b.counts(queue).Ready; ready != int64(len(items)) {
+				t.Errorf("there are %d items, expected %d", ready, len(items))
+			}
 		}
 	})
 }
