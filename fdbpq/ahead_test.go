@@ -1,0 +1,76 @@
+package fdbpq_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// A process that reads ahead by what it knew of a queue takes nothing by that
+// when another one has purged the queue or configured it otherwise.
+func TestReadAheadByStaleState(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		db := open()
+		defer db.Close()
+		var stores []*fdbpq.Store
+		for range 2 {
+			store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, store)
+		}
+		one, other := stores[0], stores[1]
+		update := func(store *fdbpq.Store, fn func(kv.Tx, fdbpq.Queue) error) {
+			t.Helper()
+			lane := store.Lane()
+			defer lane.Release()
+			if err := lane.Update(t.Context(), func(tx kv.Tx) error { return fn(tx, store.Queue("q")) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		push := func(payloads ...string) {
+			t.Helper()
+			update(other, func(tx kv.Tx, q fdbpq.Queue) error {
+				for _, payload := range payloads {
+					if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte(payload)}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		takes := func(end fdbpq.End, n int, want ...string) {
+			t.Helper()
+			var got []string
+			update(one, func(tx kv.Tx, q fdbpq.Queue) error {
+				taken, err := q.Take(tx, fdbpq.Selection{End: end, Limit: n})
+				got = nil
+				for _, item := range taken.Items {
+					got = append(got, string(item.Payload))
+				}
+				return err
+			})
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("took %q, want %q", got, want)
+			}
+		}
+		push("a", "b", "c")
+		takes(fdbpq.Min, 1, "a")
+		update(other, func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Purge(tx)
+			return err
+		})
+		takes(fdbpq.Min, 10)
+		push("d", "e", "f", "g")
+		takes(fdbpq.Max, 1, "g")
+		update(other, func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Configure(tx, []byte(`{"ties":"oldest"}`))
+			return err
+		})
+		takes(fdbpq.Max, 2, "d", "e")
+		takes(fdbpq.Min, 10, "f")
+	})
+}
