@@ -154,6 +154,17 @@ func TestStoreTimeOfNewProcess(t *testing.T) {
 		if passed := time.Duration(ahead.now() - start); passed > 21*time.Second {
 			t.Errorf("%v of store time passed in 20s", passed)
 		}
+
+		// The old one is slow now, but not gone.
+		ahead = old.another(10 * time.Minute)
+		start = old.now()
+		for range 10 {
+			together(time.Second, ahead)
+			together(time.Second, ahead, old)
+		}
+		if passed := time.Duration(ahead.now() - start); passed > 21*time.Second {
+			t.Errorf("%v of store time passed in 20s, while one process beat every other second", passed)
+		}
 	})
 }
 
@@ -292,6 +303,40 @@ func TestDisplay(t *testing.T) {
 		set = time.Hour
 		if later := s.Display(0).Sub(first); later < set-time.Millisecond || later > set+time.Millisecond {
 			t.Errorf("%s later when the clock was set by %s", later, set)
+		}
+	})
+}
+
+// A process whose own clock stood still, because its machine slept, goes by the
+// store time of the others, and does not move it back.
+func TestStoreTimeOfOthers(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		awake := openBench(t, open)
+		asleep := &bench{TB: t, base: awake.base, clock: newTestClock()}
+		asleep.join(0)
+		together(10*time.Second, asleep)
+		together(10*time.Second, awake)
+		awake.pushed("q", 0, "one")
+		together(time.Hour, awake)
+		item := asleep.leaseOne("q", time.Minute)
+		if left := time.Duration(awake.get("q", item.ID).Due - awake.now()); left != time.Minute {
+			t.Errorf("the lease that it gives for a minute lasts %v", left)
+		}
+
+		// Both beat at the same time.
+		runs := 0
+		asleep.hook = func(at fault.Point) {
+			if runs++; at == fault.BeforeCommit {
+				asleep.hook = nil
+				together(time.Hour, awake)
+			}
+		}
+		before := awake.now()
+		if err := asleep.pulse.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if passed := time.Duration(awake.another(0).now() - before); passed != time.Hour {
+			t.Errorf("%v of store time passed in an hour", passed)
 		}
 	})
 }

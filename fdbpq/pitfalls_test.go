@@ -1174,6 +1174,78 @@ func TestPurgeIsBounded(t *testing.T) {
 	})
 }
 
+// A transaction that began before a purge and commits when all is cleared leaves
+// nothing in the key space that nobody will look at again.
+func TestPurgeUnderSlowTransactions(t *testing.T) {
+	slow := map[string]func(b *bench, tx kv.Tx, l fdbpq.Lease) error{
+		"push": func(b *bench, tx kv.Tx, _ fdbpq.Lease) error {
+			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{TTL: time.Hour})
+			return err
+		},
+		"lease": func(b *bench, tx kv.Tx, _ fdbpq.Lease) error {
+			_, err := b.Queue("q").Lease(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1}, time.Minute)
+			return err
+		},
+		"nack": func(b *bench, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := b.Queue("q").Nack(tx, l, time.Minute)
+			return err
+		},
+		"extend": func(b *bench, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := b.Queue("q").Extend(tx, l, time.Hour)
+			return err
+		},
+		"move": func(b *bench, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := b.Queue("q").Move(tx, l.ID(), 5)
+			return err
+		},
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		other := b.another(0)
+		for what, do := range slow {
+			b.pushed("q", 0, "one", "two")
+			lease := *b.leaseOne("q", time.Minute).Lease
+			runs := 0
+			lane := b.Lane()
+			err := lane.Update(t.Context(), func(tx kv.Tx) error {
+				if err := do(b, tx, lease); err != nil {
+					return err
+				}
+				if runs++; runs == 1 {
+					other.purge("q")
+				}
+				return nil
+			})
+			lane.Release()
+			var lost *fdbpq.LostError
+			if err != nil && !errors.As(err, &lost) {
+				t.Errorf("%s: %v", what, err)
+			}
+			other.purge("q") // of a push, which comes again
+			for _, space := range []string{"i", "d", "l", "f", "x", "z", "g"} {
+				if rows := b.rows(space); len(rows) > 0 {
+					t.Errorf("a slow %s leaves %d rows of kind %q", what, len(rows), space)
+				}
+			}
+		}
+	})
+}
+
+// purge empties a queue and clears what was in it.
+func (b *bench) purge(queue string) {
+	b.Helper()
+	b.update(func(tx kv.Tx) error {
+		_, err := b.Queue(queue).Purge(tx)
+		return err
+	})
+	for more := true; more; {
+		var err error
+		if more, err = b.Collect(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // Programs that follow the recipe read our items, and we read theirs, without
 // spoiling our counters.
 func TestRecipeItems(t *testing.T) {
