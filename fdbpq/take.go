@@ -81,7 +81,8 @@ type Taken struct {
 	// Ready is what the queue's counter of ready items says after a take.
 	Ready int64
 
-	// Reason says why there are no items.
+	// Reason says why there are no items. Whether others are leased or delayed is
+	// what the counters said when the transaction began.
 	Reason Reason
 
 	// Events: items past their TTL that were in the way.
