@@ -15,6 +15,7 @@ import (
 // The outbox: what a program pushed in a transaction of its own reaches a client
 // that waits at pqd, exactly once.
 func TestOutbox(t *testing.T) {
+	outbox := testenv.Build(t, "examples/outbox")
 	cluster := fdbtest.New(t, 1)
 	p := testenv.Daemon(t, "PQ_STORE=fdb:"+cluster.File)
 	nc := p.Connect(t)
@@ -29,7 +30,6 @@ func TestOutbox(t *testing.T) {
 	if err := nc.PublishMsg(pop); err != nil {
 		t.Fatal(err)
 	}
-	outbox := testenv.Build(t, "examples/outbox")
 	if out := run(t, outbox, cluster.File, "4711", "three chairs"); !strings.HasPrefix(out, "order 4711: three chairs, to be shipped as ") {
 		t.Errorf("outbox printed %s", out)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,13 +22,20 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 		}
 		return openFDB(ctx, s.Store, log)
 	case "local":
-		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log})
+		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
 		if err != nil {
 			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 		}
 		return db, localMetrics{db}, nil
 	}
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
+}
+
+// giveUp ends pqd at once, because nothing that the store says can be relied on
+// any more: it could not write to its disk.
+func giveUp(log *slog.Logger, err error) {
+	log.Error("the disk failed or is full: pqd ends without another answer; what was acknowledged is safe", "error", err)
+	os.Exit(1)
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.
