@@ -696,6 +696,50 @@ func TestExpiryBehindTheHead(t *testing.T) {
 	})
 }
 
+// An item whose TTL ends while it is leased stays its holder's. When it comes
+// back it goes at once, however it comes back.
+func TestExpiryWhileLeased(t *testing.T) {
+	back := map[string]func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error){
+		"nacked":   func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error) { return b.nacked(l, 0) },
+		"delayed":  func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error) { return b.nacked(l, time.Second) },
+		"returned": (*bench).returned,
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		for what, fn := range back {
+			b.push("q", fdbpq.NewItem{TTL: 10 * time.Second})
+			item := b.leaseOne("q", time.Minute)
+			b.pass(20 * time.Second)
+			if events := b.sweep(); len(events) > 0 {
+				t.Fatalf("while it is leased: %v", events)
+			}
+			settled, err := fn(b, *item.Lease)
+			if err != nil || len(settled.Events) != 1 || settled.Events[0].Type != fdbpq.EventExpired {
+				t.Errorf("an item past its TTL that is %s: %v, %v", what, settled.Events, err)
+			}
+			if n := b.counts("q"); n.Length() != 0 {
+				t.Errorf("an item past its TTL that is %s is still there: %+v", what, n)
+			}
+		}
+	})
+}
+
+func (b *bench) nacked(l fdbpq.Lease, delay time.Duration) (settled fdbpq.Settled, err error) {
+	b.update(func(tx kv.Tx) error {
+		settled, err = b.Queue(l.Queue).Nack(tx, l, delay)
+		return err
+	})
+	return settled, err
+}
+
+func (b *bench) returned(l fdbpq.Lease) (settled fdbpq.Settled, err error) {
+	b.update(func(tx kv.Tx) error {
+		settled, err = b.Queue(l.Queue).Return(tx, l)
+		return err
+	})
+	return settled, err
+}
+
 // Before the sweep comes, what is past its TTL is not handed out, and a take
 // that finds nothing else says so.
 func TestExpiredIsNotHandedOut(t *testing.T) {
