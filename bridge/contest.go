@@ -46,6 +46,11 @@ const (
 
 	// maxContests bounds the queues that bridges line up for.
 	maxContests = 1024
+
+	// maxContestants and maxContestWord bound what is remembered of what anybody
+	// may say: bridges of one store are few, and their ids have 22 bytes.
+	maxContestants = 256
+	maxContestWord = 64
 )
 
 // What bridges say.
@@ -98,7 +103,7 @@ func (c *contests) lost(queue string) {
 // hear takes notice of what another bridge says.
 func (c *contests) hear(m *nats.Msg) {
 	queue := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	if len(m.Data) < 2 {
+	if len(m.Data) < 2 || len(m.Data) > maxContestWord {
 		return
 	}
 	c.mu.Lock()
@@ -111,7 +116,9 @@ func (c *contests) hear(m *nats.Msg) {
 	id := string(m.Data[1:])
 	switch in.leave(id); m.Data[0] {
 	case contestWant:
-		in.line = append(in.line, id)
+		if len(in.line) < maxContestants {
+			in.line = append(in.line, id)
+		}
 	case contestDone:
 		in.advance(c.id)
 	}
@@ -128,7 +135,7 @@ func (in *contest) leave(id string) {
 
 // advance tells this bridge when it has become the first in line.
 func (in *contest) advance(id string) {
-	if in.turn != nil && in.line[0] == id {
+	if in.turn != nil && (len(in.line) == 0 || in.line[0] == id) {
 		select {
 		case <-in.turn:
 		default:

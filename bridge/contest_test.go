@@ -128,6 +128,28 @@ func TestContestantGone(t *testing.T) {
 	}
 }
 
+// What somebody says in the bridge's own name, or of any number of others, does
+// not stop it.
+func TestContestantBelied(t *testing.T) {
+	c, said := contested(t)
+	c.say(said, "+other")
+	c.next(said) // the test hears itself
+	c.push("pq.jobs.push.5", "item")
+	popped := c.send("pq.jobs.pop.min", "")
+	want := c.next(said)
+	c.say(said, "-"+string(want.Data[1:]))
+	c.say(said, "-other")
+	if m := c.next(popped); string(m.Data) != "item" {
+		t.Errorf("popped %q", m.Data)
+	}
+	bridge.ContestPatience(c.env.Bridge, time.Millisecond)
+	for i := range 1000 {
+		c.say(said, fmt.Sprint("+", i))
+	}
+	c.push("pq.jobs.push.5", "item")
+	c.pop("pq.jobs.pop.min", "")
+}
+
 // Bridges that pop one queue share it, and lose next to nothing to each other.
 func TestContest(t *testing.T) {
 	db, err := testenv.Engines()[0].Place(t)()
