@@ -281,10 +281,12 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 		wrapped = append(wrapped, db)
 		c.processes = append(c.processes, s)
 	}
-	update(t, c.processes[0], func(tx kv.Tx) error {
+	if _, err := c.do(c.processes[0], func(tx kv.Tx) error {
 		_, err := c.processes[0].Queue("q").Configure(tx, []byte(`{"max_deliveries":0}`))
 		return err
-	})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	const pushers, items = 4, 60
 	c.pushing.Store(pushers)
 	var workers, keepers sync.WaitGroup

@@ -129,3 +129,38 @@ func TestMaintainIsPunctual(t *testing.T) {
 		}
 	})
 }
+
+// A process does what it set itself when it is due, and not only at its next
+// beat.
+func TestMaintainHearsOfTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		s, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Maintain(ctx, fdbpq.Maintenance{}) })
+		for range 10 {
+			<-time.After(1234 * time.Millisecond)
+			start := time.Now()
+			update(t, s, func(tx kv.Tx) error {
+				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Delay: 50 * time.Millisecond})
+				return err
+			})
+			if _, err := s.TakeWait(t.Context(), "q", oneItem, 0); err != nil {
+				t.Fatal(err)
+			}
+			if late := time.Since(start) - 50*time.Millisecond; late < 0 || late > 10*time.Millisecond {
+				t.Errorf("it came %v late", late)
+			}
+		}
+		stop()
+		running.Wait()
+	})
+}
