@@ -58,7 +58,7 @@ lint: ## formatting, vet, staticcheck and go.mod
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has the full run
+bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has a longer run
 	$(GO) -C bench run .
 
 campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), and paused for 30 s
