@@ -23,7 +23,7 @@ func (r *results) writeChart(w io.Writer, clients int) {
 	panels := []struct{ title, verb, instead string }{
 		{"push", verbPush, ""},
 		{"pop", verbPop, ""},
-		{"lease and acknowledge", verbLease, verbLeave},
+		{"lease+ack", verbLease, verbLeave},
 	}
 	var shown []*system
 	for _, s := range r.measured() {
