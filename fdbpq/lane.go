@@ -55,8 +55,8 @@ func (l *Lane) Release() {
 }
 
 // resolveTimeout is how long Update tries to find out about an unknown result
-// when its context has ended.
-const resolveTimeout = 10 * time.Second
+// when its context has ended. Only tests change it.
+var resolveTimeout = 10 * time.Second
 
 // resolvePause is how long it waits at first for a store that is away.
 const resolvePause = time.Millisecond
