@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 )
 
 // natsStartLimit bounds the start of the embedded server; JetStream, if its
@@ -73,21 +71,6 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 	}
 	srv.Shutdown()
 	return nil, err
-}
-
-// reach says how the bridge connects to the embedded server. A TCP connection
-// carries more messages a second than the in-process one, which is an
-// unbuffered pipe; but the pipe needs no certificate when the server insists on
-// TLS.
-func reach(srv *server.Server) (url string, options []nats.Option) {
-	if strings.HasPrefix(srv.ClientURL(), "tls:") {
-		return "", []nats.Option{nats.InProcessServer(srv)}
-	}
-	address := *srv.Addr().(*net.TCPAddr) // nats-server listens on TCP only
-	if address.IP.IsUnspecified() {
-		address.IP = net.IPv4(127, 0, 0, 1)
-	}
-	return "nats://" + address.String(), nil
 }
 
 // natsLog passes the server's log on. Fatalf reports and, unlike its name,
