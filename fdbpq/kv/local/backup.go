@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -39,9 +38,6 @@ func (db *DB) Backup(dir string) error {
 
 func (db *DB) backup(dir string) error {
 	disk := db.opts.FS
-	if disk == nil {
-		disk = vfs.Default
-	}
 	unfinished := dir + partial
 	for _, name := range []string{dir, unfinished} {
 		switch _, err := disk.Stat(name); {

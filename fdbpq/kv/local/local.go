@@ -83,6 +83,9 @@ func Open(dir string, opts Options) (*DB, error) {
 	if opts.Fatal == nil {
 		opts.Fatal = exit
 	}
+	if opts.FS == nil {
+		opts.FS = vfs.Default
+	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}

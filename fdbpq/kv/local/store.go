@@ -13,7 +13,7 @@ const memTableSize = 32 << 20
 // are small, and are looked up by key almost as often as they are scanned.
 func (db *DB) storeOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                 db.opts.FS,
+		FS:                 newLogDisk(db.opts.FS),
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 

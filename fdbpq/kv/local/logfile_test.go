@@ -1,0 +1,118 @@
+package local
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A log grows by steps, and what is read of it while it is written ends where it
+// has been written: neither the zeros nor what an older log left behind it shows.
+func TestLogFile(t *testing.T) {
+	disk := newLogDisk(vfs.NewMem())
+	open := func(f vfs.File, err error) vfs.File {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	expect := func(f vfs.File, want string) {
+		t.Helper()
+		got, err := io.ReadAll(f)
+		if err != nil || string(got) != want {
+			t.Errorf("read %d bytes, %.40q, %v; expected %d, %.40q", len(got), got, err, len(want), want)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	size := func(name string, want int) {
+		t.Helper()
+		if info, err := disk.Stat(name); err != nil || info.Size() != int64(want) {
+			t.Errorf("%s has %d bytes, %v; expected %d", name, info.Size(), err, want)
+		}
+	}
+	write := func(f vfs.File, what string) {
+		t.Helper()
+		if n, err := io.WriteString(f, what); n != len(what) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	const first, more, again = "first", ", and more", "anew"
+	f := open(disk.Create("1.log", vfs.WriteCategoryUnspecified))
+	expect(open(disk.Open("1.log")), "")
+	write(f, first)
+	size("1.log", len(first)+logAhead)
+	early := open(disk.Open("1.log"))
+	write(f, more)
+	size("1.log", len(first)+logAhead) // so the sync has no new size to keep
+	expect(early, first)
+	expect(open(disk.Open("1.log")), first+more)
+	long := strings.Repeat("x", logAhead)
+	write(f, long)
+	whole := len(first+more+long) + logAhead
+	size("1.log", whole)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(open(disk.Open("1.log")), first+more+long+strings.Repeat("\x00", logAhead))
+
+	f = open(disk.ReuseForWrite("1.log", "2.log", vfs.WriteCategoryUnspecified))
+	write(f, again)
+	size("2.log", whole)
+	expect(open(disk.Open("2.log")), again)
+	write(f, long+long+long)
+	size("2.log", len(again+long+long+long)+logAhead)
+	expect(open(disk.Open("2.log")), again+long+long+long)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	other := open(disk.Create("1.sst", vfs.WriteCategoryUnspecified))
+	write(other, first)
+	size("1.sst", len(first))
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// When there is no space for zeros, there may still be some for what matters.
+func TestLogFileWithoutZeros(t *testing.T) {
+	disk := newLogDisk(crampedFS{vfs.NewMem()})
+	f, err := disk.Create("1.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"first", ", and more"} {
+		if _, err := io.WriteString(f, what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = disk.Open("1.log"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(f); string(got) != "first, and more" || err != nil {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type crampedFS struct{ vfs.FS }
+
+func (fs crampedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, category)
+	return crampedFile{f}, err
+}
+
+type crampedFile struct{ vfs.File }
+
+func (crampedFile) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left") }
