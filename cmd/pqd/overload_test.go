@@ -41,6 +41,11 @@ func TestOverload(t *testing.T) {
 	}
 	before := sustained(clients)
 	t.Logf("sustainable: %.0f requests a second, %d MiB", before, resident(t, p)>>20)
+	for i, c := range clients {
+		if n := c.refused.Load(); n > 0 {
+			t.Errorf("client %d: %d of %d requests were refused although it waits for answers", i, n, c.sent.Load())
+		}
+	}
 
 	peak := watchMemory(t, p)
 	var floods []*flood
@@ -89,6 +94,7 @@ type asker struct {
 	nc             *nats.Conn
 	inbox          string
 	sent, answered atomic.Int64
+	refused        atomic.Int64
 	window         chan struct{} // gets a value for every answer while it has room
 }
 
@@ -106,8 +112,13 @@ func newAsker(t *testing.T, p *testenv.Process) *asker {
 	return c
 }
 
-func (c *asker) receive(*nats.Msg) {
+func (c *asker) receive(m *nats.Msg) {
 	c.answered.Add(1)
+	switch m.Header.Get("Status") {
+	case "", "200", "404": // done, or nothing there to be popped
+	default:
+		c.refused.Add(1)
+	}
 	select {
 	case c.window <- struct{}{}:
 	default:
