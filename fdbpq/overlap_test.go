@@ -287,6 +287,7 @@ func (m *model) serial(order [2]*meeting, content []meeting) (after *model, leas
 	for _, m := range content {
 		var want outcome
 		after, want = after.after(m.o, m.at, m.got)
+		after.adopt(content) // of what died only now, in the sweep
 		if diff := difference(want, m.got); diff != "" {
 			return nil, nil, m.o.name + ":\n" + diff
 		}
