@@ -15,9 +15,9 @@ import (
 // is not nothing.
 //
 // A log is written over zeros where it is not written over an old one. To sync
-// what lies within a file takes half of what it takes to sync what made the file
-// longer: there is no new size, and there are no new blocks, that the file
-// system would have to write down as well.
+// what lies within a file takes about two thirds of what it takes to sync what
+// made the file longer: there is no new size, and there are no new blocks, that
+// the file system would have to write down as well.
 //
 // A log that is read while it is written ends where it ended when it was opened.
 // That is what a backup does, and without an end it may read the remains of an
