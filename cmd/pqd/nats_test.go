@@ -113,6 +113,17 @@ func TestEmbeddedNATSWithUsers(t *testing.T) {
 	nc := p.Connect(t, nats.UserInfo("app", "other"))
 	push(t, nc, "jobs", 1, "x")
 	p.Stop(t)
+
+	code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + t.TempDir(), "PQ_NATS_CONFIG=" + config, "PQ_HTTP=127.0.0.1:0",
+		"NATS_USER=bridge", "NATS_PASSWORD=wrong"})
+	if code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	for _, part := range []string{"embedded", "Authorization Violation", "NATS_CREDS"} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("expected %q in: %s", part, stderr)
+		}
+	}
 }
 
 // The bridge needs no certificate to reach a server in its own process.

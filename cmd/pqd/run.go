@@ -128,9 +128,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 			d.embedded.WaitForShutdown()
 			return nil
 		})
-		// A pipe within the process saves the system calls of one by TCP, of which
-		// the server makes one for almost every request. And it needs no certificate.
-		reaching = []nats.Option{nats.InProcessServer(d.embedded)}
+		reaching = []nats.Option{nats.InProcessServer(pipes{d.embedded})}
 	}
 
 	web, err := startHTTP(d.settings.HTTP, routes(&d.health, d.metrics, d.varz), d.log)
