@@ -8,3 +8,10 @@ func ContestPatience(b *Bridge, d time.Duration) {
 	defer b.contests.mu.Unlock()
 	b.contests.patience = d
 }
+
+// StuckAfter has pushes refused that have waited so long for one under way.
+func StuckAfter(b *Bridge, d time.Duration) {
+	b.lanes.push.mu.Lock()
+	defer b.lanes.push.mu.Unlock()
+	b.lanes.push.stuck = stuckTimes{d, d}
+}

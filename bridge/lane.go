@@ -19,6 +19,12 @@ const txTimeout = 4 * time.Second
 // waited for others to fail already.
 const txTimeoutDown = time.Second
 
+// Behind a commit whose result is unknown, a lane stands still for up to
+// fdbpq's resolveTimeout. When it has stood for txTimeout, those that wait behind
+// the commit are refused, and from then on whoever has waited for txTimeoutDown:
+// nothing of theirs was begun.
+const stuckLook = txTimeoutDown
+
 // kinds are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type kinds struct {
@@ -39,15 +45,20 @@ type lanes struct {
 	work   func(*lane, []*request)
 
 	mu     sync.Mutex
+	stuck  stuckTimes
 	active map[string]*lane
 	idle   []*lane // to be used again, with their buffers
 }
+
+// stuckTimes are txTimeout and stuckLook, but in tests.
+type stuckTimes struct{ after, look time.Duration }
 
 // maxIdleLanes bounds the memory kept for lanes that may be needed again.
 const maxIdleLanes = 64
 
 func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
 	ls.bridge, ls.work = b, work
+	ls.stuck = stuckTimes{txTimeout, stuckLook}
 	ls.active = make(map[string]*lane)
 }
 
@@ -63,6 +74,9 @@ type lane struct {
 	pending []*request // guarded by of.mu
 	kicked  bool       // guarded by of.mu: to run even without requests
 	batch   []*request
+
+	updating bool        // guarded by of.mu: a transaction is under way
+	relief   *time.Timer // calls relieve when it takes too long
 
 	// Buffers of the work under way.
 	items  []fdbpq.NewItem
@@ -167,9 +181,54 @@ func (l *Limits) fitting(pending []*request) int {
 func (l *lane) update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
+	l.begin()
+	defer l.end()
 	err := l.slot.Update(ctx, fn)
 	l.of.bridge.notice(err)
 	return err
+}
+
+func (l *lane) begin() {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.updating = true
+	if l.relief == nil {
+		l.relief = time.AfterFunc(l.of.stuck.after, l.relieve)
+		return
+	}
+	l.relief.Reset(l.of.stuck.after)
+}
+
+func (l *lane) end() {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.updating = false
+	l.relief.Stop()
+}
+
+// relieve refuses those who have waited too long for the transaction under way.
+func (l *lane) relieve() {
+	late := l.late()
+	for _, r := range late {
+		l.of.bridge.refuse(r, explain(kv.ErrUnavailable))
+	}
+}
+
+// late takes them out of the line, in their order, and comes again.
+func (l *lane) late() (late []*request) {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if !l.updating {
+		return nil // it ended just now
+	}
+	l.relief.Reset(l.of.stuck.look)
+	for len(l.pending) > len(late) && time.Since(l.pending[len(late)].arrived) >= l.of.stuck.look {
+		late = append(late, l.pending[len(late)])
+	}
+	left := copy(l.pending, l.pending[len(late):])
+	clear(l.pending[left:])
+	l.pending = l.pending[:left]
+	return late
 }
 
 // view runs fn on one state of the store.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,6 +262,58 @@ func TestUnknownResult(t *testing.T) {
 		db.mu.Unlock()
 		c.drain(c.env.Bridge)
 	}
+}
+
+// slow is a store whose next commit takes until it is told to go on.
+type slow struct {
+	kv.DB
+	hold atomic.Pointer[chan struct{}]
+	held chan struct{}
+}
+
+func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	return s.DB.Update(ctx, func(tx kv.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		if on := s.hold.Swap(nil); on != nil {
+			close(s.held)
+			<-*on
+		}
+		return nil
+	})
+}
+
+// A push that takes long, because it is not known whether it was done, does not
+// keep those behind it: they are refused, and nothing of theirs is done.
+func TestBehindStuckCommit(t *testing.T) {
+	base, err := testenv.Engines()[0].Place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { base.Close() })
+	db := &slow{DB: base, held: make(chan struct{})}
+	c := serveOn(t, db)
+	c.push("pq.jobs.push", "before")
+	// Upkeep would be held instead, if it came first.
+	bridge.StuckAfter(c.env.Bridge, 10*time.Millisecond)
+	on := make(chan struct{})
+	db.hold.Store(&on)
+	first := c.send("pq.jobs.push", "held")
+	<-db.held
+	for range 3 {
+		c.refused(c.raw("pq.jobs.push", "behind"), 503)
+	}
+	c.push("pq.others.push", "elsewhere")
+	close(on)
+	c.acknowledged(c.next(first))
+	c.push("pq.jobs.push", "after")
+	for _, want := range []string{"before", "held", "after"} {
+		if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != want {
+			t.Errorf("popped %q, expected %q", m.Data, want)
+		}
+	}
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }
 
 // The bridge goes on when the NATS server comes back.

@@ -60,6 +60,7 @@ func TestHTTP(t *testing.T) {
 		StoreID                        string `json:"store_id"`
 		Limits                         struct{ Requests, Bytes, Waiters int }
 		NATS                           struct {
+			URL      string
 			Status   string
 			Embedded bool
 			Clients  int
@@ -71,7 +72,7 @@ func TestHTTP(t *testing.T) {
 	}
 	if varz.Version == "" || varz.Uptime == "" || varz.Start.IsZero() || varz.StoreID == "" || varz.Limits.Waiters == 0 ||
 		varz.Store != "local:"+p.Dir || varz.Prefix != "pq" ||
-		varz.NATS.Status != "CONNECTED" || !varz.NATS.Embedded || varz.NATS.Clients < 2 || varz.NATS.InMsgs < 1 {
+		varz.NATS.URL != p.URL || varz.NATS.Status != "CONNECTED" || !varz.NATS.Embedded || varz.NATS.Clients < 2 || varz.NATS.InMsgs < 1 {
 		t.Errorf("/varz: something is missing in %s", body)
 	}
 }

@@ -8,34 +8,44 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// pipes connects the bridge to the server of its own process. A connection by
-// TCP would need a system call of the server for almost every request, and a
+// pipeDialer connects the bridge to the server of its own process. A connection
+// by TCP would need a system call of the server for almost every request, and a
 // certificate if it insists on TLS.
-type pipes struct{ server *server.Server }
+type pipeDialer struct {
+	server *server.Server
+	last   *pipe
+}
 
-// InProcessConn implements nats.InProcessConnProvider.
-func (p pipes) InProcessConn() (net.Conn, error) {
-	conn, err := p.server.InProcessConn()
+// InProcessConn implements nats.InProcessConnProvider. It is called by one
+// connection, for one attempt after another.
+func (d *pipeDialer) InProcessConn() (net.Conn, error) {
+	if d.last != nil {
+		// nats.go leaves a connection whose login was refused to the garbage
+		// collector, which does not take a pipe.
+		_ = d.last.Close()
+	}
+	conn, err := d.server.InProcessConn()
 	if err != nil {
 		return nil, err
 	}
-	return newPipe(conn), nil
+	d.last = newPipe(conn)
+	return d.last, nil
 }
 
-// pipe is the bridge's end of a pipe to the server. The server's pipes have no
-// room: what is written has to be read before the writer goes on. A server that
-// refuses a login says so and reads no more, and a client that has not yet written all
-// that belongs to its login would wait for it, and it for the client. Therefore this
-// one has room for what is on its way to the server, as a socket has.
+// pipe is the bridge's end of a pipe to the server, with room for what is on its
+// way to the server, as a socket has. The server's own pipes have none: what is
+// written has to be read before the writer goes on. nats.go writes CONNECT, then
+// PING, and reads only then, while a server that refuses CONNECT never reads the
+// PING, so that both would wait.
 type pipe struct {
 	net.Conn
 
-	mu     sync.Mutex
-	moved  sync.Cond
-	held   []byte // written, but not yet passed on
-	spare  []byte
-	closed bool
-	err    error // why nothing is passed on any more
+	mu      sync.Mutex
+	changed sync.Cond
+	held    []byte // written, but not yet passed on
+	spare   []byte
+	closed  bool
+	err     error // why nothing is passed on any more, and what was held is lost
 }
 
 const (
@@ -50,7 +60,7 @@ const (
 
 func newPipe(conn net.Conn) *pipe {
 	p := &pipe{Conn: conn}
-	p.moved.L = &p.mu
+	p.changed.L = &p.mu
 	go p.passOn()
 	return p
 }
@@ -60,7 +70,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.held) > 0 && len(p.held)+len(b) > pipeRoom && !p.closed && p.err == nil {
-		p.moved.Wait()
+		p.changed.Wait()
 	}
 	switch {
 	case p.err != nil:
@@ -69,12 +79,12 @@ func (p *pipe) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	p.held = append(p.held, b...)
-	p.moved.Broadcast()
+	p.changed.Broadcast()
 	return len(b), nil
 }
 
 // Close implements net.Conn. What was written before is passed on, as far as the
-// server reads it.
+// server reads it; nothing is read any more.
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,24 +92,22 @@ func (p *pipe) Close() error {
 		return net.ErrClosed
 	}
 	p.closed = true
-	p.moved.Broadcast()
-	return p.Conn.SetWriteDeadline(time.Now().Add(pipeLinger))
+	p.changed.Broadcast()
+	time.AfterFunc(pipeLinger, func() { _ = p.Conn.Close() })
+	return p.Conn.SetReadDeadline(time.Now())
 }
 
 // passOn passes on what is written until the pipe is closed or the server has
 // closed it.
 func (p *pipe) passOn() {
+	defer func() { _ = p.Conn.Close() }() // a net.Pipe, which has nothing to say to that
 	for {
 		b := p.next()
 		if b == nil {
-			_ = p.Conn.Close() // a net.Pipe, which has nothing to say to that
 			return
 		}
 		_, err := p.Conn.Write(b)
-		p.mu.Lock()
-		p.spare, p.err = b[:0], err
-		p.moved.Broadcast()
-		p.mu.Unlock()
+		p.passed(b, err)
 	}
 }
 
@@ -108,7 +116,7 @@ func (p *pipe) next() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.held) == 0 && !p.closed && p.err == nil {
-		p.moved.Wait()
+		p.changed.Wait()
 	}
 	if p.err != nil || len(p.held) == 0 {
 		return nil
@@ -116,4 +124,14 @@ func (p *pipe) next() []byte {
 	b := p.held
 	p.held, p.spare = p.spare, nil
 	return b
+}
+
+func (p *pipe) passed(b []byte, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cap(b) <= 2*pipeRoom { // or else a large message would stay for good
+		p.spare = b[:0]
+	}
+	p.err = err
+	p.changed.Broadcast()
 }

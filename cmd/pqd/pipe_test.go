@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // Who writes to a pipe waits for nobody as long as it has room, and then until
@@ -59,6 +61,35 @@ func TestPipe(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 	})
+}
+
+// A pipe that nothing was written to any more is not left behind: the dialer
+// closes it before it makes the next one.
+func TestPipeDialer(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	d := &pipeDialer{server: srv}
+	first, err := d.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := d.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write([]byte("PING\r\n")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("write to the one before: %v", err)
+	}
+	if _, err := second.Write([]byte("PING\r\n")); err != nil {
+		t.Error(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // When the server does not read any more, a pipe that was closed is closed soon;

@@ -128,7 +128,10 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 			d.embedded.WaitForShutdown()
 			return nil
 		})
-		reaching = []nats.Option{nats.InProcessServer(pipes{d.embedded})}
+		reaching = []nats.Option{
+			nats.InProcessServer(&pipeDialer{server: d.embedded}),
+			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
+		}
 	}
 
 	web, err := startHTTP(d.settings.HTTP, routes(&d.health, d.metrics, d.varz), d.log)

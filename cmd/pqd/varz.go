@@ -63,7 +63,7 @@ func (d *daemon) varz() varz {
 		stats := nc.Stats()
 		v.Limits.MaxPayload = nc.MaxPayload()
 		v.NATS = varzNATS{
-			URL:        nc.ConnectedUrlRedacted(),
+			URL:        d.advertised(nc),
 			Status:     nc.Status().String(),
 			Reconnects: stats.Reconnects,
 			InMsgs:     stats.InMsgs,

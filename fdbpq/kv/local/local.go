@@ -100,7 +100,7 @@ func Open(dir string, opts Options) (*DB, error) {
 
 	// What an earlier process had not synced and the store found in its log all
 	// the same is durable when Open returns, as it is flushed first.
-	store, err := pebble.Open(dir, db.storeOptions())
+	store, err := pebble.Open(dir, db.storeOptions(dir))
 	switch {
 	case isLocked(err):
 		return nil, fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,64 +11,70 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is a disk that knows how far the store's logs have been written. The
-// store uses the files of old logs again, so what lies behind the end of a log
-// is not nothing.
+// logDisk is the disk of a store, and does two things for the store's logs.
 //
-// A log is written over zeros where it is not written over an old one. To sync
+// It writes them over zeros where they are not written over an old log. To sync
 // what lies within a file takes about two thirds of what it takes to sync what
 // made the file longer: there is no new size, and there are no new blocks, that
 // the file system would have to write down as well.
 //
-// A log that is read while it is written ends where it ended when it was opened.
-// That is what a backup does, and without an end it may read the remains of an
-// old log first and then what was written over them and behind them meanwhile:
-// to the store, a hole in what it once synced.
+// It lets who reads a log that is being written read no further than it has been
+// written, zeros and remains of an old log not included. That is what a backup
+// does. It would otherwise read such remains first, and then what was written
+// over them and behind them meanwhile: to the store, a hole in what it once
+// synced.
 type logDisk struct {
 	vfs.FS
-	written *sync.Map // of *logFile, by name: the logs that are being written
+	dir  string
+	open *sync.Map // of *logFile, by name: the logs that are being written
 }
 
-func newLogDisk(disk vfs.FS) vfs.FS {
-	return logDisk{disk, new(sync.Map)}
+func newLogDisk(disk vfs.FS, dir string) vfs.FS {
+	return logDisk{disk, disk.PathDir(disk.PathJoin(dir, "a file")), new(sync.Map)}
 }
 
-func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+// Unwrap implements vfs.FS.
+func (d logDisk) Unwrap() vfs.FS { return d.FS }
+
+// isLog tells the store's logs from its other files, and from copies of logs.
+func (d logDisk) isLog(name string) bool {
+	return strings.HasSuffix(name, ".log") && d.PathDir(name) == d.dir
+}
 
 // Create implements vfs.FS.
 func (d logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
-	if err != nil || !isLog(name) {
+	if err != nil || !d.isLog(name) {
 		return f, err
 	}
-	return d.write(f, name, 0), nil
+	return d.newLog(f, name, 0), nil
 }
 
 // ReuseForWrite implements vfs.FS.
 func (d logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.ReuseForWrite(from, to, category)
-	if err != nil || !isLog(to) {
+	if err != nil || !d.isLog(to) {
 		return f, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return d.write(f, to, info.Size()), nil
+	return d.newLog(f, to, info.Size()), nil
 }
 
-func (d logDisk) write(f vfs.File, name string, size int64) *logFile {
+func (d logDisk) newLog(f vfs.File, name string, size int64) *logFile {
 	log := &logFile{File: f, size: size}
-	log.closed = func() { d.written.CompareAndDelete(name, log) }
-	d.written.Store(name, log)
+	log.closed = func() { d.open.CompareAndDelete(name, log) }
+	d.open.Store(name, log)
 	return log
 }
 
 // Open implements vfs.FS.
 func (d logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	log, written := d.written.Load(name)
+	log, writing := d.open.Load(name)
 	f, err := d.FS.Open(name, opts...)
-	if err != nil || !written {
+	if err != nil || !writing {
 		return f, err
 	}
 	return &logReader{f, io.LimitedReader{R: f, N: log.(*logFile).end.Load()}}, nil
@@ -76,8 +83,8 @@ func (d logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 // logFile is a log that is written from its beginning to its end.
 type logFile struct {
 	vfs.File
-	end    atomic.Int64
-	size   int64
+	end    atomic.Int64 // of what was written
+	size   int64        // of the file, zeros and remains included
 	closed func()
 }
 
@@ -87,17 +94,19 @@ const logAhead = 256 << 10
 
 var zeros [logAhead]byte
 
-// Write implements io.Writer.
+// Write implements io.Writer. Zeros follow what was written: when there is no
+// space for them, that was still written.
 func (f *logFile) Write(p []byte) (int, error) {
-	if end := f.end.Load() + int64(len(p)); end > f.size {
-		// Should that fail, for want of space perhaps, then what matters is
-		// whether the write does.
-		n, _ := f.WriteAt(zeros[:], end)
-		f.size = end + int64(n)
-	}
 	n, err := f.File.Write(p)
-	f.end.Add(int64(n))
-	return n, err
+	end := f.end.Add(int64(n))
+	if err != nil || end <= f.size {
+		return n, err
+	}
+	f.size = end + logAhead
+	if _, err := f.WriteAt(zeros[:], end); err != nil {
+		f.size = math.MaxInt64 // it goes without
+	}
+	return n, nil
 }
 
 // Close implements io.Closer.
@@ -106,7 +115,7 @@ func (f *logFile) Close() error {
 	return f.File.Close()
 }
 
-// logReader reads a log up to where it had been written.
+// logReader reads a log, by Read alone, up to where it had been written.
 type logReader struct {
 	vfs.File
 	limited io.LimitedReader

@@ -12,7 +12,7 @@ import (
 // A log grows by steps, and what is read of it while it is written ends where it
 // has been written: neither the zeros nor what an older log left behind it shows.
 func TestLogFile(t *testing.T) {
-	disk := newLogDisk(vfs.NewMem())
+	disk := newLogDisk(vfs.NewMem(), ".")
 	open := func(f vfs.File, err error) vfs.File {
 		t.Helper()
 		if err != nil {
@@ -72,47 +72,71 @@ func TestLogFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	other := open(disk.Create("1.sst", vfs.WriteCategoryUnspecified))
-	write(other, first)
-	size("1.sst", len(first))
-	if err := other.Close(); err != nil {
+	if err := disk.MkdirAll("backup", 0o755); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{"1.sst", "backup/1.log"} {
+		other := open(disk.Create(name, vfs.WriteCategoryUnspecified))
+		write(other, first)
+		size(name, len(first))
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 // When there is no space for zeros, there may still be some for what matters.
-func TestLogFileWithoutZeros(t *testing.T) {
-	disk := newLogDisk(crampedFS{vfs.NewMem()})
+func TestLogFileOnFullDisk(t *testing.T) {
+	const space = 100_000
+	disk := newLogDisk(fullFS{vfs.NewMem(), space}, ".")
 	f, err := disk.Create("1.log", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{"first", ", and more"} {
-		if _, err := io.WriteString(f, what); err != nil {
-			t.Fatal(err)
-		}
+	record, written := make([]byte, 1000), 0
+	for err == nil {
+		var n int
+		n, err = f.Write(record)
+		written += n
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if f, err = disk.Open("1.log"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(f); string(got) != "first, and more" || err != nil {
-		t.Errorf("read %q, %v", got, err)
+	if !errors.Is(err, errFull) || written != space {
+		t.Errorf("wrote %d bytes, %v; expected the %d that there were", written, err, space)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-type crampedFS struct{ vfs.FS }
-
-func (fs crampedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := fs.FS.Create(name, category)
-	return crampedFile{f}, err
+// fullFS has space for so many bytes in each file.
+type fullFS struct {
+	vfs.FS
+	space int64
 }
 
-type crampedFile struct{ vfs.File }
+func (fs fullFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, category)
+	return &fullFile{File: f, space: fs.space}, err
+}
 
-func (crampedFile) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left") }
+type fullFile struct {
+	vfs.File
+	at, space int64
+}
+
+var errFull = errors.New("no space left")
+
+func (f *fullFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p[:min(int64(len(p)), f.space-f.at)])
+	if f.at += int64(n); n < len(p) && err == nil {
+		err = errFull
+	}
+	return n, err
+}
+
+func (f *fullFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(p[:min(int64(len(p)), f.space-at)], at)
+	if n < len(p) && err == nil {
+		err = errFull
+	}
+	return n, err
+}

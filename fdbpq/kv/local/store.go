@@ -11,9 +11,9 @@ const memTableSize = 32 << 20
 
 // storeOptions sets Pebble up for queues on a small machine: rows live short,
 // are small, and are looked up by key almost as often as they are scanned.
-func (db *DB) storeOptions() *pebble.Options {
+func (db *DB) storeOptions(dir string) *pebble.Options {
 	o := &pebble.Options{
-		FS:                 newLogDisk(db.opts.FS),
+		FS:                 newLogDisk(db.opts.FS, dir),
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 
