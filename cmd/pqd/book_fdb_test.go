@@ -23,12 +23,12 @@ type book struct {
 	news   chan struct{} // gets a value for every push that is acknowledged, while it has room
 
 	mu       sync.Mutex
-	items    map[string]*booked // by payload
-	codes    map[string]int     // answers
-	leases   map[string]int     // how they ended
-	slowest  time.Duration      // of all requests
-	lastPush time.Time          // acknowledged
-	gap      time.Duration      // the longest without one
+	items    map[string]*booked       // by payload
+	codes    map[string]int           // answers
+	leases   map[string]int           // how they ended
+	slowest  map[string]time.Duration // answer, by code
+	lastPush time.Time                // acknowledged
+	gap      time.Duration            // the longest without one
 	ending   bool
 }
 
@@ -48,7 +48,7 @@ const (
 func newBook(t *testing.T, server *testenv.Server) *book {
 	return &book{
 		T: t, server: server, room: make(chan struct{}, inQueue), news: make(chan struct{}, 1000),
-		items: map[string]*booked{}, codes: map[string]int{}, leases: map[string]int{}, lastPush: time.Now(),
+		items: map[string]*booked{}, codes: map[string]int{}, leases: map[string]int{}, slowest: map[string]time.Duration{}, lastPush: time.Now(),
 	}
 }
 
@@ -84,7 +84,7 @@ func (b *book) ask(nc *nats.Conn, m *nats.Msg) (*nats.Msg, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.codes[code]++
-	b.slowest = max(b.slowest, took)
+	b.slowest[code] = max(b.slowest[code], took.Round(time.Millisecond))
 	return answer, code
 }
 
@@ -277,7 +277,7 @@ func (b *book) run(clients int, faults func()) {
 		}
 	}
 	b.Logf("%d acknowledged pushes, %d without a certain answer; leases: %v; answers: %v", pushed, unsure, b.leases, b.codes)
-	b.Logf("the longest time without an acknowledged push: %s; the slowest answer: %s", b.gap.Round(time.Millisecond), b.slowest.Round(time.Millisecond))
+	b.Logf("the longest time without an acknowledged push: %s; the slowest answers: %v", b.gap.Round(time.Millisecond), b.slowest)
 	if b.codes["none"] > 0 {
 		b.Errorf("%d requests had no answer within %s", b.codes["none"], answerLimit)
 	}

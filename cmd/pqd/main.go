@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -25,9 +26,12 @@ func main() {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
 
+	ballast := newBallast()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
-	os.Exit(exitCode(await(ctx, done, shutdownLimit)))
+	code := exitCode(await(ctx, done, shutdownLimit))
+	runtime.KeepAlive(ballast)
+	os.Exit(code)
 }
 
 // await returns what arrives on done, and gives up when that takes longer than
