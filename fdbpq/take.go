@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -356,6 +357,7 @@ func (c *collector) run() error {
 		if err != nil || len(entries) == 0 {
 			return err
 		}
+		c.items = slices.Grow(c.items, len(entries))
 		for _, entry := range entries {
 			done, err := c.add(entry)
 			if err != nil || done {
