@@ -19,12 +19,6 @@ const txTimeout = 4 * time.Second
 // waited for others to fail already.
 const txTimeoutDown = time.Second
 
-// Behind a commit whose result is unknown, a lane stands still for up to
-// fdbpq's resolveTimeout. When it has stood for txTimeout, those that wait behind
-// the commit are refused, and from then on whoever has waited for txTimeoutDown:
-// nothing of theirs was begun.
-const stuckLook = txTimeoutDown
-
 // kinds are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type kinds struct {
@@ -50,7 +44,11 @@ type lanes struct {
 	idle   []*lane // to be used again, with their buffers
 }
 
-// stuckTimes are txTimeout and stuckLook, but in tests.
+// stuckTimes bound how long requests wait behind a transaction that does not
+// end, because it is not known yet whether it was committed: that may take as
+// long as fdbpq's resolveTimeout. After the first time, and then every second one,
+// those who have waited for the second one are refused: nothing of theirs was
+// begun. They are txTimeout and txTimeoutDown, but in tests.
 type stuckTimes struct{ after, look time.Duration }
 
 // maxIdleLanes bounds the memory kept for lanes that may be needed again.
@@ -58,7 +56,7 @@ const maxIdleLanes = 64
 
 func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
 	ls.bridge, ls.work = b, work
-	ls.stuck = stuckTimes{txTimeout, stuckLook}
+	ls.stuck = stuckTimes{txTimeout, txTimeoutDown}
 	ls.active = make(map[string]*lane)
 }
 
