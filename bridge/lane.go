@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -144,23 +143,25 @@ func (l *lane) next() bool {
 		l.pending, l.batch = l.batch, l.pending
 		return true
 	}
-	l.batch = append(l.batch, l.pending[:n]...)
+	l.batch = l.shift(l.batch, n)
+	return true
+}
+
+// shift moves the first n of those that wait to the end of a list. It is called
+// with the lock held.
+func (l *lane) shift(to []*request, n int) []*request {
+	to = append(to, l.pending[:n]...)
 	left := copy(l.pending, l.pending[n:])
 	clear(l.pending[left:])
 	l.pending = l.pending[:left]
-	return true
+	return to
 }
 
 // arrived takes up to n of the requests that came while a batch is under way.
 func (l *lane) arrived(n int) []*request {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	n = min(n, len(l.pending))
-	taken := slices.Clone(l.pending[:n])
-	left := copy(l.pending, l.pending[n:])
-	clear(l.pending[left:])
-	l.pending = l.pending[:left]
-	return taken
+	return l.shift(nil, min(n, len(l.pending)))
 }
 
 // fitting returns how many of the requests go into one batch: at least one.
@@ -206,27 +207,24 @@ func (l *lane) end() {
 
 // relieve refuses those who have waited too long for the transaction under way.
 func (l *lane) relieve() {
-	late := l.late()
-	for _, r := range late {
+	for _, r := range l.late() {
 		l.of.bridge.refuse(r, explain(kv.ErrUnavailable))
 	}
 }
 
 // late takes them out of the line, in their order, and comes again.
-func (l *lane) late() (late []*request) {
+func (l *lane) late() []*request {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if !l.updating {
 		return nil // it ended just now
 	}
 	l.relief.Reset(l.of.stuck.look)
-	for len(l.pending) > len(late) && time.Since(l.pending[len(late)].arrived) >= l.of.stuck.look {
-		late = append(late, l.pending[len(late)])
+	n := 0
+	for n < len(l.pending) && time.Since(l.pending[n].arrived) >= l.of.stuck.look {
+		n++
 	}
-	left := copy(l.pending, l.pending[len(late):])
-	clear(l.pending[left:])
-	l.pending = l.pending[:left]
-	return late
+	return l.shift(nil, n)
 }
 
 // view runs fn on one state of the store.
