@@ -58,10 +58,12 @@ func connect(ctx context.Context, url string, options []nats.Option, log *slog.L
 	switch {
 	case err == nil:
 		return nc, nil
-	case url == "" && errors.Is(err, nats.ErrAuthorization):
-		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD, as a user who may connect IN_PROCESS and from anywhere", at(url), err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD", at(url), err)
+		who := ""
+		if url == "" && errors.Is(err, nats.ErrAuthorization) {
+			who = ", as a user who may connect IN_PROCESS and from anywhere"
+		}
+		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD%s", at(url), err, who)
 	case refusedTLS(err):
 		return nil, fmt.Errorf("connect to NATS%s: %w: show a certificate that the server trusts with NATS_CERT and NATS_KEY", at(url), err)
 	}
