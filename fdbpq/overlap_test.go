@@ -171,15 +171,14 @@ func (w *world) overlap(a, b meeting, slow func() error) (reran bool, err error)
 			return false, err
 		}
 	}
-	var content []meeting
+	var first []meeting
 	if a.o.name == sweepOf().name || b.o.name == sweepOf().name {
-		content = []meeting{{p: b.p, o: sweepUp()}}
+		first = []meeting{{p: b.p, o: sweepUp()}}
 	}
-	seen, err := w.content(b.p, content)
+	content, err := w.content(b.p, first)
 	if err != nil {
 		return false, err
 	}
-	content = seen
 	var differences []string
 	var possible []*model
 	var leases []heldLease
@@ -227,15 +226,8 @@ func sweepUp() operation {
 
 // content is all that can be seen of the store after first.
 func (w *world) content(p *process, first []meeting) ([]meeting, error) {
-	at, err := w.moment(p)
-	if err != nil {
+	if err := w.hold(p, first); err != nil {
 		return nil, err
-	}
-	for i := range first {
-		first[i].at = at
-		if err := first[i].run(w); err != nil {
-			return nil, err
-		}
 	}
 	names := meeting{p: p, o: namesOf(100)}
 	if err := names.run(w); err != nil {
@@ -248,16 +240,25 @@ func (w *world) content(p *process, first []meeting) ([]meeting, error) {
 			all = append(all, meeting{p: p, o: listOf(queue, listing{state: state, limit: 1000})})
 		}
 	}
-	if at, err = w.moment(p); err != nil {
+	if err := w.hold(p, all); err != nil {
 		return nil, err
 	}
-	for i := range all {
-		all[i].at = at
-		if err := all[i].run(w); err != nil {
-			return nil, err
+	return append(first, all...), nil
+}
+
+// hold runs operations one after another, at one moment.
+func (w *world) hold(p *process, meetings []meeting) error {
+	at, err := w.moment(p)
+	if err != nil {
+		return err
+	}
+	for i := range meetings {
+		meetings[i].at = at
+		if err := meetings[i].run(w); err != nil {
+			return err
 		}
 	}
-	return append(first, all...), nil
+	return nil
 }
 
 // counted are the reasons that counters give.
