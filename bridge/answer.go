@@ -89,7 +89,7 @@ type headerWriter struct {
 
 func (w *headerWriter) reset() {
 	if w.fields == nil {
-		w.fields = make(nats.Header, 16)
+		w.fields = make(nats.Header)
 	}
 	clear(w.fields)
 	w.text, w.keys, w.ends, w.values = w.text[:0], w.keys[:0], w.ends[:0], w.values[:0]

@@ -32,6 +32,12 @@ func (k *kinds) init(b *Bridge) {
 	k.read.init(b, b.runReads)
 }
 
+func (k *kinds) end() {
+	for _, ls := range []*lanes{&k.push, &k.imports, &k.take, &k.change, &k.read} {
+		ls.end()
+	}
+}
+
 // lanes are the lanes of one kind of work that have something to do, by queue.
 type lanes struct {
 	bridge *Bridge
@@ -40,7 +46,8 @@ type lanes struct {
 	mu     sync.Mutex
 	stuck  stuckTimes
 	active map[string]*lane
-	idle   []*lane // to be used again, with their buffers
+	idle   []*lane // to be used again, with their buffers and grown stacks
+	ended  bool
 }
 
 // stuckTimes bound how long requests wait behind a transaction that does not
@@ -65,6 +72,7 @@ func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
 // another, so requests take effect in the order in which they arrived.
 type lane struct {
 	of    *lanes
+	wake  chan fdbpq.Queue // the queue to serve next; closed to end an idle lane
 	queue fdbpq.Queue
 	slot  *fdbpq.Lane
 
@@ -106,25 +114,39 @@ func (ls *lanes) lane(queue string) *lane {
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
-		l = &lane{of: ls}
+		l = &lane{of: ls, wake: make(chan fdbpq.Queue, 1)}
+		go l.run()
 	}
-	l.queue = ls.bridge.store.Queue(queue)
 	ls.active[queue] = l
-	go l.run()
+	l.wake <- ls.bridge.store.Queue(queue)
 	return l
 }
 
+// end ends the lanes that are idle, and the others when they have nothing left
+// to do.
+func (ls *lanes) end() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ended = true
+	for _, l := range ls.idle {
+		close(l.wake)
+	}
+	ls.idle = nil
+}
+
 func (l *lane) run() {
-	l.slot = l.of.bridge.store.Lane()
-	for l.next() {
-		l.of.work(l, l.batch)
-		clear(l.batch)
-		l.batch = l.batch[:0]
+	for l.queue = range l.wake {
+		l.slot = l.of.bridge.store.Lane()
+		for l.next() {
+			l.of.work(l, l.batch)
+			clear(l.batch)
+			l.batch = l.batch[:0]
+		}
 	}
 }
 
 // next takes what is to be done now, within the limits of a batch. Without
-// any it ends the lane.
+// any the lane is idle.
 func (l *lane) next() bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -132,9 +154,11 @@ func (l *lane) next() bool {
 		l.slot.Release()
 		l.slot = nil
 		delete(l.of.active, l.queue.Name())
-		if len(l.of.idle) < maxIdleLanes {
-			l.of.idle = append(l.of.idle, l)
+		if l.of.ended || len(l.of.idle) == maxIdleLanes {
+			close(l.wake)
+			return false
 		}
+		l.of.idle = append(l.of.idle, l)
 		return false
 	}
 	l.kicked = false
