@@ -320,6 +320,7 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 	db.linked.Store(c)
 	set, cleared := t.buf.writes.outcome()
 	db.gaps.written(set, cleared, c.version)
+	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
 	if db.opts.NoSync {
 		err = db.store.Apply(batch, pebble.NoSync)
 	} else {

@@ -63,6 +63,7 @@ type DB struct {
 	broken   atomic.Pointer[error]  // set when nothing may be answered any more
 	gaps     gapCache
 	counters *counterCache
+	rows     rowCache
 	watches  watchSet
 	buffers  sync.Pool
 	stats    counts

@@ -187,11 +187,25 @@ func (t *tx) lookUp(key []byte, snapshot bool) ([]byte, error) {
 	if !snapshot {
 		t.buf.reads.addKey(hash, key)
 	}
-	value, err := t.db.read(t.snap, key)
+	value, err := t.read(hash, key)
 	if err != nil || own == nil {
 		return value, err
 	}
 	return kv.EncodeInteger(w.evaluate(own, kv.DecodeInteger(value))), nil
+}
+
+// read returns a copy of the value of key in the state that is read, nil if
+// there is none.
+func (t *tx) read(hash uint64, key []byte) ([]byte, error) {
+	rows := &t.db.rows
+	if value, ok := rows.get(hash, key, t.pinned.version); ok {
+		return append(make([]byte, 0, len(value)), value...), nil
+	}
+	value, err := t.db.read(t.snap, key)
+	if value != nil {
+		rows.put(hash, key, value, t.pinned.version)
+	}
+	return value, err
 }
 
 // read returns a copy of the value of key in r, nil if there is none.
