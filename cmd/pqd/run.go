@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case len(args) > 0:
 		return usagef("found the arguments %q: expected none, backup <directory>, or check; settings are environment variables, see pqd --help", args)
 	}
-	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), metrics: prometheus.NewRegistry()}
+	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry()}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
 	for _, name := range strangers(os.Environ()) {
 		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
@@ -70,6 +71,7 @@ type daemon struct {
 	settings settings
 	log      *slog.Logger
 	start    time.Time
+	cpus     int // that Go may use
 	metrics  *prometheus.Registry
 	health   health
 	store    *fdbpq.Store
@@ -109,6 +111,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	}
 	defer down("close the store", db.Close)
 	if embedded, is := db.(*local.DB); is {
+		addSpareProcessors()
 		defer down("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
 	}
 	if numbers != nil {

@@ -49,7 +49,7 @@ func (d *daemon) varz() varz {
 	v := varz{
 		Version: version(),
 		Go:      runtime.Version(),
-		CPUs:    runtime.GOMAXPROCS(0),
+		CPUs:    d.cpus,
 		Start:   d.start,
 		Uptime:  time.Since(d.start).Round(time.Second).String(),
 		Store:   d.settings.Store.String(),
