@@ -45,8 +45,6 @@ func run(ctx context.Context, args []string) error {
 			return echoMain(ctx, rest[0])
 		case verb == "jetstream" && len(rest) == 3:
 			return jetstreamMain(rest[0], rest[1], rest[2])
-		case verb == "profiled" && len(rest) == 3:
-			return profiled(ctx, rest[0], rest[1], rest[2])
 		}
 	}
 	var o options

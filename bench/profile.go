@@ -5,76 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	_ "net/http/pprof" // the pages that profiles are read from
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"time"
-
-	natsserver "github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-
-	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
-
-// profiled is a stand-in for pqd that can be looked into: the same server,
-// store and bridge in one process, with the pages of net/http/pprof.
-func profiled(ctx context.Context, addr, pages, dir string) error {
-	runtime.SetBlockProfileRate(int(10 * time.Microsecond))
-	runtime.SetMutexProfileFraction(10)
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	options := &natsserver.Options{Host: host, NoSigs: true, NoLog: true}
-	if options.Port, err = strconv.Atoi(port); err != nil {
-		return err
-	}
-	srv, err := natsserver.NewServer(options)
-	if err != nil {
-		return err
-	}
-	srv.Start()
-	defer srv.Shutdown()
-	if !srv.ReadyForConnections(startLimit) {
-		return fmt.Errorf("the NATS server was not ready after %s", startLimit)
-	}
-	db, err := local.Open(filepath.Join(dir, "data"), local.Options{})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	store, err := fdbpq.Open(ctx, db, fdbpq.Options{})
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	nc, err := nats.Connect(srv.ClientURL(), bridge.ConnectOptions(log)...)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	b, err := bridge.Start(ctx, nc, store, bridge.Options{Logger: log})
-	if err != nil {
-		return err
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- http.ListenAndServe(pages, nil) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.Background(), stopLimit)
-	defer cancel()
-	return b.Drain(last)
-}
 
 // The times of a profile: the load runs in, is looked at, and runs out.
 const (
@@ -85,26 +20,14 @@ const (
 	profileFill = 500_000 // more than is popped in that time
 )
 
-// profile takes profiles of the stand-in under each kind of load.
+// profile takes profiles of pqd under each kind of load.
 func (r *runner) profile(ctx context.Context, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
-	stand := &system{name: namePQD, verbs: allVerbs, connect: connectPQD, start: func(_ context.Context, at *site, s *server) (err error) {
-		if s.addr, err = freeAddr(); err != nil {
-			return err
-		}
-		if s.pages, err = freeAddr(); err != nil {
-			return err
-		}
-		p, err := launch(s.name, s.dir, command{path: at.self, args: []string{"profiled", s.addr, s.pages, s.dir}})
-		if err != nil {
-			return err
-		}
-		s.processes = []*process{p}
-		return nil
-	}}
-	srv, err := r.site.open(ctx, stand, "profiled", nil)
+	looked := *systemNamed(namePQD)
+	looked.start = startPQD("PQ_PROFILE=true")
+	srv, err := r.site.open(ctx, &looked, "profiled", nil)
 	if err != nil {
 		return err
 	}

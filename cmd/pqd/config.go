@@ -25,6 +25,7 @@ type settings struct {
 	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
 	Log        logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
 	LogLevel   logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
+	Profile    bool            `envconfig:"PQ_PROFILE" default:"false" desc:"true serves /debug/pprof too, where PQ_HTTP says, and records who waits for what"`
 	NATS       natsSettings    `ignored:"true"`
 	set        map[string]bool // the variables that were set
 }

@@ -76,3 +76,21 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("/varz: something is missing in %s", body)
 	}
 }
+
+// The pages of profiles are there for who asks for them, and only then.
+func TestProfilePages(t *testing.T) {
+	pages := []string{"/debug/pprof/", "/debug/pprof/allocs", "/debug/pprof/block", "/debug/pprof/goroutine?debug=2"}
+	closed, open := testenv.Daemon(t), testenv.Daemon(t, "PQ_PROFILE=true")
+	push(t, open.Connect(t), "jobs", 1, "x") // waits for the disk
+	for _, page := range pages {
+		if code, _ := get(t, closed.HTTP+page); code != http.StatusNotFound {
+			t.Errorf("%s: %d, expected 404 without PQ_PROFILE", page, code)
+		}
+		if code, _ := get(t, open.HTTP+page); code != http.StatusOK {
+			t.Errorf("%s: %d, expected 200", page, code)
+		}
+	}
+	if _, waits := get(t, open.HTTP+"/debug/pprof/block?debug=1"); !regexp.MustCompile(`bridge|fdbpq|pebble`).MatchString(waits) {
+		t.Errorf("nobody waited:\n%s", waits)
+	}
+}

@@ -19,7 +19,7 @@ import (
 const httpStopLimit = time.Second
 
 // routes are the pages that pqd serves.
-func routes(h *health, metrics prometheus.Gatherer, varz func() varz) http.Handler {
+func routes(h *health, metrics prometheus.Gatherer, varz func() varz) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h.live))
 	mux.HandleFunc("GET /readyz", answer(h.ready))

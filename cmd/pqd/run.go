@@ -137,7 +137,11 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		}
 	}
 
-	web, err := startHTTP(d.settings.HTTP, routes(&d.health, d.metrics, d.varz), d.log)
+	pages := routes(&d.health, d.metrics, d.varz)
+	if d.settings.Profile {
+		serveProfiles(pages)
+	}
+	web, err := startHTTP(d.settings.HTTP, pages, d.log)
 	if err != nil {
 		return err
 	}

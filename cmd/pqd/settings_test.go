@@ -90,7 +90,7 @@ func TestHelpShowsEverySetting(t *testing.T) {
 	// has one.
 	for _, row := range []string{
 		`PQ_STORE +local:\./pq-data +\S`, `PQ_PREFIX +pq +\S`, `PQ_LISTEN +127\.0\.0\.1:4222 +\S`, `PQ_NATS_CONFIG +\S`,
-		`PQ_HTTP +127\.0\.0\.1:8622 +\S`, `PQ_SYNC +true +\S`, `PQ_AUTO_CREATE +true +\S`, `PQ_LOG +text +\S`, `PQ_LOG_LEVEL +info +\S`,
+		`PQ_HTTP +127\.0\.0\.1:8622 +\S`, `PQ_SYNC +true +\S`, `PQ_AUTO_CREATE +true +\S`, `PQ_LOG +text +\S`, `PQ_LOG_LEVEL +info +\S`, `PQ_PROFILE +false +\S`,
 		`NATS_URL +\S`, `NATS_CREDS +\S`, `NATS_NKEY +\S`, `NATS_USER +\S`, `NATS_PASSWORD +\S`, `NATS_TOKEN +\S`,
 		`NATS_CA +\S`, `NATS_CERT +\S`, `NATS_KEY +\S`,
 	} {

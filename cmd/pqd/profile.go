@@ -1,0 +1,24 @@
+package main
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"time"
+)
+
+// What is recorded of waiting, for a percent of processor time or less: each
+// wait in proportion to its length, and one in so many contended locks.
+const (
+	blockRate   = 10 * time.Microsecond
+	mutexSample = 10
+)
+
+// serveProfiles adds the pages that go tool pprof reads.
+func serveProfiles(mux *http.ServeMux) {
+	runtime.SetBlockProfileRate(int(blockRate))
+	runtime.SetMutexProfileFraction(mutexSample)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+}
