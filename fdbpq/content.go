@@ -51,6 +51,14 @@ func (c *change) storeContent(e *envelope, p place, headers, payload []byte) err
 	return e.store(c.tx, c.prefix(spaceChunk), p, headers, payload)
 }
 
+// loadContent fills in the envelope what storeContent wrote outside it.
+func (c *change) loadContent(e *envelope, p place) error {
+	if e.chunks == 0 {
+		return nil
+	}
+	return loadContent(c.past, c.prefix(spaceChunk), e, p)
+}
+
 // loadContent fills in the envelope what is kept in chunks.
 func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
 	if e.chunks == 0 {

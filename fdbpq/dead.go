@@ -24,7 +24,7 @@ func (c *change) bury(p place, e *envelope, reason string) error {
 		return nil
 	}
 	event.DeadLetter = c.state.config.DeadLetterQueue(c.name)
-	if err := loadContent(c.past, c.prefix(spaceChunk), e, p); err != nil {
+	if err := c.loadContent(e, p); err != nil {
 		return err
 	}
 	headers, payload := e.headers, e.payload

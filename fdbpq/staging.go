@@ -327,7 +327,7 @@ func (c *change) claimItem(token []byte, now int64, d time.Duration) (*Item, err
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence {
 		return nil, err
 	}
-	if err := loadContent(c.past, c.prefix(spaceChunk), &l.envelope, l.place); err != nil {
+	if err := c.loadContent(&l.envelope, l.place); err != nil {
 		return nil, err
 	}
 	held := l.held()

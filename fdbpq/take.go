@@ -215,7 +215,7 @@ func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Tak
 	taken := Taken{More: head.more, Items: make([]Item, len(head.items))}
 	for i := range head.items {
 		p, e := head.items[i].place, &head.items[i].envelope
-		if err := loadContent(c.past, c.prefix(spaceChunk), e, p); err != nil {
+		if err := c.loadContent(e, p); err != nil {
 			return Taken{}, err
 		}
 		c.removeReady(p, e)
@@ -274,7 +274,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Taken, error) {
 	}
 	var taken Taken
 	for _, f := range found.items {
-		if err := loadContent(r, generationPrefix(spaceChunk, q.name, s.generation), &f.envelope, f.place); err != nil {
+		if err := found.loadContent(&f.envelope, f.place); err != nil {
 			return Taken{}, err
 		}
 		item, err := f.item()
