@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"deploy/release":  {},
 	"examples/worker": {"client"},
 	"examples/outbox": {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb", "fdbpq/kv/tuple"},
-	"bench":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "client", "subjects", "testenv"},
+	"bench":           {},
 }
 
 // outside says who may import what of others, their tests aside. What is not

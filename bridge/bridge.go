@@ -112,6 +112,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	if err != nil {
 		b.unsubscribe()
+		b.lanes.stop()
 		return nil, err
 	}
 	b.keeper.start(b)

@@ -39,7 +39,7 @@ func (b *Bridge) end(ctx context.Context) error {
 		b.drain(ctx, b.subs.acks, &b.gate.settlements),
 	)
 	b.unsubscribe()
-	b.lanes.end()
+	b.lanes.stop()
 	b.contests.stop()
 	b.keeper.stop()
 	b.events.close()

@@ -15,3 +15,20 @@ func StuckAfter(b *Bridge, d time.Duration) {
 	defer b.lanes.push.mu.Unlock()
 	b.lanes.push.stuck = stuckTimes{d, d}
 }
+
+// Lanes returns how many lanes wait for work, of all kinds.
+func Lanes(b *Bridge) (idle int) {
+	for _, ls := range b.lanes.all() {
+		ls.mu.Lock()
+		idle += len(ls.idle)
+		ls.mu.Unlock()
+	}
+	return idle
+}
+
+// AwaitLanes returns when no lane is left.
+func AwaitLanes(b *Bridge) {
+	for _, ls := range b.lanes.all() {
+		ls.running.Wait()
+	}
+}

@@ -32,13 +32,18 @@ func (k *kinds) init(b *Bridge) {
 	k.read.init(b, b.runReads)
 }
 
-func (k *kinds) end() {
-	for _, ls := range []*lanes{&k.push, &k.imports, &k.take, &k.change, &k.read} {
-		ls.end()
+func (k *kinds) all() []*lanes {
+	return []*lanes{&k.push, &k.imports, &k.take, &k.change, &k.read}
+}
+
+func (k *kinds) stop() {
+	for _, ls := range k.all() {
+		ls.stop()
 	}
 }
 
-// lanes are the lanes of one kind of work that have something to do, by queue.
+// lanes are the lanes of one kind of work: those that have something to do, by
+// queue, and some that wait for it.
 type lanes struct {
 	bridge *Bridge
 	work   func(*lane, []*request)
@@ -47,7 +52,9 @@ type lanes struct {
 	stuck  stuckTimes
 	active map[string]*lane
 	idle   []*lane // to be used again, with their buffers and grown stacks
-	ended  bool
+
+	stopped bool
+	running sync.WaitGroup // the lanes' goroutines
 }
 
 // stuckTimes bound how long requests wait behind a transaction that does not
@@ -57,7 +64,8 @@ type lanes struct {
 // begun. They are txTimeout and txTimeoutDown, but in tests.
 type stuckTimes struct{ after, look time.Duration }
 
-// maxIdleLanes bounds the memory kept for lanes that may be needed again.
+// maxIdleLanes bounds the goroutines and the memory kept for lanes of one kind
+// that may be needed again.
 const maxIdleLanes = 64
 
 func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
@@ -72,7 +80,7 @@ func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
 // another, so requests take effect in the order in which they arrived.
 type lane struct {
 	of    *lanes
-	wake  chan fdbpq.Queue // the queue to serve next; closed to end an idle lane
+	wake  chan fdbpq.Queue // the queue to serve next; closed to end the lane
 	queue fdbpq.Queue
 	slot  *fdbpq.Lane
 
@@ -115,19 +123,19 @@ func (ls *lanes) lane(queue string) *lane {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
 		l = &lane{of: ls, wake: make(chan fdbpq.Queue, 1)}
-		go l.run()
+		ls.running.Go(l.run)
 	}
 	ls.active[queue] = l
 	l.wake <- ls.bridge.store.Queue(queue)
 	return l
 }
 
-// end ends the lanes that are idle, and the others when they have nothing left
+// stop ends the lanes that are idle, and the others when they have nothing left
 // to do.
-func (ls *lanes) end() {
+func (ls *lanes) stop() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.ended = true
+	ls.stopped = true
 	for _, l := range ls.idle {
 		close(l.wake)
 	}
@@ -154,11 +162,11 @@ func (l *lane) next() bool {
 		l.slot.Release()
 		l.slot = nil
 		delete(l.of.active, l.queue.Name())
-		if l.of.ended || len(l.of.idle) == maxIdleLanes {
+		if l.of.stopped || len(l.of.idle) == maxIdleLanes {
 			close(l.wake)
-			return false
+		} else {
+			l.of.idle = append(l.of.idle, l)
 		}
-		l.of.idle = append(l.of.idle, l)
 		return false
 	}
 	l.kicked = false

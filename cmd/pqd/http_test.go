@@ -79,7 +79,8 @@ func TestHTTP(t *testing.T) {
 
 // The pages of profiles are there for who asks for them, and only then.
 func TestProfilePages(t *testing.T) {
-	pages := []string{"/debug/pprof/", "/debug/pprof/allocs", "/debug/pprof/block", "/debug/pprof/goroutine?debug=2"}
+	pages := []string{"/debug/pprof/", "/debug/pprof/allocs", "/debug/pprof/block", "/debug/pprof/goroutine?debug=2",
+		"/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
 	closed, open := testenv.Daemon(t), testenv.Daemon(t, "PQ_PROFILE=true")
 	push(t, open.Connect(t), "jobs", 1, "x") // waits for the disk
 	for _, page := range pages {

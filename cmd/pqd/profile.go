@@ -14,7 +14,8 @@ const (
 	mutexSample = 10
 )
 
-// serveProfiles adds the pages that go tool pprof reads.
+// serveProfiles adds the pages that go tool pprof reads. The command line stays
+// unsaid: it is nobody's business but the operator's.
 func serveProfiles(mux *http.ServeMux) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)

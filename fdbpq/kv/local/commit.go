@@ -163,6 +163,8 @@ func (t *tx) narrow() error {
 //     them finds it there, and knows what to wait for.
 //   - It has split the gaps before its writes can be read. So whoever reads
 //     them does not jump over them.
+//   - The cache of rows has forgotten what it writes before that can be read. So
+//     whoever reads it is not told what was there before, nor puts that there.
 //   - It becomes the commit to pin after its writes can be read. So whoever
 //     pins it does not miss them.
 //   - Watches fire after its writes can be read.

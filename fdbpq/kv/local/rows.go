@@ -21,7 +21,7 @@ const (
 type rowSlot struct {
 	key, value []byte // key nil: none is held
 	from       uint64 // the row is what it was in this version, and not changed since
-	looked     uint64 // hash of the row last looked up: one is held when it is asked for again
+	looked     uint64 // hash of the row last looked up in the store: the second time it is held
 	written    uint64 // version of the last commit that wrote a row of this slot
 }
 

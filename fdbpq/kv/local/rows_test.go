@@ -2,6 +2,10 @@ package local
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -105,4 +109,123 @@ func TestRowCache(t *testing.T) {
 	if !db.holds("row") {
 		t.Error("the row is not held, though it has been read again and again")
 	}
+	if err := db.View(ctx, func(old kv.Reader) error {
+		read(old, "5")
+		write(many)
+		write(func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) })
+		read(old, "5")
+		if db.holds("row") {
+			t.Error("a row is held that was read from a state before its range was cleared")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	look("")
+}
+
+// A slot holds one row: the one that was read twice without another in between,
+// if it is small.
+func TestRowCacheSlot(t *testing.T) {
+	var c rowCache
+	const hash = 7
+	holds := func(key string) bool {
+		value, ok := c.get(hash, []byte(key), 1)
+		if ok && string(value) != "value of "+key {
+			t.Errorf("for %s found %q", key, value)
+		}
+		return ok
+	}
+	put := func(key string, hash uint64) { c.put(hash, []byte(key), []byte("value of "+key), 1) }
+
+	put("a", hash)
+	if holds("a") {
+		t.Error("held after it was read once")
+	}
+	put("b", hash+rowSlots)
+	put("a", hash)
+	if holds("a") {
+		t.Error("held though another row was read in between")
+	}
+	put("a", hash)
+	if !holds("a") || holds("b") {
+		t.Error("expected that a is held, and not taken for b")
+	}
+	large := strings.Repeat("x", maxRow)
+	put(large, hash)
+	put(large, hash)
+	if holds(large) || !holds("a") {
+		t.Error("expected that a large row leaves the slot alone")
+	}
+	put("a", hash)
+	put("b", hash)
+	if holds("a") || !holds("b") {
+		t.Error("expected that of two rows with one hash the last one is held")
+	}
+}
+
+// Rows that are only ever written together are read together, whatever of them
+// the cache holds, and are no older than what was committed before.
+func TestRowCacheWhileWritten(t *testing.T) {
+	ctx := context.Background()
+	db, err := Open(t.TempDir(), Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rows := [][]byte{[]byte("row a"), []byte("row b"), []byte("row c"), []byte("row d"), []byte("row e")}
+	var committed atomic.Uint64
+	write := func(n uint64) error {
+		err := db.Update(ctx, func(tx kv.Tx) error {
+			for _, row := range rows {
+				tx.Set(row, kv.EncodeInteger(n))
+			}
+			return nil
+		})
+		committed.Store(n)
+		return err
+	}
+	if err := write(1); err != nil {
+		t.Fatal(err)
+	}
+	const writes = 20_000
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for committed.Load() < writes && !t.Failed() {
+				least := committed.Load()
+				err := db.View(ctx, func(r kv.Reader) error {
+					var first uint64
+					for i, row := range rows {
+						value, err := r.Get(row)
+						if err != nil {
+							return err
+						}
+						n := kv.DecodeInteger(value)
+						if i == 0 {
+							first = n
+						}
+						if n != first || n < least {
+							return fmt.Errorf("row %d is %d, the first one %d, and %d was committed before", i, n, first, least)
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := uint64(2); n <= writes && !t.Failed(); n++ {
+		if err := write(n); err != nil {
+			t.Error(err)
+		}
+	}
+	committed.Store(writes)
+	readers.Wait()
 }
