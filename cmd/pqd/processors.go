@@ -5,14 +5,14 @@ import (
 	"runtime"
 )
 
-// spareProcessors is how many more threads may run Go than there are
-// processors. With the embedded store there is always one in a sync of the log:
-// it counts as running until Go's monitor looks, 20 µs later or more, and
-// takes its place from it. On two processors the spare ones are worth 2 % of
-// pops and 5 % of leases with 64 clients, and 5 to 8 % with 256.
+// spareProcessors is how many more threads may run Go than it takes by itself.
+// With the embedded store there is always one in a sync of the log: it counts as
+// running until Go's monitor looks, 20 µs later or more, and takes its place
+// from it. docs/performance.md says what that is worth.
 const spareProcessors = 2
 
-// addSpareProcessors does so, unless somebody has chosen their number.
+// addSpareProcessors does so, unless somebody has chosen their number. From then
+// on Go does not follow changes of a container's limit.
 func addSpareProcessors() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcessors)
