@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -32,7 +31,7 @@ func BenchmarkRequests(b *testing.B) {
 const compareRounds = 4
 
 func compare(b *testing.B, verb string, clients int) {
-	env := testenv.Bridge(b, bridge.Options{})
+	env := testenv.Bridge(b, chosen(nil))
 	echo := env.NATS.Connect(b)
 	if _, err := echo.QueueSubscribe("echo", "q", func(m *nats.Msg) { m.Respond(m.Data) }); err != nil {
 		b.Fatal(err)

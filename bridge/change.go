@@ -87,18 +87,23 @@ func (b *Bridge) runChanges(l *lane, batch []*request) {
 			n = max(at, 1)
 		}
 		for _, r := range batch[:n] {
-			switch {
-			case err != nil:
-				b.refuse(r, explain(err))
-			case r.outcome.failure != nil:
-				b.refuse(r, r.outcome.failure)
-			case r.verb == verbAck:
-				b.answerSettlement(r)
-			default:
-				b.answerBody(r)
+			if err != nil {
+				r.outcome.failure = explain(err)
 			}
+			b.answerChange(r)
 		}
 		batch = batch[n:]
+	}
+}
+
+func (b *Bridge) answerChange(r *request) {
+	switch {
+	case r.outcome.failure != nil:
+		b.refuse(r, r.outcome.failure)
+	case r.verb == verbAck:
+		b.answerSettlement(r)
+	default:
+		b.answerBody(r)
 	}
 }
 

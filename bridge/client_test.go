@@ -23,15 +23,20 @@ type client struct {
 	env *testenv.Bridged
 }
 
-// serve starts a bridge and connects to it.
+// serve starts a bridge and connects to it. With options it is one of several
+// that share the store, unless they say otherwise.
 func serve(t testing.TB, options ...bridge.Options) *client {
 	t.Helper()
-	var o bridge.Options
-	if len(options) > 0 {
-		o = options[0]
-	}
-	env := testenv.Bridge(t, o)
+	env := testenv.Bridge(t, chosen(options))
 	return &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+}
+
+// chosen are the options of a bridge: without any those of pqd.
+func chosen(options []bridge.Options) bridge.Options {
+	if len(options) > 0 {
+		return options[0]
+	}
+	return bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}
 }
 
 // another returns a client on a connection of its own.

@@ -48,7 +48,7 @@ func contested(t *testing.T) (*client, answers) {
 	}
 	t.Cleanup(func() { db.Close() })
 	store := &losing{DB: db}
-	c := serveOn(t, store)
+	c := serveOn(t, store, bridge.Options{})
 	bridge.ContestPatience(c.env.Bridge, time.Hour)
 	said := c.hear("_INBOX." + c.env.Store.ID() + ".take.jobs")
 	c.push("pq.jobs.push.5", "first")
@@ -157,7 +157,7 @@ func TestContest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	c := serveOn(t, db)
+	c := serveOn(t, db, bridge.Options{})
 	bridges := []*bridge.Bridge{c.env.Bridge, c.second(), c.second()}
 	defer c.drain(bridges[1])
 	defer c.drain(bridges[2])

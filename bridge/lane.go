@@ -87,6 +87,7 @@ type lane struct {
 	pending []*request // guarded by of.mu
 	kicked  bool       // guarded by of.mu: to run even without requests
 	batch   []*request
+	called  bool // the batch was kicked
 
 	updating bool        // guarded by of.mu: a transaction is under way
 	relief   *time.Timer // calls relieve when it takes too long
@@ -169,7 +170,7 @@ func (l *lane) next() bool {
 		}
 		return false
 	}
-	l.kicked = false
+	l.called, l.kicked = l.kicked, false
 	n := l.of.bridge.options.Limits.fitting(l.pending)
 	if n == len(l.pending) {
 		l.pending, l.batch = l.batch, l.pending

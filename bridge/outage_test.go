@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,16 +21,12 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// serveOn starts a bridge on a store in db.
+// serveOn starts a bridge on a store in db, as serve does.
 func serveOn(t *testing.T, db kv.DB, options ...bridge.Options) *client {
 	t.Helper()
-	var o bridge.Options
-	if len(options) > 0 {
-		o = options[0]
-	}
 	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
 	var err error
-	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, o)
+	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, chosen(options))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +133,14 @@ func TestOutageDoesNotFloodTheLog(t *testing.T) {
 
 // A store that misbehaves in every way it may loses and doubles nothing.
 func TestFaultyStore(t *testing.T) {
+	for name, exclusive := range map[string]bool{"alone": true, "shared": false} {
+		t.Run(name, func(t *testing.T) { testFaultyStore(t, bridge.Options{Exclusive: exclusive}) })
+	}
+}
+
+func testFaultyStore(t *testing.T, options bridge.Options) {
 	db := faulty(t)
-	c := serveOn(t, db)
+	c := serveOn(t, db, options)
 	db.SetChances(fault.Chances{fault.Conflict: 0.2, fault.UnknownDone: 0.05, fault.UnknownNever: 0.05, fault.UnknownLate: 0.05, fault.Unavailable: 0.05})
 	const each = 200
 	var mu sync.Mutex
@@ -264,48 +267,82 @@ func TestUnknownResult(t *testing.T) {
 	}
 }
 
-// slow is a store whose next commit takes until it is told to go on.
+// slow is a store in which the next commit of something of the queue jobs takes
+// until it is told to go on.
 type slow struct {
 	kv.DB
 	hold atomic.Pointer[chan struct{}]
 	held chan struct{}
 }
 
+// slowly starts a bridge on such a store.
+func slowly(t *testing.T, db kv.DB, options ...bridge.Options) (*client, *slow) {
+	t.Helper()
+	s := &slow{DB: db, held: make(chan struct{})}
+	return serveOn(t, s, options...), s
+}
+
+// holdNext has the next commit held until the function that it returns is called.
+func (s *slow) holdNext() (release func()) {
+	on := make(chan struct{})
+	s.hold.Store(&on)
+	return func() { close(on) }
+}
+
+// awaitHeld returns when a commit is being held.
+func (s *slow) awaitHeld(t testing.TB) {
+	t.Helper()
+	select {
+	case <-s.held:
+	case <-time.After(patience):
+		t.Fatal("no commit to be held")
+	}
+}
+
 func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return s.DB.Update(ctx, func(tx kv.Tx) error {
-		if err := fn(tx); err != nil {
+		noticed := &noticed{Tx: tx}
+		if err := fn(noticed); err != nil || !noticed.jobs {
 			return err
 		}
 		if on := s.hold.Swap(nil); on != nil {
-			close(s.held)
+			s.held <- struct{}{}
 			<-*on
 		}
 		return nil
 	})
 }
 
+// noticed is a transaction that notices whether it changes the queue jobs.
+type noticed struct {
+	kv.Tx
+	jobs bool
+}
+
+func (n *noticed) Set(key, value []byte) {
+	n.jobs = n.jobs || bytes.Contains(key, []byte("jobs"))
+	n.Tx.Set(key, value)
+}
+
+func (n *noticed) Clear(key []byte) {
+	n.jobs = n.jobs || bytes.Contains(key, []byte("jobs"))
+	n.Tx.Clear(key)
+}
+
 // A push that takes long, because it is not known whether it was done, does not
 // keep those behind it: they are refused, and nothing of theirs is done.
 func TestBehindStuckCommit(t *testing.T) {
-	base, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { base.Close() })
-	db := &slow{DB: base, held: make(chan struct{})}
-	c := serveOn(t, db)
+	c, db := slowly(t, faulty(t))
 	c.push("pq.jobs.push", "before")
-	// Upkeep would be held instead, if it came first.
 	bridge.StuckAfter(c.env.Bridge, 10*time.Millisecond)
-	on := make(chan struct{})
-	db.hold.Store(&on)
+	release := db.holdNext()
 	first := c.send("pq.jobs.push", "held")
-	<-db.held
+	db.awaitHeld(t)
 	for range 3 {
 		c.refused(c.raw("pq.jobs.push", "behind"), 503)
 	}
 	c.push("pq.others.push", "elsewhere")
-	close(on)
+	release()
 	c.acknowledged(c.next(first))
 	c.push("pq.jobs.push", "after")
 	for _, want := range []string{"before", "held", "after"} {

@@ -323,7 +323,7 @@ func TestExpiredItemsInTheWay(t *testing.T) {
 
 // An answer never becomes a request: it would have the bridge's permissions.
 func TestReplySubjectOfOurs(t *testing.T) {
-	c := serve(t)
+	c := serve(t, bridge.Options{})
 	second := c.second()
 	defer c.drain(second)
 	c.push("pq.jobs.push", "x")
@@ -354,7 +354,7 @@ func (c *client) second() *bridge.Bridge {
 // Two bridges on one store: each item is popped once, those who wait at either
 // are served, and what was acknowledged is not passed over.
 func TestTwoBridges(t *testing.T) {
-	c := serve(t)
+	c := serve(t, bridge.Options{})
 	second := c.second()
 	defer c.drain(second)
 	const n = 400

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
 )
 
 // lease pushes an item and leases it.
@@ -294,9 +296,13 @@ func TestNext(t *testing.T) {
 	}
 	m := c.pop("pq.jobs.pop.max", "", "PQ-Lease", "1m", "PQ-Band", "1..4")
 	for _, want := range []string{"3", "2"} {
+		before := c.info("jobs").Rates["settle"]
 		next := c.raw(m.Reply, "+NXT")
 		if string(next.Data) != want || next.Reply == "" {
 			t.Fatalf("next is %q, %v, want %s", next.Data, next.Header, want)
+		}
+		if after := c.info("jobs").Rates["settle"]; after <= before {
+			t.Errorf("%g settlements a second became %g", before, after)
 		}
 		c.lost(c.raw(m.Reply, "+ACK"), "gone")
 		m = next
@@ -365,7 +371,7 @@ func TestNobodyReceives(t *testing.T) {
 // Any bridge on the store settles what another one leased, also after that one
 // has gone; a bridge on another store does not.
 func TestSettleElsewhere(t *testing.T) {
-	c := serve(t)
+	c := serve(t, bridge.Options{})
 	m := c.lease("x")
 	c.drain(c.second())
 	third := c.second()

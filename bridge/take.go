@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -15,15 +16,18 @@ const aloneBytes = 3 << 20
 
 // runTakes serves pops: first those that wait, in the order in which they
 // came, then the new ones. What finds nothing is answered so, or waits.
-func (b *Bridge) runTakes(l *lane, fresh []*request) {
-	for {
+// Settlements go along. By themselves they give those who wait no reason to
+// look: what a settlement makes ready ends the queue's watch.
+func (b *Bridge) runTakes(l *lane, batch []*request) {
+	fresh, settling := apart(batch)
+	for look := l.called || len(fresh) > 0; look; {
 		claim := b.waits.claim(l.queue.Name())
-		t := take{bridge: b, lane: l, claim: claim, todo: fresh}
+		t := take{bridge: b, lane: l, claim: claim, todo: fresh, settling: settling}
 		if len(claim.requests) > 0 {
 			t.todo = append(claim.requests, fresh...)
 		}
 		if len(t.todo) == 0 {
-			return
+			break
 		}
 		b.contests.enter(l.queue.Name())
 		t.run()
@@ -32,20 +36,21 @@ func (b *Bridge) runTakes(l *lane, fresh []*request) {
 			b.contests.lost(l.queue.Name())
 		}
 		fresh = t.finish()
-		if len(fresh) == 0 && !t.again {
-			return
-		}
+		settling = nil
+		look = len(fresh) > 0 || t.again
 	}
+	b.runChanges(l, settling)
 }
 
-// take is one transaction's worth of pops.
+// take is one transaction's worth of pops, and of settlements.
 type take struct {
-	bridge *Bridge
-	lane   *lane
-	claim  claim
-	todo   []*request // those that waited, then new ones
-	alone  bool       // the first one only, after it has failed
-	most   int        // items that its batch is cut to; 0: as many as it asks for
+	bridge   *Bridge
+	lane     *lane
+	claim    claim
+	settling []*request
+	todo     []*request // those that waited, then new ones
+	alone    bool       // the first one only, after it has failed
+	most     int        // items that its batch is cut to; 0: as many as it asks for
 
 	runs int  // of the transaction under way
 	lost bool // a run of it was in vain
@@ -62,8 +67,8 @@ type take struct {
 	watch   *kv.Watch
 }
 
-// run runs the transaction. When a request makes it fail, those before it run
-// without it, and then it runs alone.
+// run runs the transaction. When it fails, the settlements go without the pops.
+// When a pop makes it fail, those before it run without it, and then it runs alone.
 func (t *take) run() {
 	started := time.Now()
 	t.limit = len(t.todo)
@@ -73,12 +78,15 @@ func (t *take) run() {
 		t.lost = t.lost || t.runs > 1
 		switch {
 		case err == nil:
-			t.bridge.stats.ran(kindTake, t.done, started)
+			t.bridge.stats.ran(kindTake, len(t.settling)+t.done, started)
 			t.bridge.events.items(t.events)
 			return
 		case isOutage(err):
 			t.fail(len(t.todo), err)
 			return
+		case len(t.settling) > 0:
+			t.bridge.runChanges(t.lane, t.settling)
+			t.settling = nil
 		case t.alone && !errors.Is(err, errCut):
 			t.fail(1, err)
 			return
@@ -92,7 +100,7 @@ func (t *take) run() {
 
 func (t *take) fail(n int, err error) {
 	f := explain(err)
-	for _, r := range t.todo[:n] {
+	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
 		r.outcome = outcome{failure: f}
 	}
 	t.done, t.watch = n, nil
@@ -105,6 +113,14 @@ func (t *take) transaction(tx kv.Tx) error {
 	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
 	clear(t.nothing)
 	t.queue = t.lane.queue.In(tx)
+	for _, r := range t.settling {
+		r.outcome = outcome{}
+		events, err := r.settleIn(tx, t.queue)
+		if err != nil {
+			return err
+		}
+		t.events = append(t.events, events...)
+	}
 	for t.done < t.limit && !t.full() {
 		end, claimed := t.limit, len(t.claim.requests)
 		if t.done < claimed {
@@ -135,8 +151,10 @@ func (t *take) gather() {
 	if t.alone || t.limit < len(t.todo) {
 		return
 	}
-	if room := t.bridge.options.Limits.BatchRequests - len(t.todo); room > 0 {
-		t.todo = append(t.todo[:len(t.todo):len(t.todo)], t.lane.arrived(room)...)
+	if room := t.bridge.options.Limits.BatchRequests - len(t.todo) - len(t.settling); room > 0 {
+		fresh, settling := apart(t.lane.arrived(room))
+		t.settling = append(t.settling, settling...)
+		t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 		t.limit = len(t.todo)
 	}
 }
@@ -313,15 +331,29 @@ func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Take
 // errCut makes a transaction run again with a batch that ends earlier.
 var errCut = errors.New("batch ends at an item that does not fit into an answer")
 
+// settled returns how many leases ended, and notes which of those who want the
+// next item need not settle again.
+func (t *take) settled() int {
+	n := settled(t.settling)
+	for _, r := range t.todo[:t.done] {
+		if r.verb == verbAck && !r.settle.held && (r.outcome.failure == nil || r.outcome.failure.code == 404) {
+			r.settle.held = true
+			n++
+		}
+	}
+	return n
+}
+
 // finish answers what was served and returns the new requests that were not.
 func (t *take) finish() []*request {
 	b, queue := t.bridge, t.lane.queue.Name()
 	claimed := len(t.claim.requests)
 	b.stats.moved(queue, flowOut, t.items)
+	b.stats.moved(queue, flowSettled, t.settled())
+	for _, r := range t.settling {
+		b.answerChange(r)
+	}
 	for i, r := range t.todo[:t.done] {
-		if r.verb == verbAck && (r.outcome.failure == nil || r.outcome.failure.code == 404) {
-			r.settle.held = true
-		}
 		switch {
 		case !r.keepsWaiting():
 			if i < claimed {

@@ -14,6 +14,9 @@ import (
 type Engine struct {
 	Name string
 
+	// Exclusive says that one process at a time can have such a store.
+	Exclusive bool
+
 	// Place makes room for a store. The function it returns opens that store,
 	// empty at first, each time it is called.
 	Place func(t testing.TB) func() (kv.DB, error)

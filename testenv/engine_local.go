@@ -9,7 +9,8 @@ import (
 )
 
 var localEngine = Engine{
-	Name: "local",
+	Name:      "local",
+	Exclusive: true,
 	Place: func(t testing.TB) func() (kv.DB, error) {
 		dir := filepath.Join(t.TempDir(), "data")
 		return func() (kv.DB, error) { return openLocal(dir) }

@@ -1,0 +1,191 @@
+package bridge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+)
+
+// leases pushes items and leases them.
+func (c *client) leases(n int) (acks []string) {
+	c.Helper()
+	for range n {
+		c.push("pq.jobs.push.5", "x")
+	}
+	for _, m := range c.batch(c.send("pq.jobs.pop.min", fmt.Sprint(n), "PQ-Lease", "1h")) {
+		acks = append(acks, m.Reply)
+	}
+	if len(acks) != n {
+		c.Fatalf("%d leases, want %d", len(acks), n)
+	}
+	return acks
+}
+
+// inFlight waits until the bridge has so many requests.
+func (c *client) inFlight(kind string, n float64) {
+	c.Helper()
+	key := "pq_requests_in_flight{kind=" + kind + "}"
+	deadline := time.Now().Add(patience)
+	for got := -1.0; got != n; {
+		if got = c.metrics()[key]; time.Now().After(deadline) {
+			c.Fatalf("%g requests of kind %s are in flight, want %g", got, kind, n)
+		}
+	}
+}
+
+// behind holds a pop and sends, behind it, settlements and as many pops. It
+// returns once the bridge has all of them.
+func (c *client) behind(db *slow, acks []string) (settled, popped []answers, release func()) {
+	c.Helper()
+	c.inFlight("work", 0)
+	c.inFlight("settlement", 0)
+	release = db.holdNext()
+	popped = append(popped, c.send("pq.jobs.pop.min", ""))
+	db.awaitHeld(c)
+	for _, ack := range acks {
+		settled = append(settled, c.send(ack, "+ACK"))
+		popped = append(popped, c.send("pq.jobs.pop.min", ""))
+	}
+	c.inFlight("work", float64(len(popped)))
+	c.inFlight("settlement", float64(len(settled)))
+	return settled, popped, release
+}
+
+// transactions are how many there were of the kinds that settle and pop.
+func (c *client) transactions() (take, change float64) {
+	c.Helper()
+	m := c.metrics()
+	return m["pq_batch_requests{kind=take}"], m["pq_batch_requests{kind=change}"]
+}
+
+// Where the bridge has the store for itself, what settles and what pops goes
+// into one transaction.
+func TestSettleAlong(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(20)
+	for i := range 15 {
+		c.push("pq.jobs.push.5", fmt.Sprint(i))
+	}
+	c.accepted(c.raw(acks[0], "")) // the second time it is lost
+	take, change := c.transactions()
+	settled, popped, release := c.behind(db, acks)
+	release()
+	for i, answer := range settled {
+		if m := c.next(answer); i == 0 {
+			c.lost(m, "gone")
+		} else {
+			c.accepted(m)
+		}
+	}
+	for i, answer := range popped {
+		if m := c.next(answer); i >= 15 {
+			c.refused(m, 404, "empty")
+		} else if string(m.Data) != fmt.Sprint(i) {
+			t.Errorf("popped %q, want %d", m.Data, i)
+		}
+	}
+	if takes, changes := c.transactions(); takes != take+2 || changes != change {
+		t.Errorf("%g transactions of pops and %g of settlements, want 2 and 0", takes-take, changes-change)
+	}
+	if i := c.info("jobs"); i.Ready != 0 || i.Leased != 0 || i.Rates["settle"] < 19.0/60 || i.Rates["settle"] > 20.5/60 {
+		t.Errorf("%+v", i)
+	}
+}
+
+// Where bridges share the store, a settlement does not wait for pops.
+func TestSettleApart(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{})
+	acks := c.leases(3)
+	c.push("pq.jobs.push.5", "y")
+	release := db.holdNext()
+	first := c.send("pq.jobs.pop.min", "")
+	db.awaitHeld(c)
+	for _, ack := range acks {
+		c.accepted(c.raw(ack, "+ACK"))
+	}
+	release()
+	if m := c.next(first); string(m.Data) != "y" {
+		t.Errorf("popped %q", m.Data)
+	}
+}
+
+// A pop that makes their transaction fail does not take settlements with it.
+func TestSettleBesideFailure(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(5)
+	c.push("pq.jobs.push.5", "first")
+	large := strings.Repeat("x", fdbpq.MaxContent)
+	c.transact(func(tx kv.Tx) error {
+		_, err := c.env.Store.Queue("jobs").Push(tx, fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: []byte(large)})
+		return err
+	})
+	settled, popped, release := c.behind(db, acks)
+	release()
+	for _, answer := range settled {
+		c.accepted(c.next(answer))
+	}
+	for i, answer := range popped {
+		if m := c.next(answer); i == 0 {
+			if string(m.Data) != "first" {
+				t.Errorf("popped %q", m.Data)
+			}
+		} else {
+			c.refused(m, 413)
+		}
+	}
+	if i := c.info("jobs"); i.Leased != 0 || i.Ready != 1 || i.Rates["settle"] > 5.5/60 {
+		t.Errorf("%+v", i)
+	}
+	c.lost(c.raw(acks[0], ""), "gone")
+}
+
+// When the store is away neither is done, and both can be done again.
+func TestSettleAlongAway(t *testing.T) {
+	base := faulty(t)
+	c, db := slowly(t, base, bridge.Options{Exclusive: true})
+	acks := c.leases(3)
+	c.push("pq.jobs.push.5", "first")
+	c.push("pq.jobs.push.5", "second")
+	settled, popped, release := c.behind(db, acks)
+	base.SetChances(fault.Chances{fault.Unavailable: 1})
+	release()
+	if m := c.next(popped[0]); string(m.Data) != "first" {
+		t.Errorf("popped %q", m.Data)
+	}
+	for _, answer := range append(settled, popped[1:]...) {
+		c.refused(c.next(answer), 503)
+	}
+	base.SetChances(nil)
+	for _, ack := range acks {
+		c.accepted(c.raw(ack, ""))
+	}
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "second" {
+		t.Errorf("popped %q", m.Data)
+	}
+}
+
+// Settlements alone do not make those who wait look again; one that makes an
+// item ready does.
+func TestSettleWhileOthersWait(t *testing.T) {
+	c, _ := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(5)
+	waiter := c.send("pq.jobs.pop.max", "", "PQ-Wait", "1m")
+	c.waiting("jobs", 1)
+	take, change := c.transactions()
+	for _, ack := range acks[1:] {
+		c.accepted(c.raw(ack, ""))
+	}
+	if takes, changes := c.transactions(); takes != take || changes != change+4 {
+		t.Errorf("4 settlements made %g transactions of pops and %g of settlements", takes-take, changes-change)
+	}
+	c.accepted(c.raw(acks[0], "-NAK"))
+	if m := c.next(waiter); m.Header.Get("PQ-Deliveries") == "" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+}
