@@ -15,11 +15,18 @@ type change struct {
 	tally   tally
 	arrived bool // something became takeable
 	events  []Event
-	spent   int    // weight of the items worked on so far
-	ready   []byte // prefixes of the two spaces that batches work on
-	leased  []byte
-	scratch []byte // a key
-	value   []byte // a value
+	spent   int // weight of the items worked on so far
+	buffers *buffers
+}
+
+// buffers are what keys and values are put together in. The changes of one queue
+// in one transaction follow one another and share them.
+type buffers struct {
+	generation int64  // of the prefixes
+	ready      []byte // prefixes of the two spaces that batches work on
+	leased     []byte
+	key        []byte
+	value      []byte
 }
 
 // tally is what a change adds to the counters of its queue.
@@ -37,12 +44,20 @@ func (q Queue) begin(tx kv.Tx) (*change, error) {
 }
 
 func (q Queue) change(tx kv.Tx, s *state) *change {
-	return &change{Queue: q, tx: tx, past: tx.Snapshot(), state: s}
+	c := q.look(tx.Snapshot(), s)
+	c.tx = tx
+	return c
 }
 
 // look is a change that changes nothing.
 func (q Queue) look(r kv.Reader, s *state) *change {
-	return &change{Queue: q, past: r, state: s}
+	c := &change{Queue: q, past: r, state: s}
+	if q.known != nil {
+		c.buffers = &q.known.buffers
+	} else {
+		c.buffers = new(buffers)
+	}
+	return c
 }
 
 // now is store time, the same for all of the change.
@@ -65,31 +80,45 @@ func (c *change) now() (int64, error) {
 
 // prefix returns what the keys of a space of the queue start with.
 func (c *change) prefix(space string) []byte {
+	b, generation := c.buffers, c.state.generation
+	if b.generation != generation {
+		b.generation, b.ready, b.leased = generation, nil, nil
+	}
 	var kept *[]byte
 	switch space {
 	case spaceReady:
-		kept = &c.ready
+		kept = &b.ready
 	case spaceLeased:
-		kept = &c.leased
+		kept = &b.leased
 	default:
-		return generationPrefix(space, c.name, c.state.generation)
+		return generationPrefix(space, c.name, generation)
 	}
 	if *kept == nil {
-		*kept = generationPrefix(space, c.name, c.state.generation)
+		*kept = generationPrefix(space, c.name, generation)
 	}
 	return *kept
 }
 
-// key returns the key of p in a space; it is valid until the next call.
+// key returns the key of p in a space; it is valid until the next call, like
+// timerKey's.
 func (c *change) key(space string, p place) []byte {
-	c.scratch = p.append(append(c.scratch[:0], c.prefix(space)...))
-	return c.scratch
+	b := c.buffers
+	b.key = p.append(append(b.key[:0], c.prefix(space)...))
+	return b.key
+}
+
+// timerKey returns the key of the timer of the item at p.
+func (c *change) timerKey(due int64, kind string, p place) []byte {
+	b := c.buffers
+	b.key = appendTimerKey(b.key[:0], due, kind, c.name, c.state.generation, p)
+	return b.key
 }
 
 // addReady makes an item takeable.
 func (c *change) addReady(p place, e *envelope) {
-	c.value = e.append(c.value[:0])
-	c.tx.Set(c.key(spaceReady, p), c.value)
+	value := e.append(c.buffers.value[:0])
+	c.tx.Set(c.key(spaceReady, p), value)
+	c.buffers.value = value
 	c.setExpiry(p, e)
 	c.tally.ready++
 	c.arrived = true

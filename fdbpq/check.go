@@ -204,14 +204,14 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 		n.ready++
 	case StateDelayed:
 		n.delayed++
-		w.timers[string(timerKey(l.due, timerDelay, line.queue, line.generation, p))] = false
+		w.timers[string(appendTimerKey(nil, l.due, timerDelay, line.queue, line.generation, p))] = false
 	case StateLeased:
 		n.leased++
-		w.timers[string(timerKey(l.due, timerLease, line.queue, line.generation, p))] = false
+		w.timers[string(appendTimerKey(nil, l.due, timerLease, line.queue, line.generation, p))] = false
 	}
 	if l.expires != 0 && l.state != StateLeased {
 		n.expiring++
-		w.timers[string(timerKey(l.expires, timerExpiry, line.queue, line.generation, p))] = false
+		w.timers[string(appendTimerKey(nil, l.expires, timerExpiry, line.queue, line.generation, p))] = false
 	}
 	if l.home != p.priority {
 		home := place{priority: l.home, tail: p.tail}

@@ -132,7 +132,7 @@ func FuzzLease(f *testing.F) {
 // FuzzTimer: what falls due is found again by its key.
 func FuzzTimer(f *testing.F) {
 	begin := len(row(spaceTimer))
-	f.Add(timerKey(5, timerLease, "jobs", 2, somePlace)[begin:])
+	f.Add(appendTimerKey(nil, 5, timerLease, "jobs", 2, somePlace)[begin:])
 	f.Add(idTimerKey(-5, timerReplay, "jobs", "id")[begin:])
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, key []byte) {
@@ -141,7 +141,7 @@ func FuzzTimer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := timerKey(p.due, p.kind, p.queue, p.generation, p.place)
+		again := appendTimerKey(nil, p.due, p.kind, p.queue, p.generation, p.place)
 		switch p.kind {
 		case timerDedup, timerReplay, timerRequest:
 			again = idTimerKey(p.due, p.kind, p.queue, p.id)
@@ -234,7 +234,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(uint8(2), at, e.append(nil), uint8(11), append(tuple.AppendInt([]byte(nil), 1), appendChunkKey(nil, somePlace, 0)...), []byte("x"))
 	f.Add(uint8(4), at, (&leased{due: 5, envelope: e}).append(nil), uint8(10), at, tuple.AppendInt(nil, 5))
 	f.Add(uint8(6), tuple.AppendString(nil, "id"), (&replay{taken: 1}).pack(), uint8(7), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), joinPlace(somePlace, &e))
-	f.Add(uint8(13), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, uint8(12), timerKey(5, timerLease, "jobs", 1, somePlace)[len(row(spaceTimer)):], []byte(nil))
+	f.Add(uint8(13), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, uint8(12), appendTimerKey(nil, 5, timerLease, "jobs", 1, somePlace)[len(row(spaceTimer)):], []byte(nil))
 	f.Fuzz(func(t *testing.T, firstSpace uint8, firstKey, firstValue []byte, secondSpace uint8, secondKey, secondValue []byte) {
 		w := newWalk(&Store{})
 		w.queues["jobs"] = &state{generation: 1, exists: true}

@@ -100,23 +100,21 @@ func (l *leased) append(b []byte) []byte {
 	return l.envelope.append(tuple.AppendInt(tuple.AppendInt(b, l.due), l.target))
 }
 
-func parseLeased(b []byte, p place) (*leased, error) {
-	var l leased
-	rest, err := b, error(nil)
+func parseLeased(b []byte, p place) (l leased, err error) {
+	rest := b
 	for _, field := range [...]*int64{&l.due, &l.target} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return nil, fmt.Errorf("damaged lease: %w", err)
+			return leased{}, fmt.Errorf("damaged lease: %w", err)
 		}
 	}
-	if l.envelope, err = parseEnvelope(rest, p); err != nil {
-		return nil, err
-	}
-	return &l, nil
+	l.envelope, err = parseEnvelope(rest, p)
+	return l, err
 }
 
 func (c *change) addLeased(p place, l *leased) {
-	c.value = l.append(c.value[:0])
-	c.tx.Set(c.key(spaceLeased, p), c.value)
+	value := l.append(c.buffers.value[:0])
+	c.tx.Set(c.key(spaceLeased, p), value)
+	c.buffers.value = value
 	c.setTimer(l.due, timerLease, p)
 	c.tally.leased++
 }

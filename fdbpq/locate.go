@@ -61,10 +61,8 @@ func parseStanding(space string, b []byte, p place) (*located, error) {
 		l.state = StateDelayed
 		l.due, l.envelope, err = parseDelayed(b, p)
 	case spaceLeased:
-		var held *leased
-		if held, err = parseLeased(b, p); err != nil {
-			return nil, err
-		}
+		var held leased
+		held, err = parseLeased(b, p)
 		l.state, l.due, l.target, l.envelope = StateLeased, held.due, held.target, held.envelope
 	}
 	return l, err

@@ -158,6 +158,8 @@ type known struct {
 	state *state
 	read  bool
 	clock int64
+
+	buffers buffers
 }
 
 // Name returns the queue's name.

@@ -252,7 +252,7 @@ func (w *sweep) handleOf(c *change, t timer) error {
 		}
 		c.spent += c.weight(&l.envelope, false)
 		c.note(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
-		return c.release(t.place, l, 0)
+		return c.release(t.place, &l, 0)
 	case timerDelay:
 		row, err := w.tx.Get(key(spaceDelayed, t.place))
 		if err != nil || row == nil {

@@ -17,9 +17,8 @@ const (
 	timerRequest = "o" // a staged take is forgotten
 )
 
-// timerKey returns the key of an item's timer.
-func timerKey(due int64, kind, queue string, generation int64, p place) []byte {
-	b := make([]byte, 0, len(queue)+64)
+// appendTimerKey appends the key of an item's timer.
+func appendTimerKey(b []byte, due int64, kind, queue string, generation int64, p place) []byte {
 	b = tuple.AppendString(b, spaceTimer)
 	b = tuple.AppendInt(b, due)
 	b = tuple.AppendString(b, kind)
@@ -77,11 +76,11 @@ func parseTimer(key []byte) (timer, error) {
 
 func (c *change) setTimer(due int64, kind string, p place) {
 	c.store.due.expect(due)
-	c.tx.Set(timerKey(due, kind, c.name, c.state.generation, p), nil)
+	c.tx.Set(c.timerKey(due, kind, p), nil)
 }
 
 func (c *change) clearTimer(due int64, kind string, p place) {
-	c.tx.Clear(timerKey(due, kind, c.name, c.state.generation, p))
+	c.tx.Clear(c.timerKey(due, kind, p))
 }
 
 // setExpiry starts the timer of an item that has a TTL and is not leased.
