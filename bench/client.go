@@ -12,6 +12,7 @@ const (
 	verbPop   = "pop"
 	verbLease = "lease+ack" // the acknowledgement is answered, too
 	verbLeave = "lease, ack unanswered"
+	verbEcho  = "echo"  // of a system that has an echo service on its server
 	verbFill  = "fill"  // as fast as the system's bulk form goes
 	verbDrain = "drain" // the same in the other direction
 )

@@ -217,6 +217,10 @@ func operation(c client, verb string, items *payloads) func() error {
 		return c.lease
 	case verbLeave:
 		return c.leave
+	case verbEcho:
+		if c, can := c.(interface{ echo([]byte) error }); can {
+			return func() error { return c.echo(items.next()) }
+		}
 	}
 	return func() error { return fmt.Errorf("unknown verb %q", verb) }
 }

@@ -88,7 +88,10 @@ func connectEcho(addr string) (client, error) {
 	return &echoClient{c}, err
 }
 
-func (c *echoClient) push(_ int, payload []byte) error {
+func (c *echoClient) push(_ int, payload []byte) error { return c.echo(payload) }
+
+// echo asks the echo service, if there is one on the server.
+func (c *natsClient) echo(payload []byte) error {
 	m, err := c.ask(&nats.Msg{Subject: echoSubject, Data: payload})
 	if err == nil && len(m.Data) != len(payload) {
 		err = fmt.Errorf("the echo has %d bytes, expected %d", len(m.Data), len(payload))

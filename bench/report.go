@@ -57,6 +57,7 @@ func (r *results) write(w io.Writer) {
 	for _, clients := range r.clients() {
 		r.writeRates(w, clients)
 	}
+	r.writeParts(w)
 	for _, clients := range []int{64, 256} {
 		r.writeCosts(w, clients)
 	}
@@ -125,6 +126,24 @@ func (r *results) writeRates(w io.Writer, clients int) {
 			default:
 				cells = append(cells, fmt.Sprintf("%s (%.2f)", number(rate), rate/echo))
 			}
+		}
+		t.add(cells...)
+	}
+	t.write(w)
+}
+
+// writeParts is about pqd alone: no other system has an echo on its server.
+func (r *results) writeParts(w io.Writer) {
+	fmt.Fprint(w, "pqd's operations as parts of the echoes right before and behind each of them: median, least and most\n\n")
+	t := table{append([]string{""}, allVerbs...)}
+	for _, clients := range r.clients() {
+		cells := []string{plural(clients, "client")}
+		for _, verb := range allVerbs {
+			cell := ""
+			if parts := r.parts(namePQD, verb, clients); len(parts) > 0 {
+				cell = fmt.Sprintf("%.2f (%.2f–%.2f)", median(parts), parts[0], parts[len(parts)-1])
+			}
+			cells = append(cells, cell)
 		}
 		t.add(cells...)
 	}

@@ -21,6 +21,8 @@ type sample struct {
 	Load    time.Duration // of the load
 }
 
+func (s *sample) rate() float64 { return float64(s.N) / s.Seconds }
+
 // The backlogs at which there are samples.
 const (
 	backlogUsual  = "10,000"
@@ -76,7 +78,7 @@ func median(values []float64) float64 {
 
 // rate is the median of operations a second.
 func (r *results) rate(system, verb string, clients int, backlog string) float64 {
-	return r.median(system, verb, clients, backlog, func(s *sample) float64 { return float64(s.N) / s.Seconds })
+	return r.median(system, verb, clients, backlog, (*sample).rate)
 }
 
 // costs are the medians of the processor time that an operation took the
@@ -94,6 +96,32 @@ func (r *results) p50(system, verb string, clients int) time.Duration {
 
 func (r *results) p99(system, verb string, clients int) time.Duration {
 	return time.Duration(r.median(system, verb, clients, backlogUsual, func(s *sample) float64 { return float64(s.P99) }))
+}
+
+// parts are what parts of the echoes right before and behind them the operations
+// of a kind reached, sorted; none when there were no such echoes.
+func (r *results) parts(system, verb string, clients int) (parts []float64) {
+	echo := func(i int, beside *sample) float64 {
+		if i < 0 || i >= len(r.Samples) {
+			return 0
+		}
+		s := &r.Samples[i]
+		if s.Verb != verbEcho || s.System != beside.System || s.Clients != beside.Clients || s.Round != beside.Round {
+			return 0
+		}
+		return s.rate()
+	}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if s.System != system || s.Verb != verb || s.Clients != clients || s.Backlog != backlogUsual {
+			continue
+		}
+		if before, behind := echo(i-1, s), echo(i+1, s); before > 0 && behind > 0 {
+			parts = append(parts, 2*s.rate()/(before+behind))
+		}
+	}
+	slices.Sort(parts)
+	return parts
 }
 
 // ratio of two rates; 0 when one is missing.

@@ -158,7 +158,13 @@ func (r *runner) measure(ctx context.Context) error {
 func (r *runner) turn(ctx context.Context, srv *server, round, clients int, label string) error {
 	srv.thaw()
 	defer srv.freeze()
-	measures, err := r.site.drive(ctx, srv, clients, r.plan.steps(srv.system)...)
+	steps := r.plan.steps(srv.system)
+	if echo := r.server(nameEcho); echo != nil && echo.under == srv && label == backlogUsual {
+		echo.thaw()
+		defer echo.freeze()
+		steps = r.plan.amongEchoes(steps)
+	}
+	measures, err := r.site.drive(ctx, srv, clients, steps...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -169,6 +175,23 @@ func (r *runner) turn(ctx context.Context, srv *server, round, clients int, labe
 	// What it wrote and did not sync is written at its own expense.
 	syscall.Sync()
 	return nil
+}
+
+// amongEchoes puts an echo before and behind each step that is measured. The
+// machine becomes faster and slower within seconds, which an echo in a turn of
+// its own does not share.
+func (p *plan) amongEchoes(steps []step) (all []step) {
+	echo := step{Verb: verbEcho, Limit: p.phase / 2}
+	for _, s := range steps {
+		if !s.Warm && len(all) > 0 && all[len(all)-1].Verb != verbEcho {
+			all = append(all, echo)
+		}
+		all = append(all, s)
+		if !s.Warm {
+			all = append(all, echo)
+		}
+	}
+	return all
 }
 
 // steps leave as many items as they found.
