@@ -2,9 +2,10 @@ package bridge_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -41,7 +42,7 @@ func (c *client) inFlight(kind string, n float64) {
 
 // behind holds a pop and sends, behind it, settlements and as many pops. It
 // returns once the bridge has all of them.
-func (c *client) behind(db *slow, acks []string) (settled, popped []answers, release func()) {
+func (c *client) behind(db *slow, acks []string, settlement string) (settled, popped []answers, release func()) {
 	c.Helper()
 	c.inFlight("work", 0)
 	c.inFlight("settlement", 0)
@@ -49,7 +50,7 @@ func (c *client) behind(db *slow, acks []string) (settled, popped []answers, rel
 	popped = append(popped, c.send("pq.jobs.pop.min", ""))
 	db.awaitHeld(c)
 	for _, ack := range acks {
-		settled = append(settled, c.send(ack, "+ACK"))
+		settled = append(settled, c.send(ack, settlement))
 		popped = append(popped, c.send("pq.jobs.pop.min", ""))
 	}
 	c.inFlight("work", float64(len(popped)))
@@ -68,13 +69,14 @@ func (c *client) transactions() (take, change float64) {
 // into one transaction.
 func TestSettleAlong(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	dead := c.hear("pq.jobs.event.dead")
 	acks := c.leases(20)
 	for i := range 15 {
 		c.push("pq.jobs.push.5", fmt.Sprint(i))
 	}
 	c.accepted(c.raw(acks[0], "")) // the second time it is lost
 	take, change := c.transactions()
-	settled, popped, release := c.behind(db, acks)
+	settled, popped, release := c.behind(db, acks, "+TERM")
 	release()
 	for i, answer := range settled {
 		if m := c.next(answer); i == 0 {
@@ -92,6 +94,9 @@ func TestSettleAlong(t *testing.T) {
 	}
 	if takes, changes := c.transactions(); takes != take+2 || changes != change {
 		t.Errorf("%g transactions of pops and %g of settlements, want 2 and 0", takes-take, changes-change)
+	}
+	for range 19 {
+		c.next(dead)
 	}
 	if i := c.info("jobs"); i.Ready != 0 || i.Leased != 0 || i.Rates["settle"] < 19.0/60 || i.Rates["settle"] > 20.5/60 {
 		t.Errorf("%+v", i)
@@ -115,17 +120,23 @@ func TestSettleApart(t *testing.T) {
 	}
 }
 
+// tooLarge pushes an item past the bridge that no pop can answer.
+func (c *client) tooLarge() {
+	c.Helper()
+	item := fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: make([]byte, fdbpq.MaxContent)}
+	c.transact(func(tx kv.Tx) error {
+		_, err := c.env.Store.Queue("jobs").Push(tx, item)
+		return err
+	})
+}
+
 // A pop that makes their transaction fail does not take settlements with it.
 func TestSettleBesideFailure(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(5)
 	c.push("pq.jobs.push.5", "first")
-	large := strings.Repeat("x", fdbpq.MaxContent)
-	c.transact(func(tx kv.Tx) error {
-		_, err := c.env.Store.Queue("jobs").Push(tx, fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: []byte(large)})
-		return err
-	})
-	settled, popped, release := c.behind(db, acks)
+	c.tooLarge()
+	settled, popped, release := c.behind(db, acks, "+ACK")
 	release()
 	for _, answer := range settled {
 		c.accepted(c.next(answer))
@@ -152,7 +163,7 @@ func TestSettleAlongAway(t *testing.T) {
 	acks := c.leases(3)
 	c.push("pq.jobs.push.5", "first")
 	c.push("pq.jobs.push.5", "second")
-	settled, popped, release := c.behind(db, acks)
+	settled, popped, release := c.behind(db, acks, "+ACK")
 	base.SetChances(fault.Chances{fault.Unavailable: 1})
 	release()
 	if m := c.next(popped[0]); string(m.Data) != "first" {
@@ -171,21 +182,134 @@ func TestSettleAlongAway(t *testing.T) {
 }
 
 // Settlements alone do not make those who wait look again; one that makes an
-// item ready does.
+// item ready does, also within a transaction that looks for them.
 func TestSettleWhileOthersWait(t *testing.T) {
-	c, _ := slowly(t, faulty(t), bridge.Options{Exclusive: true})
-	acks := c.leases(5)
-	waiter := c.send("pq.jobs.pop.max", "", "PQ-Wait", "1m")
-	c.waiting("jobs", 1)
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(4)
+	var high []*nats.Msg
+	for range 2 {
+		c.push("pq.jobs.push.9", "high")
+		high = append(high, c.pop("pq.jobs.pop.max", "", "PQ-Lease", "1h"))
+	}
+	c.push("pq.jobs.push.5", "y")
+	c.push("pq.jobs.push.5", "z")
+	wait := func() answers {
+		defer c.waiting("jobs", 1)
+		return c.send("pq.jobs.pop.max", "", "PQ-Wait", "1m", "PQ-Band", "9..9")
+	}
+	waiter := wait()
 	take, change := c.transactions()
-	for _, ack := range acks[1:] {
-		c.accepted(c.raw(ack, ""))
+
+	release := db.holdNext()
+	first := c.send("pq.jobs.pop.min", "")
+	db.awaitHeld(t)
+	var settled []answers
+	for _, ack := range acks {
+		settled = append(settled, c.send(ack, ""))
 	}
-	if takes, changes := c.transactions(); takes != take || changes != change+4 {
-		t.Errorf("4 settlements made %g transactions of pops and %g of settlements", takes-take, changes-change)
+	c.inFlight("settlement", 4)
+	release()
+	for _, answer := range append(settled, first) {
+		if m := c.next(answer); m.Header.Get("Status") != "" {
+			t.Errorf("%v", m.Header)
+		}
 	}
-	c.accepted(c.raw(acks[0], "-NAK"))
-	if m := c.next(waiter); m.Header.Get("PQ-Deliveries") == "" {
+	if takes, changes := c.transactions(); takes != take+1 || changes != change+1 {
+		t.Errorf("4 settlements and a pop made %g transactions of pops and %g of settlements, want 1 of each", takes-take, changes-change)
+	}
+
+	c.accepted(c.raw(high[0].Reply, "-NAK"))
+	if m := c.next(waiter); string(m.Data) != "high" {
 		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+	waiter = wait()
+	settled, popped, release := c.behind(db, []string{high[1].Reply}, "-NAK")
+	release()
+	c.accepted(c.next(settled[0]))
+	if m := c.next(waiter); string(m.Data) != "high" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+	if m := c.next(popped[0]); string(m.Data) != "z" {
+		t.Errorf("popped %q", m.Data)
+	}
+	c.refused(c.next(popped[1]), 404)
+}
+
+// A pop that is refused is not put off by settlements that keep arriving.
+func TestRefusedPopBesideSettlements(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(2)
+	c.push("pq.jobs.push.5", "first")
+	c.tooLarge()
+	settled, popped, release := c.behind(db, acks[:1], "+ACK")
+	next := db.holdNext()
+	release()
+	db.awaitHeld(t) // the first settlement, without the pop beside it
+	settled = append(settled, c.send(acks[1], "+ACK"))
+	c.inFlight("settlement", 2)
+	last := db.holdNext()
+	next()
+	c.refused(c.next(popped[1]), 413)
+	db.awaitHeld(t)
+	last()
+	for _, answer := range settled {
+		c.accepted(c.next(answer))
+	}
+}
+
+// A settlement waits for one transaction at most, however many pops came before
+// it.
+func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Limits: bridge.Limits{BatchRequests: 2}})
+	acks := c.leases(2)
+	for range 9 {
+		c.push("pq.jobs.push.5", "x")
+	}
+	release := db.holdNext()
+	pops := []answers{c.send("pq.jobs.pop.min", "")}
+	db.awaitHeld(t)
+	for range 4 {
+		pops = append(pops, c.send("pq.jobs.pop.min", "2"))
+	}
+	c.inFlight("work", 5)
+	settled := []answers{c.send(acks[0], "+ACK"), c.send(acks[1], "+ACK")}
+	c.inFlight("settlement", 2)
+	next := db.holdNext()
+	release()
+	db.awaitHeld(t)
+	last := db.holdNext()
+	next()
+	for _, answer := range settled {
+		c.accepted(c.next(answer))
+	}
+	db.awaitHeld(t)
+	last()
+	for i, answer := range pops[1:] {
+		if n := len(c.batch(answer)); n != 2 {
+			t.Errorf("batch %d has %d items", i, n)
+		}
+	}
+}
+
+// An acknowledgement that asks for the next item holds once, however many
+// transactions it takes to find that.
+func TestNextBehindExpired(t *testing.T) {
+	c := serve(t)
+	for round := range 5 {
+		m := c.lease("x")
+		var expired []fdbpq.NewItem
+		for range 1000 {
+			expired = append(expired, fdbpq.NewItem{TTL: time.Nanosecond})
+		}
+		c.transact(func(tx kv.Tx) error {
+			_, err := c.env.Store.Queue("jobs").Push(tx, expired...)
+			return err
+		})
+		c.push("pq.jobs.push.5", "next")
+		next := c.raw(m.Reply, "+NXT")
+		if string(next.Data) != "next" {
+			t.Fatalf("round %d: next is %q, %v", round, next.Data, next.Header)
+		}
+		c.accepted(c.raw(next.Reply, ""))
 	}
 }

@@ -31,7 +31,7 @@ type Options struct {
 	Prefix    string // of all subjects; "": pq
 	Version   string // of the program, for discovery; a semantic version
 	StoreName string // what _sys.info calls the store
-	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one
+	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one, settle along with pops
 	Logger    *slog.Logger
 	Tracer    trace.Tracer // nil: no spans
 	Limits    Limits

@@ -242,9 +242,11 @@ func (b *Bridge) answerBody(r *request) {
 	b.done(r, nil)
 }
 
+// settled returns how many leases a batch has ended.
 func settled(batch []*request) (n int) {
 	for _, r := range batch {
-		if r.verb == verbAck && r.outcome.failure == nil {
+		ends := r.verb == verbAck && r.settle.kind != settleProgress && r.settle.kind != settleReturn
+		if ends && r.outcome.failure == nil {
 			n++
 		}
 	}

@@ -105,7 +105,7 @@ func (b *Bridge) route(r *request) *failure {
 		if r.settle.kind == settleNext && answerable {
 			b.lanes.take.submit(r)
 		} else {
-			b.settlements().submit(r)
+			b.settle(r)
 		}
 		return nil
 	case verbRemove, verbMove, verbAdmin:

@@ -84,10 +84,14 @@ type lane struct {
 	queue fdbpq.Queue
 	slot  *fdbpq.Lane
 
-	pending []*request // guarded by of.mu
-	kicked  bool       // guarded by of.mu: to run even without requests
-	batch   []*request
-	called  bool // the batch was kicked
+	pending     []*request // guarded by of.mu
+	settlements []*request // guarded by of.mu: those that go along
+	kicked      bool       // guarded by of.mu: to run even without requests
+
+	// What is to be done now.
+	batch    []*request
+	settling []*request
+	called   bool // it was kicked
 
 	updating bool        // guarded by of.mu: a transaction is under way
 	relief   *time.Timer // calls relieve when it takes too long
@@ -104,6 +108,19 @@ func (ls *lanes) submit(r *request) {
 	l := ls.lane(r.subject.Queue)
 	l.pending = append(l.pending, r)
 	ls.mu.Unlock()
+}
+
+// join hands a settlement to the lane of its queue, if that is running. It does
+// not wait behind the lane's requests: each transaction takes settlements along.
+func (ls *lanes) join(r *request) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.active[r.subject.Queue]
+	if l == nil {
+		return false
+	}
+	l.settlements = append(l.settlements, r)
+	return true
 }
 
 // kick makes the queue's lane run, whether there are requests or not.
@@ -149,7 +166,8 @@ func (l *lane) run() {
 		for l.next() {
 			l.of.work(l, l.batch)
 			clear(l.batch)
-			l.batch = l.batch[:0]
+			clear(l.settling)
+			l.batch, l.settling = l.batch[:0], l.settling[:0]
 		}
 	}
 }
@@ -159,7 +177,7 @@ func (l *lane) run() {
 func (l *lane) next() bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	if len(l.pending) == 0 && !l.kicked {
+	if len(l.pending) == 0 && len(l.settlements) == 0 && !l.kicked {
 		l.slot.Release()
 		l.slot = nil
 		delete(l.of.active, l.queue.Name())
@@ -171,30 +189,34 @@ func (l *lane) next() bool {
 		return false
 	}
 	l.called, l.kicked = l.kicked, false
-	n := l.of.bridge.options.Limits.fitting(l.pending)
-	if n == len(l.pending) {
-		l.pending, l.batch = l.batch, l.pending
-		return true
-	}
-	l.batch = l.shift(l.batch, n)
+	limits := &l.of.bridge.options.Limits
+	l.batch = shift(l.batch, &l.pending, limits.fitting(l.pending))
+	l.settling = shift(l.settling, &l.settlements, min(limits.BatchRequests, len(l.settlements)))
 	return true
 }
 
-// shift moves the first n of those that wait to the end of a list. It is called
-// with the lock held.
-func (l *lane) shift(to []*request, n int) []*request {
-	to = append(to, l.pending[:n]...)
-	left := copy(l.pending, l.pending[n:])
-	clear(l.pending[left:])
-	l.pending = l.pending[:left]
+// shift moves the first n requests of a line to the end of an empty list, or of
+// any other.
+func shift(to []*request, line *[]*request, n int) []*request {
+	from := *line
+	if n == len(from) && len(to) == 0 {
+		*line = to
+		return from
+	}
+	to = append(to, from[:n]...)
+	left := copy(from, from[n:])
+	clear(from[left:])
+	*line = from[:left]
 	return to
 }
 
-// arrived takes up to n of the requests that came while a batch is under way.
-func (l *lane) arrived(n int) []*request {
+// arrived takes what came while a batch is under way, up to so many requests
+// and settlements.
+func (l *lane) arrived(requests, settlements int) (came, settling []*request) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	return l.shift(nil, min(n, len(l.pending)))
+	came = shift(nil, &l.pending, min(max(0, requests), len(l.pending)))
+	return came, shift(nil, &l.settlements, min(max(0, settlements), len(l.settlements)))
 }
 
 // fitting returns how many of the requests go into one batch: at least one.
@@ -253,11 +275,15 @@ func (l *lane) late() []*request {
 		return nil // it ended just now
 	}
 	l.relief.Reset(l.of.stuck.look)
-	n := 0
-	for n < len(l.pending) && time.Since(l.pending[n].arrived) >= l.of.stuck.look {
-		n++
+	var late []*request
+	for _, line := range []*[]*request{&l.pending, &l.settlements} {
+		n := 0
+		for n < len(*line) && time.Since((*line)[n].arrived) >= l.of.stuck.look {
+			n++
+		}
+		late = append(late, shift(nil, line, n)...)
 	}
-	return l.shift(nil, n)
+	return late
 }
 
 // view runs fn on one state of the store.

@@ -31,6 +31,7 @@ type settlement struct {
 	lease  fdbpq.Lease
 	delay  time.Duration // of a nack
 	reason string        // of a term
+	acked  bool          // by the last run of a transaction
 	held   bool          // it took effect
 }
 
@@ -139,50 +140,18 @@ func (b *Bridge) giveBack(lease fdbpq.Lease) {
 	r.verb, r.subject = verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}
 	r.settle = settlement{kind: settleReturn, lease: lease}
 	b.gate.force(r)
-	b.settlements().submit(r)
+	b.settle(r)
 }
 
-// settlements are the lanes that settlements go through. A store that this
-// bridge has for itself commits them together with what the queue's pops do:
-// workers settle as often as they pop, so that makes half as many transactions.
-// Where bridges take turns and lose to each other, it is only pops that do.
-func (b *Bridge) settlements() *lanes {
-	if b.options.Exclusive {
-		return &b.lanes.take
+// settle hands a settlement to a lane. Those of a store that this bridge has for
+// itself go along with the queue's pops while there are any: workers settle as
+// often as they pop, so that makes half as many transactions. Where bridges take
+// turns and lose to each other, it is only pops that do.
+func (b *Bridge) settle(r *request) {
+	if b.options.Exclusive && b.lanes.take.join(r) {
+		return
 	}
-	return &b.lanes.change
-}
-
-// settles says whether the request settles a lease and does nothing else.
-func (r *request) settles() bool {
-	return r.verb == verbAck && (r.settle.kind != settleNext || r.msg.Reply == "")
-}
-
-// apart tells the settlements of a list from the others, which it moves to the
-// list's beginning.
-func apart(list []*request) (others, settlements []*request) {
-	n := 0
-	for _, r := range list {
-		if r.settles() {
-			n++
-		}
-	}
-	switch n {
-	case 0:
-		return list, nil
-	case len(list):
-		return nil, list
-	}
-	settlements = make([]*request, 0, n)
-	others = list[:0]
-	for _, r := range list {
-		if r.settles() {
-			settlements = append(settlements, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	return others, settlements
+	b.lanes.change.submit(r)
 }
 
 // settleIn runs a settlement within a transaction. A lost lease is an answer,

@@ -18,8 +18,8 @@ const aloneBytes = 3 << 20
 // came, then the new ones. What finds nothing is answered so, or waits.
 // Settlements go along. By themselves they give those who wait no reason to
 // look: what a settlement makes ready ends the queue's watch.
-func (b *Bridge) runTakes(l *lane, batch []*request) {
-	fresh, settling := apart(batch)
+func (b *Bridge) runTakes(l *lane, fresh []*request) {
+	settling := l.settling
 	for look := l.called || len(fresh) > 0; look; {
 		claim := b.waits.claim(l.queue.Name())
 		t := take{bridge: b, lane: l, claim: claim, todo: fresh, settling: settling}
@@ -51,6 +51,7 @@ type take struct {
 	todo     []*request // those that waited, then new ones
 	alone    bool       // the first one only, after it has failed
 	most     int        // items that its batch is cut to; 0: as many as it asks for
+	failed   bool       // with settlements; without them it is not to fail for ever
 
 	runs int  // of the transaction under way
 	lost bool // a run of it was in vain
@@ -86,7 +87,7 @@ func (t *take) run() {
 			return
 		case len(t.settling) > 0:
 			t.bridge.runChanges(t.lane, t.settling)
-			t.settling = nil
+			t.settling, t.failed = nil, true
 		case t.alone && !errors.Is(err, errCut):
 			t.fail(1, err)
 			return
@@ -103,7 +104,10 @@ func (t *take) fail(n int, err error) {
 	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
 		r.outcome = outcome{failure: f}
 	}
-	t.done, t.watch = n, nil
+	for _, r := range t.todo {
+		r.settle.acked = false
+	}
+	t.done, t.items, t.watch = n, 0, nil
 	t.again = n < len(t.todo) || len(t.claim.beyond) > 0
 }
 
@@ -113,6 +117,9 @@ func (t *take) transaction(tx kv.Tx) error {
 	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
 	clear(t.nothing)
 	t.queue = t.lane.queue.In(tx)
+	for _, r := range t.todo {
+		r.settle.acked = false
+	}
 	for _, r := range t.settling {
 		r.outcome = outcome{}
 		events, err := r.settleIn(tx, t.queue)
@@ -148,15 +155,14 @@ func (t *take) transaction(tx kv.Tx) error {
 // wait for each other, and lose to each other, it is this that makes a
 // transaction worth a batch.
 func (t *take) gather() {
-	if t.alone || t.limit < len(t.todo) {
+	if t.alone || t.failed || t.limit < len(t.todo) {
 		return
 	}
-	if room := t.bridge.options.Limits.BatchRequests - len(t.todo) - len(t.settling); room > 0 {
-		fresh, settling := apart(t.lane.arrived(room))
-		t.settling = append(t.settling, settling...)
-		t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
-		t.limit = len(t.todo)
-	}
+	most := t.bridge.options.Limits.BatchRequests
+	fresh, settling := t.lane.arrived(most-len(t.todo), most-len(t.settling))
+	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
+	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
+	t.limit = len(t.todo)
 }
 
 // full says whether the transaction has done its share.
@@ -212,6 +218,7 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		first.settle.acked = true
 		t.events = append(t.events, settled.Events...)
 	}
 	// A new pop with an id may have been answered before.
@@ -332,12 +339,12 @@ func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Take
 var errCut = errors.New("batch ends at an item that does not fit into an answer")
 
 // settled returns how many leases ended, and notes which of those who want the
-// next item need not settle again.
+// next item need not settle again: also one that has to look for it once more.
 func (t *take) settled() int {
 	n := settled(t.settling)
-	for _, r := range t.todo[:t.done] {
-		if r.verb == verbAck && !r.settle.held && (r.outcome.failure == nil || r.outcome.failure.code == 404) {
-			r.settle.held = true
+	for _, r := range t.todo {
+		if r.settle.acked {
+			r.settle.acked, r.settle.held = false, true
 			n++
 		}
 	}

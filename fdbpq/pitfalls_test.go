@@ -1218,6 +1218,45 @@ func TestPurgeIsBounded(t *testing.T) {
 	})
 }
 
+// A purge in the middle of a transaction whose changes know of each other: what
+// follows is done to the new generation.
+func TestPurgeAmongChanges(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.pushed("q", 0, "one", "two", "three")
+		first, second := *b.leaseOne("q", time.Minute).Lease, *b.leaseOne("q", time.Minute).Lease
+		b.update(func(tx kv.Tx) error {
+			q := b.Queue("q").In(tx)
+			if _, err := q.Ack(tx, first); err != nil {
+				return err
+			}
+			if taken, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(taken.Items[0].Payload) != "three" {
+				return fmt.Errorf("before the purge: %+v, %v", taken, err)
+			}
+			if _, err := q.Purge(tx); err != nil {
+				return err
+			}
+			var lost *fdbpq.LostError
+			if _, err := q.Ack(tx, second); !errors.As(err, &lost) || lost.Reason != fdbpq.LostGone {
+				return fmt.Errorf("acknowledgement of what was purged: %v", err)
+			}
+			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("new")}, fdbpq.NewItem{Payload: []byte("newer")}); err != nil {
+				return err
+			}
+			if taken, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(taken.Items[0].Payload) != "new" {
+				return fmt.Errorf("after the purge: %+v, %v", taken, err)
+			}
+			return nil
+		})
+		if n := b.counts("q"); n.Ready != 1 || n.Leased != 1 {
+			t.Errorf("%+v", n)
+		}
+		if item := b.leaseOne("q", time.Minute); string(item.Payload) != "newer" {
+			t.Errorf("took %q", item.Payload)
+		}
+	})
+}
+
 // A transaction that began before a purge and commits when all is cleared leaves
 // nothing in the key space that nobody will look at again.
 func TestPurgeUnderSlowTransactions(t *testing.T) {

@@ -6,11 +6,15 @@ import (
 )
 
 const (
-	ballastSize = 64 << 20
+	// ballastMost is what a heap without a limit gets.
+	ballastMost = 64 << 20
 
-	// ballastLimit is the least GOMEMLIMIT that has room for the ballast, which
-	// counts there as well.
-	ballastLimit = 8 * ballastSize
+	// ballastLeast is the smallest one that makes a difference.
+	ballastLeast = 32 << 20
+
+	// ballastPart is the part of GOMEMLIMIT that it may be, as it counts there
+	// as well.
+	ballastPart = 8
 )
 
 // newBallast returns memory that nobody touches, so the machine need not have
@@ -19,8 +23,9 @@ const (
 // them 20 times a second, which is 2 to 3 % of all work and more with leases, and
 // now does once. For that, up to 70 MB more of garbage lie about.
 func newBallast() []byte {
-	if os.Getenv("GOGC") != "" || debug.SetMemoryLimit(-1) < ballastLimit {
+	size := min(ballastMost, debug.SetMemoryLimit(-1)/ballastPart)
+	if os.Getenv("GOGC") != "" || size < ballastLeast {
 		return nil
 	}
-	return make([]byte, ballastSize)
+	return make([]byte, size)
 }
