@@ -13,6 +13,7 @@ import (
 func TestInfo(t *testing.T) {
 	c := serve(t)
 	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
+	c.accepted(c.raw(c.lease("done").Reply, ""))
 	for i := range 5 {
 		c.push("pq.jobs.push", "12345", "X", fmt.Sprint(i))
 	}
