@@ -135,9 +135,9 @@ func (r *results) writeRates(w io.Writer, clients int) {
 // writeParts is about pqd alone: no other system has an echo on its server.
 func (r *results) writeParts(w io.Writer) {
 	fmt.Fprint(w, "pqd's operations as parts of the echoes right before and behind each of them: median, least and most\n\n")
-	t := table{append([]string{""}, allVerbs...)}
+	t := table{append([]string{"", "echoes a second"}, allVerbs...)}
 	for _, clients := range r.clients() {
-		cells := []string{plural(clients, "client")}
+		cells := []string{plural(clients, "client"), number(r.rate(namePQD, verbEcho, clients, backlogUsual))}
 		for _, verb := range allVerbs {
 			cell := ""
 			if parts := r.parts(namePQD, verb, clients); len(parts) > 0 {

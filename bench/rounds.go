@@ -182,8 +182,9 @@ func (r *runner) turn(ctx context.Context, srv *server, round, clients int, labe
 // its own does not share.
 func (p *plan) amongEchoes(steps []step) (all []step) {
 	echo := step{Verb: verbEcho, Limit: p.phase / 2}
+	all = append(all, step{Verb: verbEcho, Limit: p.phase / 5, Warm: true})
 	for _, s := range steps {
-		if !s.Warm && len(all) > 0 && all[len(all)-1].Verb != verbEcho {
+		if !s.Warm && all[len(all)-1] != echo {
 			all = append(all, echo)
 		}
 		all = append(all, s)
