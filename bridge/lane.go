@@ -77,7 +77,8 @@ func (ls *lanes) init(b *Bridge, work func(*lane, []*request)) {
 // lane collects what arrives for a queue while its transaction is under way
 // and then runs it all as the next one. No timer is involved: an idle queue is
 // served at once, a busy one in batches. Transactions of a lane follow one
-// another, so requests take effect in the order in which they arrived.
+// another, so requests take effect in the order in which they arrived; settlements
+// that go along with pops are done first.
 type lane struct {
 	of    *lanes
 	wake  chan fdbpq.Queue // the queue to serve next; closed to end the lane
@@ -195,8 +196,8 @@ func (l *lane) next() bool {
 	return true
 }
 
-// shift moves the first n requests of a line to the end of an empty list, or of
-// any other.
+// shift moves the first n requests of a line to the end of a list. A whole line
+// changes places with an empty list, so that the memory of both is used again.
 func shift(to []*request, line *[]*request, n int) []*request {
 	from := *line
 	if n == len(from) && len(to) == 0 {
