@@ -9,7 +9,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
@@ -123,11 +122,7 @@ func TestSettleApart(t *testing.T) {
 // tooLarge pushes an item past the bridge that no pop can answer.
 func (c *client) tooLarge() {
 	c.Helper()
-	item := fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: make([]byte, fdbpq.MaxContent)}
-	c.transact(func(tx kv.Tx) error {
-		_, err := c.env.Store.Queue("jobs").Push(tx, item)
-		return err
-	})
+	c.pushPast(fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: make([]byte, fdbpq.MaxContent)})
 }
 
 // A pop that makes their transaction fail does not take settlements with it.
@@ -301,10 +296,7 @@ func TestNextBehindExpired(t *testing.T) {
 		for range 1000 {
 			expired = append(expired, fdbpq.NewItem{TTL: time.Nanosecond})
 		}
-		c.transact(func(tx kv.Tx) error {
-			_, err := c.env.Store.Queue("jobs").Push(tx, expired...)
-			return err
-		})
+		c.pushPast(expired...)
 		c.push("pq.jobs.push.5", "next")
 		next := c.raw(m.Reply, "+NXT")
 		if string(next.Data) != "next" {

@@ -145,12 +145,9 @@ func TestPopWithoutReply(t *testing.T) {
 func TestOversizedItem(t *testing.T) {
 	c := serve(t)
 	large := make([]byte, 2<<20)
-	c.transact(func(tx kv.Tx) error {
-		_, err := c.env.Store.Queue("jobs").Push(tx,
-			fdbpq.NewItem{Payload: []byte("1")}, fdbpq.NewItem{Payload: []byte("2")},
-			fdbpq.NewItem{Payload: large}, fdbpq.NewItem{Payload: []byte("4")})
-		return err
-	})
+	c.pushPast(
+		fdbpq.NewItem{Payload: []byte("1")}, fdbpq.NewItem{Payload: []byte("2")},
+		fdbpq.NewItem{Payload: large}, fdbpq.NewItem{Payload: []byte("4")})
 	if items := c.batch(c.send("pq.jobs.peek.min", "10")); len(items) != 2 {
 		t.Errorf("peeked at %q", bodies(items))
 	}
@@ -172,12 +169,16 @@ func TestOversizedItem(t *testing.T) {
 	}
 }
 
-// transact runs a transaction beside the bridge.
-func (c *client) transact(fn func(kv.Tx) error) {
+// pushPast pushes items to the queue jobs beside the bridge.
+func (c *client) pushPast(items ...fdbpq.NewItem) {
 	c.Helper()
 	lane := c.env.Store.Lane()
 	defer lane.Release()
-	if err := lane.Update(c.Context(), fn); err != nil {
+	err := lane.Update(c.Context(), func(tx kv.Tx) error {
+		_, err := c.env.Store.Queue("jobs").Push(tx, items...)
+		return err
+	})
+	if err != nil {
 		c.Fatal(err)
 	}
 }

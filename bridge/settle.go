@@ -31,7 +31,6 @@ type settlement struct {
 	lease  fdbpq.Lease
 	delay  time.Duration // of a nack
 	reason string        // of a term
-	acked  bool          // by the last run of a transaction
 	held   bool          // it took effect
 }
 

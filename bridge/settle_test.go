@@ -181,13 +181,8 @@ func TestMsgMethods(t *testing.T) {
 			if err := tc.settle(m); err != nil {
 				t.Fatal(err)
 			}
-			// Nothing tells when it has been done.
-			var i info
-			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				if i = c.info("jobs"); i.Ready == tc.ready && i.Leased == tc.leased {
-					break
-				}
-			}
+			c.settled("jobs", tc.leased)
+			i := c.info("jobs")
 			var dead int64
 			if tc.dead > 0 {
 				dead = c.info("jobs-dead").Ready

@@ -64,6 +64,7 @@ type take struct {
 	nothing map[fdbpq.Band]*failure // where there is nothing more, and why
 	items   int
 	bytes   int64
+	acked   []*request // those who want the next item and settled for it
 	events  []fdbpq.Event
 	watch   *kv.Watch
 }
@@ -104,22 +105,16 @@ func (t *take) fail(n int, err error) {
 	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
 		r.outcome = outcome{failure: f}
 	}
-	for _, r := range t.todo {
-		r.settle.acked = false
-	}
-	t.done, t.items, t.watch = n, 0, nil
+	t.done, t.items, t.acked, t.watch = n, 0, nil, nil
 	t.again = n < len(t.todo) || len(t.claim.beyond) > 0
 }
 
 func (t *take) transaction(tx kv.Tx) error {
 	t.runs++
 	t.gather()
-	t.done, t.again, t.items, t.bytes, t.events, t.watch = 0, false, 0, 0, nil, nil
+	t.done, t.again, t.items, t.bytes, t.acked, t.events, t.watch = 0, false, 0, 0, nil, nil, nil
 	clear(t.nothing)
 	t.queue = t.lane.queue.In(tx)
-	for _, r := range t.todo {
-		r.settle.acked = false
-	}
 	for _, r := range t.settling {
 		r.outcome = outcome{}
 		events, err := r.settleIn(tx, t.queue)
@@ -218,7 +213,7 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		first.settle.acked = true
+		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
 	}
 	// A new pop with an id may have been answered before.
@@ -341,14 +336,10 @@ var errCut = errors.New("batch ends at an item that does not fit into an answer"
 // settled returns how many leases ended, and notes which of those who want the
 // next item need not settle again: also one that has to look for it once more.
 func (t *take) settled() int {
-	n := settled(t.settling)
-	for _, r := range t.todo {
-		if r.settle.acked {
-			r.settle.acked, r.settle.held = false, true
-			n++
-		}
+	for _, r := range t.acked {
+		r.settle.held = true
 	}
-	return n
+	return settled(t.settling) + len(t.acked)
 }
 
 // finish answers what was served and returns the new requests that were not.

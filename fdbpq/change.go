@@ -114,11 +114,16 @@ func (c *change) timerKey(due int64, kind string, p place) []byte {
 	return b.key
 }
 
+// set puts a value at p in a space. The value was put together in the buffer for
+// values, which it becomes again.
+func (c *change) set(space string, p place, value []byte) {
+	c.tx.Set(c.key(space, p), value)
+	c.buffers.value = value
+}
+
 // addReady makes an item takeable.
 func (c *change) addReady(p place, e *envelope) {
-	value := e.append(c.buffers.value[:0])
-	c.tx.Set(c.key(spaceReady, p), value)
-	c.buffers.value = value
+	c.set(spaceReady, p, e.append(c.buffers.value[:0]))
 	c.setExpiry(p, e)
 	c.tally.ready++
 	c.arrived = true

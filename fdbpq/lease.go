@@ -112,9 +112,7 @@ func parseLeased(b []byte, p place) (l leased, err error) {
 }
 
 func (c *change) addLeased(p place, l *leased) {
-	value := l.append(c.buffers.value[:0])
-	c.tx.Set(c.key(spaceLeased, p), value)
-	c.buffers.value = value
+	c.set(spaceLeased, p, l.append(c.buffers.value[:0]))
 	c.setTimer(l.due, timerLease, p)
 	c.tally.leased++
 }

@@ -263,9 +263,7 @@ func (p *pusher) finish() {
 
 // addDelayed puts an item where it is out of the way until it is due.
 func (c *change) addDelayed(at place, due int64, e *envelope) {
-	value := e.append(tuple.AppendInt(c.buffers.value[:0], due))
-	c.tx.Set(c.key(spaceDelayed, at), value)
-	c.buffers.value = value
+	c.set(spaceDelayed, at, e.append(tuple.AppendInt(c.buffers.value[:0], due)))
 	c.setTimer(due, timerDelay, at)
 	c.setExpiry(at, e)
 	c.tally.delayed++

@@ -19,15 +19,7 @@ func (db *DB) holds(key string) bool {
 
 func TestRowCache(t *testing.T) {
 	ctx := context.Background()
-	db, err := Open(t.TempDir(), Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	db := openMem(t, Options{NoSync: true})
 	write := func(fn func(kv.Tx)) {
 		t.Helper()
 		if err := db.Update(ctx, func(tx kv.Tx) error { fn(tx); return nil }); err != nil {
@@ -168,15 +160,7 @@ func TestRowCacheSlot(t *testing.T) {
 // the cache holds, and are no older than what was committed before.
 func TestRowCacheWhileWritten(t *testing.T) {
 	ctx := context.Background()
-	db, err := Open(t.TempDir(), Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	db := openMem(t, Options{NoSync: true})
 	rows := [][]byte{[]byte("row a"), []byte("row b"), []byte("row c"), []byte("row d"), []byte("row e")}
 	var committed atomic.Uint64
 	write := func(n uint64) error {
