@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 )
 
 // readObject reads a JSON object with no more than one level and hands each
@@ -70,11 +69,11 @@ func readInteger(what string, value any, least, most int64) (int64, *failure) {
 	return parseInteger(what, number.String(), least, most)
 }
 
-// parseInteger reads an integer in decimal.
+// parseInteger reads an integer in its one form in decimal.
 func parseInteger(what, s string, least, most int64) (int64, *failure) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || strings.HasPrefix(s, "+") {
-		return 0, failf(400, "%s is %s: expected an integer, %d to %d", what, shown(s), least, most)
+	if err != nil || strconv.FormatInt(n, 10) != s {
+		return 0, failf(400, "%s is %s: expected an integer without + or leading zeros, %d to %d", what, shown(s), least, most)
 	}
 	if n < least || n > most {
 		return 0, failf(400, "%s is %d: expected %d to %d", what, n, least, most)

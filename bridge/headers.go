@@ -60,7 +60,8 @@ func readPushHeaders(r *request) *failure {
 		}
 	}
 	r.item.Headers = block
-	if r.item.Delay != 0 && !r.item.NotBefore.IsZero() {
+	_, delayed := r.msg.Header[headerDelay]
+	if _, dated := r.msg.Header[headerNotBefore]; delayed && dated {
 		return failf(400, "%s together with %s: expected one of them", headerDelay, headerNotBefore)
 	}
 	return nil

@@ -204,10 +204,10 @@ func (o *popOptions) readHeader(key string, values []string) *failure {
 	return o.readBand(value)
 }
 
-// readBand reads <low>..<high>, either of which may be left out.
+// readBand reads <low>..<high>, one of which may be left out.
 func (o *popOptions) readBand(s string) *failure {
 	low, high, ok := strings.Cut(s, "..")
-	if !ok {
+	if !ok || s == ".." {
 		return failf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", headerBand, shown(s))
 	}
 	band := fdbpq.AllPriorities

@@ -316,7 +316,7 @@ func TestNext(t *testing.T) {
 	}
 	m = batch[0]
 	c.accepted(c.raw(batch[1].Reply, ""))
-	if next := c.raw(m.Reply, "+NXT", "PQ-Band", ".."); string(next.Data) != "0" {
+	if next := c.raw(m.Reply, "+NXT", "PQ-Band", "-1.."); string(next.Data) != "0" {
 		t.Errorf("next is %q, %v", next.Data, next.Header)
 	} else {
 		m = next

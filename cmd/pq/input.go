@@ -78,7 +78,7 @@ func parseBand(s string) (client.PopOption, error) {
 	if to != "" {
 		high, highErr = parsePriority(to)
 	}
-	if !ok || lowErr != nil || highErr != nil || low > high {
+	if !ok || s == ".." || lowErr != nil || highErr != nil || low > high {
 		return nil, errors.New("expected <low>..<high>, such as 1..5, 1.. or ..5")
 	}
 	return client.Band(low, high), nil
