@@ -171,7 +171,10 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 		status = 0 // whoever sees one may take it for certain
 	case r.verb == verbPush && f.code != 503:
 		status = 0 // JetStream has errors in the body
-		body = pushErrorBody(f)
+		body = errorBody(pushResponseType, f)
+	case f.code == 400:
+		// Whoever misspells a subject may have meant to publish to a stream.
+		body = errorBody(errorResponseType, f)
 	}
 	if status != 0 {
 		header[headerStatus] = []string{strconv.Itoa(status)}
@@ -180,9 +183,14 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 	b.publish(&nats.Msg{Subject: r.msg.Reply, Header: header, Data: body})
 }
 
-func pushErrorBody(f *failure) []byte {
+// errorResponseType is the type of a JSON error that answers no push.
+const errorResponseType = "io.pq.v1.error_response"
+
+// errorBody is a failure as JetStream answers errors.
+func errorBody(responseType string, f *failure) []byte {
 	body := make([]byte, 0, 128+len(f.text))
-	body = append(body, `{"type":"`+pushResponseType+`","error":{"code":`...)
+	body = append(append(body, `{"type":"`...), responseType...)
+	body = append(body, `","error":{"code":`...)
 	body = strconv.AppendInt(body, int64(f.code), 10)
 	body = append(body, `,"err_code":`...)
 	body = strconv.AppendInt(body, int64(errCodeBase+f.code), 10)

@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 )
 
 // malformed are requests that are refused with 400, and what the text has to
@@ -81,6 +83,7 @@ var malformed = []struct {
 	{"pq.jobs.push", "", []string{"PQ-Delay", "9999999999h"}, "30s"},
 	{"pq.jobs.push", "", []string{"PQ-Delay", "1s", "PQ-Delay", "1s"}, "2 times"},
 	{"pq.jobs.push", "", []string{"PQ-Delay", "1s", "PQ-Not-Before", "2030-01-02T03:04:05Z"}, "one of them"},
+	{"pq.jobs.push", "", []string{"PQ-Delay", "0s", "PQ-Not-Before", "2030-01-02T03:04:05Z"}, "one of them"},
 	{"pq.jobs.push", "", []string{"PQ-Not-Before", "tomorrow"}, "2030-01-02T15:04:05Z"},
 	{"pq.jobs.push", "", []string{"PQ-Not-Before", "2030-01-02"}, "2030-01-02T15:04:05Z"},
 	{"pq.jobs.push", "", []string{"PQ-Not-Before", "1893553445"}, "2030-01-02T15:04:05Z"},
@@ -110,6 +113,7 @@ var malformed = []struct {
 	{"pq.jobs.pop.min", "-1", nil, "expected 1 to"},
 	{"pq.jobs.pop.min", "+1", nil, "expected an integer"},
 	{"pq.jobs.pop.min", "1.5", nil, "expected an integer"},
+	{"pq.jobs.pop.min", "05", nil, "leading zeros"},
 	{"pq.jobs.pop.min", "1e2", nil, "expected an integer"},
 	{"pq.jobs.pop.min", "10 10", nil, "expected an integer"},
 	{"pq.jobs.pop.min", "99999999999999999999", nil, "expected an integer"},
@@ -156,6 +160,7 @@ var malformed = []struct {
 	// Headers of pops and peeks.
 	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "0"}, "expected 1 to"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "x"}, "an integer"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "05"}, "leading zeros"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Batch", ""}, "empty"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Batch", "1", "PQ-Batch", "1"}, "2 times"},
 	{"pq.jobs.pop.min", "2", []string{"PQ-Batch", "1"}, "the body's batch says 2"},
@@ -171,6 +176,7 @@ var malformed = []struct {
 	{"pq.jobs.pop.min", `{"lease":1000000000}`, []string{"PQ-Lease", "2s"}, "the body's lease says 1s"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Band", "1"}, "<low>..<high>"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Band", "1-5"}, "<low>..<high>"},
+	{"pq.jobs.pop.min", "", []string{"PQ-Band", ".."}, "<low>..<high>"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Band", "5..1"}, "lower end first"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Band", "a.."}, `"a"`},
 	{"pq.jobs.pop.min", "", []string{"PQ-Band", "..b"}, `"b"`},
@@ -220,6 +226,28 @@ var malformed = []struct {
 	{"pq._sys.info", "x", nil, "expected none"},
 }
 
+// checkErrorBody holds the body of a 400 to a JSON error as js.Publish reads it.
+// Only a settlement has none: AckSync would take it for an acknowledgement.
+func checkErrorBody(t *testing.T, m *nats.Msg, verb string) {
+	t.Helper()
+	if verb == "ack" {
+		if len(m.Data) > 0 || m.Header.Get("Status") != "503" {
+			t.Errorf("%s: body %q, %v", verb, m.Data, m.Header)
+		}
+		return
+	}
+	want, status := "io.pq.v1.error_response", "400"
+	if verb == "push" {
+		want, status = "io.pq.v1.push_response", ""
+	}
+	var ack pubAck
+	decode(t, m.Data, &ack)
+	if ack.Type != want || m.Header.Get("Status") != status || ack.Error == nil || ack.Error.Code != 400 || ack.Error.ErrCode != 30400 ||
+		ack.Error.Description != m.Header.Get("Nats-Service-Error") {
+		t.Errorf("%s: %q, %v", verb, m.Data, m.Header)
+	}
+}
+
 // Every malformed request is answered, with a text that says what is wrong
 // and what is allowed, and does nothing.
 func TestMalformed(t *testing.T) {
@@ -238,17 +266,7 @@ func TestMalformed(t *testing.T) {
 				t.Errorf("%s %q: text %q", tc.subject, tc.body, text)
 			}
 		}
-		isPush := strings.Split(tc.subject+"..", ".")[2] == "push"
-		if isPush != (len(m.Data) > 0) {
-			t.Errorf("%s: body %q", tc.subject, m.Data)
-		}
-		if isPush {
-			var ack pubAck
-			decode(t, m.Data, &ack)
-			if ack.Error == nil || ack.Error.Code != 400 || ack.Error.ErrCode != 30400 || ack.Type != "io.pq.v1.push_response" {
-				t.Errorf("%s: %q", tc.subject, m.Data)
-			}
-		}
+		checkErrorBody(t, m, strings.Split(tc.subject+"..", ".")[2])
 	}
 	if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 0 {
 		t.Errorf("%d queues came to be", list.Total)
