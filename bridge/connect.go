@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -46,7 +48,11 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Error("NATS", "subject", subject, "error", err)
+			level := slog.LevelError
+			if errors.Is(err, nats.ErrBadHeaderMsg) {
+				level = slog.LevelDebug // its sender is told
+			}
+			log.Log(context.Background(), level, "NATS", "subject", subject, "error", err)
 		}),
 	}
 }

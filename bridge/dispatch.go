@@ -25,6 +25,7 @@ func (b *Bridge) receive(m *nats.Msg) {
 			}
 		}
 	}
+	block := checkBlock(m)
 	if strings.HasPrefix(m.Reply, b.options.Prefix+".") {
 		// An answer would be a request, with the bridge's permissions instead
 		// of the sender's.
@@ -40,6 +41,11 @@ func (b *Bridge) receive(m *nats.Msg) {
 		}
 		b.answerFailure(r, f)
 		b.done(r, f)
+		return
+	}
+	if block != nil {
+		r.held = -1
+		b.refuse(r, block)
 		return
 	}
 	if f := b.gate.enter(r); f != nil {
