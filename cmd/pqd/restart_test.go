@@ -24,30 +24,34 @@ func TestPushAndPop(t *testing.T) {
 }
 
 // What was pushed is there after either kind of end, in its order, and what
-// was popped is not.
+// was popped is not. PQ_SYNC=false gives up the machine's end, not the process's.
 func TestRestartKeepsItems(t *testing.T) {
-	p := testenv.Daemon(t)
-	for _, end := range []struct {
-		name string
-		end  func(testing.TB)
-	}{{"SIGTERM", p.Stop}, {"SIGKILL", p.Kill}} {
-		nc := p.Connect(t)
-		for i, body := range []string{"c", "a", "b", "taken"} {
-			push(t, nc, "jobs", []int{3, 1, 2, 0}[i], body)
-		}
-		if body := pop(t, nc, "jobs", "min"); body != "taken" {
-			t.Fatalf("popped %q, expected what was to be taken", body)
-		}
-		nc.Close()
-		end.end(t)
-		p.Start(t)
-		nc = p.Connect(t)
-		if left := strings.Join(drain(t, nc, "jobs"), " "); left != "a b c" {
-			t.Errorf("after %s: %q, expected a b c", end.name, left)
-		}
-		nc.Close()
+	for _, sync := range []string{"true", "false"} {
+		t.Run("PQ_SYNC="+sync, func(t *testing.T) {
+			p := testenv.Daemon(t, "PQ_SYNC="+sync)
+			for _, end := range []struct {
+				name string
+				end  func(testing.TB)
+			}{{"SIGKILL", p.Kill}, {"SIGTERM", p.Stop}} {
+				nc := p.Connect(t)
+				for i, body := range []string{"c", "a", "b", "taken"} {
+					push(t, nc, "jobs", []int{3, 1, 2, 0}[i], body)
+				}
+				if body := pop(t, nc, "jobs", "min"); body != "taken" {
+					t.Fatalf("popped %q, expected what was to be taken", body)
+				}
+				nc.Close()
+				end.end(t)
+				p.Start(t)
+				nc = p.Connect(t)
+				if left := strings.Join(drain(t, nc, "jobs"), " "); left != "a b c" {
+					t.Errorf("after %s: %q, expected a b c", end.name, left)
+				}
+				nc.Close()
+			}
+			p.Stop(t)
+		})
 	}
-	p.Stop(t)
 }
 
 func TestPrefixIsASetting(t *testing.T) {

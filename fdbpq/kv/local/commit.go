@@ -323,12 +323,7 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 	set, cleared := t.buf.writes.outcome()
 	db.gaps.written(set, cleared, c.version)
 	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
-	if db.opts.NoSync {
-		err = db.store.Apply(batch, pebble.NoSync)
-	} else {
-		err = db.store.ApplyNoSyncWait(batch, pebble.Sync)
-	}
-	if err != nil {
+	if err := db.store.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
 	db.applied.Store(c)
@@ -339,9 +334,6 @@ func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
 // sync waits until the batch, and with it every earlier one, is on disk. It
 // does not heed the caller's context: the end is near, and it must be known.
 func (db *DB) sync(batch *pebble.Batch) error {
-	if db.opts.NoSync {
-		return nil
-	}
 	if err := batch.SyncWait(); err != nil {
 		return fmt.Errorf("syncing the store's log failed: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is the disk of a store, and does two things for the store's logs.
+// logDisk is the disk of a store, and does some things for the store's logs.
 //
 // It writes them over zeros where they are not written over an old log. To sync
 // what lies within a file takes about two thirds of what it takes to sync what
@@ -23,14 +23,20 @@ import (
 // does. It would otherwise read such remains first, and then what was written
 // over them and behind them meanwhile: to the store, a hole in what it once
 // synced.
+//
+// If it is lazy, a sync of a log that is being written does nothing, so it comes
+// to handing over to the operating system what the store holds back otherwise.
+// A log is synced when it is closed, before the next one begins: what a crash of
+// the machine takes back is the end of the last log.
 type logDisk struct {
 	vfs.FS
 	dir  string
+	lazy bool
 	open *sync.Map // of *logFile, by name: the logs that are being written
 }
 
-func newLogDisk(disk vfs.FS, dir string) vfs.FS {
-	return logDisk{disk, disk.PathDir(disk.PathJoin(dir, "a file")), new(sync.Map)}
+func newLogDisk(disk vfs.FS, dir string, lazy bool) vfs.FS {
+	return logDisk{disk, disk.PathDir(disk.PathJoin(dir, "a file")), lazy, new(sync.Map)}
 }
 
 // Unwrap implements vfs.FS.
@@ -64,7 +70,7 @@ func (d logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) 
 }
 
 func (d logDisk) newLog(f vfs.File, name string, size int64) *logFile {
-	log := &logFile{File: f, size: size}
+	log := &logFile{File: f, size: size, lazy: d.lazy}
 	log.closed = func() { d.open.CompareAndDelete(name, log) }
 	d.open.Store(name, log)
 	return log
@@ -85,6 +91,7 @@ type logFile struct {
 	vfs.File
 	end    atomic.Int64 // of what was written
 	size   int64        // of the file, zeros and remains included
+	lazy   bool         // it is synced when it is closed
 	closed func()
 }
 
@@ -97,6 +104,9 @@ var zeros [logAhead]byte
 // Write implements io.Writer. Zeros follow what was written: when there is no
 // space for them, that was still written.
 func (f *logFile) Write(p []byte) (int, error) {
+	if f.lazy {
+		disclaimSync(p)
+	}
 	n, err := f.File.Write(p)
 	end := f.end.Add(int64(n))
 	if err != nil || end <= f.size {
@@ -109,10 +119,30 @@ func (f *logFile) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Sync implements vfs.File.
+func (f *logFile) Sync() error {
+	if f.lazy {
+		return nil
+	}
+	return f.File.Sync()
+}
+
+// SyncData implements vfs.File.
+func (f *logFile) SyncData() error {
+	if f.lazy {
+		return nil
+	}
+	return f.File.SyncData()
+}
+
 // Close implements io.Closer.
 func (f *logFile) Close() error {
 	f.closed()
-	return f.File.Close()
+	var err error
+	if f.lazy {
+		err = f.File.SyncData()
+	}
+	return errors.Join(err, f.File.Close())
 }
 
 // logReader reads a log, by Read alone, up to where it had been written.

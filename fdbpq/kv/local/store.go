@@ -13,7 +13,7 @@ const memTableSize = 32 << 20
 // are small, and are looked up by key almost as often as they are scanned.
 func (db *DB) storeOptions(dir string) *pebble.Options {
 	o := &pebble.Options{
-		FS:                 newLogDisk(db.opts.FS, dir),
+		FS:                 newLogDisk(db.opts.FS, dir, db.opts.NoSync),
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 
