@@ -9,7 +9,8 @@
 //
 // Durable means synced to disk. Update and View return when everything they
 // read and wrote is, and a sync that fails ends the process, because from then
-// on nobody knows what is on the disk. Options.NoSync gives that up.
+// on nobody knows what is on the disk. With Options.NoSync durable means written
+// to the operating system, which survives the process but not the machine.
 //
 // ErrUnknown does not occur as long as the process lives.
 package local
@@ -17,6 +18,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -30,9 +32,10 @@ import (
 
 // Options are an operator's choices; the zero value is right for production.
 type Options struct {
-	// NoSync makes Update and View return without waiting for the disk. A crash
-	// of the machine or the process then takes back the most recent commits,
-	// but never a part of one, nor one without all later ones.
+	// NoSync makes Update and View return when the operating system has what they
+	// rest on, without waiting for the disk. The end of the process takes nothing
+	// back. A crash of the machine takes back the most recent commits, but never a
+	// part of one, nor one without all later ones.
 	NoSync bool
 
 	// Log receives what goes wrong in the background; nil stands for
@@ -55,6 +58,7 @@ type Options struct {
 type DB struct {
 	store *pebble.DB
 	opts  Options
+	claim io.Closer // on the directory
 
 	life     lifetime
 	turn     *mutex                 // held by the transaction that commits
@@ -76,7 +80,7 @@ type counts struct {
 var _ kv.DB = (*DB)(nil)
 
 // Open opens the store in dir and creates it if there is none. Only one process
-// can have it open.
+// can have it open, whatever becomes of the files in dir.
 func Open(dir string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -98,17 +102,18 @@ func Open(dir string, opts Options) (*DB, error) {
 		buffers:  sync.Pool{New: newBuffers},
 	}
 	db.life.idle = make(chan struct{})
+	var err error
+	db.claim, err = claimDirectory(opts.FS, dir, opts.Log)
+	if err != nil {
+		return nil, refused(dir, err)
+	}
 
 	// What an earlier process had not synced and the store found in its log all
 	// the same is durable when Open returns, as it is flushed first.
-	store, err := pebble.Open(dir, db.storeOptions(dir))
-	switch {
-	case isLocked(err):
-		return nil, fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
-	case err != nil:
-		return nil, fmt.Errorf("kv/local: opening the store in %s: %w", dir, err)
+	db.store, err = pebble.Open(dir, db.storeOptions(dir))
+	if err != nil {
+		return nil, errors.Join(refused(dir, err), db.claim.Close())
 	}
-	db.store = store
 	first := &commit{durable: make(chan struct{})}
 	close(first.durable)
 	db.linked.Store(first)
@@ -116,9 +121,16 @@ func Open(dir string, opts Options) (*DB, error) {
 	return db, nil
 }
 
+// refused says why the store in dir was not opened.
+func refused(dir string, err error) error {
+	if isLocked(err) {
+		return fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
+	}
+	return fmt.Errorf("kv/local: opening the store in %s: %w", dir, err)
+}
+
 func isLocked(err error) bool {
-	return err != nil && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
-		err.Error() == "lock held by current process")
+	return errors.Is(err, syscall.EAGAIN) || err.Error() == "lock held by current process"
 }
 
 // Close implements kv.DB.
@@ -130,7 +142,7 @@ func (db *DB) Close() error {
 	if broken := db.broken.Load(); broken != nil {
 		return *broken // and who knows what the store would do now
 	}
-	if err := db.store.Close(); err != nil {
+	if err := errors.Join(db.store.Close(), db.claim.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)
 	}
 	return nil

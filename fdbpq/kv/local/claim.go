@@ -1,0 +1,41 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// claimDirectory locks dir itself, and makes it if there is none. The store's
+// own lock is on a file in it: whoever deletes that file lets a second process
+// make a new one, and lock it. A directory cannot be deleted while it has files.
+func claimDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error) {
+	if vfs.Root(disk) != vfs.Default {
+		return io.NopCloser(nil), nil // no other process reaches it
+	}
+	if err := disk.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, errors.Join(err, f.Close())
+	}
+	// Some network file systems lock files only.
+	log.Warn("kv/local: the directory of the store cannot be locked, only a file in it: do not delete LOCK", "directory", dir, "err", err)
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("closing %s: %w", dir, err)
+	}
+	return io.NopCloser(nil), nil
+}

@@ -1,0 +1,55 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Whoever deletes the files of locks lets nobody in. The second name of the
+// directory is for what keeps one process from opening one name twice.
+func TestStoreIsLockedWithoutItsFile(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir, alias := filepath.Join(parent, "store"), filepath.Join(parent, "alias")
+	if err := os.Symlink(dir, alias); err != nil {
+		t.Fatal(err)
+	}
+	first, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(alias, Options{}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("opening a store that is open and lost its file LOCK: %v", err)
+	}
+	mustUpdate(t, first, set("a", "1"))
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(alias, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value := mustGet(t, second, "a"); value != "1" {
+		t.Errorf("read %q", value)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory that may not be opened is not one that is in use.
+func TestStoreThatMayNotBeOpened(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(file, "store"), Options{}); err == nil || strings.Contains(err.Error(), "in use") {
+		t.Errorf("opening a store below a file: %v", err)
+	}
+}
