@@ -24,7 +24,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb linearize overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ bench-fdb: ## what FoundationDB and pqd on it do here, in 5 minutes: pops of one
 
 campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
 	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by what the clients saw
+	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 overload: ## ten times what pqd can do, for a minute: it takes all of the machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd

@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"cmd/pq":          {"client", "subjects"},
 	"testenv":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest"},
 	"testenv/fdbtest": {},
+	"testenv/history": {},
 	"deploy/release":  {},
 	"examples/worker": {"client"},
 	"examples/outbox": {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb", "fdbpq/kv/tuple"},

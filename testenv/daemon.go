@@ -157,6 +157,18 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
+// Pause stops the process in its tracks until Resume.
+func (p *Process) Pause(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+}
+
+// Resume lets a paused process go on.
+func (p *Process) Resume(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGCONT)
+}
+
 // Exited is closed when the process that runs now has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

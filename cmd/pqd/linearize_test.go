@@ -1,0 +1,258 @@
+package main_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/history"
+)
+
+var (
+	flagOps     = flag.Int("pq.ops", 0, "operations of a campaign; 0: none")
+	flagSeed    = flag.Uint64("pq.seed", 0, "seed of random clients and faults; 0: a new one")
+	flagHistory = flag.String("pq.history", "", "judge the history in this file")
+)
+
+// campaign is a pqd that clients use while it is killed, stopped and paused.
+type campaign struct {
+	process *testenv.Process
+	random  *rand.Rand
+	faults  map[string]int
+}
+
+func newCampaign(t *testing.T) *campaign {
+	seed := *flagSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-pq.seed=%d chooses what clients and faults do; what meets what is up to the machine", seed)
+	return &campaign{testenv.Daemon(t), rand.New(rand.NewPCG(seed, 0)), make(map[string]int)}
+}
+
+// histories are those of queues that are used at the same time.
+type histories struct {
+	workers   []*worker
+	recorders []*history.Recorder
+	answers   atomic.Int64
+}
+
+// begin makes queues with some workers each.
+func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histories {
+	h := &histories{}
+	for q := range queues {
+		recorder := history.NewRecorder()
+		h.recorders = append(h.recorders, recorder)
+		for id := range workers {
+			w := &worker{
+				TB: t, id: id, queue: fmt.Sprintf("%s-%d", name, q), url: c.process.URL,
+				random:   rand.New(rand.NewPCG(c.random.Uint64(), 0)),
+				recorder: recorder, answers: &h.answers, faulty: true,
+			}
+			w.connect()
+			h.workers = append(h.workers, w)
+		}
+	}
+	return h
+}
+
+// run has each worker do some steps, and something happen to pqd after each of
+// the given numbers of answers.
+func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
+	var clients sync.WaitGroup
+	for _, w := range h.workers {
+		clients.Go(func() {
+			for range steps {
+				w.step()
+			}
+			w.finish()
+		})
+	}
+	gone := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(gone)
+	}()
+	for _, at := range faults {
+		for h.answers.Load() < at && !closed(gone) {
+			<-time.After(time.Millisecond)
+		}
+		if closed(gone) {
+			break
+		}
+		c.fault(t)
+	}
+	<-gone
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *campaign) fault(t testing.TB) {
+	switch c.random.IntN(5) {
+	case 0, 1:
+		c.faults["SIGKILL"]++
+		c.process.Kill(t)
+		c.process.Start(t)
+	case 2, 3:
+		c.faults["SIGTERM"]++
+		c.process.Stop(t)
+		c.process.Start(t)
+	case 4:
+		c.faults["SIGSTOP"]++
+		c.process.Pause(t)
+		<-time.After(time.Duration(c.random.IntN(2000)) * time.Millisecond)
+		c.process.Resume(t)
+	}
+}
+
+// end empties the queues, and returns what each one's clients saw.
+func (h *histories) end() [][]history.Operation {
+	var all [][]history.Operation
+	for q, recorder := range h.recorders {
+		if h.workers[0].Failed() {
+			break
+		}
+		h.workers[q*len(h.workers)/len(h.recorders)].drain()
+		all = append(all, recorder.Operations())
+	}
+	for _, w := range h.workers {
+		w.nc.Close()
+	}
+	return all
+}
+
+// judge fails the test over a history that breaks a promise, and writes it out.
+func judge(t testing.TB, operations []history.Operation) {
+	t.Helper()
+	findings := history.Judge(operations)
+	if len(findings) == 0 {
+		return
+	}
+	for _, f := range findings[:min(len(findings), 5)] {
+		t.Errorf("%s", f)
+	}
+	t.Errorf("%d findings: %s", len(findings), keep(t, operations, findings[0].Excerpt(operations)))
+}
+
+// search is judge for a history that is short enough to look for an order.
+func search(t testing.TB, operations []history.Operation) {
+	t.Helper()
+	holds, err := history.Linearizable(operations, patience)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case !holds:
+		t.Errorf("no order of these operations explains the answers: %s", keep(t, operations, operations))
+	}
+}
+
+// keep writes a history to a file, and draws an excerpt.
+func keep(t testing.TB, operations, excerpt []history.Operation) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pqbridge-history-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, page := dir+"/history.jsonl", dir+"/history.html"
+	if err := history.Write(name, operations); err != nil {
+		t.Error(err)
+	}
+	if err := history.Draw(page, excerpt, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	return fmt.Sprintf("%s has the history, %s shows it; judge it again with -run TestHistory -pq.history=%s", name, page, name)
+}
+
+// long is a history for the rules, short are some for the search.
+func (c *campaign) long(t testing.TB, name string, workers, steps int, faults ...int64) int {
+	t.Helper()
+	h := c.begin(t, name, 1, workers)
+	for _, w := range h.workers {
+		w.vanishes = true
+	}
+	c.run(t, h, steps, faults)
+	operations := slices.Concat(h.end()...)
+	t.Log(history.Summary(operations))
+	judge(t, operations)
+	return len(operations)
+}
+
+func (c *campaign) short(t testing.TB, name string, queues int, faults ...int64) int {
+	t.Helper()
+	h := c.begin(t, name, queues, 4)
+	c.run(t, h, 10, faults)
+	total := 0
+	for _, operations := range h.end() {
+		judge(t, operations)
+		search(t, operations)
+		total += len(operations)
+	}
+	return total
+}
+
+// However pqd ends while clients push, pop, lease and settle, and whatever
+// becomes of their connections and of its answers, no promise is broken: nothing
+// acknowledged is lost, nothing comes twice, no lease overlaps another, nothing
+// is passed over.
+func TestEndsUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newCampaign(t)
+	c.long(t, "long", 8, 150, 300, 600, 900)
+	c.short(t, "short", 6, 60, 140)
+	t.Logf("faults: %v", c.faults)
+	c.process.Stop(t)
+}
+
+// TestLinearize is TestEndsUnderLoad for as long as -pq.ops says.
+func TestLinearize(t *testing.T) {
+	if *flagOps == 0 {
+		t.Skip("no -pq.ops")
+	}
+	c := newCampaign(t)
+	done := 0
+	for round := 0; done < *flagOps && !t.Failed(); round++ {
+		name := fmt.Sprintf("r%d", round)
+		if round%3 == 2 {
+			done += c.short(t, name, 40, 100, 500, 900, 1300)
+			continue
+		}
+		const workers, steps = 16, 1000
+		var faults []int64
+		for range 4 {
+			faults = append(faults, c.random.Int64N(workers*steps))
+		}
+		slices.Sort(faults)
+		done += c.long(t, name, workers, steps, faults...)
+	}
+	t.Logf("%d operations, faults: %v", done, c.faults)
+	c.process.Stop(t)
+}
+
+// TestHistory judges a history that a failed test has written.
+func TestHistory(t *testing.T) {
+	if *flagHistory == "" {
+		t.Skip("no -pq.history")
+	}
+	operations, err := history.Read(*flagHistory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge(t, operations)
+	if len(operations) <= 200 {
+		search(t, operations)
+	}
+}

@@ -1,0 +1,333 @@
+package main_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv/history"
+)
+
+// holding is a lease that a worker has.
+type holding struct {
+	ack      string // subject
+	item     string
+	priority int64
+	fence    int64
+	lease    time.Duration
+}
+
+// worker is a client that does random operations on one queue, one after the
+// other, and records them. What gets no answer it repeats under the same id,
+// some plain pops aside, so that everything else happens exactly once.
+type worker struct {
+	testing.TB
+	id       int
+	queue    string
+	nc       *nats.Conn
+	url      string
+	random   *rand.Rand
+	recorder *history.Recorder
+	answers  *atomic.Int64 // of all workers
+	faulty   bool          // lose answers on purpose
+	vanishes bool          // lose connections, and leases that run out: items come back by themselves
+
+	requests int
+	held     []holding
+	inbox    string // and a number, for each attempt
+	attempts int
+	replies  chan *nats.Msg
+}
+
+const (
+	attempt   = time.Second // for one answer; a late one is a lost one
+	steady    = 10 * time.Minute
+	fleeting  = time.Second
+	urgencies = 5
+)
+
+func (w *worker) connect() {
+	w.Helper()
+	var err error
+	w.nc, err = nats.Connect(w.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.inbox, w.replies = w.nc.NewInbox(), make(chan *nats.Msg, 64)
+	if _, err := w.nc.ChanSubscribe(w.inbox+".*", w.replies); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// request sends a request and waits for the answer, as it is: nats.go's own
+// requests turn a lost lease into "no responders".
+func (w *worker) request(request *nats.Msg) (*nats.Msg, error) {
+	w.attempts++
+	reply := fmt.Sprintf("%s.%d", w.inbox, w.attempts)
+	if err := w.send(request, reply); err != nil {
+		return nil, err
+	}
+	for late := time.After(attempt); ; {
+		select {
+		case m := <-w.replies:
+			if m.Subject == reply {
+				return m, nil
+			}
+		case <-late:
+			return nil, nats.ErrTimeout
+		}
+	}
+}
+
+// step does one operation.
+func (w *worker) step() {
+	switch n := w.random.IntN(100); {
+	case n < 38:
+		w.push()
+	case n < 50:
+		w.look(history.Pop, 0)
+	case n < 53:
+		w.look(history.Peek, 0)
+	case n < 56 && w.vanishes:
+		w.look(history.Lease, fleeting)
+	case n < 76 && len(w.held) < 4:
+		w.look(history.Lease, steady)
+	case len(w.held) > 0:
+		at := w.random.IntN(len(w.held))
+		w.settle(at, []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.random.IntN(4)])
+	default:
+		w.push()
+	}
+	w.answers.Add(1)
+}
+
+// finish gives up what the worker holds.
+func (w *worker) finish() {
+	for len(w.held) > 0 {
+		w.settle(0, []history.Kind{history.Ack, history.Nak}[w.random.IntN(2)])
+	}
+}
+
+func (w *worker) name() string {
+	w.requests++
+	return fmt.Sprintf("%s-%d-%d", w.queue, w.id, w.requests)
+}
+
+func (w *worker) push() {
+	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.random.Int64N(urgencies)}
+	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.queue, o.Priority))
+	request.Data = []byte(o.Item)
+	request.Header.Set("Nats-Msg-Id", o.Item)
+	w.record(o, func(o *history.Operation) bool {
+		reply, tries := w.insist(request)
+		o.Outcome, o.Repeated = history.Done, tries > 1
+		if !isAck(reply) {
+			w.Errorf("push %s: refused: %v %s", o.Item, reply.Header, reply.Data)
+			return false
+		}
+		return true
+	})
+}
+
+// record fills in who did it and when. What do finds to be no operation is not
+// recorded.
+func (w *worker) record(o history.Operation, do func(*history.Operation) bool) {
+	o.Client, o.Call = w.id, w.recorder.Now()
+	if do(&o) {
+		if o.Return == 0 {
+			o.Return = w.recorder.Now()
+		}
+		w.recorder.Add(o)
+	}
+}
+
+// look pops, leases or peeks.
+func (w *worker) look(kind history.Kind, lease time.Duration) {
+	o := history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.random.IntN(2)], Lease: lease}
+	verb := "pop"
+	if kind == history.Peek {
+		verb = "peek"
+	}
+	request := nats.NewMsg(fmt.Sprintf("pq.%s.%s.%s", w.queue, verb, o.End))
+	if w.random.IntN(4) == 0 {
+		request.Header.Set("PQ-Wait", "200ms")
+	}
+	once := kind == history.Peek || kind == history.Pop && w.random.IntN(2) == 0
+	if lease > 0 {
+		request.Header.Set("PQ-Lease", lease.String())
+	}
+	if !once {
+		request.Header.Set("Nats-Msg-Id", w.name())
+	}
+	w.record(o, func(o *history.Operation) bool {
+		var reply *nats.Msg
+		if once {
+			var err error
+			if reply, err = w.request(request); err == nil && nobody(reply) {
+				return false
+			} else if err != nil || again(reply) {
+				o.Outcome, o.Return = history.Unknown, history.Never
+				return true
+			}
+		} else {
+			reply, _ = w.insist(request)
+		}
+		return w.found(o, reply)
+	})
+}
+
+// found reads the answer to a pop, a lease or a peek.
+func (w *worker) found(o *history.Operation, reply *nats.Msg) bool {
+	switch status := reply.Header.Get("Status"); {
+	case isItem(reply):
+		o.Outcome, o.Item = history.Done, string(reply.Data)
+		var err error
+		if o.Priority, err = strconv.ParseInt(reply.Header.Get("PQ-Priority"), 10, 64); err != nil {
+			w.Errorf("%s: %v", o.Item, err)
+		}
+		if o.Kind != history.Lease {
+			return true
+		}
+		if o.Fence, err = strconv.ParseInt(reply.Header.Get("PQ-Fence"), 10, 64); err != nil {
+			w.Errorf("%s: %v", o.Item, err)
+		}
+		if o.Lease == steady {
+			w.held = append(w.held, holding{reply.Header.Get("PQ-Ack"), o.Item, o.Priority, o.Fence, o.Lease})
+		}
+	case status == "404" || status == "408":
+		o.Outcome = history.Nothing
+	case reply.Header.Get("Nats-Service-Error-Code") == "410" && o.Kind == history.Lease:
+		// It was given back, as nobody received it, and is with another; or it
+		// ran out before its answer arrived.
+		o.Outcome = history.Unknown
+		if reply.Header.Get("PQ-Reason") == "gone" {
+			o.Lease = 0
+		}
+	default:
+		w.Errorf("%s: refused: %v %s", o.Kind, reply.Header, reply.Data)
+		return false
+	}
+	return true
+}
+
+func (w *worker) settle(at int, kind history.Kind) {
+	h := w.held[at]
+	if kind != history.Extend {
+		w.held = append(w.held[:at], w.held[at+1:]...)
+	}
+	request := nats.NewMsg(h.ack)
+	request.Data = []byte(map[history.Kind]string{history.Ack: "+ACK", history.Nak: "-NAK", history.Extend: "+WPI"}[kind])
+	o := history.Operation{Kind: kind, Item: h.item, Priority: h.priority, Fence: h.fence}
+	if kind == history.Extend {
+		o.Lease = h.lease
+	}
+	w.record(o, func(o *history.Operation) bool {
+		reply, tries := w.insist(request)
+		o.Repeated = tries > 1
+		switch reply.Header.Get("Nats-Service-Error-Code") {
+		case "":
+			o.Outcome = history.Done
+		case "410":
+			o.Outcome = history.Nothing
+		default:
+			w.Errorf("%s of %s: refused: %v %s", kind, h.item, reply.Header, reply.Data)
+			return false
+		}
+		return true
+	})
+}
+
+// again tells that the answer leaves open whether something happened, or that
+// nothing did and it may the next time.
+func again(reply *nats.Msg) bool {
+	code := reply.Header.Get("Nats-Service-Error-Code")
+	return code == "503" || code == "504" || code == "429" || nobody(reply)
+}
+
+// nobody tells that the server found nobody to take the request.
+func nobody(reply *nats.Msg) bool {
+	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
+}
+
+// insist sends a request until it is answered, and returns how often it did.
+func (w *worker) insist(request *nats.Msg) (*nats.Msg, int) {
+	tries := 0
+	if w.faulty {
+		switch n := w.random.IntN(60); {
+		case n == 0: // the answer is lost
+			ignored, err := w.nc.SubscribeSync(w.nc.NewInbox())
+			if err != nil {
+				w.Fatal(err)
+			}
+			tries += w.lose(request, ignored.Subject)
+			defer ignored.Unsubscribe()
+		case n == 1 && w.vanishes && !leases(request): // nobody is there to receive it
+			tries += w.lose(request, w.nc.NewInbox())
+		case n == 2 && w.vanishes && !leases(request): // the connection is lost
+			tries += w.lose(request, w.nc.NewInbox())
+			w.nc.Close()
+			w.connect()
+		}
+	}
+	for end := time.Now().Add(patience); ; {
+		tries++
+		reply, err := w.request(request)
+		if err == nil && !again(reply) {
+			return reply, tries
+		}
+		if time.Now().After(end) {
+			w.Fatalf("%s: no answer in %s: %v", request.Subject, patience, err)
+		}
+	}
+}
+
+// lose sends a request whose answer goes to a subject that is not looked at.
+func (w *worker) lose(request *nats.Msg, reply string) (tries int) {
+	if err := w.send(request, reply); err != nil {
+		w.Fatal(err)
+	}
+	return 1
+}
+
+func (w *worker) send(request *nats.Msg, reply string) error {
+	return w.nc.PublishMsg(&nats.Msg{Subject: request.Subject, Reply: reply, Header: request.Header, Data: request.Data})
+}
+
+// drain pops until the queue has nothing in any state.
+func (w *worker) drain() {
+	w.Helper()
+	w.faulty = false
+	for end := time.Now().Add(2 * patience); ; {
+		o := history.Operation{Kind: history.Pop, End: history.Min}
+		request := nats.NewMsg("pq." + w.queue + ".pop.min")
+		request.Header.Set("Nats-Msg-Id", w.name())
+		request.Header.Set("PQ-Wait", "200ms")
+		var reply *nats.Msg
+		w.record(o, func(o *history.Operation) bool {
+			reply, _ = w.insist(request)
+			return w.found(o, reply)
+		})
+		if !isItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.info(), `"ready":0,"leased":0,"delayed":0`) {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("queue %s was not empty: %s", w.queue, w.info())
+		}
+	}
+}
+
+func (w *worker) info() string {
+	w.Helper()
+	reply, _ := w.insist(nats.NewMsg("pq." + w.queue + ".info"))
+	return string(reply.Data)
+}
+
+// leases tells a pop with a lease. It is not repeated after an answer that
+// nobody could receive: the item is given back then, and may be with another.
+func leases(request *nats.Msg) bool { return request.Header.Get("PQ-Lease") != "" }

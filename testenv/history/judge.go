@@ -1,0 +1,169 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Finding is a promise that was not kept.
+type Finding struct {
+	Rule       Rule
+	Operations []Operation // that contradict each other
+}
+
+// Rule names a promise.
+type Rule string
+
+const (
+	Invented   Rule = "handed out, and never pushed"
+	Early      Rule = "handed out before it was pushed"
+	Lost       Rule = "acknowledged, and never came out"
+	Twice      Rule = "came out again after it was gone"
+	Overlap    Rule = "two leases at the same time"
+	SameFence  Rule = "two leases with one fence"
+	Revoked    Rule = "a lease was refused while it lasted"
+	Stale      Rule = "a settlement held after another lease was given"
+	PassedOver Rule = "passed over"
+	NotEmpty   Rule = "nothing found, while an item was ready"
+	Shown      Rule = "shown after it was gone"
+)
+
+func (f Finding) String() string {
+	lines := []string{string(f.Rule) + ":"}
+	for _, o := range f.Operations {
+		lines = append(lines, "  "+o.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Slack is what a store's clock may differ from the clients' over a lease of
+// this length.
+func Slack(lease time.Duration) time.Duration { return 100*time.Millisecond + lease/100 }
+
+// settling is how long after the end of a lease whose answer was lost its item
+// may still be out: a sweep waits for acknowledgements after a start.
+const settling = 30 * time.Second
+
+// item is what became of one item.
+type item struct {
+	push        *Operation
+	takes       []*Operation // in the order of their fences, the plain pop last
+	settlements []*Operation // Ack, Nak and Extend
+	peeks       []*Operation
+}
+
+// Judge reports what no order of the operations explains. The history is
+// complete: when it was recorded, all items had been taken out in the end.
+func Judge(operations []Operation) []Finding {
+	j := &judge{items: make(map[string]*item)}
+	for i := range operations {
+		j.sort(&operations[i])
+	}
+	for _, it := range j.items {
+		slices.SortStableFunc(it.takes, func(a, b *Operation) int {
+			if a.Kind != b.Kind {
+				return cmp.Compare(a.Kind, b.Kind) // lease before pop
+			}
+			return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Call, b.Call))
+		})
+	}
+	j.judgeItems()
+	j.judgeOrder()
+	slices.SortStableFunc(j.findings, func(a, b Finding) int {
+		return cmp.Compare(a.Operations[0].Call, b.Operations[0].Call)
+	})
+	return j.findings
+}
+
+type judge struct {
+	items    map[string]*item
+	pops     []*Operation // without an answer: each may have taken one item for good
+	doubts   []span       // when leases without an answer may hide an item
+	looks    []*Operation // pops, leases and peeks with an answer
+	findings []Finding
+}
+
+// span is a time from a moment to another.
+type span struct{ from, to time.Duration }
+
+func (j *judge) item(name string) *item {
+	it := j.items[name]
+	if it == nil {
+		it = &item{}
+		j.items[name] = it
+	}
+	return it
+}
+
+func (j *judge) sort(o *Operation) {
+	switch {
+	case o.Kind == Push:
+		j.item(o.Item).push = o
+	case o.Kind == Ack, o.Kind == Nak, o.Kind == Extend:
+		it := j.item(o.Item)
+		it.settlements = append(it.settlements, o)
+	case o.Outcome == Unknown && o.Kind == Pop:
+		j.pops = append(j.pops, o)
+	case o.Outcome == Unknown && o.Kind == Lease:
+		end := o.Return
+		if end != Never && o.Lease > 0 {
+			end += o.Lease + settling
+		}
+		j.doubts = append(j.doubts, span{o.Call, end})
+	case o.Outcome == Unknown: // a peek changes nothing
+	default:
+		j.looks = append(j.looks, o)
+		if o.Outcome != Done {
+			return
+		}
+		it := j.item(o.Item)
+		if o.Kind == Peek {
+			it.peeks = append(it.peeks, o)
+		} else {
+			it.takes = append(it.takes, o)
+		}
+	}
+}
+
+func (j *judge) find(rule Rule, operations ...*Operation) {
+	f := Finding{Rule: rule}
+	for _, o := range operations {
+		f.Operations = append(f.Operations, *o)
+	}
+	j.findings = append(j.findings, f)
+}
+
+// Excerpt is the part of a history that a finding is about: all operations on
+// its items.
+func (f Finding) Excerpt(operations []Operation) []Operation {
+	concerned := make(map[string]bool)
+	for _, o := range f.Operations {
+		if o.Item != "" {
+			concerned[o.Item] = true
+		}
+	}
+	var excerpt []Operation
+	for _, o := range operations {
+		if concerned[o.Item] || slices.Contains(f.Operations, o) {
+			excerpt = append(excerpt, o)
+		}
+	}
+	return excerpt
+}
+
+// Summary counts a history, for a log.
+func Summary(operations []Operation) string {
+	counts := make(map[string]int)
+	for _, o := range operations {
+		counts[string(o.Kind)+" "+string(o.Outcome)]++
+	}
+	var parts []string
+	for name, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", n, name))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

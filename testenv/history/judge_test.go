@@ -1,0 +1,176 @@
+package history
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const seeds = 60
+
+func TestSoundQueue(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(seeds) {
+		if findings := Judge(simulate(seed, sound, 300, false)); len(findings) > 0 {
+			t.Fatalf("seed %d: %d findings in the history of a sound queue, the first: %s", seed, len(findings), findings[0])
+		}
+	}
+}
+
+// The judge tells every flaw, and by its own rule, in some of the histories that
+// it marks.
+func TestFlaws(t *testing.T) {
+	t.Parallel()
+	for f, rule := range expected {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			told := 0
+			for seed := range uint64(seeds) {
+				findings := Judge(simulate(seed, f, 300, false))
+				if slices.ContainsFunc(findings, func(f Finding) bool { return f.Rule == rule }) {
+					told++
+				}
+			}
+			if told < seeds/4 {
+				t.Errorf("%q was told in %d of %d histories", rule, told, seeds)
+			}
+		})
+	}
+}
+
+func op(client int, kind Kind, item string, call, ret time.Duration, change ...func(*Operation)) Operation {
+	o := Operation{Client: client, Kind: kind, Item: item, Call: call, Return: ret, Outcome: Done}
+	if kind == Pop || kind == Lease || kind == Peek {
+		o.End = Min
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func unknown(o *Operation)  { o.Outcome, o.Return, o.Item = Unknown, Never, "" }
+func nothing(o *Operation)  { o.Outcome = Nothing }
+func repeated(o *Operation) { o.Repeated = true }
+func minute(o *Operation)   { o.Lease, o.Fence = time.Minute, 1 }
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, c := range []struct {
+		name    string
+		history []Operation
+		rules   []Rule
+	}{
+		{"a pop without an answer may have taken the item that is missing", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Pop, "", 3*s, 0, unknown),
+		}, nil},
+		{"and one item only", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 2*s, 3*s), op(2, Pop, "", 3*s, 0, unknown),
+		}, []Rule{Lost}},
+		{"a push without an answer promises nothing", []Operation{
+			op(1, Push, "a", 1*s, 0, func(o *Operation) { o.Outcome, o.Return = Unknown, Never }),
+		}, nil},
+		{"handed out before the push", []Operation{
+			op(1, Push, "a", 5*s, 6*s), op(2, Pop, "a", 1*s, 2*s),
+		}, []Rule{Early}},
+		{"an acknowledgement that was repeated may have found its first attempt", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute),
+			op(2, Ack, "a", 5*s, 6*s, minute, nothing, repeated),
+		}, nil},
+		{"a refusal while the lease lasts", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute),
+			op(2, Ack, "a", 5*s, 6*s, minute, nothing), op(2, Pop, "a", 90*s, 91*s),
+		}, []Rule{Revoked}},
+		{"a refusal behind the end of the lease", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute),
+			op(2, Ack, "a", 70*s, 71*s, minute, nothing), op(2, Pop, "a", 90*s, 91*s),
+		}, nil},
+		{"an extended lease lasts", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute),
+			op(2, Extend, "a", 50*s, 51*s, minute), op(1, Pop, "a", 90*s, 91*s),
+		}, []Rule{Overlap}},
+		{"a pop that overlaps the acknowledgement of a better item", []Operation{
+			op(1, Push, "a", 1*s, 2*s, func(o *Operation) { o.Priority = 1 }),
+			op(1, Push, "b", 3*s, 5*s), op(2, Pop, "a", 4*s, 6*s, func(o *Operation) { o.Priority = 1 }), op(2, Pop, "b", 7*s, 8*s),
+		}, nil},
+		{"a pop behind the acknowledgement of a better item", []Operation{
+			op(1, Push, "a", 1*s, 2*s, func(o *Operation) { o.Priority = 1 }),
+			op(1, Push, "b", 3*s, 4*s), op(2, Pop, "a", 5*s, 6*s, func(o *Operation) { o.Priority = 1 }), op(2, Pop, "b", 7*s, 8*s),
+		}, []Rule{PassedOver}},
+		{"an item that was given back keeps its place", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 3*s, 4*s), op(2, Lease, "a", 5*s, 6*s, minute),
+			op(2, Nak, "a", 7*s, 8*s, minute), op(2, Pop, "b", 9*s, 10*s), op(2, Pop, "a", 11*s, 12*s),
+		}, []Rule{PassedOver}},
+		{"a lease without an answer may hide an item", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 3*s, 4*s, minute, func(o *Operation) { o.Outcome = Unknown }),
+			op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 100*s, 101*s),
+		}, nil},
+	} {
+		var rules []Rule
+		for _, f := range Judge(c.history) {
+			rules = append(rules, f.Rule)
+		}
+		if !slices.Equal(rules, c.rules) {
+			t.Errorf("%s: found %q, expected %q", c.name, rules, c.rules)
+		}
+	}
+}
+
+// The two judges know nothing of each other: what the search calls sound the
+// rules have to call sound, and each flaw that can be told without peeks or
+// leases that run out the search has to tell.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, f := range []flaw{sound, loses, doubles, passesOver, saysEmpty, newestFirst, oldestLast} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			told := 0
+			for seed := range uint64(seeds) {
+				operations := simulate(seed, f, 40, true)
+				holds, err := Linearizable(operations, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !holds {
+					told++
+				} else if findings := Judge(operations); len(findings) > 0 {
+					t.Errorf("seed %d: linearizable, and yet %s", seed, findings[0])
+				}
+			}
+			if f == sound && told > 0 || f != sound && told == 0 {
+				t.Errorf("%d histories were not linearizable", told)
+			}
+		})
+	}
+}
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	operations := simulate(1, passesOver, 100, false)
+	name := filepath.Join(dir, "history.jsonl")
+	if err := Write(name, operations); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(name)
+	if err != nil || !slices.Equal(again, operations) {
+		t.Errorf("read %d operations, %v, and wrote %d", len(again), err, len(operations))
+	}
+	finding := Judge(operations)[0]
+	excerpt := finding.Excerpt(operations)
+	if len(excerpt) < len(finding.Operations) || len(excerpt) == len(operations) {
+		t.Errorf("the excerpt has %d of %d operations", len(excerpt), len(operations))
+	}
+	page := filepath.Join(dir, "history.html")
+	if err := Draw(page, excerpt, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(drawn), finding.Operations[0].Item) {
+		t.Errorf("the page does not show the item: %v", err)
+	}
+}

@@ -1,0 +1,152 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Linearizable tells whether an order of the operations, in which none comes
+// before one that had been answered when it was called, makes a sequential queue
+// give the same answers. Leases do not run out in it. It gives up after limit,
+// and says so with an error.
+func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
+	switch porcupine.CheckOperationsTimeout(model, events(operations), limit) {
+	case porcupine.Ok:
+		return true, nil
+	case porcupine.Illegal:
+		return false, nil
+	}
+	return false, fmt.Errorf("no verdict on %d operations within %s", len(operations), limit)
+}
+
+// Draw writes a page to a file that shows the operations on a line of time, and
+// how far an order of them explains the answers.
+func Draw(name string, operations []Operation, limit time.Duration) error {
+	_, info := porcupine.CheckOperationsVerbose(model, events(operations), limit)
+	return porcupine.VisualizePath(model, info, name)
+}
+
+func events(operations []Operation) []porcupine.Operation {
+	var all []porcupine.Operation
+	for _, o := range operations {
+		all = append(all, porcupine.Operation{
+			ClientId: o.Client, Input: o, Output: o.Outcome, Call: int64(o.Call), Return: int64(o.Return),
+		})
+	}
+	return all
+}
+
+// entry is an item of the sequential queue.
+type entry struct {
+	name     string
+	priority int64
+	fence    int64
+	leased   bool
+}
+
+// queue is the items in the order of pop.min. It is never changed in place.
+type queue []entry
+
+var model = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{queue(nil)} },
+	Step: func(state, input, _ any) []any {
+		var next []any
+		for _, q := range state.(queue).after(input.(Operation)) {
+			next = append(next, q)
+		}
+		return next
+	},
+	Equal: func(a, b any) bool { return slices.Equal(a.(queue), b.(queue)) },
+	DescribeOperation: func(input, _ any) string {
+		text := input.(Operation).String()
+		_, text, _ = strings.Cut(text, ": ")
+		text, _, _ = strings.Cut(text, " [")
+		return text
+	},
+	DescribeState: func(state any) string {
+		var items []string
+		for _, e := range state.(queue) {
+			text := fmt.Sprintf("%s/%d", e.name, e.priority)
+			if e.leased {
+				text += fmt.Sprintf(" leased %d", e.fence)
+			}
+			items = append(items, text)
+		}
+		return strings.Join(items, ", ")
+	},
+}).ToModel()
+
+// after returns the queues that the operation, with the answer it had, may leave
+// behind: none where no queue answers so.
+func (q queue) after(o Operation) []queue {
+	at := slices.IndexFunc(q, func(e entry) bool { return e.name == o.Item })
+	switch o.Kind {
+	case Push:
+		behind := slices.IndexFunc(q, func(e entry) bool { return e.priority > o.Priority })
+		if behind < 0 {
+			behind = len(q)
+		}
+		return []queue{slices.Insert(slices.Clone(q), behind, entry{name: o.Item, priority: o.Priority})}
+	case Pop, Lease, Peek:
+		return q.look(o)
+	}
+	holds := at >= 0 && q[at].leased && q[at].fence == o.Fence
+	var results []queue
+	if holds && (o.Outcome != Nothing || o.Repeated) {
+		results = append(results, q.settle(o.Kind, at))
+	}
+	if o.Outcome == Unknown || o.Outcome == Nothing && !holds || o.Repeated {
+		results = append(results, q)
+	}
+	return results
+}
+
+func (q queue) settle(kind Kind, at int) queue {
+	switch next := slices.Clone(q); kind {
+	case Ack:
+		return slices.Delete(next, at, at+1)
+	case Nak:
+		next[at].leased = false
+		return next
+	}
+	return q
+}
+
+// look pops, leases or peeks.
+func (q queue) look(o Operation) []queue {
+	head := slices.IndexFunc(q, entry.ready)
+	if o.End == Max {
+		head = -1
+		for i, e := range q {
+			if e.ready() {
+				head = i
+			}
+		}
+	}
+	switch {
+	case o.Outcome == Nothing && head >= 0, o.Outcome == Done && (head < 0 || q[head].name != o.Item):
+		return nil
+	case o.Outcome == Nothing, o.Kind == Peek, head < 0:
+		return []queue{q}
+	}
+	var results []queue
+	if o.Outcome == Unknown {
+		results = append(results, q)
+	}
+	next := slices.Clone(q)
+	switch {
+	case o.Kind == Pop:
+		next = slices.Delete(next, head, head+1)
+	case o.Outcome == Done && o.Fence <= next[head].fence:
+		return nil
+	default:
+		next[head].leased, next[head].fence = true, max(o.Fence, next[head].fence+1)
+	}
+	return append(results, next)
+}
+
+func (e entry) ready() bool { return !e.leased }

@@ -1,0 +1,84 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Kind is what a client asked for.
+type Kind string
+
+const (
+	Push   Kind = "push"
+	Pop    Kind = "pop" // without a lease
+	Lease  Kind = "lease"
+	Peek   Kind = "peek"
+	Ack    Kind = "ack"
+	Nak    Kind = "nak"
+	Extend Kind = "extend" // +WPI
+)
+
+// End is where a pop or a peek looks.
+type End string
+
+const (
+	Min End = "min"
+	Max End = "max"
+)
+
+// Outcome is what the answer said.
+type Outcome string
+
+const (
+	Done    Outcome = "done"
+	Nothing Outcome = "nothing" // a pop or peek found no item, a settlement no lease
+	Unknown Outcome = "unknown" // no answer, or one that leaves open what happened
+)
+
+// Never is the return of an operation without an answer.
+const Never = time.Duration(math.MaxInt64)
+
+// Operation is one request of a client, or several under one message id, which
+// happen once.
+type Operation struct {
+	Client   int           `json:"client"`
+	Kind     Kind          `json:"kind"`
+	End      End           `json:"end,omitempty"`
+	Item     string        `json:"item,omitempty"` // pushed, handed out or settled; each item is pushed once
+	Priority int64         `json:"priority"`       // of the item
+	Fence    int64         `json:"fence,omitempty"`
+	Lease    time.Duration `json:"lease,omitempty"` // asked for; of Extend: that of the lease; 0 when it is known to be over
+	Call     time.Duration `json:"call"`            // since the history began
+	Return   time.Duration `json:"return"`
+	Outcome  Outcome       `json:"outcome"`
+
+	// Repeated settlements may have found their own first attempt.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// taken tells whether the operation took an item out of the queue.
+func (o Operation) taken() bool {
+	return o.Outcome == Done && (o.Kind == Pop || o.Kind == Lease)
+}
+
+func (o Operation) String() string {
+	text := string(o.Kind)
+	if o.End != "" {
+		text += "." + string(o.End)
+	}
+	if o.Item != "" {
+		text += fmt.Sprintf(" %s (priority %d)", o.Item, o.Priority)
+	}
+	if o.Fence != 0 {
+		text += fmt.Sprintf(" fence %d", o.Fence)
+	}
+	if o.Lease != 0 {
+		text += fmt.Sprintf(" for %s", o.Lease)
+	}
+	end := "never"
+	if o.Return != Never {
+		end = o.Return.String()
+	}
+	return fmt.Sprintf("client %d: %s: %s [%s, %s]", o.Client, text, o.Outcome, o.Call, end)
+}
