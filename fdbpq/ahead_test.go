@@ -11,6 +11,7 @@ import (
 // A process that reads ahead by what it knew of a queue takes nothing by that
 // when another one has purged the queue or configured it otherwise.
 func TestReadAheadByStaleState(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		db := open()
 		defer db.Close()

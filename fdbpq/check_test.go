@@ -40,6 +40,7 @@ func (b *bench) furnish() {
 
 // Check finds every kind of damage.
 func TestCheckFindsDamage(t *testing.T) {
+	t.Parallel()
 	first := func(space string) func(*testing.T, *bench) kv.Pair {
 		return func(t *testing.T, b *bench) kv.Pair {
 			rows := b.rows(space)

@@ -34,6 +34,7 @@ func together(d time.Duration, processes ...*bench) {
 // A process whose wall clock is ten minutes off, ahead or behind, neither ends
 // a lease too early nor keeps one too long, whoever gave it and whoever sweeps.
 func TestLeaseUnderWrongClocks(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -67,6 +68,7 @@ func TestLeaseUnderWrongClocks(t *testing.T) {
 // Store time passes as real time does, whatever wall clocks show, when
 // processes come and go, and when a wall clock jumps.
 func TestStoreTimePassesSteadily(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		first := openBench(t, open)
 		together(5*time.Second, first)
@@ -106,6 +108,7 @@ func TestStoreTimePassesSteadily(t *testing.T) {
 // While no process ran, time passed by the wall clock: what fell due meanwhile
 // is due now. A wall clock that is behind moves nothing back.
 func TestStoreTimeAfterPause(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		before := openBench(t, open)
 		together(5*time.Second, before)
@@ -143,6 +146,7 @@ func TestStoreTimeAfterPause(t *testing.T) {
 // A process that has only just started moves store time by nothing but what it
 // saw pass.
 func TestStoreTimeOfNewProcess(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		old := openBench(t, open)
 		together(5*time.Second, old)
@@ -170,6 +174,7 @@ func TestStoreTimeOfNewProcess(t *testing.T) {
 
 // A beat whose result is unknown, or that commits late, harms nothing.
 func TestBeatWithUnknownResult(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		together(5*time.Second, b)
@@ -191,6 +196,7 @@ func TestBeatWithUnknownResult(t *testing.T) {
 
 // PQ-Not-Before is the one due time that means the pusher's wall clock.
 func TestNotBeforeIsWallTime(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		ahead := b.another(10 * time.Minute)
@@ -217,6 +223,7 @@ func TestNotBeforeIsWallTime(t *testing.T) {
 
 // One process sweeps at a time; when it dies another one goes on.
 func TestSweepClaim(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		a := openBench(t, open)
 		b := a.another(0)
@@ -243,6 +250,7 @@ func TestSweepClaim(t *testing.T) {
 
 // A sweep does a bounded amount and says at once that there is more.
 func TestSweepIsBounded(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		const items = 600
@@ -276,6 +284,7 @@ func TestSweepIsBounded(t *testing.T) {
 // What is displayed twice reads the same twice, although the two clocks behind
 // it cannot be read at one instant; a wall clock that is set is followed.
 func TestDisplay(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		clock, db := newTestClock(), open()
 		defer func() {
@@ -310,6 +319,7 @@ func TestDisplay(t *testing.T) {
 // A process whose own clock stood still, because its machine slept, goes by the
 // store time of the others, and does not move it back.
 func TestStoreTimeOfOthers(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		awake := openBench(t, open)
 		asleep := &bench{TB: t, base: awake.base, clock: newTestClock()}

@@ -251,6 +251,7 @@ func (c *crowd) keep(ctx context.Context, s *fdbpq.Store) error {
 // under all faults at once: no item is lost, none is handed out twice, leases do
 // not overlap, and what is ready is not passed over.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	for _, staging := range []bool{false, true} {
 		t.Run(fmt.Sprint("staging ", staging), func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -10,6 +10,7 @@ import (
 
 // What is not meant as it stands is refused, with a text that says why.
 func TestConfigChangeRefuses(t *testing.T) {
+	t.Parallel()
 	for object, says := range map[string]string{
 		``:                                 "JSON object",
 		`null`:                             "JSON object",
@@ -42,6 +43,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 
 // A change leaves what it does not name as it is.
 func TestConfigChangeKeepsTheRest(t *testing.T) {
+	t.Parallel()
 	c := fdbpq.Config{Priority: 7, MaxLength: 9, Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowEvict}
 	got, err := c.Change([]byte(` {"ties": "oldest", "lease": "1m30s"} `))
 	if err != nil {

@@ -54,6 +54,7 @@ func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selectio
 // meet. They are made to: each commit waits for a moment, as one that crosses a
 // network does.
 func TestContention(t *testing.T) {
+	t.Parallel()
 	if *flagContention == 0 {
 		t.Skip("no -pq.contention")
 	}

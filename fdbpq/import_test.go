@@ -189,6 +189,7 @@ func (b *bench) everything(queue string) (items []fdbpq.Import) {
 // Whatever can stand in a store stands in another one after the import, at the
 // same place, under the same id; what is leased becomes ready.
 func TestImportElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, from := range engines {
 		for _, to := range engines {
 			t.Run(from.name+" to "+to.name, func(t *testing.T) {
@@ -255,6 +256,7 @@ func TestImportElsewhere(t *testing.T) {
 
 // Where an item is to stand, no other one may.
 func TestImportOccupied(t *testing.T) {
+	t.Parallel()
 	b := openBench(t, func() kv.DB {
 		db, err := placeLocal(t)()
 		if err != nil {
@@ -297,6 +299,7 @@ func TestImportOccupied(t *testing.T) {
 // An import of the same items by two processes at once happens once. One item is
 // looked for by itself, several together.
 func TestImportMeetsItself(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		rng := rand.New(rand.NewPCG(1, 1))
@@ -340,6 +343,7 @@ func TestImportMeetsItself(t *testing.T) {
 // An item that comes back after a purge, to the place and with the fence that it
 // had, is another one to those who leased it before.
 func TestImportAfterPurge(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		id := b.pushed("q", 0, "one")[0]

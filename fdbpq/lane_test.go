@@ -238,6 +238,7 @@ func payloads(items []fdbpq.Item) []string {
 // A transaction whose result is unknown took effect and is not done again, or
 // did not and is, or is still under way and never will.
 func TestLaneResolvesUnknownResults(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		unknown := []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate}
@@ -259,6 +260,7 @@ func TestLaneResolvesUnknownResults(t *testing.T) {
 // When the context has ended meanwhile the transaction is not tried again, and
 // what is still under way must not take effect behind the caller's back.
 func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		lane := b.Lane()
@@ -282,6 +284,7 @@ func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
 // A store that goes away before the result is known leaves it unknown, and the
 // error claims nothing else.
 func TestLaneUnknownStaysUnknown(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		p := b.another(0)
@@ -304,6 +307,7 @@ func TestLaneUnknownStaysUnknown(t *testing.T) {
 
 // A store that is away for a while is waited for.
 func TestLaneWaitsForStore(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		lane := b.Lane()
@@ -325,6 +329,7 @@ func TestLaneWaitsForStore(t *testing.T) {
 // An error of the closure leaves no trace, and a transaction that only reads
 // writes no row.
 func TestLaneRow(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		lane := b.Lane()
@@ -389,6 +394,7 @@ func (b *bench) rows(space string) []kv.Pair {
 
 // Unknown results at every turn, also while finding out about others.
 func TestLaneUnderManyFaults(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.db.SetChances(fault.Chances{
@@ -421,6 +427,7 @@ func TestLaneUnderManyFaults(t *testing.T) {
 // The rows of processes that died are cleared in time, those of others are not,
 // and a process that was silent for too long says that it does not know.
 func TestRetire(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		gone, silent := b.another(0), b.another(0)
@@ -483,6 +490,7 @@ func TestRetire(t *testing.T) {
 // A process that was silent and tells that it is alive just when its rows are
 // about to be cleared keeps them.
 func TestRetireSparesWhoComesBack(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		silent := b.another(0)

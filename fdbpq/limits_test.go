@@ -13,6 +13,7 @@ import (
 // max_length counts what is ready, leased and delayed. What comes back from a
 // lease is never refused.
 func TestMaxLength(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"max_length":3}`)
@@ -50,6 +51,7 @@ func TestMaxLength(t *testing.T) {
 // With evict, the newest ready item of the highest priority number goes, which
 // may be the one just pushed.
 func TestEvict(t *testing.T) {
+	t.Parallel()
 	for _, ties := range []fdbpq.Ties{fdbpq.TiesNewest, fdbpq.TiesOldest} {
 		t.Run(string(ties), func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -86,6 +88,7 @@ func TestEvict(t *testing.T) {
 // Past dedup_limit ids, a push or a pop with a further one is refused; known
 // ones are answered, and so are those without.
 func TestDedupLimit(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"dedup_limit":3,"dedup_window":"1m"}`)

@@ -18,6 +18,7 @@ import (
 // What falls due is done within a second, by whichever process is there, also
 // when the one that did it dies.
 func TestMaintainIsPunctual(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, err := placeLocal(t)()
 		if err != nil {
@@ -133,6 +134,7 @@ func TestMaintainIsPunctual(t *testing.T) {
 // A process does what it set itself when it is due, and not only at its next
 // beat.
 func TestMaintainHearsOfTimers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, err := placeLocal(t)()
 		if err != nil {

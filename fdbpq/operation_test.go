@@ -520,10 +520,23 @@ func namesOf(limit int) operation {
 }
 
 // settled brings an outcome into the form in which two are compared: events
-// come in no particular order.
+// come in no particular order, and what only the model or only the store knows
+// does not count.
 func (o outcome) settled() outcome {
 	o.Events = slices.Sorted(slices.Values(o.Events))
+	o.Items = seen(o.Items, func(v *itemView) { v.number, v.queue, v.token = 0, "", "" })
+	o.Pushed = seen(o.Pushed, func(v *pushedView) { v.queue = "" })
+	o.Imported = seen(o.Imported, func(*importedView) {})
 	return o
+}
+
+// seen is a copy of what can be seen of views: hide clears the rest.
+func seen[T any](views []T, hide func(*T)) []T {
+	views = append([]T(nil), views...)
+	for i := range views {
+		hide(&views[i])
+	}
+	return views
 }
 
 // stagedOf is a take by way of requests. Alone it does what a plain take does.

@@ -20,6 +20,7 @@ import (
 // behind. An operation that forgets what its commit depends on fails here. Some
 // calls are slow: minutes pass before they commit.
 func TestOverlap(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		overlapWorld(t, open, randomSeed(t), fewer(t, 600), make(harm))
 	})

@@ -97,7 +97,6 @@ var meetings = []func(*world) operation{
 	func(*world) operation {
 		return configureOf("a", map[string]any{"dead_letter_expired": true}, func(c *fdbpq.Config) { c.DeadLetterExpired = true }, true)
 	},
-	sweepIt,
 	func(w *world) operation {
 		id := w.ids[len(w.ids)-1].id
 		return importOf("a", []importItem{{id: id, payload: "back", priority: placeOf(id).priority, fence: 7}})
@@ -105,43 +104,50 @@ var meetings = []func(*world) operation{
 	func(w *world) operation {
 		return importOf("a", []importItem{{id: w.ids[len(w.ids)-1].id, payload: "back", priority: 3, expires: time.Hour}})
 	},
+	sweepIt, // the last one
 }
 
 // Each operation meets each other one on the same item, in every situation the
 // item can be in: an operation that forgets what its commit depends on fails
 // here. A run tries one situation for each pair, and all of them when a sweep
-// comes first; with -pq.ops it tries all.
+// comes first, which is the last of meetings; with -pq.ops it tries all.
 func TestOverlapOnOneItem(t *testing.T) {
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		seed := randomSeed(t)
-		w, err := newWorld(t.Context(), open, seed, 3, nil)
-		if err != nil {
-			t.Fatal(err)
+	for i, first := range meetings {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) { meetsEach(t, open, first, i == len(meetings)-1) })
+		})
+	}
+}
+
+// meetsEach lets an operation meet each other one.
+func meetsEach(t *testing.T, open func() kv.DB, a func(*world) operation, everySituation bool) {
+	seed := randomSeed(t)
+	w, err := newWorld(t.Context(), open, seed, 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	w.narrow = true
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for j, b := range meetings {
+		if rng.IntN(10) >= fewer(t, 10) {
+			continue
 		}
-		defer w.close()
-		w.narrow = true
-		rng := rand.New(rand.NewPCG(seed, 0))
-		for i, a := range meetings {
-			for j, b := range meetings {
-				if rng.IntN(10) >= fewer(t, 10) {
-					continue
-				}
-				first := rng.IntN(len(situations))
-				tried := 1
-				if *flagOps > 0 || i == len(meetings)-1 {
-					tried = len(situations)
-				}
-				for s := range tried {
-					if err := w.meetOn((first+s)%len(situations), a, b); err != nil {
-						t.Fatalf("seed %d, pair %d and %d: %v\nbefore:\n%s", seed, i, j, err, strings.Join(w.trace, "\n"))
-					}
-				}
+		first := rng.IntN(len(situations))
+		tried := 1
+		if *flagOps > 0 || everySituation {
+			tried = len(situations)
+		}
+		for s := range tried {
+			if err := w.meetOn((first+s)%len(situations), a, b); err != nil {
+				t.Fatalf("seed %d, pair with %d: %v\nbefore:\n%s", seed, j, err, strings.Join(w.trace, "\n"))
 			}
 		}
-		if err := w.end(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // meetOn makes an item, brings it into a situation, and lets two operations

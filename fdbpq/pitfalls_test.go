@@ -71,6 +71,7 @@ import (
 //	  the same suite on all engines          eachEngine
 
 func TestPriorities(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"priority":9223372036854775806}`)
@@ -113,6 +114,7 @@ func TestPriorities(t *testing.T) {
 
 // Bands include both ends, at the edges of all priorities as well.
 func TestBands(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		priorities := []int64{math.MinInt64, -256, -1, 0, 255, 256, math.MaxInt64}
@@ -142,6 +144,7 @@ func TestBands(t *testing.T) {
 }
 
 func TestTies(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		for _, priority := range []int64{1, 2} {
@@ -187,6 +190,7 @@ func TestTies(t *testing.T) {
 // Pushes at the same time may get the same count. Then chance orders them, for
 // good.
 func TestTiesOfConcurrentPushes(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)
@@ -243,6 +247,7 @@ func TestTiesOfConcurrentPushes(t *testing.T) {
 // The count goes on when a priority, or the queue, has drained, or was purged,
 // or deleted.
 func TestCountNeverRestarts(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		last := int64(0)
@@ -271,6 +276,7 @@ func TestCountNeverRestarts(t *testing.T) {
 
 // What was away comes back to its own place.
 func TestPlaceIsForLife(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"max_deliveries":0}`)
@@ -317,6 +323,7 @@ func TestPlaceIsForLife(t *testing.T) {
 
 // Unknown results of each kind, in each operation, do it once.
 func TestUnknownResults(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)
@@ -370,6 +377,7 @@ func TestUnknownResults(t *testing.T) {
 // A lost reply, a bridge that died between commit and reply, a retry somewhere
 // else: the same id gets the same items.
 func TestLostReply(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two", "three")
@@ -427,6 +435,7 @@ func TestLostReply(t *testing.T) {
 
 // A pop that is repeated does not get the lease that somebody else holds by now.
 func TestLostReplyAndLostLease(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two")
@@ -461,6 +470,7 @@ func TestLostReplyAndLostLease(t *testing.T) {
 // The same id in two pushes, or two pops, at the same time: one of them is the
 // first.
 func TestSameIDAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)
@@ -506,6 +516,7 @@ func TestSameIDAtTheSameTime(t *testing.T) {
 // Late acknowledgements: nobody took the item meanwhile, somebody did, somebody
 // finished it.
 func TestLateSettlement(t *testing.T) {
+	t.Parallel()
 	settle := map[string]func(*bench, fdbpq.Lease) error{
 		"ack": (*bench).ack,
 		"terminate": func(b *bench, l fdbpq.Lease) error {
@@ -591,6 +602,7 @@ func TestLateSettlement(t *testing.T) {
 
 // Each reason why nothing was found is told apart.
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		expect := func(want fdbpq.Reason) {
@@ -658,6 +670,7 @@ func (s *snapshotRows) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair
 
 // Leased and delayed items stand out of the way of whoever looks at the head.
 func TestHeadIsNotSlowed(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		for range 2 {
@@ -681,6 +694,7 @@ func TestHeadIsNotSlowed(t *testing.T) {
 
 // Items past their TTL go wherever they stand, not only at the head.
 func TestExpiryBehindTheHead(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "first")
@@ -699,6 +713,7 @@ func TestExpiryBehindTheHead(t *testing.T) {
 // An item whose TTL ends while it is leased stays its holder's. When it comes
 // back it goes at once, however it comes back.
 func TestExpiryWhileLeased(t *testing.T) {
+	t.Parallel()
 	back := map[string]func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error){
 		"nacked":   func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error) { return b.nacked(l, 0) },
 		"delayed":  func(b *bench, l fdbpq.Lease) (fdbpq.Settled, error) { return b.nacked(l, time.Second) },
@@ -743,6 +758,7 @@ func (b *bench) returned(l fdbpq.Lease) (settled fdbpq.Settled, err error) {
 // Before the sweep comes, what is past its TTL is not handed out, and a take
 // that finds nothing else says so.
 func TestExpiredIsNotHandedOut(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 600, fdbpq.NewItem{TTL: time.Second})
@@ -771,6 +787,7 @@ func TestExpiredIsNotHandedOut(t *testing.T) {
 
 // A message id counts for its window, whatever became of the item.
 func TestDeduplicationAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(b *bench, id fdbpq.ID){
 		"it waits":     func(*bench, fdbpq.ID) {},
 		"it was taken": func(b *bench, _ fdbpq.ID) { b.take("q", fdbpq.Min, 1) },
@@ -832,6 +849,7 @@ func TestDeduplicationAfterTheEnd(t *testing.T) {
 // An item that kills its workers is given up after its last delivery, keeps its
 // priority and headers, and tells where it came from.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"max_deliveries":3}`)
@@ -873,6 +891,7 @@ func TestPoison(t *testing.T) {
 
 // Names that begin like others, or are odd, keep their queues apart.
 func TestQueuesDoNotMix(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		names := []string{"a", "a\x00", "a\x00\x01", "a\x01", "aa", "a\xff", "a.b", "a*", "a>", "ä", "", "\x00", "\xff", "a-dead"}
@@ -907,6 +926,7 @@ func TestQueuesDoNotMix(t *testing.T) {
 
 // Ids are taken in the one form in which they are given out.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		id := b.pushed("q", -5, "one")[0]
@@ -930,6 +950,7 @@ func TestIDs(t *testing.T) {
 // Pushing, taking and settling in one transaction with data of one's own, over
 // several queues.
 func TestComposition(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("in", 0, "work")
@@ -978,6 +999,7 @@ func TestComposition(t *testing.T) {
 // A take reads the head without depending on it: pushes, before it and behind
 // it, do not make it run again. The recipe's does.
 func TestTakeDoesNotConflictWithPush(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)
@@ -1010,6 +1032,7 @@ func TestTakeDoesNotConflictWithPush(t *testing.T) {
 // Whichever request is fulfilled by whom, it gets from its own end, and no more
 // than it asked for.
 func TestStagedDirection(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		for i := range 6 {
@@ -1047,6 +1070,7 @@ func TestStagedDirection(t *testing.T) {
 // A request is answered once: who answers it late, by what the queue was like
 // earlier, changes nothing.
 func TestStagedAnswersOnce(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{}`)
@@ -1096,6 +1120,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 // Unknown results in the steps of staged takes neither lose an item nor hand it
 // out twice, and leave no request behind.
 func TestStagedUnknownResults(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		const items = 120
@@ -1144,6 +1169,7 @@ func TestStagedUnknownResults(t *testing.T) {
 
 // Many requests for many large items are answered bit by bit.
 func TestStagedLargeItems(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 40, fdbpq.NewItem{Payload: make([]byte, 32<<10)})
@@ -1180,6 +1206,7 @@ func TestStagedLargeItems(t *testing.T) {
 // A purge of whatever size is a moment's work, and what it leaves behind goes
 // bit by bit.
 func TestPurgeIsBounded(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 2000, fdbpq.NewItem{})
@@ -1221,6 +1248,7 @@ func TestPurgeIsBounded(t *testing.T) {
 // A purge in the middle of a transaction whose changes know of each other: what
 // follows is done to the new generation.
 func TestPurgeAmongChanges(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two", "three")
@@ -1260,6 +1288,7 @@ func TestPurgeAmongChanges(t *testing.T) {
 // A transaction that began before a purge and commits when all is cleared leaves
 // nothing in the key space that nobody will look at again.
 func TestPurgeUnderSlowTransactions(t *testing.T) {
+	t.Parallel()
 	slow := map[string]func(b *bench, tx kv.Tx, l fdbpq.Lease) error{
 		"push": func(b *bench, tx kv.Tx, _ fdbpq.Lease) error {
 			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{TTL: time.Hour})
@@ -1332,6 +1361,7 @@ func (b *bench) purge(queue string) {
 // Programs that follow the recipe read our items, and we read theirs, without
 // spoiling our counters.
 func TestRecipeItems(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 5, "ours")
@@ -1403,6 +1433,7 @@ func TestRecipeItems(t *testing.T) {
 // way: neither at the ends, where floats and larger integers sort, nor in lists,
 // nor when the queue is purged.
 func TestPrioritiesOfOtherPrograms(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.configure("q", `{"ties":"oldest"}`)

@@ -21,6 +21,7 @@ var flagTimers = flag.Int("pq.timers", 0, "items that fall due in each second of
 // maintain the store, and others push and pop as fast as they can. None may be
 // early, and none later than a second.
 func TestPunctualUnderLoad(t *testing.T) {
+	t.Parallel()
 	if *flagTimers == 0 {
 		t.Skip("no -pq.timers")
 	}

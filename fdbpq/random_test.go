@@ -39,6 +39,7 @@ var usualFaults = fault.Chances{
 // processes do one after the other, whatever goes wrong with their commits, and
 // whatever their clocks show.
 func TestRandom(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := randomSeed(t)
 		if err := runWorld(t.Context(), open, seed, fewer(t, 1500), make(harm)); err != nil {
@@ -51,6 +52,7 @@ func TestRandom(t *testing.T) {
 // operation in ten is one that overlaps another. The run is one of many stores,
 // each with a seed of its own, so a failure is repeated from its store's start.
 func TestCampaign(t *testing.T) {
+	t.Parallel()
 	if *flagOps == 0 {
 		t.Skip("no -pq.ops")
 	}

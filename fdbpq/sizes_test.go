@@ -32,6 +32,7 @@ func (b *bench) fill(queue string, n int, item fdbpq.NewItem) {
 
 // An item comes back as it was pushed, whatever its size and its bytes.
 func TestContentOfAnySize(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 89_999, 90_000, 90_001, 99_999, 100_000, 100_001, 180_000, 1 << 20, fdbpq.MaxContent} {
@@ -66,6 +67,7 @@ func TestContentOfAnySize(t *testing.T) {
 
 // What is too large is refused, itself alone.
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		pushed := b.push("q",
@@ -107,53 +109,58 @@ func TestTooLarge(t *testing.T) {
 // A batch ends where the transaction would become too large, whatever the
 // items are made of, so that a take never fails for what is in the queue.
 func TestBatchFitsTransaction(t *testing.T) {
+	t.Parallel()
 	name := strings.Repeat("q", 64)
 	for _, c := range []struct {
 		what string
-		n    int
+		n    int // more than fit
 		item fdbpq.NewItem
 	}{
-		{"zeros", 200, fdbpq.NewItem{Payload: make([]byte, 32<<10)}},
-		{"text", 300, fdbpq.NewItem{Payload: bytes.Repeat([]byte("x"), 32<<10)}},
-		{"chunks", 100, fdbpq.NewItem{Payload: make([]byte, 100_000)}},
-		{"many", 1010, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
+		{"zeros", 150, fdbpq.NewItem{Payload: make([]byte, 32<<10)}},
+		{"text", 270, fdbpq.NewItem{Payload: bytes.Repeat([]byte("x"), 32<<10)}},
+		{"chunks", 90, fdbpq.NewItem{Payload: make([]byte, 100_000)}},
+		{"many", 600, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
 		{"small", 1010, fdbpq.NewItem{TTL: time.Hour}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			for _, popID := range []string{"", "pop"} {
-				for _, lease := range []time.Duration{0, time.Minute} {
-					t.Run(fmt.Sprintf("id %q lease %v", popID, lease), func(t *testing.T) {
-						eachEngine(t, func(t *testing.T, open func() kv.DB) {
-							b := openBench(t, open)
-							b.fill(name, c.n, c.item)
-							sel := fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID}
-							var taken fdbpq.Taken
-							b.update(func(tx kv.Tx) (err error) {
-								if lease == 0 {
-									taken, err = b.Queue(name).Take(tx, sel)
-								} else {
-									taken, err = b.Queue(name).Lease(tx, sel, lease)
-								}
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				b := openBench(t, open)
+				b.fill(name, c.n, c.item)
+				// Leases first: what they take comes back.
+				for _, popID := range []string{"", "pop"} {
+					sel := fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID}
+					var leased fdbpq.Taken
+					b.update(func(tx kv.Tx) (err error) {
+						leased, err = b.Queue(name).Lease(tx, sel, time.Minute)
+						return err
+					})
+					if n := len(leased.Items); n < 50 || n == c.n {
+						t.Errorf("a lease with the id %q took %d of %d items", popID, n, c.n)
+					}
+					b.update(func(tx kv.Tx) error {
+						for _, item := range leased.Items {
+							if _, err := b.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
 								return err
-							})
-							if len(taken.Items) < 50 {
-								t.Errorf("took %d items", len(taken.Items))
 							}
-							if lease == 0 {
-								return
-							}
-							b.update(func(tx kv.Tx) error {
-								for _, item := range taken.Items {
-									if _, err := b.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
-										return err
-									}
-								}
-								return nil
-							})
-						})
+						}
+						return nil
 					})
 				}
-			}
+				missing := 0
+				for _, popID := range []string{"another pop", ""} {
+					b.fill(name, missing, c.item)
+					var taken fdbpq.Taken
+					b.update(func(tx kv.Tx) (err error) {
+						taken, err = b.Queue(name).Take(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
+						return err
+					})
+					if n := len(taken.Items); n < 50 || n == c.n {
+						t.Errorf("a take with the id %q got %d of %d items", popID, n, c.n)
+					}
+					missing = len(taken.Items)
+				}
+			})
 		})
 	}
 }
@@ -161,10 +168,12 @@ func TestBatchFitsTransaction(t *testing.T) {
 // Items that end in large numbers, or are large, all at once, do not make a
 // transaction that fails for ever.
 func TestManyLargeItemsDie(t *testing.T) {
+	t.Parallel()
 	large := fdbpq.NewItem{Payload: make([]byte, 8<<20), TTL: time.Second}
 	small := fdbpq.NewItem{Payload: make([]byte, 32<<10), TTL: time.Second}
 	for _, how := range []string{"swept", "taken", "leased"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
 				b := openBench(t, open)
 				b.configure("q", `{"dead_letter_expired":true,"max_deliveries":1}`)
@@ -227,6 +236,7 @@ func (r *readBytes) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, e
 
 // A page without bodies does not read them.
 func TestListReadsNoBodies(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 10, fdbpq.NewItem{Payload: make([]byte, 4<<20), Headers: []byte("headers")})
@@ -252,6 +262,7 @@ func TestListReadsNoBodies(t *testing.T) {
 // A page with bodies ends before it becomes too large, and says that there is
 // more.
 func TestListEndsEarly(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 9, fdbpq.NewItem{Payload: make([]byte, 3<<20)})
@@ -281,6 +292,7 @@ func TestListEndsEarly(t *testing.T) {
 // Names and reasons that would not fit a row are refused or cut, before they
 // make an item that cannot die.
 func TestDeadLetterFits(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		err := b.fails(func(tx kv.Tx) error {
@@ -309,6 +321,7 @@ func TestDeadLetterFits(t *testing.T) {
 // A queue whose limit was lowered far below its length takes pushes as before
 // and shrinks bit by bit.
 func TestLimitLowered(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.fill("q", 5000, fdbpq.NewItem{Payload: []byte("x")})

@@ -65,6 +65,7 @@ func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
 
 // Many takers at once get every item exactly once, leased or for good.
 func TestTakeStagedServesEveryItemOnce(t *testing.T) {
+	t.Parallel()
 	const items, takers = 600, 16
 	for _, lease := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprint("lease ", lease), func(t *testing.T) {
@@ -113,6 +114,7 @@ func TestTakeStagedServesEveryItemOnce(t *testing.T) {
 
 // While somebody's request stands, a take that would win registers behind it.
 func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
+	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	push(t, s, "q", "a", "b")
 	first := fdbpq.NewStagedRequest(s, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1})
@@ -142,6 +144,7 @@ func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
 // A request whose owner died gives back what was reserved for it and leaves
 // nothing behind.
 func TestTakeStagedOwnerDies(t *testing.T) {
+	t.Parallel()
 	clock := newTestClock()
 	s := openLocal(t, clock.options(0))
 	push(t, s, "q", "a")
@@ -173,6 +176,7 @@ func TestTakeStagedOwnerDies(t *testing.T) {
 
 // Wherever an owner dies, its items come back and nothing of its request stays.
 func TestTakeStagedLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two", "three")

@@ -77,6 +77,7 @@ func load(t testing.TB, db kv.DB, rows []kv.Pair) {
 // A store that an earlier version left behind goes on as if nothing had
 // happened: what it holds is there, and can be settled.
 func TestStoreOfEarlierVersion(t *testing.T) {
+	t.Parallel()
 	if *flagGolden {
 		writeGolden(t)
 	}
@@ -197,6 +198,7 @@ func writeGolden(t *testing.T) {
 
 // A store that this version does not understand is left alone.
 func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
 	format := func(version int64) []byte {
 		return tuple.AppendString(tuple.AppendInt(nil, version), "id")
 	}
@@ -228,6 +230,7 @@ func TestUnknownFormat(t *testing.T) {
 // Several processes that make a store at the same time make one, also when they
 // do not hear of it.
 func TestOpenAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		base := open()
 		defer base.Close()
@@ -266,6 +269,7 @@ func TestOpenAtTheSameTime(t *testing.T) {
 
 // Opening is the same the second time.
 func TestOpenAgain(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		rows := everything(t, b.base)
@@ -289,6 +293,7 @@ func TestOpenAgain(t *testing.T) {
 // Values of a later version that only adds elements can be read; a different
 // format of an item or a queue cannot, and says so.
 func TestRowsOfLaterVersion(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		db := open()
 		defer db.Close()

@@ -19,6 +19,7 @@ var oneItem = fdbpq.Selection{End: fdbpq.Min, Limit: 1}
 
 // Those who wait are served in the order they came, each item to one of them.
 func TestTakeWaitServesInOrder(t *testing.T) {
+	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	const waiters = 20
 	type result struct {
@@ -48,6 +49,7 @@ func TestTakeWaitServesInOrder(t *testing.T) {
 
 // A waiter that gives up leaves the line, and what arrives goes to the next.
 func TestTakeWaitGivesUp(t *testing.T) {
+	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	ctx, giveUp := context.WithCancel(t.Context())
 	gone := make(chan error)
@@ -79,6 +81,7 @@ func TestTakeWaitGivesUp(t *testing.T) {
 
 // All that makes an item takeable wakes a waiter.
 func TestTakeWaitWakes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		before, wake func(b *bench) // the waiter waits in between
 	}{
@@ -165,6 +168,7 @@ func TestTakeWaitWakes(t *testing.T) {
 // However many wait, those who look at the queue are one at first, and then as
 // many as there is to take, and one more.
 func TestTakeWaitWakesNoHerd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, err := placeLocal(t)()
 		if err != nil {
@@ -211,6 +215,7 @@ func TestTakeWaitWakesNoHerd(t *testing.T) {
 
 // What arrives while a waiter makes sure that there is nothing wakes it.
 func TestTakeWaitMissesNothing(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)

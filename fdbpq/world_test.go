@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -208,6 +209,9 @@ func difference(want, got outcome) string {
 	want.Events = named(want.Events, got.Events)
 	want.Items = displayed(want.Items, got.Items)
 	want, got = want.settled(), got.settled()
+	if reflect.DeepEqual(want, got) {
+		return "" // at a tenth of what cmp takes
+	}
 	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}))
 }
 
