@@ -15,19 +15,6 @@ const (
 	descriptionEndOfBatch = "EOB"
 )
 
-// unanswerable says why an item cannot be sent: it was pushed by way of a
-// server that lets larger messages pass, or by a program without one.
-func (b *Bridge) unanswerable(item *fdbpq.Item) *failure {
-	if item.Size <= alwaysFits {
-		return nil
-	}
-	if most := b.nc.MaxPayload() - replyReserve; item.Size > most {
-		return failf(413, "item %s has %d bytes: an answer can have %d, the server's max_payload without %d for headers; it was left in the queue",
-			item.ID, item.Size, most, replyReserve)
-	}
-	return nil
-}
-
 // answerPop answers a pop or a peek with what it found.
 func (b *Bridge) answerPop(l *lane, r *request) {
 	if f := r.outcome.failure; f != nil {

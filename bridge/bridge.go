@@ -53,6 +53,7 @@ type Bridge struct {
 	grammar  subjects.Grammar
 	sealer   sealer
 	gate     gate
+	room     room
 	lanes    kinds
 	waits    waits
 	contests contests
@@ -103,6 +104,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.service.start(ctx, b); err != nil {
 		return nil, err
 	}
+	b.room.init(nc, o.Prefix) // the server has said by now what it allows
 	err = b.subscribe()
 	if err == nil {
 		// The server has said by now what it does not permit.

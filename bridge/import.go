@@ -51,7 +51,7 @@ func (b *Bridge) readImport(r *request) *failure {
 		i.Pushed = r.arrived
 	}
 	r.item.place = i
-	return b.checkSize(i.Payload, i.Headers)
+	return b.room.admit(i.Payload, i.Headers, len(r.msg.Header.Get(headerID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {

@@ -123,7 +123,7 @@ func (b *Bridge) describe(r *request) (err error) {
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
 			Wait: fdbpq.Duration(maxWait), Lease: fdbpq.Duration(fdbpq.MaxLease),
-			Payload: min(maxPayload, b.nc.MaxPayload()-replyReserve),
+			Payload: b.room.payload(),
 		},
 	})
 	return err

@@ -165,6 +165,7 @@ func (l *lane) run() {
 	for l.queue = range l.wake {
 		l.slot = l.of.bridge.store.Lane()
 		for l.next() {
+			l.of.bridge.room.look()
 			l.of.work(l, l.batch)
 			clear(l.batch)
 			clear(l.settling)

@@ -9,20 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-const (
-	// maxPayload is the most that every engine takes, whatever the server allows.
-	maxPayload = 8 << 20
-
-	// replyReserve of the server's max_payload is kept for the headers that
-	// answers add to those of the item.
-	replyReserve = 1 << 10
-
-	// alwaysFits need not be compared with the server's max_payload. Where that
-	// is set even lower, what cannot be answered is refused when it is popped.
-	alwaysFits = 2 << 10
-
-	pushResponseType = "io.pq.v1.push_response"
-)
+const pushResponseType = "io.pq.v1.push_response"
 
 // readPush reads what a push asks for.
 func (b *Bridge) readPush(r *request) *failure {
@@ -36,21 +23,7 @@ func (b *Bridge) readPush(r *request) *failure {
 			return f
 		}
 	}
-	return b.checkSize(r.msg.Data, r.item.Headers)
-}
-
-// checkSize refuses what could not be answered.
-func (b *Bridge) checkSize(payload, headers []byte) *failure {
-	if len(payload) > maxPayload {
-		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), maxPayload)
-	}
-	if size := len(payload) + len(headers); size > alwaysFits {
-		if most := int(b.nc.MaxPayload()) - replyReserve; size > most {
-			return failf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
-				size, most, replyReserve)
-		}
-	}
-	return nil
+	return b.room.admit(r.msg.Data, r.item.Headers, 0, nil)
 }
 
 // runPushes pushes a batch in one transaction.

@@ -191,7 +191,7 @@ func (r *request) peeked(b *Bridge, queue string, taken *fdbpq.Taken) {
 		r.outcome.failure = nothing(queue, taken.Reason)
 	}
 	for i := range items {
-		if f := b.unanswerable(&items[i]); f != nil {
+		if f := b.room.unanswerable(queue, &items[i]); f != nil {
 			if items = items[:i]; i == 0 {
 				r.outcome.failure = f
 			}
@@ -213,7 +213,7 @@ func (b *Bridge) get(reader kv.Reader, q fdbpq.Queue, r *request) error {
 	}
 	counts, err := q.Counts(reader)
 	r.outcome.held, r.outcome.ready = held, counts.Ready
-	r.outcome.failure = b.unanswerable(&held.Item)
+	r.outcome.failure = b.room.unanswerable(q.Name(), &held.Item)
 	return err
 }
 

@@ -318,7 +318,7 @@ func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Take
 		return taken, 0, err
 	}
 	for i := range taken.Items {
-		f := t.bridge.unanswerable(&taken.Items[i])
+		f := t.bridge.room.unanswerable(queue.Name(), &taken.Items[i])
 		if f != nil && i > 0 {
 			t.most = i
 			return taken, 0, errCut
