@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -13,18 +14,34 @@ import (
 type clock struct {
 	wall    func() time.Time
 	elapsed func() time.Duration
+	wait    func(context.Context, time.Duration) error
 	ahead   atomic.Int64 // store time minus elapsed
 	offset  atomic.Int64 // wall clock minus store time, as it was last displayed
 }
 
 func (c *clock) init(o Options) {
-	c.wall, c.elapsed = o.Wall, o.Elapsed
+	c.wall, c.elapsed, c.wait = o.Wall, o.Elapsed, o.Wait
 	if c.wall == nil {
 		c.wall = time.Now
 	}
 	if c.elapsed == nil {
 		start := time.Now()
 		c.elapsed = func() time.Duration { return time.Since(start) }
+	}
+	if c.wait == nil {
+		c.wait = wait
+	}
+}
+
+// wait lets time pass, until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -26,29 +26,41 @@ type bench struct {
 func newBench(t testing.TB, db kv.DB) *bench {
 	t.Helper()
 	b := &bench{TB: t, base: db, clock: newTestClock()}
-	b.join(0)
+	b.join(b.clock.options(0))
 	return b
 }
 
-// join opens the store for a process whose wall clock is off by skew.
-func (b *bench) join(skew time.Duration) {
+// join opens the store for another process.
+func (b *bench) join(options fdbpq.Options) {
 	b.Helper()
 	b.db = fault.Wrap(b.base, fault.Options{Hook: func(_ context.Context, at fault.Point) {
 		if b.hook != nil {
 			b.hook(at)
 		}
 	}})
-	store, err := fdbpq.Open(b.Context(), b.db, b.clock.options(skew))
+	store, err := fdbpq.Open(b.Context(), b.db, options)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Store, b.pulse = store, fdbpq.NewPulse(store)
 }
 
-// another is a second process on the same store.
+// another is a second process on the same store, while this one runs on.
 func (b *bench) another(skew time.Duration) *bench {
+	options := b.clock.options(skew)
+	options.Wait = func(ctx context.Context, d time.Duration) error {
+		b.clock.advance(d)
+		return b.pulse.Beat(ctx)
+	}
+	return b.opened(options)
+}
+
+// next is a process that opens the store when this one has ended.
+func (b *bench) next(skew time.Duration) *bench { return b.opened(b.clock.options(skew)) }
+
+func (b *bench) opened(options fdbpq.Options) *bench {
 	other := &bench{TB: b.TB, base: b.base, clock: b.clock}
-	other.join(skew)
+	other.join(options)
 	return other
 }
 
@@ -204,10 +216,8 @@ func (b *bench) nack(lease fdbpq.Lease, delay time.Duration) error {
 func (b *bench) pass(d time.Duration) {
 	b.Helper()
 	b.clock.advance(d)
-	for range 2 { // the first beat of a process only looks
-		if err := b.pulse.Beat(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+	if err := b.pulse.Beat(b.Context()); err != nil {
+		b.Fatal(err)
 	}
 }
 

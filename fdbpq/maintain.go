@@ -4,18 +4,11 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// heartbeatEvery is how often a process moves store time forward, and how
-// soon it notices timers that other processes set.
-const heartbeatEvery = time.Second
-
-// observeFor is how long a process that has just started watches whether
-// others move store time before it believes that none was running.
-const observeFor = 3 * heartbeatEvery
+// grace is how long what fell due while no process ran is left alone after the
+// start: holders of leases come back and acknowledge what they have done.
+const grace = 3 * time.Second
 
 // patience is how long a step of Maintain waits for the store, so that one that
 // is away is noticed.
@@ -41,6 +34,10 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		m.Alive = func() {}
 	}
 	pulse := pulse{store: s}
+	begin := s.clock.elapsed()
+	if s.resumed {
+		begin += grace
+	}
 	tidy := tidy{store: s}
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -56,6 +53,10 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		}
 		s.due.sleep()
 		m.step(ctx, func(ctx context.Context) error {
+			if early := begin - s.clock.elapsed(); early > 0 {
+				s.due.expect(s.clock.now() + int64(early))
+				return nil
+			}
 			next, err := s.sweepAll(ctx, m.Event, m.Problem)
 			if err == nil && next > 0 {
 				s.due.expect(s.clock.now() + int64(next))
@@ -142,63 +143,4 @@ func (t *tidy) step(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pulse moves store time forward.
-type pulse struct {
-	store   *Store
-	started bool
-	since   time.Duration // start of the observation, by the process's clock
-	seen    uint64        // store time then
-	alive   bool          // the observation is over
-}
-
-// beat moves store time to this process's estimate. A process that has just
-// started only looks on for a while: if nobody else moves store time then, no
-// process ran since it was last moved, and only a wall clock can tell how long
-// that was.
-func (p *pulse) beat(ctx context.Context) error {
-	var seen, wall uint64
-	err := p.store.db.View(ctx, func(r kv.Reader) error {
-		rows, err := r.GetAll([][]byte{row(spaceTime), row(spaceWall)})
-		if err != nil {
-			return err
-		}
-		seen = kv.DecodeInteger(rows[0])
-		wall = kv.DecodeInteger(rows[1])
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	p.store.clock.advance(int64(seen))
-	if !p.alive {
-		if !p.started {
-			p.started, p.since, p.seen = true, p.store.clock.elapsed(), seen
-			return nil
-		}
-		if seen == p.seen && p.store.clock.elapsed()-p.since < observeFor {
-			return nil
-		}
-		if seen == p.seen {
-			gap := p.store.clock.wall().UnixNano() - int64(wall)
-			p.store.clock.advance(int64(seen) + gap)
-		}
-		p.alive = true
-	}
-	return p.write(ctx)
-}
-
-func (p *pulse) write(ctx context.Context) error {
-	err := p.store.db.Update(ctx, func(tx kv.Tx) error {
-		now := p.store.clock.now()
-		tx.Max(row(spaceTime), uint64(now))
-		tx.Set(row(spaceWall), kv.EncodeInteger(uint64(p.store.clock.wall().UnixNano())))
-		tx.Set(p.store.processRow(), tuple.AppendInt(nil, now))
-		return nil
-	})
-	if errors.Is(err, kv.ErrUnknown) {
-		return nil // the next beat says the same
-	}
-	return err
 }

@@ -124,6 +124,7 @@ type itemView struct {
 	Until      int64 // end of the TTL
 
 	number       int    // the model's
+	generation   int    // of the model's queue when it gave this lease
 	queue, token string // the store's, of a lease
 }
 
@@ -217,8 +218,7 @@ func (m *model) learn(want *outcome, got outcome) []heldLease {
 			}
 		}
 		if theirs.token != "" {
-			generation := m.queues[theirs.queue].generation
-			leases = append(leases, heldLease{queue: theirs.queue, token: theirs.token, id: theirs.ID, fence: theirs.Fence, generation: generation})
+			leases = append(leases, heldLease{queue: theirs.queue, token: theirs.token, id: theirs.ID, fence: theirs.Fence, generation: ours.generation})
 		}
 	}
 	return leases
@@ -341,8 +341,9 @@ func (i *modelItem) held() itemView {
 	return v
 }
 
-func (i *modelItem) leased(at moment) itemView {
+func (i *modelItem) leased(at moment, generation int) itemView {
 	v := i.view()
+	v.generation = generation
 	v.Fence, v.Expires = i.fence, at.display(i.due)
 	return v
 }
@@ -605,7 +606,7 @@ func (m *model) take(queue string, at moment, sel selection, lease time.Duration
 		held.state, held.due, held.target = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
 		held.fence++
-		out.Items = append(out.Items, held.leased(at))
+		out.Items = append(out.Items, held.leased(at, q.generation))
 		pop.leases = append(pop.leases, modelLease{held.number, held.fence})
 	}
 	if lease == 0 {
@@ -627,7 +628,7 @@ func (m *model) again(q *modelQueue, at moment, sel selection, lease time.Durati
 	for _, l := range before.leases {
 		item := q.byNumber(l.number)
 		if item != nil && item.state == fdbpq.StateLeased && item.fence == l.fence && item.due > at.now {
-			out.Items = append(out.Items, item.leased(at))
+			out.Items = append(out.Items, item.leased(at, q.generation))
 		}
 	}
 	if len(out.Items) == 0 {
@@ -683,7 +684,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.bury(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend:
 		item.due = at.now + int64(d)
-		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number}}
+		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
 	case settleReturn:
 		item.deliveries--
 		m.reinstate(q, at, item.number, 0, &out)

@@ -168,7 +168,7 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	}
 	// Ids remembered from before must not get in the way.
 	w.elapsed += 3 * time.Minute
-	if err := w.beat(); err != nil {
+	if err := w.heartbeat(everyProcess); err != nil {
 		return err
 	}
 	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute}})} {
@@ -181,12 +181,12 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 		if err := w.do(p, step(w)); err != nil {
 			return fmt.Errorf("%s: %w", situation.name, err)
 		}
-		if err := w.beat(); err != nil {
+		if err := w.heartbeat(everyProcess); err != nil {
 			return err
 		}
 	}
 	w.elapsed += situation.pass
-	if err := w.beat(); err != nil {
+	if err := w.heartbeat(everyProcess); err != nil {
 		return err
 	}
 	w.ids = append(slices.DeleteFunc(w.ids, func(known knownID) bool { return known == id }), id)
@@ -195,14 +195,4 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 		return err
 	}
 	return w.check(p)
-}
-
-// beat lets all processes tell the time.
-func (w *world) beat() error {
-	for _, p := range w.processes {
-		if err := p.pulse.Beat(w.ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }

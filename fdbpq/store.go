@@ -33,10 +33,15 @@ type Options struct {
 	// ErrNoQueue; Configure makes queues then.
 	RefuseUnknown bool
 
-	// Wall and Elapsed replace the machine's clocks in tests: the time of day,
-	// and the time since some fixed moment.
+	// Exclusive says that no other process can have the store open: Open need
+	// not watch whether others keep store time going.
+	Exclusive bool
+
+	// Wall, Elapsed and Wait replace the machine's clocks in tests: the time of
+	// day, the time since some fixed moment, and letting time pass.
 	Wall    func() time.Time
 	Elapsed func() time.Duration
+	Wait    func(context.Context, time.Duration) error
 }
 
 // Store holds queues in a key-value store. Its methods may be called from any
@@ -48,6 +53,7 @@ type Store struct {
 	secret        []byte
 	refuseUnknown bool
 	clock         clock
+	resumed       bool // no process ran before this one: what fell due meanwhile has a grace
 	lanes         lanes
 	states        states
 	due           alarm
@@ -57,6 +63,10 @@ type Store struct {
 
 // Open makes the store's queues available, and the store itself when db is
 // empty. It does not take over db: closing that is the caller's.
+//
+// Before it returns, store time has caught up with the time in which no process
+// ran. Where others might be running it takes up to three seconds to find out,
+// unless store time was moved a moment ago.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{db: db, refuseUnknown: options.RefuseUnknown}
 	s.clock.init(options)
@@ -68,10 +78,17 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	if _, err := rand.Read(fresh[:]); err != nil {
 		return nil, err
 	}
+	var last moved
 	for {
-		err := db.Update(ctx, func(tx kv.Tx) error { return s.load(tx, fresh) })
+		err := db.Update(ctx, func(tx kv.Tx) (err error) {
+			last, err = s.load(tx, fresh)
+			return err
+		})
 		if errors.Is(err, kv.ErrUnknown) {
 			continue // running it twice changes nothing
+		}
+		if err == nil {
+			err = s.resume(ctx, last, options.Exclusive)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
@@ -81,20 +98,20 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 }
 
 // load reads the rows that make up a store's identity, and writes them into an
-// empty one.
-func (s *Store) load(tx kv.Tx, fresh [48]byte) error {
-	rows, err := tx.GetAll([][]byte{row(spaceFormat), row(spaceSecret), row(spaceTime)})
+// empty one. It returns when store time was last moved.
+func (s *Store) load(tx kv.Tx, fresh [48]byte) (moved, error) {
+	rows, err := tx.GetAll([][]byte{row(spaceFormat), row(spaceSecret), row(spaceTime), row(spaceWall)})
 	if err != nil {
-		return err
+		return moved{}, err
 	}
-	format, secret, now := rows[0], rows[1], rows[2]
+	format, secret, now, wall := rows[0], rows[1], rows[2], rows[3]
 	if format == nil {
 		strangers, err := tx.Range([]byte{0x00}, []byte{0xff}, kv.RangeOptions{Limit: 1})
 		if err != nil {
-			return err
+			return moved{}, err
 		}
 		if len(strangers) > 0 {
-			return fmt.Errorf("%w: there is data, but no format version: expected an empty key space or a pqbridge store", ErrFormat)
+			return moved{}, fmt.Errorf("%w: there is data, but no format version: expected an empty key space or a pqbridge store", ErrFormat)
 		}
 		format = tuple.AppendString(tuple.AppendInt(nil, FormatVersion), hex.EncodeToString(fresh[:16]))
 		secret = fresh[16:]
@@ -106,17 +123,16 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) error {
 	}
 	version, rest, err := tuple.ConsumeInt(format)
 	if err != nil {
-		return fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
+		return moved{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
 	}
 	if version != FormatVersion {
-		return fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
+		return moved{}, fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
 	}
 	if s.id, _, err = tuple.ConsumeString(rest); err != nil {
-		return fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
+		return moved{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
 	}
 	s.secret = secret
-	s.clock.advance(int64(kv.DecodeInteger(now)))
-	return nil
+	return moved{to: int64(kv.DecodeInteger(now)), wall: int64(kv.DecodeInteger(wall))}, nil
 }
 
 // ID tells stores apart. It is made with the store and never changes.

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ func (c *testClock) options(skew time.Duration) fdbpq.Options {
 	elapsed := func() time.Duration { return time.Duration(c.elapsed.Load()) }
 	return fdbpq.Options{
 		Elapsed: elapsed,
-		Wall:    func() time.Time { return time.Unix(1_800_000_000, 0).Add(elapsed() + skew) },
+		Wait: func(_ context.Context, d time.Duration) error {
+			c.advance(d)
+			return nil
+		},
+		Wall: func() time.Time { return time.Unix(1_800_000_000, 0).Add(elapsed() + skew) },
 	}
 }

@@ -30,6 +30,8 @@ type world struct {
 	chances   fault.Chances
 	narrow    bool // operations meet in few places, and limits are unlimited
 	elapsed   time.Duration
+	clock     modelClock
+	exclusive bool // the store is one that a single process has open
 	processes []*process
 	started   int // processes so far
 	model     *model
@@ -49,7 +51,8 @@ type process struct {
 	hook  func(fault.Point) // of db, when set
 	wall  func() time.Time
 	skew  time.Duration
-	last  int64 // store time when it was last asked
+	begun time.Duration // when its monotonic clock was 0
+	ahead int64         // the model's store time minus that clock
 
 	chances fault.Chances
 }
@@ -67,6 +70,7 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 	w := &world{
 		ctx: ctx, seed: seed, open: open, db: open(), chances: chances,
 		processes: make([]*process, processes), model: newModel(), suffered: make(harm),
+		exclusive: processes == 1,
 	}
 	for i := range w.processes {
 		if err := w.start(i); err != nil {
@@ -80,11 +84,12 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 func (w *world) start(i int) error {
 	if old := w.processes[i]; old != nil {
 		w.suffered.of(old)
+		w.processes[i] = nil
 	}
 	w.started++
 	rng := rand.New(rand.NewPCG(w.seed, math.MaxUint64-uint64(w.started)))
-	begun := w.elapsed - time.Duration(rng.IntN(1000))*time.Second // monotonic clocks start anywhere
 	p := &process{name: fmt.Sprint("process ", w.started)}
+	p.begun = w.elapsed - time.Duration(rng.IntN(1000))*time.Second // monotonic clocks start anywhere
 	p.db = fault.Wrap(w.db, fault.Options{Seed: rng.Uint64(), Hook: func(_ context.Context, at fault.Point) {
 		if p.hook != nil {
 			p.hook(at)
@@ -92,13 +97,20 @@ func (w *world) start(i int) error {
 	}})
 	p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]
 	p.wall = func() time.Time { return wallStart.Add(w.elapsed + p.skew) }
+	last := w.clock
 	store, err := fdbpq.Open(w.ctx, p.db, fdbpq.Options{
-		Wall:    p.wall,
-		Elapsed: func() time.Duration { return w.elapsed - begun },
+		Exclusive: w.exclusive,
+		Wall:      p.wall,
+		Elapsed:   func() time.Duration { return w.elapsed - p.begun },
+		Wait: func(_ context.Context, d time.Duration) error {
+			w.elapsed += d
+			return w.heartbeat(everyProcess)
+		},
 	})
 	if err != nil {
 		return err
 	}
+	w.opened(p, last)
 	p.store, p.pulse = store, fdbpq.NewPulse(store)
 	p.chances = w.chances
 	p.db.SetChances(p.chances)
@@ -106,15 +118,15 @@ func (w *world) start(i int) error {
 	return nil
 }
 
-// moment asks a process for its time.
+// moment is a process's time: the model's, which the store's has to be.
 func (w *world) moment(p *process) (moment, error) {
 	defer p.suffer(nil)()
+	want := w.now(p)
 	now, err := p.store.Now(w.ctx)
-	if err == nil && now < p.last {
-		err = fmt.Errorf("store time went back from %d to %d", p.last, now)
+	if err == nil && now != want {
+		err = fmt.Errorf("store time of %s is %v later than the model's", p.name, time.Duration(now-want))
 	}
-	p.last = now
-	return moment{process: p.name, now: now, wall: p.wall()}, err
+	return moment{process: p.name, now: want, wall: p.wall()}, err
 }
 
 // do runs an operation on the store and on the model, and compares.
@@ -310,20 +322,12 @@ func (w *world) check(p *process) error {
 func (w *world) tick(rng *rand.Rand, d time.Duration) error {
 	w.elapsed += d
 	w.note("%v pass", d)
-	for _, p := range w.processes {
-		if rng.IntN(20) == 0 {
-			continue
-		}
-		if err := p.pulse.Beat(w.ctx); err != nil && !errors.Is(err, kv.ErrUnavailable) {
-			return err
-		}
-	}
-	return nil
+	return w.heartbeat(func() bool { return rng.IntN(20) > 0 })
 }
 
 // die lets a process die in the middle of an operation, in one of the three
 // ways a commit can end then, and starts another one in its place.
-func (w *world) die(i int, kind fault.Kind, o operation) error {
+func (w *world) die(i int, kind fault.Kind, o operation, down time.Duration) error {
 	p := w.processes[i]
 	w.suffered["crash"]++
 	at, err := w.moment(p)
@@ -355,16 +359,24 @@ func (w *world) die(i int, kind fault.Kind, o operation) error {
 	if err != nil {
 		return err
 	}
+	if w.exclusive {
+		w.elapsed += down
+	}
 	return w.start(i)
 }
 
-// restart closes the engine and opens it again, with new processes.
-func (w *world) restart() error {
-	w.note("the engine and all processes start again")
+// restart closes the engine and opens it again after a while, with new processes.
+func (w *world) restart(down time.Duration) error {
+	w.note("the engine and all processes start again after %v", down)
 	w.suffered["restart of all"]++
 	if err := w.close(); err != nil {
 		return err
 	}
+	for i, p := range w.processes {
+		w.suffered.of(p)
+		w.processes[i] = nil
+	}
+	w.elapsed += down
 	w.db = w.open()
 	for i := range w.processes {
 		if err := w.start(i); err != nil {
@@ -376,7 +388,9 @@ func (w *world) restart() error {
 
 func (w *world) close() error {
 	for _, p := range w.processes {
-		p.db.Release()
+		if p != nil { // which did not open the store
+			p.db.Release()
+		}
 	}
 	return w.db.Close()
 }
@@ -399,9 +413,9 @@ func (w *world) step(n uint64) error {
 		w.note("the wall clock of %s is off by %v", p.name, p.skew)
 	case dice < 150:
 		o := w.writing(rng, true)
-		err = w.die(i, pick(rng, fault.UnknownNever, fault.UnknownDone, fault.UnknownLate), o)
-	case dice < 151:
-		err = w.restart()
+		err = w.die(i, pick(rng, fault.UnknownNever, fault.UnknownDone, fault.UnknownLate), o, pick(rng, 0, time.Millisecond, 45*time.Second))
+	case dice < 152:
+		err = w.restart(pick(rng, 0, time.Second, 2*time.Second+1, 45*time.Second, 10*time.Minute))
 	case dice < 200:
 		err = w.same(p)
 	default:

@@ -58,7 +58,7 @@ func checkDir(t testing.TB, dir string) {
 	defer db.Close()
 	ctx, cancel := background()
 	defer cancel()
-	store, err := fdbpq.Open(ctx, db, fdbpq.Options{})
+	store, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})
 	if err != nil {
 		t.Errorf("open the store that pqd left: %v", err)
 		return

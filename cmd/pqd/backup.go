@@ -83,7 +83,7 @@ func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := fdbpq.Open(ctx, db, fdbpq.Options{})
+	store, err := fdbpq.Open(ctx, db, storeOptions(s))
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if numbers != nil {
 		d.metrics.MustRegister(numbers)
 	}
-	if d.store, err = fdbpq.Open(ctx, db, fdbpq.Options{RefuseUnknown: !d.settings.AutoCreate}); err != nil {
+	if d.store, err = fdbpq.Open(ctx, db, storeOptions(d.settings)); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
 	}
 

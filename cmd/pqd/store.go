@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
@@ -29,6 +30,11 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 		return db, localMetrics{db}, nil
 	}
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
+}
+
+// storeOptions are what the settings mean for the queues in the store.
+func storeOptions(s settings) fdbpq.Options {
+	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.engine == "local"}
 }
 
 // giveUp ends pqd at once, because nothing that the store says can be relied on

@@ -1,0 +1,73 @@
+package main_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// What is granted right after an hour of downtime lasts as long as it says.
+func TestGrantsAfterDowntime(t *testing.T) {
+	p := testenv.Daemon(t)
+	p.Stop(t)
+	stopped(t, p.Dir, time.Hour)
+	p.Start(t)
+	nc := p.Connect(t)
+	ask := func(subject, body string, headers ...string) *nats.Msg {
+		t.Helper()
+		m := nats.NewMsg(subject)
+		m.Data = []byte(body)
+		for i := 0; i < len(headers); i += 2 {
+			m.Header.Set(headers[i], headers[i+1])
+		}
+		reply, err := nc.RequestMsg(m, patience)
+		if err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		return reply
+	}
+	ask("pq.mortal.push", "mortal", "PQ-TTL", "30m")
+	ask("pq.later.push", "later", "PQ-Delay", "30m")
+	ask("pq.leased.push", "leased")
+	item := ask("pq.leased.pop.min", "", "PQ-Lease", "30m")
+	// Something that is due in 4 s tells that so much time has passed.
+	ask("pq.mark.push", "mark", "PQ-Delay", "4s")
+	if mark := ask("pq.mark.pop.min", "", "PQ-Wait", "60s"); string(mark.Data) != "mark" {
+		t.Fatalf("what was due in 4s did not come: %v", mark.Header)
+	}
+	if reply := ask("pq.mortal.pop.min", ""); string(reply.Data) != "mortal" {
+		t.Errorf("an item with a TTL of 30 minutes is gone: %v", reply.Header)
+	}
+	if reply := ask("pq.later.pop.min", ""); reply.Header.Get("PQ-Reason") != "delayed" {
+		t.Errorf("an item delayed for 30 minutes: %q, %v", reply.Data, reply.Header)
+	}
+	if reply := ask(item.Reply, "+WPI"); reply.Header.Get("Status") != "" {
+		t.Errorf("a lease of 30 minutes is over: %v", reply.Header)
+	}
+}
+
+// stopped makes a store one that was stopped so long ago.
+func stopped(t *testing.T, dir string, ago time.Duration) {
+	t.Helper()
+	db, err := local.Open(dir, local.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx kv.Tx) error {
+		wall := time.Now().Add(-ago).UnixNano()
+		tx.Set(tuple.AppendString(nil, "w"), kv.EncodeInteger(uint64(wall)))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,160 @@
+package fdbpq_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// What is granted after downtime lasts as long as it says, from the first
+// moment on, and what was granted before ends by as much earlier as no process
+// ran.
+func TestGrantsAfterDowntime(t *testing.T) {
+	const down = 45 * time.Second
+	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				before := openBench(t, open)
+				before.pass(time.Second)
+				before.pushed("old", 0, "held", "lost")
+				before.leaseOne("old", time.Hour)
+				before.leaseOne("old", 40*time.Second)
+				before.push("old", fdbpq.NewItem{MsgID: "old"})
+				before.clock.advance(down)
+
+				options := before.clock.options(0)
+				options.Exclusive = exclusive
+				b := before.opened(options)
+				start := b.now()
+				b.push("q", fdbpq.NewItem{Payload: []byte("mortal"), TTL: 40 * time.Second})
+				b.push("q", fdbpq.NewItem{Payload: []byte("later"), Delay: 40 * time.Second})
+				b.configure("q", `{"dedup_window":"40s"}`)
+				b.push("q", fdbpq.NewItem{Payload: []byte("once"), MsgID: "id", Priority: 9, HasPriority: true})
+				b.pushed("leased", 0, "one")
+				item := b.leaseOne("leased", 40*time.Second)
+
+				for range 39 {
+					b.pass(time.Second)
+				}
+				b.sweep()
+				if n := b.counts("q"); n.Ready != 2 || n.Delayed != 1 {
+					t.Errorf("a second before the end %+v are left, expected 2 ready and 1 delayed", n)
+				}
+				if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
+					t.Error("a second before the end the message id is forgotten")
+				}
+				if n := b.counts("old"); n.Ready != 2 || n.Leased != 1 {
+					t.Errorf("of what was leased before the downtime there is %+v, expected that the short lease is over", n)
+				}
+				if err := b.nack(*item.Lease, 0); err != nil {
+					t.Errorf("a second before the end: %v", err)
+				}
+				b.pass(time.Second)
+				b.sweep()
+				if n := b.counts("q"); n.Ready != 2 || n.Delayed != 0 {
+					t.Errorf("at the end %+v are left, expected what was delayed to be ready, and what was mortal to be gone", n)
+				}
+				if passed := time.Duration(b.now() - start); passed != 40*time.Second {
+					t.Errorf("%v of store time passed in 40s", passed)
+				}
+			})
+		})
+	}
+}
+
+// Of several processes that start after downtime at the same time, whatever
+// their wall clocks show, one says how long it was, and none gives a lease by
+// another time.
+func TestSeveralResume(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		before := openBench(t, open)
+		before.pass(time.Second)
+		stopped := before.now()
+		before.clock.advance(time.Minute)
+		var inner *bench
+		options := before.clock.options(10 * time.Second)
+		steps := 0
+		options.Wait = func(_ context.Context, d time.Duration) error {
+			if steps++; steps == 6 {
+				inner = before.next(0) // starts and ends its watch while the first one is about to end its own
+				return nil
+			}
+			before.clock.advance(d)
+			return nil
+		}
+		outer := before.opened(options)
+		if inner == nil {
+			t.Fatal("the process did not watch whether others run")
+		}
+		if a, b := inner.now(), outer.now(); a != b {
+			t.Errorf("store times are %v apart", time.Duration(b-a))
+		}
+		passed := time.Duration(outer.now() - stopped)
+		if want := time.Minute + 5500*time.Millisecond; passed != want {
+			t.Errorf("%v of store time passed, expected %v", passed, want)
+		}
+	})
+}
+
+// What fell due while no process ran is left alone for three seconds, so that
+// a holder that comes back can still say that it is done.
+func TestGraceAfterDowntime(t *testing.T) {
+	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base, err := placeLocal(t)()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer base.Close()
+				first, err := fdbpq.Open(t.Context(), base, fdbpq.Options{Exclusive: exclusive})
+				if err != nil {
+					t.Fatal(err)
+				}
+				push(t, first, "q", "done meanwhile")
+				push(t, first, "q", "not done")
+				var leases []fdbpq.Lease
+				for range 2 {
+					taken, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Taken, error) {
+						return first.Queue("q").Lease(tx, sel, 30*time.Second)
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					leases = append(leases, *taken.Items[0].Lease)
+				}
+				<-time.After(time.Minute)
+
+				s, err := fdbpq.Open(t.Context(), base, fdbpq.Options{Exclusive: exclusive})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				ended := make(chan time.Duration, 2)
+				running.Go(func() {
+					s.Maintain(ctx, fdbpq.Maintenance{Event: func(fdbpq.Event) { ended <- time.Since(start) }})
+				})
+				<-time.After(2 * time.Second)
+				update(t, s, func(tx kv.Tx) error {
+					_, err := s.Queue("q").Ack(tx, leases[0])
+					return err
+				})
+				if after := <-ended; after < 3*time.Second || after > 4*time.Second {
+					t.Errorf("the lease that ran out ended %v after the start, expected 3s", after)
+				}
+				stop()
+				running.Wait()
+				if len(ended) > 0 {
+					t.Error("what was acknowledged ended as well")
+				}
+			})
+		})
+	}
+}
