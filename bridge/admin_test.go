@@ -78,6 +78,31 @@ func TestPurgePauseDelete(t *testing.T) {
 		}
 	}
 	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
+	if ack := c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1"); ack.Duplicate {
+		t.Error("a deleted queue remembers ids")
+	}
+}
+
+// What is refused makes no queue and counts as no push.
+func TestRefusedMakesNoQueue(t *testing.T) {
+	c := serve(t)
+	id := c.push("pq.jobs.push", "x").ID
+	refuse := func(queue string) {
+		t.Helper()
+		c.refused(c.ask("pq."+queue+".import", "x", "PQ-Id", id, "Nats-Time-Stamp", "2300-01-01T00:00:00Z"), 400)
+		if reply := c.ask("pq."+queue+".push", "x", "PQ-Not-Before", "2300-01-01T00:00:00Z"); reply.Header.Get("Nats-Service-Error-Code") != "400" {
+			t.Errorf("a push for the year 2300 answers %s, %v", reply.Data, reply.Header)
+		}
+	}
+	refuse("new")
+	if l := object[struct{ Queues []string }](c, "pq._sys.list", "").Queues; !slices.Equal(l, []string{"jobs"}) {
+		t.Errorf("there are %q, expected jobs alone", l)
+	}
+	c.ask("pq.new.admin.config", `{"ttl":"1h"}`)
+	refuse("new")
+	if i := c.info("new"); i.Rates["push"] != 0 {
+		t.Errorf("rates %v, expected no pushes", i.Rates)
+	}
 }
 
 func TestSys(t *testing.T) {

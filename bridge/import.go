@@ -123,7 +123,13 @@ func (b *Bridge) runImports(l *lane, batch []*request) {
 	switch {
 	case err == nil:
 		b.stats.ran(kindImport, len(batch), started)
-		b.stats.moved(l.queue.Name(), flowIn, len(batch))
+		added := 0
+		for i := range imported {
+			if imported[i].Err == nil && imported[i].Found == nil {
+				added++
+			}
+		}
+		b.stats.moved(l.queue.Name(), flowIn, added)
 		for i, r := range batch {
 			b.answerImport(l, r, &imported[i])
 		}

@@ -42,7 +42,13 @@ func (b *Bridge) runPushes(l *lane, batch []*request) {
 	switch {
 	case err == nil:
 		b.stats.ran(kindPush, len(batch), started)
-		b.stats.moved(l.queue.Name(), flowIn, len(batch))
+		added := 0
+		for i := range pushed {
+			if pushed[i].Err == nil && !pushed[i].Duplicate {
+				added++
+			}
+		}
+		b.stats.moved(l.queue.Name(), flowIn, added)
 		for i, r := range batch {
 			b.answerPush(l, r, &pushed[i])
 		}

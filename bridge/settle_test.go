@@ -370,6 +370,40 @@ func TestNobodyReceives(t *testing.T) {
 	c.accepted(c.raw(m.Reply, "+ACK"))
 }
 
+// An item whose pop was repeated with its id does not come back because one of
+// the answers reached nobody; when no answer reached anybody it does.
+func TestNobodyReceivesOneOfTwo(t *testing.T) {
+	c := serve(t)
+	toNobody := func(header ...string) {
+		t.Helper()
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: c.NewInbox(), Header: h(header...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push.1", "held")
+	held := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "Nats-Msg-Id", "a")
+	toNobody("PQ-Lease", "1h", "Nats-Msg-Id", "a")
+	// What comes back later shows that the first signal was heard.
+	c.push("pq.jobs.push.2", "given back")
+	toNobody("PQ-Lease", "1h")
+	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	if string(back.Data) != "given back" || back.Header.Get("PQ-Fence") != "2" {
+		t.Errorf("%q came back, %v", back.Data, back.Header)
+	}
+	c.accepted(c.raw(held.Reply, "+WPI"))
+	c.accepted(c.raw(held.Reply, "+ACK"))
+
+	c.push("pq.other.push", "for nobody")
+	for range 2 {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.other.pop.min", Reply: c.NewInbox(), Header: h("PQ-Lease", "1h", "Nats-Msg-Id", "a")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); string(m.Data) != "for nobody" || m.Header.Get("PQ-Deliveries") != "1" {
+		t.Errorf("%q came back, %v", m.Data, m.Header)
+	}
+}
+
 // Any bridge on the store settles what another one leased, also after that one
 // has gone; a bridge on another store does not.
 func TestSettleElsewhere(t *testing.T) {

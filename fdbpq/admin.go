@@ -8,7 +8,7 @@ import (
 // Configure changes the fields of the queue's configuration that the JSON
 // object names, and makes the queue if need be.
 func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
-	s, err := q.create(tx)
+	s, exists, err := q.open(tx)
 	if err != nil {
 		return Config{}, err
 	}
@@ -19,7 +19,11 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	if changed.config.DeadLetter == q.name {
 		return Config{}, configError("dead_letter is %q: a queue cannot be its own dead-letter queue", q.name)
 	}
-	return changed.effective(), q.write(tx, &changed)
+	write := q.write
+	if !exists {
+		write = q.found
+	}
+	return changed.effective(), write(tx, &changed)
 }
 
 // effective is the configuration as it works: items of a dead-letter queue are
@@ -63,11 +67,16 @@ func (q Queue) Purge(tx kv.Tx) (int64, error) {
 	return q.supersede(tx, func(*state) {})
 }
 
-// Delete removes the queue with its items and its configuration.
+// Delete removes the queue with its items, its configuration, and the message
+// ids that it remembers. A queue of this name that is made later has nothing of it.
 func (q Queue) Delete(tx kv.Tx) (int64, error) {
-	return q.supersede(tx, func(s *state) {
+	n, err := q.supersede(tx, func(s *state) {
 		*s = state{generation: s.generation, config: defaultConfig()}
 	})
+	if err == nil {
+		q.forgetAll(tx)
+	}
+	return n, err
 }
 
 func (q Queue) supersede(tx kv.Tx, alter func(*state)) (int64, error) {

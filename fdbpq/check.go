@@ -313,6 +313,9 @@ func (w *walk) timer(key []byte) error {
 		return nil
 	}
 	s := w.queues[t.queue]
+	if t.id != "" && t.kind != timerRequest && (s == nil || s.generation > 1) {
+		return nil // of an id that a deletion has forgotten
+	}
 	if s != nil && t.place != (place{}) && (t.generation < s.generation || !s.exists) {
 		return nil // of a past generation
 	}

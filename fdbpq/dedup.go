@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
@@ -86,6 +87,15 @@ func (c *change) remember(msgID string, id ID) error {
 	c.store.due.expect(m.due)
 	c.tally.remembered++
 	return nil
+}
+
+// forgetAll forgets all message and pop ids, however many. Their timers find
+// nothing when they fall due.
+func (q Queue) forgetAll(tx kv.Tx) {
+	for _, space := range []string{spaceDedup, spaceReplay, spaceReplayed} {
+		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
+	}
+	tx.Clear(q.counterKey(0, counterRemembered))
 }
 
 func (c *change) forget(msgID string, m *remembered) {

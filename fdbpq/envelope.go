@@ -26,7 +26,9 @@ type envelope struct {
 	fence      int64 // leases so far, given back ones included
 	home       int64 // priority in the item's id
 	dead       DeadLetter
-	foreign    bool // pushed by another program, which counted nothing
+	floor      int64 // of an imported item: the next fence, unless that is higher anyway
+	answers    int64 // of a leased item: how many answers have the lease beyond the first
+	foreign    bool  // pushed by another program, which counted nothing
 }
 
 func (e *envelope) append(b []byte) []byte {
@@ -45,10 +47,13 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.home)
-	if e.dead != (DeadLetter{}) {
+	if rare := e.floor != 0 || e.answers != 0; rare || e.dead != (DeadLetter{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
 		b = tuple.AppendString(b, e.dead.Origin)
 		b = tuple.AppendString(b, e.dead.OriginID)
+		if rare {
+			b = tuple.AppendInt(tuple.AppendInt(b, e.floor), e.answers)
+		}
 	}
 	return b
 }
@@ -87,6 +92,13 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	if len(rest) > 0 {
 		for _, field := range [...]*string{&e.dead.Reason, &e.dead.Origin, &e.dead.OriginID} {
 			if *field, rest, err = tuple.ConsumeString(rest); err != nil {
+				return envelope{}, fmt.Errorf("damaged item: %w", err)
+			}
+		}
+	}
+	if len(rest) > 0 {
+		for _, field := range [...]*int64{&e.floor, &e.answers} {
+			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 				return envelope{}, fmt.Errorf("damaged item: %w", err)
 			}
 		}

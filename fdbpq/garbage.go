@@ -48,15 +48,32 @@ func (w *sweep) collect() (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("damaged garbage row: %w", err)
 	}
-	c := w.store.Queue(name).change(w.tx, &state{generation: generation})
+	q := w.store.Queue(name)
+	c := q.change(w.tx, &state{generation: generation})
 	done, err := c.discard()
 	if err != nil {
 		return false, err
 	}
 	if done {
 		w.tx.Clear(heaps[0].Key)
+		err = q.forget(w.tx, generation)
 	}
-	return true, nil
+	return err == nil, err
+}
+
+// forget clears the rows of a queue outside its generations when it was deleted
+// and the last generation is cleared. Its name may be used again: what it
+// begins with then is a generation that no queue had.
+func (q Queue) forget(tx kv.Tx, cleared int64) error {
+	s, err := q.readRow(tx)
+	if err != nil || s == nil || s.exists || s.generation != cleared+1 {
+		return err
+	}
+	for _, space := range []string{spaceState, spaceHigh, spaceArrivals} {
+		tx.Clear(queueRow(space, q.name))
+	}
+	tx.Max(row(spaceGone), uint64(s.generation))
+	return nil
 }
 
 // discard clears rows of a generation that is past and says whether it was the
@@ -88,6 +105,7 @@ func (c *change) discard() (done bool, err error) {
 	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceCounter} {
 		c.tx.ClearRange(tuple.Range(c.prefix(space)))
 	}
+	c.tx.Clear(c.prefix(spaceFence))
 	return true, nil
 }
 

@@ -17,7 +17,7 @@ type Import struct {
 	Payload  []byte
 	Headers  []byte
 
-	Pushed     time.Time
+	Pushed     time.Time // zero: now
 	NotBefore  time.Time // not takeable before that; zero or past: ready
 	Expires    time.Time // when its TTL is over; zero: never
 	Deliveries int64
@@ -57,11 +57,7 @@ const (
 // made up out of the same count and random part can.
 func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
-	s, err := q.admit(tx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := q.change(tx, s).newPusher()
+	p, err := q.admit(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +74,9 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		// From here on only the rows themselves tell.
 		delete(free, home)
 		delete(free, place{priority: items[i].Priority, tail: home.tail})
+	}
+	if p.fences != 0 {
+		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.fences)))
 	}
 	p.finish()
 	return results, nil
@@ -144,11 +143,20 @@ func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 		return Imported{Seq: seq, Found: held}, err
 	}
 	e := envelope{
-		pushed: item.Pushed.UnixNano(), home: item.ID.place.priority,
+		pushed: p.pushed, home: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
+	}
+	if !item.Pushed.IsZero() {
+		e.pushed = item.Pushed.UnixNano()
 	}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
+	}
+	if err := p.accept(); err != nil {
+		return Imported{}, err
+	}
+	if e.floor, err = p.floor(e.fence); err != nil {
+		return Imported{}, err
 	}
 	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
 		e.dead = *item.Dead
@@ -178,6 +186,14 @@ func (p *pusher) possible(item *Import) (seq int64, err error) {
 	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
 	}
+	if !item.Pushed.IsZero() && !time.Unix(0, item.Pushed.UnixNano()).Equal(item.Pushed) {
+		return 0, fmt.Errorf("%w: pushed at %s, expected a time in the years from 1678 to 2262", ErrTime, item.Pushed.Format(time.RFC3339))
+	}
+	for _, n := range []int64{item.Deliveries, item.Fence} {
+		if n < 0 || n > maxCount {
+			return 0, fmt.Errorf("%w: deliveries %d and fence %d, allowed are 0 to %d", ErrPlace, item.Deliveries, item.Fence, maxCount)
+		}
+	}
 	wall := p.store.clock.wall()
 	for _, t := range []time.Time{item.NotBefore, item.Expires} {
 		if !t.IsZero() && t.Sub(wall) > MaxDelay {
@@ -185,6 +201,31 @@ func (p *pusher) possible(item *Import) (seq int64, err error) {
 		}
 	}
 	return seq, nil
+}
+
+// maxLeases is more than an item has leases before two processes agree on the
+// time.
+const maxLeases = 1 << 20
+
+// floor returns what the next fence of an imported item is at least. The item may
+// have been here before, and been leased any number of times since it was
+// exported; a fence given twice would be one right in two hands. So it is higher
+// than the time in microseconds, which is more than leases can count up to, and
+// than all that imports have been promised before.
+func (p *pusher) floor(fence int64) (int64, error) {
+	if p.fences == 0 {
+		last, err := p.tx.Get(p.prefix(spaceFence))
+		if err != nil {
+			return 0, err
+		}
+		now, err := p.now()
+		if err != nil {
+			return 0, err
+		}
+		p.fences = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
+	}
+	p.fences = max(p.fences, fence+1)
+	return p.fences, nil
 }
 
 // meet returns the item with this id, nil when there is none, and ErrOccupied

@@ -14,6 +14,7 @@ import (
 //	("w")                                   wall clock when store time was last moved
 //	("n", process)                          when the process was last alive
 //	("n", process, slot)                    lane row: the last attempt that committed
+//	("b")                                   highest generation of all queues that are gone (max)
 //	("q", queue)                            state: generation, flags, configuration
 //	("h", queue)                            highest count ever assigned (max)
 //	("a", queue)                            arrivals: grows when something becomes takeable (add)
@@ -23,6 +24,7 @@ import (
 //	("l", queue, generation, place)         leased item
 //	("f", queue, generation, place)         where the item with this id has moved to
 //	("x", queue, generation, tail, n)       n-th part of a large payload
+//	("m", queue, generation)                highest fence that an import has promised to exceed
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what was taken with it
 //	("r", queue, pop id, n, …)              items taken for good with it
@@ -39,6 +41,7 @@ const (
 	spaceTime     = "t"
 	spaceWall     = "w"
 	spaceLane     = "n"
+	spaceGone     = "b"
 	spaceState    = "q"
 	spaceHigh     = "h"
 	spaceArrivals = "a"
@@ -48,6 +51,7 @@ const (
 	spaceLeased   = "l"
 	spaceForward  = "f"
 	spaceChunk    = "x"
+	spaceFence    = "m"
 	spaceDedup    = "u"
 	spaceReplay   = "p"
 	spaceReplayed = "r"

@@ -137,6 +137,7 @@ func (c *change) release(p place, l *leased, delay time.Duration) error {
 // reinstate makes an item that was leased takeable again, at once or later.
 func (c *change) reinstate(p place, l *leased, delay time.Duration) error {
 	e := &l.envelope
+	e.answers = 0
 	to := c.relocate(p, e, l.target)
 	if delay <= 0 && e.expires == 0 {
 		c.addReady(to, e)

@@ -39,7 +39,9 @@ type modelQueue struct {
 	items      []modelItem
 	pushes     map[string]modelPush
 	pops       map[string]modelPop
-	garbage    int // generations left behind
+	garbage    int   // generations left behind
+	fences     int64 // highest that an import was promised to exceed
+	promises   bool  // the import under way was promised one
 }
 
 type modelItem struct {
@@ -57,6 +59,8 @@ type modelItem struct {
 	expires    int64
 	deliveries int64
 	fence      int64
+	floor      int64 // the next fence is no lower
+	answers    int   // with this lease, beyond the first
 	dead       fdbpq.DeadLetter
 }
 
@@ -362,6 +366,7 @@ type pushItem struct {
 // push adds items. Ids, and the place among concurrent pushes, are the store's
 // choice: they come from what it answered.
 func (m *model) push(queue string, at moment, items []pushItem, got outcome) outcome {
+	existed := m.queue(queue) != nil
 	q := m.create(queue)
 	var out outcome
 	var pushed []int // numbers, for those that were
@@ -375,6 +380,7 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		pushed = append(pushed, number)
 		q.evict(&out, pushed)
 	}
+	q.exists = existed || slices.ContainsFunc(pushed, func(number int) bool { return number > 0 })
 	return out
 }
 
@@ -409,6 +415,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		if known && first.due > at.now {
 			return pushedView{ID: first.id, Seq: first.seq, Priority: first.priority, Duplicate: true}, -1
 		}
+		m.forgetTimer(due{at: first.due, kind: "zpush", queue: q.name, id: item.msgID})
 		delete(q.pushes, item.msgID)
 	}
 	switch {
@@ -579,6 +586,7 @@ func (m *model) take(queue string, at moment, sel selection, lease time.Duration
 		if before.due > at.now {
 			return m.again(q, at, sel, lease, before)
 		}
+		m.forgetTimer(due{at: before.due, kind: "pop", queue: q.name, id: sel.popID})
 		delete(q.pops, sel.popID)
 	}
 	if q.paused {
@@ -605,7 +613,7 @@ func (m *model) take(queue string, at moment, sel selection, lease time.Duration
 		held := q.byNumber(item.number)
 		held.state, held.due, held.target = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
-		held.fence++
+		held.fence, held.floor, held.answers = max(held.fence+1, held.floor), 0, 0
 		out.Items = append(out.Items, held.leased(at, q.generation))
 		pop.leases = append(pop.leases, modelLease{held.number, held.fence})
 	}
@@ -628,6 +636,7 @@ func (m *model) again(q *modelQueue, at moment, sel selection, lease time.Durati
 	for _, l := range before.leases {
 		item := q.byNumber(l.number)
 		if item != nil && item.state == fdbpq.StateLeased && item.fence == l.fence && item.due > at.now {
+			item.answers++
 			out.Items = append(out.Items, item.leased(at, q.generation))
 		}
 	}
@@ -686,6 +695,10 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		item.due = at.now + int64(d)
 		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
 	case settleReturn:
+		if item.answers > 0 {
+			item.answers-- // another answer may have arrived
+			break
+		}
 		item.deliveries--
 		m.reinstate(q, at, item.number, 0, &out)
 	case settleNack:
@@ -709,7 +722,7 @@ func (m *model) release(q *modelQueue, at moment, number int, delay time.Duratio
 // reinstate puts a leased item back where it was, or was moved to.
 func (m *model) reinstate(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
 	item := q.byNumber(number)
-	item.priority = item.target
+	item.priority, item.answers = item.target, 0
 	switch {
 	case item.expired(at.now):
 		gone := *item
@@ -909,7 +922,8 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	}
 	n := len(q.items)
 	for _, d := range q.timers() {
-		if d.id == "" {
+		if d.id == "" || queueToo {
+			m.forgetTimer(d)
 			d.kind = "stale " + d.kind
 			m.stale = append(m.stale, d)
 		}
@@ -917,10 +931,20 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	q.items = nil
 	q.generation++
 	q.garbage++
+	q.fences = 0
 	if queueToo {
 		q.exists, q.paused, q.dead = false, false, false
+		clear(q.pushes)
+		clear(q.pops)
 	}
 	return outcome{N: int64(n)}
+}
+
+// forgetTimer drops the timer of an id that was forgotten in a deletion, when one
+// of the same id is about to go: they are one row.
+func (m *model) forgetTimer(d due) {
+	d.kind = "stale " + d.kind
+	m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
 }
 
 // due is work that a sweep does. Its fields are in the order in which what

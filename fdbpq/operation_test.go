@@ -492,9 +492,11 @@ func collectOf() operation {
 				return outcome{}
 			}
 			for _, q := range m.queues {
-				q.garbage = 0
+				if q.garbage = 0; !q.exists {
+					q.high = 0 // nothing is left of it
+				}
 			}
-			m.stale = nil
+			m.stale = slices.DeleteFunc(m.stale, func(d due) bool { return d.id == "" })
 			return outcome{}
 		},
 	}

@@ -48,11 +48,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 			tx.Prefetch(dedupRow(q.name, items[i].MsgID))
 		}
 	}
-	s, err := q.admit(tx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := q.change(tx, s).newPusher()
+	p, err := q.admit(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,24 +68,41 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	return results, nil
 }
 
-// admit returns the state of a queue that something is put into.
-func (q Queue) admit(tx kv.Tx) (*state, error) {
-	if !q.store.refuseUnknown {
-		return q.create(tx)
-	}
-	s, err := q.read(tx)
-	if err == nil && s == nil {
+// admit begins to put something into the queue, which need not be there unless
+// the store refuses unknown ones.
+func (q Queue) admit(tx kv.Tx) (*pusher, error) {
+	s, exists, err := q.open(tx)
+	if err == nil && !exists && q.store.refuseUnknown {
 		err = ErrNoQueue
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	p, err := q.change(tx, s).newPusher()
+	if err != nil {
+		return nil, err
+	}
+	p.missing = !exists
+	return p, nil
+}
+
+// accept makes the queue if it is missing: an item is taken in.
+func (p *pusher) accept() error {
+	if !p.missing {
+		return nil
+	}
+	p.missing = false
+	return p.found(p.tx, p.state)
 }
 
 // pusher assigns places within one transaction.
 type pusher struct {
 	*change
-	count  int64  // last one assigned
-	pushed int64  // wall clock of this transaction
-	before Counts // of the queue, where a limit asks for it
+	missing bool   // the queue is made with the first item that is taken in
+	count   int64  // last one assigned
+	pushed  int64  // wall clock of this transaction
+	before  Counts // of the queue, where a limit asks for it
+	fences  int64  // highest that an import promised to exceed; 0: not read yet
 }
 
 // newPusher reads the highest count by snapshot: it rises with every push, and
@@ -141,6 +154,9 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	e := envelope{pushed: p.pushed, home: priority}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
+	}
+	if err := p.accept(); err != nil {
+		return Pushed{}, err
 	}
 	p.count++
 	due, err := p.schedule(item, &e)
@@ -257,6 +273,9 @@ func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 
 // finish raises the queue's highest count and completes the change.
 func (p *pusher) finish() {
+	if p.missing {
+		return // nothing was taken in
+	}
 	p.tx.Max(queueRow(spaceHigh, p.name), uint64(p.count))
 	p.change.finish()
 }

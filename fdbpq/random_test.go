@@ -158,7 +158,7 @@ func (w *world) end() error {
 
 // leftovers are rows that an empty store has no use for.
 func (w *world) leftovers() error {
-	lasting := "vktwsnqha" // of the store, and of queues for ever
+	lasting := "vktwsnqhab" // of the store, and of queues that exist
 	return w.db.View(w.ctx, func(r kv.Reader) error {
 		begin := []byte{0}
 		for {

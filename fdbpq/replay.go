@@ -143,6 +143,9 @@ func (c *change) replayLeased(token []byte, now int64) (*Item, error) {
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
 		return nil, err
 	}
+	again := l.held()
+	again.answers++
+	c.set(spaceLeased, l.place, again.append(c.buffers.value[:0]))
 	held, err := c.held(c.tx, c.state, l, true)
 	if err != nil {
 		return nil, err

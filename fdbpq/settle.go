@@ -50,11 +50,17 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 	})
 }
 
-// Return gives back an item that did not reach its holder. It does not count
-// as delivered.
+// Return says that an answer with this lease did not reach its holder. The item
+// goes back, and the lease does not count as delivered, unless a repeated take
+// has answered the same lease again: then another answer may have arrived.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, inTime, func(c *change, l *located) error {
 		held := l.held()
+		if held.answers > 0 {
+			held.answers--
+			c.set(spaceLeased, l.place, held.append(c.buffers.value[:0]))
+			return nil
+		}
 		c.removeLeased(l.place, held)
 		held.deliveries--
 		return c.reinstate(l.place, held, 0)

@@ -14,7 +14,7 @@ import (
 // depends on it, so whoever changes it is seen by all that commits later.
 type state struct {
 	generation int64 // of the key space that holds the items; never reused
-	exists     bool  // a deleted queue keeps its row, for the generation's sake
+	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
 	dead       bool // a dead-letter queue: no delivery limit or dead letters of its own
 	config     Config
@@ -157,20 +157,38 @@ func (q Queue) readRow(r kv.Reader) (*state, error) {
 	return s, nil
 }
 
+// open returns the state of the queue, or the one that it begins with when it is
+// not there yet.
+func (q Queue) open(tx kv.Tx) (s *state, exists bool, err error) {
+	if s, err = q.readRow(tx); err != nil || s != nil && s.exists {
+		return s, err == nil, err
+	}
+	begin := &state{exists: true, config: defaultConfig()}
+	if s != nil {
+		begin.generation = s.generation // delete has moved it on
+		return begin, false, nil
+	}
+	gone, err := tx.Get(row(spaceGone))
+	begin.generation = int64(kv.DecodeInteger(gone)) + 1
+	return begin, false, err
+}
+
+// found makes the queue exist.
+func (q Queue) found(tx kv.Tx, s *state) error {
+	if s.generation > 1 {
+		// Whoever watched an earlier queue of this name sees a value it has not seen.
+		tx.Add(queueRow(spaceArrivals, q.name), s.generation<<32)
+	}
+	return q.write(tx, s)
+}
+
 // create returns the state of the queue, which it makes if need be.
 func (q Queue) create(tx kv.Tx) (*state, error) {
-	s, err := q.readRow(tx)
-	if err != nil {
-		return nil, err
+	s, exists, err := q.open(tx)
+	if err == nil && !exists {
+		err = q.found(tx, s)
 	}
-	if s != nil && s.exists {
-		return s, nil
-	}
-	made := &state{generation: 1, exists: true, config: defaultConfig()}
-	if s != nil {
-		made.generation = s.generation // delete has moved it on
-	}
-	return made, q.write(tx, made)
+	return s, err
 }
 
 func (q Queue) write(tx kv.Tx, s *state) error {

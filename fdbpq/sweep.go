@@ -211,8 +211,11 @@ func (w *sweep) claim() (until int64, err error) {
 func (w *sweep) handle(t timer) error {
 	q := w.store.Queue(t.queue)
 	s, err := q.readRow(w.tx) // each time: a burial may have made this a dead-letter queue
-	if err != nil || s == nil {
+	if err != nil {
 		return err
+	}
+	if s == nil {
+		s = new(state) // it is gone: what the timer is for is as well, but for a request
 	}
 	c := w.changes[t.queue]
 	if c == nil {

@@ -228,7 +228,7 @@ func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Tak
 				return Taken{}, err
 			}
 			e.deliveries++
-			e.fence++
+			e.fence, e.floor = max(e.fence+1, e.floor), 0
 			c.addLeased(p, &leased{due: now + int64(lease), target: p.priority, envelope: *e})
 			held = c.lease(p, e, now+int64(lease))
 		}
