@@ -9,6 +9,7 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
 OPS     ?= 1000000
+SEEDS   ?= 1000
 SEED    ?= 0
 ENGINE  ?= local
 FAULTS  ?= 5m
@@ -24,7 +25,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb linearize overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb linearize simulate overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +73,9 @@ campaign: ## OPS (1000000) random operations under faults against the model, on 
 
 linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by what the clients saw
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
+	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
 
 overload: ## ten times what pqd can do, for a minute: it takes all of the machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd

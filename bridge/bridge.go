@@ -57,7 +57,6 @@ type Bridge struct {
 	lanes    kinds
 	waits    waits
 	contests contests
-	presence presence
 	stats    statistics
 	events   announcer
 	service  service
@@ -99,7 +98,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.lanes.init(b)
 	b.waits.init(b)
 	b.contests.init(b)
-	b.presence.init(b)
 	b.stats.init()
 	b.events.init(b)
 	b.intake.init()

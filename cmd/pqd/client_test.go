@@ -1,13 +1,14 @@
 package main_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // patience bounds what should take milliseconds, on the busiest machine.
@@ -25,17 +26,8 @@ func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) 
 	}
 }
 
-// isAck tells whether a reply says that a push was taken in.
-func isAck(reply *nats.Msg) bool {
-	var ack struct {
-		Seq   uint64
-		Error json.RawMessage
-	}
-	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
-}
-
-// isItem tells an item from every other reply to a pop.
-func isItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }
+func isAck(reply *nats.Msg) bool  { return testenv.IsAck(reply) }
+func isItem(reply *nats.Msg) bool { return testenv.IsItem(reply) }
 
 // pop takes the item at an end, which must be there.
 func pop(t *testing.T, nc *nats.Conn, queue, end string) string {

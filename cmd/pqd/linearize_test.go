@@ -4,12 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
 	"github.com/pqbridge/pqbridge/testenv/history"
@@ -39,9 +40,14 @@ func newCampaign(t *testing.T) *campaign {
 
 // histories are those of queues that are used at the same time.
 type histories struct {
-	workers   []*worker
+	workers   []*testenv.Worker
 	recorders []*history.Recorder
 	answers   atomic.Int64
+}
+
+func (c *campaign) dial() func(...nats.Option) (*nats.Conn, error) {
+	url := c.process.URL
+	return func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) }
 }
 
 // begin makes queues with some workers each.
@@ -51,12 +57,12 @@ func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histor
 		recorder := history.NewRecorder()
 		h.recorders = append(h.recorders, recorder)
 		for id := range workers {
-			w := &worker{
-				TB: t, id: id, queue: fmt.Sprintf("%s-%d", name, q), url: c.process.URL,
-				random:   rand.New(rand.NewPCG(c.random.Uint64(), 0)),
-				recorder: recorder, answers: &h.answers, faulty: true,
+			w := &testenv.Worker{
+				TB: t, ID: id, Queue: fmt.Sprintf("%s-%d", name, q), Dial: c.dial(),
+				Random:   rand.New(rand.NewPCG(c.random.Uint64(), 0)),
+				Recorder: recorder, Answers: &h.answers, Loses: true,
 			}
-			w.connect()
+			w.Connect()
 			h.workers = append(h.workers, w)
 		}
 	}
@@ -70,9 +76,9 @@ func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
 	for _, w := range h.workers {
 		clients.Go(func() {
 			for range steps {
-				w.step()
+				w.Step()
 			}
-			w.finish()
+			w.Finish()
 		})
 	}
 	gone := make(chan struct{})
@@ -126,55 +132,13 @@ func (h *histories) end() [][]history.Operation {
 		if h.workers[0].Failed() {
 			break
 		}
-		h.workers[q*len(h.workers)/len(h.recorders)].drain()
+		h.workers[q*len(h.workers)/len(h.recorders)].Drain()
 		all = append(all, recorder.Operations())
 	}
 	for _, w := range h.workers {
-		w.nc.Close()
+		w.Close()
 	}
 	return all
-}
-
-// judge fails the test over a history that breaks a promise, and writes it out.
-func judge(t testing.TB, operations []history.Operation) {
-	t.Helper()
-	findings := history.Judge(operations)
-	if len(findings) == 0 {
-		return
-	}
-	for _, f := range findings[:min(len(findings), 5)] {
-		t.Errorf("%s", f)
-	}
-	t.Errorf("%d findings: %s", len(findings), keep(t, operations, findings[0].Excerpt(operations)))
-}
-
-// search is judge for a history that is short enough to look for an order.
-func search(t testing.TB, operations []history.Operation) {
-	t.Helper()
-	holds, err := history.Linearizable(operations, patience)
-	switch {
-	case err != nil:
-		t.Error(err)
-	case !holds:
-		t.Errorf("no order of these operations explains the answers: %s", keep(t, operations, operations))
-	}
-}
-
-// keep writes a history to a file, and draws an excerpt.
-func keep(t testing.TB, operations, excerpt []history.Operation) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pqbridge-history-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, page := dir+"/history.jsonl", dir+"/history.html"
-	if err := history.Write(name, operations); err != nil {
-		t.Error(err)
-	}
-	if err := history.Draw(page, excerpt, 10*time.Second); err != nil {
-		t.Error(err)
-	}
-	return fmt.Sprintf("%s has the history, %s shows it; judge it again with -run TestHistory -pq.history=%s", name, page, name)
 }
 
 // long is a history for the rules, short are some for the search.
@@ -182,12 +146,12 @@ func (c *campaign) long(t testing.TB, name string, workers, steps int, faults ..
 	t.Helper()
 	h := c.begin(t, name, 1, workers)
 	for _, w := range h.workers {
-		w.vanishes = true
+		w.Vanishes = true
 	}
 	c.run(t, h, steps, faults)
 	operations := slices.Concat(h.end()...)
 	t.Log(history.Summary(operations))
-	judge(t, operations)
+	testenv.Judge(t, operations)
 	return len(operations)
 }
 
@@ -197,8 +161,8 @@ func (c *campaign) short(t testing.TB, name string, queues int, faults ...int64)
 	c.run(t, h, 10, faults)
 	total := 0
 	for _, operations := range h.end() {
-		judge(t, operations)
-		search(t, operations)
+		testenv.Judge(t, operations)
+		testenv.Search(t, operations)
 		total += len(operations)
 	}
 	return total
@@ -251,8 +215,8 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge(t, operations)
+	testenv.Judge(t, operations)
 	if len(operations) <= 200 {
-		search(t, operations)
+		testenv.Search(t, operations)
 	}
 }

@@ -1,6 +1,7 @@
-package main_test
+package testenv
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -23,21 +24,21 @@ type holding struct {
 	lease    time.Duration
 }
 
-// worker is a client that does random operations on one queue, one after the
+// Worker is a client that does random operations on one queue, one after the
 // other, and records them. What gets no answer it repeats under the same id,
 // some plain pops aside, so that everything else happens exactly once.
-type worker struct {
+type Worker struct {
 	testing.TB
-	id       int
-	queue    string
-	nc       *nats.Conn
-	url      string
-	random   *rand.Rand
-	recorder *history.Recorder
-	answers  *atomic.Int64 // of all workers
-	faulty   bool          // lose answers on purpose
-	vanishes bool          // lose connections, and leases that run out: items come back by themselves
+	ID       int
+	Queue    string
+	Dial     func(...nats.Option) (*nats.Conn, error)
+	Random   *rand.Rand
+	Recorder *history.Recorder
+	Answers  *atomic.Int64 // of all workers
+	Loses    bool          // loses answers on purpose
+	Vanishes bool          // loses connections, and leases that run out: items come back by themselves
 
+	nc       *nats.Conn
 	requests int
 	held     []holding
 	inbox    string // and a number, for each attempt
@@ -46,16 +47,18 @@ type worker struct {
 }
 
 const (
-	attempt   = time.Second // for one answer; a late one is a lost one
+	attempt   = time.Second           // for one answer; a late one is a lost one
+	pause     = 10 * time.Millisecond // before the next attempt
 	steady    = 10 * time.Minute
 	fleeting  = time.Second
 	urgencies = 5
 )
 
-func (w *worker) connect() {
+// Connect connects the worker. Its connection comes back by itself.
+func (w *Worker) Connect() {
 	w.Helper()
 	var err error
-	w.nc, err = nats.Connect(w.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
+	w.nc, err = w.Dial(nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -67,7 +70,7 @@ func (w *worker) connect() {
 
 // request sends a request and waits for the answer, as it is: nats.go's own
 // requests turn a lost lease into "no responders".
-func (w *worker) request(request *nats.Msg) (*nats.Msg, error) {
+func (w *Worker) request(request *nats.Msg) (*nats.Msg, error) {
 	w.attempts++
 	reply := fmt.Sprintf("%s.%d", w.inbox, w.attempts)
 	if err := w.send(request, reply); err != nil {
@@ -85,49 +88,49 @@ func (w *worker) request(request *nats.Msg) (*nats.Msg, error) {
 	}
 }
 
-// step does one operation.
-func (w *worker) step() {
-	switch n := w.random.IntN(100); {
+// Step does one operation.
+func (w *Worker) Step() {
+	switch n := w.Random.IntN(100); {
 	case n < 38:
 		w.push()
 	case n < 50:
 		w.look(history.Pop, 0)
 	case n < 53:
 		w.look(history.Peek, 0)
-	case n < 56 && w.vanishes:
+	case n < 56 && w.Vanishes:
 		w.look(history.Lease, fleeting)
 	case n < 76 && len(w.held) < 4:
 		w.look(history.Lease, steady)
 	case len(w.held) > 0:
-		at := w.random.IntN(len(w.held))
-		w.settle(at, []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.random.IntN(4)])
+		at := w.Random.IntN(len(w.held))
+		w.settle(at, []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.Random.IntN(4)])
 	default:
 		w.push()
 	}
-	w.answers.Add(1)
+	w.Answers.Add(1)
 }
 
-// finish gives up what the worker holds.
-func (w *worker) finish() {
+// Finish gives up what the worker holds.
+func (w *Worker) Finish() {
 	for len(w.held) > 0 {
-		w.settle(0, []history.Kind{history.Ack, history.Nak}[w.random.IntN(2)])
+		w.settle(0, []history.Kind{history.Ack, history.Nak}[w.Random.IntN(2)])
 	}
 }
 
-func (w *worker) name() string {
+func (w *Worker) name() string {
 	w.requests++
-	return fmt.Sprintf("%s-%d-%d", w.queue, w.id, w.requests)
+	return fmt.Sprintf("%s-%d-%d", w.Queue, w.ID, w.requests)
 }
 
-func (w *worker) push() {
-	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.random.Int64N(urgencies)}
-	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.queue, o.Priority))
+func (w *Worker) push() {
+	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies)}
+	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.Queue, o.Priority))
 	request.Data = []byte(o.Item)
 	request.Header.Set("Nats-Msg-Id", o.Item)
 	w.record(o, func(o *history.Operation) bool {
 		reply, tries := w.insist(request)
 		o.Outcome, o.Repeated = history.Done, tries > 1
-		if !isAck(reply) {
+		if !IsAck(reply) {
 			w.Errorf("push %s: refused: %v %s", o.Item, reply.Header, reply.Data)
 			return false
 		}
@@ -137,28 +140,28 @@ func (w *worker) push() {
 
 // record fills in who did it and when. What do finds to be no operation is not
 // recorded.
-func (w *worker) record(o history.Operation, do func(*history.Operation) bool) {
-	o.Client, o.Call = w.id, w.recorder.Now()
+func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
+	o.Client, o.Call = w.ID, w.Recorder.Now()
 	if do(&o) {
 		if o.Return == 0 {
-			o.Return = w.recorder.Now()
+			o.Return = w.Recorder.Now()
 		}
-		w.recorder.Add(o)
+		w.Recorder.Add(o)
 	}
 }
 
 // look pops, leases or peeks.
-func (w *worker) look(kind history.Kind, lease time.Duration) {
-	o := history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.random.IntN(2)], Lease: lease}
+func (w *Worker) look(kind history.Kind, lease time.Duration) {
+	o := history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.Random.IntN(2)], Lease: lease}
 	verb := "pop"
 	if kind == history.Peek {
 		verb = "peek"
 	}
-	request := nats.NewMsg(fmt.Sprintf("pq.%s.%s.%s", w.queue, verb, o.End))
-	if w.random.IntN(4) == 0 {
+	request := nats.NewMsg(fmt.Sprintf("pq.%s.%s.%s", w.Queue, verb, o.End))
+	if w.Random.IntN(4) == 0 {
 		request.Header.Set("PQ-Wait", "200ms")
 	}
-	once := kind == history.Peek || kind == history.Pop && w.random.IntN(2) == 0
+	once := kind == history.Peek || kind == history.Pop && w.Random.IntN(2) == 0
 	if lease > 0 {
 		request.Header.Set("PQ-Lease", lease.String())
 	}
@@ -183,9 +186,9 @@ func (w *worker) look(kind history.Kind, lease time.Duration) {
 }
 
 // found reads the answer to a pop, a lease or a peek.
-func (w *worker) found(o *history.Operation, reply *nats.Msg) bool {
+func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 	switch status := reply.Header.Get("Status"); {
-	case isItem(reply):
+	case IsItem(reply):
 		o.Outcome, o.Item = history.Done, string(reply.Data)
 		var err error
 		if o.Priority, err = strconv.ParseInt(reply.Header.Get("PQ-Priority"), 10, 64); err != nil {
@@ -216,7 +219,7 @@ func (w *worker) found(o *history.Operation, reply *nats.Msg) bool {
 	return true
 }
 
-func (w *worker) settle(at int, kind history.Kind) {
+func (w *Worker) settle(at int, kind history.Kind) {
 	h := w.held[at]
 	if kind != history.Extend {
 		w.held = append(w.held[:at], w.held[at+1:]...)
@@ -247,7 +250,8 @@ func (w *worker) settle(at int, kind history.Kind) {
 // nothing did and it may the next time.
 func again(reply *nats.Msg) bool {
 	code := reply.Header.Get("Nats-Service-Error-Code")
-	return code == "503" || code == "504" || code == "429" || nobody(reply)
+	return code == "503" || code == "504" || code == "429" || nobody(reply) ||
+		code == "409" && reply.Header.Get("Description") == "Server Shutdown"
 }
 
 // nobody tells that the server found nobody to take the request.
@@ -256,10 +260,10 @@ func nobody(reply *nats.Msg) bool {
 }
 
 // insist sends a request until it is answered, and returns how often it did.
-func (w *worker) insist(request *nats.Msg) (*nats.Msg, int) {
+func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 	tries := 0
-	if w.faulty {
-		switch n := w.random.IntN(60); {
+	if w.Loses {
+		switch n := w.Random.IntN(60); {
 		case n == 0: // the answer is lost
 			ignored, err := w.nc.SubscribeSync(w.nc.NewInbox())
 			if err != nil {
@@ -267,12 +271,12 @@ func (w *worker) insist(request *nats.Msg) (*nats.Msg, int) {
 			}
 			tries += w.lose(request, ignored.Subject)
 			defer ignored.Unsubscribe()
-		case n == 1 && w.vanishes && !leases(request): // nobody is there to receive it
+		case n == 1 && w.Vanishes: // nobody is there to receive it
 			tries += w.lose(request, w.nc.NewInbox())
-		case n == 2 && w.vanishes && !leases(request): // the connection is lost
+		case n == 2 && w.Vanishes: // the connection is lost
 			tries += w.lose(request, w.nc.NewInbox())
 			w.nc.Close()
-			w.connect()
+			w.Connect()
 		}
 	}
 	for end := time.Now().Add(patience); ; {
@@ -284,28 +288,29 @@ func (w *worker) insist(request *nats.Msg) (*nats.Msg, int) {
 		if time.Now().After(end) {
 			w.Fatalf("%s: no answer in %s: %v", request.Subject, patience, err)
 		}
+		<-time.After(pause)
 	}
 }
 
 // lose sends a request whose answer goes to a subject that is not looked at.
-func (w *worker) lose(request *nats.Msg, reply string) (tries int) {
+func (w *Worker) lose(request *nats.Msg, reply string) (tries int) {
 	if err := w.send(request, reply); err != nil {
 		w.Fatal(err)
 	}
 	return 1
 }
 
-func (w *worker) send(request *nats.Msg, reply string) error {
+func (w *Worker) send(request *nats.Msg, reply string) error {
 	return w.nc.PublishMsg(&nats.Msg{Subject: request.Subject, Reply: reply, Header: request.Header, Data: request.Data})
 }
 
-// drain pops until the queue has nothing in any state.
-func (w *worker) drain() {
+// Drain pops until the queue has nothing in any state.
+func (w *Worker) Drain() {
 	w.Helper()
-	w.faulty = false
+	w.Loses = false
 	for end := time.Now().Add(2 * patience); ; {
 		o := history.Operation{Kind: history.Pop, End: history.Min}
-		request := nats.NewMsg("pq." + w.queue + ".pop.min")
+		request := nats.NewMsg("pq." + w.Queue + ".pop.min")
 		request.Header.Set("Nats-Msg-Id", w.name())
 		request.Header.Set("PQ-Wait", "200ms")
 		var reply *nats.Msg
@@ -313,21 +318,32 @@ func (w *worker) drain() {
 			reply, _ = w.insist(request)
 			return w.found(o, reply)
 		})
-		if !isItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.info(), `"ready":0,"leased":0,"delayed":0`) {
+		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.info(), `"ready":0,"leased":0,"delayed":0`) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("queue %s was not empty: %s", w.queue, w.info())
+			w.Fatalf("queue %s was not empty: %s", w.Queue, w.info())
 		}
 	}
 }
 
-func (w *worker) info() string {
+func (w *Worker) info() string {
 	w.Helper()
-	reply, _ := w.insist(nats.NewMsg("pq." + w.queue + ".info"))
+	reply, _ := w.insist(nats.NewMsg("pq." + w.Queue + ".info"))
 	return string(reply.Data)
 }
 
-// leases tells a pop with a lease. It is not repeated after an answer that
-// nobody could receive: the item is given back then, and may be with another.
-func leases(request *nats.Msg) bool { return request.Header.Get("PQ-Lease") != "" }
+// Close closes the worker's connection.
+func (w *Worker) Close() { w.nc.Close() }
+
+// IsAck tells whether a reply says that a push was taken in.
+func IsAck(reply *nats.Msg) bool {
+	var ack struct {
+		Seq   uint64
+		Error json.RawMessage
+	}
+	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
+}
+
+// IsItem tells an item from every other reply to a pop.
+func IsItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }
