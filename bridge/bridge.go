@@ -33,8 +33,14 @@ type Options struct {
 	StoreName string // what _sys.info calls the store
 	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one, settle along with pops
 	Logger    *slog.Logger
-	Tracer    trace.Tracer // nil: no spans
-	Limits    Limits
+
+	// ReplySubjects are patterns of subjects that are answered, beside _INBOX.>
+	// and _R_.>. Clients choose the reply subjects of their requests, and what
+	// they are answered there may be of their choice, too.
+	ReplySubjects []string
+
+	Tracer trace.Tracer // nil: no spans
+	Limits Limits
 }
 
 // DefaultPrefix is the first token of all subjects unless told otherwise.
@@ -54,6 +60,7 @@ type Bridge struct {
 	sealer   sealer
 	gate     gate
 	room     room
+	replies  replies
 	lanes    kinds
 	waits    waits
 	contests contests
@@ -93,6 +100,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b := &Bridge{nc: nc, store: store, options: o, grammar: grammar}
 	b.keeper.log = o.Logger
+	if err := b.replies.init(o, store.ID()); err != nil {
+		return nil, err
+	}
 	b.sealer.init(store.Secret())
 	b.gate.init(o.Limits)
 	b.lanes.init(b)

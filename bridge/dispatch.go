@@ -25,11 +25,9 @@ func (b *Bridge) receive(m *nats.Msg) {
 			}
 		}
 	}
-	block := checkBlock(m)
-	if strings.HasPrefix(m.Reply, b.options.Prefix+".") {
-		// An answer would be a request, with the bridge's permissions instead
-		// of the sender's.
-		m.Reply = ""
+	unfit := checkBlock(m)
+	if m.Reply != "" && !b.replies.answers(m.Reply) {
+		unfit = b.replies.refuse(m)
 	}
 	r := newRequest(m)
 	r.subject, r.verb = s, verbOf(s.Verb)
@@ -43,9 +41,9 @@ func (b *Bridge) receive(m *nats.Msg) {
 		b.done(r, f)
 		return
 	}
-	if block != nil {
+	if unfit != nil {
 		r.held = -1
-		b.refuse(r, block)
+		b.refuse(r, unfit)
 		return
 	}
 	if f := b.gate.enter(r); f != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,7 +154,7 @@ func (b *Bridge) turnAway(m *nats.Msg) {
 		b.endTurning(m.Sub)
 	}
 	b.stats.turnedAway(verbPush, errResting)
-	if m.Reply == "" || strings.HasPrefix(m.Reply, b.options.Prefix+".") {
+	if m.Reply == "" || !b.replies.answers(m.Reply) {
 		b.events.lost(b.meantQueue(m.Subject), errResting)
 		return
 	}

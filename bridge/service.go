@@ -111,6 +111,9 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 
 func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 	handle := func(m *nats.Msg) {
+		if !s.bridge.replies.answers(m.Reply) {
+			return
+		}
 		body, err := json.Marshal(answer())
 		if err == nil {
 			err = m.Respond(body)

@@ -9,20 +9,21 @@ import (
 // answers gathers the messages that answer one request, without ever making the
 // mailbox wait.
 type answers struct {
-	more chan struct{} // has a value when there may be messages
+	mailbox *mailbox
+	more    chan struct{} // has a value when there may be messages
 
 	mu     sync.Mutex
 	here   []*nats.Msg
 	closed bool
 }
 
-func newAnswers() *answers { return &answers{more: make(chan struct{}, 1)} }
+func newAnswers(b *mailbox) *answers { return &answers{mailbox: b, more: make(chan struct{}, 1)} }
 
 func (a *answers) add(m *nats.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		giveBack(m)
+		a.mailbox.giveBack(m)
 		return
 	}
 	a.here = append(a.here, m)
@@ -50,7 +51,7 @@ func (a *answers) close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	for _, m := range a.here {
-		giveBack(m)
+		a.mailbox.giveBack(m)
 	}
 	a.here = nil
 }

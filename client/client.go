@@ -112,7 +112,7 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 		nc:       nc,
 		grammar:  grammar,
 		patience: o.patience,
-		mailbox:  newMailbox(nc),
+		mailbox:  newMailbox(nc, grammar),
 		flights:  newFlights(max(1, o.inFlight)),
 	}, nil
 }

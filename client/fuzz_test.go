@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Whatever answers a request, also somebody who is no bridge: it is read to
@@ -20,7 +22,11 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("x"), "PQ-Origin-Id", "x", "")
 	f.Add([]byte(`{"items":[{"id":"x","pushed":"2030-01-02T15:04:05Z","body":"eA=="}],"next":"x"}`), "Nats-Time-Stamp", "now", "")
 	f.Add([]byte(`{"lease":"30s","config":{"ttl":"x"}}`), "PQ-Dead-Reason", "why", "")
-	q := &Queue{name: "jobs"}
+	grammar, err := subjects.New(DefaultPrefix)
+	if err != nil {
+		f.Fatal(err)
+	}
+	q := &Queue{name: "jobs", client: &Client{grammar: grammar}}
 	f.Fuzz(func(t *testing.T, body []byte, key, value, reply string) {
 		m := &nats.Msg{Data: body, Reply: reply, Header: nats.Header{key: {value}}}
 		var told *Error
@@ -32,13 +38,14 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%q: %v", body, e)
 		}
 		if item, err := readItem(q, m); err == nil {
-			if string(item.Payload) != string(body) || item.Leased() != (reply != "" || key == headerAck && value != "") {
+			if string(item.Payload) != string(body) || item.Leased() != (reply != "" || key == headerAck) ||
+				item.Leased() && !strings.HasPrefix(item.AckSubject(), "pq.jobs.ack.") {
 				t.Errorf("%q, %q: %q is read as %+v", body, key, value, item)
 			}
 			if _, ours := item.Header[key]; ours && strings.HasPrefix(key, ourHeaders) {
 				t.Errorf("%q is left to the item", key)
 			}
-		} else if !strings.Contains(err.Error(), key) {
+		} else if !strings.Contains(err.Error(), key) && !strings.Contains(err.Error(), headerAck) {
 			t.Errorf("%q: %q: %v does not say which header", key, value, err)
 		}
 		for _, answer := range []any{new(Info), new(Config), new(System), new(pageAnswer)} {

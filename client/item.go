@@ -92,7 +92,11 @@ func (i *Item) LeaseExpires() time.Time {
 
 // readItem reads an answer that is an item.
 func readItem(q *Queue, m *nats.Msg) (*Item, error) {
-	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: m.Reply, queue: q}
+	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: leaseOf(q.client.grammar, q.name, m), queue: q}
+	if i.ack == "" && (m.Reply != "" || m.Header[headerAck] != nil) {
+		return nil, fmt.Errorf("%s is %q, the reply subject %q: expected one that settles a lease of queue %s",
+			headerAck, strings.Join(m.Header[headerAck], ", "), m.Reply, q.name)
+	}
 	for key, values := range m.Header {
 		switch {
 		case key == headerTimeStamp:
@@ -131,10 +135,6 @@ func (i *Item) readOur(key string, values []string) error {
 			return err
 		}
 		i.Due = i.expires
-	case headerAck:
-		if i.ack == "" { // the reply subject may have come through another account
-			return readHeader(key, values, &i.ack)
-		}
 	case headerDeadReason, headerOrigin, headerOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}

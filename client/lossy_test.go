@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -207,6 +208,70 @@ func TestLateItem(t *testing.T) {
 	}
 	if got := <-returned; got != "pq.jobs.ack.c.t -NAK" {
 		t.Errorf("the late item was answered with %s", got)
+	}
+}
+
+// An item that says that some other subject settles its lease comes from no
+// bridge: the client publishes nothing there, with rights that the forger lacks.
+func TestForgedItem(t *testing.T) {
+	t.Parallel()
+	for _, forged := range []string{"pq.other.ack.c.t", "pq.jobs.admin.purge", "orders.new", "_INBOX.x", "pq.jobs.ack.c.t.u"} {
+		for _, header := range []nats.Header{{"PQ-Id": {"i"}}, {"PQ-Id": {"i"}, "PQ-Ack": {forged}}} {
+			asked := make(chan *nats.Msg, 2)
+			c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+				asked <- m
+				return &nats.Msg{Reply: forged, Header: header}
+			})
+			heard, err := c.Conn().SubscribeSync(forged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour))
+			if err == nil || !strings.Contains(err.Error(), strconv.Quote(forged)) {
+				t.Errorf("%s: got %+v, %v", forged, item, err)
+			}
+			if forged == "pq.other.ack.c.t" {
+				continue // the mailbox does not know the queue; the token tells the bridge
+			}
+			late := &nats.Msg{Subject: (<-asked).Reply, Reply: forged, Header: header}
+			if err := c.Conn().PublishMsg(late); err != nil { // the mailbox has nobody for it any more
+				t.Fatal(err)
+			}
+			if err := c.Conn().Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Queue("jobs").Peek(t.Context(), client.Min); err == nil { // behind it in the mailbox
+				t.Error("peeked at a forged item")
+			}
+			if m, err := heard.NextMsg(0); err == nil {
+				t.Errorf("published %q on %s", m.Data, m.Subject)
+			}
+		}
+	}
+}
+
+// Nobody can guess where a client waits for an answer.
+func TestReplySubjectsAreRandom(t *testing.T) {
+	t.Parallel()
+	replies := make(map[string]bool)
+	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+		replies[m.Reply[strings.LastIndexByte(m.Reply, '.')+1:]] = true
+		return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}}}
+	})
+	for range 100 {
+		if _, err := c.Queue("jobs").Pop(t.Context(), client.Min); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := make(map[byte]bool)
+	for token := range replies {
+		if len(token) < 26 { // 128 bits
+			t.Errorf("token %q", token)
+		}
+		first[token[0]] = true
+	}
+	if len(replies) != 100 || len(first) < 10 {
+		t.Errorf("%d tokens with %d first letters", len(replies), len(first))
 	}
 }
 

@@ -1,29 +1,35 @@
 package client
 
 import (
-	"strconv"
+	"crypto/rand"
 	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // mailbox receives the answers to all requests of a client. nats.go's own
 // requests will not do: they take an answer with status 503 for the server's
 // and hide what it says, they end with the first message of a batch, and what
 // arrives late they drop, a leased item included.
+//
+// What follows the prefix of a reply subject is random: bridges answer to the
+// inbox that a request names, so whoever could guess another client's would send
+// it answers.
 type mailbox struct {
-	nc *nats.Conn
+	nc      *nats.Conn
+	grammar subjects.Grammar
 
 	mu     sync.Mutex
 	sub    *nats.Subscription
-	prefix string // of the reply subjects, with the dot
-	last   uint64
+	prefix string                     // of the reply subjects, with the dot
 	open   map[string]func(*nats.Msg) // by what follows the prefix
 }
 
-func newMailbox(nc *nats.Conn) *mailbox {
-	return &mailbox{nc: nc, open: make(map[string]func(*nats.Msg))}
+func newMailbox(nc *nats.Conn, grammar subjects.Grammar) *mailbox {
+	return &mailbox{nc: nc, grammar: grammar, open: make(map[string]func(*nats.Msg))}
 }
 
 // receive makes up a reply subject and has what arrives there handed to fn,
@@ -39,8 +45,7 @@ func (b *mailbox) receive(fn func(*nats.Msg)) (reply string, stop func(), err er
 		}
 		b.sub, b.prefix = sub, prefix
 	}
-	b.last++
-	token := strconv.FormatUint(b.last, 36)
+	token := rand.Text()
 	b.open[token] = fn
 	stop = func() {
 		b.mu.Lock()
@@ -59,13 +64,31 @@ func (b *mailbox) deliver(m *nats.Msg) {
 		fn(m)
 		return
 	}
-	giveBack(m)
+	b.giveBack(m)
 }
 
 // giveBack returns an item that nobody waits for any more, so that others need
 // not wait for its lease to run out. When that fails, it does run out.
-func giveBack(m *nats.Msg) {
-	if m.Reply != "" && m.Header.Get(headerID) != "" {
-		_ = m.Respond([]byte(settleNack))
+func (b *mailbox) giveBack(m *nats.Msg) {
+	if ack := leaseOf(b.grammar, "", m); ack != "" && m.Header.Get(headerID) != "" {
+		_ = b.nc.Publish(ack, []byte(settleNack))
 	}
+}
+
+// leaseOf returns the subject that settles the lease of an item from this queue,
+// or from any: the reply subject, or what PQ-Ack says when the item has come
+// through another account. It is "" when neither is such a subject: whoever made
+// the client publish anywhere else would have it act with its own rights.
+func leaseOf(grammar subjects.Grammar, queue string, m *nats.Msg) string {
+	settles := func(subject string) bool {
+		s, err := grammar.Parse(subject)
+		return err == nil && s.Verb == subjects.Ack && (queue == "" || s.Queue == queue)
+	}
+	if settles(m.Reply) {
+		return m.Reply
+	}
+	if values := m.Header[headerAck]; len(values) == 1 && settles(values[0]) {
+		return values[0]
+	}
+	return ""
 }

@@ -229,7 +229,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		return nil, err
 	}
 	client := t.queue.client
-	answers := newAnswers()
+	answers := newAnswers(client.mailbox)
 	reply, stop, err := client.mailbox.receive(answers.add)
 	if err != nil {
 		return nil, err

@@ -75,6 +75,6 @@ func ExamplePermissions() {
 	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.admin.*
 	//   subscribe _INBOX.> pq.jobs.event.*
 	// bridge
-	//   publish   pq.*.event.* _INBOX.> $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   publish   pq.*.event.* _INBOX.> _R_.> $SYS.REQ.USER.INFO $SRV.* $SRV.*.pq $SRV.*.pq.*
 	//   subscribe pq.> _INBOX.> $SRV.* $SRV.*.pq $SRV.*.pq.*
 }

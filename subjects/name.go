@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // MaxQueue bounds the bytes of a queue's name, MaxID those of an item's id.
@@ -53,6 +54,18 @@ func ParsePriority(s string) (int64, error) {
 
 func errPriority(s string) error {
 	return fmt.Errorf("priority %s: expected an integer in decimal, without +, leading zeros or spaces", quote(s))
+}
+
+// CheckPattern tells whether a pattern may stand in a list of permissions: tokens
+// joined by dots, of which * stands for one and > at the end for all that follow.
+func CheckPattern(pattern string) error {
+	tokens := strings.Split(pattern, ".")
+	for i, token := range tokens {
+		if token == "" || strings.ContainsFunc(token, unicode.IsSpace) || token == ">" && i < len(tokens)-1 {
+			return fmt.Errorf("pattern %s: expected tokens joined by dots, such as _INBOX_app.>", quote(pattern))
+		}
+	}
+	return nil
 }
 
 func checkID(id string) error {

@@ -1,5 +1,10 @@
 package subjects
 
+import (
+	"slices"
+	"strings"
+)
+
 // Permissions are the patterns that a server lets a user publish and subscribe
 // to, in the sense of permissions.publish.allow and permissions.subscribe.allow
 // of its configuration. A user who does several things needs the union.
@@ -7,10 +12,40 @@ type Permissions struct {
 	Publish, Subscribe []string
 }
 
-// Inbox is where clients get their replies unless they are told otherwise. A
-// user with an inbox prefix of its own (which keeps others from reading its
-// replies) subscribes to that instead, and the bridge has to publish there too.
+// Inbox is where clients get their replies unless they are told otherwise.
+// Whoever subscribes to all of it reads the replies of others; see [Permissions.WithInbox].
 const Inbox = "_INBOX.>"
+
+// accountReplies are the reply subjects that servers make up for requests from
+// other accounts.
+const accountReplies = "_R_.>"
+
+// InboxPrefix returns the inbox prefix of a user who has one of its own, for
+// nats.CustomInboxPrefix and the like in other client libraries. The bridge
+// answers there like in any inbox.
+func InboxPrefix(user string) (string, error) {
+	if err := checkToken("user", user); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(Inbox, ">") + user, nil
+}
+
+// WithInbox returns the permissions with an inbox of the user's own instead of
+// all inboxes, so that nobody else reads its replies and it reads nobody's.
+func (p Permissions) WithInbox(user string) (Permissions, error) {
+	prefix, err := InboxPrefix(user)
+	if err != nil {
+		return Permissions{}, err
+	}
+	own := Permissions{Publish: p.Publish}
+	for _, pattern := range p.Subscribe {
+		if pattern == Inbox {
+			pattern = prefix + ".>"
+		}
+		own.Subscribe = append(own.Subscribe, pattern)
+	}
+	return own, nil
+}
 
 // discovery are the subjects of the NATS service API that concern the service
 // pq: its name is the same under every prefix.
@@ -75,13 +110,48 @@ func (g Grammar) client(queue string, verbs ...string) (Permissions, error) {
 	return p, nil
 }
 
+// Covers tells whether a pattern allows a subject, or all that a narrower pattern
+// allows.
+func Covers(pattern, narrower string) bool {
+	for {
+		token, rest, more := strings.Cut(pattern, ".")
+		other, otherRest, otherMore := strings.Cut(narrower, ".")
+		switch {
+		case token == ">":
+			return other != ""
+		case other == "" || other == ">" || token != "*" && token != other || more != otherMore:
+			return false
+		case !more:
+			return true
+		}
+		pattern, narrower = rest, otherRest
+	}
+}
+
+// Beyond returns the patterns of p that allow more than needed does.
+func (p Permissions) Beyond(needed Permissions) Permissions {
+	beyond := func(patterns, needed []string) (more []string) {
+		for _, pattern := range patterns {
+			if !slices.ContainsFunc(needed, func(n string) bool { return Covers(n, pattern) }) {
+				more = append(more, pattern)
+			}
+		}
+		return more
+	}
+	return Permissions{Publish: beyond(p.Publish, needed.Publish), Subscribe: beyond(p.Subscribe, needed.Subscribe)}
+}
+
+// UserInfo is where a server tells a user what it may do.
+const UserInfo = "$SYS.REQ.USER.INFO"
+
 // Bridge returns what the bridge itself needs. It answers into inboxes by
 // name rather than by allow_responses, which admits one message a request and
 // would cut batches short. It asks for other bridges as it starts, because two
-// with one prefix must not have different stores.
+// with one prefix must not have different stores, and what it may do, because
+// that should be no more than this.
 func (g Grammar) Bridge() Permissions {
 	return Permissions{
-		Publish:   append([]string{g.Events(every), Inbox}, discovery...),
+		Publish:   append([]string{g.Events(every), Inbox, accountReplies, UserInfo}, discovery...),
 		Subscribe: append([]string{g.All(), Inbox}, discovery...),
 	}
 }

@@ -2,28 +2,13 @@ package subjects_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	. "github.com/pqbridge/pqbridge/subjects"
 )
 
-// covers tells whether a NATS pattern covers a subject or a narrower pattern.
-func covers(pattern, subject string) bool {
-	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
-	for i := range p {
-		if p[i] == ">" {
-			return len(s) > i
-		}
-		if i >= len(s) || s[i] == ">" || p[i] != "*" && p[i] != s[i] {
-			return false
-		}
-	}
-	return len(p) == len(s)
-}
-
 func allowed(patterns []string, subject string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, subject) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return Covers(p, subject) })
 }
 
 var (
@@ -100,7 +85,7 @@ func TestBridgePermissions(t *testing.T) {
 			t.Errorf("the bridge cannot subscribe to %s", subject)
 		}
 	}
-	for _, subject := range []string{"_INBOX.x.1", "a.pq.jobs.event.dead", "$SRV.PING.pq"} {
+	for _, subject := range []string{"_INBOX.x.1", "a.pq.jobs.event.dead", "$SRV.PING.pq", "_R_.x.y", "$SYS.REQ.USER.INFO"} {
 		if !allowed(p.Publish, subject) {
 			t.Errorf("the bridge cannot publish %s", subject)
 		}
@@ -117,20 +102,79 @@ func TestPatterns(t *testing.T) {
 	g := grammar(t, "a.pq")
 	for text, s := range wellFormed {
 		text = "a.pq." + text
-		if !covers(g.All(), text) {
+		if !Covers(g.All(), text) {
 			t.Errorf("%s does not cover %s", g.All(), text)
 		}
-		if got, want := covers(g.Acks(), text), s.Verb == Ack; got != want {
+		if got, want := Covers(g.Acks(), text), s.Verb == Ack; got != want {
 			t.Errorf("%s covers %s: %v, want %v", g.Acks(), text, got, want)
 		}
-		if got, want := covers(g.AcksOf("c1"), text), s.Verb == Ack && s.Conn == "c1"; got != want {
+		if got, want := Covers(g.AcksOf("c1"), text), s.Verb == Ack && s.Conn == "c1"; got != want {
 			t.Errorf("%s covers %s: %v, want %v", g.AcksOf("c1"), text, got, want)
 		}
-		if got, want := covers(g.Events("*"), text), s.Verb == Event; got != want {
+		if got, want := Covers(g.Events("*"), text), s.Verb == Event; got != want {
 			t.Errorf("%s covers %s: %v, want %v", g.Events("*"), text, got, want)
 		}
-		if got, want := covers(g.Events("jobs"), text), s.Verb == Event && s.Queue == "jobs"; got != want {
+		if got, want := Covers(g.Events("jobs"), text), s.Verb == Event && s.Queue == "jobs"; got != want {
 			t.Errorf("%s covers %s: %v, want %v", g.Events("jobs"), text, got, want)
+		}
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a", "a", true}, {"a", "b", false}, {"a", "a.b", false}, {"a.b", "a", false}, {"a.b", "a.b", true},
+		{"*", "a", true}, {"*", "*", true}, {"a", "*", false}, {"*", "a.b", false}, {"*.b", "a.b", true}, {"a.*", "a", false},
+		{">", "a", true}, {">", "a.b.c", true}, {">", ">", true}, {">", "*.a", true}, {"a.>", "a", false}, {"a.>", "a.b", true},
+		{"a.>", "a.b.>", true}, {"a.>", "a.*", true}, {"a.*", "a.>", false}, {"*", ">", false}, {"a.>", ">", false}, {"a.*.c", "a.b.c.d", false},
+		{"a.*.c", "a..c", false}, {"a.>", "a.", false},
+	} {
+		if got := Covers(tc.pattern, tc.subject); got != tc.want {
+			t.Errorf("%s covers %s: %v", tc.pattern, tc.subject, got)
+		}
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	needed := grammar(t, "pq").Bridge()
+	if more := needed.Beyond(needed); len(more.Publish)+len(more.Subscribe) > 0 {
+		t.Errorf("what is needed goes beyond itself: %v", more)
+	}
+	p := Permissions{Publish: []string{"_INBOX.pqd.>", ">", "pq.*.push"}, Subscribe: []string{"pq.jobs.>", "orders.*", "_INBOX.*"}}
+	more := p.Beyond(needed)
+	if !slices.Equal(more.Publish, []string{">", "pq.*.push"}) || !slices.Equal(more.Subscribe, []string{"orders.*"}) {
+		t.Errorf("%+v", more)
+	}
+}
+
+func TestWithInbox(t *testing.T) {
+	p, err := grammar(t, "pq").Viewer("*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := p.WithInbox("ada")
+	if err != nil || !slices.Equal(own.Subscribe, []string{"_INBOX.ada.>", "pq.*.event.*"}) || !slices.Equal(own.Publish, p.Publish) || p.Subscribe[0] != Inbox {
+		t.Errorf("%+v, %v of %+v", own, err, p)
+	}
+	if !allowed(grammar(t, "pq").Bridge().Publish, "_INBOX.ada.x.y") {
+		t.Error("the bridge cannot answer there")
+	}
+	for _, bad := range []string{"", "a.b", "*", ">", "a b"} {
+		if own, err := p.WithInbox(bad); err == nil {
+			t.Errorf("user %q has %+v", bad, own)
+		}
+	}
+}
+
+func TestCheckPattern(t *testing.T) {
+	for pattern, good := range map[string]bool{
+		"a": true, "a.*.b": true, "a.>": true, ">": true, "_INBOX_app.>": true, "$JS.ACK.>": true,
+		"": false, "a.": false, ".a": false, "a..b": false, ">.a": false, "a b": false, "a\t.b": false,
+	} {
+		if err := CheckPattern(pattern); (err == nil) != good {
+			t.Errorf("%q: %v", pattern, err)
 		}
 	}
 }

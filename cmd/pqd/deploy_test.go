@@ -199,18 +199,25 @@ func TestSamplePermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	may := func(p subjects.Permissions, err error) subjects.Permissions {
+	may := func(user string, p subjects.Permissions, err error) subjects.Permissions {
 		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = p.WithInbox(user); err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
+	producer, producerErr := grammar.Producer("jobs")
+	worker, workerErr := grammar.Consumer("jobs")
+	viewer, viewerErr := grammar.Viewer("*")
+	admin, adminErr := grammar.Admin("jobs")
 	want := map[string]subjects.Permissions{
 		"pqd":      grammar.Bridge(),
-		"producer": may(grammar.Producer("jobs")),
-		"worker":   may(grammar.Consumer("jobs")),
-		"viewer":   may(grammar.Viewer("*")),
-		"admin":    may(grammar.Admin("jobs")),
+		"producer": may("producer", producer, producerErr),
+		"worker":   may("worker", worker, workerErr),
+		"viewer":   may("viewer", viewer, viewerErr),
+		"admin":    may("admin", admin, adminErr),
 	}
 	for _, user := range options.Users {
 		got := subjects.Permissions{Publish: user.Permissions.Publish.Allow, Subscribe: user.Permissions.Subscribe.Allow}
@@ -228,11 +235,17 @@ func TestSamplePermissions(t *testing.T) {
 	}
 
 	p := testenv.Daemon(t, append(env, "PQ_NATS_CONFIG="+config)...)
-	push(t, p.Connect(t, nats.UserInfo("producer", "producer-secret")), "jobs", 1, "x")
-	if got := pop(t, p.Connect(t, nats.UserInfo("worker", "worker-secret")), "jobs", "min"); got != "x" {
+	as := func(user string) *nats.Conn {
+		return p.Connect(t, nats.UserInfo(user, user+"-secret"), nats.CustomInboxPrefix("_INBOX."+user))
+	}
+	push(t, as("producer"), "jobs", 1, "x")
+	if got := pop(t, as("worker"), "jobs", "min"); got != "x" {
 		t.Errorf("the worker popped %q", got)
 	}
 	p.Stop(t)
+	if log := p.Log(); strings.Contains(log, "may do more") || strings.Contains(log, "violation") {
+		t.Errorf("pqd complains of its permissions: %s", log)
+	}
 }
 
 // object is of Kubernetes, as far as these tests care.

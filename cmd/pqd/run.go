@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -171,10 +172,17 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		Exclusive: d.settings.Store.engine == "local",
 		Logger:    d.log,
 		Tracer:    tracer,
+
+		ReplySubjects: d.settings.Replies,
 	})
 	if err != nil {
 		return err
 	}
+	asking, stopAsking := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { d.warnOfRights(asking, nc) })
+	defer asked.Wait()
+	defer stopAsking()
 	d.metrics.MustRegister(b.Collector())
 	d.health.serving(b.Ready)
 	d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),

@@ -59,6 +59,20 @@ func (p *prefix) Decode(value string) error {
 	return nil
 }
 
+// replySubjects are patterns of subjects.
+type replySubjects []string
+
+func (r *replySubjects) Decode(value string) error {
+	for pattern := range strings.SplitSeq(value, ",") {
+		pattern = strings.TrimSpace(pattern)
+		if err := subjects.CheckPattern(pattern); err != nil {
+			return err
+		}
+		*r = append(*r, pattern)
+	}
+	return nil
+}
+
 // address is where to listen; port 0 takes any that is free.
 type address struct {
 	host string
