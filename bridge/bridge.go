@@ -64,6 +64,7 @@ type Bridge struct {
 	lanes    kinds
 	waits    waits
 	contests contests
+	presence presence
 	stats    statistics
 	events   announcer
 	service  service
@@ -108,6 +109,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.lanes.init(b)
 	b.waits.init(b)
 	b.contests.init(b)
+	b.presence.init(b)
 	b.stats.init()
 	b.events.init(b)
 	b.intake.init()

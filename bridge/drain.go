@@ -41,6 +41,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.unsubscribe()
 	b.lanes.stop()
 	b.contests.stop()
+	b.presence.stop()
 	b.keeper.stop()
 	b.events.close()
 	return errors.Join(err, b.flush(ctx))

@@ -9,6 +9,10 @@ func ContestPatience(b *Bridge, d time.Duration) {
 	b.contests.patience = d
 }
 
+// PresencePatience has a bridge wait so long for the server to say whether a
+// client is present. Nothing may have been asked yet.
+func PresencePatience(b *Bridge, d time.Duration) { b.presence.patience = d }
+
 // StuckAfter has pushes refused that have waited so long for one under way.
 func StuckAfter(b *Bridge, d time.Duration) {
 	b.lanes.push.mu.Lock()

@@ -51,6 +51,7 @@ type take struct {
 	todo     []*request // those that waited, then new ones
 	alone    bool       // the first one only, after it has failed
 	most     int        // items that its batch is cut to; 0: as many as it asks for
+	absent   []string   // reply subjects of those that waited and have gone
 	failed   bool       // with settlements; without them it is not to fail for ever
 
 	runs int  // of the transaction under way
@@ -86,6 +87,8 @@ func (t *take) run() {
 		case isOutage(err):
 			t.fail(len(t.todo), err)
 			return
+		case errors.Is(err, errAbsent):
+			t.dropAbsent()
 		case len(t.settling) > 0:
 			t.bridge.runChanges(t.lane, t.settling)
 			t.settling, t.failed = nil, true
@@ -138,6 +141,9 @@ func (t *take) transaction(tx kv.Tx) error {
 			break
 		}
 		t.done += n
+	}
+	if t.someAbsent() {
+		return errAbsent
 	}
 	t.again = t.done < len(t.todo) || t.passesOver()
 	if !t.again && !t.claim.watched && t.leavesWaiters() {

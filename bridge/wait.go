@@ -49,6 +49,7 @@ type waiting struct {
 	end        time.Time
 	heap       int  // index among the deadlines
 	claimed    bool // a transaction is trying to serve it
+	present    bool // its client was there when the transaction asked
 	over       bool // its time is up
 }
 
@@ -175,7 +176,7 @@ func (w *waits) claim(queue string) claim {
 	for band, in := range list.lines {
 		r := in.first
 		for n := 0; r != nil && n < claimMost; n++ {
-			r.place.claimed, r.since = true, now
+			r.place.claimed, r.place.present, r.since = true, false, now
 			c.requests = append(c.requests, r)
 			r = r.place.next
 		}

@@ -50,6 +50,11 @@ var (
 	// Certainly nothing was committed, and nothing will be.
 	ErrUnavailable = errors.New("kv: store unavailable")
 
+	// ErrDamaged: what the transaction needs cannot be read, because files of
+	// the store are damaged. Certainly nothing was committed, and trying again
+	// does not help.
+	ErrDamaged = errors.New("kv: store damaged")
+
 	// ErrTooLarge: a key, a value or the whole transaction exceeds a limit.
 	// Nothing was committed.
 	ErrTooLarge = errors.New("kv: too large")

@@ -231,6 +231,9 @@ func (db *DB) tryCommit(ctx context.Context, t *tx) (done, stale bool, err error
 			// will be. Nothing may be answered any more.
 			db.fail(err)
 		}
+		if !db.opts.NoSync {
+			db.marks.committed(c.version)
+		}
 	}
 	close(c.durable)
 	if broken := db.broken.Load(); broken != nil {
@@ -254,7 +257,11 @@ func (db *DB) lost(ctx context.Context, c *commit) {
 // fill returns a batch with the writes whose values are known. In the order of
 // their keys the store's memory takes them fastest.
 func (db *DB) fill(w *writes) (*pebble.Batch, error) {
-	batch := db.store.NewBatchWithSize(64 + w.size() + 16*w.keys.len())
+	batch := db.store.NewBatchWithSize(64 + maxMark + w.size() + 16*w.keys.len())
+	var buf [maxMark]byte
+	if err := batch.LogData(db.disk.mark().append(buf[:0]), nil); err != nil {
+		return nil, err
+	}
 	for _, r := range w.cleared {
 		if err := batch.DeleteRange(r.begin, r.end, nil); err != nil {
 			return nil, err

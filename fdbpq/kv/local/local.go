@@ -57,6 +57,7 @@ type Options struct {
 // DB is the engine. It implements kv.DB.
 type DB struct {
 	store *pebble.DB
+	disk  *logDisk
 	opts  Options
 	claim io.Closer // on the directory
 
@@ -68,6 +69,8 @@ type DB struct {
 	gaps     gapCache
 	counters *counterCache
 	rows     rowCache
+	marks    marks
+	damages  damages
 	watches  watchSet
 	buffers  sync.Pool
 	stats    counts
@@ -108,10 +111,12 @@ func Open(dir string, opts Options) (*DB, error) {
 		return nil, refused(dir, err)
 	}
 
+	db.disk = newLogDisk(opts.FS, dir, opts.NoSync)
+	db.startMarks()
+
 	// What an earlier process had not synced and the store found in its log all
 	// the same is durable when Open returns, as it is flushed first.
-	db.store, err = pebble.Open(dir, db.storeOptions(dir))
-	if err != nil {
+	if err := db.openStore(dir); err != nil {
 		return nil, errors.Join(refused(dir, err), db.claim.Close())
 	}
 	first := &commit{durable: make(chan struct{})}
@@ -139,8 +144,14 @@ func (db *DB) Close() error {
 		return kv.ErrClosed
 	}
 	db.watches.endAll()
+	db.marks.timer.Stop()
 	if broken := db.broken.Load(); broken != nil {
 		return *broken // and who knows what the store would do now
+	}
+	if !db.opts.NoSync {
+		if err := db.writeMark(); err != nil {
+			return fmt.Errorf("kv/local: closing the store: %w", err)
+		}
 	}
 	if err := errors.Join(db.store.Close(), db.claim.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is the disk of a store, and does some things for the store's logs.
+// logDisk is the disk of a store. It knows how far the newest log and manifest
+// are synced, and does some things for the store's logs.
 //
 // It writes them over zeros where they are not written over an old log. To sync
 // what lies within a file takes about two thirds of what it takes to sync what
@@ -30,54 +32,102 @@ import (
 // the machine takes back is the end of the last log.
 type logDisk struct {
 	vfs.FS
-	dir  string
-	lazy bool
-	open *sync.Map // of *logFile, by name: the logs that are being written
+	dir      string
+	lazy     bool
+	open     sync.Map // of *logFile, by name: the logs that are being written
+	log      atomic.Pointer[syncedFile]
+	manifest atomic.Pointer[syncedFile]
+	found    atomic.Pointer[survey] // while the store is being opened
 }
 
-func newLogDisk(disk vfs.FS, dir string, lazy bool) vfs.FS {
-	return logDisk{disk, disk.PathDir(disk.PathJoin(dir, "a file")), lazy, new(sync.Map)}
+func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
+	return &logDisk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy}
 }
 
 // Unwrap implements vfs.FS.
-func (d logDisk) Unwrap() vfs.FS { return d.FS }
+func (d *logDisk) Unwrap() vfs.FS { return d.FS }
 
-// isLog tells the store's logs from its other files, and from copies of logs.
-func (d logDisk) isLog(name string) bool {
-	return strings.HasSuffix(name, ".log") && d.PathDir(name) == d.dir
+const (
+	logSuffix      = ".log"
+	manifestPrefix = "MANIFEST-"
+)
+
+// parse tells the store's logs and manifests from its other files, and from
+// copies of logs.
+func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
+	if d.PathDir(name) != d.dir {
+		return 0, false, false
+	}
+	base := d.PathBase(name)
+	numeral, isLog := strings.CutSuffix(base, logSuffix)
+	if !isLog {
+		numeral, isManifest = strings.CutPrefix(base, manifestPrefix)
+	}
+	number, err := strconv.ParseUint(numeral, 10, 64)
+	return number, isLog && err == nil, isManifest && err == nil
+}
+
+// mark says how far the newest log and manifest are synced.
+func (d *logDisk) mark() (m mark) {
+	if f := d.log.Load(); f != nil {
+		m.log, m.logSynced = f.number, uint64(f.synced.Load())
+	}
+	if f := d.manifest.Load(); f != nil {
+		m.manifest, m.manifestSynced = f.number, uint64(f.synced.Load())
+	}
+	return m
 }
 
 // Create implements vfs.FS.
-func (d logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
-	if err != nil || !d.isLog(name) {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
-	return d.newLog(f, name, 0), nil
+	switch number, isLog, isManifest := d.parse(name); {
+	case isLog:
+		return d.newLog(f, name, number, 0), nil
+	case isManifest:
+		manifest := &syncedFile{File: f, number: number}
+		d.manifest.Store(manifest)
+		return manifest, nil
+	}
+	return f, nil
 }
 
 // ReuseForWrite implements vfs.FS.
-func (d logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.ReuseForWrite(from, to, category)
-	if err != nil || !d.isLog(to) {
+	number, isLog, _ := d.parse(to)
+	if err != nil || !isLog {
 		return f, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return d.newLog(f, to, info.Size()), nil
+	return d.newLog(f, to, number, info.Size()), nil
 }
 
-func (d logDisk) newLog(f vfs.File, name string, size int64) *logFile {
-	log := &logFile{File: f, size: size, lazy: d.lazy}
+func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *logFile {
+	log := &logFile{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy}
 	log.closed = func() { d.open.CompareAndDelete(name, log) }
 	d.open.Store(name, log)
+	d.log.Store(&log.syncedFile)
 	return log
 }
 
 // Open implements vfs.FS.
-func (d logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	number, isLog, isManifest := d.parse(name)
+	if found := d.found.Load(); found != nil && (isLog || isManifest) {
+		found.reading = name
+		if isLog {
+			if err := found.logDamage(name, number); err != nil {
+				return nil, err
+			}
+		}
+	}
 	log, writing := d.open.Load(name)
 	f, err := d.FS.Open(name, opts...)
 	if err != nil || !writing {
@@ -86,12 +136,41 @@ func (d logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &logReader{f, io.LimitedReader{R: f, N: log.(*logFile).end.Load()}}, nil
 }
 
-// logFile is a log that is written from its beginning to its end.
-type logFile struct {
+// syncedFile is a file that is written from its beginning to its end, and knows
+// how much of it is on the disk.
+type syncedFile struct {
 	vfs.File
-	end    atomic.Int64 // of what was written
-	size   int64        // of the file, zeros and remains included
-	lazy   bool         // it is synced when it is closed
+	number      uint64
+	end, synced atomic.Int64
+}
+
+// Write implements io.Writer.
+func (f *syncedFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.end.Add(int64(n))
+	return n, err
+}
+
+// Sync implements vfs.File.
+func (f *syncedFile) Sync() error { return f.sync(f.File.Sync) }
+
+// SyncData implements vfs.File.
+func (f *syncedFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *syncedFile) sync(sync func() error) error {
+	end := f.end.Load()
+	if err := sync(); err != nil {
+		return err
+	}
+	f.synced.Store(end)
+	return nil
+}
+
+// logFile is a log.
+type logFile struct {
+	syncedFile
+	size   int64 // of the file, zeros and remains included
+	lazy   bool  // it is synced when it is closed
 	closed func()
 }
 
@@ -107,8 +186,8 @@ func (f *logFile) Write(p []byte) (int, error) {
 	if f.lazy {
 		disclaimSync(p)
 	}
-	n, err := f.File.Write(p)
-	end := f.end.Add(int64(n))
+	n, err := f.syncedFile.Write(p)
+	end := f.end.Load()
 	if err != nil || end <= f.size {
 		return n, err
 	}
@@ -124,7 +203,7 @@ func (f *logFile) Sync() error {
 	if f.lazy {
 		return nil
 	}
-	return f.File.Sync()
+	return f.syncedFile.Sync()
 }
 
 // SyncData implements vfs.File.
@@ -132,7 +211,7 @@ func (f *logFile) SyncData() error {
 	if f.lazy {
 		return nil
 	}
-	return f.File.SyncData()
+	return f.syncedFile.SyncData()
 }
 
 // Close implements io.Closer.

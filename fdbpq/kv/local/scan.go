@@ -242,7 +242,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		var value []byte
 		if !s.keysOnly {
 			if value, err = s.iter.ValueAndErr(); err != nil {
-				return nil, false, unavailable(err)
+				return nil, false, s.t.db.unreadable(err)
 			}
 		}
 		if s.emitBase(key, value) {
@@ -251,7 +251,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		pace.start(limit, s.patience)
 	}
 	if err := s.iter.Error(); err != nil {
-		return nil, false, unavailable(err)
+		return nil, false, s.t.db.unreadable(err)
 	}
 	void.steps += pace.steps
 	return limit, false, nil

@@ -9,11 +9,35 @@ import (
 
 const memTableSize = 32 << 20
 
+// openStore opens the files. They are looked at first: where a log or a manifest
+// cannot be read, Pebble takes that for its end.
+func (db *DB) openStore(dir string) error {
+	found, err := db.disk.takeSurvey()
+	if err != nil {
+		return err
+	}
+	db.disk.found.Store(found)
+	defer db.disk.found.Store(nil)
+
+	// The first log of a new store is written before its format is settled, so it
+	// has an old one. Nothing is written to that log.
+	before, err := pebble.Peek(dir, db.disk)
+	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
+	if db.store, err = pebble.Open(dir, db.storeOptions()); err != nil || settled {
+		return db.undamaged(found, err)
+	}
+	if err := db.store.Close(); err != nil {
+		return err
+	}
+	db.store, err = pebble.Open(dir, db.storeOptions())
+	return db.undamaged(found, err)
+}
+
 // storeOptions sets Pebble up for queues on a small machine: rows live short,
 // are small, and are looked up by key almost as often as they are scanned.
-func (db *DB) storeOptions(dir string) *pebble.Options {
+func (db *DB) storeOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                 newLogDisk(db.opts.FS, dir, db.opts.NoSync),
+		FS:                 db.disk,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 
@@ -44,11 +68,14 @@ func (db *DB) storeOptions(dir string) *pebble.Options {
 	}
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) {
+			if pebble.IsCorruptionError(err) {
+				return // DataCorruption has it
+			}
 			db.opts.Log.Error("kv/local: background work of the store failed", "err", err)
 		},
-		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			db.opts.Log.Error("kv/local: the store is damaged", "path", info.Path, "err", info.Details)
-		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.corrupted(info) }, // whoever reads gets the error
+		FlushEnd:       func(pebble.FlushInfo) { db.manifestWritten() },
+		CompactionEnd:  func(pebble.CompactionInfo) { db.manifestWritten() },
 		DiskSlow: func(info pebble.DiskSlowInfo) {
 			db.opts.Log.Warn("kv/local: the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
 		},

@@ -84,7 +84,7 @@ func (t *tx) iterator() (*pebble.Iterator, error) {
 	if t.iter == nil {
 		iter, err := t.snap.NewIter(&pebble.IterOptions{SkipPoint: t.buf.step})
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, t.db.unreadable(err)
 		}
 		t.iter = iter
 	}
@@ -93,18 +93,15 @@ func (t *tx) iterator() (*pebble.Iterator, error) {
 
 // release lets go of the state read.
 func (t *tx) release() {
-	var err error
 	if t.iter != nil {
-		err = t.iter.Close()
+		_ = t.iter.Close() // the reads have reported what went wrong with them
 		t.iter = nil
 	}
 	if t.snap != nil {
-		err = errors.Join(err, t.snap.Close())
+		if err := t.snap.Close(); err != nil {
+			t.db.opts.Log.Error("kv/local: releasing a state of the store failed", "err", err)
+		}
 		t.snap = nil
-	}
-	if err != nil {
-		// The reads have reported what went wrong with them.
-		t.db.opts.Log.Error("kv/local: releasing a state of the store failed", "err", err)
 	}
 }
 
@@ -215,11 +212,11 @@ func (db *DB) read(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, db.unreadable(err)
 	}
 	value = append(make([]byte, 0, len(value)), value...)
 	if err := closer.Close(); err != nil {
-		return nil, unavailable(err)
+		return nil, db.unreadable(err)
 	}
 	return value, nil
 }

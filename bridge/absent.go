@@ -1,0 +1,56 @@
+package bridge
+
+import (
+	"errors"
+	"slices"
+)
+
+// errAbsent makes a transaction run again without clients that have gone.
+var errAbsent = errors.New("a client that waited has gone")
+
+// errGone counts a wait that ended because its client had gone. Nobody is told.
+var errGone = &failure{code: 408, text: "the client stopped listening for its answer"}
+
+// someAbsent asks for the clients that waited and are about to be given items
+// for good, and says whether some of them have gone.
+func (t *take) someAbsent() bool {
+	var ask []*request
+	var replies []string
+	for _, r := range t.todo[:min(t.done, len(t.claim.requests))] {
+		if r.losesItems() && !r.place.present {
+			ask = append(ask, r)
+			replies = append(replies, r.msg.Reply)
+		}
+	}
+	if len(ask) == 0 {
+		return false
+	}
+	t.absent = t.bridge.presence.gone(replies)
+	for _, r := range ask {
+		r.place.present = true // those that have gone are dropped
+	}
+	return len(t.absent) > 0
+}
+
+// losesItems says whether what the request has found is lost when nobody
+// receives it: a lease is given back, and a pop with an id can be repeated.
+func (r *request) losesItems() bool {
+	return r.verb == verbPop && r.outcome.leased == 0 && r.pop.id == "" && len(r.outcome.items) > 0
+}
+
+// dropAbsent ends the waits of clients that have gone.
+func (t *take) dropAbsent() {
+	b := t.bridge
+	fresh := t.todo[len(t.claim.requests):]
+	var present []*request
+	for _, r := range t.claim.requests {
+		if !slices.Contains(t.absent, r.msg.Reply) {
+			present = append(present, r)
+			continue
+		}
+		b.waits.remove(r)
+		b.done(r, errGone)
+	}
+	t.claim.requests, t.todo = present, slices.Concat(present, fresh)
+	t.limit, t.alone = len(t.todo), false
+}

@@ -1,0 +1,173 @@
+package bridge_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// giveUp waits for an item and stops listening when it is the nth client that waits.
+func (c *client) giveUp(n int) {
+	c.Helper()
+	sub, err := c.SubscribeSync(c.NewInbox())
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: h("PQ-Wait", "100s")}); err != nil {
+		c.Fatal(err)
+	}
+	c.waiting("jobs", n)
+	if err := sub.Unsubscribe(); err != nil {
+		c.Fatal(err)
+	}
+	if err := c.Flush(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// An item that arrives goes to a client that still listens, and stays in the
+// queue when there is none.
+func TestWaiterThatGaveUpTakesNothing(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]func(*testenv.Server) nats.Option{
+		"outside":  func(*testenv.Server) nats.Option { return nats.Name("pqd") },
+		"embedded": func(s *testenv.Server) nats.Option { return nats.InProcessServer(s.Server()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testWaiterThatGaveUp(t, option)
+		})
+	}
+}
+
+func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option) {
+	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.Store(t)}
+	nc := env.NATS.Connect(t, append(bridge.ConnectOptions(nil), option(env.NATS))...)
+	var err error
+	if env.Bridge, err = bridge.Start(t.Context(), nc, env.Store, chosen(nil)); err != nil {
+		t.Fatal(err)
+	}
+	bridge.PresencePatience(env.Bridge, patience)
+	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+	t.Cleanup(func() { c.drain(env.Bridge) })
+	for i := range 3 {
+		c.giveUp(1 + i)
+	}
+	c.push("pq.jobs.push", "x")
+	c.waiting("jobs", 0)
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
+		t.Errorf("popped %q", m.Data)
+	}
+
+	first := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+	c.waiting("jobs", 1)
+	for i := range 200 { // more than are looked at at a time
+		c.giveUp(2 + i)
+	}
+	last := c.send("pq.jobs.pop.min", "2", "PQ-Wait", "100s")
+	c.waiting("jobs", 202)
+	for _, body := range []string{"a", "b"} {
+		c.push("pq.jobs.push", body)
+	}
+	if m := c.next(first); string(m.Data) != "a" {
+		t.Errorf("the first client got %q, %v", m.Data, m.Header)
+	}
+	if items := c.batch(last); len(items) != 1 || string(items[0].Data) != "b" {
+		t.Errorf("the last client got %v", items)
+	}
+	c.waiting("jobs", 0)
+	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
+	for late := time.Now().Add(patience); ended() != 203; {
+		if time.Now().After(late) {
+			t.Fatalf("%g waits ended without an item, want 203", ended())
+		}
+	}
+}
+
+// A client of nats.go that times out has an inbox for each request in the old
+// style, so that its wait ends with the request.
+func TestRequestThatTimesOut(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	bridge.PresencePatience(c.env.Bridge, patience)
+	late := c.env.NATS.Connect(t, nats.UseOldRequestStyle())
+	_, err := late.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("PQ-Wait", "100s")}, 10*time.Millisecond)
+	if !errors.Is(err, nats.ErrTimeout) {
+		t.Fatalf("error %v, want a timeout", err)
+	}
+	if err := late.Flush(); err != nil { // the end of the subscription has arrived
+		t.Fatal(err)
+	}
+	c.waiting("jobs", 1)
+	c.push("pq.jobs.push", "x")
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
+		t.Errorf("popped %q", m.Data)
+	}
+}
+
+// A client whose answers cross accounts is not asked: the question would take
+// the place of its answer.
+func TestWaiterInAnotherAccount(t *testing.T) {
+	t.Parallel()
+	srv := testenv.NATS(t, func(o *server.Options) {
+		err := o.ProcessConfigString(`accounts {
+			queues { users: [{user: pqd, password: x}], exports: [{service: "pq.>", response_type: stream}, {service: "one.>"}] }
+			apps { users: [{user: app, password: x}], imports: [{service: {account: queues, subject: "pq.>"}}] }
+			singles { users: [{user: single, password: x}], imports: [{service: {account: queues, subject: "one.>"}, to: "pq.>"}] }
+		}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	start := func(prefix string) *client {
+		env := &testenv.Bridged{NATS: srv, Store: testenv.Store(t)}
+		nc := srv.Connect(t, append(bridge.ConnectOptions(nil), nats.UserInfo("pqd", "x"))...)
+		var err error
+		if env.Bridge, err = bridge.Start(t.Context(), nc, env.Store, bridge.Options{Prefix: prefix}); err != nil {
+			t.Fatal(err)
+		}
+		c := &client{TB: t, env: env}
+		t.Cleanup(func() { c.drain(env.Bridge) })
+		return c
+	}
+	for user, prefix := range map[string]string{"app": "pq", "single": "one"} {
+		c := start(prefix)
+		c.Conn = srv.Connect(t, nats.UserInfo(user, "x"))
+		sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+		c.waiting("jobs", 1)
+		c.push("pq.jobs.push", "x")
+		if m := c.next(sub); string(m.Data) != "x" {
+			t.Errorf("%s: %q, %v", user, m.Data, m.Header)
+		}
+	}
+}
+
+// A wait that may be lost without harm asks nobody: what is leased comes back,
+// and a pop with an id can be repeated.
+func TestRepeatablePopWaitsForItsClient(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	sub, err := c.SubscribeSync(c.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := h("PQ-Wait", "100s", "Nats-Msg-Id", "once")
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	c.waiting("jobs", 1)
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	c.push("pq.jobs.push", "x")
+	c.waiting("jobs", 0)
+	if m := c.pop("pq.jobs.pop.min", "", "Nats-Msg-Id", "once"); string(m.Data) != "x" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+}

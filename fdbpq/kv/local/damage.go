@@ -1,0 +1,115 @@
+package local
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Damage says that a file of the store does not hold what was written to it. It
+// wraps kv.ErrDamaged.
+type Damage struct {
+	File string // its name
+	What string // is wrong with it
+
+	// Begin and End are the first and the last key that the file has, if that is
+	// known: of the keys between them any may be concerned.
+	Begin, End []byte
+}
+
+func (d *Damage) Error() string { return fmt.Sprintf("%v: %s: %s", kv.ErrDamaged, d.File, d.What) }
+
+// Unwrap lets errors.Is find kv.ErrDamaged.
+func (d *Damage) Unwrap() error { return kv.ErrDamaged }
+
+// damages is the damage found so far, one entry a file.
+type damages struct {
+	mu     sync.Mutex
+	byFile map[string]*Damage
+}
+
+// add returns false when damage of the file is known.
+func (s *damages) add(d *Damage) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byFile[d.File] != nil {
+		return false
+	}
+	if s.byFile == nil {
+		s.byFile = make(map[string]*Damage)
+	}
+	s.byFile[d.File] = d
+	return true
+}
+
+// Damage returns what was found to be damaged since the store was opened, in
+// the order of the files' names.
+func (db *DB) Damage() []Damage {
+	s := &db.damages
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Damage
+	for _, d := range s.byFile {
+		all = append(all, *d)
+	}
+	slices.SortFunc(all, func(a, b Damage) int { return cmp.Compare(a.File, b.File) })
+	return all
+}
+
+// damaged takes note of damage, and logs it once a file: the store comes across
+// it again and again.
+func (db *DB) damaged(d *Damage) error {
+	if db.damages.add(d) {
+		db.opts.Log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
+	}
+	return d
+}
+
+// corrupted takes note of what Pebble reports.
+func (db *DB) corrupted(info pebble.DataCorruptionInfo) error {
+	d := &Damage{File: info.Path, What: info.Details.Error()}
+	if begin, end := info.Bounds.Start, info.Bounds.End.Key; len(begin) > 0 && len(end) > 0 {
+		d.Begin, d.End = bytes.Clone(given(begin)), bytes.Clone(given(end))
+	}
+	return db.damaged(d)
+}
+
+// unreadable makes of an error of a read what the transaction is told. What the
+// disk cannot read is damage like what it reads wrongly.
+func (db *DB) unreadable(err error) error {
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return db.corrupted(*info)
+	}
+	var path *fs.PathError
+	switch found := errors.As(err, &path); {
+	case found && errors.Is(err, syscall.EIO):
+		return db.damaged(&Damage{File: path.Path, What: err.Error()})
+	case pebble.IsCorruptionError(err):
+		return db.damaged(&Damage{File: "one of the store's files", What: err.Error()})
+	}
+	return unavailable(err)
+}
+
+// undamaged turns an error of opening the store that is due to damage into a
+// Damage.
+func (db *DB) undamaged(found *survey, err error) error {
+	var damage *Damage
+	switch info := pebble.ExtractDataCorruptionInfo(err); {
+	case err == nil || errors.As(err, &damage):
+		return err
+	case info != nil:
+		return db.corrupted(*info)
+	case pebble.IsCorruptionError(err):
+		return &Damage{File: found.reading, What: err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,372 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// After a kill, a bit that is wrong somewhere in what was synced is damage, which
+// Open reports with the file's name: no acknowledged transaction is taken for
+// something that a power loss cut off. Small items stand in the first log of a
+// new store, large ones in several, and records that fill blocks among them.
+func TestDamagedLog(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]func(i int) int{
+		"Small": func(int) int { return 200 },
+		"Large": func(i int) int { return i * 997 % 20_000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const items = 200
+			disk := vfs.NewCrashableMem()
+			db := openMem(t, Options{FS: disk})
+			for i := range items {
+				mustUpdate(t, db, set(fmt.Sprintf("item %04d", i), strings.Repeat("x", size(i))))
+			}
+			mustMark(t, db)
+			killed := snapshot(disk)
+			newest := db.disk.mark()
+			log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
+			rng := rand.New(rand.NewPCG(1, 1))
+			for i := range 20 {
+				after := snapshot(killed)
+				at := synced - 1 - synced*int64(i)/20 - rng.Int64N(synced/20)
+				flip(t, after, log, at, 1<<rng.IntN(8))
+				err := reopened(after, func(db *DB) {
+					for i := range items {
+						if len(mustGet(t, db, fmt.Sprintf("item %04d", i))) != size(i) {
+							t.Errorf("a bit flipped at %d of %d: item %d is lost and nobody knows", at, synced, i)
+						}
+					}
+				})
+				var damage *Damage
+				switch {
+				case i == 0 && err == nil: // the mark itself is in the last bytes
+				case !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log:
+					t.Errorf("a bit flipped at %d of %d: %v, expected damage in %s", at, synced, err, log)
+				}
+			}
+		})
+	}
+}
+
+// A manifest that cannot be read to where it was synced is damage, too: what it
+// says last is which logs and tables there are.
+func TestDamagedManifest(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	for i := range 4 {
+		mustUpdate(t, db, set(fmt.Sprint("item ", i), "x"))
+		if err := db.store.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustMark(t, db)
+	killed := snapshot(disk)
+	newest := db.disk.mark()
+	manifest := fmt.Sprintf("db/%s%06d", manifestPrefix, newest.manifest)
+	found, err := newLogDisk(killed, "db", false).takeSurvey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synced := found.manifests[newest.manifest]
+	for at := range synced {
+		if at%17 != 0 {
+			continue
+		}
+		after := snapshot(killed)
+		flip(t, after, manifest, at, 1<<(at%8))
+		var damage *Damage
+		err := reopened(after, func(*DB) {})
+		if !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != manifest {
+			t.Errorf("a bit flipped at %d of %d: %v, expected damage in %s", at, synced, err, manifest)
+		}
+	}
+}
+
+// A table that is damaged fails what needs it, by a name of its own and for good,
+// and nothing else; the log has it once.
+func TestDamagedTable(t *testing.T) {
+	t.Parallel()
+	const items = 2000
+	disk := vfs.NewMem()
+	db := mustOpen(t, Options{FS: disk})
+	mustUpdate(t, db, func(tx kv.Tx) error {
+		rng := rand.NewChaCha8([32]byte{})
+		for i := range items {
+			value := make([]byte, 100) // that cannot be compressed
+			_, _ = rng.Read(value)
+			tx.Set(fmt.Appendf(nil, "item %04d", i), value)
+		}
+		return nil
+	})
+	if err := db.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables := files(t, disk, ".sst")
+	if len(tables) != 1 {
+		t.Fatalf("the store has the tables %v, expected one", tables)
+	}
+	flip(t, disk, tables[0], 100_000, 1)
+
+	var log bytes.Buffer
+	db = openMem(t, Options{FS: disk, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if all := db.Damage(); len(all) != 0 {
+		t.Errorf("damage is known before anything was read: %v", all)
+	}
+	failed := 0
+	for i := 0; i < items; i += 20 { // a failure takes Pebble long: it looks for the bit that is wrong
+		key := fmt.Appendf(nil, "item %04d", i)
+		err := db.View(t.Context(), func(r kv.Reader) error { _, err := r.Get(key); return err })
+		if errors.Is(err, kv.ErrDamaged) {
+			failed++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if failed < 2 || failed > 20 {
+		t.Errorf("%d of %d items cannot be read, expected those of one block", failed, items/20)
+	}
+	for _, read := range []func(kv.Tx) error{
+		func(tx kv.Tx) error {
+			_, err := tx.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: items})
+			return err
+		},
+		func(tx kv.Tx) error {
+			_, err := tx.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: items, Reverse: true})
+			return err
+		},
+		func(tx kv.Tx) error { tx.ClearRange([]byte("item 0900"), []byte("item 0940")); return nil },
+		func(tx kv.Tx) error {
+			for i := 900; i < 950; i++ {
+				tx.Add(fmt.Appendf(nil, "item %04d", i), 1)
+			}
+			return nil
+		},
+	} {
+		if err := db.Update(t.Context(), read); !errors.Is(err, kv.ErrDamaged) || errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("%v, expected %v", err, kv.ErrDamaged)
+		}
+	}
+	mustUpdate(t, db, set("another", "item"))
+	all := db.Damage()
+	if len(all) != 1 || all[0].File != tables[0] || string(all[0].Begin) != "item 0000" || string(all[0].End) != fmt.Sprintf("item %04d", items-1) {
+		t.Errorf("damage found: %+v, expected it in %s, and all items", all, tables[0])
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), tables[0]) {
+		t.Errorf("logged %d lines, expected one with the name of the file:\n%.2000s", lines, log.String())
+	}
+}
+
+// Behind the last commit of a series a mark is written, so that the commit is not
+// taken for what a power loss cut off.
+func TestMarkAtRest(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	db.marks.delay = time.Millisecond
+	for i := range 3 {
+		mustUpdate(t, db, set(fmt.Sprint("item ", i), "x"))
+		awaitMark(t, db, disk)
+	}
+}
+
+// Also behind the end of a flush, which is noted in the manifest.
+func TestMarkAfterFlush(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	db.marks.delay = time.Millisecond
+	mustUpdate(t, db, set("item", "x"))
+	awaitMark(t, db, disk)
+	if err := db.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	awaitMark(t, db, disk)
+}
+
+// awaitMark waits until the log ends in a mark alone that covers all before it,
+// and the manifest as it is now.
+func awaitMark(t *testing.T, db *DB, disk *vfs.MemFS) {
+	t.Helper()
+	now := db.disk.mark()
+	await(t, "a mark in the log", func() bool {
+		var last chunk
+		var alone bool
+		_, err := newLogDisk(snapshot(disk), "db", false).examine(fmt.Sprintf("db/%06d.log", now.log), true, now.log, func(c chunk) {
+			last, alone = c, len(c.content) < 12+2+maxMark && binary.LittleEndian.Uint32(c.content[8:]) == 0
+			if m, ok := parseMark(c.content); ok {
+				alone = alone && int64(m.logSynced) >= last.at && m.manifest == now.manifest && m.manifestSynced >= now.manifestSynced
+			}
+		})
+		return err == nil && alone
+	})
+}
+
+// What an item holds cannot pass for a mark, wherever in a log it comes to stand.
+func TestForgedMark(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	forged := mark{log: db.disk.mark().log, logSynced: 1 << 40, manifest: db.disk.mark().manifest, manifestSynced: 1 << 40}.append(nil)
+	record := append(append(make([]byte, 12), byte(pebble.InternalKeyKindLogData), byte(len(forged))), forged...)
+	for i := range record {
+		value := slices.Concat(make([]byte, i), bytes.Repeat(record, 70_000/len(record)))
+		mustUpdate(t, db, set(fmt.Sprint("item ", i), string(value)))
+	}
+	if err := reopened(snapshot(disk), func(*DB) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a log holds is known to the byte, wherever its blocks and records end.
+func TestScanChunks(t *testing.T) {
+	t.Parallel()
+	for _, newest := range []bool{false, true} {
+		var log bytes.Buffer
+		w := record.NewLogWriter(&log, 7, record.LogWriterConfig{
+			WriteWALSyncOffsets: func() bool { return newest },
+			QueueSemChan:        make(chan struct{}, 1),
+		})
+		rng := rand.New(rand.NewPCG(1, 1))
+		ends := []int64{0}
+		for i := range 80 {
+			size := rng.IntN(300)
+			if i%2 == 0 { // up to somewhere near the end of a block
+				size = chunkBlock - int(w.Size())%chunkBlock - rng.IntN(60)
+			}
+			end, err := w.WriteRecord(make([]byte, max(size, 0)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, end)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check := func(content []byte, want int64, behind bool) {
+			t.Helper()
+			found, err := scanChunks(bytes.NewReader(content), true, 7, func(chunk) {})
+			if left := chunkBlock - want%chunkBlock; left < chunkHeadNew && found.sound == want+left {
+				found.sound = want // zeros where no chunk fits belong to the block
+			}
+			if err != nil || found.sound != want || (found.behind > 0) != behind {
+				t.Errorf("newest format %v: found %+v, %v; expected %d, and something behind it: %v", newest, found, err, want, behind)
+			}
+		}
+		check(log.Bytes(), int64(log.Len()), false)
+		for i, end := range ends[1:] {
+			zeros := make([]byte, 2*chunkBlock)
+			check(append(slices.Clone(log.Bytes()[:end]), zeros...), end, false)
+			if begin := ends[i]; begin%chunkBlock < chunkBlock-100 && i < len(ends)-2 {
+				broken := slices.Clone(log.Bytes())
+				broken[begin+chunkHeadLog-1] ^= 1 // in the log's number
+				check(broken, begin, true)
+			}
+		}
+	}
+}
+
+// Nothing is written into a log of the format that Pebble makes a store in.
+func TestFirstLogIsOfTheNewestFormat(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	db := openMem(t, Options{FS: disk})
+	mustUpdate(t, db, set("a", "1"))
+	head := make([]byte, chunkHead)
+	f, err := disk.Open(fmt.Sprintf("db/%06d.log", db.disk.mark().log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadFull(f, head)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if kind := head[6]; chunkKinds[kind].head != chunkHeadNew {
+		t.Errorf("the first record is of kind %d, expected one that says how far the log was synced", kind)
+	}
+}
+
+// snapshot is the disk after a kill of the process: the kernel keeps what was
+// written.
+func snapshot(disk *vfs.MemFS) *vfs.MemFS {
+	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+}
+
+// files are the names of the store's files that end so.
+func files(t *testing.T, disk vfs.FS, suffix string) (names []string) {
+	t.Helper()
+	all, err := disk.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		if strings.HasSuffix(name, suffix) {
+			names = append(names, disk.PathJoin("db", name))
+		}
+	}
+	return names
+}
+
+// flip changes bits of a file.
+func flip(t *testing.T, disk vfs.FS, name string, at int64, bits byte) {
+	t.Helper()
+	f, err := disk.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	content[at] ^= bits
+	replace(t, disk, name, content)
+}
+
+func replace(t *testing.T, disk vfs.FS, name string, content []byte) {
+	t.Helper()
+	f, err := disk.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopened opens the store, looks at it and closes it.
+func reopened(disk vfs.FS, look func(*DB)) error {
+	db, err := Open("db", Options{FS: disk})
+	if err != nil {
+		return err
+	}
+	look(db)
+	return db.Close()
+}
+
+func mustMark(t *testing.T, db *DB) {
+	t.Helper()
+	if err := db.writeMark(); err != nil {
+		t.Fatal(err)
+	}
+}
