@@ -209,7 +209,7 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		// It was given back, as nobody received it, and is with another; or it
 		// ran out before its answer arrived.
 		o.Outcome = history.Unknown
-		if reply.Header.Get("PQ-Reason") == "gone" {
+		if o.Lease == steady { // which does not run out here
 			o.Lease = 0
 		}
 	default:

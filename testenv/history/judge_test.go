@@ -109,6 +109,11 @@ func TestJudge(t *testing.T) {
 			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 3*s, 4*s, minute, func(o *Operation) { o.Outcome = Unknown }),
 			op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 100*s, 101*s),
 		}, nil},
+		{"and one only", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 3*s, 4*s, minute, func(o *Operation) { o.Outcome = Unknown }),
+			op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 7*s, 8*s), op(1, Push, "b", 9*s, 10*s), op(1, Pop, "", 11*s, 12*s, nothing),
+			op(1, Pop, "b", 100*s, 101*s),
+		}, []Rule{NotEmpty, NotEmpty}},
 	} {
 		var rules []Rule
 		for _, f := range Judge(c.history) {

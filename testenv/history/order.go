@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -78,6 +79,7 @@ func (j *judge) judgeOrder() {
 	}
 	slices.SortFunc(times, func(a, b ready) int { return cmp.Compare(a.from, b.from) })
 	slices.SortStableFunc(j.looks, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
+	hidden := make(map[*item]Finding)
 	for _, look := range j.looks {
 		for len(times) > 0 && times[0].from < look.Call {
 			r := times[0]
@@ -88,18 +90,24 @@ func (j *judge) judgeOrder() {
 			at, _ = slices.BinarySearch(l.byCall, r.item.push.Call)
 			l.called.raise(at, r)
 		}
-		if j.doubtful(look) {
-			continue
+		rule := PassedOver
+		if look.Outcome == Nothing {
+			rule = NotEmpty
 		}
 		for priority, l := range levels {
-			if over := l.before(look, priority, j.items[look.Item]); over != nil {
-				rule := PassedOver
-				if look.Outcome == Nothing {
-					rule = NotEmpty
-				}
+			over := l.before(look, priority, j.items[look.Item])
+			switch {
+			case over == nil:
+			case j.doubtful(look):
+				hidden[over] = Finding{rule, []Operation{*look, *over.push}}
+			default:
 				j.find(rule, look, over.push)
 			}
 		}
+	}
+	// A lease without an answer hides one item at most.
+	if len(hidden) > len(j.doubts) {
+		j.findings = slices.AppendSeq(j.findings, maps.Values(hidden))
 	}
 }
 
