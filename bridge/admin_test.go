@@ -11,6 +11,7 @@ import (
 )
 
 func TestInfo(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
 	c.accepted(c.raw(c.lease("done").Reply, ""))
@@ -33,6 +34,7 @@ func TestInfo(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.refused(c.ask("pq.jobs.admin.config", ""), 404, "unknown")
 	set := object[fdbpq.Config](c, "pq.jobs.admin.config", `{"priority":5,"ties":"oldest","lease":"1m30s"}`)
@@ -53,6 +55,7 @@ func TestConfigure(t *testing.T) {
 }
 
 func TestPurgePauseDelete(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, verb := range []string{"purge", "pause", "resume", "delete"} {
 		c.refused(c.ask("pq.jobs.admin."+verb, ""), 404, "unknown")
@@ -106,6 +109,7 @@ func TestRefusedMakesNoQueue(t *testing.T) {
 }
 
 func TestSys(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{Version: "1.2.3", StoreName: "local:test"})
 	type list struct {
 		Total, Offset, Limit int
@@ -134,6 +138,7 @@ func TestSys(t *testing.T) {
 
 // Where pushes do not make queues, configuring does.
 func TestNoAutoCreate(t *testing.T) {
+	t.Parallel()
 	server := testenv.NATS(t)
 	open := testenv.Engines()[0].Place(t)
 	db, err := open()
@@ -159,6 +164,7 @@ func TestNoAutoCreate(t *testing.T) {
 
 // Dead items must not go where no subject leads.
 func TestConfigDeadLetterCanBeReached(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, name := range []string{"a.b", "not a name!", "_sys"} {
 		c.refused(c.raw("pq.jobs.admin.config", `{"dead_letter":"`+name+`"}`), 400, "")

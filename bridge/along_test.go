@@ -67,6 +67,7 @@ func (c *client) transactions() (take, change float64) {
 // Where the bridge has the store for itself, what settles and what pops goes
 // into one transaction.
 func TestSettleAlong(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	dead := c.hear("pq.jobs.event.dead")
 	acks := c.leases(20)
@@ -104,6 +105,7 @@ func TestSettleAlong(t *testing.T) {
 
 // Where bridges share the store, a settlement does not wait for pops.
 func TestSettleApart(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{})
 	acks := c.leases(3)
 	c.push("pq.jobs.push.5", "y")
@@ -127,6 +129,7 @@ func (c *client) tooLarge() {
 
 // A pop that makes their transaction fail does not take settlements with it.
 func TestSettleBesideFailure(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(5)
 	c.push("pq.jobs.push.5", "first")
@@ -153,6 +156,7 @@ func TestSettleBesideFailure(t *testing.T) {
 
 // When the store is away neither is done, and both can be done again.
 func TestSettleAlongAway(t *testing.T) {
+	t.Parallel()
 	base := faulty(t)
 	c, db := slowly(t, base, bridge.Options{Exclusive: true})
 	acks := c.leases(3)
@@ -179,6 +183,7 @@ func TestSettleAlongAway(t *testing.T) {
 // Settlements alone do not make those who wait look again; one that makes an
 // item ready does, also within a transaction that looks for them.
 func TestSettleWhileOthersWait(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(4)
 	var high []*nats.Msg
@@ -232,6 +237,7 @@ func TestSettleWhileOthersWait(t *testing.T) {
 
 // A pop that is refused is not put off by settlements that keep arriving.
 func TestRefusedPopBesideSettlements(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(2)
 	c.push("pq.jobs.push.5", "first")
@@ -255,6 +261,7 @@ func TestRefusedPopBesideSettlements(t *testing.T) {
 // A settlement waits for one transaction at most, however many pops came before
 // it.
 func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Limits: bridge.Limits{BatchRequests: 2}})
 	acks := c.leases(2)
 	for range 9 {
@@ -289,6 +296,7 @@ func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
 // An acknowledgement that asks for the next item holds once, however many
 // transactions it takes to find that.
 func TestNextBehindExpired(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for round := range 5 {
 		m := c.lease("x")

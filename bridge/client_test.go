@@ -12,9 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// patience bounds every wait for something that takes milliseconds. It is long
-// because test machines can be very busy.
-const patience = 90 * time.Second
+const patience = testenv.Patience
 
 // client talks to a bridge the way any program does.
 type client struct {

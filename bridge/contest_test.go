@@ -81,6 +81,7 @@ func (c *client) say(said answers, what string) {
 // A bridge that has lost to another one takes when that one is done, and takes
 // then for all who have asked meanwhile.
 func TestContestants(t *testing.T) {
+	t.Parallel()
 	c, said := contested(t)
 	c.say(said, "+other")
 	if m := c.next(said); string(m.Data) != "+other" { // the test hears itself
@@ -117,6 +118,7 @@ func TestContestants(t *testing.T) {
 // One that is not heard any more is not waited for any longer, and nonsense
 // harms nobody.
 func TestContestantGone(t *testing.T) {
+	t.Parallel()
 	c, said := contested(t)
 	bridge.ContestPatience(c.env.Bridge, time.Millisecond)
 	for _, nonsense := range []string{"", "+", "-", "-nobody", "?what", "+gone", "+gone", "+gone too"} {
@@ -131,6 +133,7 @@ func TestContestantGone(t *testing.T) {
 // What somebody says in the bridge's own name, or of any number of others, does
 // not stop it.
 func TestContestantBelied(t *testing.T) {
+	t.Parallel()
 	c, said := contested(t)
 	c.say(said, "+other")
 	c.next(said) // the test hears itself
@@ -152,6 +155,7 @@ func TestContestantBelied(t *testing.T) {
 
 // Bridges that pop one queue share it, and lose next to nothing to each other.
 func TestContest(t *testing.T) {
+	t.Parallel()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
 		t.Fatal(err)

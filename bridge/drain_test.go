@@ -18,6 +18,7 @@ import (
 // Draining under load loses no acknowledged push and leaves no request
 // unanswered.
 func TestDrainUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -103,6 +104,7 @@ func TestDrainUnderLoad(t *testing.T) {
 
 // What is in flight when the bridge drains is answered.
 func TestDrainAnswersAll(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 2000
 	sub := c.listen()
@@ -130,6 +132,7 @@ func TestDrainAnswersAll(t *testing.T) {
 
 // Without a server the bridge still ends in order, at once.
 func TestDrainWithoutServer(t *testing.T) {
+	t.Parallel()
 	server, store := testenv.NATS(t), testenv.Store(t)
 	nc := server.Connect(t, bridge.ConnectOptions(nil)...)
 	b, err := bridge.Start(t.Context(), nc, store, bridge.Options{})
@@ -149,6 +152,7 @@ func TestDrainWithoutServer(t *testing.T) {
 
 // Without a deadline, draining takes the time that it takes.
 func TestDrainWithoutDeadline(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
 	c.waiting("jobs", 1)

@@ -79,7 +79,12 @@ func alone(t *testing.T, servers ...*testenv.Server) *solo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.drain(t) })
+	t.Cleanup(func() {
+		s.drain(t)
+		for t.Failed() && len(s.diary.lines) > 0 {
+			t.Logf("%s logged %s", s.store.ID(), <-s.diary.lines)
+		}
+	})
 	return s
 }
 
@@ -89,6 +94,7 @@ func (s *solo) drain(t *testing.T) { (&client{TB: t}).drain(s.bridge) }
 // the one that started later leaves the requests to the other until that one
 // has gone.
 func TestStandsAsideAfterReconnect(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name       string
 		elderMoves bool
@@ -169,6 +175,7 @@ func TestStandsAsideAfterReconnect(t *testing.T) {
 
 // A bridge that stands aside ends like any other.
 func TestDrainsWhileStandingAside(t *testing.T) {
+	t.Parallel()
 	left, right := testenv.NATS(t), testenv.NATS(t)
 	alone(t, right)
 	younger := alone(t, left, right)
@@ -183,6 +190,7 @@ func TestDrainsWhileStandingAside(t *testing.T) {
 // A copy of a store that only one process can open is another store, whatever
 // its id says: a backup that was restored does not serve beside the original.
 func TestCopyOfAStoreIsAStranger(t *testing.T) {
+	t.Parallel()
 	server := testenv.NATS(t)
 	original := alone(t, server)
 	start := func(exclusive bool) (*bridge.Bridge, error) {

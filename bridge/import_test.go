@@ -16,6 +16,7 @@ import (
 // What get answers of an item can be sent to import on another store, and then
 // get answers the same there.
 func TestImport(t *testing.T) {
+	t.Parallel()
 	from, to := serve(t), serve(t)
 	first := from.push("pq.jobs.push.5", "first", "Color", "blue", "Color", "red", "Size", "big")
 	from.push("pq.jobs.push.5", "second", "PQ-TTL", "1h")
@@ -120,6 +121,7 @@ func TestImport(t *testing.T) {
 // Many imports in a row keep up with the limits, and what stands in the way of
 // one does not stop the others.
 func TestImportInARow(t *testing.T) {
+	t.Parallel()
 	from, to := serve(t), serve(t, bridge.Options{Limits: bridge.Limits{BatchRequests: 7}})
 	const n = 100
 	for range n {

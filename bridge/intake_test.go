@@ -32,6 +32,7 @@ func (g *gated) Start(ctx context.Context, name string, o ...trace.SpanStartOpti
 // A bridge that cannot keep up even with refusing rests, loses nothing of what
 // had arrived, answers it in its order, and then goes on.
 func TestRests(t *testing.T) {
+	t.Parallel()
 	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
 	c := serve(t, bridge.Options{Tracer: g, Limits: bridge.Limits{Requests: 1 << 20, Bytes: 1 << 30}})
 	// Malformed requests are refused by the callback itself, and it is held up.

@@ -34,6 +34,7 @@ func (p *page) ids() (all []string) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	var want []string
 	for i := range 250 {
@@ -86,6 +87,7 @@ func TestList(t *testing.T) {
 
 // A page is never larger than what the server lets pass.
 func TestListOfLargeItems(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	var want []string
 	for range 5 {
@@ -117,6 +119,7 @@ func TestListOfLargeItems(t *testing.T) {
 
 // An item is found by its id in whatever state it is.
 func TestItemByID(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	ack := c.push("pq.jobs.push.3", "x", "X-Mine", "1", "PQ-Delay", "1h")
 	get := func(state string, priority int64) *nats.Msg {

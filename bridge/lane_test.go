@@ -10,6 +10,7 @@ import (
 // Lanes that have nothing to do wait for more, but not too many, and none when
 // the bridge has ended.
 func TestLanes(t *testing.T) {
+	t.Parallel()
 	const queues, most = 300, 64
 	c := serve(t)
 	for range 3 {

@@ -251,6 +251,7 @@ func checkErrorBody(t *testing.T, m *nats.Msg, verb string) {
 // Every malformed request is answered, with a text that says what is wrong
 // and what is allowed, and does nothing.
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	if len(malformed) < 150 {
 		t.Errorf("only %d malformed requests", len(malformed))

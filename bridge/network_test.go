@@ -60,6 +60,7 @@ func (c *client) persistent(subject, body string) *nats.Msg {
 // A bridge leaves a server that is about to stop before that cuts it off, and
 // stays when it knows no other.
 func TestLameDuck(t *testing.T) {
+	t.Parallel()
 	slow := func(o *server.Options) { o.LameDuckGracePeriod, o.LameDuckDuration = time.Hour, 2*time.Hour }
 	stopping, other := testenv.NATS(t, slow), testenv.NATS(t)
 	c, nc := bridgeAt(t, other, stopping.URL()+","+other.URL())
@@ -148,6 +149,7 @@ func (p *tap) set(closed bool) {
 // A bridge that the server has cut off, because it did not read fast enough,
 // connects again and goes on; what it acknowledged before is there.
 func TestCutOffAsSlowConsumer(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.MaxPayload, o.MaxPending, o.WriteDeadline = 128<<10, 256<<10, time.Second })
 	way := newTap(t, srv.URL())
 	c, nc := bridgeAt(t, srv, way.url())
@@ -176,6 +178,7 @@ func TestCutOffAsSlowConsumer(t *testing.T) {
 // The bridge does not wait for it, others are served, and what was leased to
 // it comes back.
 func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.MaxPending, o.WriteDeadline = 4<<20, time.Second })
 	c, nc := bridgeAt(t, srv, srv.URL())
 	const n = 400
@@ -222,6 +225,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // A server may come back with a smaller max_payload. What does not fit any more
 // is refused and kept, the rest goes on.
 func TestSmallerMaxPayload(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	large := c.push("pq.jobs.push.1", string(make([]byte, 200_000)))
 	c.push("pq.jobs.push.2", "small")

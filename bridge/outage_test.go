@@ -54,6 +54,7 @@ func faulty(t *testing.T) *fault.DB {
 // While the store is away every request is answered with 503, nothing is done,
 // and afterwards all goes on.
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	db := faulty(t)
 	c := serveOn(t, db)
 	c.push("pq.jobs.push", "x")
@@ -105,6 +106,7 @@ func TestStoreAway(t *testing.T) {
 
 // An outage that many requests meet is said once, and its end too.
 func TestOutageDoesNotFloodTheLog(t *testing.T) {
+	t.Parallel()
 	db, diary := faulty(t), newDiary()
 	c := serveOn(t, db, bridge.Options{Logger: slog.New(diary)})
 	c.push("pq.jobs.push", "x")
@@ -133,6 +135,7 @@ func TestOutageDoesNotFloodTheLog(t *testing.T) {
 
 // A store that misbehaves in every way it may loses and doubles nothing.
 func TestFaultyStore(t *testing.T) {
+	t.Parallel()
 	for name, exclusive := range map[string]bool{"alone": true, "shared": false} {
 		t.Run(name, func(t *testing.T) { testFaultyStore(t, bridge.Options{Exclusive: exclusive}) })
 	}
@@ -237,6 +240,7 @@ func (s *silent) Update(ctx context.Context, fn func(kv.Tx) error) error {
 // When it cannot be found out whether a request was done, the answer says so,
 // and nobody takes it for a 503.
 func TestUnknownResult(t *testing.T) {
+	t.Parallel()
 	base, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
 		t.Fatal(err)
@@ -332,6 +336,7 @@ func (n *noticed) Clear(key []byte) {
 // A push that takes long, because it is not known whether it was done, does not
 // keep those behind it: they are refused, and nothing of theirs is done.
 func TestBehindStuckCommit(t *testing.T) {
+	t.Parallel()
 	c, db := slowly(t, faulty(t))
 	c.push("pq.jobs.push", "before")
 	bridge.StuckAfter(c.env.Bridge, 10*time.Millisecond)
@@ -355,6 +360,7 @@ func TestBehindStuckCommit(t *testing.T) {
 
 // The bridge goes on when the NATS server comes back.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
 	up := c.StatusChanged(nats.CONNECTED)

@@ -113,6 +113,7 @@ func (r restricted) hears(subject string) bool {
 // Every user can do what its permissions are for, and nothing else, and the
 // bridge needs no more than its own.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	grammar, err := subjects.New(bridge.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ func bodies(items []*nats.Msg) (all []string) {
 // Every way to ask for a batch ends with the end marker, and takes what was
 // asked for in order.
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	fill := func() {
 		for i := range 5 {
@@ -78,6 +79,7 @@ func TestBatch(t *testing.T) {
 
 // An empty queue answers a batch with 404 alone, and says why it is empty.
 func TestNothing(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	nothing := func(reason string) {
 		t.Helper()
@@ -125,6 +127,7 @@ func (c *client) settled(queue string, leased int64) {
 
 // A pop or a peek that nobody waits for takes nothing.
 func TestPopWithoutReply(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
 	for _, verb := range []string{"pop.min", "pop.max", "peek.min", "info", "list"} {
@@ -143,6 +146,7 @@ func TestPopWithoutReply(t *testing.T) {
 // Items that were pushed past the bridge and do not fit into an answer stay
 // where they are.
 func TestOversizedItem(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	large := make([]byte, 2<<20)
 	c.pushPast(
@@ -185,6 +189,7 @@ func (c *client) pushPast(items ...fdbpq.NewItem) {
 
 // Pops of all kinds at the same time: each item comes out once.
 func TestConcurrentPops(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 1000
 	for i := range n - 1 {
@@ -238,6 +243,7 @@ func TestConcurrentPops(t *testing.T) {
 
 // Equal pops sent in a row get the items in order.
 func TestPipelinedPops(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 1500
 	for i := range n {
@@ -268,6 +274,7 @@ func TestPipelinedPops(t *testing.T) {
 
 // A pop repeated with its id gives the same items again.
 func TestRepeatedPop(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for i := range 6 {
 		c.push("pq.jobs.push", strconv.Itoa(i), "X-N", strconv.Itoa(i))
@@ -309,6 +316,7 @@ func TestRepeatedPop(t *testing.T) {
 
 // Items past their time are in nobody's way, however many they are.
 func TestExpiredItemsInTheWay(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 600
 	for range n {
@@ -324,6 +332,7 @@ func TestExpiredItemsInTheWay(t *testing.T) {
 
 // An answer never becomes a request: it would have the bridge's permissions.
 func TestReplySubjectOfOurs(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{})
 	second := c.second()
 	defer c.drain(second)
@@ -355,6 +364,7 @@ func (c *client) second() *bridge.Bridge {
 // Two bridges on one store: each item is popped once, those who wait at either
 // are served, and what was acknowledged is not passed over.
 func TestTwoBridges(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{})
 	second := c.second()
 	defer c.drain(second)

@@ -23,6 +23,7 @@ import (
 
 // Every way to say a priority, and that none was said.
 func TestPriority(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, tc := range []struct {
 		subject string
@@ -51,6 +52,7 @@ func TestPriority(t *testing.T) {
 
 // Items come out in the order of the recipe, from either end.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"min", "max"} {
 		t.Run(end, func(t *testing.T) {
 			c := serve(t)
@@ -112,6 +114,7 @@ func TestOrder(t *testing.T) {
 // What one connection sends in a row keeps its order, whichever of the two
 // forms of a push it uses.
 func TestPipelinedPushesKeepOrder(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 10_000
 	sub := c.listen()
@@ -141,6 +144,7 @@ func TestPipelinedPushesKeepOrder(t *testing.T) {
 }
 
 func TestContentIsUnchanged(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	random := rand.NewChaCha8([32]byte{1})
 	for _, size := range []int{0, 1, 100, 32 << 10, 33 << 10, 100_000, 900_000, 1<<20 - 1300} {
@@ -199,6 +203,7 @@ func TestContentIsUnchanged(t *testing.T) {
 
 // A popped item can be pushed again as it is.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push.8", "x", "X-Mine", "1")
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
@@ -211,6 +216,7 @@ func TestForward(t *testing.T) {
 
 // The largest payload goes every way an item can go.
 func TestLargestPayload(t *testing.T) {
+	t.Parallel()
 	env := &testenv.Bridged{
 		NATS:  testenv.NATS(t, func(o *server.Options) { o.MaxPayload = 8<<20 + 64<<10 }),
 		Store: testenv.Store(t),
@@ -244,6 +250,7 @@ func TestLargestPayload(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	m := c.refused(c.ask("pq.jobs.push", strings.Repeat("x", 1<<20-1000)), 413)
 	if !strings.Contains(string(m.Data), `"err_code":30413`) || !strings.Contains(m.Header.Get("Nats-Service-Error"), "1047552") {
@@ -253,6 +260,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, header := range [][]string{
 		{"PQ-Delay", "1h"},
@@ -276,6 +284,7 @@ func TestDelay(t *testing.T) {
 
 // Both of nats.go's JetStream interfaces publish to a queue unchanged.
 func TestJetStreamPublish(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	old, err := c.JetStream()
 	if err != nil {
@@ -320,6 +329,7 @@ func TestJetStreamPublish(t *testing.T) {
 }
 
 func TestDuplicates(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	first := c.push("pq.jobs.push.3", "x", "Nats-Msg-Id", "a")
 	again := c.push("pq.jobs.push.4", "y", "Nats-Msg-Id", "a")
@@ -354,6 +364,7 @@ func TestDuplicates(t *testing.T) {
 // A push without a reply subject is taken in if possible; what is not is
 // reported, once with all that follow within the second.
 func TestFireAndForget(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	events := c.hear("pq.*.event.error")
 	const n = 5000
@@ -391,6 +402,7 @@ func TestFireAndForget(t *testing.T) {
 
 // What is too much is refused at once, and everything is answered.
 func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Requests: 10}})
 	sub := c.listen()
 	const n = 3000
@@ -421,6 +433,7 @@ func TestTooManyRequests(t *testing.T) {
 }
 
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.ask("pq.jobs.admin.config", `{"max_length":2}`)
 	c.push("pq.jobs.push.1", "a")
@@ -443,6 +456,7 @@ func TestFullQueue(t *testing.T) {
 // A push that is lost because its subject is malformed is reported like any
 // other.
 func TestMalformedPushWithoutReplyIsReported(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	events := c.hear("pq.*.event.error")
 	if err := c.Publish("pq.jobs.push.high", []byte("x")); err != nil {

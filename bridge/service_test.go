@@ -17,6 +17,7 @@ import (
 
 // The bridge answers discovery as a micro service does, with true counters.
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{Version: "1.2.3", StoreName: "local:x"})
 	for range 3 {
 		c.push("pq.jobs.push", "x")
@@ -69,6 +70,7 @@ func TestDiscovery(t *testing.T) {
 // A bridge refuses to serve beside one with the same prefix and another store,
 // which would get a share of every queue.
 func TestRefusesToSplitQueues(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{StoreName: "local:first"})
 	start := func(o bridge.Options, mine bool) (*bridge.Bridge, error) {
 		store := c.env.Store
@@ -136,6 +138,7 @@ func (c *client) metrics() map[string]float64 {
 
 // The metrics are consistent and say what happened.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
 	c.refused(c.ask("pq.jobs.push", "", "PQ-X", "1"), 400)
@@ -168,6 +171,7 @@ func TestMetrics(t *testing.T) {
 // However many queues there are, and whatever clients send, the number of
 // series is bounded.
 func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const most = 1000
 	err := c.env.Store.Lane().Update(t.Context(), func(tx kv.Tx) error {

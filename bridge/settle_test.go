@@ -22,6 +22,7 @@ func (c *client) lease(body string, header ...string) *nats.Msg {
 
 // What a leased item carries, and that each lease counts as a delivery.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	ack := c.push("pq.jobs.push.4", "x", "X-Mine", "1")
 	var tokens []string
@@ -68,6 +69,7 @@ func (c *client) lost(m *nats.Msg, reasons ...string) {
 
 // Every form of every settlement does what it says.
 func TestSettlements(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, tc := range []struct {
 		body                   string
@@ -114,6 +116,7 @@ func TestSettlements(t *testing.T) {
 
 // Settlements that are none are refused and do nothing.
 func TestMalformedSettlements(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	m := c.lease("x")
 	last := m.Reply[len(m.Reply)-1:]
@@ -162,6 +165,7 @@ func TestMalformedSettlements(t *testing.T) {
 
 // The methods of nats.go's messages settle leases.
 func TestMsgMethods(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for name, tc := range map[string]struct {
 		settle                       func(*nats.Msg) error
@@ -206,6 +210,7 @@ func (c *client) pretend(m *nats.Msg) *nats.Msg {
 // A lease that ran out can still be acknowledged while nobody took the item,
 // but not be extended or given back.
 func TestLateSettlement(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	lost := c.hear("pq.jobs.event.lease_lost")
 	if err := c.Flush(); err != nil {
@@ -231,6 +236,7 @@ func TestLateSettlement(t *testing.T) {
 
 // Past its last delivery an item goes to the dead-letter queue with all it has.
 func TestDeadLetter(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	events := c.hear("pq.jobs.event.dead")
 	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
@@ -275,6 +281,7 @@ func TestDeadLetter(t *testing.T) {
 
 // A queue may lease by default.
 func TestDefaultLease(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.ask("pq.jobs.admin.config", `{"lease":"1m"}`)
 	c.push("pq.jobs.push", "x")
@@ -292,6 +299,7 @@ func TestDefaultLease(t *testing.T) {
 
 // +NXT acknowledges and pops in one go.
 func TestNext(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for i := range 6 {
 		c.push(fmt.Sprintf("pq.jobs.push.%d", i), strconv.Itoa(i))
@@ -353,6 +361,7 @@ func TestNext(t *testing.T) {
 // An item that nobody was there to receive comes back at once, and that does
 // not count as a delivery.
 func TestNobodyReceives(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
 	gone := c.NewInbox()
@@ -407,6 +416,7 @@ func TestNobodyReceivesOneOfTwo(t *testing.T) {
 // Any bridge on the store settles what another one leased, also after that one
 // has gone; a bridge on another store does not.
 func TestSettleElsewhere(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{})
 	m := c.lease("x")
 	c.drain(c.second())
@@ -421,6 +431,7 @@ func TestSettleElsewhere(t *testing.T) {
 // An acknowledgement that held is not said to have failed because there is
 // nothing next: nats.go takes Status 503 for nobody being there.
 func TestNextOfNothing(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for body, want := range map[string]string{"+NXT": "404", `+NXT {"expires":50000000}`: "408"} {
 		c.push("pq.jobs.push", "x")

@@ -54,6 +54,7 @@ func (c *client) total() int {
 // Those who wait are served in the order in which they came, whatever makes an
 // item takeable, and those who come later do not get ahead of them.
 func TestWaitersAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	const n = 300
 	inbox := c.NewInbox()
@@ -86,6 +87,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 // Everything that makes an item takeable ends a wait.
 func TestWaitEnds(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for name, arrive := range map[string]func(held *nats.Msg){
 		"push":  func(*nats.Msg) { c.push("pq.jobs.push", "x") },
@@ -137,6 +139,7 @@ func (c *client) move() {
 
 // A wait that is over is answered in time.
 func TestWaitRunsOut(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, wait := range []time.Duration{1, time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond} {
 		for _, verb := range []string{"pop.min", "peek.max"} {
@@ -172,6 +175,7 @@ func TestWaitRunsOut(t *testing.T) {
 }
 
 func TestTooManyWaiters(t *testing.T) {
+	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 5}})
 	sub := c.listen()
 	for range 8 {
@@ -197,6 +201,7 @@ func TestTooManyWaiters(t *testing.T) {
 // Waiters who want something else do not keep others from what is there, and
 // those who want the same do not get ahead.
 func TestWaitersForBands(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	high := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "100..")
 	low := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "..10")
@@ -239,6 +244,7 @@ func TestWaitersForBands(t *testing.T) {
 
 // A waiter that has gone consumes nothing that was leased to it.
 func TestWaiterGone(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	gone := c.another()
 	gone.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Lease", "1h")
@@ -253,6 +259,7 @@ func TestWaiterGone(t *testing.T) {
 
 // A repeated pop that waits, twice the same and then served.
 func TestWaitWithID(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "Nats-Msg-Id", "a")
 	c.waiting("jobs", 1)

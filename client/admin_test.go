@@ -16,6 +16,7 @@ import (
 )
 
 func TestItemsByID(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	ctx := t.Context()
 	p := w.push(t, "x", client.Priority(5), client.Header(nats.Header{"A": {"b"}}))
@@ -48,6 +49,7 @@ func TestItemsByID(t *testing.T) {
 }
 
 func TestQueueLife(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	ctx := t.Context()
 	_, err := w.queue.Info(ctx)
@@ -82,6 +84,7 @@ func TestQueueLife(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	minute := client.Duration(time.Minute)
 	before, err := w.queue.Configure(t.Context(), client.ConfigChange{Lease: &minute, Priority: new(int64(5))})
@@ -111,6 +114,7 @@ func TestConfigure(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	const n = 450 // pages and a bit
 	for i := range n {
@@ -147,6 +151,7 @@ func TestList(t *testing.T) {
 }
 
 func TestQueuesAndSystem(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var want []string
 	for i := range 230 {

@@ -57,6 +57,8 @@ type patience struct {
 	timeout time.Duration // of an operation whose context has no deadline
 	refused time.Duration // how long a refused request is sent again; 0: as long as the context lets
 	attempt time.Duration // how long to wait for an answer before asking again, at first
+	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
+	extend  int           // into how many parts a lease is divided, each of which ends with an extension
 }
 
 // The defaults of a client's options.
@@ -98,7 +100,7 @@ func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,
-		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt},
+		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, extend: extensions},
 		inFlight: DefaultInFlight,
 	}
 	for _, opt := range opts {

@@ -33,7 +33,7 @@ func start(t *testing.T, opts ...client.Option) *world {
 
 func newClient(t *testing.T, nc *nats.Conn, opts ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New(nc, append([]client.Option{client.Timeout(30 * time.Second)}, opts...)...)
+	c, err := client.New(nc, append([]client.Option{client.Timeout(testenv.Patience)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +78,14 @@ func fails(t *testing.T, err, kind error, code int, reason client.Reason) {
 }
 
 func TestNewRefusesPrefix(t *testing.T) {
+	t.Parallel()
 	if _, err := client.New(nil, client.Prefix("a b")); err == nil || !strings.Contains(err.Error(), "prefix") {
 		t.Errorf("a prefix with a space: %v, expected an error about the prefix", err)
 	}
 }
 
 func TestQueueNames(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	q := w.client.Queue("no such.name")
 	ctx := t.Context()
@@ -99,6 +101,7 @@ func TestQueueNames(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
+	t.Parallel()
 	nc := testenv.NATS(t).Connect(t)
 	q := newClient(t, nc, client.RetryFor(time.Nanosecond)).Queue("jobs")
 	_, pushErr := q.Push(t.Context(), []byte("x"))
@@ -113,6 +116,7 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestContexts(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

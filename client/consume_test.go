@@ -43,6 +43,7 @@ func (w *world) await(t *testing.T, queue string, is func(*client.Info) bool) {
 func isEmpty(i *client.Info) bool { return i.Ready+i.Leased+i.Delayed == 0 }
 
 func TestConsume(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	w := start(t)
 	var handled [n]atomic.Int32
@@ -78,6 +79,7 @@ func TestConsume(t *testing.T) {
 }
 
 func TestConsumeSettles(t *testing.T) {
+	t.Parallel()
 	failed := errors.New("failed")
 	for _, tc := range []struct {
 		name   string
@@ -126,6 +128,7 @@ func TestConsumeSettles(t *testing.T) {
 // When the context ends, what is being handled is finished, and no more is
 // taken.
 func TestConsumeDrains(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "a")
 	w.push(t, "b")
@@ -152,6 +155,7 @@ func TestConsumeDrains(t *testing.T) {
 // A handler that takes longer than it is given is told so, and its item is
 // there for others at once.
 func TestConsumeGrace(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "a")
 	started := make(chan struct{})
@@ -170,7 +174,9 @@ func TestConsumeGrace(t *testing.T) {
 // The lease is extended for as long as the handler runs, and a handler whose
 // lease is lost is told.
 func TestConsumeHolds(t *testing.T) {
+	t.Parallel()
 	w := start(t)
+	w.client.ExtendOften(1000)
 	p := w.push(t, "a")
 	told := make(chan error, 10)
 	started := make(chan *client.Item, 1)
@@ -179,7 +185,7 @@ func TestConsumeHolds(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, client.ConsumeOptions{
-		Lease:   300 * time.Millisecond,
+		Lease:   time.Minute,
 		OnError: func(_ *client.Item, err error) { told <- err },
 	})
 	item := <-started
@@ -200,6 +206,7 @@ func TestConsumeHolds(t *testing.T) {
 }
 
 func TestConsumeEndsForGood(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	err := w.queue.Consume(t.Context(), nil, client.ConsumeOptions{Lease: 1000 * time.Hour})
 	fails(t, err, err, 400, "")
@@ -210,6 +217,7 @@ func TestConsumeEndsForGood(t *testing.T) {
 }
 
 func TestDefaultBackoff(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		deliveries  int
 		least, most time.Duration
@@ -228,6 +236,7 @@ func TestDefaultBackoff(t *testing.T) {
 }
 
 func TestConsumeLimits(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for range 10 {
 		w.push(t, "x")

@@ -4,3 +4,10 @@ import "time"
 
 // AskAgainAfter makes the client send what is not answered again after d.
 func (c *Client) AskAgainAfter(d time.Duration) { c.patience.attempt = d }
+
+// LeaveMargin makes waits end so long before their contexts.
+func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
+
+// ExtendOften makes the client extend the leases that it holds n times while
+// they last.
+func (c *Client) ExtendOften(n int) { c.patience.extend = n }

@@ -28,7 +28,7 @@ func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.Can
 // A lease is extended several times while it lasts, so that one lost message or
 // a restart does not end it.
 const (
-	extendFraction = 3
+	extensions = 3
 	// extendAtLeast bounds what clocks that disagree lead to, when only the
 	// bridge knows how long the lease is.
 	extendAtLeast = 5 * time.Second
@@ -69,10 +69,11 @@ func (i *Item) hold(ctx context.Context, cancel context.CancelCauseFunc) {
 // rhythm returns how often to extend the lease, and after how long without that
 // it must be taken for lost.
 func (i *Item) rhythm(now time.Time) (every, term time.Duration) {
+	parts := time.Duration(i.queue.client.patience.extend)
 	if i.term > 0 {
-		return i.term / extendFraction, i.term
+		return i.term / parts, i.term
 	}
 	seems := i.LeaseExpires().Sub(now)
-	every = min(max(seems/extendFraction, extendAtMost), extendAtLeast)
-	return every, max(seems, every*extendFraction)
+	every = min(max(seems/parts, extendAtMost), extendAtLeast)
+	return every, max(seems, every*parts)
 }

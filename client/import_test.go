@@ -13,6 +13,7 @@ import (
 
 // What a list says of an item is enough to put it where it stood.
 func TestImport(t *testing.T) {
+	t.Parallel()
 	from, to := start(t), start(t)
 	from.push(t, "one", client.Priority(7), client.Header(nats.Header{"Trace": {"a", "b"}}), client.TTL(time.Hour))
 	from.push(t, "later", client.Delay(time.Hour))

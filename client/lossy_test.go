@@ -15,9 +15,11 @@ import (
 )
 
 // lossy makes a client whose requests go through somebody who loses the answer
-// to the first of each verb, after the bridge has done what was asked.
-func (w *world) lossy(t *testing.T) *client.Client {
+// to the first of each verb, after the bridge has done what was asked. Each loss
+// is told.
+func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 	t.Helper()
+	told := make(chan string, 10)
 	var mu sync.Mutex
 	lost := make(map[string]bool)
 	lose := func(verb string) bool {
@@ -33,9 +35,10 @@ func (w *world) lossy(t *testing.T) *client.Client {
 		out := &nats.Msg{Subject: subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
 		if lose(verb) {
 			out.Reply = ""
-			if _, err := w.nc.RequestMsg(out, 30*time.Second); err != nil {
+			if _, err := w.nc.RequestMsg(out, testenv.Patience); err != nil {
 				t.Errorf("%s: %v", subject, err)
 			}
+			told <- verb
 			return
 		}
 		if err := w.nc.PublishMsg(out); err != nil {
@@ -45,14 +48,16 @@ func (w *world) lossy(t *testing.T) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, w.nc, client.Prefix("lossy"))
+	c = newClient(t, w.nc, client.Prefix("lossy"))
 	c.AskAgainAfter(50 * time.Millisecond)
-	return c
+	return c, told
 }
 
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	w := start(t)
-	q := w.lossy(t).Queue("jobs")
+	c, _ := w.lossy(t)
+	q := c.Queue("jobs")
 	ctx := t.Context()
 
 	pushed, err := q.Push(ctx, []byte("a"))
@@ -73,17 +78,26 @@ func TestLostAnswers(t *testing.T) {
 
 // Without an id nothing is sent again of what was not answered.
 func TestLostAnswersWithoutID(t *testing.T) {
+	t.Parallel()
 	w := start(t)
-	q := w.lossy(t).Queue("jobs")
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err := q.Push(ctx, []byte("a"), client.WithoutMsgID())
+	c, losses := w.lossy(t)
+	q := c.Queue("jobs")
+	// untilLost ends some time after the answer was lost, in which it would have
+	// been asked for again.
+	untilLost := func() context.Context {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-losses
+			<-time.After(200 * time.Millisecond)
+			cancel()
+		}()
+		return ctx
+	}
+	_, err := q.Push(untilLost(), []byte("a"), client.WithoutMsgID())
 	fails(t, err, client.ErrUnknownResult, 504, "")
-	fails(t, err, context.DeadlineExceeded, 504, "")
+	fails(t, err, context.Canceled, 504, "")
 	w.push(t, "b")
-	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err = q.Pop(ctx, client.Min)
+	_, err = q.Pop(untilLost(), client.Min)
 	fails(t, err, client.ErrUnknownResult, 504, "")
 	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready != 1 {
 		t.Errorf("%+v, %v: expected that two were pushed and one was taken", info, err)
@@ -120,6 +134,7 @@ func failure(code, reason string) *nats.Msg {
 // A settlement whose answer is lost and that finds itself done the second time
 // has held.
 func TestLostSettlement(t *testing.T) {
+	t.Parallel()
 	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
 		switch {
 		case strings.HasSuffix(m.Subject, "pop.min"):
@@ -140,6 +155,7 @@ func TestLostSettlement(t *testing.T) {
 
 // Refusals that say that nothing was done are followed by another attempt.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for _, code := range []string{"409", "429", "503"} {
 		c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
 			switch {
@@ -167,6 +183,7 @@ func TestRefusals(t *testing.T) {
 
 // Whatever else answers on the subject is no bridge.
 func TestNonsense(t *testing.T) {
+	t.Parallel()
 	c := fake(t, func(*nats.Msg, int) *nats.Msg { return &nats.Msg{Data: []byte("hello")} })
 	q := c.Queue("jobs")
 	_, pushErr := q.Push(t.Context(), nil)
@@ -183,6 +200,7 @@ func TestNonsense(t *testing.T) {
 
 // A leased item that arrives when nobody waits for it any more is given back.
 func TestLateItem(t *testing.T) {
+	t.Parallel()
 	asked := make(chan *nats.Msg, 1)
 	returned := make(chan string, 1)
 	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
@@ -278,6 +296,7 @@ func TestReplySubjectsAreRandom(t *testing.T) {
 // A push that is made while the NATS server is away arrives when it is back, also
 // when nothing may be buffered meanwhile.
 func TestServerAway(t *testing.T) {
+	t.Parallel()
 	for _, buffer := range []int{-1, 8 << 20} {
 		w := start(t)
 		nc := w.NATS.Connect(t, nats.ReconnectBufSize(buffer), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))

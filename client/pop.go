@@ -216,7 +216,7 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 	left := t.wait - time.Since(started)
 	if deadline, has := ctx.Deadline(); has {
 		until := time.Until(deadline)
-		left = min(left, until-min(waitMargin, until/2))
+		left = min(left, until-min(t.queue.client.patience.margin, until/2))
 	}
 	return max(left, time.Millisecond)
 }

@@ -11,6 +11,7 @@ import (
 )
 
 func TestPopEnds(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, p := range []struct {
 		payload  string
@@ -36,6 +37,7 @@ func TestPopEnds(t *testing.T) {
 }
 
 func TestPopBatch(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, payload := range []string{"a", "b", "c", "d", "e"} {
 		w.push(t, payload, client.Priority(int64(payload[0])))
@@ -67,6 +69,7 @@ func TestPopBatch(t *testing.T) {
 }
 
 func TestPopNothing(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	_, err := w.queue.Pop(t.Context(), client.Min)
 	fails(t, err, client.ErrEmpty, 404, client.ReasonUnknown)
@@ -84,6 +87,7 @@ func TestPopNothing(t *testing.T) {
 }
 
 func TestPopWaits(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	popped := make(chan string, 1)
 	go func() {
@@ -121,8 +125,10 @@ func (w *world) awaitWaiting(t *testing.T, n int) {
 
 // The wait ends in time for the answer when the context ends before it.
 func TestPopWaitsWithinContext(t *testing.T) {
+	t.Parallel()
 	w := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	w.client.LeaveMargin(time.Hour) // half of the time, that is
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := w.queue.Pop(ctx, client.Min, client.Wait(math.MaxInt64))
 	fails(t, err, client.ErrEmpty, 408, "")
@@ -130,6 +136,7 @@ func TestPopWaitsWithinContext(t *testing.T) {
 
 // A waiting pop that was given up takes nothing with it.
 func TestPopGivenUp(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -149,6 +156,7 @@ func TestPopGivenUp(t *testing.T) {
 }
 
 func TestPopByID(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "a")
 	w.push(t, "b")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestPush(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	header := nats.Header{"Trace": {"a", "b"}}
 	pushed := w.push(t, "seven", client.Priority(7), client.Header(header))
@@ -35,6 +36,7 @@ func TestPush(t *testing.T) {
 }
 
 func TestPushOptions(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "delayed", client.Delay(time.Hour))
 	_, err := w.queue.Pop(t.Context(), client.Min)
@@ -59,6 +61,7 @@ func TestPushOptions(t *testing.T) {
 }
 
 func TestPushOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	first := w.push(t, "one", client.MsgID("a"))
 	again := w.push(t, "another", client.MsgID("a"))
@@ -73,6 +76,7 @@ func TestPushOnce(t *testing.T) {
 }
 
 func TestPushTooLarge(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	_, err := w.queue.Push(t.Context(), make([]byte, w.nc.MaxPayload()-100))
 	fails(t, err, client.ErrTooLarge, 413, "")
@@ -84,6 +88,7 @@ func TestPushTooLarge(t *testing.T) {
 }
 
 func TestPushAsync(t *testing.T) {
+	t.Parallel()
 	const n = 500
 	w := start(t, client.MaxInFlight(64))
 	var futures []*client.Future
@@ -111,6 +116,7 @@ func TestPushAsync(t *testing.T) {
 }
 
 func TestPushAndForget(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	if err := w.queue.PushAndForget([]byte("x"), client.Priority(-1)); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
@@ -15,17 +14,18 @@ import (
 // While bridges are replaced one after the other, everything goes on: nothing
 // fails, is lost, or is handled twice.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	const n, restarts = 300, 3
 	server, store := testenv.NATS(t), testenv.Store(t)
 	launch := func() (stop func()) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		b, err := bridge.Start(ctx, server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 			defer cancel()
 			if err := b.Drain(ctx); err != nil {
 				t.Errorf("drain a bridge: %v", err)

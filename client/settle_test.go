@@ -10,6 +10,7 @@ import (
 )
 
 func TestSettlements(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, tc := range []struct {
 		name   string
@@ -50,6 +51,7 @@ func TestSettlements(t *testing.T) {
 }
 
 func TestNackBringsBack(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "x")
 	first := w.pop(t, client.Min, client.Lease(time.Hour))
@@ -63,6 +65,7 @@ func TestNackBringsBack(t *testing.T) {
 }
 
 func TestSettledOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "x")
 	plain := w.pop(t, client.Min)
@@ -89,6 +92,7 @@ func TestSettledOnce(t *testing.T) {
 }
 
 func TestLeaseLost(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "x")
 	first := w.pop(t, client.Min, client.Lease(time.Millisecond))
@@ -102,9 +106,11 @@ func TestLeaseLost(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
+	t.Parallel()
 	w := start(t)
+	w.client.ExtendOften(1000)
 	w.push(t, "x")
-	item := w.pop(t, client.Min, client.Lease(300*time.Millisecond))
+	item := w.pop(t, client.Min, client.Lease(time.Minute))
 	first := item.LeaseExpires()
 	held, stop := item.Hold(t.Context())
 	defer stop()
@@ -125,9 +131,11 @@ func TestHold(t *testing.T) {
 }
 
 func TestHoldEndsWithTheLease(t *testing.T) {
+	t.Parallel()
 	w := start(t)
+	w.client.ExtendOften(1000)
 	w.push(t, "x")
-	item := w.pop(t, client.Min, client.Lease(300*time.Millisecond))
+	item := w.pop(t, client.Min, client.Lease(time.Minute))
 	held, stop := item.Hold(t.Context())
 	defer stop()
 	if err := w.queue.Remove(t.Context(), item.ID); err != nil {
@@ -146,6 +154,7 @@ func TestHoldEndsWithTheLease(t *testing.T) {
 // A lease that cannot be extended because nobody answers is given up when it
 // would run out.
 func TestHoldWithoutBridge(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "x")
 	item := w.pop(t, client.Min, client.Lease(200*time.Millisecond))
@@ -159,6 +168,7 @@ func TestHoldWithoutBridge(t *testing.T) {
 }
 
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.push(t, "x")
 	item := w.pop(t, client.Min, client.Lease(time.Hour))

@@ -26,7 +26,7 @@ func curl(args []string) (string, error) {
 	if len(args) != 2 || args[0] != "-s" || !strings.HasPrefix(args[1], "http://127.0.0.1:") {
 		return "", fmt.Errorf("found %q: expected -s and a page of pqd", args)
 	}
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: Patience}
 	response, err := client.Get(args[1])
 	if err != nil {
 		return "", err

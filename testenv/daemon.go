@@ -14,9 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// stopLimit is what pqd promises for an orderly end.
-const stopLimit = 10 * time.Second
-
 // Process is pqd, running as a process of its own.
 type Process struct {
 	URL  string // of NATS
@@ -112,7 +109,7 @@ func (p *Process) AwaitLog(t testing.TB, text string) {
 
 func (p *Process) await(t testing.TB, what string, match func(line string) bool) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(Patience)
 	for next := p.log.start(); ; {
 		// In this order: what is logged last is there before the end is.
 		ended := isClosed(p.exited)
@@ -128,7 +125,7 @@ func (p *Process) await(t testing.TB, what string, match func(line string) bool)
 		case <-more:
 		case <-p.exited:
 		case <-late:
-			t.Fatalf("after %s it was not true yet that pqd %s", patience, what)
+			t.Fatalf("after %s it was not true yet that pqd %s", Patience, what)
 		}
 	}
 }
@@ -143,15 +140,15 @@ func (p *Process) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGKILL)
-	p.wait(t, patience)
+	p.wait(t)
 }
 
-// Stop asks the process to end, and fails the test unless it does so in time
-// and cleanly.
+// Stop asks the process to end, and fails the test unless it does so cleanly.
+// pqd itself says so when that takes longer than it promises.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGTERM)
-	p.wait(t, stopLimit)
+	p.wait(t)
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("pqd ended with exit code %d after SIGTERM, expected 0", code)
 	}
@@ -185,12 +182,12 @@ func (p *Process) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-func (p *Process) wait(t testing.TB, limit time.Duration) {
+func (p *Process) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(limit):
-		t.Fatalf("pqd had not ended after %s", limit)
+	case <-time.After(Patience):
+		t.Fatalf("pqd had not ended after %s", Patience)
 	}
 }
 
@@ -209,7 +206,7 @@ func (p *Process) finish(t testing.TB) {
 
 // timeout kills cmd when it takes too long; the function returned calls it off.
 func timeout(cmd *exec.Cmd) (stop func() bool) {
-	return time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop
+	return time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() }).Stop
 }
 
 // sets tells whether env sets a variable to something.

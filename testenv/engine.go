@@ -71,5 +71,5 @@ func opener(t testing.TB, engine Engine) func() kv.DB {
 
 // background is a context for what happens after a test, when its own has ended.
 func background() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), patience)
+	return context.WithTimeout(context.Background(), Patience)
 }

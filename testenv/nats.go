@@ -9,9 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// patience bounds every wait for something that takes milliseconds. It is long
-// because test machines can be very busy.
-const patience = 90 * time.Second
+// Patience is how long a test waits for what must happen. It takes milliseconds
+// as a rule; it is long because test machines can be very busy, so that only
+// what never happens fails.
+const Patience = 90 * time.Second
 
 // Server is a NATS server inside the test process.
 type Server struct {
@@ -26,7 +27,7 @@ func NATS(t testing.TB, changes ...func(*server.Options)) *Server {
 	options := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 		// Who reads slowly here has been given no processor.
-		WriteDeadline: patience,
+		WriteDeadline: Patience,
 	}
 	for _, change := range changes {
 		change(options)
@@ -49,9 +50,9 @@ func (s *Server) start(t testing.TB) {
 		t.Fatalf("start NATS server: %v", err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(patience) {
+	if !srv.ReadyForConnections(Patience) {
 		srv.Shutdown()
-		t.Fatalf("the NATS server was not ready after %s", patience)
+		t.Fatalf("the NATS server was not ready after %s", Patience)
 	}
 	s.server = srv
 	// Remembered for Restart, so that clients find the server again.
@@ -92,7 +93,7 @@ func (s *Server) Shutdown() {
 
 func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, options...)...)
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(Patience)}, options...)...)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", url, err)
 	}

@@ -68,7 +68,7 @@ func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = p.work
-	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+patience.String())
+	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+Patience.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	return cmd
@@ -94,7 +94,7 @@ func (p *Process) shell(t testing.TB) *shell {
 
 // run returns what a command printed.
 func (s *shell) run(command string) (string, error) {
-	defer time.AfterFunc(patience, func() { _ = s.cmd.Cancel() }).Stop()
+	defer time.AfterFunc(Patience, func() { _ = s.cmd.Cancel() }).Stop()
 	if _, err := fmt.Fprintf(s.input, "{ %s\n} </dev/null\necho '%s'\n", command, endMark); err != nil {
 		return "", err
 	}
@@ -134,7 +134,7 @@ func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string,
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	defer time.AfterFunc(patience, func() { _ = cmd.Cancel() }).Stop()
+	defer time.AfterFunc(Patience, func() { _ = cmd.Cancel() }).Stop()
 	missing, ordered := nonEmpty(before), bytes.Buffer{}
 	found := make([]string, len(missing))
 	lines := bufio.NewScanner(output)

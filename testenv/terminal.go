@@ -112,7 +112,7 @@ func (term *Terminal) Run(t testing.TB, step Step) {
 // shows, in whatever order.
 func (term *Terminal) Close(t testing.TB) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(Patience)
 	for _, sub := range term.subs {
 		missing := nonEmpty(sub.step.Output)
 		for len(missing) > 0 {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestClientsFindARestartedServer(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t)
 	back := make(chan struct{})
 	nc := srv.Connect(t, nats.ReconnectWait(0), nats.MaxReconnects(-1), nats.ReconnectHandler(func(*nats.Conn) { close(back) }))
@@ -24,6 +25,7 @@ func TestClientsFindARestartedServer(t *testing.T) {
 }
 
 func TestServerOptions(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t, testenv.Websocket, func(o *server.Options) { o.Authorization = "token" })
 	if url := srv.WebsocketURL(); !strings.HasPrefix(url, "ws://127.0.0.1:") {
 		t.Errorf("websocket at %s", url)
@@ -39,6 +41,7 @@ func TestServerOptions(t *testing.T) {
 }
 
 func TestOpenOpensTheSameStore(t *testing.T) {
+	t.Parallel()
 	testenv.Each(t, func(t *testing.T, open func() kv.DB) {
 		db := open()
 		first := testenv.OpenStore(t, db, fdbpq.Options{})

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
@@ -40,14 +39,14 @@ func guarded(t *testing.T) *testenv.Server {
 			}},
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	b, err := bridge.Start(ctx, s.Connect(t, nats.UserInfo("bridge", "b")), testenv.Store(t), bridge.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		if err := b.Drain(ctx); err != nil {
 			t.Errorf("drain the bridge: %v", err)
@@ -79,13 +78,14 @@ func homeWith(t *testing.T, selected string, contexts map[string]string) string 
 func pq(t *testing.T, env []string, args ...string) (code int, text string) {
 	t.Helper()
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	code = run(ctx, args, env, strings.NewReader(""), &out, &out)
 	return code, out.String()
 }
 
 func TestLogins(t *testing.T) {
+	t.Parallel()
 	s := guarded(t)
 	dir := homeWith(t, "admin", map[string]string{
 		"admin":    `{"description": "all of it", "url": "` + s.URL() + `", "user": "admin", "password": "a"}`,
@@ -130,6 +130,7 @@ func TestLogins(t *testing.T) {
 }
 
 func TestDoctorOfAProducer(t *testing.T) {
+	t.Parallel()
 	s := guarded(t)
 	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=producer", "NATS_PASSWORD=p", "NATS_TIMEOUT=20s"}
 	code, text := pq(t, env, "doctor", "jobs")
@@ -146,6 +147,7 @@ func TestDoctorOfAProducer(t *testing.T) {
 }
 
 func TestLoginsAreTakenWhole(t *testing.T) {
+	t.Parallel()
 	saved := login{Server: "s", User: "u", Password: "p", CA: "ca", Creds: "c"}
 	for _, tc := range []struct{ given, want login }{
 		{login{}, saved},
@@ -165,6 +167,7 @@ func TestLoginsAreTakenWhole(t *testing.T) {
 }
 
 func TestDoctorWithoutBridge(t *testing.T) {
+	t.Parallel()
 	s := testenv.NATS(t)
 	code, text := pq(t, []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL()}, "doctor")
 	if want := "FAIL  bridge       none is connected to this NATS server"; code != 1 || !strings.Contains(text, want) {

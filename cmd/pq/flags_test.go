@@ -33,6 +33,7 @@ func (r *reading) flags() *flags {
 }
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		line     string
 		verbatim bool
@@ -59,6 +60,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestFlagMistakes(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]string{
 		"--txt x":    "unknown flag --txt: perhaps --text",
 		"-x":         "unknown flag -x",
@@ -83,6 +85,7 @@ func TestFlagMistakes(t *testing.T) {
 // Every command explains itself, and shows how it is used with flags and words
 // that there are.
 func TestHelpIsTrue(t *testing.T) {
+	t.Parallel()
 	names := make(map[string]bool)
 	for _, g := range groups() {
 		for _, c := range g.commands {

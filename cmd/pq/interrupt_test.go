@@ -8,9 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // until waits until something is true of the queue jobs.
@@ -35,7 +35,7 @@ func (w *terminal) until(t *testing.T, is func(*client.Info) bool) *client.Queue
 // begin starts a command. It goes on until interrupt is called, and wait returns
 // what came of it.
 func (w *terminal) begin(t *testing.T, args ...string) (interrupt func(), wait func() (int, string)) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	var out bytes.Buffer
 	ended := make(chan int)
 	go func() { ended <- run(ctx, args, w.env, strings.NewReader(""), &out, &out) }()
@@ -53,6 +53,7 @@ func (w *terminal) pq(t *testing.T, args ...string) string {
 
 // Ctrl-C ends what waits, with the code that shells expect.
 func TestInterruptedPop(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	w.pq(t, "config", "jobs", "lease=1h")
 	interrupt, wait := w.begin(t, "pop", "jobs", "--wait", "1h")
@@ -76,6 +77,7 @@ func (w *terminal) fifo(t *testing.T, name string) string {
 
 // Ctrl-C lets the program end that runs for an item.
 func TestInterruptedConsume(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	started, gate := w.fifo(t, "started"), w.fifo(t, "gate")
 	w.pq(t, "push", "jobs", "x")
@@ -95,6 +97,7 @@ func TestInterruptedConsume(t *testing.T) {
 
 // With --grace a program is asked to stop, and its item is there for others.
 func TestInterruptedConsumeWithGrace(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	started := w.fifo(t, "started")
 	w.pq(t, "push", "jobs", "x")
@@ -110,6 +113,7 @@ func TestInterruptedConsumeWithGrace(t *testing.T) {
 }
 
 func TestInterruptedTop(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	w.pq(t, "push", "jobs", "x")
 	interrupt, wait := w.begin(t, "top", "--interval", "1ms")

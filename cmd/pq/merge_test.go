@@ -31,6 +31,7 @@ func list(text string) iter.Seq2[client.Listed, error] {
 }
 
 func TestMerged(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ lists, want string }{
 		{"", ""},
 		{"ABab", "ABab"},

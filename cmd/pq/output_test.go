@@ -8,6 +8,7 @@ import (
 )
 
 func TestNumbers(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int64]string{
 		0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", math.MinInt64: "-9,223,372,036,854,775,808",
 	} {
@@ -33,6 +34,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
+	t.Parallel()
 	got := strings.Join(columns([][]string{
 		{"NAME", "N", "AGE", ""},
 		{"größer", "1,000", "-", ""},
@@ -49,6 +51,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestBar(t *testing.T) {
+	t.Parallel()
 	for want, got := range map[string]string{
 		"pushing [===============               ]  50%  500 of 1,000  250/s  2s left":     bar("pushing", 500, 1000, 2*time.Second, thousands),
 		"pushing [==============================] 100%  2,000 of 1,000  1,000/s  0s left": bar("pushing", 2000, 1000, 2*time.Second, thousands),
@@ -63,6 +66,7 @@ func TestBar(t *testing.T) {
 
 // What is drawn is taken away again.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	p := &progress{out: &out, what: "pushing", total: 10, unit: thousands, started: time.Now()}
 	p.add(5)
@@ -75,6 +79,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestExcerpt(t *testing.T) {
+	t.Parallel()
 	for payload, want := range map[string]string{
 		"a\tb\n": `a\tb\n`, "\xff": `\xff`, strings.Repeat("x", 51): strings.Repeat("x", 50) + "…",
 	} {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -30,6 +29,7 @@ import (
 // "| .field" in the parentheses a field of it. An ellipsis stands for any text on
 // its line, a line of two for any lines.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found %d transcripts: %v", len(files), err)
@@ -116,7 +116,7 @@ func (w *terminal) run(t *testing.T, s *step) {
 	if len(args) == 0 || args[0] != "pq" {
 		t.Fatalf("line %d: expected a command that begins with pq", s.line)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, args[1:], w.env, strings.NewReader(w.expand(s.stdin.String())), &stdout, &stderr)

@@ -20,6 +20,7 @@ import (
 // What clients do with nats.js in a browser, over WebSocket, from a page of a
 // web server that knows nothing of NATS.
 func TestBrowserClient(t *testing.T) {
+	t.Parallel()
 	node, browser := needNode(t), needBrowser(t)
 	bundle := filepath.Join(t.TempDir(), "bundle.js")
 	run(t, node.path, filepath.Join(node.packages, "esbuild", "bin", "esbuild"),

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// patience bounds what should take milliseconds, on the busiest machine.
-const patience = 90 * time.Second
+const patience = testenv.Patience
 
 // push pushes one item and insists on its acknowledgement.
 func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) {

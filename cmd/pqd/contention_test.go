@@ -246,6 +246,7 @@ var (
 // Many processes pop one queue: what the recipe does, what the core offers, and
 // what bridges make of it.
 func TestContention(t *testing.T) {
+	t.Parallel()
 	wanted := regexp.MustCompile(*only)
 	cluster := fdbtest.New(t, 1)
 	measured := make(map[string][]measure)

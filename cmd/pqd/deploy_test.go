@@ -66,6 +66,7 @@ func series(t *testing.T, p *testenv.Process) map[string]map[string]bool {
 }
 
 func TestMetricsAreThoseOfTheDashboardAlertsAndDocs(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	deaths, err := nc.SubscribeSync("pq.jobs.event.dead")
@@ -172,6 +173,7 @@ func checkExpression(t *testing.T, where, expression string, exported map[string
 
 // The rules fire when they should, as far as Prometheus's own tool can be asked.
 func TestAlertsFire(t *testing.T) {
+	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("NOT TESTED WITH PROMETHEUS: there is no promtool")
@@ -275,6 +277,7 @@ type probe struct {
 // pqd runs with the settings of each manifest, on the store of this test, and has
 // the pages that are probed.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(manifests + "/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found %d manifests: %v", len(files), err)
@@ -322,6 +325,7 @@ func TestManifests(t *testing.T) {
 }
 
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	var file struct {
 		Bridge struct {
 			Environment map[string]string
@@ -384,6 +388,7 @@ func checkVariables(t *testing.T, names []string) {
 }
 
 func TestUnit(t *testing.T) {
+	t.Parallel()
 	settings := make(map[string]string)
 	var variables []string
 	for line := range bytes.Lines([]byte(read(t, unit))) {

@@ -21,11 +21,13 @@ import (
 const examples = "../../examples"
 
 func TestGoWorker(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	testWorker(t, p, p.Command(t, testenv.Build(t, "examples/worker"), "jobs"))
 }
 
 func TestNodeWorker(t *testing.T) {
+	t.Parallel()
 	node := needNode(t)
 	script, err := os.ReadFile(filepath.Join(examples, "nodejs/worker.mjs"))
 	if err != nil {
@@ -73,6 +75,7 @@ func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd) {
 }
 
 func TestShellWorker(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	script, err := filepath.Abs(filepath.Join(examples, "shell/worker.sh"))

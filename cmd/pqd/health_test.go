@@ -9,6 +9,7 @@ import (
 )
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	away := errors.New("NATS is away")
 	var bridge error
 	var h health
@@ -34,6 +35,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

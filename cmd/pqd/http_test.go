@@ -27,6 +27,7 @@ func get(t *testing.T, url string) (code int, body string) {
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	push(t, nc, "jobs", 1, "x")
@@ -79,6 +80,7 @@ func TestHTTP(t *testing.T) {
 
 // The pages of profiles are there for who asks for them, and only then.
 func TestProfilePages(t *testing.T) {
+	t.Parallel()
 	pages := []string{"/debug/pprof/", "/debug/pprof/allocs", "/debug/pprof/block", "/debug/pprof/goroutine?debug=2",
 		"/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
 	closed, open := testenv.Daemon(t), testenv.Daemon(t, "PQ_PROFILE=true")

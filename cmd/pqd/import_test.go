@@ -16,6 +16,7 @@ import (
 // repeated, the queue is what it was where the items came from: nothing is
 // missing, nothing there twice, everything in its old order.
 func TestImportInterrupted(t *testing.T) {
+	t.Parallel()
 	const (
 		items   = 1500
 		answers = 300 // before the crash

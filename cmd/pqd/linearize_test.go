@@ -183,6 +183,7 @@ func TestEndsUnderLoad(t *testing.T) {
 
 // TestLinearize is TestEndsUnderLoad for as long as -pq.ops says.
 func TestLinearize(t *testing.T) {
+	t.Parallel()
 	if *flagOps == 0 {
 		t.Skip("no -pq.ops")
 	}
@@ -208,6 +209,7 @@ func TestLinearize(t *testing.T) {
 
 // TestHistory judges a history that a failed test has written.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	if *flagHistory == "" {
 		t.Skip("no -pq.history")
 	}

@@ -29,6 +29,7 @@ type login struct {
 // pqd logs in with everything that NATS servers ask for, and what is wrong
 // ends it with a word about logins.
 func TestLogins(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T) login{
 		"user": userLogin, "token": tokenLogin, "nkey": nkeyLogin, "credentials": credentialsLogin, "certificate": certificateLogin,
 	} {

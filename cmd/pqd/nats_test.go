@@ -34,6 +34,7 @@ func taken(t *testing.T) string {
 }
 
 func TestSaysThatAPortIsTaken(t *testing.T) {
+	t.Parallel()
 	address := taken(t)
 	_, port, _ := net.SplitHostPort(address)
 	config := filepath.Join(t.TempDir(), "nats.conf")
@@ -59,6 +60,7 @@ func TestSaysThatAPortIsTaken(t *testing.T) {
 }
 
 func TestStoreHasOneProcess(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + p.Dir, "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0"})
 	if code != 1 {
@@ -74,6 +76,7 @@ func TestStoreHasOneProcess(t *testing.T) {
 }
 
 func TestServesAnotherNATS(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.Username, o.Password = "bridge", "secret" })
 	p := testenv.Daemon(t, "NATS_URL="+srv.URL(), "NATS_USER=bridge", "NATS_PASSWORD=secret")
 	nc := srv.Connect(t, nats.UserInfo("bridge", "secret"))
@@ -85,6 +88,7 @@ func TestServesAnotherNATS(t *testing.T) {
 }
 
 func TestRefusedByNATS(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.Username, o.Password = "bridge", "secret" })
 	code, _, stderr := testenv.Run(t, []string{"NATS_URL=" + srv.URL(), "NATS_USER=bridge", "NATS_PASSWORD=wrong", "PQ_HTTP=127.0.0.1:0"})
 	if code != 1 {
@@ -103,6 +107,7 @@ func TestRefusedByNATS(t *testing.T) {
 // The embedded server asks for passwords when its configuration says so, and
 // the bridge has one like everybody else.
 func TestEmbeddedNATSWithUsers(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	write(t, config, `listen: "127.0.0.1:-1", authorization { users: [{user: bridge, password: secret}, {user: app, password: other}] }`)
 	p := testenv.Daemon(t, "PQ_LISTEN=", "PQ_NATS_CONFIG="+config, "NATS_USER=bridge", "NATS_PASSWORD=secret")
@@ -128,6 +133,7 @@ func TestEmbeddedNATSWithUsers(t *testing.T) {
 
 // The bridge needs no certificate to reach a server in its own process.
 func TestEmbeddedNATSWithTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
 	config := filepath.Join(dir, "nats.conf")
@@ -167,6 +173,7 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 
 // pqd and its NATS servers may be started in any order.
 func TestWaitsForNATS(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t)
 	url := srv.URL()
 	srv.Shutdown()
@@ -181,6 +188,7 @@ func TestWaitsForNATS(t *testing.T) {
 
 // Being asked to stop while it waits is no failure.
 func TestStopsWhileItWaitsForNATS(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t)
 	url := srv.URL()
 	srv.Shutdown()
@@ -192,6 +200,7 @@ func TestStopsWhileItWaitsForNATS(t *testing.T) {
 // NATS may go and come back: pqd says that it cannot work meanwhile, and works
 // again afterwards.
 func TestOutlivesNATS(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t)
 	p := testenv.Daemon(t, "NATS_URL="+srv.URL())
 	nc := srv.Connect(t)
@@ -225,6 +234,7 @@ func TestOutlivesNATS(t *testing.T) {
 
 // Two stores behind one prefix would each get a share of every queue.
 func TestRefusesToSplitQueues(t *testing.T) {
+	t.Parallel()
 	srv := testenv.NATS(t)
 	first := testenv.Daemon(t, "NATS_URL="+srv.URL())
 	code, _, stderr := testenv.Run(t, []string{"NATS_URL=" + srv.URL(), "PQ_HTTP=127.0.0.1:0"})
@@ -243,6 +253,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 
 // Who waits when pqd stops gets an answer, and not only silence.
 func TestStopAnswersThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	inbox, err := nc.SubscribeSync(nc.NewInbox())

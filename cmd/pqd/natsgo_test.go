@@ -18,6 +18,7 @@ import (
 
 // What programs do with nats.go, in either of its ways to send a request.
 func TestGoClient(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	for style, options := range map[string][]nats.Option{
 		"shared inbox":       nil,
@@ -321,6 +322,7 @@ func (c goClient) errors() {
 // A lease is as durable as its item: also after SIGKILL it keeps others off,
 // and its holder can acknowledge.
 func TestLeaseOutlivesKill(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	push(t, nc, "jobs", 1, "x")

@@ -19,6 +19,7 @@ const scripts = "testdata/js"
 
 // What clients do with nats.js, over TCP.
 func TestNodeClient(t *testing.T) {
+	t.Parallel()
 	node := needNode(t)
 	p := testenv.Daemon(t)
 	judgeSuite(t, []byte(run(t, node.path, filepath.Join(scripts, "node.mjs"), p.URL)))

@@ -34,6 +34,7 @@ const (
 // The campaign takes minutes and all of the machine, so it is behind a tag:
 // make overload.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	var clients []*asker
 	for range overloadClients {

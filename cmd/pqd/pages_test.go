@@ -24,6 +24,7 @@ func TestProtocolInTheTerminal(t *testing.T) { runPage(t, protocol) }
 const tutorial = "../../docs/tutorial.md"
 
 func TestOtherPages(t *testing.T) {
+	t.Parallel()
 	var pages []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*.md", "../../deploy/*.md"} {
 		found, err := filepath.Glob(pattern)

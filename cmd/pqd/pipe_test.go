@@ -14,6 +14,7 @@ import (
 // Who writes to a pipe waits for nobody as long as it has room, and then until
 // there is some again. What was written arrives in order, all of it.
 func TestPipe(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		p := newPipe(ours)
@@ -66,6 +67,7 @@ func TestPipe(t *testing.T) {
 // A pipe that nothing was written to any more is not left behind: the dialer
 // closes it before it makes the next one.
 func TestPipeDialer(t *testing.T) {
+	t.Parallel()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +97,7 @@ func TestPipeDialer(t *testing.T) {
 // When the server does not read any more, a pipe that was closed is closed soon;
 // when it has closed its end, nobody waits for it.
 func TestPipeToNobody(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		p := newPipe(ours)

@@ -61,6 +61,7 @@ var examples = []func(ctx context.Context, nc *nats.Conn) error{
 `
 
 func TestProtocolInGo(t *testing.T) {
+	t.Parallel()
 	blocks := testenv.Blocks(t, protocol, "go")
 	var functions strings.Builder
 	for _, block := range blocks {
@@ -106,6 +107,7 @@ await nc.close();
 `
 
 func TestProtocolInJavaScript(t *testing.T) {
+	t.Parallel()
 	node := needNode(t)
 	blocks := testenv.Blocks(t, protocol, "js")
 	var functions strings.Builder

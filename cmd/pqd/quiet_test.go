@@ -11,6 +11,7 @@ import (
 
 // A start, a little work and an orderly stop are no reason to warn anybody.
 func TestCleanStopIsQuiet(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"embedded NATS": "", "another NATS": testenv.NATS(t).URL()} {
 		t.Run(name, func(t *testing.T) {
 			p := testenv.Daemon(t, "NATS_URL="+url)

@@ -11,6 +11,7 @@ import (
 
 // The README's table of settings is the one that --help prints.
 func TestReadmeShowsTheSettings(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestPushAndPop(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
 	push(t, nc, "jobs", 5, "five")
@@ -26,6 +27,7 @@ func TestPushAndPop(t *testing.T) {
 // What was pushed is there after either kind of end, in its order, and what
 // was popped is not. PQ_SYNC=false gives up the machine's end, not the process's.
 func TestRestartKeepsItems(t *testing.T) {
+	t.Parallel()
 	for _, sync := range []string{"true", "false"} {
 		t.Run("PQ_SYNC="+sync, func(t *testing.T) {
 			p := testenv.Daemon(t, "PQ_SYNC="+sync)
@@ -55,6 +57,7 @@ func TestRestartKeepsItems(t *testing.T) {
 }
 
 func TestPrefixIsASetting(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t, "PQ_PREFIX=acme.queues")
 	nc := p.Connect(t)
 	reply, err := nc.Request("acme.queues.jobs.push.1", []byte("x"), patience)
@@ -67,6 +70,7 @@ func TestPrefixIsASetting(t *testing.T) {
 }
 
 func TestAutoCreateIsASetting(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t, "PQ_AUTO_CREATE=false")
 	nc := p.Connect(t)
 	reply, err := nc.Request("pq.jobs.push.1", []byte("x"), patience)

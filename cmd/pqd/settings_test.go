@@ -13,6 +13,7 @@ import (
 // What cannot be right ends with exit code 2 and a line that names the
 // variable, what was found, and what was expected.
 func TestRefusesWrongSettings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	listening := filepath.Join(dir, "listening.conf")
 	write(t, listening, "port: -1")
@@ -82,6 +83,7 @@ func TestRefusesWrongSettings(t *testing.T) {
 }
 
 func TestHelpShowsEverySetting(t *testing.T) {
+	t.Parallel()
 	code, stdout, _ := testenv.Run(t, nil, "--help")
 	if code != 0 {
 		t.Errorf("exit code %d, expected 0", code)
@@ -102,6 +104,7 @@ func TestHelpShowsEverySetting(t *testing.T) {
 
 // NATS wants a service's version to have three numbers.
 func TestVersionIsSemantic(t *testing.T) {
+	t.Parallel()
 	code, stdout, _ := testenv.Run(t, nil, "--version")
 	if code != 0 || !regexp.MustCompile(`^pqd \d+\.\d+\.\d+\S*\n$`).MatchString(stdout) {
 		t.Errorf("exit code %d and %q, expected 0 and a version", code, stdout)
@@ -111,11 +114,13 @@ func TestVersionIsSemantic(t *testing.T) {
 // An empty variable is one that is not set: that is how a compose file or a
 // unit file says "the default".
 func TestEmptyVariableIsNotSet(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t, "NATS_URL=", "PQ_SYNC=", "PQ_LOG_LEVEL=", "PQ_PREFIX=", "PQ_NATS_CONFIG=")
 	p.Stop(t)
 }
 
 func TestWarnsOfNamesThatLookLikeSettings(t *testing.T) {
+	t.Parallel()
 	p := testenv.Daemon(t, "PQ_STROE=local:/elsewhere")
 	p.Stop(t)
 	if !strings.Contains(p.Log(), "PQ_STROE") {

@@ -76,6 +76,7 @@ const (
 // A push continues the trace of its sender, a pop that of the popper, linked
 // to the push's; the item carries what its sender said.
 func TestTracing(t *testing.T) {
+	t.Parallel()
 	var s spans
 	web := httptest.NewServer(&s)
 	defer web.Close()
@@ -125,6 +126,7 @@ func TestTracing(t *testing.T) {
 // Without a collector nothing is set up, and one that cannot be reached is no
 // reason to fail.
 func TestTracingIsOptional(t *testing.T) {
+	t.Parallel()
 	for _, env := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none"} {
 		p := testenv.Daemon(t, env)
 		nc := p.Connect(t)

@@ -120,6 +120,7 @@ func await(t testing.TB, c <-chan struct{}, what string) {
 }
 
 func TestConformanceWithoutFaults(t *testing.T) {
+	t.Parallel()
 	var c clock
 	kvtest.Run(t, kvtest.Harness{
 		Open:    func(t testing.TB) kv.DB { return wrap(t, openBase(t, local.Options{Now: c.now}), Options{}) },
@@ -128,6 +129,7 @@ func TestConformanceWithoutFaults(t *testing.T) {
 }
 
 func TestConformanceWithConflicts(t *testing.T) {
+	t.Parallel()
 	kvtest.Run(t, kvtest.Harness{
 		Open: func(t testing.TB) kv.DB {
 			return open(t, Options{Seed: 1, Chances: Chances{Conflict: 0.3}, Yield: true})
@@ -138,6 +140,7 @@ func TestConformanceWithConflicts(t *testing.T) {
 }
 
 func TestFaultsOnDemand(t *testing.T) {
+	t.Parallel()
 	own := errors.New("own")
 	write := set("k", "new")
 	tests := []struct {
@@ -201,6 +204,7 @@ func TestFaultsOnDemand(t *testing.T) {
 
 // TestLateCommits has a transaction committed late, after others.
 func TestLateCommits(t *testing.T) {
+	t.Parallel()
 	move := func(tx kv.Tx) error { // depends on a, writes b
 		value, err := tx.Get([]byte("a"))
 		tx.Set([]byte("b"), value)
@@ -262,6 +266,7 @@ func TestLateCommits(t *testing.T) {
 }
 
 func TestLateCommitsInOrder(t *testing.T) {
+	t.Parallel()
 	db := open(t, Options{})
 	db.FailNext(UnknownLate, UnknownLate, UnknownLate, UnknownLate)
 	for _, value := range []string{"1", "2", "3"} {
@@ -289,6 +294,7 @@ func TestLateCommitsInOrder(t *testing.T) {
 // TestLateCommitTooOld: the engine refuses what has been on its way for longer
 // than a transaction may take.
 func TestLateCommitTooOld(t *testing.T) {
+	t.Parallel()
 	var c clock
 	db := wrap(t, openBase(t, local.Options{Now: c.now}), Options{})
 	db.FailNext(UnknownLate)
@@ -303,6 +309,7 @@ func TestLateCommitTooOld(t *testing.T) {
 // TestByChance: a seed decides what happens, everything happens, and late
 // commits are made by later calls.
 func TestByChance(t *testing.T) {
+	t.Parallel()
 	chances := Chances{Conflict: 0.2, Unavailable: 0.1, UnknownNever: 0.1, UnknownDone: 0.1, UnknownLate: 0.2}
 	run := func(seed uint64) (string, Stats) {
 		db := open(t, Options{Seed: seed, Chances: chances})
@@ -340,6 +347,7 @@ func TestByChance(t *testing.T) {
 }
 
 func TestChancesInView(t *testing.T) {
+	t.Parallel()
 	db := open(t, Options{Seed: 1, Chances: Chances{Conflict: 0.4, Unavailable: 0.2, UnknownDone: 0.4}})
 	runs, failed := 0, 0
 	for range 100 {
@@ -357,6 +365,7 @@ func TestChancesInView(t *testing.T) {
 
 // TestConflictsEndWithContext: a chance of 1 is a conflict in every run.
 func TestConflictsEndWithContext(t *testing.T) {
+	t.Parallel()
 	db := open(t, Options{Chances: Chances{Conflict: 1}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -377,6 +386,7 @@ func TestConflictsEndWithContext(t *testing.T) {
 // TestHook orders two transactions: the second one runs as a whole between the
 // first one's closure and its commit.
 func TestHook(t *testing.T) {
+	t.Parallel()
 	type name struct{}
 	var (
 		db     *DB
@@ -412,6 +422,7 @@ func TestHook(t *testing.T) {
 }
 
 func TestDisconnect(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(8) {
 		var db *DB
 		cut := func(context.Context, Point) {}
@@ -450,6 +461,7 @@ func TestDisconnect(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	base := openBase(t, local.Options{})
 	old := wrap(t, base, Options{})
 	var w *kv.Watch
@@ -488,6 +500,7 @@ func TestCrash(t *testing.T) {
 // TestCloseSettlesLateCommits: some take effect, some do not, none is left
 // behind.
 func TestCloseSettlesLateCommits(t *testing.T) {
+	t.Parallel()
 	base := openBase(t, local.Options{})
 	total := Stats{}
 	for seed := range uint64(10) {
@@ -521,6 +534,7 @@ func TestCloseSettlesLateCommits(t *testing.T) {
 // unknown result known: each attempt reads and overwrites a mark of its worker,
 // so that a late one can only conflict once another has been made.
 func TestExactlyOnce(t *testing.T) {
+	t.Parallel()
 	const workers, increments = 4, 50
 	db := open(t, Options{Seed: 7, Yield: true, Chances: Chances{
 		Conflict: 0.1, Unavailable: 0.1, UnknownNever: 0.1, UnknownDone: 0.15, UnknownLate: 0.15,

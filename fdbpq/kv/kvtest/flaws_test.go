@@ -158,6 +158,7 @@ func referenceHarness(flaw flaw, seed uint64) Harness {
 }
 
 func TestReference(t *testing.T) {
+	t.Parallel()
 	Run(t, referenceHarness(none, 0))
 	RunCrash(t, CrashHarness{Open: func(testing.TB) Machine {
 		db := newReference(none, 0)
@@ -167,6 +168,7 @@ func TestReference(t *testing.T) {
 
 // TestFlaws has the suite judge engines that break the contract.
 func TestFlaws(t *testing.T) {
+	t.Parallel()
 	// A test of concurrent transactions may need luck.
 	const attempts = 20
 	for flaw, tests := range catches {

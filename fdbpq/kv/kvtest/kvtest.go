@@ -23,8 +23,8 @@ import (
 // How long a test waits for one thing that must happen, and how long it may
 // take altogether. Only engines that fail make tests wait.
 const (
-	patience = 20 * time.Second
-	deadline = 2 * time.Minute
+	patience = 90 * time.Second
+	deadline = 5 * time.Minute
 )
 
 // Harness tells the suite how to get at an engine.

@@ -16,6 +16,7 @@ import (
 // before, and of the rest the first ones; it survives a power loss right after,
 // and neither it nor the store notice what becomes of the other.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	for _, noSync := range []bool{false, true} {
 		disk := vfs.NewCrashableMem()
 		db := openMem(t, Options{FS: disk, NoSync: noSync})
@@ -101,6 +102,7 @@ func contents(t *testing.T, db *DB) (items, sum int64) {
 
 // A backup goes nowhere where something is, and leaves nothing half done.
 func TestBackupRefused(t *testing.T) {
+	t.Parallel()
 	disk := &failingFS{FS: vfs.NewMem()}
 	db := openMem(t, Options{FS: disk})
 	mustUpdate(t, db, set("a", "1"))

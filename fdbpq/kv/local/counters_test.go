@@ -7,6 +7,7 @@ import (
 )
 
 func TestCounterCache(t *testing.T) {
+	t.Parallel()
 	c := newCounterCache()
 	rng := rand.New(rand.NewPCG(1, 1))
 	// All keys fall into two sets, and some share a hash.

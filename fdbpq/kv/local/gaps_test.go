@@ -60,6 +60,7 @@ func keysOf(keys ...[]byte) keyList {
 // TestGapCacheIsASetOfKeys compares the cache with a list of which keys are
 // known to be missing. Keys are even numbers, so that there is room between.
 func TestGapCacheIsASetOfKeys(t *testing.T) {
+	t.Parallel()
 	key := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -124,6 +125,7 @@ func TestGapCacheIsASetOfKeys(t *testing.T) {
 }
 
 func TestGapCacheStopsScansWhereItIsSure(t *testing.T) {
+	t.Parallel()
 	c := gapCache{limits: defaultGapLimits}
 	at := &commit{version: 1}
 	record := func(begin, end string) { c.record(keyRange{[]byte(begin), []byte(end)}, at) }
@@ -159,6 +161,7 @@ func TestGapCacheStopsScansWhereItIsSure(t *testing.T) {
 }
 
 func TestGapCacheStaysSmall(t *testing.T) {
+	t.Parallel()
 	c := gapCache{limits: gapLimits{count: 10, bytes: 300}}
 	at := &commit{version: 1}
 	gap := func(i int) keyRange { return keyRange{fmt.Appendf(nil, "%06d", 2*i), fmt.Appendf(nil, "%06d", 2*i+1)} }
@@ -184,6 +187,7 @@ func TestGapCacheStaysSmall(t *testing.T) {
 // full of tombstones and with a cache that remembers whatever it can, and
 // compares all they read with a model of their version.
 func TestGapsNeverHideRows(t *testing.T) {
+	t.Parallel()
 	for _, limits := range []gapLimits{
 		{count: 1 << 10, bytes: 1 << 20, steps: 1, patience: 1},
 		{count: 1 << 10, bytes: 1 << 20, steps: 2, patience: 3},

@@ -11,6 +11,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		noSync bool
@@ -20,6 +21,7 @@ func TestConformance(t *testing.T) {
 		{name: "NoSyncAndGapsEverywhere", noSync: true, limits: gapLimits{count: 20, bytes: 1 << 20, steps: 1, patience: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			kvtest.Run(t, kvtest.Harness{Open: func(t testing.TB) kv.DB {
 				db := mustOpen(t, Options{FS: vfs.NewMem(), NoSync: c.noSync})
 				db.gaps.limits = c.limits
@@ -30,6 +32,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceAfterPowerLoss(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	kvtest.RunCrash(t, kvtest.CrashHarness{
 		Open: func(t testing.TB) kvtest.Machine { return machine(t, vfs.NewCrashableMem(), rng) },

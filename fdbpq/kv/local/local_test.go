@@ -71,7 +71,7 @@ func mustGet(t testing.TB, db *DB, key string) string {
 // await spins until something is true that is bound to happen.
 func await(t testing.TB, what string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !isTrue(); runtime.Gosched() {
+	for deadline := time.Now().Add(90 * time.Second); !isTrue(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -79,6 +79,7 @@ func await(t testing.TB, what string, isTrue func() bool) {
 }
 
 func TestStoreIsLocked(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []vfs.FS{vfs.Default, vfs.NewMem()} {
 		dir := t.TempDir()
 		if err := fs.MkdirAll(dir, 0o755); err != nil {
@@ -106,6 +107,7 @@ func TestStoreIsLocked(t *testing.T) {
 
 // TestAnswersWaitForTheDisk holds up the disk and looks who waits.
 func TestAnswersWaitForTheDisk(t *testing.T) {
+	t.Parallel()
 	for _, noSync := range []bool{false, true} {
 		var held atomic.Bool
 		release := make(chan struct{})
@@ -202,6 +204,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 // TestFailedDisk makes the log fail, in different ways, and expects that
 // nothing is answered any more, and that what was answered is there.
 func TestFailedDisk(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		noSync  bool
@@ -298,6 +301,7 @@ func TestFailedDisk(t *testing.T) {
 // TestFailedDiskEndsTheProcess is what happens in production. The process is
 // this test in another process.
 func TestFailedDiskEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	const inner = "KV_LOCAL_TEST_FAILED_DISK"
 	if os.Getenv(inner) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFailedDiskEndsTheProcess$")
@@ -322,6 +326,7 @@ func TestFailedDiskEndsTheProcess(t *testing.T) {
 }
 
 func TestCallersCanGiveUp(t *testing.T) {
+	t.Parallel()
 	db := openMem(t, Options{})
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -372,6 +377,7 @@ func TestCallersCanGiveUp(t *testing.T) {
 }
 
 func TestTransactionsAge(t *testing.T) {
+	t.Parallel()
 	var clock atomic.Int64
 	db := openMem(t, Options{Now: func() time.Time { return time.Unix(0, clock.Load()) }})
 	sleep := func(d time.Duration) { clock.Add(int64(d)) }
@@ -445,6 +451,7 @@ func TestTransactionsAge(t *testing.T) {
 }
 
 func TestTransactionsEnd(t *testing.T) {
+	t.Parallel()
 	db := openMem(t, Options{})
 	var leaked kv.Tx
 	mustUpdate(t, db, func(tx kv.Tx) error {
@@ -487,6 +494,7 @@ func TestTransactionsEnd(t *testing.T) {
 // TestNarrowedRangeIsStale lets a row appear in a range between the look at the
 // few rows that it holds, and the commit that clears it.
 func TestNarrowedRangeIsStale(t *testing.T) {
+	t.Parallel()
 	db := openMem(t, Options{})
 	mustUpdate(t, db, set("b", "1"))
 	run := db.begin()
@@ -513,6 +521,7 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 }
 
 func TestOverwritingKeepsTransactionsSmall(t *testing.T) {
+	t.Parallel()
 	db := openMem(t, Options{NoSync: true})
 	value := make([]byte, kv.MaxValueSize)
 	mustUpdate(t, db, func(tx kv.Tx) error {
@@ -536,6 +545,7 @@ func asTx(t kv.Tx) *tx { return t.(*tx) }
 // it wrote, but before the disk did. The next process finds it in the log. What
 // it answers must hold even if the power fails then.
 func TestLogOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	dead := mustOpen(t, Options{FS: &forgetfulFS{diskFS{FS: disk}}})
 	mustUpdate(t, dead, set("a", "1"))

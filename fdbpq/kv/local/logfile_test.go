@@ -12,6 +12,7 @@ import (
 // A log grows by steps, and what is read of it while it is written ends where it
 // has been written: neither the zeros nor what an older log left behind it shows.
 func TestLogFile(t *testing.T) {
+	t.Parallel()
 	disk := newLogDisk(vfs.NewMem(), ".", false)
 	open := func(f vfs.File, err error) vfs.File {
 		t.Helper()
@@ -87,6 +88,7 @@ func TestLogFile(t *testing.T) {
 
 // When there is no space for zeros, there may still be some for what matters.
 func TestLogFileOnFullDisk(t *testing.T) {
+	t.Parallel()
 	const space = 100_000
 	disk := newLogDisk(fullFS{vfs.NewMem(), space}, ".", false)
 	f, err := disk.Create("1.log", vfs.WriteCategoryUnspecified)

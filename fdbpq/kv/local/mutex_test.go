@@ -7,6 +7,7 @@ import (
 )
 
 func TestMutexExcludes(t *testing.T) {
+	t.Parallel()
 	m := newMutex()
 	count := 0
 	var wg sync.WaitGroup

@@ -18,6 +18,7 @@ func (db *DB) holds(key string) bool {
 }
 
 func TestRowCache(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	db := openMem(t, Options{NoSync: true})
 	write := func(fn func(kv.Tx)) {
@@ -119,6 +120,7 @@ func TestRowCache(t *testing.T) {
 // A slot holds one row: the one that was read twice without another in between,
 // if it is small.
 func TestRowCacheSlot(t *testing.T) {
+	t.Parallel()
 	var c rowCache
 	const hash = 7
 	holds := func(key string) bool {
@@ -159,6 +161,7 @@ func TestRowCacheSlot(t *testing.T) {
 // Rows that are only ever written together are read together, whatever of them
 // the cache holds, and are no older than what was committed before.
 func TestRowCacheWhileWritten(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	db := openMem(t, Options{NoSync: true})
 	rows := [][]byte{[]byte("row a"), []byte("row b"), []byte("row c"), []byte("row d"), []byte("row e")}

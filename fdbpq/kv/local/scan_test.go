@@ -47,6 +47,7 @@ func popAll(t *testing.T, db *DB, begin, end string, opts kv.RangeOptions) (most
 // TestPopsStayFlat drains queues from either end, and a band from the middle.
 // No pop may step over more than the remains of the one before.
 func TestPopsStayFlat(t *testing.T) {
+	t.Parallel()
 	const rows, batch = 3000, 50
 	for _, c := range []struct {
 		name       string
@@ -62,6 +63,7 @@ func TestPopsStayFlat(t *testing.T) {
 		{"one by one, backwards", "q/1/", "q/10", rows, kv.RangeOptions{Limit: 1, Reverse: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			fs := vfs.NewMem()
 			db := mustOpen(t, Options{FS: fs, NoSync: true})
 			for i := range rows {
@@ -95,9 +97,11 @@ func TestPopsStayFlat(t *testing.T) {
 // TestBusyQueueStaysFlat pushes and pops in turn, at random priorities, so that
 // rows appear and vanish everywhere among the tombstones.
 func TestBusyQueueStaysFlat(t *testing.T) {
+	t.Parallel()
 	for _, reverse := range []bool{false, true} {
 		for _, backlog := range []int{0, 500} {
 			t.Run(fmt.Sprintf("reverse=%t, backlog=%d", reverse, backlog), func(t *testing.T) {
+				t.Parallel()
 				const batch, priorities = 20, 10
 				db := openMem(t, Options{NoSync: true})
 				rng := rand.New(rand.NewPCG(1, 1))
@@ -134,6 +138,7 @@ func TestBusyQueueStaysFlat(t *testing.T) {
 
 // TestLaggingScanStaysFlat reads a state that later pops have emptied.
 func TestLaggingScanStaysFlat(t *testing.T) {
+	t.Parallel()
 	db := openMem(t, Options{NoSync: true})
 	const rows = 3000
 	mustUpdate(t, db, func(tx kv.Tx) error {
