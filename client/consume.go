@@ -259,7 +259,7 @@ func (c *consumer) serve(item *Item) {
 		return
 	}
 	if err := c.settle(item, err); err != nil {
-		c.options.OnError(item, fmt.Errorf("settle %s: %w", item.ID, err))
+		c.options.OnError(item, err)
 	}
 }
 

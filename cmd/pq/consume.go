@@ -75,7 +75,7 @@ func (c *consuming) run(s *session, args []string) error {
 	}
 	if len(c.command) > 0 {
 		if _, err := exec.LookPath(c.command[0]); err != nil {
-			return usagef("the program %w", err)
+			return usagef("the program %q: %w", c.command[0], errors.Unwrap(err))
 		}
 	}
 	if c.max {

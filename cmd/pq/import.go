@@ -98,7 +98,7 @@ func (i *importing) run(s *session, args []string) error {
 func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 	if i.file == "" || i.file == "-" {
 		s.hintAtInput()
-		return io.NopCloser(s.stdin), 0, nil
+		return io.NopCloser(s.input()), 0, nil
 	}
 	file, err := os.Open(i.file)
 	if err != nil {

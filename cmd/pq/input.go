@@ -17,7 +17,7 @@ import (
 // read reads a file.
 func (s *session) read(file string) ([]byte, error) {
 	if file == "-" {
-		return io.ReadAll(s.stdin)
+		return io.ReadAll(s.input())
 	}
 	return os.ReadFile(file)
 }
@@ -58,7 +58,7 @@ func (s *session) confirm(force bool, format string, args ...any) error {
 		return usagef("%s: nobody is there to ask, expected --force", question)
 	}
 	fmt.Fprintf(s.stderr, "%s? [y/N] ", question)
-	answers := bufio.NewScanner(s.stdin)
+	answers := bufio.NewScanner(s.input())
 	if answers.Scan() && strings.EqualFold(strings.TrimSpace(answers.Text()), "y") {
 		return nil
 	}

@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -35,10 +40,15 @@ func (w *terminal) until(t *testing.T, is func(*client.Info) bool) *client.Queue
 // begin starts a command. It goes on until interrupt is called, and wait returns
 // what came of it.
 func (w *terminal) begin(t *testing.T, args ...string) (interrupt func(), wait func() (int, string)) {
+	return w.beginWith(t, strings.NewReader(""), args...)
+}
+
+// beginWith is begin with this standard input.
+func (w *terminal) beginWith(t *testing.T, stdin io.Reader, args ...string) (interrupt func(), wait func() (int, string)) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	var out bytes.Buffer
 	ended := make(chan int)
-	go func() { ended <- run(ctx, args, w.env, strings.NewReader(""), &out, &out) }()
+	go func() { ended <- run(ctx, args, w.env, stdin, &out, &out) }()
 	return cancel, func() (int, string) { return <-ended, out.String() }
 }
 
@@ -61,6 +71,31 @@ func TestInterruptedPop(t *testing.T) {
 	interrupt()
 	if code, text := wait(); code != exitInterrupted || text != "" {
 		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// Ctrl-C ends what reads lines that nobody types. What was typed is pushed.
+func TestInterruptedInput(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"push", "jobs", "-"}, {"push", "jobs", "--file", "-"}, {"import", "jobs"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			w := newTerminal(t)
+			w.pq(t, "config", "jobs", "lease=1h")
+			stdin, typed := io.Pipe()
+			interrupt, wait := w.beginWith(t, stdin, args...)
+			if _, err := io.WriteString(typed, "{\"payload\": \"x\"}\n"); err != nil {
+				t.Fatal(err)
+			}
+			if args[0] == "push" && args[2] == "-" {
+				w.until(t, func(i *client.Info) bool { return i.Ready == 1 })
+			}
+			interrupt()
+			code, text := wait()
+			if code != exitInterrupted || strings.Contains(text, "pq:") {
+				t.Errorf("exit code %d: %s", code, text)
+			}
+		})
 	}
 }
 
@@ -110,6 +145,81 @@ func TestInterruptedConsumeWithGrace(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	w.until(t, func(i *client.Info) bool { return i.Ready == 1 })
+}
+
+// A second Ctrl-C ends the programs that run for items, and what they have
+// started.
+func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	alive := w.fifo(t, "alive")
+	w.pq(t, "push", "jobs", "x")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "consume", "jobs", "sh", "-c", `trap "" INT TERM; (echo; exec sleep 600) > "$HOME/alive"`)
+	cmd.Env = append(w.env, asPQ+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := io.ReadFull(file, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	// Signals that come together count as one.
+	for interrupts := time.NewTicker(50 * time.Millisecond); ; {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+			interrupts.Stop()
+		case <-interrupts.C:
+			continue
+		}
+		break
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := file.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading what the program holds open: %v, expected its end", err)
+	}
+}
+
+// top goes on when the NATS server and the bridge have been away.
+func TestTopSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--json", "--sort=name"} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			b := testenv.Bridge(t, bridge.Options{})
+			w := &terminal{nc: b.NATS.Connect(t), env: []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=5s"}}
+			w.pq(t, "push", "jobs", "x", "--timeout", testenv.Patience.String())
+			out := newWritten()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan int, 1)
+			go func() {
+				ended <- run(ctx, []string{"top", "--interval", "50ms", flag}, w.env, strings.NewReader(""), out, out)
+			}()
+			out.await(t, "jobs")
+			b.NATS.Shutdown()
+			out.await(t, "no answer")
+			b.NATS.Restart(t)
+			out.await(t, "jobs")
+			cancel()
+			if code := <-ended; code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
 }
 
 func TestInterruptedTop(t *testing.T) {

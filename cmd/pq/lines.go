@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -23,13 +22,13 @@ func (p *pushing) lines(s *session, queue string) error {
 	}
 	bar := s.progress("pushing", 0, thousands)
 	pipe.progress = bar.set
-	lines := bufio.NewScanner(s.stdin)
+	lines := bufio.NewScanner(s.input())
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() && err == nil {
 		err = pipe.push([]byte(lines.Text()), p.options...)
 	}
-	err = errors.Join(err, pipe.finish())
-	if err == nil {
+	// An error of push is the pipeline's as well.
+	if err = pipe.finish(); err == nil {
 		err = lines.Err()
 	}
 	bar.end()

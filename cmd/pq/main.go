@@ -16,14 +16,37 @@ import (
 )
 
 func main() {
-	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	ctx, stop := context.WithCancel(context.Background())
+	s := newSession(ctx, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, ends()...)
+	go func() {
+		<-signals
+		stop()
+		<-signals // this one does not wait for anything
+		s.programs.end()
+		os.Exit(exitInterrupted)
+	}()
+	os.Exit(s.run(os.Args[1:]))
 }
 
-// run is the program: it returns the exit code.
+// ends are the signals that ask pq to end. A terminal that is closed does, unless
+// pq was started to outlive it.
+func ends() []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// run is the program, signals aside: it returns the exit code.
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := newSession(ctx, env, stdin, stdout, stderr)
+	return newSession(ctx, env, stdin, stdout, stderr).run(args)
+}
+
+// run runs a command and returns the exit code.
+func (s *session) run(args []string) int {
 	defer s.close()
 	return s.report(s.dispatch(args))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -22,11 +21,8 @@ func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 	cmd.Stdin = bytes.NewReader(item.Payload)
 	cmd.Stdout, cmd.Stderr = c.session.stdout, c.session.stderr
 	cmd.Env = c.environment(item)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
-	// Ctrl-C is for pq, which lets the program end.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err := cmd.Run()
+	err := c.session.programs.run(ctx, cmd)
 	var exit *exec.ExitError
 	if c.deadExit != 0 && errors.As(err, &exit) && exit.ExitCode() == c.deadExit {
 		return client.GiveUp(fmt.Errorf("%s: %w", c.command[0], err))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 
 	"github.com/nats-io/nats.go"
@@ -45,11 +46,9 @@ func (s *session) report(err error) int {
 		return exitInterrupted
 	}
 	code := exitCode(err)
-	if s.global.json {
-		s.warnJSON(err, code)
+	if s.warn(err); s.global.json {
 		return code
 	}
-	fmt.Fprintf(s.stderr, "pq: %v\n", err)
 	if hint := hint(err); hint != "" {
 		fmt.Fprintln(s.stderr, hint)
 	}
@@ -57,6 +56,15 @@ func (s *session) report(err error) int {
 		fmt.Fprintln(s.stderr, s.unfinished)
 	}
 	return code
+}
+
+// warn tells what went wrong.
+func (s *session) warn(err error) {
+	if s.global.json {
+		s.warnJSON(err, exitCode(err))
+		return
+	}
+	fmt.Fprintf(s.stderr, "pq: %v\n", err)
 }
 
 func exitCode(err error) int {
@@ -74,10 +82,10 @@ func exitCode(err error) int {
 }
 
 // unreachable tells a server that is not there, or does not speak, from one that
-// refuses.
+// refuses, and from a file of the login's that cannot be read.
 func unreachable(err error) bool {
 	var network net.Error
-	return errors.As(err, new(*connectError)) && errors.As(err, &network)
+	return errors.As(err, new(*connectError)) && errors.As(err, &network) && !errors.As(err, new(*fs.PathError))
 }
 
 // hint says what to do about an error, where that is not plain.

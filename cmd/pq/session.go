@@ -22,6 +22,9 @@ type session struct {
 	global globals
 	nc     *nats.Conn // nil until somebody needs it
 
+	reading  io.Reader // see input
+	programs programs
+
 	unfinished string // what a command that failed has left behind, and what to do about it
 }
 

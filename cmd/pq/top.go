@@ -86,8 +86,12 @@ func (w *watching) run(s *session, _ []string) (err error) {
 				return err
 			}
 		}
-		if err := w.look(s, c, live); err != nil {
+		switch err := w.look(s, c, live); {
+		case err == nil:
+		case n == 1, n == w.count, s.ctx.Err() != nil:
 			return interrupted(s.ctx, err)
+		default:
+			s.warn(err)
 		}
 		if n == w.count {
 			return nil
@@ -108,7 +112,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// look shows the queues once. On a screen it goes on when the bridge is away.
+// look shows the queues once. On a screen it shows what was seen last, and why,
+// when the bridge is away.
 func (w *watching) look(s *session, c *client.Client, live bool) error {
 	infos, err := allQueues(s.ctx, c)
 	switch {

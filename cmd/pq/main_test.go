@@ -1,0 +1,16 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// asPQ is the variable that makes this program pq, for tests that need a process.
+const asPQ = "PQ_TEST_AS_PQ"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asPQ) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}

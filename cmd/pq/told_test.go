@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// written is what a command that runs has written and nobody has looked at.
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{}
+}
+
+func newWritten() *written { return &written{more: make(chan struct{}, 1)} }
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case w.more <- struct{}{}:
+	default: // it is known that there is more
+	}
+	return w.text.Write(p)
+}
+
+// await waits for a text, which is the end of what has been looked at then.
+func (w *written) await(t *testing.T, text string) {
+	t.Helper()
+	found := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_, _, is := strings.Cut(w.text.String(), text)
+		if is {
+			w.text.Reset()
+		}
+		return is
+	}
+	for late := time.After(testenv.Patience); !found(); {
+		select {
+		case <-w.more:
+		case <-late:
+			t.Fatalf("it has not written %q, but %q", text, w.text.String())
+		}
+	}
+}
+
+// An error is told once, with one prefix.
+func TestErrorsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	large := strings.Repeat("x", 2<<20)
+	for _, tc := range []struct {
+		stdin io.Reader
+		args  []string
+		want  string
+	}{
+		{strings.NewReader(large), []string{"push", "jobs", "-"}, "2097"},
+		{strings.NewReader(large), []string{"push", "jobs", "--file", "-"}, "2097"},
+		{strings.NewReader("a\nb\nc\n"), []string{"push", "jobs", "-", "--delay", "1000000h"}, "PQ-Delay"},
+		{nil, []string{"consume", "jobs", "no-such-program"}, `the program "no-such-program": executable file not found`},
+		{nil, []string{"ls", "--creds", "no-such-file"}, "no such file"},
+	} {
+		_, wait := w.beginWith(t, tc.stdin, tc.args...)
+		code, text := wait()
+		if code == 0 || code == exitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 {
+			t.Errorf("%s: exit code %d: %s\nexpected %q, once", strings.Join(tc.args, " "), code, text, tc.want)
+		}
+	}
+}
