@@ -26,7 +26,7 @@ func Judge(t testing.TB, operations []history.Operation) {
 // Search is Judge for a history that is short enough to look for an order.
 func Search(t testing.TB, operations []history.Operation) {
 	t.Helper()
-	holds, err := history.Linearizable(operations, patience)
+	holds, err := history.Linearizable(operations, Patience)
 	switch {
 	case err != nil:
 		t.Error(err)

@@ -279,14 +279,14 @@ func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 			w.Connect()
 		}
 	}
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(Patience); ; {
 		tries++
 		reply, err := w.request(request)
 		if err == nil && !again(reply) {
 			return reply, tries
 		}
 		if time.Now().After(end) {
-			w.Fatalf("%s: no answer in %s: %v", request.Subject, patience, err)
+			w.Fatalf("%s: no answer in %s: %v", request.Subject, Patience, err)
 		}
 		<-time.After(pause)
 	}
@@ -308,7 +308,7 @@ func (w *Worker) send(request *nats.Msg, reply string) error {
 func (w *Worker) Drain() {
 	w.Helper()
 	w.Loses = false
-	for end := time.Now().Add(2 * patience); ; {
+	for end := time.Now().Add(2 * Patience); ; {
 		o := history.Operation{Kind: history.Pop, End: history.Min}
 		request := nats.NewMsg("pq." + w.Queue + ".pop.min")
 		request.Header.Set("Nats-Msg-Id", w.name())
