@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +256,11 @@ func TestSamplePermissions(t *testing.T) {
 type object struct {
 	Kind string
 	Spec struct {
+		Replicas int
+		// Of a PodDisruptionBudget.
+		MinAvailable   *int `yaml:"minAvailable"`
+		MaxUnavailable *int `yaml:"maxUnavailable"`
+
 		Template struct {
 			Spec struct {
 				Grace      int `yaml:"terminationGracePeriodSeconds"`
@@ -265,6 +272,7 @@ type object struct {
 
 type container struct {
 	Env       []struct{ Name, Value string }
+	Resources struct{ Limits struct{ Memory string } }
 	Startup   probe `yaml:"startupProbe"`
 	Liveness  probe `yaml:"livenessProbe"`
 	Readiness probe `yaml:"readinessProbe"`
@@ -272,6 +280,65 @@ type container struct {
 
 type probe struct {
 	HTTP struct{ Path string } `yaml:"httpGet"`
+}
+
+// overloadPeak is what pqd needs under overload, docs/operations.md says.
+const overloadPeak = 758 << 20
+
+// A container has the memory that overload takes, and Go is told of less than
+// that. A node can be drained.
+func TestManifestsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	if page := operation; !strings.Contains(read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
+		t.Errorf("%s says something else than %d MiB", page, overloadPeak>>20)
+	}
+	for _, file := range []string{"embedded.yaml", "foundationdb.yaml"} {
+		replicas := 0
+		for _, o := range objects(t, manifests+"/"+file) {
+			if len(o.Spec.Template.Spec.Containers) > 0 {
+				replicas = o.Spec.Replicas
+				c := o.Spec.Template.Spec.Containers[0]
+				var soft int64
+				for _, entry := range c.Env {
+					if entry.Name == "GOMEMLIMIT" {
+						soft = bytesOf(t, entry.Value)
+					}
+				}
+				if hard := bytesOf(t, c.Resources.Limits.Memory); hard < overloadPeak*5/4 || soft == 0 || soft > hard*3/4 {
+					t.Errorf("%s: the limit is %d bytes and GOMEMLIMIT %d: expected room for %d, and a quarter beside Go", file, hard, soft, overloadPeak)
+				}
+			}
+			if least, most := o.Spec.MinAvailable, o.Spec.MaxUnavailable; least != nil && *least >= replicas || most != nil && *most == 0 {
+				t.Errorf("%s: its %s forbids to drain a node", file, o.Kind)
+			}
+		}
+	}
+}
+
+// bytesOf reads a size such as 700MiB or 1Gi.
+func bytesOf(t *testing.T, size string) int64 {
+	t.Helper()
+	digits := strings.TrimRight(size, "KMGiB")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	shift, known := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30}[strings.TrimSuffix(size[len(digits):], "B")]
+	if err != nil || !known {
+		t.Fatalf("%q: expected a size", size)
+	}
+	return n << shift
+}
+
+// objects are those of a manifest.
+func objects(t *testing.T, file string) (all []object) {
+	t.Helper()
+	for decoder := yaml.NewDecoder(strings.NewReader(read(t, file))); ; {
+		var o object
+		if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
 }
 
 // pqd runs with the settings of each manifest, on the store of this test, and has
@@ -284,15 +351,8 @@ func TestManifests(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			decoder := yaml.NewDecoder(strings.NewReader(read(t, file)))
 			pods := 0
-			for {
-				var o object
-				if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatal(err)
-				}
+			for _, o := range objects(t, file) {
 				if len(o.Spec.Template.Spec.Containers) == 0 {
 					continue
 				}

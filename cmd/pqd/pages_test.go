@@ -49,7 +49,7 @@ func TestOtherPages(t *testing.T) {
 const (
 	buildPrograms = "go build -o bin/ ./cmd/pq ./cmd/pqd"
 	startDaemon   = "go run ./cmd/pqd"
-	killDaemon    = "kill -9 $(pgrep -x pqd)"
+	killDaemon    = "kill -9 $(lsof -t -iTCP:4222 -sTCP:LISTEN)"
 )
 
 func runPage(t *testing.T, page string) {
