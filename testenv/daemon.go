@@ -166,6 +166,19 @@ func (p *Process) Resume(t testing.TB) {
 	p.signal(t, syscall.SIGCONT)
 }
 
+// HangUp sends SIGHUP.
+func (p *Process) HangUp(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGHUP)
+}
+
+// AwaitEnd waits for a process that ends, and returns its exit code.
+func (p *Process) AwaitEnd(t testing.TB) int {
+	t.Helper()
+	p.wait(t)
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Exited is closed when the process that runs now has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

@@ -5,7 +5,8 @@
 // It logs one line "ready" when it answers. SIGTERM and SIGINT end it in order:
 // what was acknowledged stays, what was not gets an answer that says so. It
 // exits with 0 then, with 2 when its settings are wrong, and with 1 after any
-// other failure. A second signal ends it at once.
+// other failure. A second signal ends it at once. SIGHUP has the embedded NATS
+// server read its configuration file again, and ends pqd when there is none.
 package main
 
 import (
@@ -15,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 )
 
@@ -23,7 +23,7 @@ import (
 const shutdownLimit = 10 * time.Second
 
 func main() {
-	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, release := signal.NotifyContext(context.Background(), ends()...)
 	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
 
 	ballast := newBallast()

@@ -73,6 +73,17 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 	return nil, err
 }
 
+// reload applies these settings to a server that runs.
+func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
+	debug, trace, verbose := e.options.Debug, e.options.Trace, e.options.TraceVerbose
+	if err := srv.ReloadOptions(e.options); err != nil {
+		return err
+	}
+	// The server makes a log of its own when something about logs has changed.
+	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1)}, debug, trace, verbose)
+	return nil
+}
+
 // natsLog passes the server's log on. Fatalf reports and, unlike its name,
 // ends nothing: the server returns from whatever it was doing.
 type natsLog struct {

@@ -100,6 +100,8 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		return err
 	}
 
+	hangups, forgetHangups := d.hangups()
+	defer forgetHangups()
 	tracer, stopTracing, err := startTracing(ctx, d.log)
 	if err != nil {
 		return err
@@ -188,11 +190,17 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
 		"prefix", string(d.settings.Prefix), "version", version())
 
-	select {
-	case <-ctx.Done():
-	case err = <-web.failed:
-	case err = <-lost:
-		err = fmt.Errorf("the connection to NATS was closed for good: %w", err)
+	for ended := false; !ended; {
+		select {
+		case <-hangups:
+			d.reload()
+			continue
+		case <-ctx.Done():
+		case err = <-web.failed:
+		case err = <-lost:
+			err = fmt.Errorf("the connection to NATS was closed for good: %w", err)
+		}
+		ended = true
 	}
 	d.health.stop()
 	d.log.Info("stopping")
