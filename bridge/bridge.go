@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -41,6 +42,10 @@ type Options struct {
 
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
+
+	// Damage returns what is known to be damaged of the store's files, in words.
+	// nil: nothing ever is.
+	Damage func() []string
 }
 
 // DefaultPrefix is the first token of all subjects unless told otherwise.
@@ -93,6 +98,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Damage == nil {
+		o.Damage = func() []string { return nil }
 	}
 	o.Limits = o.Limits.withDefaults()
 	grammar, err := subjects.New(o.Prefix)
@@ -227,9 +235,12 @@ func (k *keeper) start(b *Bridge) {
 		b.store.Maintain(ctx, fdbpq.Maintenance{
 			Event: b.events.item,
 			Problem: func(err error) {
-				if isOutage(err) {
+				switch {
+				case isOutage(err):
 					k.failed(err)
-				} else {
+				case errors.Is(err, kv.ErrDamaged):
+					k.log.Debug("store upkeep", "error", err) // the store has said it once
+				default:
 					k.log.Error("store upkeep", "error", err)
 				}
 			},

@@ -38,7 +38,7 @@ func failf(code int, format string, args ...any) *failure {
 func badRequest(err error) *failure { return &failure{code: 400, text: err.Error()} }
 
 // codes are all that a failure may have, in the order of their counters.
-var codes = [...]int{400, 403, 404, 408, 409, 410, 413, 429, 500, 503, 504}
+var codes = [...]int{400, 403, 404, 408, 409, 410, 413, 429, 500, 503, 504, 506}
 
 // describe is the text that clients know a status by.
 func (f *failure) describe() string {
@@ -66,6 +66,8 @@ func (f *failure) describe() string {
 		return "Service Unavailable"
 	case 504:
 		return "Unknown Result"
+	case 506:
+		return "Store Damaged"
 	}
 	return "Internal Error"
 }
@@ -133,6 +135,8 @@ func explain(err error) *failure {
 		return &failure{code: 413, text: err.Error()}
 	case errors.Is(err, kv.ErrUnknown):
 		return &failure{code: 504, text: "not known whether it was done: repeat it with the same Nats-Msg-Id"}
+	case errors.Is(err, kv.ErrDamaged):
+		return &failure{code: 506, text: "the store is damaged where this request needs it, nothing was done: trying again does not help, its operator has to act"}
 	case isOutage(err):
 		return &failure{code: 503, text: "the store cannot commit now, nothing was done: try again"}
 	}

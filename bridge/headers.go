@@ -195,6 +195,13 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure) {
 	return b, nil
 }
 
+// Headers are the headers of an item that a bridge has pushed.
+func Headers(item *fdbpq.Item) nats.Header {
+	headers := make(nats.Header)
+	addHeaders(headers, item.Headers)
+	return headers
+}
+
 // addHeaders adds the headers of an item to those of its answer.
 func addHeaders(to nats.Header, block []byte) {
 	rest := string(block)

@@ -101,6 +101,7 @@ type bridgeInfo struct {
 	Prefix  string     `json:"prefix"`
 	Limits  infoLimits `json:"limits"`
 	Uptime  float64    `json:"uptime"` // seconds
+	Damage  []string   `json:"damage,omitempty"`
 }
 
 type infoLimits struct {
@@ -118,7 +119,7 @@ func (b *Bridge) describe(r *request) (err error) {
 	limits := b.options.Limits
 	r.outcome.body, err = json.Marshal(bridgeInfo{
 		Version: b.options.Version, Store: b.options.StoreName, StoreID: b.store.ID(),
-		Prefix: b.options.Prefix, Uptime: time.Since(b.service.started).Seconds(),
+		Prefix: b.options.Prefix, Uptime: time.Since(b.service.started).Seconds(), Damage: b.options.Damage(),
 		Limits: infoLimits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,

@@ -133,6 +133,10 @@ type System struct {
 	Prefix  string  `json:"prefix"`
 	Limits  Limits  `json:"limits"`
 	Uptime  float64 `json:"uptime"` // seconds
+
+	// Damage says which files of the store are known to be damaged, and which
+	// queues may be concerned.
+	Damage []string `json:"damage,omitempty"`
 }
 
 // Limits are what a bridge takes at a time, and at most.

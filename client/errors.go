@@ -36,6 +36,10 @@ var (
 	// done.
 	ErrUnavailable = errors.New("unavailable")
 
+	// ErrDamaged: what was asked for cannot be read, because a file of the store is
+	// damaged. Nothing was done, and trying again does not help.
+	ErrDamaged = errors.New("store damaged")
+
 	// ErrUnknownResult: it is not known whether it was done, because no answer
 	// came.
 	ErrUnknownResult = errors.New("unknown result")
@@ -92,6 +96,7 @@ const (
 	codeBusy          = 429
 	codeUnavailable   = 503
 	codeUnknownResult = 504
+	codeDamaged       = 506
 )
 
 // Error is a bridge's answer to a request that it did not carry out, or what
@@ -132,6 +137,8 @@ func (e *Error) Is(target error) bool {
 		return e.Code == codeBusy || e.Code == codeConflict && e.Reason != ReasonOccupied
 	case ErrUnavailable:
 		return e.Code == codeUnavailable
+	case ErrDamaged:
+		return e.Code == codeDamaged
 	case ErrUnknownResult:
 		return e.Code == codeUnknownResult
 	}

@@ -54,6 +54,9 @@ func (d *doctor) bridges() bool {
 		return false
 	}
 	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, span(seconds(system.Uptime)), system.Store)
+	for _, damage := range system.Damage {
+		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/operations.md", damage)
+	}
 	d.versions(ours, system)
 	d.stores(ours)
 	return true

@@ -89,7 +89,7 @@ func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) 
 	}
 	problems, err := store.Check(ctx)
 	if err != nil {
-		return err
+		return adviseDamage(err)
 	}
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {

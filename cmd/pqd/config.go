@@ -147,6 +147,7 @@ const usageHead = `pqd answers requests for priority queues on NATS subjects.
 usage: pqd [--help] [--version]
        pqd backup <directory>   copies the embedded store that a running pqd has open
        pqd check                looks for damage in an embedded store that is not in use
+       pqd salvage <directory>  writes what can be read of a damaged one, for pq import
 
 Settings are environment variables. With none, pqd runs a NATS server of its own
 and keeps the queues in ./pq-data.

@@ -16,17 +16,32 @@ var (
 // process that is still starting.
 type health struct {
 	bridge   atomic.Pointer[func() error] // the bridge's own answer, once there is a bridge
+	damage   atomic.Pointer[func() error] // whether the store is damaged, once there is a store
 	stopping atomic.Bool
 }
 
 // serving hands the question over to the bridge.
 func (h *health) serving(ready func() error) { h.bridge.Store(&ready) }
 
+// stored hands over the question whether the store is damaged.
+func (h *health) stored(damage func() error) { h.damage.Store(&damage) }
+
 // stop is called when pqd begins to stop, before anything is taken down.
 func (h *health) stop() { h.stopping.Store(true) }
 
 // ready says why no request should be sent here, or nil.
 func (h *health) ready() error {
+	if err := h.works(); err != nil {
+		return err
+	}
+	if damage := h.damage.Load(); damage != nil {
+		return (*damage)()
+	}
+	return nil
+}
+
+// works is ready but for damage.
+func (h *health) works() error {
 	if h.stopping.Load() {
 		return errStopping
 	}
@@ -38,9 +53,10 @@ func (h *health) ready() error {
 }
 
 // live says why pqd cannot work, or nil. Unlike ready, it has patience with a
-// process that waits for NATS to start with.
+// process that waits for NATS to start with, and with damage of the store, which
+// another start does not mend.
 func (h *health) live() error {
-	if err := h.ready(); err != errStarting {
+	if err := h.works(); err != errStarting {
 		return err
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	away := errors.New("NATS is away")
+	away, damaged := errors.New("NATS is away"), errors.New("the store is damaged")
 	var bridge error
 	var h health
 	for _, step := range []struct {
@@ -22,6 +22,8 @@ func TestHealth(t *testing.T) {
 		{"serving", func() { h.serving(func() error { return bridge }) }, nil, nil},
 		{"without NATS", func() { bridge = away }, away, away},
 		{"serving again", func() { bridge = nil }, nil, nil},
+		{"damaged", func() { h.stored(func() error { return damaged }) }, nil, damaged},
+		{"damaged and without NATS", func() { bridge = away }, away, away},
 		{"stopping", h.stop, errStopping, errStopping},
 	} {
 		step.do()

@@ -52,8 +52,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return backup(ctx, s, args[1], stdout)
 	case len(args) == 1 && args[0] == "check":
 		return check(ctx, s, newLog(s, stderr), stdout)
+	case len(args) == 2 && args[0] == "salvage":
+		return salvage(ctx, s, args[1], newLog(s, stderr), stdout)
 	case len(args) > 0:
-		return usagef("found the arguments %q: expected none, backup <directory>, or check; settings are environment variables, see pqd --help", args)
+		return usagef("found the arguments %q: expected none, backup <directory>, check, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry()}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
@@ -75,6 +77,7 @@ type daemon struct {
 	cpus     int // that Go may use
 	metrics  *prometheus.Registry
 	health   health
+	damage   damage
 	store    *fdbpq.Store
 	embedded *server.Server // nil when NATS_URL is set
 	nc       atomic.Pointer[nats.Conn]
@@ -122,6 +125,11 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	}
 	if d.store, err = fdbpq.Open(ctx, db, storeOptions(d.settings)); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
+	}
+
+	if embedded, is := db.(*local.DB); is {
+		d.damage.db, d.damage.store = embedded, d.store
+		d.health.stored(d.damage.err)
 	}
 
 	url, reaching := d.settings.NATS.URL, []nats.Option(nil)
@@ -172,6 +180,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		Version:   version(),
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.engine == "local",
+		Damage:    d.damage.describe,
 		Logger:    d.log,
 		Tracer:    tracer,
 

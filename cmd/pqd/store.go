@@ -25,7 +25,7 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 	case "local":
 		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
 		if err != nil {
-			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
 		}
 		return db, localMetrics{db}, nil
 	}
@@ -65,6 +65,7 @@ func (m localMetrics) Collect(metrics chan<- prometheus.Metric) {
 		return // closed: pqd is on its way out
 	}
 	counters(metrics, map[*prometheus.Desc]uint64{storeCommits: n.Commits, storeConflicts: n.Conflicts, storeTooOld: n.TooOld})
+	metrics <- prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(len(m.db.Damage())))
 	metrics <- prometheus.MustNewConstMetric(storeGaps, prometheus.GaugeValue, float64(n.Gaps))
 	metrics <- prometheus.MustNewConstMetric(storeBytes, prometheus.GaugeValue, float64(n.DiskBytes))
 }

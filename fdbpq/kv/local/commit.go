@@ -67,6 +67,9 @@ func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err
 		return false, nil
 	}
 	w := &t.buf.writes
+	if db.opts.Salvage && err == nil && !w.empty() {
+		err = errSalvage
+	}
 	if err == nil {
 		err = w.refused
 	}

@@ -38,6 +38,12 @@ type Options struct {
 	// part of one, nor one without all later ones.
 	NoSync bool
 
+	// Salvage opens a store that may be damaged, to read what is left of it.
+	// Nothing is changed. What cannot be read is passed over, as if it were not
+	// there: Damage and Skipped tell of it. What was cleared may be there again,
+	// when it was noted in what cannot be read.
+	Salvage bool
+
 	// Log receives what goes wrong in the background; nil stands for
 	// slog.Default().
 	Log *slog.Logger
@@ -77,7 +83,7 @@ type DB struct {
 }
 
 type counts struct {
-	commits, conflicts, tooOld, stalls atomic.Uint64
+	commits, conflicts, tooOld, stalls, skipped atomic.Uint64
 }
 
 var _ kv.DB = (*DB)(nil)
@@ -96,6 +102,9 @@ func Open(dir string, opts Options) (*DB, error) {
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Salvage {
+		opts.Now = func() time.Time { return time.Time{} } // what is read never changes, and may take long
 	}
 	db := &DB{
 		opts:     opts,
@@ -148,7 +157,7 @@ func (db *DB) Close() error {
 	if broken := db.broken.Load(); broken != nil {
 		return *broken // and who knows what the store would do now
 	}
-	if !db.opts.NoSync {
+	if !db.opts.NoSync && !db.opts.Salvage {
 		if err := db.writeMark(); err != nil {
 			return fmt.Errorf("kv/local: closing the store: %w", err)
 		}

@@ -122,10 +122,15 @@ func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	number, isLog, isManifest := d.parse(name)
 	if found := d.found.Load(); found != nil && (isLog || isManifest) {
 		found.reading = name
-		if isLog {
-			if err := found.logDamage(name, number); err != nil {
-				return nil, err
+		switch damage := found.logDamage(name, number); {
+		case !isLog:
+		case found.salvage:
+			if damage != nil {
+				found.lost = append(found.lost, damage)
 			}
+			return d.rest(name, number)
+		case damage != nil:
+			return nil, damage
 		}
 	}
 	log, writing := d.open.Load(name)

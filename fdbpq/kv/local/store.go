@@ -16,6 +16,7 @@ func (db *DB) openStore(dir string) error {
 	if err != nil {
 		return err
 	}
+	found.salvage = db.opts.Salvage
 	db.disk.found.Store(found)
 	defer db.disk.found.Store(nil)
 
@@ -23,7 +24,11 @@ func (db *DB) openStore(dir string) error {
 	// has an old one. Nothing is written to that log.
 	before, err := pebble.Peek(dir, db.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
-	if db.store, err = pebble.Open(dir, db.storeOptions()); err != nil || settled {
+	db.store, err = pebble.Open(dir, db.storeOptions())
+	for _, d := range found.lost {
+		_ = db.damaged(d) // the store goes on without
+	}
+	if err != nil || settled || db.opts.Salvage {
 		return db.undamaged(found, err)
 	}
 	if err := db.store.Close(); err != nil {
@@ -38,6 +43,7 @@ func (db *DB) openStore(dir string) error {
 func (db *DB) storeOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                 db.disk,
+		ReadOnly:           db.opts.Salvage,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             storeLog{db},
 

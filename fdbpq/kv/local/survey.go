@@ -11,6 +11,8 @@ type survey struct {
 	logs      map[uint64]wholeness // by number
 	synced    map[uint64]int64     // bytes of each log that were synced once
 	manifests map[uint64]int64     // bytes of each manifest that were synced once
+	salvage   bool                 // what can be read of logs is used
+	lost      []*Damage            // of such logs
 	reading   string               // the log or manifest that Pebble read last
 }
 
@@ -72,7 +74,7 @@ func unsound(name string, found wholeness, synced int64) *Damage {
 }
 
 // logDamage says what is missing of a log that the store needs.
-func (s *survey) logDamage(name string, number uint64) error {
+func (s *survey) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])
 	}

@@ -199,6 +199,9 @@ func (t *tx) read(hash uint64, key []byte) ([]byte, error) {
 		return append(make([]byte, 0, len(value)), value...), nil
 	}
 	value, err := t.db.read(t.snap, key)
+	if err != nil && t.db.opts.Salvage {
+		return nil, t.db.skip(err)
+	}
 	if value != nil {
 		rows.put(hash, key, value, t.pinned.version)
 	}
@@ -232,6 +235,9 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 		return nil, nil
 	}
 	begin, end = stored(begin), stored(end)
+	if t.db.opts.Salvage {
+		return t.around(begin, end, opts)
+	}
 	pairs, cut, err := t.scan(begin, end, opts)
 	if err != nil || snapshot {
 		return pairs, err

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// damage says what is damaged of an embedded store, for those who ask pqd how it
+// is. The zero value is that of a store that never is.
+type damage struct {
+	db    *local.DB
+	store *fdbpq.Store
+
+	mu    sync.Mutex
+	files int // that texts are about
+	texts []string
+}
+
+// namesLimit bounds how long it may take to find out which queues are concerned.
+const namesLimit = 2 * time.Second
+
+// describe returns a line a file.
+func (d *damage) describe() []string {
+	if d.db == nil {
+		return nil
+	}
+	found := d.db.Damage()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(found) != d.files {
+		d.files, d.texts = len(found), nil
+		for _, file := range found {
+			d.texts = append(d.texts, fmt.Sprintf("%s is damaged, which concerns %s", filepath.Base(file.File), d.concerned(&file)))
+		}
+	}
+	return d.texts
+}
+
+// maxNames bounds how many queues are named.
+const maxNames = 10
+
+// concerned names the queues that the file may hold rows of.
+func (d *damage) concerned(file *local.Damage) string {
+	if len(file.Begin) == 0 {
+		return "any queue"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), namesLimit)
+	defer cancel()
+	var names []string
+	err := d.db.View(ctx, func(r kv.Reader) (err error) {
+		names, err = d.store.QueuesBetween(r, file.Begin, file.End)
+		return err
+	})
+	more := ""
+	if n := len(names) - maxNames; n > 0 {
+		names, more = names[:maxNames], fmt.Sprintf(", and perhaps %d more", n)
+	}
+	switch {
+	case err != nil:
+		return "perhaps any queue: which there are cannot be read"
+	case len(names) == 0:
+		return "no queue, but the store's own rows"
+	}
+	return "perhaps the queues " + strings.Join(names, ", ") + more
+}
+
+// err is nil as long as nothing is known to be damaged.
+func (d *damage) err() error {
+	if texts := d.describe(); len(texts) > 0 {
+		return fmt.Errorf("the store is damaged: %s", strings.Join(texts, "; "))
+	}
+	return nil
+}
+
+// adviseDamage says what to do when err is that the store is damaged.
+func adviseDamage(err error) error {
+	if !errors.Is(err, kv.ErrDamaged) {
+		return err
+	}
+	return fmt.Errorf("%w: restore a backup, or have pqd salvage <directory> write what can be read; see \"The store is damaged\" in docs/operations.md", err)
+}
+
+var storeDamaged = prometheus.NewDesc("pq_store_damaged_files", "Files of the store that were found to be damaged since pqd started.", nil, nil)
