@@ -165,9 +165,10 @@ func (b *Bridge) subscribe() (err error) {
 			err = fmt.Errorf("subscribe to %s: %w", subject, err)
 		}
 	}
-	// Signals come first: an item must not be handed out before they are heard.
-	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
+	// An item must not be handed out before signals are heard, and signals not be
+	// heard while nobody settles: their subscription matches settlements too.
 	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
+	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
 	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receiveRequest)
 	if err != nil {
 		return err

@@ -21,6 +21,9 @@ func (b *Bridge) receive(m *nats.Msg) {
 			err = failf(400, "subject %s: events are published by the bridge, subscribe to them", shown(m.Subject))
 		case subjects.Ack:
 			if fromServer(m) {
+				if b.gate.closed() { // signals may have ended
+					b.signal(m)
+				}
 				return // whoever handed the item out hears it too
 			}
 		}

@@ -36,6 +36,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.waits.close(errShutdown)
 	err := errors.Join(
 		b.drain(ctx, b.subs.requests, &b.gate.work),
+		b.endSignals(ctx),
 		b.drain(ctx, b.subs.acks, &b.gate.settlements),
 	)
 	b.unsubscribe()
@@ -62,6 +63,18 @@ func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) e
 	return err
 }
 
+// endSignals hears no more of items that nobody received. It has to come before
+// the end of the settlements: a signal's subscription matches them too, and as
+// long as it is there the server does not say that nobody takes them.
+func (b *Bridge) endSignals(ctx context.Context) error {
+	if b.subs.signals == nil {
+		return nil
+	}
+	err := b.receiveRest(ctx, b.subs.signals)
+	b.subs.signals = nil
+	return err
+}
+
 // receiveRest ends a subscription and waits until all that the server has sent
 // for it is with the lanes.
 func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error {
@@ -84,7 +97,8 @@ func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error 
 }
 
 // flushPatience bounds the wait for a server that does not answer: what is
-// done already should not take back the rest of the time there is.
+// done already should not take the rest of the time there is. A server on a busy
+// machine gets half of that time.
 const flushPatience = 2 * time.Second
 
 // flush waits until the server has got everything, unless there is none.
@@ -92,7 +106,11 @@ func (b *Bridge) flush(ctx context.Context) error {
 	if !b.nc.IsConnected() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, flushPatience)
+	patience := flushPatience
+	if end, bounded := ctx.Deadline(); bounded {
+		patience = max(patience, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := b.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)

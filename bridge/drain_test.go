@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -160,4 +161,30 @@ func TestDrainWithoutDeadline(t *testing.T) {
 		t.Error(err)
 	}
 	c.refused(c.next(waiter), 409)
+}
+
+// A settlement that arrives while the bridge drains is answered, by the bridge or
+// by the server: what hears signals does not outlive what settles.
+func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(2)
+	release := db.holdNext()
+	held := c.send(acks[0], "+ACK")
+	db.awaitHeld(t)
+	drained := make(chan error, 1)
+	go func() { drained <- c.env.Bridge.Drain(context.Background()) }()
+	taken := func() int { return c.env.NATS.Server().GlobalAccount().Interest("pq.jobs.ack.another.lease") }
+	for late := time.Now().Add(patience); taken() > 0; {
+		if time.Now().After(late) {
+			t.Fatal("settlements are still taken")
+		}
+	}
+	if m := c.raw(acks[1], "+ACK"); m.Header.Get("Status") != "503" || m.Header.Get("Nats-Service-Error") != "" {
+		t.Errorf("%v, want no responders", m.Header)
+	}
+	release()
+	c.accepted(c.next(held))
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
 }

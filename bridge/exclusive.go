@@ -215,12 +215,13 @@ func (l *lookout) look(ctx context.Context) {
 var errAside = &failure{code: 409, text: "this bridge leaves the prefix to another one: ask again", description: "Server Shutdown"}
 
 // standAside takes no more requests. What has arrived is still done; those who
-// wait are refused, because what they wait for goes elsewhere now. Signals stay:
-// they concern what was handed out here.
+// wait are refused, because what they wait for goes elsewhere now. Signals go with
+// the settlements: a subscription that answers nothing would keep the server
+// from saying that nobody does.
 func (b *Bridge) standAside(ctx context.Context) (err error) {
 	b.intake.mu.Lock()
 	defer b.intake.mu.Unlock()
-	for _, sub := range []**nats.Subscription{&b.subs.requests, &b.subs.acks} {
+	for _, sub := range []**nats.Subscription{&b.subs.requests, &b.subs.signals, &b.subs.acks} {
 		if *sub != nil {
 			err = errors.Join(err, b.receiveRest(ctx, *sub))
 			*sub = nil
@@ -237,7 +238,7 @@ func (b *Bridge) comeBack() error {
 	b.waits.open()
 	err := b.subscribe()
 	if err != nil {
-		b.silence(&b.subs.requests, &b.subs.acks)
+		b.silence(&b.subs.requests, &b.subs.signals, &b.subs.acks)
 	}
 	return err
 }

@@ -177,10 +177,14 @@ func TestStandsAsideAfterReconnect(t *testing.T) {
 func TestDrainsWhileStandingAside(t *testing.T) {
 	t.Parallel()
 	left, right := testenv.NATS(t), testenv.NATS(t)
-	alone(t, right)
+	elder := alone(t, right)
 	younger := alone(t, left, right)
+	held := (&client{TB: t, Conn: left.Connect(t)}).lease("held")
 	left.Shutdown()
 	younger.diary.await(t, "standing aside")
+	elder.drain(t)
+	c := &client{TB: t, Conn: right.Connect(t)}
+	c.raw(held.Reply, "+ACK") // by the server, or by the bridge if that has come back
 	younger.drain(t)
 	if err := younger.bridge.Ready(); err == nil {
 		t.Error("ready after it has ended")

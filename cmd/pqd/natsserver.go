@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 // natsStartLimit bounds the start of the embedded server; JetStream, if its
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
+
+// lameDuckLimit is longer than pqd takes to stop.
+const lameDuckLimit = time.Hour
 
 // embeddedServer is how to run a NATS server inside this process.
 type embeddedServer struct {
@@ -41,6 +46,8 @@ func embeddedSettings(s settings) (embeddedServer, error) {
 		e.options.Host, e.options.Port = s.Listen.host, cmp.Or(s.Listen.port, server.RANDOM_PORT)
 	}
 	e.options.NoSigs = true // signals are pqd's
+	// Lame duck mode ends when pqd ends it.
+	e.options.LameDuckGracePeriod, e.options.LameDuckDuration = lameDuckLimit, 2*lameDuckLimit
 	return e, nil
 }
 
@@ -82,6 +89,60 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 	// The server makes a log of its own when something about logs has changed.
 	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1)}, debug, trace, verbose)
 	return nil
+}
+
+// enterLameDuck has the server take no more connections and tell its clients that
+// it is about to stop. One of them closes told when it hears that.
+func enterLameDuck(ctx context.Context, srv *server.Server, told <-chan struct{}) {
+	go srv.LameDuckShutdown() // returns when the server is shut down
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
+}
+
+// readPause lies between looks at what clients have read.
+const readPause = 10 * time.Millisecond
+
+// awaitRead waits until clients have been sent what lies in the server's buffers
+// for them. It returns how many had not been when ctx ended.
+func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
+	pause := time.NewTicker(readPause)
+	defer pause.Stop()
+	for {
+		if behind, err = unread(srv); behind == 0 || err != nil {
+			return behind, err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return behind, nil
+		}
+	}
+}
+
+// unread counts the connections with something in the server's buffers, those to
+// other servers included.
+func unread(srv *server.Server) (n int, err error) {
+	clients, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range clients.Conns {
+		if c.Pending > 0 {
+			n++
+		}
+	}
+	routes, err := srv.Routez(nil)
+	if err != nil {
+		return n, err
+	}
+	for _, r := range routes.Routes {
+		if r.Pending > 0 {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // natsLog passes the server's log on. Fatalf reports and, unlike its name,

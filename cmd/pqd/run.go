@@ -24,8 +24,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// drainLimit leaves the rest of shutdownLimit to what follows the drain.
-const drainLimit = 7 * time.Second
+// What shutdownLimit is spent on. The rest is for closing the store.
+const (
+	tellLimit  = time.Second     // for the embedded NATS server to tell its clients
+	drainLimit = 7 * time.Second // for answers to reach the NATS server
+	readLimit  = 9 * time.Second // and from there, if it is embedded, the clients
+)
 
 // run is the program: it returns when ctx has ended and everything is down, or
 // when something failed.
@@ -57,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case len(args) > 0:
 		return usagef("found the arguments %q: expected none, backup <directory>, check, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
-	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry()}
+	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
 	for _, name := range strangers(os.Environ()) {
 		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
@@ -80,6 +84,7 @@ type daemon struct {
 	damage   damage
 	store    *fdbpq.Store
 	embedded *server.Server // nil when NATS_URL is set
+	lameDuck chan struct{}  // closed when the embedded server has told that it stops
 	nc       atomic.Pointer[nats.Conn]
 }
 
@@ -145,6 +150,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		reaching = []nats.Option{
 			nats.InProcessServer(&pipeDialer{server: d.embedded}),
 			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
+			nats.LameDuckModeHandler(func(*nats.Conn) { close(d.lameDuck) }),
 		}
 	}
 
@@ -213,9 +219,28 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	}
 	d.health.stop()
 	d.log.Info("stopping")
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
+	drain, cancel := context.WithTimeout(read, drainLimit)
+	defer cancel()
+	if d.embedded != nil {
+		tell, cancel := context.WithTimeout(drain, tellLimit)
+		enterLameDuck(tell, d.embedded, d.lameDuck)
+		cancel()
+	}
 	down("drain the bridge", func() error { return b.Drain(drain) })
+	if d.embedded != nil {
+		down("wait for clients to read", func() error { return d.awaitRead(read) })
+	}
+	return err
+}
+
+// awaitRead lets clients read what they were answered.
+func (d *daemon) awaitRead(ctx context.Context) error {
+	behind, err := awaitRead(ctx, d.embedded)
+	if behind > 0 {
+		d.log.Warn("connections that did not read their answers in time are cut off", "connections", behind)
+	}
 	return err
 }
 
