@@ -191,10 +191,10 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 	defer deaf.Close()
 	deaf.(*net.TCPConn).SetReadBuffer(4096)
-	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB deaf 1\r\n"
+	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.deaf 1\r\n"
 	for range n {
 		const head = "NATS/1.0\r\nPQ-Lease: 2s\r\n\r\n"
-		text += fmt.Sprintf("HPUB pq.jobs.pop.min deaf %d %d\r\n%s\r\n", len(head), len(head), head)
+		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.deaf %d %d\r\n%s\r\n", len(head), len(head), head)
 	}
 	if _, err := io.WriteString(deaf, text); err != nil {
 		t.Fatal(err)
