@@ -1,0 +1,109 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// One pqd serves the accounts of the sample: each pushes, waits, takes several
+// at a time, settles and hears of its own queues, and reaches no others.
+func TestSampleAccounts(t *testing.T) {
+	t.Parallel()
+	config, err := filepath.Abs("../../deploy/accounts.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// pqd itself may do in its account what it may do where there is only one.
+	pqd := regexp.MustCompile(`(?s)user: pqd, .*?\}\}`)
+	text := func(file string) string {
+		return strings.Join(strings.Fields(pqd.FindString(read(t, file))), " ")
+	}
+	if sample := text("../../deploy/nats.conf"); sample == "" || text(config) != sample {
+		t.Errorf("pqd is %s, expected %s", text(config), sample)
+	}
+	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "NATS_USER=pqd", "NATS_PASSWORD=pqd-secret",
+		"PQD_PASSWORD=pqd-secret", "SALES_PASSWORD=sales-secret", "SHIPPING_PASSWORD=shipping-secret")
+	accounts := make(map[string]*nats.Conn)
+	for _, name := range []string{"sales", "shipping"} {
+		accounts[name] = p.Connect(t, nats.UserInfo(name, name+"-secret"))
+	}
+	for name, nc := range accounts {
+		t.Run(name, func(t *testing.T) { usesQueue(t, nc, name) })
+	}
+	for subject, nc := range map[string]*nats.Conn{
+		"pq.shipping.info": accounts["sales"], "pq.sales.info": accounts["shipping"], "pq.sales-dead.pop.min": accounts["shipping"],
+		"pq._sys.list": accounts["sales"], "$SRV.PING.pq": accounts["sales"],
+	} {
+		if m, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("%s: %v, %v, expected that nobody is there", subject, m, err)
+		}
+	}
+	p.Stop(t)
+}
+
+func usesQueue(t *testing.T, nc *nats.Conn, queue string) {
+	events, err := nc.SubscribeSync("pq." + queue + ".event.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(nc, client.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := c.Queue(queue)
+	waited := make(chan error, 1)
+	go func() {
+		item, err := q.Pop(t.Context(), client.Min, client.Wait(time.Minute))
+		if err == nil && string(item.Payload) != "awaited" {
+			err = fmt.Errorf("popped %q", item.Payload)
+		}
+		waited <- err
+	}()
+	for waiting := 0; waiting == 0; {
+		info, err := q.Info(t.Context())
+		if err != nil && !errors.Is(err, client.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			waiting = info.Waiting
+		} else if _, err := q.Configure(t.Context(), client.ConfigChange{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"awaited", "a", "b", "c"} {
+		if _, err := q.Push(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if text == "awaited" {
+			if err := <-waited; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	items, err := q.PopBatch(t.Context(), client.Min, 3, client.Lease(time.Minute))
+	if err != nil || len(items) != 3 {
+		t.Fatalf("popped %d items: %v", len(items), err)
+	}
+	if err := errors.Join(items[0].Ack(t.Context()), items[1].Nack(t.Context()), items[2].Terminate(t.Context(), "odd")); err != nil {
+		t.Error(err)
+	}
+	if info, err := q.Info(t.Context()); err != nil || info.Ready != 1 || info.Leased != 0 {
+		t.Errorf("%+v, %v: expected the item that was given back", info, err)
+	}
+	if dead, err := c.Queue(queue+"-dead").Pop(t.Context(), client.Min); err != nil || string(dead.Payload) != "c" {
+		t.Errorf("the dead letter: %+v, %v", dead, err)
+	}
+	if m, err := events.NextMsg(patience); err != nil || m.Subject != "pq."+queue+".event.dead" {
+		t.Errorf("the event: %v, %v", m, err)
+	}
+}
