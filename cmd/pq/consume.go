@@ -82,7 +82,7 @@ func (c *consuming) run(s *session, args []string) error {
 		c.options.End = client.Max
 	}
 	c.options.OnError = c.trouble
-	client, err := s.connectPatiently()
+	client, err := s.connect(client.RetryFor(patience), client.Timeout(patience))
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,12 @@ func (f *flags) duration(p *time.Duration, names, usage string) {
 	f.alias(long)
 }
 
+func (f *flags) value(v flag.Value, names, usage string) {
+	long := f.names(names)
+	f.set.Var(v, long, usage)
+	f.alias(long)
+}
+
 // each calls set for each time the flag is given.
 func (f *flags) each(set func(string) error, names, usage string) {
 	long := f.names(names)

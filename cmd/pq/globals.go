@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -13,6 +14,7 @@ type globals struct {
 	login   login
 	prefix  string
 	timeout time.Duration
+	limited bool // the timeout was asked for on the command line
 	json    bool
 }
 
@@ -86,6 +88,25 @@ func (g *globals) define(f *flags) {
 		}
 	}
 	f.yes(&l.TLSFirst, "tlsfirst", "TLS handshake before the server's greeting")
-	f.duration(&g.timeout, "timeout", "`duration` to wait for an answer [NATS_TIMEOUT]")
+	f.value(&timeoutFlag{g}, "timeout", "`duration` to wait for an answer [NATS_TIMEOUT]")
 	f.yes(&g.json, "json", "machine-readable output: a JSON object a line")
+}
+
+// timeoutFlag is the flag --timeout.
+type timeoutFlag struct{ globals *globals }
+
+func (l *timeoutFlag) String() string {
+	if l.globals == nil {
+		return "" // asked by the package flag, of a zero value
+	}
+	return l.globals.timeout.String()
+}
+
+func (l *timeoutFlag) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("expected a duration such as 30s or 1h30m")
+	}
+	l.globals.timeout, l.globals.limited = d, true
+	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -50,6 +52,34 @@ func (w *terminal) beginWith(t *testing.T, stdin io.Reader, args ...string) (int
 	ended := make(chan int)
 	go func() { ended <- run(ctx, args, w.env, stdin, &out, &out) }()
 	return cancel, func() (int, string) { return <-ended, out.String() }
+}
+
+// A command that is patient by itself ends in time when it is told to: where
+// nobody answers, and where the store is away.
+func TestTimeoutOfPatientCommands(t *testing.T) {
+	t.Parallel()
+	server := testenv.NATS(t)
+	nc := server.Connect(t)
+	away := func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Nats-Service-Error": {"away"}, "Nats-Service-Error-Code": {"503"}, "Status": {"503"}}})
+	}
+	if _, err := nc.Subscribe("away.>", away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Subscribe("deaf.>", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + server.URL()}
+	for _, prefix := range []string{"nobody", "away", "deaf"} {
+		// Without a deadline of the test's, which would count instead.
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{"--prefix", prefix, "export", "jobs", "--timeout", "300ms"}, env, strings.NewReader(""), &out, &out); code == exitOK || code == exitInterrupted {
+			t.Errorf("prefix %s: exit code %d, expected a failure: %s", prefix, code, &out)
+		}
+	}
 }
 
 func (w *terminal) pq(t *testing.T, args ...string) string {
