@@ -42,11 +42,11 @@ type stranger micro.Info
 func (s *service) describe(o stranger) error {
 	meta := o.Metadata
 	if meta[metaStoreID] == s.bridge.store.ID() {
-		return fmt.Errorf("bridge %s already serves the prefix %q with a copy of this store (%s, id %s; this one is %s): each would get a share of every queue; use another prefix, or one of the copies",
-			o.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName)
+		return fmt.Errorf("bridge %s already serves the prefix %q with a copy of this store (id %s; this one is %s): each would get a share of every queue; use another prefix, or one of the copies",
+			o.ID, s.bridge.options.Prefix, meta[metaStoreID], s.bridge.options.StoreName)
 	}
-	return fmt.Errorf("bridge %s already serves the prefix %q with another store (%s, id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
-		o.ID, s.bridge.options.Prefix, meta[metaStore], meta[metaStoreID], s.bridge.options.StoreName, s.bridge.store.ID())
+	return fmt.Errorf("bridge %s already serves the prefix %q with another store (id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
+		o.ID, s.bridge.options.Prefix, meta[metaStoreID], s.bridge.options.StoreName, s.bridge.store.ID())
 }
 
 // outranks says whether this bridge is the one to stand aside.

@@ -97,6 +97,8 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 		return false, nil // an answer's
 	case strings.HasPrefix(key, "Nats-Trace-"):
 		return false, nil // about the message, and the server would act on it again
+	case key == "Nats-Request-Info":
+		return false, nil // who pushed, from where: a server's word to the bridge
 	}
 	return true, nil
 }

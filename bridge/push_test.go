@@ -162,7 +162,7 @@ func TestContentIsUnchanged(t *testing.T) {
 		// What belongs to the push alone, and what belongs to answers.
 		for _, gone := range []string{"PQ-Id", "PQ-Deliveries", "PQ-Fence", "PQ-Ack", "PQ-Lease-Expires", "PQ-Num-Pending",
 			"PQ-State", "PQ-Reason", "Nats-Time-Stamp", "Nats-Service-Error", "Nats-Service-Error-Code", "PQ-Dead-Reason", "PQ-Origin",
-			"PQ-Origin-Id", "Nats-Trace-Dest"} {
+			"PQ-Origin-Id", "Nats-Request-Info", "Nats-Trace-Dest"} {
 			sent.Set(gone, "gone")
 		}
 		sent.Set("Status", "200")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +24,6 @@ const serviceName = "pq"
 // Metadata of the service.
 const (
 	metaPrefix  = "prefix"
-	metaStore   = "store"
 	metaStoreID = "store_id"
 	metaStarted = "started" // when, for exclusive bridges alone
 )
@@ -62,7 +62,7 @@ func (s *service) start(ctx context.Context, b *Bridge) error {
 	s.identity = micro.ServiceIdentity{
 		Name: serviceName, ID: nuid.Next(), Version: b.options.Version,
 		Metadata: map[string]string{
-			metaPrefix: b.options.Prefix, metaStore: b.options.StoreName, metaStoreID: b.store.ID(),
+			metaPrefix: b.options.Prefix, metaStoreID: b.store.ID(),
 		},
 	}
 	if b.options.Exclusive {
@@ -175,8 +175,9 @@ func (s *service) stats() micro.Stats {
 			NumRequests: int(requests), NumErrors: int(failures),
 			ProcessingTime: time.Duration(v.nanos.Load()),
 		}
-		if last := v.lastError.Load(); last != nil {
-			endpoint.LastError = *last
+		if code := int(v.lastCode.Load()); code != 0 {
+			// Its text may quote what somebody sent, and is for that one alone.
+			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure{code: code}).describe()
 		}
 		if requests > 0 {
 			endpoint.AverageProcessingTime = endpoint.ProcessingTime / time.Duration(requests)

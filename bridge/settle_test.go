@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // lease pushes an item and leases it.
@@ -439,6 +440,34 @@ func TestNextOfNothing(t *testing.T) {
 		answer := c.raw(m.Reply, body)
 		if got := answer.Header.Get("Status"); got != want {
 			t.Errorf("%s answers Status %s, want %s", body, got, want)
+		}
+	}
+}
+
+// A holder who says in the server's name that nobody received the item keeps it
+// from its last delivery for a while, not for ever.
+func TestForgedReturns(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.push("pq.jobs.push", "poison")
+	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
+	dead := c.hear("pq.jobs.event.dead")
+	for lease := 1; len(dead.came) == 0; lease++ {
+		if lease > fdbpq.MaxReturns+3 {
+			t.Fatalf("%d leases, and the item is not dead", lease)
+		}
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", "100s")
+		if err := c.PublishMsg(&nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
+			t.Fatal(err)
+		}
+		for c.info("jobs").Leased > 0 { // the return is on its way
+		}
+		if lease < fdbpq.MaxReturns && m.Header.Get("PQ-Deliveries") != "1" {
+			t.Errorf("lease %d counts: %v", lease, m.Header)
+		}
+		if c.info("jobs").Ready == 0 {
+			c.next(dead)
+			return
 		}
 	}
 }

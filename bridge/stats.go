@@ -27,7 +27,7 @@ type verbStats struct {
 	served    atomic.Int64
 	failed    [len(codes)]atomic.Int64
 	nanos     atomic.Int64
-	lastError atomic.Pointer[string]
+	lastCode  atomic.Int32
 	latency   prometheus.Observer
 }
 
@@ -89,7 +89,7 @@ func (s *statistics) count(r *request, f *failure) {
 	}
 	v.failed[slices.Index(codes[:], f.code)].Add(1)
 	if f.code != 404 && f.code != 408 {
-		v.lastError.Store(&f.text)
+		v.lastCode.Store(int32(f.code))
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *statistics) count(r *request, f *failure) {
 func (s *statistics) turnedAway(by verb, f *failure) {
 	v := &s.verbs[by]
 	v.failed[slices.Index(codes[:], f.code)].Add(1)
-	v.lastError.Store(&f.text)
+	v.lastCode.Store(int32(f.code))
 }
 
 // ran counts a transaction.

@@ -699,6 +699,10 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 			item.answers-- // another answer may have arrived
 			break
 		}
+		if item.fence-item.deliveries >= fdbpq.MaxReturns {
+			m.release(q, at, item.number, 0, &out)
+			break
+		}
 		item.deliveries--
 		m.reinstate(q, at, item.number, 0, &out)
 	case settleNack:

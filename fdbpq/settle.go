@@ -50,9 +50,15 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 	})
 }
 
+// MaxReturns is how many leases of an item may be returned without counting as
+// deliveries.
+const MaxReturns = 64
+
 // Return says that an answer with this lease did not reach its holder. The item
 // goes back, and the lease does not count as delivered, unless a repeated take
-// has answered the same lease again: then another answer may have arrived.
+// has answered the same lease again: then another answer may have arrived. After
+// MaxReturns leases that did not count every one does: holders can say that they
+// received nothing.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, inTime, func(c *change, l *located) error {
 		held := l.held()
@@ -60,6 +66,9 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			held.answers--
 			c.set(spaceLeased, l.place, held.append(c.buffers.value[:0]))
 			return nil
+		}
+		if held.fence-held.deliveries >= MaxReturns {
+			return c.release(l.place, held, 0)
 		}
 		c.removeLeased(l.place, held)
 		held.deliveries--

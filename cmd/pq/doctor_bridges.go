@@ -83,9 +83,9 @@ func (d *doctor) versions(ours []micro.Info, system *client.System) {
 // stores checks that bridges side by side have one store: otherwise each has a
 // share of every queue.
 func (d *doctor) stores(ours []micro.Info) {
-	byID := make(map[string]string)
+	byID := make(map[string]bool)
 	for _, b := range ours {
-		byID[b.Metadata["store_id"]] = b.Metadata["store"]
+		byID[b.Metadata["store_id"]] = true
 	}
 	if len(byID) > 1 {
 		d.note(bad, "stores", "%d bridges with one prefix have %d different stores, and each a share of every queue: give them prefixes of their own, or one store", len(ours), len(byID))

@@ -21,6 +21,7 @@ type settings struct {
 	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"where the embedded NATS server listens; it runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
 	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"where /healthz, /readyz, /metrics and /varz are served"`
+	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"names by which /metrics and /varz may be called beside addresses and names without a dot, separated by commas; * is any"`
 	Replies    replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"patterns of reply subjects to answer beside _INBOX.> and _R_.>, separated by commas"`
 	Sync       bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"testing"
 	"time"
@@ -95,5 +96,45 @@ func TestProfilePages(t *testing.T) {
 	}
 	if _, waits := get(t, open.HTTP+"/debug/pprof/block?debug=1"); !regexp.MustCompile(`bridge|fdbpq|pebble`).MatchString(waits) {
 		t.Errorf("nobody waited:\n%s", waits)
+	}
+}
+
+// What pqd tells about itself is for those who call it by a name that a page in
+// a browser cannot take over.
+func TestHTTPHosts(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t, "PQ_HTTP_HOSTS=pqd.example.com, other.example.com", "PQ_PROFILE=true")
+	status := func(page, host string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.HTTP+page, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, guarded := range map[string]bool{
+		"127.0.0.1": false, "127.0.0.1:8622": false, "[::1]:8622": false, "localhost:8622": false, "pqd:8622": false, "pqd.localhost": false,
+		"PQD.example.com:80": false, "other.example.com.": false, own: false,
+		"evil.example": true, "evil.example:8622": true, "pqd.example.com.evil.example": true, "example.com": true, "127.0.0.1.evil.example": true,
+	} {
+		for _, page := range []string{"/metrics", "/varz", "/debug/pprof/", "/healthz", "/readyz"} {
+			want := http.StatusOK
+			if guarded && page != "/healthz" && page != "/readyz" {
+				want = http.StatusMisdirectedRequest
+			}
+			if got := status(page, host); got != want {
+				t.Errorf("%s called as %s: %d, expected %d", page, host, got, want)
+			}
+		}
 	}
 }

@@ -18,15 +18,15 @@ import (
 // httpStopLimit bounds the wait for requests under way when the server stops.
 const httpStopLimit = time.Second
 
-// routes are the pages that pqd serves.
-func routes(h *health, metrics prometheus.Gatherer, varz func() varz) *http.ServeMux {
+// routes are the pages that pqd serves. Whether it is well is told under any name.
+func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names hostNames) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h.live))
 	mux.HandleFunc("GET /readyz", answer(h.ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /varz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /metrics", names.guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /varz", names.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, varz())
-	})
+	})))
 	return mux
 }
 

@@ -16,10 +16,10 @@ const (
 
 // serveProfiles adds the pages that go tool pprof reads. The command line stays
 // unsaid: it is nobody's business but the operator's.
-func serveProfiles(mux *http.ServeMux) {
+func serveProfiles(mux *http.ServeMux, names hostNames) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.Handle("GET /debug/pprof/", names.guard(http.HandlerFunc(pprof.Index)))
+	mux.Handle("GET /debug/pprof/profile", names.guard(http.HandlerFunc(pprof.Profile)))
+	mux.Handle("GET /debug/pprof/trace", names.guard(http.HandlerFunc(pprof.Trace)))
 }

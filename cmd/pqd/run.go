@@ -154,9 +154,9 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		}
 	}
 
-	pages := routes(&d.health, d.metrics, d.varz)
+	pages := routes(&d.health, d.metrics, d.varz, d.settings.HTTPHosts)
 	if d.settings.Profile {
-		serveProfiles(pages)
+		serveProfiles(pages, d.settings.HTTPHosts)
 	}
 	web, err := startHTTP(d.settings.HTTP, pages, d.log)
 	if err != nil {

@@ -59,6 +59,17 @@ func (p *prefix) Decode(value string) error {
 	return nil
 }
 
+func (n *hostNames) Decode(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			return errors.New("expected names of hosts separated by commas, such as pqd.example.com, or *")
+		}
+		*n = append(*n, name)
+	}
+	return nil
+}
+
 // replySubjects are patterns of subjects.
 type replySubjects []string
 

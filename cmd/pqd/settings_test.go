@@ -38,6 +38,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "listen without port", env: []string{"PQ_LISTEN=127.0.0.1"}, says: []string{"PQ_LISTEN", `"127.0.0.1"`, "<host>:<port>"}},
 		{name: "listen on a large port", env: []string{"PQ_LISTEN=127.0.0.1:65536"}, says: []string{"PQ_LISTEN", "65536", "0 to 65535"}},
 		{name: "http without port", env: []string{"PQ_HTTP=8622"}, says: []string{"PQ_HTTP", `"8622"`, "<host>:<port>"}},
+		{name: "hosts with a port", env: []string{"PQ_HTTP_HOSTS=pqd.example.com:8622"}, says: []string{"PQ_HTTP_HOSTS", "separated by commas"}},
+		{name: "reply subjects", env: []string{"PQ_REPLY_SUBJECTS=a..b"}, says: []string{"PQ_REPLY_SUBJECTS", `"a..b"`, "tokens joined by dots"}},
 		{name: "sync that is no bool", env: []string{"PQ_SYNC=maybe"}, says: []string{"PQ_SYNC", `"maybe"`, "true or false"}},
 		{name: "auto-create that is no bool", env: []string{"PQ_AUTO_CREATE=2"}, says: []string{"PQ_AUTO_CREATE", `"2"`, "true or false"}},
 		{name: "log format", env: []string{"PQ_LOG=xml"}, says: []string{"PQ_LOG", `"xml"`, "text or json"}},
