@@ -58,19 +58,31 @@ type queueList struct {
 
 const queuesPerRead = 1000
 
-func (b *Bridge) listQueues(reader kv.Reader, r *request) error {
-	list := queueList{Offset: r.listing.offset, Limit: r.listing.page.Limit, Queues: []string{}}
-	err := b.eachQueue(reader, func(name string) bool {
-		if int64(list.Total) >= list.Offset && len(list.Queues) < list.Limit {
-			list.Queues = append(list.Queues, name)
+// queueNames are the names of all queues in one state of the store, for however
+// many requests: there may be many queues, and the total is part of every answer.
+type queueNames struct {
+	bridge *Bridge
+	reader kv.Reader
+	names  []string // nil until they are asked for
+}
+
+func (q *queueNames) list(r *request) error {
+	if q.names == nil {
+		names := []string{}
+		if err := q.bridge.eachQueue(q.reader, func(name string) bool {
+			names = append(names, name)
+			return true
+		}); err != nil {
+			return err
 		}
-		list.Total++
-		return true
-	})
-	if err != nil {
-		return err
+		q.names = names
 	}
-	r.outcome.body, err = json.Marshal(list)
+	first := int(min(r.listing.offset, int64(len(q.names))))
+	last := min(first+r.listing.page.Limit, len(q.names))
+	var err error
+	r.outcome.body, err = json.Marshal(queueList{
+		Total: len(q.names), Offset: r.listing.offset, Limit: r.listing.page.Limit, Queues: q.names[first:last],
+	})
 	return err
 }
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -293,7 +294,7 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
 	err := l.of.bridge.store.View(ctx, fn)
-	l.of.bridge.notice(err)
+	l.of.bridge.noticeRead(err)
 	return err
 }
 
@@ -303,6 +304,16 @@ func (l *lane) timeout() (context.Context, context.CancelFunc) {
 		d = txTimeoutDown
 	}
 	return context.WithTimeout(context.Background(), d)
+}
+
+// noticeRead is notice for what changes nothing. A read that took too long was
+// perhaps a large one; upkeep tells soon enough when the store is away.
+func (b *Bridge) noticeRead(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		b.options.Logger.Debug("read took too long", "error", err)
+		return
+	}
+	b.notice(err)
 }
 
 // notice remembers that the store failed, for those who ask whether the bridge

@@ -130,11 +130,12 @@ func (b *Bridge) runReads(l *lane, batch []*request) {
 func (b *Bridge) tryReads(l *lane, batch []*request) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {
+		queues := queueNames{bridge: b, reader: reader}
 		bytes := int64(0)
 		for done = 0; done < len(batch) && bytes < int64(b.options.Limits.BatchBytes); done++ {
 			r := batch[done]
 			r.outcome = outcome{}
-			if err := b.read(reader, l.queue, r); err != nil {
+			if err := b.read(reader, &queues, l.queue, r); err != nil {
 				return err
 			}
 			bytes += r.outcome.size()
@@ -159,7 +160,7 @@ func (o *outcome) size() int64 {
 	return n
 }
 
-func (b *Bridge) read(reader kv.Reader, q fdbpq.Queue, r *request) error {
+func (b *Bridge) read(reader kv.Reader, queues *queueNames, q fdbpq.Queue, r *request) error {
 	switch r.subject.Verb {
 	case subjects.PeekMin, subjects.PeekMax:
 		return b.peek(reader, q, r)
@@ -170,7 +171,7 @@ func (b *Bridge) read(reader kv.Reader, q fdbpq.Queue, r *request) error {
 	case subjects.List:
 		return b.list(reader, q, r)
 	case subjects.SysList:
-		return b.listQueues(reader, r)
+		return queues.list(r)
 	}
 	return b.describe(r)
 }
@@ -260,7 +261,7 @@ type listed struct {
 	Fence      int64       `json:"fence,omitempty"`
 	Dead       *death      `json:"dead,omitempty"`
 	Size       int64       `json:"size"`
-	Headers    nats.Header `json:"headers"`
+	Headers    nats.Header `json:"headers,omitzero"`
 	Body       *string     `json:"body,omitempty"` // base64
 }
 
@@ -289,15 +290,12 @@ func (b *Bridge) list(reader kv.Reader, q fdbpq.Queue, r *request) error {
 		if err != nil {
 			return err
 		}
-		if len(body)+len(text) > room && i == 0 && item.Body != nil {
-			item.Body = nil // it is left to get
-			if text, err = json.Marshal(item); err != nil {
-				return err
-			}
-		}
 		if len(body)+len(text) > room && i > 0 {
 			more = true
 			break
+		}
+		if text, err = item.within(text, room-len(body)); err != nil {
+			return err
 		}
 		if i > 0 {
 			body = append(body, ',')
@@ -311,6 +309,26 @@ func (b *Bridge) list(reader kv.Reader, q fdbpq.Queue, r *request) error {
 	}
 	r.outcome.body = append(body, '}')
 	return nil
+}
+
+// within leaves out what makes the first item of a page too large for an answer:
+// get has it. In JSON a header may be six times as long as in a message.
+func (l *listed) within(text []byte, room int) ([]byte, error) {
+	for _, leaveOut := range []func(){
+		func() { l.Body = nil },
+		func() { l.Headers = nil },
+		func() { l.Dead = nil },
+	} {
+		if len(text) <= room {
+			break
+		}
+		leaveOut()
+		var err error
+		if text, err = json.Marshal(l); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
 }
 
 func (b *Bridge) listed(held *fdbpq.Held, withBody bool) listed {

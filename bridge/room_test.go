@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,6 +132,53 @@ func TestUnanswerableStays(t *testing.T) {
 	}
 	if m := c.ask("pq.jobs.remove."+id.String(), ""); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("remove: %v", m.Header)
+	}
+}
+
+// An item is listed whatever it looks like in JSON: what would not fit is left to
+// get, and the items behind it are listed, too.
+func TestListOfHeadersThatGrow(t *testing.T) {
+	t.Parallel()
+	c := serveWithin(t, 64<<10, bridge.Options{})
+	grows := strings.Repeat("\x01", 20_000) // \u0001 in JSON
+	first := c.push("pq.jobs.push.1", "first", "X", grows).ID
+	c.push("pq.jobs.push.2", "second", "X", grows)
+	c.push("pq.jobs.push.3", "third", "X", "y")
+	last := c.push("pq.jobs.push.4", "last").ID
+	dead := []string{"PQ-Dead-Reason", "r", "PQ-Origin", strings.Repeat("\x01", 500), "PQ-Origin-Id", "x"}
+	for _, bodies := range []string{"true", "false"} {
+		var bodyOf, headers []string
+		after := ""
+		for {
+			p := object[page](c, "pq.jobs.list", `{"bodies":`+bodies+after+`}`)
+			for _, item := range p.Items {
+				bodyOf = append(bodyOf, string(item.Body))
+				headers = append(headers, item.Headers.Get("X"))
+				if large := item.Priority < 3; large != (item.Headers == nil) {
+					t.Errorf("%d: headers %v", item.Priority, item.Headers)
+				}
+			}
+			if p.Next == "" {
+				break
+			}
+			after = `,"after":"` + p.Next + `"`
+		}
+		want := []string{"", "", "third", "last"}
+		if bodies == "false" {
+			want = make([]string, 4)
+		}
+		if !slices.Equal(bodyOf, want) || !slices.Equal(headers, []string{"", "", "y", ""}) {
+			t.Errorf("listed %q, %q", bodyOf, headers)
+		}
+	}
+	if m := c.pop("pq.jobs.get."+first, ""); m.Header.Get("X") != grows {
+		t.Errorf("get answers a header of %d bytes", len(m.Header.Get("X")))
+	}
+	// What is left has to fit even where next to nothing does.
+	tiny := serveWithin(t, 2<<10, bridge.Options{})
+	tiny.acknowledged(tiny.ask("pq.dead.import", "", append(dead, "PQ-Id", last)...))
+	if p := object[page](tiny, "pq.dead.list", ""); len(p.Items) != 1 || p.Items[0].ID != last {
+		t.Errorf("listed %+v", p)
 	}
 }
 

@@ -24,11 +24,11 @@ type statistics struct {
 
 // verbStats counts the requests of a verb.
 type verbStats struct {
-	served    atomic.Int64
-	failed    [len(codes)]atomic.Int64
-	nanos     atomic.Int64
-	lastCode  atomic.Int32
-	latency   prometheus.Observer
+	served   atomic.Int64
+	failed   [len(codes)]atomic.Int64
+	nanos    atomic.Int64
+	lastCode atomic.Int32
+	latency  prometheus.Observer
 }
 
 // requests and errors are what the service reports. That there was nothing to

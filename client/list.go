@@ -14,17 +14,20 @@ import (
 
 // Listed is an item as a list shows it.
 type Listed struct {
-	ID         string      `json:"id"`
-	Priority   int64       `json:"priority"`
-	State      State       `json:"state"`
-	Deliveries int         `json:"deliveries"`
-	Pushed     time.Time   `json:"pushed"`
-	Due        time.Time   `json:"due,omitzero"` // when the lease ends, or the delay
-	Expires    time.Time   `json:"expires,omitzero"`
-	Fence      uint64      `json:"fence,omitempty"`
-	Dead       *Death      `json:"dead,omitempty"`
-	Size       int64       `json:"size"` // of payload and headers
-	Header     nats.Header `json:"headers"`
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	State      State     `json:"state"`
+	Deliveries int       `json:"deliveries"`
+	Pushed     time.Time `json:"pushed"`
+	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires    time.Time `json:"expires,omitzero"`
+	Fence      uint64    `json:"fence,omitempty"`
+	Dead       *Death    `json:"dead,omitempty"`
+	Size       int64     `json:"size"` // of payload and headers
+
+	// Header is nil, and Dead too, when the item does not fit into an answer with
+	// it; [Queue.Get] has it. An item without headers has an empty one.
+	Header nats.Header `json:"headers"`
 
 	// Body is the payload if it was asked for. It is nil all the same when the
 	// item alone is larger than an answer may be; [Queue.Get] has it.

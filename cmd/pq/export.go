@@ -111,7 +111,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 			return n, err
 		}
 		i := listed(&l)
-		if l.Body == nil { // too large for a list
+		if l.Body == nil || l.Header == nil { // too large for a list
 			whole, err := q.Get(s.ctx, l.ID)
 			if errors.Is(err, client.ErrNotFound) {
 				continue // it was taken meanwhile
@@ -120,6 +120,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 				return n, err
 			}
 			i.setPayload(whole.Payload)
+			i.Headers, i.Dead = whole.Header, whole.Dead
 		}
 		if err := encoder.Encode(i); err != nil {
 			return n, err
