@@ -35,13 +35,24 @@ func readChange(r *request) *failure {
 // which queues can be reached.
 func readConfig(r *request) *failure {
 	var config struct {
-		DeadLetter string `json:"dead_letter"`
+		DeadLetter      string `json:"dead_letter"`
+		DeadLettersFrom string `json:"dead_letters_from"`
 	}
-	if json.Unmarshal(r.msg.Data, &config) != nil || config.DeadLetter == "" {
+	if json.Unmarshal(r.msg.Data, &config) != nil {
+		return nil // which the core says in its own words
+	}
+	if config.DeadLetter != "" {
+		if err := subjects.CheckQueue(config.DeadLetter); err != nil {
+			return failf(400, "configuration: dead_letter: %s", err)
+		}
+	}
+	if config.DeadLettersFrom == "" || config.DeadLettersFrom == "*" {
 		return nil
 	}
-	if err := subjects.CheckQueue(config.DeadLetter); err != nil {
-		return failf(400, "configuration: dead_letter: %s", err)
+	for name := range strings.SplitSeq(config.DeadLettersFrom, ",") {
+		if err := subjects.CheckQueue(name); err != nil {
+			return failf(400, "configuration: dead_letters_from: expected names of queues separated by commas, or *: %s", err)
+		}
 	}
 	return nil
 }

@@ -127,6 +127,8 @@ func explain(err error) *failure {
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &failure{code: 403, text: "no such queue, and pushes do not make one here: admin.config does"}
+	case errors.Is(err, fdbpq.ErrNoDeadLetterQueue):
+		return &failure{code: 403, text: err.Error() + " with admin.config"}
 	case errors.Is(err, fdbpq.ErrFull):
 		return &failure{code: 429, text: err.Error(), reason: reasonFull}
 	case errors.Is(err, fdbpq.ErrRemembered):

@@ -153,8 +153,9 @@ func (b *Bridge) settle(r *request) {
 	b.lanes.change.submit(r)
 }
 
-// settleIn runs a settlement within a transaction. A lost lease is an answer,
-// any other error ends the transaction.
+// settleIn runs a settlement within a transaction. A lost lease is an answer, and
+// so is that there is no queue for dead letters; any other error ends the
+// transaction.
 func (r *request) settleIn(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	var done fdbpq.Settled
 	var err error
@@ -172,7 +173,7 @@ func (r *request) settleIn(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		done, err = q.Return(tx, s.lease)
 	}
 	var lost *fdbpq.LostError
-	if errors.As(err, &lost) {
+	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
 		r.outcome.failure = explain(err)
 		return nil, nil
 	}

@@ -262,10 +262,10 @@ func TestDeadLetter(t *testing.T) {
 	if string(dead.Data) != "x" || dead.Header.Get("PQ-Id") == ack.ID {
 		t.Errorf("dead item %q, %v", dead.Data, dead.Header)
 	}
-	// What it says of itself is how it works: it has no limit of its own.
-	if limit := c.info("jobs-dead").Config["max_deliveries"]; limit != 0.0 {
-		t.Errorf("max_deliveries of a dead-letter queue is %v", limit)
-	}
+	// A dead letter does not die of its deliveries.
+	c.ask("pq.jobs-dead.admin.config", `{"max_deliveries":1}`)
+	c.accepted(c.raw(dead.Reply, "-NAK"))
+	dead = c.pop("pq.jobs-dead.pop.min", "", "PQ-Lease", "1m")
 	// It can be pushed where it came from as it is.
 	again := c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.jobs.push", Data: dead.Data, Header: dead.Header}))
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
@@ -277,6 +277,37 @@ func TestDeadLetter(t *testing.T) {
 	dead = c.pop("pq.jobs-dead.pop.max", "")
 	if reason := dead.Header.Get("PQ-Dead-Reason"); !strings.HasPrefix(reason, "bad?bad?") || len(reason) > 200 {
 		t.Errorf("reason %q", reason)
+	}
+}
+
+// A right to configure a queue gives none on another: what one's own configuration
+// says about dead letters does nothing to a queue that does not agree.
+func TestDeadLettersNeedConsent(t *testing.T) {
+	c := serve(t)
+	dies := func(queue string) {
+		t.Helper()
+		c.push("pq."+queue+".push", "from "+queue)
+		c.accepted(c.raw(c.pop("pq."+queue+".pop.min", "", "PQ-Lease", "1h").Reply, "+TERM"))
+	}
+	c.push("pq.victim.push", "its own")
+	c.refused(c.raw("pq.attacker.admin.config", `{"dead_letter":"victim"}`), 400, "")
+	dies("attacker")
+	if n := c.info("victim").Ready; n != 1 {
+		t.Errorf("%d items are in a queue that takes no dead letters, expected its own alone", n)
+	}
+	c.pop("pq.victim.pop.min", "")
+	c.ask("pq.victim.admin.config", `{"dead_letters_from":"friend"}`)
+	c.ask("pq.friend.admin.config", `{"dead_letter":"victim"}`)
+	dies("friend")
+	if m := c.pop("pq.victim.pop.min", ""); string(m.Data) != "from friend" || m.Header.Get("PQ-Origin") != "friend" {
+		t.Errorf("the dead letter of a friend is %q, %v", m.Data, m.Header)
+	}
+	dies("victim")
+	if m := c.pop("pq.victim-dead.pop.min", ""); string(m.Data) != "from victim" {
+		t.Errorf("the dead letter of a queue that takes dead letters is %q, %v", m.Data, m.Header)
+	}
+	for _, bad := range []string{"a b", "a,", "_sys", "*,a"} {
+		c.refused(c.raw("pq.victim.admin.config", `{"dead_letters_from":"`+bad+`"}`), 400, "")
 	}
 }
 

@@ -15,6 +15,7 @@ type Config struct {
 	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
 	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
 	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
+	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
 	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
 	DedupLimit        int64    `json:"dedup_limit"`         // how many are at a time
 	Ties              string   `json:"ties"`                // which of equal priorities Max takes: newest or oldest
@@ -31,6 +32,7 @@ type ConfigChange struct {
 	MaxDeliveries     *int64    `json:"max_deliveries,omitempty"`
 	DeadLetter        *string   `json:"dead_letter,omitempty"`
 	DeadLetterExpired *bool     `json:"dead_letter_expired,omitempty"`
+	DeadLettersFrom   *string   `json:"dead_letters_from,omitempty"`
 	DedupWindow       *Duration `json:"dedup_window,omitempty"`
 	DedupLimit        *int64    `json:"dedup_limit,omitempty"`
 	Ties              *string   `json:"ties,omitempty"`

@@ -16,24 +16,16 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	if changed.config, err = s.config.Change(object); err != nil {
 		return Config{}, err
 	}
-	if changed.config.DeadLetter == q.name {
-		return Config{}, configError("dead_letter is %q: a queue cannot be its own dead-letter queue", q.name)
+	if name := changed.config.DeadLetter; name != "" && name != s.config.DeadLetter {
+		if err := q.checkDeadLetter(tx, name); err != nil {
+			return Config{}, err
+		}
 	}
 	write := q.write
 	if !exists {
-		write = q.found
+		write = q.foundWithGrave
 	}
-	return changed.effective(), write(tx, &changed)
-}
-
-// effective is the configuration as it works: items of a dead-letter queue are
-// never given up for coming back.
-func (s *state) effective() Config {
-	c := s.config
-	if s.dead {
-		c.MaxDeliveries = 0
-	}
-	return c
+	return changed.config, write(tx, &changed)
 }
 
 // Pause makes takes and peeks find nothing until Resume. Pushes go on. Without
@@ -113,7 +105,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	i := &Inspection{Config: s.effective(), Paused: s.paused}
+	i := &Inspection{Config: s.config, Paused: s.paused}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
 		return nil, err
 	}

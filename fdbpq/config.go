@@ -19,6 +19,7 @@ type Config struct {
 	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
 	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
 	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
+	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
 	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
 	DedupLimit        int64    `json:"dedup_limit"`         // ids remembered at a time
 	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
@@ -52,7 +53,8 @@ const (
 	MaxLease       = 12 * time.Hour            // a crashed worker holds its items for so long
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
 
-	maxName = 256 // bytes of a dead-letter queue's name, so that it fits a key
+	maxName    = 256  // bytes of a dead-letter queue's name, so that it fits a key
+	maxOrigins = 4096 // bytes of the names in dead_letters_from: every transaction on the queue reads them
 )
 
 func defaultConfig() Config {
@@ -65,13 +67,11 @@ func defaultConfig() Config {
 	}
 }
 
-// DeadLetterQueue returns where the dead items of the queue with this
-// configuration go.
-func (c Config) DeadLetterQueue(queue string) string {
-	if c.DeadLetter != "" {
-		return c.DeadLetter
-	}
-	return queue + DeadLetterSuffix
+// takesDeadLetters tells whether a queue with this configuration takes the dead
+// items of another one. Being named after it is consent.
+func (c Config) takesDeadLetters(of, queue string) bool {
+	return queue == of+DeadLetterSuffix || c.DeadLettersFrom == "*" ||
+		slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)
 }
 
 // DeadLetterSuffix is what the name of a queue's own dead-letter queue ends in.
@@ -164,6 +164,12 @@ func (c Config) check() error {
 	}
 	if n := len(c.DeadLetter); n > maxName {
 		return configError("dead_letter has %d bytes: allowed are %d", n, maxName)
+	}
+	if n := len(c.DeadLettersFrom); n > maxOrigins {
+		return configError("dead_letters_from has %d bytes: allowed are %d", n, maxOrigins)
+	}
+	if from := c.DeadLettersFrom; from != "" && slices.Contains(strings.Split(from, ","), "") {
+		return configError("dead_letters_from is %q: expected names of queues separated by commas, or *", from)
 	}
 	for _, n := range []struct {
 		field string

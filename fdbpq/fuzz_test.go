@@ -154,7 +154,7 @@ func FuzzTimer(f *testing.F) {
 
 // FuzzRows reads every other kind of row.
 func FuzzRows(f *testing.F) {
-	s, err := (&state{generation: 3, exists: true, paused: true, dead: true, config: defaultConfig()}).pack()
+	s, err := (&state{generation: 3, exists: true, paused: true, config: defaultConfig()}).pack()
 	if err != nil {
 		f.Fatal(err)
 	}

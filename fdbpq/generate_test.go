@@ -176,7 +176,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(12)
+	dice := rng.IntN(13)
 	if w.narrow && (dice == 6 || dice == 8) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -217,6 +217,9 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case 10:
 		d := pick(rng, 0, time.Minute)
 		return set("lease", duration(d), func(c *fdbpq.Config) { c.Lease = fdbpq.Duration(d) })
+	case 11:
+		from := pick(rng, "", "*", "*", "a", "b,a", "aa,b")
+		return set("dead_letters_from", from, func(c *fdbpq.Config) { c.DeadLettersFrom = from })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},

@@ -160,9 +160,6 @@ func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 	}
 	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
 		e.dead = *item.Dead
-		if p.state, err = p.markDead(p.tx, p.state); err != nil {
-			return Imported{}, err
-		}
 	}
 	due, err := p.times(item, &e)
 	if err != nil {

@@ -107,9 +107,6 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem) importedVie
 	if len(item.payload)+len(item.headers) > fdbpq.MaxContent {
 		return importedView{Err: "content"}
 	}
-	if item.dead != (fdbpq.DeadLetter{}) {
-		q.dead = true
-	}
 	if item.expires != 0 {
 		added.expires = at.now + int64(max(0, item.expires))
 	}

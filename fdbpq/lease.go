@@ -128,8 +128,13 @@ func (c *change) removeLeased(p place, l *leased) {
 func (c *change) release(p place, l *leased, delay time.Duration) error {
 	c.removeLeased(p, l)
 	e := &l.envelope
-	if limit := c.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !c.state.dead {
-		return c.bury(c.relocate(p, e, l.target), e, DeadMaxDeliveries)
+	if limit := c.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !e.isDead() {
+		if grave, err := c.grave(); err != nil || grave != nil {
+			if err == nil {
+				err = c.bury(grave, c.relocate(p, e, l.target), e, DeadMaxDeliveries)
+			}
+			return err
+		}
 	}
 	return c.reinstate(p, l, delay)
 }

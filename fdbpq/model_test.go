@@ -32,7 +32,6 @@ type modelQueue struct {
 	name       string
 	exists     bool
 	paused     bool
-	dead       bool // became a dead-letter queue
 	generation int
 	config     fdbpq.Config
 	high       int64 // last place in push order
@@ -714,7 +713,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 // release ends a lease on an item that was delivered and not settled.
 func (m *model) release(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
 	item := q.byNumber(number)
-	if limit := q.config.MaxDeliveries; limit > 0 && item.deliveries >= limit && !q.dead {
+	if limit := q.config.MaxDeliveries; limit > 0 && item.deliveries >= limit && item.dead == (fdbpq.DeadLetter{}) {
 		gone := *item
 		q.remove(number)
 		m.bury(q, at, gone, "max_deliveries", out)
@@ -741,7 +740,7 @@ func (m *model) reinstate(q *modelQueue, at moment, number int, delay time.Durat
 
 // expire ends an item past its TTL that is in the queue no more.
 func (m *model) expire(q *modelQueue, at moment, item modelItem, out *outcome) {
-	if q.config.DeadLetterExpired && !q.dead {
+	if q.config.DeadLetterExpired && item.dead == (fdbpq.DeadLetter{}) {
 		m.bury(q, at, item, "expired", out)
 		return
 	}
@@ -753,14 +752,16 @@ func (m *model) bury(q *modelQueue, at moment, item modelItem, reason string, ou
 	if item.state == fdbpq.StateLeased {
 		item.priority = item.target
 	}
-	if q.dead {
+	if item.dead != (fdbpq.DeadLetter{}) {
 		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, ""))
 		return
 	}
-	name := cmp.Or(q.config.DeadLetter, q.name+"-dead")
+	name := q.name + "-dead"
+	if chosen := q.config.DeadLetter; chosen != "" && m.takesDead(chosen, q.name) {
+		name = chosen
+	}
 	out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, name))
 	grave := m.create(name)
-	grave.dead = true
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
 		state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id},
@@ -861,7 +862,7 @@ func (m *model) inspect(queue string, at moment) outcome {
 	if q == nil {
 		return outcome{}
 	}
-	out := outcome{OK: true, Counts: q.counts(), Config: q.shown()}
+	out := outcome{OK: true, Counts: q.counts(), Config: q.config}
 	if q.paused {
 		out.Reason = fdbpq.ReasonPaused
 	}
@@ -887,26 +888,28 @@ func (m *model) names() []string {
 	return names
 }
 
-// configure applies a change that is known to be good, or is known not to be.
-// shown is the configuration as it works.
-func (q *modelQueue) shown() fdbpq.Config {
-	c := q.config
-	if q.dead {
-		c.MaxDeliveries = 0
+// takesDead tells whether a queue takes the dead items of another one: because it
+// has its name, or because its own configuration says so.
+func (m *model) takesDead(name, of string) bool {
+	if name == of+"-dead" {
+		return true
 	}
-	return c
+	q := m.queue(name)
+	return q != nil && (q.config.DeadLettersFrom == "*" || strings.Contains(","+q.config.DeadLettersFrom+",", ","+of+","))
 }
 
+// configure applies a change that is known to be good, or is known not to be.
 func (m *model) configure(queue string, change func(*fdbpq.Config), good bool) outcome {
 	if !good {
 		return outcome{Err: "config"}
 	}
 	q := m.create(queue)
+	before := q.config.DeadLetter
 	change(&q.config)
-	if q.config.DeadLetter == queue {
+	if name := q.config.DeadLetter; name == queue || name != "" && name != before && !m.takesDead(name, queue) {
 		return outcome{Err: "config"}
 	}
-	return outcome{Config: q.shown()}
+	return outcome{Config: q.config}
 }
 
 func (m *model) pause(queue string, paused bool) outcome {
@@ -937,7 +940,7 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	q.garbage++
 	q.fences = 0
 	if queueToo {
-		q.exists, q.paused, q.dead = false, false, false
+		q.exists, q.paused = false, false
 		clear(q.pushes)
 		clear(q.pops)
 	}

@@ -27,14 +27,27 @@ func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 
 // Terminate gives the item up: it goes to the dead-letter queue with the
 // reason, of which the first kilobyte is kept. Like Ack it holds for a late holder while nobody took the item.
+// With ErrNoDeadLetterQueue it has no effect.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	if reason == "" {
 		reason = DeadTerminated
 	}
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	return q.settle(tx, lease, late, func(c *change, l *located) error {
+		if l.isDead() {
+			c.remove(l)
+			c.discardDead(c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
+			return nil
+		}
+		grave, err := c.grave()
+		if err == nil && grave == nil {
+			err = fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, c.name+DeadLetterSuffix)
+		}
+		if err != nil {
+			return err
+		}
 		c.remove(l)
-		return c.bury(c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
+		return c.bury(grave, c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
 	})
 }
 

@@ -16,7 +16,6 @@ type state struct {
 	generation int64 // of the key space that holds the items; never reused
 	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
-	dead       bool // a dead-letter queue: no delivery limit or dead letters of its own
 	config     Config
 }
 
@@ -25,7 +24,7 @@ const (
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
-	flagDead    = 1 << 2
+	// 1 << 2 is what earlier versions gave a queue that dead letters had come to.
 )
 
 func (s *state) pack() ([]byte, error) {
@@ -39,9 +38,6 @@ func (s *state) pack() ([]byte, error) {
 	}
 	if !s.exists {
 		flags |= flagDeleted
-	}
-	if s.dead {
-		flags |= flagDead
 	}
 	b := tuple.AppendInt(nil, stateVersion)
 	b = tuple.AppendInt(b, s.generation)
@@ -70,7 +66,6 @@ func parseState(b []byte) (*state, error) {
 	}
 	s.paused = flags&flagPaused != 0
 	s.exists = flags&flagDeleted == 0
-	s.dead = flags&flagDead != 0
 	return s, nil
 }
 

@@ -210,7 +210,7 @@ func (w *sweep) claim() (until int64, err error) {
 // handle does what one timer is for. The timer row is cleared already.
 func (w *sweep) handle(t timer) error {
 	q := w.store.Queue(t.queue)
-	s, err := q.readRow(w.tx) // each time: a burial may have made this a dead-letter queue
+	s, err := q.readRow(w.tx) // each time: a burial may have made this queue
 	if err != nil {
 		return err
 	}

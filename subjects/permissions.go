@@ -72,6 +72,23 @@ func (g Grammar) Consumer(queue string) (Permissions, error) {
 	return g.client(queue, "pop.*", "peek.*", "ack.*.*")
 }
 
+// Requeuer returns what it takes to list the dead letters of a queue, which are in
+// its own dead-letter queue, and to push them to it again.
+func (g Grammar) Requeuer(queue string) (Permissions, error) {
+	p, err := g.client(queue, "info", "push", "push.*")
+	if err != nil {
+		return Permissions{}, err
+	}
+	dead := every
+	if queue != every {
+		dead = DeadLetter(queue)
+	}
+	for _, verb := range []string{"list", "get.*", "remove.*"} {
+		p.Publish = append(p.Publish, g.prefix+dead+"."+verb)
+	}
+	return p, nil
+}
+
 // Viewer returns what it takes to see a queue and its items without changing
 // anything; with *, also the list of queues and the bridges themselves.
 func (g Grammar) Viewer(queue string) (Permissions, error) {

@@ -76,6 +76,39 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// A requeuer lists and removes dead letters, and pushes to the queue that they
+// come from.
+func TestRequeuerPermissions(t *testing.T) {
+	g := grammar(t, "a.pq")
+	all := slices.Concat(reads, changes, pushes, pops, events)
+	for queue, may := range map[string]map[string][]string{
+		"jobs": {"jobs": slices.Concat([]string{"info"}, pushes), "jobs-dead": {"list", "get.x", "remove.x"}},
+		"*":    {"jobs": slices.Concat([]string{"info", "list", "get.x", "remove.x"}, pushes)},
+	} {
+		p, err := g.Requeuer(queue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []string{"jobs", "jobs-dead", "other"} {
+			if queue == "*" {
+				q = "jobs"
+			}
+			for _, verb := range all {
+				subject := "a.pq." + q + "." + verb
+				if got, want := allowed(p.Publish, subject), slices.Contains(may[q], verb); got != want {
+					t.Errorf("requeuer of %s publishes %s: %v, want %v", queue, subject, got, want)
+				}
+			}
+		}
+		if !allowed(p.Subscribe, "_INBOX.x.y") {
+			t.Errorf("requeuer of %s hears no replies", queue)
+		}
+	}
+	if p, err := g.Requeuer("jobs.>"); err == nil {
+		t.Errorf("requeuer of a pattern: %+v, want an error", p)
+	}
+}
+
 func TestBridgePermissions(t *testing.T) {
 	g := grammar(t, "a.pq")
 	p := g.Bridge()

@@ -25,6 +25,7 @@ whole; a queue that does not exist is made. The fields:
   max_deliveries       before an item that comes back is dead; 0: no limit
   dead_letter          queue for dead items; empty: the queue's name and -dead
   dead_letter_expired  whether items past their ttl go there: true or false
+  dead_letters_from    queues whose dead items this one takes, separated by commas; *: all
   dedup_window         how long the ids of pushes and pops are remembered
   dedup_limit          how many of them are
   ties                 which of equal priorities --max takes: newest or oldest

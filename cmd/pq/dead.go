@@ -9,17 +9,19 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// deadLetters is the dead-letter queue of a queue.
-func (s *session) deadLetters(c *client.Client, queue string) (*client.Queue, error) {
-	config, err := c.Queue(queue).Config(s.ctx)
+// deadLetters are the queues where dead letters of a queue may be: its own, and
+// the one that it has chosen. Which one that is everybody may know who may see
+// the queue.
+func (s *session) deadLetters(c *client.Client, queue string) ([]*client.Queue, error) {
+	info, err := c.Queue(queue).Info(s.ctx)
 	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		return nil, err
 	}
-	name := config.DeadLetter
-	if name == "" {
-		name = subjects.DeadLetter(queue)
+	own := c.Queue(subjects.DeadLetter(queue))
+	if info == nil || info.Config.DeadLetter == "" || info.Config.DeadLetter == own.Name() {
+		return []*client.Queue{own}, nil
 	}
-	return c.Queue(name), nil
+	return []*client.Queue{c.Queue(info.Config.DeadLetter), own}, nil
 }
 
 func deadListCommand() *command {
@@ -39,24 +41,33 @@ or outlived their TTL if the queue keeps those. Without any the exit code is 3.`
 			if err != nil {
 				return err
 			}
-			dead, err := s.deadLetters(c, args[0])
+			graves, err := s.deadLetters(c, args[0])
 			if err != nil {
 				return err
 			}
-			return s.listDead(dead, args[0], count)
+			return s.listDead(graves, args[0], count)
 		},
 	}
 }
 
-// eachDead calls fn for the items of a dead-letter queue that come from a queue,
-// until fn says no. A queue for dead letters may be shared.
-func (s *session) eachDead(dead *client.Queue, origin string, fn func(*client.Item) (bool, error)) error {
+// eachDead calls fn for the dead letters of a queue, until fn says no. A queue for
+// dead letters may be shared.
+func (s *session) eachDead(graves []*client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) error {
+	for _, dead := range graves {
+		if more, err := s.eachDeadIn(dead, origin, fn); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) (more bool, err error) {
 	for l, err := range dead.List(s.ctx, client.ListOptions{}) {
 		if errors.Is(err, client.ErrNotFound) {
-			return nil // nothing has died yet
+			return true, nil // nothing has died yet
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if l.Dead == nil || l.Dead.Origin != origin {
 			continue
@@ -66,19 +77,19 @@ func (s *session) eachDead(dead *client.Queue, origin string, fn func(*client.It
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		if more, err := fn(i); err != nil || !more {
-			return err
+		if more, err := fn(dead, i); err != nil || !more {
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
-func (s *session) listDead(dead *client.Queue, origin string, most int) error {
+func (s *session) listDead(graves []*client.Queue, origin string, most int) error {
 	rows := [][]string{{"ID", "PRIORITY", "DIED", "SIZE", "REASON"}}
 	n := 0
-	err := s.eachDead(dead, origin, func(i *client.Item) (bool, error) {
+	err := s.eachDead(graves, origin, func(_ *client.Queue, i *client.Item) (bool, error) {
 		n++
 		if s.global.json {
 			return n != most, s.printJSON(shown(i))

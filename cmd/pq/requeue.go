@@ -31,20 +31,16 @@ not pushed twice.`,
 			if err != nil {
 				return err
 			}
-			dead, err := s.deadLetters(c, queue)
+			graves, err := s.deadLetters(c, queue)
 			if err != nil {
 				return err
 			}
-			r := &requeue{session: s, to: c.Queue(queue), from: dead}
+			r := &requeue{session: s, to: c.Queue(queue)}
 			if all {
-				err = s.eachDead(dead, queue, func(i *client.Item) (bool, error) { return true, r.item(i) })
+				err = s.eachDead(graves, queue, func(dead *client.Queue, i *client.Item) (bool, error) { return true, r.item(dead, i) })
 			}
 			for _, id := range ids {
-				var i *client.Item
-				if i, err = dead.Get(s.ctx, id); err == nil {
-					err = r.item(i)
-				}
-				if err != nil {
+				if err = r.find(graves, id); err != nil {
 					break
 				}
 			}
@@ -59,19 +55,33 @@ not pushed twice.`,
 
 // requeue moves items from one queue to another.
 type requeue struct {
-	session  *session
-	from, to *client.Queue
-	done     int64
+	session *session
+	to      *client.Queue
+	done    int64
 }
 
-func (r *requeue) item(i *client.Item) error {
+// find requeues the item with an id, which is in one of several queues.
+func (r *requeue) find(graves []*client.Queue, id string) (err error) {
+	for _, dead := range graves {
+		var i *client.Item
+		if i, err = dead.Get(r.session.ctx, id); err == nil {
+			return r.item(dead, i)
+		}
+		if !errors.Is(err, client.ErrNotFound) {
+			return err
+		}
+	}
+	return err
+}
+
+func (r *requeue) item(from *client.Queue, i *client.Item) error {
 	ctx := r.session.ctx
 	a, err := r.to.Push(ctx, i.Payload,
 		client.Priority(i.Priority), client.Header(i.Header), client.MsgID("requeue-"+i.ID))
 	if err != nil {
 		return err
 	}
-	if err := r.from.Remove(ctx, i.ID); err != nil && !errors.Is(err, client.ErrNotFound) {
+	if err := from.Remove(ctx, i.ID); err != nil && !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
 	r.done++
