@@ -48,7 +48,7 @@ func groups() []group {
 			exportCommand(), importCommand(),
 		}},
 		{"Operation", []*command{
-			topCommand(), benchCommand(), doctorCommand(), completionCommand(), versionCommand(),
+			topCommand(), benchCommand(), doctorCommand(), permissionsCommand(), completionCommand(), versionCommand(),
 		}},
 	}
 }

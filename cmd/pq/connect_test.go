@@ -39,9 +39,16 @@ func guarded(t *testing.T) *testenv.Server {
 			}},
 		}
 	})
+	startBridge(t, s, "bridge", "b")
+	return s
+}
+
+// startBridge starts a bridge that logs in.
+func startBridge(t *testing.T, s *testenv.Server, user, password string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	b, err := bridge.Start(ctx, s.Connect(t, nats.UserInfo("bridge", "b")), testenv.Store(t), bridge.Options{})
+	b, err := bridge.Start(ctx, s.Connect(t, nats.UserInfo(user, password)), testenv.Store(t), bridge.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +59,6 @@ func guarded(t *testing.T) *testenv.Server {
 			t.Errorf("drain the bridge: %v", err)
 		}
 	})
-	return s
 }
 
 // homeWith is a home directory with contexts of the nats command.

@@ -94,6 +94,9 @@ func (c *consuming) run(s *session, args []string) error {
 	s.nc.SetReconnectHandler(func(nc *nats.Conn) { c.tell("connected to %s", nc.ConnectedUrlRedacted()) })
 	err = client.Queue(args[0]).Consume(s.ctx, c.handle, c.options)
 	s.say("%s handled, %s", many(c.handled.Load(), "item"), many(c.failed.Load(), "failure"))
+	if err == nil {
+		err = interrupted(s.ctx, s.ctx.Err()) // by something else than Ctrl-C
+	}
 	return err
 }
 

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// bridgeRole is the role of pqd itself, which is about no queues in particular.
+const bridgeRole = "pqd"
+
+// roles are those of the grammar that are about queues.
+var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, error){
+	"producer": subjects.Grammar.Producer,
+	"consumer": subjects.Grammar.Consumer,
+	"importer": subjects.Grammar.Importer,
+	"viewer":   subjects.Grammar.Viewer,
+	"admin":    subjects.Grammar.Admin,
+}
+
+func permissionsCommand() *command {
+	var user string
+	return &command{
+		name: "permissions", args: "<role> [<queue>...]", min: 1, max: anyNumber,
+		short: "print what a user needs to be permitted",
+		long: `Prints a user for the configuration of a NATS server with the least permissions
+that a role needs: producer, consumer, importer, viewer or admin of some queues,
+"*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
+queue, which has to be named.
+
+The user gets an inbox prefix of its own, so that nobody else reads its answers.
+It has to be told of it: pq --inbox-prefix, nats --inbox-prefix.`,
+		examples: []example{
+			{"pqd's own user", "pq permissions pqd"},
+			{"a worker on two queues", "pq permissions consumer mails images --as worker"},
+			{"somebody who looks after dead letters", "pq permissions admin jobs jobs-dead"},
+		},
+		flags: func(f *flags) { f.text(&user, "as", "the user's `name`; that of the role if not given") },
+		run:   func(s *session, args []string) error { return s.permissions(args[0], args[1:], user) },
+	}
+}
+
+func (s *session) permissions(role string, queues []string, user string) error {
+	if user == "" {
+		user = role
+	}
+	p, err := permissionsOf(s.global.prefix, role, queues)
+	if err == nil && role != bridgeRole { // pqd's inboxes are its own already: it reads answers of bridges alone
+		p, err = p.WithInbox(user)
+	}
+	if err != nil {
+		return &usageError{error: err}
+	}
+	if s.global.json {
+		return s.printJSON(map[string][]string{"publish": p.Publish, "subscribe": p.Subscribe})
+	}
+	return s.printf("{user: %s, password: $%s_PASSWORD, permissions: {\n  publish: %s\n  subscribe: %s\n}}",
+		user, variable(user), patterns(p.Publish), patterns(p.Subscribe))
+}
+
+// permissionsOf adds up what a role needs for some queues.
+func permissionsOf(prefix, role string, queues []string) (p subjects.Permissions, err error) {
+	grammar, err := subjects.New(prefix)
+	if err != nil {
+		return p, err
+	}
+	may, known := roles[role]
+	switch {
+	case role == bridgeRole && len(queues) == 0:
+		return grammar.Bridge(), nil
+	case role == bridgeRole:
+		return p, fmt.Errorf("the queue %q: expected none, pqd serves all", queues[0])
+	case !known:
+		return p, fmt.Errorf("the role %q: expected producer, consumer, importer, viewer, admin or pqd", role)
+	case len(queues) == 0:
+		return p, fmt.Errorf(`expected the queues of the %s, or "*"`, role)
+	}
+	for _, queue := range queues {
+		one, err := may(grammar, queue)
+		if err != nil {
+			return p, err
+		}
+		p.Publish = append(p.Publish, one.Publish...)
+		p.Subscribe = append(p.Subscribe, one.Subscribe...)
+	}
+	p.Publish, p.Subscribe = once(p.Publish), once(p.Subscribe)
+	return p, nil
+}
+
+// once leaves out what has come before.
+func once(patterns []string) (first []string) {
+	for _, pattern := range patterns {
+		if !slices.Contains(first, pattern) {
+			first = append(first, pattern)
+		}
+	}
+	return first
+}
+
+// patterns are a list in a NATS server's configuration.
+func patterns(list []string) string {
+	quoted := make([]string, len(list))
+	for i, pattern := range list {
+		quoted[i] = fmt.Sprintf("%q", pattern)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// With what `pq permissions` prints, and no more, a bridge and its clients do
+// their work, and none does another's.
+func TestPrintedPermissions(t *testing.T) {
+	t.Parallel()
+	config := "authorization { users: ["
+	for _, args := range [][]string{
+		{"pqd"}, {"producer", "jobs"}, {"consumer", "jobs"}, {"importer", "jobs"}, {"viewer", "*"}, {"admin", "jobs", "jobs-dead"},
+	} {
+		code, text := pq(t, []string{"HOME=" + t.TempDir()}, append([]string{"permissions"}, args...)...)
+		if code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, text)
+		}
+		config += regexp.MustCompile(`\$\w+_PASSWORD`).ReplaceAllString(text, "secret")
+	}
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(config+"]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testenv.NATS(t, func(o *server.Options) { o.Users = options.Users })
+	startBridge(t, s, "pqd", "secret")
+	as := func(user string, args ...string) (int, string) {
+		env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=" + user, "NATS_PASSWORD=secret", "NATS_TIMEOUT=" + testenv.Patience.String()}
+		return pq(t, env, append([]string{"--inbox-prefix", "_INBOX." + user}, args...)...)
+	}
+	for _, step := range []struct {
+		user string
+		args string
+	}{
+		{"admin", "config jobs lease=1h"},
+		{"producer", "push jobs x"},
+		{"viewer", "list jobs"},
+		{"viewer", "ls"},
+		{"consumer", "consume jobs --count 1 true"},
+		{"producer", "push jobs x"},
+		{"consumer", "consume jobs --count 1 --dead-exit 1 false"},
+		{"admin", "dead list jobs"},
+		{"admin", "purge jobs --force"},
+	} {
+		if code, text := as(step.user, strings.Fields(step.args)...); code != 0 {
+			t.Errorf("%s may not %s: exit code %d: %s", step.user, step.args, code, text)
+		}
+	}
+	// Without its inbox prefix it hears no answers, and says so.
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=consumer", "NATS_PASSWORD=secret"}
+	if code, text := pq(t, env, "consume", "jobs", "true"); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
+		t.Errorf("consume without the inbox prefix: exit code %d: %s", code, text)
+	}
+	for user, args := range map[string]string{
+		"producer": "pop jobs", "consumer": "purge jobs --force", "viewer": "push jobs x", "importer": "peek jobs", "admin": "push jobs x",
+	} {
+		if code, text := as(user, strings.Fields(args)...); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
+			t.Errorf("%s: %s: exit code %d: %s", user, args, code, text)
+		}
+	}
+}
