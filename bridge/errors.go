@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -139,6 +140,8 @@ func explain(err error) *failure {
 		return &failure{code: 504, text: "not known whether it was done: repeat it with the same Nats-Msg-Id"}
 	case errors.Is(err, kv.ErrDamaged):
 		return &failure{code: 506, text: "the store is damaged where this request needs it, nothing was done: trying again does not help, its operator has to act"}
+	case isOutage(err) && errors.Is(err, syscall.ENOSPC):
+		return &failure{code: 503, text: "the store cannot commit, because its disk is full; nothing was done: try again"}
 	case isOutage(err):
 		return &failure{code: 503, text: "the store cannot commit now, nothing was done: try again"}
 	}

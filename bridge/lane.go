@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -265,20 +266,27 @@ func (l *lane) end() {
 
 // relieve refuses those who have waited too long for the transaction under way.
 func (l *lane) relieve() {
-	for _, r := range l.late() {
-		l.of.bridge.refuse(r, explain(kv.ErrUnavailable))
+	late, stuck := l.late()
+	if stuck {
+		l.of.bridge.notice(errStuck)
+	}
+	for _, r := range late {
+		l.of.bridge.refuse(r, explain(errStuck))
 	}
 }
 
-// late takes them out of the line, in their order, and comes again.
-func (l *lane) late() []*request {
+// errStuck: the store has not said for long whether it has committed.
+var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
+
+// late takes them out of the line, in their order, and comes again. Nothing is
+// stuck if the transaction ended just now.
+func (l *lane) late() (late []*request, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if !l.updating {
-		return nil // it ended just now
+		return nil, false
 	}
 	l.relief.Reset(l.of.stuck.look)
-	var late []*request
 	for _, line := range []*[]*request{&l.pending, &l.settlements} {
 		n := 0
 		for n < len(*line) && time.Since((*line)[n].arrived) >= l.of.stuck.look {
@@ -286,7 +294,7 @@ func (l *lane) late() []*request {
 		}
 		late = append(late, shift(nil, line, n)...)
 	}
-	return late
+	return late, true
 }
 
 // view runs fn on one state of the store.

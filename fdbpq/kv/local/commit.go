@@ -40,13 +40,13 @@ func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		if done, err := db.look(fn); done {
+		if done, err := db.look(ctx, fn); done {
 			return err
 		}
 	}
 }
 
-func (db *DB) look(fn func(kv.Reader) error) (done bool, err error) {
+func (db *DB) look(ctx context.Context, fn func(kv.Reader) error) (done bool, err error) {
 	t := db.begin()
 	defer t.end()
 	err = fn(&t.snapshot)
@@ -54,13 +54,17 @@ func (db *DB) look(fn func(kv.Reader) error) (done bool, err error) {
 		db.stats.tooOld.Add(1)
 		return false, nil
 	}
-	return true, t.settle(err)
+	return true, t.settle(ctx, err)
 }
 
 // attempt runs fn once. It is not done when fn has to run again.
 func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
 	t := db.begin()
-	defer t.end()
+	defer func() {
+		if t != nil {
+			t.end()
+		}
+	}()
 	err = fn(t)
 	if t.tooOld || err == nil && t.checkAge() != nil {
 		db.stats.tooOld.Add(1)
@@ -76,24 +80,43 @@ func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err
 	if size := w.size() + t.buf.reads.size(); err == nil && size > kv.MaxTxSize && !w.empty() {
 		err = fmt.Errorf("%w: transaction has %d bytes, at most %d are allowed", kv.ErrTooLarge, size, kv.MaxTxSize)
 	}
+	if err == nil && !w.empty() {
+		err = t.narrow()
+	}
 	if err != nil {
-		return true, t.settle(err)
+		return true, t.settle(ctx, err)
 	}
 	if w.empty() {
+		// Perhaps there was nothing to clear. An empty batch would not be synced.
 		db.watch(t, nil)
-		return true, t.settle(nil)
+		return true, t.settle(ctx, nil)
 	}
-	return db.commit(ctx, t)
+	c, stale, err := db.prepare(ctx, t)
+	if stale {
+		w.widenRanges()
+		c, _, err = db.prepare(ctx, t)
+	}
+	if err != nil {
+		return true, t.settle(ctx, err)
+	}
+	if c == nil {
+		return false, nil
+	}
+	db.toApply <- turn{t, c}
+	t = nil // it is not ours any more
+	if err := db.await(ctx, c); err != nil {
+		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
+	}
+	return true, nil
 }
 
 // settle returns err when all that the transaction read is durable: whatever
 // its caller concludes from it must hold after a crash, too.
-func (t *tx) settle(err error) error {
+func (t *tx) settle(ctx context.Context, err error) error {
 	t.release()
 	if t.upper != nil {
-		<-t.upper.durable
-		if broken := t.db.broken.Load(); broken != nil {
-			return unavailable(*broken)
+		if late := t.db.await(ctx, t.upper); late != nil {
+			return unavailable(late)
 		}
 	}
 	return err
@@ -113,24 +136,6 @@ func pause(ctx context.Context, losses int) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// commit makes the writes happen, unless the transaction has to run again.
-func (db *DB) commit(ctx context.Context, t *tx) (done bool, err error) {
-	if err := t.narrow(); err != nil {
-		return true, t.settle(err)
-	}
-	if t.buf.writes.empty() {
-		// There was nothing to clear. An empty batch would not be synced.
-		db.watch(t, nil)
-		return true, t.settle(nil)
-	}
-	done, stale, err := db.tryCommit(ctx, t)
-	if stale {
-		t.buf.writes.widenRanges()
-		done, _, err = db.tryCommit(ctx, t)
-	}
-	return done, err
 }
 
 // narrow turns ranges to be cleared into the few keys that they hold, if they
@@ -159,90 +164,82 @@ func (t *tx) narrow() error {
 	return nil
 }
 
-// tryCommit checks that nothing the transaction depends on has changed, and
-// makes its writes happen. The order of the steps matters:
-//
-//   - The commit is in the list before its writes can be read. So whoever reads
-//     them finds it there, and knows what to wait for.
-//   - It has split the gaps before its writes can be read. So whoever reads
-//     them does not jump over them.
-//   - The cache of rows has forgotten what it writes before that can be read. So
-//     whoever reads it is not told what was there before, nor puts that there.
-//   - It becomes the commit to pin after its writes can be read. So whoever
-//     pins it does not miss them.
-//   - Watches fire after its writes can be read.
-//
-// It is stale when somebody has set keys in ranges that were narrowed.
-func (db *DB) tryCommit(ctx context.Context, t *tx) (done, stale bool, err error) {
+// prepare checks that nothing the transaction depends on has changed, and
+// returns the commit that is to be applied next: the turn is its own until then.
+// It returns none if the transaction has lost and has to run again. It is stale
+// when somebody has set keys in ranges that were narrowed.
+func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err error) {
 	w, r := &t.buf.writes, &t.buf.reads
 	w.sort()
-	c := newCommit(w)
 	batch, err := db.fill(w)
 	if err != nil {
-		return true, false, t.settle(unavailable(err))
+		return nil, false, unavailable(err)
 	}
 	defer func() {
-		if err := batch.Close(); err != nil {
-			db.opts.Log.Error("kv/local: closing a batch failed", "err", err)
+		if next == nil {
+			db.closeBatch(batch)
 		}
 	}()
 
-	// Most conflicts show before the lock is taken.
+	// Most conflicts show before the turn is taken.
 	checked := t.pinned
 	if checked != nil {
 		var loss *commit
 		if loss, checked = checked.conflict(r); loss != nil {
 			db.lost(ctx, loss)
-			return false, false, nil
+			return nil, false, nil
 		}
 	}
-	if err := db.turn.lock(ctx); err != nil {
-		return true, false, t.settle(unavailable(err))
+	c := newCommit(w)
+	if err := db.takeTurn(ctx); err != nil {
+		return nil, false, unavailable(err)
 	}
-	if broken := db.broken.Load(); broken != nil {
-		db.turn.unlock()
-		return true, false, unavailable(*broken)
-	}
+	defer func() {
+		if next == nil {
+			db.turn.unlock()
+		}
+	}()
 	if checked != nil {
 		if loss, _ := checked.conflict(r); loss != nil {
-			db.turn.unlock()
-			db.lost(ctx, loss)
-			return false, false, nil
+			db.stats.conflicts.Add(1) // it has had its turn, so it can be read
+			return nil, false, nil
 		}
 	}
 	for _, r := range w.narrow {
 		if t.pinned.changes(r, math.MaxUint64).begin != nil {
-			db.turn.unlock()
-			return false, true, nil
+			return nil, true, nil
 		}
 	}
 	if err := db.resolve(w, batch); err != nil {
+		return nil, false, err
+	}
+	c.batch = batch
+	return c, false, nil
+}
+
+// takeTurn waits until it is the caller's turn to commit and the disk keeps up.
+func (db *DB) takeTurn(ctx context.Context) error {
+	for {
+		if err := db.turn.lock(ctx); err != nil {
+			return fmt.Errorf("the disk does not take what is to be written: %w", err)
+		}
+		if broken := db.broken.Load(); broken != nil {
+			db.turn.unlock()
+			return *broken
+		}
+		if err := db.tables.trouble(); err != nil {
+			db.turn.unlock()
+			return err
+		}
+		late := db.late()
+		if late == nil {
+			return nil
+		}
 		db.turn.unlock()
-		return true, false, t.settle(err)
-	}
-	err = db.apply(t, c, batch)
-	if err != nil {
-		db.fail(err)
-	}
-	db.turn.unlock()
-	if err == nil {
-		db.stats.commits.Add(1)
-		db.watches.fire(c.version, w.keys.entries, c.ranges)
-		t.release()
-		if err := db.sync(batch); err != nil {
-			// What later transactions have read is perhaps not on disk and never
-			// will be. Nothing may be answered any more.
-			db.fail(err)
-		}
-		if !db.opts.NoSync {
-			db.marks.committed(c.version)
+		if err := db.await(ctx, late); err != nil {
+			return err
 		}
 	}
-	close(c.durable)
-	if broken := db.broken.Load(); broken != nil {
-		return true, false, fmt.Errorf("%w: %w", kv.ErrUnknown, *broken)
-	}
-	return true, false, nil
 }
 
 // lost makes sure that a transaction which lost against c reads c's writes the
@@ -254,6 +251,12 @@ func (db *DB) lost(ctx context.Context, c *commit) {
 	}
 	if err := db.turn.lock(ctx); err == nil {
 		db.turn.unlock()
+	}
+}
+
+func (db *DB) closeBatch(batch *pebble.Batch) {
+	if err := batch.Close(); err != nil {
+		db.opts.Log.Error("kv/local: closing a batch failed", "err", err)
 	}
 }
 
@@ -314,38 +317,6 @@ func (db *DB) resolve(w *writes, batch *pebble.Batch) error {
 			db.counters.reset()
 			return unavailable(err)
 		}
-	}
-	return nil
-}
-
-// apply makes the commit readable. An error leaves the store unusable.
-func (db *DB) apply(t *tx, c *commit, batch *pebble.Batch) (err error) {
-	defer func() {
-		// That is how the store reports that it cannot write its log.
-		if p := recover(); p != nil {
-			err = fmt.Errorf("writing to the store failed: %v", p)
-		}
-	}()
-	last := db.linked.Load()
-	c.version = last.version + 1
-	last.next.Store(c)
-	db.linked.Store(c)
-	set, cleared := t.buf.writes.outcome()
-	db.gaps.written(set, cleared, c.version)
-	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
-	if err := db.store.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
-		return fmt.Errorf("writing to the store failed: %w", err)
-	}
-	db.applied.Store(c)
-	db.watch(t, c)
-	return nil
-}
-
-// sync waits until the batch, and with it every earlier one, is on disk. It
-// does not heed the caller's context: the end is near, and it must be known.
-func (db *DB) sync(batch *pebble.Batch) error {
-	if err := batch.SyncWait(); err != nil {
-		return fmt.Errorf("syncing the store's log failed: %w", err)
 	}
 	return nil
 }

@@ -7,19 +7,34 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// diskFS lets a test decide what becomes of writing and syncing the log.
+// diskFS lets a test decide what becomes of writing and syncing the log, and of
+// making logs and tables.
 type diskFS struct {
 	vfs.FS
-	onWrite func() error
-	onSync  func() error
+	onWrite  func() error
+	onSync   func() error
+	onCreate func(name string) error
+}
+
+func (d *diskFS) create(name string) error {
+	if d.onCreate == nil {
+		return nil
+	}
+	return d.onCreate(name)
 }
 
 func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.create(name); err != nil {
+		return nil, err
+	}
 	f, err := d.FS.Create(name, category)
 	return d.wrap(name, f), err
 }
 
 func (d *diskFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.create(newname); err != nil {
+		return nil, err
+	}
 	f, err := d.FS.ReuseForWrite(oldname, newname, category)
 	return d.wrap(newname, f), err
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // commit is one committed transaction as later ones need to know it: what it
@@ -19,6 +22,9 @@ type commit struct {
 
 	next    atomic.Pointer[commit]
 	durable chan struct{} // closed when the commit and all before it are synced
+
+	batch *pebble.Batch // nil when it is durable
+	since time.Time     // when it began to be written
 }
 
 // newCommit describes what w is about to write. w must be sorted.

@@ -12,7 +12,13 @@
 // on nobody knows what is on the disk. With Options.NoSync durable means written
 // to the operating system, which survives the process but not the machine.
 //
-// ErrUnknown does not occur as long as the process lives.
+// Whoever gives up before the disk has a commit, because its context ends, gets
+// ErrUnknown if the commit can be read already or may be in a moment: it takes
+// effect unless the process ends. Otherwise ErrUnknown does not occur.
+//
+// A disk that does not answer, and one that is full where tables are written,
+// hold nobody up beyond the end of their contexts, and once it works again so
+// does the store.
 package local
 
 import (
@@ -68,7 +74,13 @@ type DB struct {
 	claim io.Closer // on the directory
 
 	life     lifetime
-	turn     *mutex                 // held by the transaction that commits
+	turn     *mutex                 // held by the transaction that commits, until that is readable
+	toApply  chan turn              // the commit whose turn it is
+	toSync   chan *commit           // those that are readable, in their order
+	syncing  atomic.Pointer[commit] // the last one that was waited for
+	settled  chan struct{}          // closed when nothing is on its way to the disk any more
+	tables   tables
+	notices  *notices
 	linked   atomic.Pointer[commit] // the newest commit, readable or just about to be
 	applied  atomic.Pointer[commit] // the newest commit that surely is readable
 	broken   atomic.Pointer[error]  // set when nothing may be answered any more
@@ -109,18 +121,23 @@ func Open(dir string, opts Options) (*DB, error) {
 	db := &DB{
 		opts:     opts,
 		turn:     newMutex(),
+		toApply:  make(chan turn, 1),
+		toSync:   make(chan *commit, maxUnsynced),
+		settled:  make(chan struct{}),
+		notices:  newNotices(opts.Log, opts.Now),
 		gaps:     gapCache{limits: defaultGapLimits},
 		counters: newCounterCache(),
 		buffers:  sync.Pool{New: newBuffers},
 	}
 	db.life.idle = make(chan struct{})
+	db.tables = tables{notices: db.notices, closing: make(chan struct{})}
 	var err error
 	db.claim, err = claimDirectory(opts.FS, dir, opts.Log)
 	if err != nil {
 		return nil, refused(dir, err)
 	}
 
-	db.disk = newLogDisk(opts.FS, dir, opts.NoSync)
+	db.disk = newLogDisk(tableDisk{opts.FS, &db.tables}, dir, opts.NoSync)
 	db.startMarks()
 
 	// What an earlier process had not synced and the store found in its log all
@@ -132,6 +149,8 @@ func Open(dir string, opts Options) (*DB, error) {
 	close(first.durable)
 	db.linked.Store(first)
 	db.applied.Store(first)
+	go db.applyCommits()
+	go db.syncCommits()
 	return db, nil
 }
 
@@ -154,9 +173,14 @@ func (db *DB) Close() error {
 	}
 	db.watches.endAll()
 	db.marks.timer.Stop()
+	close(db.toApply)
+	if db.broken.Load() == nil {
+		<-db.settled
+	}
 	if broken := db.broken.Load(); broken != nil {
 		return *broken // and who knows what the store would do now
 	}
+	close(db.tables.closing)
 	if !db.opts.NoSync && !db.opts.Salvage {
 		if err := db.writeMark(); err != nil {
 			return fmt.Errorf("kv/local: closing the store: %w", err)

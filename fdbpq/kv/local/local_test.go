@@ -498,7 +498,6 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 	db := openMem(t, Options{})
 	mustUpdate(t, db, set("b", "1"))
 	run := db.begin()
-	defer run.end()
 	run.ClearRange([]byte("a"), []byte("z"))
 	run.Set([]byte("c"), []byte("kept"))
 	if err := run.narrow(); err != nil {
@@ -508,12 +507,17 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 		t.Fatalf("the range was not narrowed: %d ranges, %d keys", len(w.cleared), w.keys.len())
 	}
 	mustUpdate(t, db, set("d", "1"))
-	if done, stale, err := db.tryCommit(context.Background(), run); done || !stale || err != nil {
-		t.Fatalf("commit: done %t, stale %t, %v", done, stale, err)
+	if c, stale, err := db.prepare(t.Context(), run); c != nil || !stale || err != nil {
+		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}
 	run.buf.writes.widenRanges()
-	if done, _, err := db.tryCommit(context.Background(), run); !done || err != nil {
-		t.Fatalf("commit: done %t, %v", done, err)
+	c, stale, err := db.prepare(t.Context(), run)
+	if c == nil || stale || err != nil {
+		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
+	}
+	db.toApply <- turn{run, c}
+	if err := db.await(t.Context(), c); err != nil {
+		t.Fatal(err)
 	}
 	if got := mustGet(t, db, "b") + mustGet(t, db, "c") + mustGet(t, db, "d"); got != "kept" {
 		t.Errorf("what is left is %q", got)

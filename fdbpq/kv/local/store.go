@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -74,16 +75,22 @@ func (db *DB) storeOptions() *pebble.Options {
 	}
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) {
-			if pebble.IsCorruptionError(err) {
-				return // DataCorruption has it
+			// DataCorruption has what is damage.
+			if !pebble.IsCorruptionError(err) && !db.tables.knows(err) {
+				db.notices.error("background work of the store failed", "err", err)
 			}
-			db.opts.Log.Error("kv/local: background work of the store failed", "err", err)
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.corrupted(info) }, // whoever reads gets the error
-		FlushEnd:       func(pebble.FlushInfo) { db.manifestWritten() },
-		CompactionEnd:  func(pebble.CompactionInfo) { db.manifestWritten() },
+		FlushEnd: func(info pebble.FlushInfo) {
+			db.tables.flushed(info.Err)
+			db.manifestWritten()
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			db.tables.compacted(info.Err)
+			db.manifestWritten()
+		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
-			db.opts.Log.Warn("kv/local: the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
+			db.notices.warn("the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			db.stats.stalls.Add(1)
@@ -100,7 +107,7 @@ type storeLog struct{ db *DB }
 func (storeLog) Infof(string, ...any) {}
 
 func (l storeLog) Errorf(format string, args ...any) {
-	l.db.opts.Log.Error("kv/local: " + fmt.Sprintf(format, args...))
+	l.db.notices.say(slog.LevelError, format, fmt.Sprintf(format, args...), nil)
 }
 
 // Fatalf must not return.

@@ -1,0 +1,153 @@
+package bridge_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// ailing is a disk that is full for tables, or does not answer, on demand.
+type ailing struct {
+	vfs.FS
+	full atomic.Bool
+	hung atomic.Pointer[chan struct{}] // what writing to the log waits for
+	held chan struct{}                 // somebody does
+}
+
+func newAiling() *ailing { return &ailing{FS: vfs.NewMem(), held: make(chan struct{}, 1<<10)} }
+
+func (d *ailing) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if d.full.Load() && strings.HasSuffix(name, ".sst") {
+		return nil, syscall.ENOSPC
+	}
+	f, err := d.FS.Create(name, category)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		f = &ailingLog{f, d}
+	}
+	return f, err
+}
+
+// hang makes the log hang until the function that it returns is called, or the
+// test ends.
+func (d *ailing) hang(t *testing.T) (goOn func()) {
+	on := make(chan struct{})
+	d.hung.Store(&on)
+	goOn = sync.OnceFunc(func() {
+		d.hung.Store(nil)
+		close(on)
+	})
+	t.Cleanup(goOn)
+	return goOn
+}
+
+type ailingLog struct {
+	vfs.File
+	disk *ailing
+}
+
+func (f *ailingLog) Write(p []byte) (int, error) {
+	if on := f.disk.hung.Load(); on != nil {
+		f.disk.held <- struct{}{}
+		<-*on
+	}
+	return f.File.Write(p)
+}
+
+// serveOnDisk starts a bridge on an embedded store on this disk.
+func serveOnDisk(t *testing.T, disk vfs.FS, log slog.Handler) *client {
+	t.Helper()
+	db, err := local.Open("store", local.Options{FS: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return serveOn(t, db, bridge.Options{Logger: slog.New(log), Exclusive: true})
+}
+
+// While the disk is full where the store moves to what it has in memory and in
+// its log, whatever changes something is answered 503 with that reason, whatever
+// does not is served, and the bridge is not ready. Nothing acknowledged is lost,
+// and all goes on when there is room.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	disk, diary := newAiling(), newDiary()
+	c := serveOnDisk(t, disk, diary)
+	disk.full.Store(true)
+	body := strings.Repeat("x", 900_000)
+	pushed := 0
+	for refused := false; !refused; {
+		m := c.raw("pq.jobs.push", body)
+		if refused = m.Header.Get("Status") == "503"; !refused {
+			c.acknowledged(m)
+			pushed++
+		}
+	}
+	m := c.refused(c.raw("pq.jobs.pop.min", ""), 503)
+	if text := m.Header.Get("Nats-Service-Error"); !strings.Contains(text, "disk is full") {
+		t.Errorf("the reason given is %q", text)
+	}
+	if m := c.raw("pq.jobs.peek.min", ""); string(m.Data) != body {
+		t.Errorf("peek: %v, %d bytes", m.Header, len(m.Data))
+	}
+	diary.await(t, "the store has a problem")
+	if err := c.env.Bridge.Ready(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("ready: %v", err)
+	}
+
+	disk.full.Store(false)
+	diary.await(t, "the store commits again")
+	if err := c.env.Bridge.Ready(); err != nil {
+		t.Errorf("ready: %v", err)
+	}
+	for i := range pushed {
+		if m := c.pop("pq.jobs.pop.min", ""); len(m.Data) != len(body) {
+			t.Errorf("pop %d of %d: %d bytes", i, pushed, len(m.Data))
+		}
+	}
+	c.refused(c.raw("pq.jobs.pop.min", ""), 404)
+}
+
+// While the disk does not answer, requests are: those that it has taken in are
+// done when it goes on, all others are refused, reads included, and the bridge
+// is not ready.
+func TestDiskHangs(t *testing.T) {
+	t.Parallel()
+	disk, diary := newAiling(), newDiary()
+	c := serveOnDisk(t, disk, diary)
+	c.push("pq.jobs.push", "before")
+	goOn := disk.hang(t)
+	held := c.send("pq.jobs.push", "held")
+	<-disk.held
+	diary.await(t, "the store has a problem")
+	if err := c.env.Bridge.Ready(); err == nil {
+		t.Error("the bridge is ready while its disk hangs")
+	}
+	for _, subject := range []string{"pq.jobs.info", "pq.jobs.peek.min", "pq.jobs.push", "pq.others.push", "pq.jobs.pop.min", "pq._sys.list"} {
+		c.refused(c.raw(subject, ""), 503)
+	}
+	goOn()
+	c.acknowledged(c.next(held))
+	diary.await(t, "the store commits again")
+	if err := c.env.Bridge.Ready(); err != nil {
+		t.Errorf("ready: %v", err)
+	}
+	for _, want := range []string{"before", "held"} {
+		if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != want {
+			t.Errorf("popped %q, expected %q", m.Data, want)
+		}
+	}
+	c.refused(c.raw("pq.jobs.pop.min", ""), 404)
+}

@@ -1,0 +1,132 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// turn is a commit that comes next, and the transaction that it is of.
+type turn struct {
+	t *tx
+	c *commit
+}
+
+// applyCommits makes commits readable, one after the other. The store holds it
+// up when it cannot keep pace with writing to the disk, or begins a new log on a
+// disk that does not answer; whoever waits for the commit can give up meanwhile.
+func (db *DB) applyCommits() {
+	defer close(db.toSync)
+	for next := range db.toApply {
+		t, c := next.t, next.c
+		err := db.apply(t, c)
+		if err != nil {
+			db.fail(err)
+		}
+		db.turn.unlock()
+		if err != nil {
+			t.end()
+			close(c.durable)
+			continue
+		}
+		db.stats.commits.Add(1)
+		db.watches.fire(c.version, t.buf.writes.keys.entries, c.ranges)
+		db.toSync <- c
+		t.end()
+	}
+}
+
+// apply makes the commit readable. An error leaves the store unusable. The order
+// of the steps matters:
+//
+//   - The commit is in the list before its writes can be read. So whoever reads
+//     them finds it there, and knows what to wait for.
+//   - It has split the gaps before its writes can be read. So whoever reads
+//     them does not jump over them.
+//   - The cache of rows has forgotten what it writes before that can be read. So
+//     whoever reads it is not told what was there before, nor puts that there.
+//   - It becomes the commit to pin after its writes can be read. So whoever
+//     pins it does not miss them.
+//   - Watches fire after its writes can be read.
+func (db *DB) apply(t *tx, c *commit) (err error) {
+	defer func() {
+		// That is how the store reports that it cannot write its log.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("writing to the store failed: %v", p)
+		}
+	}()
+	last := db.linked.Load()
+	c.version = last.version + 1
+	c.since = db.opts.Now()
+	last.next.Store(c)
+	db.linked.Store(c)
+	set, cleared := t.buf.writes.outcome()
+	db.gaps.written(set, cleared, c.version)
+	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
+	if err := db.store.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
+		return fmt.Errorf("writing to the store failed: %w", err)
+	}
+	db.applied.Store(c)
+	db.watch(t, c)
+	return nil
+}
+
+// maxUnsynced is more than the store takes before it waits for the disk.
+const maxUnsynced = 4096
+
+// syncCommits waits until commits are on the disk, one after the other.
+func (db *DB) syncCommits() {
+	defer close(db.settled)
+	for c := range db.toSync {
+		db.syncing.Store(c)
+		if err := c.batch.SyncWait(); err != nil {
+			// What later transactions have read is perhaps not on disk and never
+			// will be. Nothing may be answered any more.
+			db.fail(fmt.Errorf("syncing the store's log failed: %w", err))
+		}
+		if !db.opts.NoSync {
+			db.marks.committed(c.version)
+		}
+		db.closeBatch(c.batch)
+		c.batch = nil
+		close(c.durable)
+	}
+}
+
+// await waits until a commit, and with it every earlier one, is on disk. When
+// ctx ends first it says how long the disk has taken so far.
+func (db *DB) await(ctx context.Context, c *commit) error {
+	select {
+	case <-c.durable:
+	default:
+		select {
+		case <-c.durable:
+		case <-ctx.Done():
+			return fmt.Errorf("the disk has not finished writing after %s: %w", db.opts.Now().Sub(c.since).Round(time.Millisecond), ctx.Err())
+		}
+	}
+	if broken := db.broken.Load(); broken != nil {
+		return *broken
+	}
+	return nil
+}
+
+// syncPatience is how long the disk may take before no more is given to it. What
+// is not given to it has certainly not happened when its caller gives up.
+const syncPatience = time.Second
+
+// late returns a commit that the disk has taken longer for, if there is one.
+func (db *DB) late() *commit {
+	c := db.syncing.Load()
+	if c == nil || db.opts.Now().Sub(c.since) < syncPatience {
+		return nil
+	}
+	select {
+	case <-c.durable:
+		return nil
+	default:
+		return c
+	}
+}

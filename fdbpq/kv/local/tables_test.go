@@ -1,0 +1,145 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// TestDiskFullForTables makes the disk full for tables, while there is room in
+// logs that exist. Commits are refused, with the reason, at once; reads go on;
+// the log says it once; and when there is room again everything goes on.
+func TestDiskFullForTables(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	tries := make(chan struct{}, 1000)
+	said := make(chan string, 100)
+	began := time.Now()
+	disk := &diskFS{FS: vfs.NewMem(), onCreate: func(name string) error {
+		if full.Load() && strings.HasSuffix(name, ".sst") {
+			tries <- struct{}{}
+			return syscall.ENOSPC
+		}
+		return nil
+	}}
+	db := openMem(t, Options{
+		FS: disk, Now: func() time.Time { return began },
+		Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)),
+	})
+	expectLine := func(level, text string) {
+		t.Helper()
+		select {
+		case line := <-said:
+			if !strings.Contains(line, "level="+level) || !strings.Contains(line, text) {
+				t.Fatalf("logged %s, expected %s", line, text)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("did not log %s", text)
+		}
+	}
+	full.Store(true)
+	const enough = memTableSize / kv.MaxValueSize // half of it is moved to a table
+	for i := range enough {
+		err := db.Update(t.Context(), set(fmt.Sprint(i), strings.Repeat("x", kv.MaxValueSize)))
+		if errors.Is(err, kv.ErrUnavailable) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectLine("ERROR", "tables cannot be written")
+	for range 2 { // it tries, and tries again
+		if err := db.Update(t.Context(), set("never", "")); !errors.Is(err, kv.ErrUnavailable) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("on a full disk: %v", err)
+		}
+		if value := mustGet(t, db, "0"); len(value) != kv.MaxValueSize {
+			t.Errorf("read %d bytes on a full disk", len(value))
+		}
+		<-tries
+	}
+	full.Store(false)
+	expectLine("INFO", "tables are written again")
+	mustUpdate(t, db, set("after", "1"))
+	if value := mustGet(t, db, "after") + mustGet(t, db, "never"); value != "1" {
+		t.Errorf("read %q after there was room again", value)
+	}
+	select {
+	case line := <-said:
+		t.Errorf("logged %s, too", line)
+	default:
+	}
+	if n := len(tries); n > cap(tries)/2 {
+		t.Errorf("tried %d times without a pause", n)
+	}
+}
+
+// lineWriter passes on what a logger writes, which is lines.
+type lineWriter chan<- string
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w <- string(line)
+	return len(line), nil
+}
+
+// A store with nothing to move to tables is in no trouble, though that is an
+// error to it, and gets out of trouble that way, too.
+func TestNothingForTables(t *testing.T) {
+	t.Parallel()
+	db := openMem(t, Options{})
+	for range 2 {
+		if err := db.store.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.tables.trouble(); err != nil {
+			t.Error(err)
+		}
+		db.tables.flushed(syscall.ENOSPC)
+	}
+	if err := db.tables.trouble(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("trouble %v", err)
+	}
+	if err := db.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, db, set("a", "1"))
+}
+
+// What goes wrong again and again is logged once a minute, each kind for itself,
+// with how often it was left out.
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	now := time.Now()
+	n := newNotices(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})), func() time.Time { return now })
+	for range 3 {
+		n.error("it is broken", "err", context.Canceled)
+		n.warn("it is slow")
+	}
+	now = now.Add(noticeEvery)
+	for range 2 {
+		n.error("it is broken")
+	}
+	const want = `level=ERROR msg="kv/local: it is broken" err="context canceled"
+level=WARN msg="kv/local: it is slow"
+level=ERROR msg="kv/local: it is broken" "not logged"=2
+`
+	if said.String() != want {
+		t.Errorf("logged\n%s\nexpected\n%s", said.String(), want)
+	}
+}
