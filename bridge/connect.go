@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,11 +49,15 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			level := slog.LevelError
-			if errors.Is(err, nats.ErrBadHeaderMsg) {
+			level, text := slog.LevelError, "NATS"
+			switch {
+			case errors.Is(err, nats.ErrBadHeaderMsg):
 				level = slog.LevelDebug // its sender is told
+			case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Publish"):
+				// Senders of requests choose where answers go.
+				level, text = slog.LevelWarn, "an answer may not be published"
 			}
-			log.Log(context.Background(), level, "NATS", "subject", subject, "error", err)
+			log.Log(context.Background(), level, text, "subject", subject, "error", err)
 		}),
 	}
 }

@@ -90,12 +90,17 @@ func explain(err error) error {
 
 // check finds settings that contradict each other.
 func (s *settings) check() error {
+	if s.NATS.URL != "" {
+		if _, err := parseServers(s.NATS.URL); err != nil {
+			return usagef("NATS_URL: %w", err)
+		}
+	}
 	logins := s.among("NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_TOKEN")
 	switch {
 	case s.NATS.URL != "" && s.set["PQ_NATS_CONFIG"]:
-		return usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", s.NATS.URL)
+		return usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", redact(s.NATS.URL))
 	case s.NATS.URL != "" && s.set["PQ_LISTEN"]:
-		return usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", s.NATS.URL)
+		return usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", redact(s.NATS.URL))
 	case len(logins) > 1:
 		return usagef("%s are set: expected one way to log in", strings.Join(logins, " and "))
 	case s.set["NATS_USER"] != s.set["NATS_PASSWORD"]:

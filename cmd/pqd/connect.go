@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,14 +109,54 @@ func at(url string) string {
 	return " at " + redact(url)
 }
 
-// redact takes the passwords out of a list of server addresses.
-func redact(list string) string {
-	servers := strings.Split(list, ",")
-	for i, server := range servers {
-		if parsed, err := url.Parse(strings.TrimSpace(server)); err == nil && parsed.User != nil {
-			parsed.User = url.User("xxxxx")
-			servers[i] = parsed.String()
+// parseServers reads a list of server addresses as the NATS library does. The
+// error repeats nothing of an address: it may have a password in it.
+func parseServers(list string) ([]*url.URL, error) {
+	var servers []*url.URL
+	for i, server := range strings.Split(list, ",") {
+		if server = strings.TrimSpace(server); server == "" {
+			continue
+		}
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server
+		}
+		parsed, err := url.Parse(server)
+		if err != nil || !isServer(parsed) {
+			return nil, fmt.Errorf("address %d of the list is none: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
+				"in a user or password, write all but letters and digits as %% and two hexadecimal digits", i+1)
+		}
+		servers = append(servers, parsed)
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("found no address: expected nats://<host>:<port>")
+	}
+	return servers, nil
+}
+
+// isServer tells an address from what a password makes of one when its signs are
+// taken for those that divide an address.
+func isServer(u *url.URL) bool {
+	if u.Port() != "" {
+		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+			return false
 		}
 	}
-	return strings.Join(servers, ",")
+	return u.Hostname() != "" && !strings.Contains(u.Path, "@") && u.RawQuery == "" && u.Fragment == ""
+}
+
+// redact leaves of a list of server addresses what is no secret.
+func redact(list string) string {
+	servers, err := parseServers(list)
+	if err != nil {
+		return "xxxxx"
+	}
+	var shown []string
+	for _, server := range servers {
+		safe := url.URL{Scheme: server.Scheme, Host: server.Host}
+		if server.User != nil {
+			safe.User = url.User("xxxxx")
+		}
+		shown = append(shown, safe.String())
+	}
+	return strings.Join(shown, ",")
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +24,7 @@ import (
 const shutdownLimit = 10 * time.Second
 
 func main() {
+	syscall.Umask(int(notOthers)) // for whatever is made: the store, backups, what the NATS server keeps
 	ctx, release := signal.NotifyContext(context.Background(), ends()...)
 	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
 

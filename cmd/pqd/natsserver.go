@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -159,8 +160,23 @@ func (l natsLog) Fatalf(format string, args ...any) {
 	}
 }
 
-func (l natsLog) Errorf(format string, args ...any)  { l.log.Error(fmt.Sprintf(format, args...)) }
-func (l natsLog) Warnf(format string, args ...any)   { l.log.Warn(fmt.Sprintf(format, args...)) }
+// ofClient is how lines about a connection of a client begin.
+var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
+
+// Errorf is called for what clients do, too: whatever they do is no error of
+// pqd's, for which somebody has to get up.
+func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
+func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }
+
+func (l natsLog) say(level slog.Level, format string, args []any) {
+	text := fmt.Sprintf(format, args...)
+	if client := ofClient.FindStringSubmatch(text); client != nil {
+		l.log.Warn("a NATS client", "client", client[1], "error", text[len(client[0]):])
+		return
+	}
+	l.log.Log(context.Background(), level, text)
+}
+
 func (l natsLog) Noticef(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
 func (l natsLog) Debugf(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
 func (l natsLog) Tracef(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }

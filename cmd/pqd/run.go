@@ -66,6 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, name := range strangers(os.Environ()) {
 		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
 	}
+	warnOfOpenSecrets(s.NATS, d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // asked to stop before it was ready

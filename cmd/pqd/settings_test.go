@@ -49,6 +49,9 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "configuration that is broken", env: []string{"PQ_NATS_CONFIG=" + broken}, says: []string{"PQ_NATS_CONFIG", "expected a nats-server configuration"}},
 		{name: "two places to listen", env: []string{"PQ_NATS_CONFIG=" + listening, "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_LISTEN", "PQ_NATS_CONFIG", "expected one"}},
 		{name: "embedded and not embedded", env: []string{"NATS_URL=nats://127.0.0.1:1", "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_LISTEN", "NATS_URL", "expected one"}},
+		{name: "an address with a sign in its password", env: []string{"NATS_URL=nats://127.0.0.1:1,nats://u:secr%et@127.0.0.1:1"}, says: []string{"NATS_URL", "address 2", "nats://<host>:<port>"}},
+		{name: "no address", env: []string{"NATS_URL= ,"}, says: []string{"NATS_URL", "nats://<host>:<port>"}},
+		{name: "embedded and not embedded, with a password", env: []string{"NATS_URL=u:secret@127.0.0.1:1", "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_LISTEN", "xxxxx@127.0.0.1:1"}},
 		{name: "configuration of a server that does not run", env: []string{"NATS_URL=nats://127.0.0.1:1", "PQ_NATS_CONFIG=" + users}, says: []string{"PQ_NATS_CONFIG", "NATS_URL", "expected one"}},
 		{name: "credentials that are not there", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_CREDS=/nonexistent"}, says: []string{"NATS_CREDS", `"/nonexistent"`, "no such file"}},
 		{name: "a key file without a key", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_NKEY=" + users}, says: []string{"NATS_NKEY", "expected a file with an NKey seed"}},
@@ -76,6 +79,9 @@ func TestRefusesWrongSettings(t *testing.T) {
 				if !strings.Contains(stderr, part) {
 					t.Errorf("expected %q in: %s", part, stderr)
 				}
+			}
+			if strings.Contains(stderr, "secr") {
+				t.Errorf("a password is shown: %s", stderr)
 			}
 			if strings.Count(stderr, "\n") != 1 {
 				t.Errorf("expected one line, found: %s", stderr)

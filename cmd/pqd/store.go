@@ -27,6 +27,7 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 		if err != nil {
 			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
 		}
+		keepPrivate(s.Store.place, log)
 		return db, localMetrics{db}, nil
 	}
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Whatever a list of servers looks like, no password is shown, and what the NATS
+// library would take for another address than the one that was meant is refused.
+func TestServerAddresses(t *testing.T) {
+	t.Parallel()
+	for list, shown := range map[string]string{
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222",
+		"localhost":             "nats://localhost",
+		"u:secret@host:4222":    "nats://xxxxx@host:4222",
+		"secret@host":           "nats://xxxxx@host",
+		" tls://u:s%40ecret@h:1 , wss://[::1]:443,": "tls://xxxxx@h:1,wss://[::1]:443",
+		"nats://u:secret@":                          "",
+		"nats://u:se%ret@host":                      "",
+		"nats://u:se#cret@host":                     "",
+		"nats://u:1#secret@host":                    "",
+		"nats://u:1?secret@host":                    "",
+		"nats://u:1/secret@host":                    "",
+		"nats://u:sec,ret@host":                     "",
+		"nats://host:65536":                         "",
+		"nats://":                                   "",
+		", ,":                                       "",
+	} {
+		_, err := parseServers(list)
+		if (err == nil) != (shown != "") {
+			t.Errorf("%q: %v, expected to be shown as %q", list, err, shown)
+		}
+		if err != nil {
+			shown = "xxxxx"
+			if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") {
+				t.Errorf("%q: the error has a part of the password: %v", list, err)
+			}
+		}
+		if got := redact(list); got != shown {
+			t.Errorf("%q is shown as %q, expected %q", list, got, shown)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What repeats is logged a few times a minute, whichever logger says it, and what
+// was left out is counted. Other messages, and those for information, are not concerned.
+func TestLogIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newLog(settings{Log: "text"}, &out)
+		count := func(text string) int { return strings.Count(out.String(), text) }
+		for i := range 5 * logMost {
+			log.With("n", i).Warn("again")
+			log.WithGroup("g").Error("and again", "n", i)
+			log.Info("news")
+		}
+		log.Error("once")
+		for text, want := range map[string]int{`msg=again `: logMost, `msg="and again" `: logMost, "msg=news": 5 * logMost, "msg=once": 1, "left_out": 0} {
+			if n := count(text); n != want {
+				t.Errorf("%q was logged %d times, expected %d", text, n, want)
+			}
+		}
+		<-time.After(logEvery) // of the bubble's time
+		log.Warn("again")
+		log.Warn("again")
+		if n := count(fmt.Sprintf("msg=again left_out=%d\n", 4*logMost)); n != 1 {
+			t.Errorf("what was left out was counted %d times:\n%s", n, out.String())
+		}
+		if n := count(`msg=again `) + count("msg=again\n"); n != logMost+2 {
+			t.Errorf("logged %d times", n)
+		}
+	})
+}
+
+// What the embedded server logs as an error is a warning when a client is what
+// it is about, in one message whoever the client says it is.
+func TestServerLogOfClients(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := natsLog{log: slog.New(slog.NewTextHandler(&out, nil))}
+	log.Errorf(`%s - authentication error - User "%s"`, `127.0.0.1:1234 - cid:5`, "mallory")
+	log.Errorf(`[::1]:1234 - wid:6 - "v1.2:go:name" - maximum payload`)
+	log.Errorf("Error trying to connect to route")
+	for _, want := range []string{
+		`level=WARN msg="a NATS client" client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
+		`level=WARN msg="a NATS client" client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
+		`level=ERROR msg="Error trying to connect to route"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("logged\n%s\nexpected %s", out.String(), want)
+		}
+	}
+}

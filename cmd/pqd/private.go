@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// notOthers are the permissions that nobody but the user pqd runs as is to have:
+// the store has everybody's items, and the key that its leases are signed with.
+const notOthers fs.FileMode = 0o077
+
+// storeFile tells the files of a store from others, which are not pqd's to
+// change, nor is a directory that has some.
+var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|` + regexp.QuoteMeta(socketName) + `)$`)
+
+// keepPrivate takes others' permissions from the store in dir, which this process
+// has open. What is made from now on never gives them any, see main.
+func keepPrivate(dir string, log *slog.Logger) {
+	entries, err := os.ReadDir(dir)
+	paths, shared := []string(nil), false
+	for _, entry := range entries {
+		if ours := storeFile.MatchString(entry.Name()); !ours {
+			shared = true
+		} else if entry.Type().IsRegular() {
+			paths = append(paths, filepath.Join(dir, entry.Name()))
+		}
+	}
+	if !shared {
+		paths = append(paths, dir)
+	}
+	changed := 0
+	for _, path := range paths {
+		info, statErr := os.Stat(path)
+		switch {
+		case errors.Is(statErr, fs.ErrNotExist): // the store is done with it
+		case statErr != nil:
+			err = errors.Join(err, statErr)
+		case info.Mode()&notOthers != 0:
+			changed++
+			err = errors.Join(err, os.Chmod(path, info.Mode().Perm()&^notOthers))
+		}
+	}
+	switch {
+	case err != nil:
+		log.Warn("other users may have access to the store: it should be for pqd's user alone, mode 0700", "directory", dir, "error", err)
+	case changed > 0:
+		log.Info("other users had access to the store and do not have it any more", "directory", dir, "files", changed)
+	}
+}
+
+// warnOfOpenSecrets tells which files of secrets everybody on the machine can
+// read. They are not pqd's to change.
+func warnOfOpenSecrets(s natsSettings, log *slog.Logger) {
+	for _, secret := range []struct {
+		variable string
+		file     existingFile
+	}{{"NATS_CREDS", s.Creds}, {"NATS_NKEY", s.NKey}, {"NATS_KEY", s.Key}} {
+		if secret.file == "" {
+			continue
+		}
+		if info, err := os.Stat(string(secret.file)); err == nil && info.Mode()&0o004 != 0 {
+			log.Warn("every user of this machine can read a secret: expected mode 0600, or 0640 for a group", "variable", secret.variable, "file", secret.file, "mode", info.Mode().Perm())
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package main_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// Nobody but pqd's user can read the store, a backup of it, or what was there
+// before with other permissions. What else lies in a directory is left alone.
+func TestStoreIsPrivate(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	push(t, nc, "jobs", 1, "x")
+	nc.Close()
+	copied := filepath.Join(t.TempDir(), "copy")
+	if code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + p.Dir}, "backup", copied); code != 0 {
+		t.Fatalf("backup: %s", stderr)
+	}
+	expectPrivate(t, p.Dir)
+	expectPrivate(t, copied)
+	p.Stop(t)
+
+	open := func(dir string) {
+		t.Helper()
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Chmod(path, 0o755)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(p.Dir)
+	p.Start(t)
+	p.AwaitLog(t, "do not have it any more")
+	expectPrivate(t, p.Dir)
+	p.Stop(t)
+
+	stranger := filepath.Join(p.Dir, "a letter")
+	write(t, stranger, "")
+	open(p.Dir)
+	p.Start(t)
+	p.AwaitLog(t, "do not have it any more")
+	for _, path := range []string{p.Dir, stranger} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if err := os.Remove(stranger); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(p.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	expectPrivate(t, p.Dir)
+	p.Stop(t)
+}
+
+func expectPrivate(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode()&0o077 != 0 {
+			t.Errorf("others have permissions: %s %s", info.Mode(), path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What clients do to be refused is logged a few times, as a warning.
+func TestClientsDoNotFloodTheLog(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	write(t, config, `
+authorization: { users: [
+  { user: pqd, password: secret, permissions: { publish: { deny: "_INBOX.denied.>" } } }
+  { user: app, password: other }
+] }
+`)
+	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "NATS_USER=pqd", "NATS_PASSWORD=secret")
+	const times, most = 50, 10
+	for range times {
+		if nc, err := nats.Connect(p.URL, nats.UserInfo("app", "wrong")); err == nil {
+			nc.Close()
+			t.Fatal("let in with a wrong password")
+		}
+	}
+	p.AwaitLog(t, "a NATS client")
+	nc := p.Connect(t, nats.UserInfo("app", "other"))
+	for range times {
+		if err := nc.PublishRequest("pq.jobs.info", "_INBOX.denied.x", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.AwaitLog(t, "an answer may not be published")
+	push(t, nc, "jobs", 1, "x")
+	nc.Close()
+	p.Stop(t)
+	log := p.Log()
+	for _, text := range []string{"a NATS client", "an answer may not be published"} {
+		if n := strings.Count(log, `"`+text+`"`); n < 1 || n > most {
+			t.Errorf("%q was logged %d times, expected %d at most", text, n, most)
+		}
+	}
+	if n := strings.Count(log, `"level":"ERROR"`); n > 0 {
+		t.Errorf("%d errors were logged:\n%s", n, log)
+	}
+}
+
+// A file with a secret that everybody can read is named.
+func TestOpenSecretsAreNamed(t *testing.T) {
+	t.Parallel()
+	l := nkeyLogin(t)
+	_, file, _ := strings.Cut(l.env[0], "=")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	srv := testenv.NATS(t, l.server)
+	p := testenv.Daemon(t, append(l.env, "NATS_URL="+srv.URL())...)
+	p.AwaitLog(t, "every user of this machine can read a secret")
+	p.Stop(t)
+}
