@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -18,11 +19,15 @@ type engine struct {
 	place func(testing.TB) func() (kv.DB, error)
 }
 
-// placeLocal does without syncs: what a power loss may take is the engine's
-// business, and tested there.
+// placeLocal does without syncs, and its transactions do not grow old on a busy
+// machine: both are the engine's business, and tested there.
 func placeLocal(t testing.TB) func() (kv.DB, error) {
 	dir := filepath.Join(t.TempDir(), "data")
-	return func() (kv.DB, error) { return local.Open(dir, local.Options{NoSync: true}) }
+	return func() (kv.DB, error) { return local.Open(dir, local.Options{NoSync: true, Now: stopped}) }
+}
+
+func stopped() time.Time {
+	return time.Time{}
 }
 
 // fewer is how much of something a test does: all of it where it takes a
