@@ -140,6 +140,32 @@ func TestReturnOfRepeatedTake(t *testing.T) {
 	})
 }
 
+// A repeated take does not answer a lease that has run out, swept or not.
+func TestRepeatedTakeAfterItsLease(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		b := openBench(t, open)
+		b.pushed("q", 0, "one", "two")
+		sel := fdbpq.Selection{Limit: 2, PopID: "id"}
+		pop := func(tx kv.Tx) error {
+			taken, err := b.Queue("q").Lease(tx, sel, 10*time.Second)
+			if err == nil && len(taken.Items) != 2 {
+				t.Errorf("got %d items, expected 2", len(taken.Items))
+			}
+			return err
+		}
+		b.update(pop)
+		b.pass(10*time.Second - 1)
+		b.update(pop)
+		b.pass(1)
+		for _, swept := range []bool{false, true} {
+			if why := lost(b.fails(pop)); why != fdbpq.LostGone {
+				t.Errorf("repeated when the leases were over, swept %v: %q, expected that nothing is left", swept, why)
+			}
+			b.sweep()
+		}
+	})
+}
+
 // A deleted queue remembers no ids: a push that is repeated after it is one.
 func TestDeleteForgetsIDs(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

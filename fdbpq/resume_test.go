@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
 // What is granted after downtime lasts as long as it says, from the first
@@ -69,36 +70,48 @@ func TestGrantsAfterDowntime(t *testing.T) {
 
 // Of several processes that start after downtime at the same time, whatever
 // their wall clocks show, one says how long it was, and none gives a lease by
-// another time.
+// another time: also when one is done while another one still watches, or is
+// about to write.
 func TestSeveralResume(t *testing.T) {
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		before := openBench(t, open)
-		before.pass(time.Second)
-		stopped := before.now()
-		before.clock.advance(time.Minute)
-		var inner *bench
-		options := before.clock.options(10 * time.Second)
-		steps := 0
-		options.Wait = func(_ context.Context, d time.Duration) error {
-			if steps++; steps == 6 {
-				inner = before.next(0) // starts and ends its watch while the first one is about to end its own
-				return nil
-			}
-			before.clock.advance(d)
-			return nil
-		}
-		outer := before.opened(options)
-		if inner == nil {
-			t.Fatal("the process did not watch whether others run")
-		}
-		if a, b := inner.now(), outer.now(); a != b {
-			t.Errorf("store times are %v apart", time.Duration(b-a))
-		}
-		passed := time.Duration(outer.now() - stopped)
-		if want := time.Minute + 5500*time.Millisecond; passed != want {
-			t.Errorf("%v of store time passed, expected %v", passed, want)
-		}
-	})
+	for _, when := range []string{"while it watches", "as it writes"} {
+		t.Run(when, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				before := openBench(t, open)
+				before.pass(time.Second)
+				stopped := before.now()
+				before.clock.advance(time.Minute)
+				const looks = 6
+				var inner *bench
+				options := before.clock.options(10 * time.Second)
+				steps := 0
+				options.Wait = func(_ context.Context, d time.Duration) error {
+					if steps++; steps == looks && when == "while it watches" {
+						inner = before.next(0)
+						return nil
+					}
+					before.clock.advance(d)
+					return nil
+				}
+				outer := &bench{TB: t, base: before.base, clock: before.clock}
+				outer.hook = func(at fault.Point) {
+					if steps == looks && at == fault.BeforeCommit && inner == nil {
+						inner = before.next(0)
+					}
+				}
+				outer.join(options)
+				if inner == nil {
+					t.Fatalf("the process looked %d times whether others run, expected %d", steps, looks)
+				}
+				if a, b := inner.now(), outer.now(); a != b {
+					t.Errorf("store times are %v apart", time.Duration(b-a))
+				}
+				passed, real := time.Duration(outer.now()-stopped), time.Duration(before.clock.elapsed.Load())-time.Second
+				if passed != real {
+					t.Errorf("%v of store time passed, expected %v", passed, real)
+				}
+			})
+		})
+	}
 }
 
 // What fell due while no process ran is left alone for three seconds, so that

@@ -20,6 +20,7 @@ type importing struct {
 	verify bool
 	ids    bool
 	strict bool
+	resume bool
 }
 
 func importCommand() *command {
@@ -33,8 +34,9 @@ another store. Leased ones become ready. What is there already is not doubled,
 so an import that was interrupted can be run again.
 
 The queue is paused meanwhile, unless --live is given: an item that is taken
-before the end would come back if the import had to be run again. A queue that
-does not exist is made with the configuration it had.
+before the end would come back if the import had to be run again. It stays
+paused when that fails, and when it was paused before; --resume lets it go in
+the end in any case. A queue that does not exist is made with the configuration it had.
 
 The last line of the export tells whether all of it is there and unchanged. A
 file is checked before anything is imported; --verify=false takes what was
@@ -57,6 +59,7 @@ twice: the numbers of lines, or the ids, serve as message ids. A queue remembers
 			f.yes(&i.live, "live", "do not pause the queue meanwhile")
 			f.yes(&i.verify, "verify", "insist on an export that is whole and unchanged")
 			f.yes(&i.ids, "ids", "push with message ids, so that repeating it doubles nothing")
+			f.yes(&i.resume, "resume", "let the queue go in the end, also when it was paused before")
 			f.yes(&i.strict, "strict", "wait for each answer: keeps the order of pushes also with several bridges, slowly")
 		},
 		run: i.run,

@@ -135,7 +135,7 @@ func (r *restore) stopped(err error) error {
 	case r.paused && r.pipe.done == 0:
 		return errors.Join(err, r.queue.Resume(context.WithoutCancel(r.session.ctx)))
 	case r.paused || r.was:
-		r.session.unfinished = fmt.Sprintf(`The queue %s is paused: run the import again, or let it go with "pq resume %s".`, r.queue.Name(), r.queue.Name())
+		r.session.unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or let it go with "pq resume %s".`, r.queue.Name(), r.queue.Name())
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func (r *restore) finish() error {
 			return err
 		}
 	}
-	if r.paused {
+	if r.paused || r.was && r.resume {
 		return r.queue.Resume(r.session.ctx)
 	}
 	return nil
@@ -183,7 +183,7 @@ func (r *restore) summary(took time.Duration) error {
 	if verified {
 		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
 	}
-	if r.was {
+	if r.was && !r.resume {
 		s.say(`the queue was paused before, and stays so: "pq resume %s" lets it go`, r.queue.Name())
 	}
 	return nil
