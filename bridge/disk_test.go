@@ -161,15 +161,19 @@ func TestDiskHangs(t *testing.T) {
 		c.refused(c.raw(subject, ""), 503)
 	}
 	goOn()
-	// On a slow machine it was told by now that nobody knows, which held till now.
-	if m := c.next(held); m.Header.Get("Nats-Service-Error-Code") != "504" {
+	left := []string{"before", "held"}
+	switch m := c.next(held); m.Header.Get("Nats-Service-Error-Code") {
+	case "504": // a slow machine: by then nobody knew, and it was done
+	case "503": // a slow machine: the disk had been given enough before it came
+		left = left[:1]
+	default:
 		c.acknowledged(m)
 	}
 	diary.await(t, "the store commits again")
 	for c.env.Bridge.Ready() != nil { // what was under way then fails late
 		diary.await(t, "the store commits again")
 	}
-	for _, want := range []string{"before", "held"} {
+	for _, want := range left {
 		if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != want {
 			t.Errorf("popped %q, expected %q", m.Data, want)
 		}

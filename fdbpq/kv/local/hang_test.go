@@ -76,6 +76,7 @@ func TestDiskThatHangs(t *testing.T) {
 			c.at(disk, place)
 			db := openMem(t, Options{FS: disk, NoSync: c.noSync, Now: func() time.Time { return time.Unix(0, clock.Load()) }})
 			mustUpdate(t, db, set("a", "before"))
+			before := db.linked.Load()
 			place.hold(t)
 
 			// One commit is held up.
@@ -95,7 +96,7 @@ func TestDiskThatHangs(t *testing.T) {
 				}
 			}()
 			<-place.held
-			await(t, "the commit to be given to the store", func() bool { return db.linked.Load() != db.applied.Load() || db.syncing.Load() == db.linked.Load() })
+			await(t, "the commit to be held up", func() bool { return isHeldUp(db, before, c.bytes > 0) })
 
 			// Others, and readers, give up by themselves.
 			over, cancel := context.WithCancel(t.Context())
@@ -128,17 +129,27 @@ func TestDiskThatHangs(t *testing.T) {
 	}
 }
 
+// isHeldUp tells whether a commit after this one waits: for a log, or to be synced.
+func isHeldUp(db *DB, before *commit, forLog bool) bool {
+	newest := db.linked.Load()
+	if forLog {
+		return newest != db.applied.Load()
+	}
+	return newest != before && db.syncing.Load() == newest
+}
+
 // Close waits for what nobody waits for any more.
 func TestCloseAfterGivingUp(t *testing.T) {
 	t.Parallel()
 	place := newHold()
 	disk := vfs.NewMem()
 	db := mustOpen(t, Options{FS: &diskFS{FS: disk, onSync: place.pass}})
+	before := db.linked.Load()
 	place.hold(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	held := make(chan error, 1)
 	go func() { held <- db.Update(ctx, set("a", "1")) }()
-	<-place.held
+	await(t, "the commit to be held up", func() bool { return isHeldUp(db, before, false) })
 	giveUp()
 	if err := <-held; !errors.Is(err, kv.ErrUnknown) {
 		t.Errorf("the commit that is held up: %v", err)

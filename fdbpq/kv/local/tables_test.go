@@ -44,7 +44,7 @@ func TestDiskFullForTables(t *testing.T) {
 			if !strings.Contains(line, "level="+level) || !strings.Contains(line, text) {
 				t.Fatalf("logged %s, expected %s", line, text)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Fatalf("did not log %s", text)
 		}
 	}
