@@ -72,7 +72,7 @@ const maxLines = 500
 // topLevel is everything that may lie in the repository's root.
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
-	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md",
+	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"bench", "bridge", "client", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
 	"go.mod", "go.sum", "layout_test.go", "subjects", "testenv",
 }

@@ -15,6 +15,7 @@ const bridgeRole = "pqd"
 var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, error){
 	"producer": subjects.Grammar.Producer,
 	"consumer": subjects.Grammar.Consumer,
+	"requeuer": subjects.Grammar.Requeuer,
 	"importer": subjects.Grammar.Importer,
 	"viewer":   subjects.Grammar.Viewer,
 	"admin":    subjects.Grammar.Admin,
@@ -26,7 +27,7 @@ func permissionsCommand() *command {
 		name: "permissions", args: "<role> [<queue>...]", min: 1, max: anyNumber,
 		short: "print what a user needs to be permitted",
 		long: `Prints a user for the configuration of a NATS server with the least permissions
-that a role needs: producer, consumer, importer, viewer or admin of some queues,
+that a role needs: producer, consumer, requeuer, importer, viewer or admin of some queues,
 "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
 queue, which has to be named.
 
@@ -73,7 +74,7 @@ func permissionsOf(prefix, role string, queues []string) (p subjects.Permissions
 	case role == bridgeRole:
 		return p, fmt.Errorf("the queue %q: expected none, pqd serves all", queues[0])
 	case !known:
-		return p, fmt.Errorf("the role %q: expected producer, consumer, importer, viewer, admin or pqd", role)
+		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, viewer, admin or pqd", role)
 	case len(queues) == 0:
 		return p, fmt.Errorf(`expected the queues of the %s, or "*"`, role)
 	}
