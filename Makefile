@@ -13,6 +13,7 @@ SEEDS   ?= 1000
 SEED    ?= 0
 ENGINE  ?= local
 FAULTS  ?= 5m
+VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
@@ -25,7 +26,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint bench bench-fdb campaign campaign-fdb linearize simulate overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize simulate overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,12 +53,20 @@ test-fdb: ## the same, and a failure where FoundationDB is missing
 
 check: lint test ## what must pass before a change lands: lint and test
 
-lint: ## formatting, vet, staticcheck and go.mod
+lint: ## formatting, vet, staticcheck, go.mod, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	$(GO) vet $(PACKAGES)
 	$(TOOL) staticcheck $(PACKAGES)
 	$(GO) mod tidy -diff
 	$(GO) mod verify
+	@$(MAKE) --no-print-directory vulncheck
+
+vulncheck: ## known vulnerabilities in what the code calls; says so where their database cannot be reached
+	@found=$$($(GO) run $(VULNCHECK) $(PACKAGES) 2>&1) && echo 'no known vulnerabilities' || \
+		case "$$found" in \
+		*'exit status 3'*) echo "$$found"; exit 1;; \
+		*) echo "$$found" | tail -n 2; echo '*** NOT CHECKED FOR KNOWN VULNERABILITIES: govulncheck or its database cannot be reached ***';; \
+		esac
 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has a longer run
 	$(GO) -C bench run .
