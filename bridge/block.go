@@ -9,9 +9,16 @@ import (
 // Bounds of a header block. Headers are read one by one before anything else
 // can be done with a message, and an item brings them along wherever it goes.
 const (
-	maxHeaderLines = 1000
-	maxHeaderBytes = 64 << 10
+	MaxHeaderLines = 1000
+	MaxHeaderBytes = 64 << 10
 )
+
+// TooManyHeaders is the header block of a message whose own had too many headers:
+// a connection that reads for the bridge may put it in their place, because all
+// of them are read before the bridge sees the message.
+const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
+
+var errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", MaxHeaderLines, MaxHeaderBytes)
 
 // The bytes of a header block beside names and values.
 const (
@@ -31,8 +38,11 @@ func checkBlock(m *nats.Msg) *failure {
 		return nil
 	case m.Header == nil:
 		return errBlock
-	case size > maxHeaderBytes:
-		return failf(413, "the headers have %d bytes: allowed are %d", size, maxHeaderBytes)
+	case size > MaxHeaderBytes:
+		return failf(413, "the headers have %d bytes: allowed are %d", size, MaxHeaderBytes)
+	}
+	if size == len(TooManyHeaders) && m.Header.Get(headerStatus) == "413" {
+		return errTooManyHeaders
 	}
 	lines, read := 0, blockFrame
 	for key, values := range m.Header {
@@ -45,8 +55,8 @@ func checkBlock(m *nats.Msg) *failure {
 		}
 	}
 	switch {
-	case lines > maxHeaderLines:
-		return failf(413, "there are %d headers: allowed are %d", lines, maxHeaderLines)
+	case lines > MaxHeaderLines:
+		return failf(413, "there are %d headers: allowed are %d", lines, MaxHeaderLines)
 	case read < size:
 		return failf(400, "%d bytes of the header block are in no header: expected lines such as %s, and nothing behind the empty line", size-read, blockForm)
 	}

@@ -39,6 +39,7 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 // PING, so that both would wait.
 type pipe struct {
 	net.Conn
+	sieve sieve // what is read
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -59,11 +60,14 @@ const (
 )
 
 func newPipe(conn net.Conn) *pipe {
-	p := &pipe{Conn: conn}
+	p := &pipe{Conn: conn, sieve: sieve{from: conn}}
 	p.changed.L = &p.mu
 	go p.passOn()
 	return p
 }
+
+// Read implements net.Conn.
+func (p *pipe) Read(b []byte) (int, error) { return p.sieve.Read(b) }
 
 // Write implements net.Conn.
 func (p *pipe) Write(b []byte) (int, error) {

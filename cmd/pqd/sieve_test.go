@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/pqbridge/pqbridge/bridge"
+)
+
+// byPieces reads as many bytes at a time as it happens.
+type byPieces struct {
+	from   io.Reader
+	random *rand.Rand
+}
+
+func (r *byPieces) Read(p []byte) (int, error) {
+	return r.from.Read(p[:1+r.random.IntN(min(len(p), 70_000))])
+}
+
+// Whatever is sent arrives as it was, in whatever pieces; a message with too many
+// headers arrives without body and headers, and says so.
+func TestSieve(t *testing.T) {
+	t.Parallel()
+	var sent, want strings.Builder
+	both := func(s string) { sent.WriteString(s); want.WriteString(s) }
+	block := func(lines, width int) string {
+		return "NATS/1.0\r\n" + strings.Repeat("H:"+strings.Repeat("x", width)+"\r\n", lines) + "\r\n"
+	}
+	headed := func(subject, headers, body string) string {
+		return fmt.Sprintf("HMSG %s %d %d\r\n%s%s\r\n", subject, len(headers), len(headers)+len(body), headers, body)
+	}
+	instead := func(subject string) string { return headed(subject, bridge.TooManyHeaders, "") }
+	both("INFO {\"max_payload\":1048576}\r\nPING\r\nPONG\r\n+OK\r\n-ERR 'what'\r\n")
+	for _, body := range []string{"", "x", "HMSG a 1 5 5\r\n", strings.Repeat("MSG a 1 1\r\n", 10_000)} {
+		both(fmt.Sprintf("MSG pq.jobs.push 1 _INBOX.x %d\r\n%s\r\n", len(body), body))
+		both(headed("pq.jobs.push 1", block(3, 5), body))
+		both(headed("pq.jobs.push 1 _INBOX.y", block(bridge.MaxHeaderLines, 0), body))
+		both(headed("pq.jobs.push 1 _INBOX.y", block(1, bridge.MaxHeaderBytes-len(block(1, 0))), body))
+		for _, large := range []string{block(bridge.MaxHeaderLines+1, 0), block(10_000, 0), block(1, bridge.MaxHeaderBytes)} {
+			sent.WriteString(headed("pq.jobs.push 1 _INBOX.z", large, body))
+			want.WriteString(instead("pq.jobs.push 1 _INBOX.z"))
+			both("PING\r\n")
+			sent.WriteString(headed("pq.jobs.push 1", large, body))
+			want.WriteString(instead("pq.jobs.push 1"))
+		}
+	}
+	both("MSG a 1 x\r\nHMSG a 1 9 5\r\nHMSG a 1\r\nMSG\r\n\r\n") // nothing that a server sends
+	both(strings.Repeat("y", 200_000) + "\r\n")
+	for seed := range uint64(4) {
+		s := &sieve{from: &byPieces{strings.NewReader(sent.String()), rand.New(rand.NewPCG(seed, 1))}}
+		got, err := io.ReadAll(&byPieces{s, rand.New(rand.NewPCG(seed, 2))})
+		if err != nil || !bytes.Equal(got, []byte(want.String())) {
+			t.Fatalf("seed %d: read %d bytes, expected %d; %v", seed, len(got), want.Len(), err)
+		}
+	}
+	got, err := io.ReadAll(&sieve{from: iotest.OneByteReader(strings.NewReader(sent.String()[:100_000]))})
+	if err != nil || !bytes.HasPrefix([]byte(want.String()), got) || len(got) < 100_000-sieveHold {
+		t.Errorf("byte by byte: read %d bytes; %v", len(got), err)
+	}
+	broken := errors.New("broken")
+	if got, err := io.ReadAll(&sieve{from: io.MultiReader(strings.NewReader("PING\r\nPI"), iotest.ErrReader(broken))}); string(got) != "PING\r\n" || err != broken {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
