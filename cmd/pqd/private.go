@@ -41,7 +41,7 @@ func keepPrivate(dir string, log *slog.Logger) {
 			err = errors.Join(err, statErr)
 		case info.Mode()&notOthers != 0:
 			changed++
-			err = errors.Join(err, os.Chmod(path, info.Mode().Perm()&^notOthers))
+			err = errors.Join(err, os.Chmod(path, info.Mode()&^notOthers))
 		}
 	}
 	switch {

@@ -98,17 +98,20 @@ func TestDiskThatHangs(t *testing.T) {
 			<-place.held
 			await(t, "the commit to be held up", func() bool { return isHeldUp(db, before, c.bytes > 0) })
 
-			// Others, and readers, give up by themselves.
-			over, cancel := context.WithCancel(t.Context())
-			refused := make(chan error, 3)
+			// Others, and readers, wait, and give up by themselves.
 			clock.Add(int64(syncPatience))
-			go func() { refused <- db.Update(over, set("b", "never")) }()
-			go func() { refused <- db.View(over, func(r kv.Reader) error { _, err := r.Get([]byte("a")); return err }) }()
-			go func() {
-				refused <- db.Update(over, func(tx kv.Tx) error { _, err := tx.Get([]byte("a")); return err })
-			}()
-			cancel()
-			for range cap(refused) {
+			read := func(r kv.Reader) error { _, err := r.Get([]byte("a")); return err }
+			for _, wait := range []func(context.Context) error{
+				func(ctx context.Context) error { return db.Update(ctx, set("b", "never")) },
+				func(ctx context.Context) error { return db.View(ctx, read) },
+				func(ctx context.Context) error { return db.Update(ctx, func(tx kv.Tx) error { return read(tx) }) },
+			} {
+				over, cancel := context.WithCancel(t.Context())
+				patience := &patience{Context: over, asked: make(chan struct{})}
+				refused := make(chan error, 1)
+				go func() { refused <- wait(patience) }()
+				<-patience.asked
+				cancel()
 				if err := <-refused; !errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || !errors.Is(err, context.Canceled) {
 					t.Errorf("while the disk hangs: %v", err)
 				}
@@ -127,6 +130,18 @@ func TestDiskThatHangs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// patience is a context that tells when somebody begins to wait for its end.
+type patience struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (p *patience) Done() <-chan struct{} {
+	p.once.Do(func() { close(p.asked) })
+	return p.Context.Done()
 }
 
 // isHeldUp tells whether a commit after this one waits: for a log, or to be synced.
