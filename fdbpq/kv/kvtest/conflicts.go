@@ -444,6 +444,13 @@ func testWideRanges(f *fixture) {
 	f.await(w.Done(), "the watch of a row that a wide range cleared")
 	w.Cancel()
 
+	// A counter that a wide range cleared begins again.
+	f.start(fill...)
+	f.do(add("w/count", 5))
+	f.do(clearAll)
+	f.do(add("w/count", 1))
+	f.expectRows("w/count", integer(1))
+
 	// A row that is set meanwhile is cleared with the others, which come later.
 	f.start(fill...)
 	f.update(func(tx kv.Tx) error {

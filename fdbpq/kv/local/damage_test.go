@@ -157,6 +157,7 @@ func TestDamagedTable(t *testing.T) {
 		},
 		func(tx kv.Tx) error { tx.ClearRange([]byte("item 0900"), []byte("item 0940")); return nil },
 		func(tx kv.Tx) error {
+			tx.Add([]byte("count"), 5)
 			for i := 900; i < 950; i++ {
 				tx.Add(fmt.Appendf(nil, "item %04d", i), 1)
 			}
@@ -168,6 +169,10 @@ func TestDamagedTable(t *testing.T) {
 		}
 	}
 	mustUpdate(t, db, set("another", "item"))
+	mustUpdate(t, db, func(tx kv.Tx) error { tx.Add([]byte("count"), 1); return nil })
+	if n := kv.DecodeInteger([]byte(mustGet(t, db, "count"))); n != 1 {
+		t.Errorf("the counter is %d: what was never committed counts", n)
+	}
 	all := db.Damage()
 	if len(all) != 1 || all[0].File != tables[0] || string(all[0].Begin) != "item 0000" || string(all[0].End) != fmt.Sprintf("item %04d", items-1) {
 		t.Errorf("damage found: %+v, expected it in %s, and all items", all, tables[0])

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -50,7 +51,8 @@ func TestStepsOfACommit(t *testing.T) {
 		t.Run("it can be read when "+name, func(t *testing.T) {
 			t.Parallel()
 			db, watch, commit := begin(t)
-			unlock := step(db)
+			unlock := sync.OnceFunc(step(db))
+			defer unlock()
 			done := commit()
 			for range 1000 {
 				runtime.Gosched()
@@ -67,9 +69,42 @@ func TestStepsOfACommit(t *testing.T) {
 		t.Parallel()
 		db, watch, commit := begin(t)
 		db.watches.mu.Lock()
+		unlock := sync.OnceFunc(db.watches.mu.Unlock)
+		defer unlock()
 		done := commit()
 		await(t, "the new row", func() bool { return stored(t, db) == "new" })
-		db.watches.mu.Unlock()
+		unlock()
 		end(t, db, done, watch)
 	})
+}
+
+// An answer waits for the newest commit that it may rest on: one that is in the
+// list may be readable already, although nobody has said so yet.
+func TestAnswersWaitForWhatIsLinked(t *testing.T) {
+	t.Parallel()
+	db := openMem(t, Options{})
+	mustUpdate(t, db, set("row", "old"))
+	applied := db.linked.Load()
+	linked := &commit{version: applied.version + 1, durable: make(chan struct{})}
+	db.linked.Store(linked)
+	answered := make(chan error, 1)
+	go func() {
+		answered <- db.View(context.Background(), func(r kv.Reader) error {
+			_, err := r.Get([]byte("row"))
+			return err
+		})
+	}()
+	for range 1000 {
+		runtime.Gosched()
+		select {
+		case err := <-answered:
+			t.Fatalf("answered before the commit was durable: %v", err)
+		default:
+		}
+	}
+	close(linked.durable)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	db.linked.Store(applied)
 }
