@@ -70,6 +70,7 @@ type Bridge struct {
 	waits    waits
 	contests contests
 	presence presence
+	turns    turns
 	stats    statistics
 	events   announcer
 	service  service
@@ -118,6 +119,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b)
 	b.contests.init(b)
 	b.presence.init(b)
+	b.turns.init(b)
 	b.stats.init()
 	b.events.init(b)
 	b.intake.init()

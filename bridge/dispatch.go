@@ -109,10 +109,8 @@ func (b *Bridge) route(r *request) *failure {
 		if f := b.readSettlement(r); f != nil {
 			return f
 		}
-		if r.settle.kind == settleNext && answerable {
-			b.lanes.take.submit(r)
-		} else {
-			b.settle(r)
+		if b.turns.take(r) {
+			b.submitSettlement(r)
 		}
 		return nil
 	case verbRemove, verbMove, verbAdmin:

@@ -80,6 +80,7 @@ type request struct {
 	pop     popRequest // pop, peek and what follows +NXT
 	place   waiting    // of a pop: where it waits
 	settle  settlement // ack
+	turn    turn       // ack: among the settlements of its lease
 	id      fdbpq.ID   // get, remove, move
 	listing listing    // list, sys
 	outcome outcome
@@ -128,6 +129,7 @@ func (b *Bridge) done(r *request, f *failure) {
 		b.traced(r, f)
 	}
 	b.gate.leave(r)
+	b.turns.end(r)
 	*r = request{}
 	requests.Put(r)
 }

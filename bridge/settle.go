@@ -142,6 +142,15 @@ func (b *Bridge) giveBack(lease fdbpq.Lease) {
 	b.settle(r)
 }
 
+// submitSettlement hands a settlement to a lane, whose turn it is.
+func (b *Bridge) submitSettlement(r *request) {
+	if r.settle.kind == settleNext && r.msg.Reply != "" {
+		b.lanes.take.submit(r)
+		return
+	}
+	b.settle(r)
+}
+
 // settle hands a settlement to a lane. Those of a store that this bridge has for
 // itself go along with the queue's pops while there are any: workers settle as
 // often as they pop, so that makes half as many transactions. Where bridges take

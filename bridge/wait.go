@@ -110,6 +110,7 @@ func (w *waits) add(r *request) *failure {
 		w.timer.Reset(time.Until(end))
 	}
 	w.bridge.gate.leave(r)
+	w.bridge.turns.end(r) // of +NXT: it has settled
 	r.spent, r.since = r.took(), time.Time{}
 	return nil
 }

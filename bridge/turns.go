@@ -1,0 +1,58 @@
+package bridge
+
+import "sync"
+
+// turns keeps the settlements of a lease in the order in which they were read. They
+// may run in different lanes, which know nothing of each other: so the first one
+// of a lease goes to a lane, and the others follow one by one.
+type turns struct {
+	bridge *Bridge
+
+	mu   sync.Mutex
+	last map[leaseKey]*request // by lease: the last settlement that is not done
+}
+
+// leaseKey names a lease as its ack subject does.
+type leaseKey struct{ queue, token string }
+
+// turn is a settlement's place among those of its lease.
+type turn struct {
+	taken bool     // it has one
+	next  *request // waits for it
+}
+
+func (t *turns) init(b *Bridge) {
+	t.bridge, t.last = b, make(map[leaseKey]*request)
+}
+
+func (r *request) lease() leaseKey { return leaseKey{r.subject.Queue, r.subject.Token} }
+
+// take takes a turn for a settlement, and says whether it is the first in line.
+func (t *turns) take(r *request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.last[r.lease()]
+	t.last[r.lease()] = r
+	r.turn.taken = true
+	if before != nil {
+		before.turn.next = r
+	}
+	return before == nil
+}
+
+// end ends a settlement's turn: it took effect, or was refused.
+func (t *turns) end(r *request) {
+	if !r.turn.taken {
+		return
+	}
+	t.mu.Lock()
+	next := r.turn.next
+	if next == nil {
+		delete(t.last, r.lease())
+	}
+	r.turn = turn{}
+	t.mu.Unlock()
+	if next != nil {
+		t.bridge.submitSettlement(next)
+	}
+}

@@ -1,0 +1,49 @@
+package bridge_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/bridge"
+)
+
+// Settlements of one lease take effect one after the other, even where the first
+// one is held up and the lane of the second one is free.
+func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements do not go along with pops
+	ack := c.leases(1)[0]
+	release := sync.OnceFunc(db.holdNext())
+	defer release() // or the end of a test that failed would wait for it
+	first := c.send(ack, "+ACK")
+	db.awaitHeld(t)
+	next := c.send(ack, "+NXT")
+	c.inFlight("settlement", 2)
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404) // behind it, were it not for its turn
+	if n := len(next.came); n > 0 {
+		t.Error("+NXT was answered before the acknowledgement that came first")
+	}
+	release()
+	c.accepted(c.next(first))
+	c.lost(c.next(next), "gone")
+}
+
+// An acknowledgement that waits for the next item has settled: what follows it on
+// the same lease is answered at once.
+func TestSettlementBehindOneThatWaits(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	ack := c.leases(1)[0]
+	next := c.send(ack, "+NXT", "PQ-Wait", "100s")
+	c.waiting("jobs", 1)
+	for range 3 {
+		c.lost(c.raw(ack, "+ACK"), "gone")
+	}
+	c.push("pq.jobs.push.5", "next")
+	m := c.next(next)
+	if string(m.Data) != "next" {
+		t.Fatalf("%q, %v", m.Data, m.Header)
+	}
+	c.accepted(c.raw(m.Reply, "+WPI"))
+	c.accepted(c.raw(m.Reply, "+ACK"))
+}
