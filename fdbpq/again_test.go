@@ -44,6 +44,10 @@ func (b *bench) collect() {
 		if more, err = b.Collect(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+		problems, err := b.Check(b.Context())
+		if err != nil || len(problems) > 0 {
+			b.Fatalf("check: %v %q", err, problems)
+		}
 	}
 }
 
@@ -137,6 +141,14 @@ func TestReturnOfRepeatedTake(t *testing.T) {
 			t.Error(err)
 		}
 		ready("a single answer came back", 1)
+		take("c")
+		if err := b.nack(take("c"), 0); err != nil {
+			t.Error(err)
+		}
+		if err := giveBack(take("d")); err != nil {
+			t.Error(err)
+		}
+		ready("an answer came back after a lease that had been answered twice", 1)
 	})
 }
 

@@ -68,10 +68,9 @@ func defaultConfig() Config {
 }
 
 // takesDeadLetters tells whether a queue with this configuration takes the dead
-// items of another one. Being named after it is consent.
-func (c Config) takesDeadLetters(of, queue string) bool {
-	return queue == of+DeadLetterSuffix || c.DeadLettersFrom == "*" ||
-		slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)
+// items of another one that is not its own by name.
+func (c Config) takesDeadLetters(of string) bool {
+	return c.DeadLettersFrom == "*" || slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)
 }
 
 // DeadLetterSuffix is what the name of a queue's own dead-letter queue ends in.

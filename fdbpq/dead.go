@@ -52,10 +52,10 @@ func (c *change) grave() (*pusher, error) {
 	return grave, nil
 }
 
-// takes tells whether the queue takes the dead items of another one.
+// takes tells whether the queue has agreed to take the dead items of another one.
 func (q Queue) takes(r kv.Reader, of string) (bool, error) {
 	s, err := q.read(r)
-	return s != nil && s.config.takesDeadLetters(of, q.name), err
+	return s != nil && s.config.takesDeadLetters(of), err
 }
 
 // checkDeadLetter says why a queue may not be the dead-letter queue of this one:

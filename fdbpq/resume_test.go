@@ -114,6 +114,25 @@ func TestSeveralResume(t *testing.T) {
 	}
 }
 
+// A process that starts beside others, or right after the last one, does not
+// watch, and adds nothing.
+func TestOpenAfterShortPause(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		before := openBench(t, open)
+		before.pass(time.Second)
+		stopped := before.now()
+		before.clock.advance(2 * time.Second)
+		options := before.clock.options(0)
+		options.Wait = func(_ context.Context, d time.Duration) error {
+			t.Errorf("it waits for %v", d)
+			return nil
+		}
+		if now := before.opened(options).now(); now != stopped {
+			t.Errorf("store time was moved by %v", time.Duration(now-stopped))
+		}
+	})
+}
+
 // What fell due while no process ran is left alone for three seconds, so that
 // a holder that comes back can still say that it is done.
 func TestGraceAfterDowntime(t *testing.T) {
