@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -241,7 +242,17 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d, expected 1", code)
 	}
-	for _, part := range []string{"prefix", `"pq"`, first.Dir} {
+	info, err := srv.Connect(t).Request("pq._sys.info", nil, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving struct {
+		StoreID string `json:"store_id"`
+	}
+	if err := json.Unmarshal(info.Data, &serving); err != nil || serving.StoreID == "" {
+		t.Fatalf("%s: %v", info.Data, err)
+	}
+	for _, part := range []string{"prefix", `"pq"`, serving.StoreID} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("expected %q in: %s", part, stderr)
 		}
