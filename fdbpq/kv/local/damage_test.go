@@ -227,6 +227,22 @@ func awaitMark(t *testing.T, db *DB, disk *vfs.MemFS) {
 	})
 }
 
+// A store that was closed in order has a mark behind its last commit.
+func TestMarkAtClose(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := mustOpen(t, Options{FS: disk})
+	mustUpdate(t, db, set("item", "x"))
+	committed := db.disk.mark()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := newLogDisk(snapshot(disk), "db", false).takeSurvey()
+	if err != nil || found.synced[committed.log] < int64(committed.logSynced) {
+		t.Errorf("the log says that %d bytes were synced, %v; expected the %d that were", found.synced[committed.log], err, committed.logSynced)
+	}
+}
+
 // What an item holds cannot pass for a mark, wherever in a log it comes to stand.
 func TestForgedMark(t *testing.T) {
 	t.Parallel()
