@@ -96,15 +96,16 @@ func (db *DB) syncCommits() {
 }
 
 // await waits until a commit, and with it every earlier one, is on disk. When
-// ctx ends first it says how long the disk has taken so far.
+// ctx ends first it says how long it has waited.
 func (db *DB) await(ctx context.Context, c *commit) error {
 	select {
 	case <-c.durable:
 	default:
+		began := db.opts.Now() // c.since may be about to be written
 		select {
 		case <-c.durable:
 		case <-ctx.Done():
-			return fmt.Errorf("the disk has not finished writing after %s: %w", db.opts.Now().Sub(c.since).Round(time.Millisecond), ctx.Err())
+			return fmt.Errorf("the disk has not finished writing after %s: %w", db.opts.Now().Sub(began).Round(time.Millisecond), ctx.Err())
 		}
 	}
 	if broken := db.broken.Load(); broken != nil {
