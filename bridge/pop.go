@@ -80,10 +80,17 @@ func agree[T comparable](said **T, value T, body, header string) *failure {
 	return nil
 }
 
+// maxPopBody bounds the body of a pop, of which there may be many at a time. The
+// longest id fits, even if JSON escapes all of its bytes.
+const maxPopBody = 8 << 10
+
 const popFields = "batch, expires, lease, max_bytes, min, max, msg_id"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure {
+	if len(body) > maxPopBody {
+		return failf(413, "%s has %d bytes: a pop has up to %d", what, len(body), maxPopBody)
+	}
 	body = bytes.TrimSpace(body)
 	switch {
 	case len(body) == 0:

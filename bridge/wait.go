@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -111,9 +113,28 @@ func (w *waits) add(r *request) *failure {
 	}
 	w.bridge.gate.leave(r)
 	w.bridge.turns.end(r) // of +NXT: it has settled
+	r.msg = kept(r.msg)
 	r.spent, r.since = r.took(), time.Time{}
 	return nil
 }
+
+// kept is what a request needs of its message while it waits. The message may be
+// as large as the server lets it be.
+func kept(m *nats.Msg) *nats.Msg {
+	small := &nats.Msg{Subject: m.Subject, Reply: m.Reply}
+	for _, key := range traceContext.Fields() {
+		if value := messageCarrier(m.Header).Get(key); value != "" && len(value) <= maxTraceField {
+			if small.Header == nil {
+				small.Header = make(nats.Header)
+			}
+			small.Header[key] = []string{value}
+		}
+	}
+	return small
+}
+
+// maxTraceField is how much of a tracestate everybody has to pass on.
+const maxTraceField = 512
 
 // remove ends the wait of a request that is being answered.
 func (w *waits) remove(r *request) {

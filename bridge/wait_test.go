@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,6 +197,39 @@ func TestTooManyWaiters(t *testing.T) {
 			t.Errorf("%q, %v", m.Data, m.Header)
 		}
 	}
+}
+
+// A pop that waits keeps what it needs of its message and no more, and its body
+// is bounded.
+//
+// Not parallel: it looks at the memory of the whole process.
+func TestWaitersAreSmall(t *testing.T) {
+	c := serve(t)
+	const waiters, headers = 1000, 60 << 10
+	sub := c.listen()
+	before := heap()
+	for range waiters {
+		request := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m", "X-Ballast", strings.Repeat("x", headers))}
+		if err := c.PublishMsg(request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.waiting("jobs", waiters)
+	if grown := heap() - before; grown > waiters*headers/2 {
+		t.Errorf("%d pops that wait keep %d bytes", waiters, grown)
+	}
+	long := `{"expires":60000000000,"msg_id":"x"` + strings.Repeat(" ", 9<<10) + "}"
+	c.refused(c.raw("pq.jobs.pop.min", long), 413)
+	c.refused(c.raw("pq.jobs.peek.min", long), 413)
+}
+
+// heap is what is in use after a collection.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 // Waiters who want something else do not keep others from what is there, and
