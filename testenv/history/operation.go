@@ -57,11 +57,6 @@ type Operation struct {
 	Repeated bool `json:"repeated,omitempty"`
 }
 
-// taken tells whether the operation took an item out of the queue.
-func (o Operation) taken() bool {
-	return o.Outcome == Done && (o.Kind == Pop || o.Kind == Lease)
-}
-
 func (o Operation) String() string {
 	text := string(o.Kind)
 	if o.End != "" {
