@@ -148,10 +148,11 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 			d.embedded.WaitForShutdown()
 			return nil
 		})
+		told := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
 		reaching = []nats.Option{
 			nats.InProcessServer(&pipeDialer{server: d.embedded}),
 			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
-			nats.LameDuckModeHandler(func(*nats.Conn) { close(d.lameDuck) }),
+			nats.LameDuckModeHandler(func(*nats.Conn) { told() }),
 		}
 	}
 
