@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,11 +37,20 @@ const (
 	lastLook  = 30 * time.Second
 )
 
-// stranger is a bridge with the same prefix and another store.
+// stranger is a bridge with the same prefix and another store, or one whose
+// prefix lies within this one's or the other way round: then both get the
+// requests of the longer one.
 type stranger micro.Info
+
+// within says whether all subjects of one prefix lie under the other.
+func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
 
 func (s *service) describe(o stranger) error {
 	meta := o.Metadata
+	if ours := s.bridge.options.Prefix; meta[metaPrefix] != ours {
+		return fmt.Errorf("bridge %s already serves the prefix %q, and this one is to serve %q: one of the two lies within the other, and each request there would go to either bridge; use another prefix",
+			o.ID, meta[metaPrefix], ours)
+	}
 	if meta[metaStoreID] == s.bridge.store.ID() {
 		return fmt.Errorf("bridge %s already serves the prefix %q with a copy of this store (id %s; this one is %s): each would get a share of every queue; use another prefix, or one of the copies",
 			o.ID, s.bridge.options.Prefix, meta[metaStoreID], s.bridge.options.StoreName)
@@ -67,7 +77,7 @@ func (s *service) refuseStrangers(ctx context.Context) error {
 	return err
 }
 
-// strangers asks who else serves the prefix with another store.
+// strangers asks who else serves the prefix with another store, or part of it.
 func (s *service) strangers(ctx context.Context) (found []stranger, err error) {
 	nc := s.bridge.nc
 	inbox := nc.NewInbox()
@@ -100,7 +110,9 @@ func (s *service) strangers(ctx context.Context) (found []stranger, err error) {
 		meta := other.Metadata
 		// Of a store that only one process can open, another one has a copy.
 		shared := meta[metaStoreID] == s.bridge.store.ID() && meta[metaStarted] == ""
-		if other.ID == s.identity.ID || meta[metaPrefix] != s.bridge.options.Prefix || shared {
+		ours, theirs := s.bridge.options.Prefix, meta[metaPrefix]
+		switch {
+		case other.ID == s.identity.ID, ours == theirs && shared, !within(ours, theirs) && !within(theirs, ours):
 			continue
 		}
 		found = append(found, stranger(other))

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -257,7 +258,15 @@ func TestRefusesToSplitQueues(t *testing.T) {
 			t.Errorf("expected %q in: %s", part, stderr)
 		}
 	}
-	second := testenv.Daemon(t, "NATS_URL="+srv.URL(), "PQ_PREFIX=other")
+	second := testenv.Daemon(t, "NATS_URL="+srv.URL(), "PQ_PREFIX=other.queues")
+	for _, nested := range []string{"pq.jobs", "other", "other.queues.more"} {
+		code, _, stderr := testenv.Run(t, []string{"NATS_URL=" + srv.URL(), "PQ_HTTP=127.0.0.1:0", "PQ_PREFIX=" + nested})
+		if code != 1 || !strings.Contains(stderr, strconv.Quote(nested)) || !strings.Contains(stderr, "within the other") {
+			t.Errorf("prefix %s: exit code %d, %s", nested, code, stderr)
+		}
+	}
+	third := testenv.Daemon(t, "NATS_URL="+srv.URL(), "PQ_PREFIX=pqjobs") // no token of it is pq
+	third.Stop(t)
 	second.Stop(t)
 	first.Stop(t)
 }
