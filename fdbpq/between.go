@@ -7,12 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// queueSpaces are the kinds of rows whose second element is a queue.
-var queueSpaces = []string{
-	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk,
-	spaceDedup, spaceReplay, spaceReplayed, spaceRequest, spaceResult, spaceGarbage,
-}
-
 // QueuesBetween returns the names of existing queues that may have rows between
 // two keys, both of them included.
 func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error) {
@@ -24,7 +18,8 @@ func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error)
 		}
 		for _, name := range names {
 			for _, space := range queueSpaces {
-				begin, end := tuple.Range(queueRow(space, name))
+				begin := queueRow(space, name) // itself a row of some spaces, which the range behind it leaves out
+				_, end := tuple.Range(begin)
 				if bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
 					between = append(between, name)
 					break

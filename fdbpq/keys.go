@@ -62,6 +62,12 @@ const (
 	spaceSweeper  = "s"
 )
 
+// queueSpaces are those whose second element is a queue, timers aside.
+var queueSpaces = []string{
+	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceFence,
+	spaceDedup, spaceReplay, spaceReplayed, spaceRequest, spaceResult, spaceGarbage,
+}
+
 // row returns the key of a store-wide row.
 func row(space string) []byte {
 	return tuple.AppendString(nil, space)
