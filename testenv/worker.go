@@ -269,12 +269,15 @@ func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 			if err != nil {
 				w.Fatal(err)
 			}
-			tries += w.lose(request, ignored.Subject)
+			tries++
+			w.lose(request, ignored.Subject)
 			defer ignored.Unsubscribe()
 		case n == 1 && w.Vanishes: // nobody is there to receive it
-			tries += w.lose(request, w.nc.NewInbox())
+			tries++
+			w.lose(request, w.nc.NewInbox())
 		case n == 2 && w.Vanishes: // the connection is lost
-			tries += w.lose(request, w.nc.NewInbox())
+			tries++
+			w.lose(request, w.nc.NewInbox())
 			w.nc.Close()
 			w.Connect()
 		}
@@ -293,11 +296,10 @@ func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 }
 
 // lose sends a request whose answer goes to a subject that is not looked at.
-func (w *Worker) lose(request *nats.Msg, reply string) (tries int) {
+func (w *Worker) lose(request *nats.Msg, reply string) {
 	if err := w.send(request, reply); err != nil {
 		w.Fatal(err)
 	}
-	return 1
 }
 
 func (w *Worker) send(request *nats.Msg, reply string) error {

@@ -87,24 +87,16 @@ func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
 		close(gone)
 	}()
 	for _, at := range faults {
-		for h.answers.Load() < at && !closed(gone) {
-			<-time.After(time.Millisecond)
-		}
-		if closed(gone) {
-			break
+		for h.answers.Load() < at {
+			select {
+			case <-gone:
+				return // there will be no more answers
+			case <-time.After(time.Millisecond):
+			}
 		}
 		c.fault(t)
 	}
 	<-gone
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 func (c *campaign) fault(t testing.TB) {

@@ -1,18 +1,21 @@
 package history
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // judgeItems looks at each item by itself.
 func (j *judge) judgeItems() {
 	var missing []*Operation
 	for _, it := range j.items {
 		if it.push == nil {
-			if takes := append(it.takes, it.peeks...); len(takes) > 0 {
-				j.find(Invented, takes...)
+			if seen := slices.Concat(it.takes, it.peeks); len(seen) > 0 {
+				j.find(Invented, seen...)
 			}
 			continue
 		}
-		for _, take := range append(it.peeks, it.takes...) {
+		for _, take := range slices.Concat(it.peeks, it.takes) {
 			if take.Return < it.push.Call {
 				j.find(Early, it.push, take)
 			}
@@ -38,7 +41,7 @@ func (it *item) over() bool {
 		}
 	}
 	for _, s := range it.settlements {
-		if s.Kind == Ack && s.Outcome != Nothing || s.Kind == Ack && s.Repeated {
+		if s.Kind == Ack && (s.Outcome != Nothing || s.Repeated) {
 			return true
 		}
 	}
@@ -85,10 +88,10 @@ func (j *judge) judgeEnd(it *item) {
 // held is when a lease certainly lasts: from its answer until its holder begins
 // to settle it, or until the end that was promised.
 func (it *item) held(lease *Operation) span {
-	hold := span{lease.Return, lease.Call + lease.Lease - Slack(lease.Lease)}
+	hold := span{lease.Return, lease.Call + lease.Lease - slack(lease.Lease)}
 	for _, s := range it.settlements {
 		if s.Fence == lease.Fence && s.Kind == Extend && s.Outcome == Done && s.Call >= lease.Return {
-			hold.to = max(hold.to, s.Call+s.Lease-Slack(s.Lease))
+			hold.to = max(hold.to, s.Call+s.Lease-slack(s.Lease))
 		}
 	}
 	for _, s := range it.settlements {
@@ -129,7 +132,7 @@ func (j *judge) judgeSettlements(it *item, lease *Operation) {
 			settled = min(settled, s.Call)
 		}
 	}
-	end := lease.Call + lease.Lease - Slack(lease.Lease)
+	end := lease.Call + lease.Lease - slack(lease.Lease)
 	for _, s := range it.settlements {
 		if s.Fence != lease.Fence {
 			continue

@@ -39,9 +39,9 @@ func (f Finding) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Slack is what a store's clock may differ from the clients' over a lease of
+// slack is what a store's clock may differ from the clients' over a lease of
 // this length.
-func Slack(lease time.Duration) time.Duration { return 100*time.Millisecond + lease/100 }
+func slack(lease time.Duration) time.Duration { return 100*time.Millisecond + lease/100 }
 
 // settling is how long after the end of a lease whose answer was lost its item
 // may still be out: a sweep waits for acknowledgements after a start.
