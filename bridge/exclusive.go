@@ -111,8 +111,7 @@ func (s *service) strangers(ctx context.Context) (found []stranger, err error) {
 		// Of a store that only one process can open, another one has a copy.
 		shared := meta[metaStoreID] == s.bridge.store.ID() && meta[metaStarted] == ""
 		ours, theirs := s.bridge.options.Prefix, meta[metaPrefix]
-		switch {
-		case other.ID == s.identity.ID, ours == theirs && shared, !within(ours, theirs) && !within(theirs, ours):
+		if other.ID == s.identity.ID || ours == theirs && shared || !within(ours, theirs) && !within(theirs, ours) {
 			continue
 		}
 		found = append(found, stranger(other))
