@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,31 +16,39 @@ import (
 // but for the ports. docs/pages_test.go sees to it that commands are shown in a
 // terminal, or say why they cannot be run.
 
-func TestReadme(t *testing.T)                { runPage(t, "../../README.md") }
-func TestTutorial(t *testing.T)              { runPage(t, tutorial) }
-func TestProtocolInTheTerminal(t *testing.T) { runPage(t, protocol) }
+func TestReadme(t *testing.T)   { runPage(t, "../../README.md") }
+func TestTutorial(t *testing.T) { runPage(t, tutorial) }
 
 const tutorial = "../../docs/tutorial.md"
 
+func TestProtocolInTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, page := range protocolPages(t) {
+		t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
+	}
+}
+
 func TestOtherPages(t *testing.T) {
 	t.Parallel()
-	var pages []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*.md", "../../deploy/*.md"} {
+	elsewhere := append(protocolPages(t), "../../README.md", tutorial)
+	for _, page := range matching(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*.md", "../../deploy/*.md") {
+		if strings.Contains(read(t, page), "\n```console\n") && !slices.Contains(elsewhere, page) {
+			t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
+		}
+	}
+}
+
+// matching are the files that match one of these patterns.
+func matching(t *testing.T, patterns ...string) (files []string) {
+	t.Helper()
+	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages = append(pages, found...)
+		files = append(files, found...)
 	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "\n```console\n") && !slices.Contains([]string{"../../README.md", tutorial, protocol}, page) {
-			t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
-		}
-	}
+	return files
 }
 
 // Commands that the test does by its own means: it has built the programs, and

@@ -12,12 +12,20 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Every example of the protocol's page does what it shows. Each language tells
-// the same story from the first example to the last, on a pqd of its own.
+// Every example of the protocol does what it shows. Each page tells the same
+// story in each language, from its first example to its last, on a pqd of its own.
 
-const protocol = "../../docs/protocol.md"
+// protocolPages are the pages of the protocol, all of which have examples.
+func protocolPages(t *testing.T) []string {
+	t.Helper()
+	pages := matching(t, "../../docs/protocol.md", "../../docs/protocol/*.md")
+	if len(pages) < 2 {
+		t.Fatalf("found %v: expected the entry and a page for each kind of request", pages)
+	}
+	return pages
+}
 
-// goProgram runs examples as functions, in their order.
+// goProgram runs the examples of one page as functions, in their order.
 const goProgram = `package main
 
 import (
@@ -42,7 +50,7 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout)
 	defer cancel()
-	for _, example := range examples {
+	for _, example := range examples[os.Args[2]] {
 		if err := example(ctx, nc); err != nil {
 			fmt.Println("error:", err)
 		}
@@ -56,21 +64,27 @@ var _ = json.Unmarshal
 var _ = jetstream.New
 var _ micro.Ping
 
-var examples = []func(ctx context.Context, nc *nats.Conn) error{
+var examples = map[string][]func(ctx context.Context, nc *nats.Conn) error{
 %s}
 `
 
 func TestProtocolInGo(t *testing.T) {
 	t.Parallel()
-	blocks := testenv.Blocks(t, protocol, "go")
+	pages := protocolPages(t)
+	blocks := make(map[string][]testenv.Block)
 	var functions strings.Builder
-	for _, block := range blocks {
-		if formatted, err := format.Source([]byte(block.Text)); err != nil {
-			t.Errorf("%s: %v", block.Where(0), err)
-		} else if string(formatted) != block.Text {
-			t.Errorf("%s: not gofmt'd: expected\n%s", block.Where(0), formatted)
+	for _, page := range pages {
+		blocks[page] = testenv.Blocks(t, page, "go")
+		fmt.Fprintf(&functions, "%q: {\n", page)
+		for _, block := range blocks[page] {
+			if formatted, err := format.Source([]byte(block.Text)); err != nil {
+				t.Errorf("%s: %v", block.Where(0), err)
+			} else if string(formatted) != block.Text {
+				t.Errorf("%s: not gofmt'd: expected\n%s", block.Where(0), formatted)
+			}
+			fmt.Fprintf(&functions, "func(ctx context.Context, nc *nats.Conn) error {\n//line %s\n%sreturn nil\n},\n", block.Where(0), block.Text)
 		}
-		fmt.Fprintf(&functions, "func(ctx context.Context, nc *nats.Conn) error {\n//line %s\n%sreturn nil\n},\n", block.Where(0), block.Text)
+		functions.WriteString("},\n")
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
@@ -79,12 +93,16 @@ func TestProtocolInGo(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("build the examples: %v\n%s", err, out)
 	}
-	p := testenv.Daemon(t)
-	judgeExamples(t, blocks, run(t, program, p.URL), `fmt\.Print\w*\(.*\)`)
-	p.Stop(t)
+	for _, page := range pages {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			p := testenv.Daemon(t)
+			judgeExamples(t, blocks[page], run(t, program, p.URL, page), `fmt\.Print\w*\(.*\)`)
+			p.Stop(t)
+		})
+	}
 }
 
-// nodeProgram is the same for JavaScript.
+// nodeProgram runs the examples of one page in JavaScript.
 const nodeProgram = `import { connect } from "@nats-io/transport-node";
 import { headers, nanos } from "@nats-io/nats-core";
 import { jetstream } from "@nats-io/jetstream";
@@ -109,16 +127,21 @@ await nc.close();
 func TestProtocolInJavaScript(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
-	blocks := testenv.Blocks(t, protocol, "js")
-	var functions strings.Builder
-	for _, block := range blocks {
-		fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
+	dir := node.dir(t)
+	for _, page := range protocolPages(t) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			blocks := testenv.Blocks(t, page, "js")
+			var functions strings.Builder
+			for _, block := range blocks {
+				fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
+			}
+			source := filepath.Join(dir, strings.TrimSuffix(filepath.Base(page), ".md")+".mjs")
+			write(t, source, fmt.Sprintf(nodeProgram, functions.String(), separator))
+			p := testenv.Daemon(t)
+			judgeExamples(t, blocks, run(t, node.path, source, p.URL), `console\.log\(.*\);`)
+			p.Stop(t)
+		})
 	}
-	source := filepath.Join(node.dir(t), "examples.mjs")
-	write(t, source, fmt.Sprintf(nodeProgram, functions.String(), separator))
-	p := testenv.Daemon(t)
-	judgeExamples(t, blocks, run(t, node.path, source, p.URL), `console\.log\(.*\);`)
-	p.Stop(t)
 }
 
 // separator is printed behind each example.
