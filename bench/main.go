@@ -2,7 +2,7 @@
 // least that any NATS service costs, on one machine in one run.
 //
 //	go run .          a short comparison
-//	go run . -full    the one that docs/performance.md shows
+//	go run . -full    the one that docs/performance/last-run.md shows
 //
 // Every system runs on 127.0.0.1 with data that is thrown away. The load comes
 // from a process of its own. Systems take turns, round by round, and stand
@@ -71,7 +71,7 @@ func (o *options) parse(args []string) error {
 	only := flags.String("only", "", "regular expression: compare only the systems whose names it matches")
 	flags.BoolVar(&o.full, "full", false, "more and longer rounds, and queues of ten million items; takes an hour or two")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
-	flags.StringVar(&o.docs, "docs", "", "directory: write the chart there and the tables into its performance.md")
+	flags.StringVar(&o.docs, "docs", "", "directory: write the chart there and the tables into its performance/last-run.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
 	flags.IntVar(&o.items, "items", 10_000_000, "items in a deep queue, with -full; 0 leaves deep queues out")
 	flags.StringVar(&o.into, "profile", "", "directory: compare nothing, write profiles of pqd under load there")
@@ -174,7 +174,7 @@ func (s *site) build(ctx context.Context) error {
 	return nil
 }
 
-// The lines of performance.md between which the tables are.
+// The lines of last-run.md between which the tables are.
 const (
 	docBegin = "<!-- what follows is written by bench -->\n"
 	docEnd   = "<!-- what precedes was written by bench -->\n"
@@ -204,7 +204,7 @@ func (r *results) publish(o options) error {
 	if err := os.WriteFile(filepath.Join(o.docs, "performance.svg"), []byte(chart.String()), 0o644); err != nil {
 		return err
 	}
-	page := filepath.Join(o.docs, "performance.md")
+	page := filepath.Join(o.docs, "performance", "last-run.md")
 	old, err := os.ReadFile(page)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 // spareProcessors is how many more threads may run Go than it takes by itself.
 // With the embedded store there is always one in a sync of the log: it counts as
 // running until Go's monitor looks, 20 µs later or more, and takes its place
-// from it. docs/performance.md says what that is worth.
+// from it. docs/performance/history.md says what that is worth.
 const spareProcessors = 2
 
 // addSpareProcessors does so, unless somebody has chosen their number. From then
