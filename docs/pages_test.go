@@ -248,6 +248,48 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
+// Files of the repository that a page names exist, by their path or by the end of it. What the
+// changelog says of a file may have been true when it was written.
+func TestFilesExist(t *testing.T) {
+	exist := make(map[string]bool)
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "node_modules" || path != root && strings.HasPrefix(entry.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		path = filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
+		for exist[path] = true; strings.Contains(path, "/"); exist[path] = true {
+			_, path, _ = strings.Cut(path, "/")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, p := range pages(t) {
+		if p.path == "CHANGELOG.md" {
+			continue
+		}
+		for _, l := range p.prose {
+			for _, match := range file.FindAllStringSubmatch(l.text, -1) {
+				named++
+				if !exist[match[1]] {
+					t.Errorf("%s: there is no file %s", p.at(l.number), match[1])
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Fatal("no page names a file")
+	}
+}
+
+// file is a source file, or a path below a directory of the repository.
+var file = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|mjs|mod)|(?:bench|bridge|client|cmd|deploy|docs|examples|fdbpq|kv|protocol|subjects|testenv)(?:/[\\w.-]+)+)`")
+
 // The README's figures are those of the last run, and so is the table of results.
 func TestFigures(t *testing.T) {
 	_, after, found := strings.Cut(read(t, filepath.Join(root, "README.md")), "## Figures\n")
