@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,7 +59,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	defer stop()
 
 	var refusal *Error
-	var insist insistence
+	var retry retry
 	for patience := c.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
 			return nil, ended(r.op, r.queue, r.sent, refusal, err)
@@ -76,7 +75,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		default:
 			return m, nil
 		}
-		if !refusal.again(r.repeatable) || !insist.more(c.patience) || insist.pause(ctx) != nil {
+		if !refusal.again(r.repeatable) || !retry.allowed(c.patience) || retry.wait(ctx) != nil {
 			return nil, refusal
 		}
 	}
@@ -123,8 +122,8 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 // forever is longer than anybody waits.
 const forever = time.Duration(1<<63 - 1)
 
-// longer is how long to wait for an answer after so long was not enough: it may
-// have been the bridge that needs longer.
+// longer returns the next time to wait for an answer. It doubles, because it may
+// be the bridge that needs more time.
 func longer(wait time.Duration) time.Duration { return min(2*wait, time.Minute) }
 
 // await waits for an answer; there is none when the time is up.
@@ -151,49 +150,4 @@ func ended(op, queue string, sent int, refusal *Error, cause error) error {
 		return cause
 	}
 	return &Error{Op: op, Queue: queue, Code: codeUnknownResult, cause: cause, Description: "no answer"}
-}
-
-// insistence is how often, and since when, a request was refused.
-type insistence struct {
-	times int
-	since time.Time
-}
-
-// more notes that a request was refused and says whether it may be sent again.
-func (i *insistence) more(p patience) bool {
-	if i.times++; i.times == 1 {
-		i.since = time.Now()
-	}
-	return p.refused == 0 || time.Since(i.since) < p.refused
-}
-
-// The pause before a request is sent again grows with every time.
-const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = time.Second
-)
-
-// next is how long to wait before the request is sent again.
-func (i *insistence) next() time.Duration { return backoff(i.times, firstPause, lastPause) }
-
-func (i *insistence) pause(ctx context.Context) error {
-	timer := time.NewTimer(i.next())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// backoff is how long to wait after the nth time, about twice as long as after
-// the one before, and different for all who were refused together.
-func backoff(n int, first, last time.Duration) time.Duration {
-	d := first
-	for ; n > 1 && d < last; n-- {
-		d *= 2
-	}
-	d = min(d, last)
-	return d/2 + rand.N(d)
 }

@@ -49,7 +49,7 @@ type Client struct {
 	grammar  subjects.Grammar
 	patience patience
 	mailbox  *mailbox
-	flights  *flights
+	inFlight *inFlight
 }
 
 // patience says how long things may take.
@@ -100,7 +100,7 @@ func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,
-		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, extend: extensions},
+		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, extend: extensionsPerLease},
 		inFlight: DefaultInFlight,
 	}
 	for _, opt := range opts {
@@ -115,7 +115,7 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 		grammar:  grammar,
 		patience: o.patience,
 		mailbox:  newMailbox(nc, grammar),
-		flights:  newFlights(max(1, o.inFlight)),
+		inFlight: newInFlight(max(1, o.inFlight)),
 	}, nil
 }
 

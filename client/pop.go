@@ -174,7 +174,7 @@ const (
 // run asks until there is something, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
-	var insist insistence
+	var retry retry
 	started := time.Now()
 	for patience := t.queue.client.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
@@ -202,7 +202,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			continue
 		}
 		refusal = e
-		if !e.again(t.repeatable) || !insist.more(t.queue.client.patience) || insist.pause(ctx) != nil {
+		if !e.again(t.repeatable) || !retry.allowed(t.queue.client.patience) || retry.wait(ctx) != nil {
 			return nil, e
 		}
 	}

@@ -122,7 +122,7 @@ func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
 
 // Flush waits until the answers to all pushes that were sent are there, however
 // they turned out.
-func (c *Client) Flush(ctx context.Context) error { return c.flights.wait(ctx) }
+func (c *Client) Flush(ctx context.Context) error { return c.inFlight.flush(ctx) }
 
 // msgID says which id a push has.
 type msgID int

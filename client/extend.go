@@ -21,22 +21,25 @@ func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.Can
 		cancel(ErrNotLeased)
 		return held, stop
 	}
-	go i.hold(held, cancel)
+	go i.extendUntil(held, cancel)
 	return held, stop
 }
 
-// A lease is extended several times while it lasts, so that one lost message or
-// a restart does not end it.
+// extensionsPerLease is how often a lease is extended while it lasts, so that one
+// lost message or a restart does not end it.
+const extensionsPerLease = 3
+
+// The interval between two extensions when only the bridge knows how long the
+// lease is: the time that is left by this machine's clock may be wrong.
 const (
-	extensions = 3
-	// extendAtLeast bounds what clocks that disagree lead to, when only the
-	// bridge knows how long the lease is.
-	extendAtLeast = 5 * time.Second
-	extendAtMost  = 300 * time.Millisecond
+	minExtendInterval = 300 * time.Millisecond
+	maxExtendInterval = 5 * time.Second
 )
 
-func (i *Item) hold(ctx context.Context, cancel context.CancelCauseFunc) {
-	every, term := i.rhythm(time.Now())
+// extendUntil extends the lease until ctx ends, and cancels ctx when the lease is
+// lost.
+func (i *Item) extendUntil(ctx context.Context, cancel context.CancelCauseFunc) {
+	every, term := i.extendInterval(time.Now())
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for lost := time.Now().Add(term); ; {
@@ -66,14 +69,14 @@ func (i *Item) hold(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// rhythm returns how often to extend the lease, and after how long without that
-// it must be taken for lost.
-func (i *Item) rhythm(now time.Time) (every, term time.Duration) {
+// extendInterval returns how long to wait between two extensions, and how long
+// after the last one the lease counts as lost.
+func (i *Item) extendInterval(now time.Time) (every, term time.Duration) {
 	parts := time.Duration(i.queue.client.patience.extend)
 	if i.term > 0 {
 		return i.term / parts, i.term
 	}
 	seems := i.LeaseExpires().Sub(now)
-	every = min(max(seems/parts, extendAtMost), extendAtLeast)
+	every = min(max(seems/parts, minExtendInterval), maxExtendInterval)
 	return every, max(seems, every*parts)
 }

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Future is a push whose answer is on its way. Get one from [Queue.PushAsync].
+type Future struct {
+	done   chan struct{}
+	pushed Pushed
+	err    error
+}
+
+// Done is closed when the answer is there.
+func (f *Future) Done() <-chan struct{} { return f.done }
+
+// Result waits for the answer and returns it. It waits no longer than the
+// context of the push lets it.
+func (f *Future) Result() (Pushed, error) {
+	<-f.done
+	return f.pushed, f.err
+}
+
+// asyncPush is a push or an import that was sent and not answered yet.
+type asyncPush struct {
+	client *Client
+	future *Future
+	op     string
+	queue  string
+	msg    *nats.Msg
+	id     msgID
+	undo   []func() // called when it ends
+
+	mu      sync.Mutex
+	ended   bool
+	sent    int
+	wait    time.Duration // for the answer, before it is sent again
+	timer   *time.Timer   // until it is sent again
+	refusal *Error        // the last one
+	retry   retry
+}
+
+// send sends an item, again if need be.
+func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msgID) (*Future, error) {
+	ctx, cancel := c.bounded(ctx)
+	size := m.Size()
+	if err := c.inFlight.acquire(ctx, size); err != nil {
+		cancel()
+		return nil, err
+	}
+	p := &asyncPush{
+		client: c, future: &Future{done: make(chan struct{})}, op: op, queue: queue, msg: m, id: id,
+		wait: c.patience.attempt,
+	}
+	p.whenEnded(cancel)
+	p.whenEnded(func() { c.inFlight.release(size) })
+	reply, stop, err := c.mailbox.receive(p.answer)
+	if err == nil {
+		p.whenEnded(stop)
+		m.Reply = reply
+		unwatch := context.AfterFunc(ctx, func() { p.end(Pushed{}, ctx.Err()) })
+		p.whenEnded(func() { unwatch() })
+		if err = p.publish(); err != nil && p.resend(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		p.end(Pushed{}, err)
+		return nil, err
+	}
+	return p.future, nil
+}
+
+// whenEnded calls undo when the push ends, at once if it has ended: a context may
+// end before everything is set up.
+func (p *asyncPush) whenEnded(undo func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		undo()
+		return
+	}
+	p.undo = append(p.undo, undo)
+}
+
+// publish sends the message, and repeats that while no answer comes.
+func (p *asyncPush) publish() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	if err := p.client.publish(p.op, p.queue, p.msg); err != nil {
+		return err
+	}
+	p.sent++
+	if p.id != noID {
+		p.resendAfter(p.wait)
+		p.wait = longer(p.wait)
+	}
+	return nil
+}
+
+// resendAfter sends the message again after d, unless it is answered by then.
+func (p *asyncPush) resendAfter(d time.Duration) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.timer = time.AfterFunc(d, func() {
+		if err := p.publish(); err != nil && !p.resend(err) {
+			p.end(Pushed{}, err)
+		}
+	})
+}
+
+// answer handles a bridge's answer.
+func (p *asyncPush) answer(m *nats.Msg) {
+	pushed, e := readPushed(m, p.op, p.queue)
+	switch {
+	case e == nil:
+		// Of an id that nobody else has, the first push was this one, too.
+		pushed.Duplicate = pushed.Duplicate && p.id != madeID
+		p.end(pushed, nil)
+	case !p.resend(e):
+		p.end(Pushed{}, e)
+	}
+}
+
+// resend has the message sent again if it may be, and returns whether it is.
+func (p *asyncPush) resend(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return true
+	}
+	var e *Error
+	again := errors.As(err, &e) && e.again(p.id != noID) && p.retry.allowed(p.client.patience)
+	if again {
+		p.refusal = e
+		p.resendAfter(p.retry.delay())
+	}
+	return again
+}
+
+// end settles the future; only the first call counts.
+func (p *asyncPush) end(pushed Pushed, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		err = ended(p.op, p.queue, p.sent, p.refusal, err)
+	}
+	p.future.pushed, p.future.err = pushed, err
+	for _, undo := range p.undo {
+		undo()
+	}
+	close(p.future.done)
+}

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// retry counts how often a request was refused, and since when.
+type retry struct {
+	refusals int
+	since    time.Time
+}
+
+// allowed counts a refusal and says whether the request may be sent again.
+func (r *retry) allowed(p patience) bool {
+	if r.refusals++; r.refusals == 1 {
+		r.since = time.Now()
+	}
+	return p.refused == 0 || time.Since(r.since) < p.refused
+}
+
+// The delay before a request is sent again grows with every refusal.
+const (
+	minRetryDelay = 20 * time.Millisecond
+	maxRetryDelay = time.Second
+)
+
+// delay is how long to wait before the request is sent again.
+func (r *retry) delay() time.Duration { return backoff(r.refusals, minRetryDelay, maxRetryDelay) }
+
+// wait waits for the delay, or until ctx ends.
+func (r *retry) wait(ctx context.Context) error {
+	timer := time.NewTimer(r.delay())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// backoff is how long to wait after the nth failure: about twice as long as after
+// the one before, and random, so that requests that failed together are not
+// repeated together.
+func backoff(n int, first, last time.Duration) time.Duration {
+	d := first
+	for ; n > 1 && d < last; n-- {
+		d *= 2
+	}
+	d = min(d, last)
+	return d/2 + rand.N(d)
+}
