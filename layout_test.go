@@ -33,7 +33,8 @@ var imports = map[string][]string{
 	"fdbpq/kv/fault":    {"fdbpq/kv"},
 	"fdbpq/kv/kvtest":   {"fdbpq/kv"},
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
-	"bridge":            {"fdbpq", "fdbpq/kv", "subjects"},
+	"bridge":            {"bridge/peers", "fdbpq", "fdbpq/kv", "subjects"},
+	"bridge/peers":      {},
 	"bridge/simulation": {},
 	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "subjects"},
 	"client":            {"subjects"},
@@ -55,7 +56,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},

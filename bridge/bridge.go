@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -68,14 +70,13 @@ type Bridge struct {
 	replies  replies
 	lanes    kinds
 	waits    waits
-	contests contests
+	peers    *peers.Peers
 	presence presence
 	turns    turns
 	stats    statistics
 	events   announcer
 	service  service
 	keeper   keeper
-	lookout  lookout
 	intake   intake
 	subs     subscriptions
 	drained  drained
@@ -117,13 +118,20 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.gate.init(o.Limits)
 	b.lanes.init(b)
 	b.waits.init(b)
-	b.contests.init(b)
+	self := peers.Identity{ID: nuid.Next(), Prefix: o.Prefix, StoreID: store.ID()}
+	if o.Exclusive {
+		self.Started = time.Now()
+	}
+	b.peers = peers.New(nc, peers.Options{
+		Self: self, StoreName: o.StoreName, Logger: o.Logger,
+		Service: peers.Service{Pause: b.enterStandby, Resume: b.leaveStandby},
+	})
 	b.presence.init(b)
 	b.turns.init(b)
 	b.stats.init()
 	b.events.init(b)
 	b.intake.init()
-	if err := b.service.start(ctx, b); err != nil {
+	if err := b.service.start(ctx, b, self); err != nil {
 		return nil, err
 	}
 	b.room.init(nc, o.Prefix) // the server has said by now what it allows
@@ -140,7 +148,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b.keeper.start(b)
-	b.lookout.start(b)
+	b.peers.Standby.Start()
 	return b, nil
 }
 
@@ -202,7 +210,7 @@ func (b *Bridge) silence(subs ...**nats.Subscription) {
 }
 
 // Ready returns nil while the bridge serves: its connection is up, the store
-// commits, and it does not stand aside for another bridge.
+// commits, and it is not on standby for another bridge.
 func (b *Bridge) Ready() error {
 	if b.gate.closed() {
 		return errors.New("shutting down")
@@ -210,7 +218,7 @@ func (b *Bridge) Ready() error {
 	if status := b.nc.Status(); status != nats.CONNECTED {
 		return fmt.Errorf("NATS connection is %s", strings.ToLower(status.String()))
 	}
-	if reason := b.lookout.reason(); reason != nil {
+	if reason := b.peers.Standby.Reason(); reason != nil {
 		return reason
 	}
 	return b.keeper.ready()

@@ -27,7 +27,7 @@ type drained struct {
 }
 
 func (b *Bridge) end(ctx context.Context) error {
-	b.lookout.stop()
+	b.peers.Standby.Stop()
 	b.gate.close()
 	close(b.intake.ended)
 	b.intake.mu.Lock()
@@ -41,7 +41,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	)
 	b.unsubscribe()
 	b.lanes.stop()
-	b.contests.stop()
+	b.peers.Turns.Stop()
 	b.presence.stop()
 	b.keeper.stop()
 	b.events.close()
@@ -52,7 +52,7 @@ func (b *Bridge) end(ctx context.Context) error {
 // their lanes, and waits until all are answered.
 func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) error {
 	var err error
-	if sub != nil { // else the bridge stands aside
+	if sub != nil { // else the bridge is on standby
 		if err = b.receiveRest(ctx, sub); err != nil {
 			err = fmt.Errorf("drain %s: %w", sub.Subject, err)
 		}

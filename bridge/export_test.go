@@ -2,12 +2,9 @@ package bridge
 
 import "time"
 
-// ContestPatience has a bridge wait so long for others in a contest.
-func ContestPatience(b *Bridge, d time.Duration) {
-	b.contests.mu.Lock()
-	defer b.contests.mu.Unlock()
-	b.contests.patience = d
-}
+// TurnPatience has a bridge wait so long for others before it takes from a
+// queue. It may not have lost to any yet.
+func TurnPatience(b *Bridge, d time.Duration) { b.peers.Turns.Patience = d }
 
 // PresencePatience has a bridge wait so long for the server to say whether a
 // client is present. Nothing may have been asked yet.

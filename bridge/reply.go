@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -39,7 +40,7 @@ const (
 func (r *replies) init(o Options, storeID string) error {
 	r.log = o.Logger
 	// The first would be requests, on the second bridges talk to each other.
-	r.never = []string{o.Prefix + ".", nats.InboxPrefix + storeID + "."}
+	r.never = []string{o.Prefix + ".", peers.Inbox(storeID) + "."}
 	for _, pattern := range o.ReplySubjects {
 		if err := subjects.CheckPattern(pattern); err != nil {
 			return fmt.Errorf("reply subjects: %w", err)

@@ -13,19 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/nats-io/nuid"
 
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
-
-// serviceName is what discovery finds bridges by, whatever their prefix.
-const serviceName = "pq"
-
-// Metadata of the service.
-const (
-	metaPrefix  = "prefix"
-	metaStoreID = "store_id"
-	metaStarted = "started" // when, for exclusive bridges alone
 )
 
 // service answers the questions of NATS' service discovery. It is not made
@@ -57,16 +47,10 @@ var endpoints = [...]struct {
 	{verbSys, "_sys.*"},
 }
 
-func (s *service) start(ctx context.Context, b *Bridge) error {
+func (s *service) start(ctx context.Context, b *Bridge, self peers.Identity) error {
 	s.bridge, s.started = b, time.Now().UTC()
 	s.identity = micro.ServiceIdentity{
-		Name: serviceName, ID: nuid.Next(), Version: b.options.Version,
-		Metadata: map[string]string{
-			metaPrefix: b.options.Prefix, metaStoreID: b.store.ID(),
-		},
-	}
-	if b.options.Exclusive {
-		s.identity.Metadata[metaStarted] = timeText(s.started)
+		Name: peers.ServiceName, ID: self.ID, Version: b.options.Version, Metadata: self.Metadata(),
 	}
 	if err := connected(ctx, b.nc); err != nil {
 		return err
@@ -81,10 +65,9 @@ func (s *service) start(ctx context.Context, b *Bridge) error {
 			return err
 		}
 	}
-	// This bridge can be found now. Of two that start at the same time at
-	// least one finds the other.
+	// This bridge can be found now.
 	if b.options.Exclusive {
-		if err := s.refuseStrangers(ctx); err != nil {
+		if err := b.peers.Rivals.Refuse(ctx); err != nil {
 			s.stop()
 			return err
 		}
@@ -122,7 +105,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 			s.bridge.options.Logger.Debug("discovery", "subject", m.Subject, "error", err)
 		}
 	}
-	for _, to := range [][2]string{{"", ""}, {serviceName, ""}, {serviceName, s.identity.ID}} {
+	for _, to := range [][2]string{{"", ""}, {peers.ServiceName, ""}, {peers.ServiceName, s.identity.ID}} {
 		subject, err := micro.ControlSubject(verb, to[0], to[1])
 		if err != nil {
 			return err

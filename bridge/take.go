@@ -29,11 +29,11 @@ func (b *Bridge) runTakes(l *lane, fresh []*request) {
 		if len(t.todo) == 0 {
 			break
 		}
-		b.contests.enter(l.queue.Name())
+		b.peers.Turns.Await(l.queue.Name())
 		t.run()
-		b.contests.done(l.queue.Name())
-		if t.lost {
-			b.contests.lost(l.queue.Name())
+		b.peers.Turns.Done(l.queue.Name())
+		if t.lost && !b.options.Exclusive { // or else it was no other bridge's
+			b.peers.Turns.Lost(l.queue.Name())
 		}
 		fresh = t.finish()
 		settling = nil

@@ -93,7 +93,7 @@ func (s *solo) drain(t *testing.T) { (&client{TB: t}).drain(s.bridge) }
 // Two bridges with different stores that meet at one server do not both go on:
 // the one that started later leaves the requests to the other until that one
 // has gone.
-func TestStandsAsideAfterReconnect(t *testing.T) {
+func TestStandbyAfterReconnect(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name       string
@@ -120,13 +120,13 @@ func TestStandsAsideAfterReconnect(t *testing.T) {
 				c.waiting("jobs", 1)
 			}
 			left.Shutdown()
-			line := younger.diary.await(t, "standing aside")
+			line := younger.diary.await(t, "on standby")
 			if !strings.HasPrefix(line, "ERROR") || !strings.Contains(line, elder.store.ID()) || !strings.Contains(line, younger.store.ID()) {
 				t.Errorf("logged %s", line)
 			}
 			if tc.elderMoves {
 				c.refused(c.next(waiter), 409)
-				elder.diary.await(t, "another store under the same prefix")
+				elder.diary.await(t, "a bridge that started later serves beside this one")
 			}
 			if err := younger.bridge.Ready(); err == nil || !strings.Contains(err.Error(), elder.store.ID()) {
 				t.Errorf("ready: %v", err)
@@ -173,15 +173,15 @@ func TestStandsAsideAfterReconnect(t *testing.T) {
 	}
 }
 
-// A bridge that stands aside ends like any other.
-func TestDrainsWhileStandingAside(t *testing.T) {
+// A bridge on standby ends like any other.
+func TestDrainsOnStandby(t *testing.T) {
 	t.Parallel()
 	left, right := testenv.NATS(t), testenv.NATS(t)
 	elder := alone(t, right)
 	younger := alone(t, left, right)
 	held := (&client{TB: t, Conn: left.Connect(t)}).lease("held")
 	left.Shutdown()
-	younger.diary.await(t, "standing aside")
+	younger.diary.await(t, "on standby")
 	elder.drain(t)
 	c := &client{TB: t, Conn: right.Connect(t)}
 	c.raw(held.Reply, "+ACK") // by the server, or by the bridge if that has come back
@@ -193,7 +193,7 @@ func TestDrainsWhileStandingAside(t *testing.T) {
 
 // A copy of a store that only one process can open is another store, whatever
 // its id says: a backup that was restored does not serve beside the original.
-func TestCopyOfAStoreIsAStranger(t *testing.T) {
+func TestCopyOfAStoreIsARival(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t)
 	original := alone(t, server)

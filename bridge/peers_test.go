@@ -40,7 +40,7 @@ func (d *losing) Update(ctx context.Context, fn func(kv.Tx) error) error {
 
 // contested starts a bridge that has lost to another one, which is the test. It
 // returns what the bridge says about the queue jobs.
-func contested(t *testing.T) (*client, answers) {
+func contested(t *testing.T, patience time.Duration) (*client, answers) {
 	t.Helper()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
@@ -49,7 +49,7 @@ func contested(t *testing.T) (*client, answers) {
 	t.Cleanup(func() { db.Close() })
 	store := &losing{DB: db}
 	c := serveOn(t, store, bridge.Options{})
-	bridge.ContestPatience(c.env.Bridge, time.Hour)
+	bridge.TurnPatience(c.env.Bridge, patience)
 	said := c.hear("_INBOX." + c.env.Store.ID() + ".take.jobs")
 	c.push("pq.jobs.push.5", "first")
 	c.pop("pq.jobs.pop.min", "")
@@ -82,7 +82,7 @@ func (c *client) say(said answers, what string) {
 // then for all who have asked meanwhile.
 func TestContestants(t *testing.T) {
 	t.Parallel()
-	c, said := contested(t)
+	c, said := contested(t, time.Hour)
 	c.say(said, "+other")
 	if m := c.next(said); string(m.Data) != "+other" { // the test hears itself
 		t.Fatalf("heard %q", m.Data)
@@ -119,10 +119,12 @@ func TestContestants(t *testing.T) {
 // harms nobody.
 func TestContestantGone(t *testing.T) {
 	t.Parallel()
-	c, said := contested(t)
-	bridge.ContestPatience(c.env.Bridge, time.Millisecond)
+	c, said := contested(t, time.Millisecond)
 	for _, nonsense := range []string{"", "+", "-", "-nobody", "?what", "+gone", "+gone", "+gone too"} {
 		c.say(said, nonsense)
+	}
+	for i := range 1000 {
+		c.say(said, fmt.Sprint("+", i))
 	}
 	for i := range 3 {
 		c.push("pq.jobs.push.5", fmt.Sprint("item ", i))
@@ -134,7 +136,7 @@ func TestContestantGone(t *testing.T) {
 // not stop it.
 func TestContestantBelied(t *testing.T) {
 	t.Parallel()
-	c, said := contested(t)
+	c, said := contested(t, time.Hour)
 	c.say(said, "+other")
 	c.next(said) // the test hears itself
 	c.push("pq.jobs.push.5", "item")
@@ -145,12 +147,6 @@ func TestContestantBelied(t *testing.T) {
 	if m := c.next(popped); string(m.Data) != "item" {
 		t.Errorf("popped %q", m.Data)
 	}
-	bridge.ContestPatience(c.env.Bridge, time.Millisecond)
-	for i := range 1000 {
-		c.say(said, fmt.Sprint("+", i))
-	}
-	c.push("pq.jobs.push.5", "item")
-	c.pop("pq.jobs.pop.min", "")
 }
 
 // Bridges that pop one queue share it, and lose next to nothing to each other.
@@ -166,7 +162,7 @@ func TestContest(t *testing.T) {
 	defer c.drain(bridges[1])
 	defer c.drain(bridges[2])
 	for _, b := range bridges {
-		bridge.ContestPatience(b, time.Hour)
+		bridge.TurnPatience(b, time.Hour)
 	}
 	const clients, each = 8, 40
 	popped := make(chan string, clients*each)

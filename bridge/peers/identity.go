@@ -1,0 +1,71 @@
+package peers
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Identity is who a bridge is, as it says of itself.
+type Identity struct {
+	ID      string    // of the bridge, from its start to its end
+	Prefix  string    // of the subjects that it serves
+	StoreID string    // a copy of a store has the id of its original
+	Started time.Time // zero for a bridge whose store can be shared
+}
+
+// Metadata of the NATS service that a bridge is.
+const (
+	metaPrefix  = "prefix"
+	metaStoreID = "store_id"
+	metaStarted = "started" // of bridges that have their store for themselves
+)
+
+// Metadata is the identity, without the id, as service discovery shows it.
+func (i Identity) Metadata() map[string]string {
+	meta := map[string]string{metaPrefix: i.Prefix, metaStoreID: i.StoreID}
+	if i.exclusive() {
+		meta[metaStarted] = i.Started.UTC().Format(time.RFC3339Nano)
+	}
+	return meta
+}
+
+// identityOf reads what service discovery shows. A time that cannot be read is
+// none: such a bridge is never the one that goes on standby.
+func identityOf(s micro.ServiceIdentity) Identity {
+	started, err := time.Parse(time.RFC3339Nano, s.Metadata[metaStarted])
+	if err != nil {
+		started = time.Time{}
+	}
+	return Identity{ID: s.ID, Prefix: s.Metadata[metaPrefix], StoreID: s.Metadata[metaStoreID], Started: started}
+}
+
+// exclusive says whether nobody else can open the bridge's store.
+func (i Identity) exclusive() bool { return !i.Started.IsZero() }
+
+// rivals says whether two bridges must not serve side by side: one prefix lies
+// within the other, or is the same, and each has a store of its own. Of a store
+// that only one process can open, another process has a copy.
+func (i Identity) rivals(o Identity) bool {
+	switch {
+	case o.ID == i.ID:
+		return false
+	case o.Prefix == i.Prefix:
+		return o.StoreID != i.StoreID || o.exclusive()
+	}
+	return within(i.Prefix, o.Prefix) || within(o.Prefix, i.Prefix)
+}
+
+// within says whether all subjects of one prefix lie under the other.
+func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
+
+// yieldsTo says whether this bridge is the one of two rivals that goes on
+// standby: the one that started later. A bridge whose store can be shared does
+// not look for rivals, so it never does.
+func (i Identity) yieldsTo(o Identity) bool {
+	if o.Started.Equal(i.Started) {
+		return o.ID < i.ID
+	}
+	return o.Started.Before(i.Started)
+}

@@ -1,0 +1,48 @@
+package peers
+
+import (
+	"slices"
+	"time"
+)
+
+// maxLine bounds the bridges in a line: bridges on one store are few.
+const maxLine = 256
+
+// line is the order in which bridges take from a queue.
+type line struct {
+	until time.Time     // over then
+	ids   []string      // of the bridges that want to take, in the order heard
+	turn  chan struct{} // closed when this bridge is the first; nil while it is not in the line
+}
+
+// join puts a bridge at the end of the line.
+func (l *line) join(id string) {
+	if len(l.ids) < maxLine {
+		l.ids = append(l.ids, id)
+	}
+}
+
+// leave takes a bridge out of the line.
+func (l *line) leave(id string) {
+	if i := slices.Index(l.ids, id); i >= 0 {
+		l.ids = slices.Delete(l.ids, i, i+1)
+	}
+}
+
+// skipTo takes out the bridges before this one, for they seem to have gone.
+func (l *line) skipTo(id string) {
+	for len(l.ids) > 0 && l.ids[0] != id {
+		l.ids = slices.Delete(l.ids, 0, 1)
+	}
+}
+
+// advance tells this bridge when it has become the first.
+func (l *line) advance(id string) {
+	if l.turn != nil && (len(l.ids) == 0 || l.ids[0] == id) {
+		select {
+		case <-l.turn:
+		default:
+			close(l.turn)
+		}
+	}
+}

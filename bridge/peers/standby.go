@@ -1,0 +1,135 @@
+package peers
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Two rivals may meet although neither would have started beside the other: when
+// servers that were apart find together, or when one of them connects to another
+// server. Then the one that started later goes on standby: it leaves the requests
+// to the other one, says so, and serves again when the other one has gone.
+
+// The pauses between looks for rivals: short after a reconnect, when others may
+// be on their way back too, and longer from look to look.
+const (
+	firstLook = time.Second
+	lastLook  = 30 * time.Second
+)
+
+// Service is what goes on standby.
+type Service struct {
+	Pause  func(context.Context) error // takes no more requests
+	Resume func() error                // takes requests again
+}
+
+// Standby looks for rivals while a bridge serves.
+type Standby struct {
+	rivals  *Rivals
+	service Service
+	log     *slog.Logger
+	warned  map[string]bool // ids of rivals that have been logged
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	mu     sync.Mutex
+	reason error // why the bridge is on standby
+}
+
+// NewStandby returns the standby of a service. It looks for no rivals yet.
+func NewStandby(rivals *Rivals, service Service, log *slog.Logger) *Standby {
+	return &Standby{rivals: rivals, service: service, log: log, warned: make(map[string]bool)}
+}
+
+// Start looks for rivals until Stop. A bridge whose store can be shared is never
+// on standby, and does not look.
+func (s *Standby) Start() {
+	if !s.rivals.self.exclusive() {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.done = cancel, make(chan struct{})
+	nc := s.rivals.nc
+	connected := nc.StatusChanged(nats.CONNECTED)
+	go func() {
+		defer close(s.done)
+		defer nc.RemoveStatusListener(connected)
+		pause := firstLook
+		for {
+			next := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+				next.Stop()
+				return
+			case <-connected:
+				pause = firstLook
+			case <-next.C:
+				pause = min(2*pause, lastLook)
+			}
+			next.Stop()
+			s.look(ctx)
+		}
+	}()
+}
+
+// Stop ends the looks. A bridge that is on standby stays there.
+func (s *Standby) Stop() {
+	if s.cancel != nil {
+		s.cancel()
+		<-s.done
+	}
+}
+
+// Reason says why the bridge is on standby. It is nil while the bridge serves.
+func (s *Standby) Reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reason
+}
+
+func (s *Standby) set(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reason = reason
+}
+
+// look looks once and does what follows. When it cannot look, or what follows
+// fails, everything stays as it is until the next time.
+func (s *Standby) look(ctx context.Context) {
+	if !s.rivals.nc.IsConnected() {
+		return
+	}
+	rivals, err := s.rivals.find(ctx)
+	if err != nil {
+		s.log.Debug("looking for other bridges failed", "error", err)
+		return
+	}
+	var reason error
+	for _, o := range rivals {
+		switch problem := s.rivals.describe(o); {
+		case s.rivals.self.yieldsTo(o):
+			reason = problem
+		case !s.warned[o.ID]:
+			s.warned[o.ID] = true
+			s.log.Error("a bridge that started later serves beside this one; it should go on standby", "error", problem)
+		}
+	}
+	switch standby := s.Reason() != nil; {
+	case reason != nil && !standby:
+		s.set(reason)
+		err = s.service.Pause(ctx)
+		s.log.Error("on standby: no requests are taken until the other bridge has gone", "error", reason)
+	case reason == nil && standby:
+		if err = s.service.Resume(); err == nil {
+			s.set(nil)
+			s.log.Info("serving again: the other bridge has gone")
+		}
+	}
+	if err != nil {
+		s.log.Error("changing to or from standby failed", "error", err)
+	}
+}

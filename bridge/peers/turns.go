@@ -1,0 +1,200 @@
+package peers
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Turns keep bridges that pop one queue out of each other's way.
+//
+// All of them want the items at its end, so of transactions that run at the same
+// time one commits and the others have run in vain. Bridges that have lost to
+// another one therefore form a line: each says that it wants to take, takes when
+// the bridges that said so before have finished, with all requests that have
+// arrived until then, and says that it has finished. Nothing depends on what is
+// said. A bridge that is not heard is not waited for, one that does not finish in
+// time is not waited for any longer, and one that knows of no line says nothing
+// and waits for nobody.
+type Turns struct {
+	nc      *nats.Conn
+	id      string
+	subject string // the queue follows it
+	log     *slog.Logger
+
+	// Patience is how long the others are waited for. It may be changed until
+	// the first call of Lost.
+	Patience time.Duration
+
+	mu      sync.Mutex
+	sub     *nats.Subscription // nil until a transaction was lost
+	lines   map[string]*line   // by queue
+	stopped bool
+}
+
+const (
+	// lineTime is how long a line lasts after the last word of another bridge.
+	// Beginning one costs a transaction or two.
+	lineTime = time.Second
+
+	// turnPatience is how long the others are waited for. It is several times
+	// what their transactions take, so it matters only when one has died.
+	turnPatience = 50 * time.Millisecond
+
+	// maxLines bounds the queues that there are lines for.
+	maxLines = 1024
+
+	// maxWord bounds a word: ids of bridges have 22 bytes.
+	maxWord = 64
+)
+
+// Words.
+const (
+	wordWant = '+'
+	wordDone = '-'
+)
+
+// NewTurns returns the turns of a bridge. It listens to nobody yet.
+func NewTurns(nc *nats.Conn, self Identity, log *slog.Logger) *Turns {
+	return &Turns{
+		nc: nc, id: self.ID, subject: Inbox(self.StoreID) + ".take.", log: log,
+		Patience: turnPatience, lines: make(map[string]*line),
+	}
+}
+
+// Inbox is where the bridges on a store talk: an inbox, because in those they
+// may publish and listen.
+func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
+
+// Lost notes that a transaction on the queue ran in vain because of another
+// bridge's.
+func (t *Turns) Lost(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	if t.sub == nil {
+		sub, err := t.nc.Subscribe(t.subject+"*", t.hear)
+		if err != nil {
+			t.log.Debug("listening to other bridges failed", "error", err)
+			return
+		}
+		t.sub = sub
+	}
+	now := time.Now()
+	if t.lines[queue] == nil {
+		for name, over := range t.lines {
+			if now.After(over.until) && over.turn == nil {
+				delete(t.lines, name)
+			}
+		}
+		if len(t.lines) >= maxLines {
+			return
+		}
+		t.lines[queue] = &line{}
+	}
+	t.lines[queue].until = now.Add(lineTime)
+}
+
+// hear takes notice of another bridge's word.
+func (t *Turns) hear(m *nats.Msg) {
+	queue := strings.TrimPrefix(m.Subject, t.subject)
+	if len(m.Data) < 2 || len(m.Data) > maxWord {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lines[queue]
+	if l == nil {
+		return
+	}
+	l.until = time.Now().Add(lineTime)
+	id := string(m.Data[1:])
+	l.leave(id)
+	if m.Data[0] == wordWant {
+		l.join(id)
+	}
+	l.advance(t.id)
+}
+
+// Await returns when it is this bridge's turn to take from a queue.
+func (t *Turns) Await(queue string) {
+	turn := t.join(queue)
+	if turn == nil {
+		return
+	}
+	t.say(queue, wordWant)
+	late := time.NewTimer(t.Patience)
+	defer late.Stop()
+	select {
+	case <-turn:
+	case <-late.C:
+		t.skip(queue)
+	}
+}
+
+// join puts this bridge in the line. Without one there is no turn to wait for.
+func (t *Turns) join(queue string) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lines[queue]
+	if l == nil {
+		return nil
+	}
+	if time.Now().After(l.until) {
+		delete(t.lines, queue)
+		return nil
+	}
+	l.ids = append(l.ids, t.id)
+	l.turn = make(chan struct{})
+	l.advance(t.id)
+	return l.turn
+}
+
+func (t *Turns) skip(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lines[queue]; l != nil {
+		l.skipTo(t.id)
+	}
+}
+
+// Done passes the turn to the next bridge.
+func (t *Turns) Done(queue string) {
+	t.mu.Lock()
+	l := t.lines[queue]
+	waited := l != nil && l.turn != nil
+	if waited {
+		l.turn = nil
+		l.leave(t.id)
+	}
+	t.mu.Unlock()
+	if waited {
+		t.say(queue, wordDone)
+	}
+}
+
+// Stop ends listening.
+func (t *Turns) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	if t.sub == nil {
+		return
+	}
+	if err := t.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+		t.log.Warn("unsubscribing failed", "subject", t.sub.Subject, "error", err)
+	}
+	t.sub = nil
+}
+
+func (t *Turns) say(queue string, word byte) {
+	if err := t.nc.Publish(t.subject+queue, append([]byte{word}, t.id...)); err != nil {
+		t.log.Debug("telling other bridges failed", "error", err)
+	}
+}
