@@ -132,7 +132,7 @@ func (b *Bridge) tryChanges(l *lane, batch []*request) (at int, err error) {
 	err = l.update(func(tx kv.Tx) error {
 		events = events[:0]
 		queue := l.queue.In(tx)
-		queue.Expect(tx, leases...)
+		queue.PrefetchLeases(tx, leases...)
 		for i, r := range batch {
 			at = i
 			r.outcome = outcome{}

@@ -124,7 +124,7 @@ func explain(err error) *failure {
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrOccupied):
 		return &failure{code: 409, text: err.Error(), description: "Occupied", reason: "occupied"}
-	case errors.Is(err, fdbpq.ErrReplay), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &failure{code: 403, text: "no such queue, and pushes do not make one here: admin.config does"}

@@ -166,7 +166,7 @@ func (b *Bridge) answerImport(l *lane, r *request, done *fdbpq.Imported) {
 
 // same compares an item with what was imported. The headers of one message have
 // no order among each other.
-func same(found *fdbpq.Held, item *fdbpq.Import) bool {
+func same(found *fdbpq.StoredItem, item *fdbpq.Import) bool {
 	lines := func(block []byte) [][]byte {
 		all := bytes.SplitAfter(block, []byte("\r\n"))
 		slices.SortFunc(all, bytes.Compare)

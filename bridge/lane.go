@@ -85,7 +85,7 @@ type lane struct {
 	of    *lanes
 	wake  chan fdbpq.Queue // the queue to serve next; closed to end the lane
 	queue fdbpq.Queue
-	slot  *fdbpq.Lane
+	slot  *fdbpq.Session
 
 	pending     []*request // guarded by of.mu
 	settlements []*request // guarded by of.mu: those that go along
@@ -165,7 +165,7 @@ func (ls *lanes) stop() {
 
 func (l *lane) run() {
 	for l.queue = range l.wake {
-		l.slot = l.of.bridge.store.Lane()
+		l.slot = l.of.bridge.store.Session()
 		for l.next() {
 			l.of.bridge.room.look()
 			l.of.work(l, l.batch)

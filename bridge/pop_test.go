@@ -176,7 +176,7 @@ func TestOversizedItem(t *testing.T) {
 // pushPast pushes items to the queue jobs beside the bridge.
 func (c *client) pushPast(items ...fdbpq.NewItem) {
 	c.Helper()
-	lane := c.env.Store.Lane()
+	lane := c.env.Store.Session()
 	defer lane.Release()
 	err := lane.Update(c.Context(), func(tx kv.Tx) error {
 		_, err := c.env.Store.Queue("jobs").Push(tx, items...)

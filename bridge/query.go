@@ -186,7 +186,7 @@ func (b *Bridge) peek(reader kv.Reader, q fdbpq.Queue, r *request) error {
 }
 
 // peeked keeps what a peek has found, up to the first item that cannot be sent.
-func (r *request) peeked(b *Bridge, queue string, taken *fdbpq.Taken) {
+func (r *request) peeked(b *Bridge, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {
 		r.outcome.failure = nothing(queue, taken.Reason)
@@ -331,7 +331,7 @@ func (l *listed) within(text []byte, room int) ([]byte, error) {
 	return text, nil
 }
 
-func (b *Bridge) listed(held *fdbpq.Held, withBody bool) listed {
+func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) listed {
 	item := listed{
 		ID:         held.ID.String(),
 		Priority:   held.Priority,

@@ -100,7 +100,7 @@ type outcome struct {
 	ready   int64         // items left behind the last of them
 	leased  time.Duration // for how long they were leased
 	lease   *fdbpq.Lease  // with a new end
-	held    *fdbpq.Held
+	held    *fdbpq.StoredItem
 	body    []byte
 }
 

@@ -110,7 +110,7 @@ func TestUnanswerableStays(t *testing.T) {
 	}
 	long := strings.Repeat("t", 512)
 	queue := c.env.Store.Queue("jobs")
-	lane := c.env.Store.Lane()
+	lane := c.env.Store.Session()
 	defer lane.Release()
 	if err := lane.Update(t.Context(), func(tx kv.Tx) error {
 		_, err := queue.In(tx).Import(tx, fdbpq.Import{

@@ -175,7 +175,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	const most = 1000
-	err := c.env.Store.Lane().Update(t.Context(), func(tx kv.Tx) error {
+	err := c.env.Store.Session().Update(t.Context(), func(tx kv.Tx) error {
 		for i := range most + 100 {
 			if _, err := c.env.Store.Queue("queue-"+strconv.Itoa(i)).Configure(tx, []byte(`{}`)); err != nil {
 				return err

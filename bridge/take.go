@@ -306,7 +306,7 @@ func (t *take) foundNothing(r *request) {
 
 // pick takes or leases what is selected, and says for how long. Items that
 // would not fit into an answer are left where they are.
-func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Taken, lease time.Duration, err error) {
+func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
 	queue := t.queue
 	if lease = r.pop.lease; lease == 0 {
 		config, err := queue.Config(tx)
@@ -318,7 +318,7 @@ func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Take
 	if lease > 0 {
 		taken, err = queue.Lease(tx, sel, lease)
 	} else {
-		taken, err = queue.Take(tx, sel)
+		taken, err = queue.Pop(tx, sel)
 	}
 	if err != nil {
 		return taken, 0, err

@@ -13,7 +13,7 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		return Config{}, err
 	}
 	changed := *s
-	if changed.config, err = s.config.Change(object); err != nil {
+	if changed.config, err = s.config.Merge(object); err != nil {
 		return Config{}, err
 	}
 	if name := changed.config.DeadLetter; name != "" && name != s.config.DeadLetter {

@@ -41,7 +41,7 @@ func (b *bench) collect() {
 	b.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = b.Collect(b.Context()); err != nil {
+		if more, err = b.CollectGarbage(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		problems, err := b.Check(b.Context())
@@ -89,12 +89,12 @@ func TestImportAgain(t *testing.T) {
 
 // An item whose take was answered twice goes back when neither answer arrived,
 // and not before, whichever did not.
-func TestReturnOfRepeatedTake(t *testing.T) {
+func TestReturnOfRepeatedPop(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		take := func(id string) fdbpq.Lease {
 			t.Helper()
-			var taken fdbpq.Taken
+			var taken fdbpq.Popped
 			b.update(func(tx kv.Tx) (err error) {
 				taken, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: id}, time.Hour)
 				return err
@@ -102,9 +102,9 @@ func TestReturnOfRepeatedTake(t *testing.T) {
 			return *taken.Items[0].Lease
 		}
 		giveBack := func(l fdbpq.Lease) error {
-			lane := b.Lane()
-			defer lane.Release()
-			return lane.Update(t.Context(), func(tx kv.Tx) error {
+			session := b.Session()
+			defer session.Release()
+			return session.Update(t.Context(), func(tx kv.Tx) error {
 				_, err := b.Queue("q").Return(tx, l)
 				return err
 			})
@@ -153,7 +153,7 @@ func TestReturnOfRepeatedTake(t *testing.T) {
 }
 
 // A repeated take does not answer a lease that has run out, swept or not.
-func TestRepeatedTakeAfterItsLease(t *testing.T) {
+func TestRepeatedPopAfterItsLease(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two")
@@ -190,9 +190,9 @@ func TestDeleteForgetsIDs(t *testing.T) {
 				b.update(func(tx kv.Tx) error {
 					sel := fdbpq.Selection{Limit: 1, PopID: lease.String()}
 					q := b.Queue("q")
-					take := q.Take
+					take := q.Pop
 					if lease > 0 {
-						take = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Taken, error) { return q.Lease(tx, sel, lease) }
+						take = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, lease) }
 					}
 					taken, err := take(tx, sel)
 					if err == nil && len(taken.Items) != 1 {

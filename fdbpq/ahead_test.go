@@ -26,9 +26,9 @@ func TestReadAheadByStaleState(t *testing.T) {
 		one, other := stores[0], stores[1]
 		update := func(store *fdbpq.Store, fn func(kv.Tx, fdbpq.Queue) error) {
 			t.Helper()
-			lane := store.Lane()
-			defer lane.Release()
-			if err := lane.Update(t.Context(), func(tx kv.Tx) error { return fn(tx, store.Queue("q")) }); err != nil {
+			session := store.Session()
+			defer session.Release()
+			if err := session.Update(t.Context(), func(tx kv.Tx) error { return fn(tx, store.Queue("q")) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -47,7 +47,7 @@ func TestReadAheadByStaleState(t *testing.T) {
 			t.Helper()
 			var got []string
 			update(one, func(tx kv.Tx, q fdbpq.Queue) error {
-				taken, err := q.Take(tx, fdbpq.Selection{End: end, Limit: n})
+				taken, err := q.Pop(tx, fdbpq.Selection{End: end, Limit: n})
 				got = nil
 				for _, item := range taken.Items {
 					got = append(got, string(item.Payload))

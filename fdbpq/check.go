@@ -162,7 +162,7 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 	return w.item(space, line, rest, pair.Value)
 }
 
-// garbage accepts rows of past generations, which Collect clears in its time.
+// garbage accepts rows of past generations, which CollectGarbage clears in its time.
 func (w *walk) garbage(line lineage, s *state) error {
 	if line.generation > s.generation || (line.generation == s.generation && s.exists) {
 		return fmt.Errorf("generation %d is still to come, the queue is in %d", line.generation, s.generation)

@@ -29,11 +29,11 @@ func (b *bench) furnish() {
 	b.leaseOne("q", time.Hour)
 	b.update(func(tx kv.Tx) error {
 		sel := fdbpq.Selection{Limit: 1, PopID: "pop"}
-		if _, err := b.Queue("q").Take(tx, sel); err != nil {
+		if _, err := b.Queue("q").Pop(tx, sel); err != nil {
 			return err
 		}
 		sel.PopID = "large pop"
-		_, err := b.Queue("zz").Take(tx, sel)
+		_, err := b.Queue("zz").Pop(tx, sel)
 		return err
 	})
 }

@@ -57,12 +57,12 @@ func (c *crowd) stamp() int64 { return c.stamps.Add(1) }
 
 // do runs a transaction until its result is known.
 func (c *crowd) do(s *fdbpq.Store, fn func(kv.Tx) error) (span, error) {
-	lane := s.Lane()
-	defer lane.Release()
+	session := s.Session()
+	defer session.Release()
 	at := span{call: c.stamp()}
-	err := lane.Update(c.t.Context(), fn)
+	err := session.Update(c.t.Context(), fn)
 	for errors.Is(err, kv.ErrUnavailable) {
-		err = lane.Update(c.t.Context(), fn)
+		err = session.Update(c.t.Context(), fn)
 	}
 	at.ret = c.stamp()
 	return at, err
@@ -111,7 +111,7 @@ func (c *crowd) life(id fdbpq.ID) *life {
 }
 
 // over says whether there is nothing left and nothing to come.
-func (c *crowd) over(taken fdbpq.Taken) bool {
+func (c *crowd) over(taken fdbpq.Popped) bool {
 	return taken.Reason == fdbpq.ReasonEmpty && c.pushing.Load() == 0
 }
 
@@ -128,7 +128,7 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 	for {
 		sel := c.selection(rng)
 		before := c.pushing.Load()
-		var taken fdbpq.Taken
+		var taken fdbpq.Popped
 		var err error
 		at := span{call: c.stamp()}
 		d := time.Duration(0)
@@ -136,14 +136,14 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 			d = 20 * time.Second
 		}
 		if c.staging && rng.IntN(2) == 0 {
-			taken, err = s.TakeStaged(c.t.Context(), "q", sel, d)
+			taken, err = s.PopStaged(c.t.Context(), "q", sel, d)
 			at.ret = c.stamp()
 		} else {
 			at, err = c.do(s, func(tx kv.Tx) (err error) {
 				if lease {
 					taken, err = s.Queue("q").Lease(tx, sel, d)
 				} else {
-					taken, err = s.Queue("q").Take(tx, sel)
+					taken, err = s.Queue("q").Pop(tx, sel)
 				}
 				return err
 			})
@@ -165,7 +165,7 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 	}
 }
 
-func (c *crowd) note(taken fdbpq.Taken, sel fdbpq.Selection, at span) {
+func (c *crowd) note(taken fdbpq.Popped, sel fdbpq.Selection, at span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, item := range taken.Items {

@@ -79,7 +79,7 @@ const DeadLetterSuffix = "-dead"
 // Change returns the configuration with the fields that the JSON object names
 // replaced. Unknown fields and values out of bounds are errors that say what
 // is allowed.
-func (c Config) Change(object []byte) (Config, error) {
+func (c Config) Merge(object []byte) (Config, error) {
 	if err := checkFields(object); err != nil {
 		return Config{}, err
 	}

@@ -33,7 +33,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"overflow":"block"}`:             `"refuse" and "evict"`,
 		`{"dedup_window":"25h"}`:           "allowed are 0s to",
 	} {
-		_, err := fdbpq.Config{Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowRefuse}.Change([]byte(object))
+		_, err := fdbpq.Config{Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowRefuse}.Merge([]byte(object))
 		var refused *fdbpq.ConfigError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want a ConfigError with %q", object, err, says)
@@ -45,7 +45,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 func TestConfigChangeKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	c := fdbpq.Config{Priority: 7, MaxLength: 9, Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowEvict}
-	got, err := c.Change([]byte(` {"ties": "oldest", "lease": "1m30s"} `))
+	got, err := c.Merge([]byte(` {"ties": "oldest", "lease": "1m30s"} `))
 	if err != nil {
 		t.Fatal(err)
 	}

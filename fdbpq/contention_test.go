@@ -21,23 +21,23 @@ var flagContention = flag.Int("pq.contention", 0, "items that poppers contend fo
 // contenders are the ways to pop that are compared.
 var contenders = []struct {
 	name string
-	pop  func(ctx context.Context, s *fdbpq.Store) (fdbpq.Taken, error)
+	pop  func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error)
 }{
-	{"recipe's plain pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Taken, error) {
-		return inLane(ctx, s, s.Queue("q").TakeRecipe)
+	{"recipe's plain pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
+		return inLane(ctx, s, s.Queue("q").PopRecipe)
 	}},
-	{"Take", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Taken, error) {
-		return inLane(ctx, s, s.Queue("q").Take)
+	{"Pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
+		return inLane(ctx, s, s.Queue("q").Pop)
 	}},
-	{"TakeStaged", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Taken, error) {
-		return s.TakeStaged(ctx, "q", oneItem, 0)
+	{"PopStaged", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
+		return s.PopStaged(ctx, "q", oneItem, 0)
 	}},
 }
 
-func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Taken, error)) (taken fdbpq.Taken, err error) {
-	lane := s.Lane()
-	defer lane.Release()
-	err = lane.Update(ctx, func(tx kv.Tx) (err error) {
+func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (taken fdbpq.Popped, err error) {
+	session := s.Session()
+	defer session.Release()
+	err = session.Update(ctx, func(tx kv.Tx) (err error) {
 		taken, err = take(tx, oneItem)
 		return err
 	})
@@ -93,7 +93,7 @@ func middle(results []contention) contention {
 // contendFor is how long a measurement takes at most.
 const contendFor = 4 * time.Second
 
-func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *fdbpq.Store) (fdbpq.Taken, error)) contention {
+func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *fdbpq.Store) (fdbpq.Popped, error)) contention {
 	clear := func(tx kv.Tx) error {
 		tx.ClearRange([]byte{}, []byte{0xff})
 		return nil
@@ -178,9 +178,9 @@ func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *f
 // handed out twice, or passed over.
 func (c *crowd) checkContention(s *fdbpq.Store) {
 	for {
-		var taken fdbpq.Taken
+		var taken fdbpq.Popped
 		at, err := c.do(s, func(tx kv.Tx) (err error) {
-			taken, err = s.Queue("q").Take(tx, fdbpq.Selection{Limit: 100})
+			taken, err = s.Queue("q").Pop(tx, fdbpq.Selection{Limit: 100})
 			return err
 		})
 		if err != nil {

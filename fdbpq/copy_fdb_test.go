@@ -25,9 +25,9 @@ func TestCopyOfOneMoment(t *testing.T) {
 	once := fdbpq.NewItem{Payload: []byte("a"), Priority: 1, HasPriority: true, MsgID: "once"}
 	update := func(store *fdbpq.Store, fn func(kv.Tx) error) {
 		t.Helper()
-		lane := store.Lane()
-		defer lane.Release()
-		if err := lane.Update(t.Context(), fn); err != nil {
+		session := store.Session()
+		defer session.Release()
+		if err := session.Update(t.Context(), fn); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 func (b *bench) terminate(lease fdbpq.Lease) error {
-	lane := b.Lane()
-	defer lane.Release()
-	return lane.Update(b.Context(), func(tx kv.Tx) error {
+	session := b.Session()
+	defer session.Release()
+	return session.Update(b.Context(), func(tx kv.Tx) error {
 		_, err := b.Queue(lease.Queue).Terminate(tx, lease, "poison")
 		return err
 	})
@@ -59,9 +59,9 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		choose := func(queue, target string) error {
-			lane := b.Lane()
-			defer lane.Release()
-			return lane.Update(t.Context(), func(tx kv.Tx) error {
+			session := b.Session()
+			defer session.Release()
+			return session.Update(t.Context(), func(tx kv.Tx) error {
 				_, err := b.Queue(queue).Configure(tx, []byte(`{"dead_letter":"`+target+`"}`))
 				return err
 			})

@@ -196,7 +196,7 @@ func (d *depth) purge(b *testing.B) {
 		defer close(done)
 		for more := true; more; rounds++ {
 			var err error
-			if more, err = d.store.Collect(b.Context()); err != nil {
+			if more, err = d.store.CollectGarbage(b.Context()); err != nil {
 				b.Error(err)
 				return
 			}
@@ -233,7 +233,7 @@ func depthPush(b *testing.B, s *fdbpq.Store, rng *rand.Rand, n int, item fdbpq.N
 
 func depthTake(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
 	update(b, s, func(tx kv.Tx) error {
-		taken, err := s.Queue("q").Take(tx, fdbpq.Selection{End: end, Limit: 1})
+		taken, err := s.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: 1})
 		if err == nil && len(taken.Items) != 1 {
 			err = fmt.Errorf("took %d items", len(taken.Items))
 		}
@@ -242,7 +242,7 @@ func depthTake(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
 }
 
 func depthLease(b *testing.B, s *fdbpq.Store, n int) []fdbpq.Item {
-	var taken fdbpq.Taken
+	var taken fdbpq.Popped
 	update(b, s, func(tx kv.Tx) (err error) {
 		taken, err = s.Queue("q").Lease(tx, fdbpq.Selection{Limit: n}, fdbpq.MaxLease)
 		return err

@@ -15,7 +15,7 @@
 //
 //	push, delayed                    push
 //	      │                           │
-//	      ▼        due                ▼        Take
+//	      ▼        due                ▼        Pop
 //	   delayed ───────────────────► ready ───────────────► gone
 //	      ▲                         │   ▲                    ▲
 //	      │ Nack with a delay       │   │ Nack, Return,      │
@@ -37,13 +37,13 @@
 // nothing; the fence, which grows with every lease of an item, lets a worker
 // guard its own writes as well.
 //
-// An item that is ready when a take begins is not passed over for a less urgent
-// one. Pushes conflict with nothing; takes conflict with each other alone.
+// An item that is ready when a pop begins is not passed over for a less urgent
+// one. Pushes conflict with nothing; pops conflict with each other alone.
 //
 // Due times are store time, which every process moves forward by its own
 // monotonic clock. A wrong wall clock neither steals a lease nor holds one.
 //
-// What runs in [Lane.Update] takes effect exactly once, also when the store
+// What runs in [Session.Update] takes effect exactly once, also when the store
 // cannot tell whether a commit succeeded. In a transaction of the caller's own
 // that is the caller's business.
 package fdbpq

@@ -33,8 +33,8 @@ func Example_transfer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lane := store.Lane()
-	defer lane.Release()
+	session := store.Session()
+	defer session.Release()
 
 	// Rows of the queues begin with one letter; a longer word keeps out of their way.
 	account := func(name string) []byte {
@@ -47,7 +47,7 @@ func Example_transfer() {
 		}
 		return pushed[0].Err // of an item that the queue refuses
 	}
-	err = lane.Update(ctx, func(tx kv.Tx) error {
+	err = session.Update(ctx, func(tx kv.Tx) error {
 		tx.Add(account("alice"), 100)
 		for _, amount := range []string{"30", "90", "50"} {
 			if err := push(tx, "transfers", amount); err != nil {
@@ -62,7 +62,7 @@ func Example_transfer() {
 
 	// transfer may run more than once, so it does nothing beyond the transaction.
 	transfer := func(tx kv.Tx) error {
-		taken, err := store.Queue("transfers").Take(tx, fdbpq.Selection{Limit: 1})
+		taken, err := store.Queue("transfers").Pop(tx, fdbpq.Selection{Limit: 1})
 		if err != nil || len(taken.Items) == 0 {
 			return err
 		}
@@ -83,7 +83,7 @@ func Example_transfer() {
 		return push(tx, "receipts", "moved "+order)
 	}
 	for range 3 {
-		if err := lane.Update(ctx, transfer); err != nil {
+		if err := session.Update(ctx, transfer); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -207,7 +207,7 @@ func FuzzConfig(f *testing.F) {
 		f.Add([]byte(object))
 	}
 	f.Fuzz(func(t *testing.T, object []byte) {
-		c, err := defaultConfig().Change(object)
+		c, err := defaultConfig().Merge(object)
 		if err != nil {
 			if _, ours := err.(*ConfigError); !ours {
 				t.Errorf("%q: %v is no *ConfigError", object, err)
@@ -221,7 +221,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := defaultConfig().Change(shown); err != nil || again != c {
+		if again, err := defaultConfig().Merge(shown); err != nil || again != c {
 			t.Errorf("%q gives %s, which gives %+v, %v", object, shown, again, err)
 		}
 	})

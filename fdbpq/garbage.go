@@ -8,15 +8,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// garbageRows bounds how many rows one transaction of Collect reads.
+// garbageRows bounds how many rows one transaction of CollectGarbage reads.
 const garbageRows = 500
 
-// Collect clears some of what purges and deletions left behind, in one bounded
+// CollectGarbage clears some of what purges and deletions left behind, in one bounded
 // transaction, and says whether there is more.
-func (s *Store) Collect(ctx context.Context) (more bool, err error) {
-	lane := s.Lane()
-	defer lane.Release()
-	err = lane.Update(ctx, func(tx kv.Tx) error {
+func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
+	session := s.Session()
+	defer session.Release()
+	err = session.Update(ctx, func(tx kv.Tx) error {
 		w := sweep{store: s, tx: tx}
 		more, err = w.collect()
 		return err

@@ -28,8 +28,8 @@ type Import struct {
 // Imported tells what became of an Import.
 type Imported struct {
 	Seq   int64
-	Found *Held // an item with this id is there already, and stays as it is
-	Err   error // this item was refused, without effect on the others
+	Found *StoredItem // an item with this id is there already, and stays as it is
+	Err   error       // this item was refused, without effect on the others
 }
 
 var (

@@ -353,7 +353,7 @@ func TestImportAfterPurge(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		id := b.pushed("q", 0, "one")[0]
-		var before fdbpq.Taken
+		var before fdbpq.Popped
 		pop := func(tx kv.Tx) (err error) {
 			before, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: "pop"}, time.Hour)
 			return err

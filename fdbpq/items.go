@@ -4,8 +4,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Held is an item found by its id.
-type Held struct {
+// StoredItem is an item found by its id.
+type StoredItem struct {
 	Item
 	State   State
 	Due     int64 // store time at which a lease or a delay ends; 0 when ready
@@ -14,7 +14,7 @@ type Held struct {
 }
 
 // Get returns an item by its id, whatever its state; nil when there is none.
-func (q Queue) Get(r kv.Reader, id ID) (*Held, error) {
+func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	s, err := q.read(r)
 	if err != nil || s == nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (q Queue) Get(r kv.Reader, id ID) (*Held, error) {
 	return q.held(r, s, l, true)
 }
 
-func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*Held, error) {
+func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*StoredItem, error) {
 	f := found{place: l.place, envelope: l.envelope}
 	load := loadHeaders
 	if content {
@@ -39,7 +39,7 @@ func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*Held, err
 	if err != nil {
 		return nil, err
 	}
-	return &Held{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
+	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
 }
 
 // Remove cancels an item, whatever its state, and says whether there was one.

@@ -13,7 +13,7 @@ import (
 //	("t")                                   store time, nanoseconds (max)
 //	("w")                                   wall clock when store time was last moved
 //	("n", process)                          when the process was last alive
-//	("n", process, slot)                    lane row: the last attempt that committed
+//	("n", process, slot)                    session row: the last attempt that committed
 //	("b")                                   highest generation of all queues that are gone (max)
 //	("q", queue)                            state: generation, flags, configuration
 //	("h", queue)                            highest count ever assigned (max)
@@ -40,7 +40,7 @@ const (
 	spaceSecret   = "k"
 	spaceTime     = "t"
 	spaceWall     = "w"
-	spaceLane     = "n"
+	spaceSession  = "n"
 	spaceGone     = "b"
 	spaceState    = "q"
 	spaceHigh     = "h"

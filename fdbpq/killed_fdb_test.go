@@ -25,8 +25,8 @@ type ledger struct {
 }
 
 // TestKilledProcesses kills the processes of a double-redundant cluster by
-// turns while two bridges' worth of lanes push and take: every acknowledged item
-// is taken once, nothing else is taken, and lanes find out about every unknown
+// turns while two bridges' worth of sessions push and take: every acknowledged item
+// is taken once, nothing else is taken, and sessions find out about every unknown
 // result by themselves.
 func TestKilledProcesses(t *testing.T) {
 	// On a busy machine a cluster may take longer than usual to recover, and who
@@ -107,8 +107,8 @@ func TestKilledProcesses(t *testing.T) {
 
 // push pushes until ctx ends. The transactions under way then are finished.
 func (l *ledger) push(ctx context.Context, store *fdbpq.Store, user string) error {
-	lane := store.Lane()
-	defer lane.Release()
+	session := store.Session()
+	defer session.Release()
 	for n := 0; ctx.Err() == nil; n++ {
 		var payloads []string
 		var items []fdbpq.NewItem
@@ -117,7 +117,7 @@ func (l *ledger) push(ctx context.Context, store *fdbpq.Store, user string) erro
 			payloads = append(payloads, payload)
 			items = append(items, fdbpq.NewItem{Payload: []byte(payload), Priority: int64(n % 5), HasPriority: true})
 		}
-		err := patiently(lane, func(tx kv.Tx) error {
+		err := patiently(session, func(tx kv.Tx) error {
 			_, err := store.Queue("q").Push(tx, items...)
 			return err
 		})
@@ -145,11 +145,11 @@ func (l *ledger) take(ctx context.Context, store *fdbpq.Store) error {
 }
 
 func (l *ledger) takeOnce(store *fdbpq.Store) (int, error) {
-	lane := store.Lane()
-	defer lane.Release()
-	var taken fdbpq.Taken
-	err := patiently(lane, func(tx kv.Tx) (err error) {
-		taken, err = store.Queue("q").Take(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 5})
+	session := store.Session()
+	defer session.Release()
+	var taken fdbpq.Popped
+	err := patiently(session, func(tx kv.Tx) (err error) {
+		taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 5})
 		return err
 	})
 	l.mu.Lock()
@@ -162,11 +162,11 @@ func (l *ledger) takeOnce(store *fdbpq.Store) (int, error) {
 
 // patiently runs a transaction again for as long as it certainly has not taken
 // effect.
-func patiently(lane *fdbpq.Lane, fn func(kv.Tx) error) error {
+func patiently(session *fdbpq.Session, fn func(kv.Tx) error) error {
 	for {
 		// Now and then the cluster needs longer than that to recover.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		err := lane.Update(ctx, fn)
+		err := session.Update(ctx, fn)
 		cancel()
 		if !errors.Is(err, kv.ErrUnavailable) {
 			return err

@@ -14,7 +14,7 @@ import (
 type Lease struct {
 	Queue   string
 	Fence   int64     // grows with every lease of the item
-	Expires time.Time // by this process's wall clock; set by Take and Extend
+	Expires time.Time // by this process's wall clock; set by Pop and Extend
 
 	generation int64
 	place      place // where the leased item stands
@@ -68,12 +68,12 @@ const (
 	LostExpired Lost = "expired" // it ran out; acknowledging would still hold
 )
 
-// Lease takes items like Take, but only for a time: an item that is not
+// Lease takes items like Pop, but only for a time: an item that is not
 // settled within it comes back to the place it had. Deliveries are counted
 // here, so that an item that kills its workers does not come back for ever.
-func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Taken, error) {
+func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	if d <= 0 || d > MaxLease {
-		return Taken{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
+		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
 	return q.take(tx, sel, d)
 }

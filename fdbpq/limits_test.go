@@ -98,10 +98,10 @@ func TestDedupLimit(t *testing.T) {
 			t.Errorf("two ids of three: %+v", pushed)
 		}
 		pop := func(id string) error {
-			lane := b.Lane()
-			defer lane.Release()
-			return lane.Update(t.Context(), func(tx kv.Tx) error {
-				_, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: id})
+			session := b.Session()
+			defer session.Release()
+			return session.Update(t.Context(), func(tx kv.Tx) error {
+				_, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: id})
 				return err
 			})
 		}

@@ -18,7 +18,7 @@ type Listing struct {
 
 // Page is a page of items in their order.
 type Page struct {
-	Items []Held
+	Items []StoredItem
 	More  bool // there are items behind the last one
 }
 

@@ -116,20 +116,20 @@ func (s *Store) sweepAll(ctx context.Context, report func(Event), problem func(e
 // so that due work does not wait for it.
 const tidyFor = 200 * time.Millisecond
 
-// retireEvery is how often lanes of dead processes are looked for.
+// retireEvery is how often sessions of dead processes are looked for.
 const retireEvery = 10 * time.Minute
 
 // tidy clears what nothing refers to any more, a little at a time.
 type tidy struct {
 	store   *Store
-	retired time.Duration // when lanes were last looked through, by the process's clock
+	retired time.Duration // when sessions were last looked through, by the process's clock
 }
 
 func (t *tidy) step(ctx context.Context) error {
 	start := t.store.clock.elapsed()
 	for more := true; more && t.store.clock.elapsed()-start < tidyFor; {
 		var err error
-		if more, err = t.store.Collect(ctx); err != nil {
+		if more, err = t.store.CollectGarbage(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (t *tidy) step(ctx context.Context) error {
 		return nil
 	}
 	t.retired = start
-	for next, err := t.store.Retire(ctx, nil); next != nil || err != nil; next, err = t.store.Retire(ctx, next) {
+	for next, err := t.store.RetireSessions(ctx, nil); next != nil || err != nil; next, err = t.store.RetireSessions(ctx, next) {
 		if err != nil {
 			return err
 		}

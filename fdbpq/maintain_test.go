@@ -56,7 +56,7 @@ func TestMaintainIsPunctual(t *testing.T) {
 		for range 4 {
 			running.Go(func() {
 				for ctx.Err() == nil {
-					taken, err := s.TakeWait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
+					taken, err := s.PopWait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
 					if err != nil {
 						return
 					}
@@ -155,7 +155,7 @@ func TestMaintainHearsOfTimers(t *testing.T) {
 				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Delay: 50 * time.Millisecond})
 				return err
 			})
-			if _, err := s.TakeWait(t.Context(), "q", oneItem, 0); err != nil {
+			if _, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil {
 				t.Fatal(err)
 			}
 			if late := time.Since(start) - 50*time.Millisecond; late < 0 || late > 10*time.Millisecond {

@@ -575,7 +575,7 @@ func (m *model) peek(queue string, at moment, sel selection) outcome {
 	return out
 }
 
-// take is Take, and Lease when lease is not 0.
+// take is Pop, and Lease when lease is not 0.
 func (m *model) take(queue string, at moment, sel selection, lease time.Duration) outcome {
 	q := m.queue(queue)
 	if q == nil {

@@ -40,7 +40,7 @@ func kindOf(err error) string {
 		return "lost: " + string(lost.Reason)
 	case errors.As(err, &config):
 		return "config"
-	case errors.Is(err, fdbpq.ErrReplay):
+	case errors.Is(err, fdbpq.ErrPopIDReused):
 		return "replay"
 	case errors.Is(err, fdbpq.ErrRemembered):
 		return "remembered"
@@ -100,13 +100,13 @@ func viewOf(item *fdbpq.Item) itemView {
 	return v
 }
 
-func heldViewOf(held *fdbpq.Held) itemView {
+func heldViewOf(held *fdbpq.StoredItem) itemView {
 	v := viewOf(&held.Item)
 	v.State, v.Due, v.Fence, v.Until = held.State, held.Due, held.Fence, held.Expires
 	return v
 }
 
-func takenOf(taken fdbpq.Taken) outcome {
+func takenOf(taken fdbpq.Popped) outcome {
 	out := outcome{Reason: taken.Reason, Ready: taken.Ready, More: taken.More, Events: eventsOf(taken.Events)}
 	for i := range taken.Items {
 		out.Items = append(out.Items, viewOf(&taken.Items[i]))
@@ -190,10 +190,10 @@ func takeOf(queue string, sel selection, lease time.Duration) operation {
 		name: fmt.Sprintf("take %s %v lease %v", queue, sel, lease),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			q := p.store.Queue(queue)
-			var taken fdbpq.Taken
+			var taken fdbpq.Popped
 			var err error
 			if lease == 0 {
-				taken, err = q.Take(tx, sel.of())
+				taken, err = q.Pop(tx, sel.of())
 			} else {
 				taken, err = q.Lease(tx, sel.of(), lease)
 			}
@@ -478,7 +478,7 @@ func collectOf() operation {
 		name: "collect",
 		whole: func(ctx context.Context, p *process) (outcome, error) {
 			for {
-				if more, err := p.store.Collect(ctx); err != nil || !more {
+				if more, err := p.store.CollectGarbage(ctx); err != nil || !more {
 					return outcome{}, err
 				}
 			}
@@ -550,7 +550,7 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			steady := maps.Clone(p.chances)
 			delete(steady, fault.Unavailable)
 			defer p.suffer(steady)()
-			taken, err := p.store.TakeStaged(ctx, queue, sel.of(), lease)
+			taken, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
 			return takenOf(taken), err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.take(queue, at, sel, lease) },

@@ -27,15 +27,15 @@ import (
 //	  later pushes                           accounts for every one of their rows
 //	  an unknown result loses the item or    TestStagedUnknownResults
 //	  leaves an orphaned request
-//	  the client's death strands its item    TestTakeStagedOwnerDies, TestTakeStagedLeavesNothingBehind,
+//	  the client's death strands its item    TestPopStagedOwnerDies, TestPopStagedLeavesNothingBehind,
 //	                                         TestCrowd (workers that die)
 //	  all waiters fulfil the same requests   only the owner of the oldest request fulfils, unless it is silent
-//	  polling                                a watch on the own request row; TestTakeWaitWakes
+//	  polling                                a watch on the own request row; TestPopWaitWakes
 //	  values written twice, and a            a request is answered with a lease, not a copy: TestStagedLargeItems
 //	  transaction too large
-//	  a pop overtakes registered requests    TestTakeStagedDoesNotOvertakeRequests
+//	  a pop overtakes registered requests    TestPopStagedDoesNotOvertakeRequests
 //	  pop cannot be composed                 TestComposition
-//	  reading the head conflicts with pushes TestTakeDoesNotConflictWithPush
+//	  reading the head conflicts with pushes TestPopDoesNotConflictWithPush
 //	  conflicts hide in unused reads         TestOverlap: each operation against each other
 //	  count parsed from the wrong element,   TestPriorities, TestTies; the random part has 64 bits
 //	  20 random values
@@ -51,10 +51,10 @@ import (
 //	  5 seconds a transaction                TestListEndsEarly, TestSweepIsBounded, TestPurgeIsBounded; waiting
 //	                                         holds a watch and no transaction
 //	  sizes                                  sizes_test.go
-//	  1021                                   TestLaneResolvesUnknownResults, TestUnknownResults, TestRandom
-//	  automatic_idempotency is experimental  not used: lanes find out about unknown results
+//	  1021                                   TestSessionResolvesUnknownResults, TestUnknownResults, TestRandom
+//	  automatic_idempotency is experimental  not used: sessions find out about unknown results
 //	  lost replies, retries elsewhere        TestLostReply, TestLostReplyAndLostLease, TestSameIDAtTheSameTime
-//	  abandoned blocking pops                TestTakeWaitGivesUp
+//	  abandoned blocking pops                TestPopWaitGivesUp
 //	  lease clocks                           TestLeaseUnderWrongClocks, TestStoreTimePassesSteadily; versions
 //	                                         of the store are no clock here
 //	  late acknowledgements, also after a    TestLateSettlement
@@ -64,10 +64,10 @@ import (
 //	  deduplication after the item's end     TestDeduplicationAfterTheEnd
 //	  poison                                 TestPoison
 //	  queue names                            TestQueuesDoNotMix; package subjects refuses odd ones before
-//	  concurrent pops                        TestCrowd, TestTakeStagedServesEveryItemOnce
+//	  concurrent pops                        TestCrowd, TestPopStagedServesEveryItemOnce
 //	  counters that drift                    Check compares them after every test
-//	  10,000 watches, and their herd         a process has one for each line that waits: TestTakeWaitWakesNoHerd
-//	  lost wake-ups                          TestTakeWaitMissesNothing
+//	  10,000 watches, and their herd         a process has one for each line that waits: TestPopWaitWakesNoHerd
+//	  lost wake-ups                          TestPopWaitMissesNothing
 //	  the same suite on all engines          eachEngine
 
 func TestPriorities(t *testing.T) {
@@ -154,7 +154,7 @@ func TestTies(t *testing.T) {
 		}
 		take := func(end fdbpq.End) string {
 			t.Helper()
-			var peeked fdbpq.Taken
+			var peeked fdbpq.Popped
 			b.view(func(r kv.Reader) (err error) {
 				peeked, err = b.Queue("q").Peek(r, fdbpq.Selection{End: end, Limit: 1})
 				return err
@@ -382,14 +382,14 @@ func TestLostReply(t *testing.T) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two", "three")
 		for _, d := range []time.Duration{0, time.Minute} {
-			pop := func(p *bench) (fdbpq.Taken, error) {
+			pop := func(p *bench) (fdbpq.Popped, error) {
 				sel := fdbpq.Selection{Limit: 1, PopID: fmt.Sprint("pop ", d)}
-				var taken fdbpq.Taken
-				lane := p.Lane()
-				defer lane.Release()
-				err := lane.Update(t.Context(), func(tx kv.Tx) (err error) {
+				var taken fdbpq.Popped
+				session := p.Session()
+				defer session.Release()
+				err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
 					if d == 0 {
-						taken, err = p.Queue("q").Take(tx, sel)
+						taken, err = p.Queue("q").Pop(tx, sel)
 					} else {
 						taken, err = p.Queue("q").Lease(tx, sel, d)
 					}
@@ -439,10 +439,10 @@ func TestLostReplyAndLostLease(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two")
-		pop := func(limit int) (taken fdbpq.Taken, err error) {
-			lane := b.Lane()
-			defer lane.Release()
-			err = lane.Update(t.Context(), func(tx kv.Tx) (err error) {
+		pop := func(limit int) (taken fdbpq.Popped, err error) {
+			session := b.Session()
+			defer session.Release()
+			err = session.Update(t.Context(), func(tx kv.Tx) (err error) {
 				taken, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: limit, PopID: "pop"}, time.Minute)
 				return err
 			})
@@ -491,7 +491,7 @@ func TestSameIDAtTheSameTime(t *testing.T) {
 		if runs != 2 || theirs.Duplicate || !own.Duplicate || own.ID != theirs.ID {
 			t.Errorf("after %d runs: %+v, the other one %+v", runs, own, theirs)
 		}
-		pop := func(p *bench, tx kv.Tx, end fdbpq.End) (fdbpq.Taken, error) {
+		pop := func(p *bench, tx kv.Tx, end fdbpq.End) (fdbpq.Popped, error) {
 			return p.Queue("q").Lease(tx, fdbpq.Selection{End: end, Limit: 1, PopID: "id"}, time.Minute)
 		}
 		runs = 0
@@ -507,7 +507,7 @@ func TestSameIDAtTheSameTime(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, fdbpq.ErrReplay) {
+		if !errors.Is(err, fdbpq.ErrPopIDReused) {
 			t.Errorf("a different pop with the same id: %v", err)
 		}
 	})
@@ -614,7 +614,7 @@ func TestReasons(t *testing.T) {
 				}
 				return err
 			})
-			for _, taken := range []fdbpq.Taken{b.take("q", fdbpq.Max, 1), b.lease("q", fdbpq.Min, 1, time.Minute)} {
+			for _, taken := range []fdbpq.Popped{b.take("q", fdbpq.Max, 1), b.lease("q", fdbpq.Min, 1, time.Minute)} {
 				if taken.Reason != want || len(taken.Items) > 0 {
 					t.Errorf("a take gets %d items, reason %q, expected %q", len(taken.Items), taken.Reason, want)
 				}
@@ -682,7 +682,7 @@ func TestHeadIsNotSlowed(t *testing.T) {
 		for _, end := range []fdbpq.End{fdbpq.Min, fdbpq.Max} {
 			b.update(func(tx kv.Tx) error {
 				counted := &readRows{Tx: tx}
-				taken, err := b.Queue("q").Take(counted, fdbpq.Selection{End: end, Limit: 1})
+				taken, err := b.Queue("q").Pop(counted, fdbpq.Selection{End: end, Limit: 1})
 				if len(taken.Items) != 1 || counted.rows > 2 {
 					t.Errorf("a take of %d items read %d rows", len(taken.Items), counted.rows)
 				}
@@ -911,7 +911,7 @@ func TestQueuesDoNotMix(t *testing.T) {
 				})
 				for more := true; more; {
 					var err error
-					if more, err = b.Collect(t.Context()); err != nil {
+					if more, err = b.CollectGarbage(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -956,14 +956,14 @@ func TestComposition(t *testing.T) {
 		b.pushed("in", 0, "work")
 		leased := b.leaseOne("in", time.Minute)
 		step := func(fail error) error {
-			lane := b.Lane()
-			defer lane.Release()
-			return lane.Update(t.Context(), func(tx kv.Tx) error {
+			session := b.Session()
+			defer session.Release()
+			return session.Update(t.Context(), func(tx kv.Tx) error {
 				tx.Set([]byte("\xfeown"), []byte("data"))
 				if _, err := b.Queue("out").Push(tx, fdbpq.NewItem{Payload: []byte("receipt")}, fdbpq.NewItem{Payload: []byte("for now")}); err != nil {
 					return err
 				}
-				taken, err := b.Queue("out").Take(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1})
+				taken, err := b.Queue("out").Pop(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1})
 				if err != nil {
 					return err
 				}
@@ -998,19 +998,19 @@ func TestComposition(t *testing.T) {
 
 // A take reads the head without depending on it: pushes, before it and behind
 // it, do not make it run again. The recipe's does.
-func TestTakeDoesNotConflictWithPush(t *testing.T) {
+func TestPopDoesNotConflictWithPush(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		other := b.another(0)
 		for _, c := range []struct {
 			what string
-			take func(kv.Tx, fdbpq.Selection) (fdbpq.Taken, error)
+			take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)
 			runs int
-		}{{"Take", b.Queue("q").Take, 1}, {"TakeRecipe", b.Queue("q").TakeRecipe, 2}} {
+		}{{"Pop", b.Queue("q").Pop, 1}, {"PopRecipe", b.Queue("q").PopRecipe, 2}} {
 			b.pushed("q", 0, "one", "two", "three")
 			runs := 0
-			var taken fdbpq.Taken
+			var taken fdbpq.Popped
 			b.update(func(tx kv.Tx) (err error) {
 				runs++
 				if taken, err = c.take(tx, fdbpq.Selection{Limit: 1}); err != nil {
@@ -1048,7 +1048,7 @@ func TestStagedDirection(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		taken, err := b.another(0).TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
+		taken, err := b.another(0).PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1092,7 +1092,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			taken, err := late.TakeStaged(t.Context(), "q", sel, 0)
+			taken, err := late.PopStaged(t.Context(), "q", sel, 0)
 			if len(taken.Items) > 0 {
 				err = fmt.Errorf("took %q", payloads(taken.Items))
 			}
@@ -1100,7 +1100,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 		}()
 		<-parked
 		b.pushed("q", 0, "one")
-		if _, err := b.another(0).TakeStaged(t.Context(), "q", sel, 0); err != nil {
+		if _, err := b.another(0).PopStaged(t.Context(), "q", sel, 0); err != nil {
 			t.Fatal(err)
 		}
 		taken, answered, err := request.Collect(t.Context())
@@ -1140,7 +1140,7 @@ func TestStagedUnknownResults(t *testing.T) {
 			wg.Go(func() {
 				defer db.Release()
 				for {
-					taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
+					taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
 					if err != nil {
 						t.Error(err)
 						return
@@ -1182,7 +1182,7 @@ func TestStagedLargeItems(t *testing.T) {
 			}
 			requests = append(requests, r)
 		}
-		last, err := b.TakeStaged(t.Context(), "q", fdbpq.Selection{Limit: 1000}, 0)
+		last, err := b.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 1000}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1230,7 +1230,7 @@ func TestPurgeIsBounded(t *testing.T) {
 		rounds := 0
 		for more := true; more; rounds++ {
 			var err error
-			if more, err = b.Collect(t.Context()); err != nil {
+			if more, err = b.CollectGarbage(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -1318,8 +1318,8 @@ func TestPurgeUnderSlowTransactions(t *testing.T) {
 			b.pushed("q", 0, "one", "two")
 			lease := *b.leaseOne("q", time.Minute).Lease
 			runs := 0
-			lane := b.Lane()
-			err := lane.Update(t.Context(), func(tx kv.Tx) error {
+			session := b.Session()
+			err := session.Update(t.Context(), func(tx kv.Tx) error {
 				if err := do(b, tx, lease); err != nil {
 					return err
 				}
@@ -1328,7 +1328,7 @@ func TestPurgeUnderSlowTransactions(t *testing.T) {
 				}
 				return nil
 			})
-			lane.Release()
+			session.Release()
 			var lost *fdbpq.LostError
 			if err != nil && !errors.As(err, &lost) {
 				t.Errorf("%s: %v", what, err)
@@ -1352,7 +1352,7 @@ func (b *bench) purge(queue string) {
 	})
 	for more := true; more; {
 		var err error
-		if more, err = b.Collect(b.Context()); err != nil {
+		if more, err = b.CollectGarbage(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -1492,7 +1492,7 @@ func TestPrioritiesOfOtherPrograms(t *testing.T) {
 		})
 		for more := true; more; {
 			var err error
-			if more, err = b.Collect(t.Context()); err != nil {
+			if more, err = b.CollectGarbage(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

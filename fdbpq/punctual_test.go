@@ -53,7 +53,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 		}
 		running.Go(func() {
 			for ctx.Err() == nil {
-				taken, err := stores[1].TakeWait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
+				taken, err := stores[1].PopWait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
 				if err != nil {
 					return
 				}
@@ -68,7 +68,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 			running.Go(func() {
 				for ctx.Err() == nil {
 					push(t, s, "load", "one")
-					if _, err := inLane(t.Context(), s, s.Queue("load").Take); err != nil {
+					if _, err := inLane(t.Context(), s, s.Queue("load").Pop); err != nil {
 						t.Error(err)
 					}
 					pops.Add(1)

@@ -57,10 +57,10 @@ func besideRecipe(t *testing.T) (*fdbpq.Store, *recipeQueue) {
 
 func pushOurs(t *testing.T, store *fdbpq.Store, priority int64, payloads ...string) {
 	t.Helper()
-	lane := store.Lane()
-	defer lane.Release()
+	session := store.Session()
+	defer session.Release()
 	for _, payload := range payloads {
-		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+		err := session.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := store.Queue("q").Push(tx, fdbpq.NewItem{Payload: []byte(payload), Priority: priority, HasPriority: true})
 			return err
 		})
@@ -73,11 +73,11 @@ func pushOurs(t *testing.T, store *fdbpq.Store, priority int64, payloads ...stri
 // takeOurs takes up to n items and returns their payloads.
 func takeOurs(t *testing.T, store *fdbpq.Store, end fdbpq.End, n int) (payloads []string) {
 	t.Helper()
-	lane := store.Lane()
-	defer lane.Release()
-	var taken fdbpq.Taken
-	err := lane.Update(t.Context(), func(tx kv.Tx) (err error) {
-		taken, err = store.Queue("q").Take(tx, fdbpq.Selection{End: end, Limit: n})
+	session := store.Session()
+	defer session.Release()
+	var taken fdbpq.Popped
+	err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
+		taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: n})
 		return err
 	})
 	if err != nil {
@@ -228,9 +228,9 @@ func TestRecipePopsOurs(t *testing.T) {
 	pushOurs(t, store, 5, "c", "d")
 	pushOurs(t, store, -3, "a", "b")
 	pushOurs(t, store, math.MaxInt64, "last")
-	lane := store.Lane()
-	defer lane.Release()
-	err := lane.Update(t.Context(), func(tx kv.Tx) error {
+	session := store.Session()
+	defer session.Release()
+	err := session.Update(t.Context(), func(tx kv.Tx) error {
 		q := store.Queue("q")
 		_, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("later"), Priority: -9, HasPriority: true, Delay: time.Hour})
 		if err != nil {
@@ -290,12 +290,12 @@ func TestRecipePopsBesideOurs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			lane := store.Lane()
-			defer lane.Release()
+			session := store.Session()
+			defer session.Release()
 			for {
-				var taken fdbpq.Taken
-				err := lane.Update(t.Context(), func(tx kv.Tx) (err error) {
-					taken, err = store.Queue("q").Take(tx, fdbpq.Selection{Limit: 2})
+				var taken fdbpq.Popped
+				err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
+					taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{Limit: 2})
 					return err
 				})
 				if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// ErrReplay: the pop id was used for a pop from another end, band or lease.
-var ErrReplay = errors.New("pop id was used for a different pop")
+// ErrPopIDReused: the pop id was used for a pop from another end, band or lease.
+var ErrPopIDReused = errors.New("pop id was used for a different pop")
 
 // replay is the row that keeps a pop's id for the queue's window, so that the
 // same pop gets the same answer again. Leased items are named by their leases;
@@ -68,7 +68,7 @@ func parseReplay(b []byte) (*replay, error) {
 
 // replay answers a pop that was answered before, nil when it was not. What was
 // settled since is left out; when nothing is left it returns *LostError.
-func (c *change) replay(sel *Selection, lease time.Duration) (*Taken, error) {
+func (c *change) replay(sel *Selection, lease time.Duration) (*Popped, error) {
 	row, err := c.tx.Get(replayRow(c.name, sel.PopID))
 	if err != nil || row == nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (c *change) replay(sel *Selection, lease time.Duration) (*Taken, error) {
 		return nil, nil
 	}
 	if m.end != sel.End || m.band != *sel.Band || m.lease != lease {
-		return nil, ErrReplay
+		return nil, ErrPopIDReused
 	}
-	taken := &Taken{}
+	taken := &Popped{}
 	for n := range m.taken {
 		item, err := c.replayTaken(sel.PopID, n)
 		if err != nil {
@@ -155,7 +155,7 @@ func (c *change) replayLeased(token []byte, now int64) (*Item, error) {
 }
 
 // rememberPop keeps what a pop took. loaded are the items with their content.
-func (c *change) rememberPop(sel *Selection, lease time.Duration, taken *Taken, loaded []found) error {
+func (c *change) rememberPop(sel *Selection, lease time.Duration, taken *Popped, loaded []found) error {
 	now, err := c.now()
 	if err != nil {
 		return err

@@ -152,7 +152,7 @@ func TestGraceAfterDowntime(t *testing.T) {
 				push(t, first, "q", "not done")
 				var leases []fdbpq.Lease
 				for range 2 {
-					taken, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Taken, error) {
+					taken, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
 						return first.Queue("q").Lease(tx, sel, 30*time.Second)
 					})
 					if err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// laneRetention is how long the lane rows of a silent process are kept. It is
+// sessionRetention is how long the session rows of a silent process are kept. It is
 // far beyond the age at which a transaction can still commit.
-const laneRetention = time.Hour
+const sessionRetention = time.Hour
 
-// retireRows bounds how many rows one transaction of Retire reads.
+// retireRows bounds how many rows one transaction of RetireSessions reads.
 const retireRows = 1000
 
-// Retire clears the lane rows of processes that have been silent for an hour,
+// RetireSessions clears the session rows of processes that have been silent for an hour,
 // in one bounded transaction that starts behind the given row; it returns
 // where the next one has to start, nil after the last.
-func (s *Store) Retire(ctx context.Context, from []byte) (next []byte, err error) {
-	begin, end := tuple.Range(row(spaceLane))
+func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
+	begin, end := tuple.Range(row(spaceSession))
 	if from != nil {
 		begin = from
 	}
@@ -41,18 +41,18 @@ func (s *Store) Retire(ctx context.Context, from []byte) (next []byte, err error
 		return retire(tx, rows, now)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("retire lanes: %w", err)
+		return nil, fmt.Errorf("retire sessions: %w", err)
 	}
 	return next, nil
 }
 
 func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
-	prefix := len(row(spaceLane))
+	prefix := len(row(spaceSession))
 	var process []byte // that the rows at hand belong to
 	for _, pair := range rows {
 		_, slot, err := tuple.ConsumeBytes(pair.Key[prefix:])
 		if err != nil {
-			return fmt.Errorf("damaged lane row: %w", err)
+			return fmt.Errorf("damaged session row: %w", err)
 		}
 		owner := pair.Key[:len(pair.Key)-len(slot)]
 		if bytes.Equal(owner, process) {
@@ -75,7 +75,7 @@ func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
 		if err != nil {
 			return fmt.Errorf("damaged process row: %w", err)
 		}
-		if now-alive > int64(laneRetention) {
+		if now-alive > int64(sessionRetention) {
 			tx.Conflict(owner)
 			tx.Clear(owner)
 			tx.ClearRange(tuple.Range(owner))

@@ -16,6 +16,6 @@ func (q Queue) Config(r kv.Reader) (Config, error) {
 	return s.config, nil
 }
 
-// Display turns a store time, such as [Held.Due], into the time of day it
+// Display turns a store time, such as [StoredItem.Due], into the time of day it
 // stands for by this process's wall clock.
 func (s *Store) Display(due int64) time.Time { return s.display(due) }

@@ -113,7 +113,7 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 
 // Expect says which leases the transaction is about to settle, so that a store
 // over a network is asked for all of them at the same time.
-func (q Queue) Expect(tx kv.Tx, leases ...Lease) {
+func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
 	keys := make([][]byte, 0, len(leases)+2)
 	keys = append(keys, queueRow(spaceState, q.name), row(spaceTime))
 	for i := range leases {

@@ -47,7 +47,7 @@ func TestContentOfAnySize(t *testing.T) {
 				}
 				pop := func() (item fdbpq.Item) {
 					b.update(func(tx kv.Tx) error {
-						taken, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
+						taken, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
 						if err == nil {
 							item = taken.Items[0]
 						}
@@ -85,7 +85,7 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("took %q", got)
 		}
 		err := b.fails(func(tx kv.Tx) error {
-			_, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: strings.Repeat("x", fdbpq.MaxMsgID+1)})
+			_, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: strings.Repeat("x", fdbpq.MaxMsgID+1)})
 			return err
 		})
 		if !errors.Is(err, fdbpq.ErrMsgID) {
@@ -130,7 +130,7 @@ func TestBatchFitsTransaction(t *testing.T) {
 				// Leases first: what they take comes back.
 				for _, popID := range []string{"", "pop"} {
 					sel := fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID}
-					var leased fdbpq.Taken
+					var leased fdbpq.Popped
 					b.update(func(tx kv.Tx) (err error) {
 						leased, err = b.Queue(name).Lease(tx, sel, time.Minute)
 						return err
@@ -150,9 +150,9 @@ func TestBatchFitsTransaction(t *testing.T) {
 				missing := 0
 				for _, popID := range []string{"another pop", ""} {
 					b.fill(name, missing, c.item)
-					var taken fdbpq.Taken
+					var taken fdbpq.Popped
 					b.update(func(tx kv.Tx) (err error) {
-						taken, err = b.Queue(name).Take(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
+						taken, err = b.Queue(name).Pop(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
 						return err
 					})
 					if n := len(taken.Items); n < 50 || n == c.n {

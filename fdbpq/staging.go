@@ -61,20 +61,20 @@ func parseRequest(b []byte) (*request, error) {
 	return &m, nil
 }
 
-// TakeStaged takes like Take, or like Lease when lease is not 0, in several
+// PopStaged pops like Pop, or like Lease when lease is not 0, in several
 // transactions of its own. It is for queues that many processes pop at the same
 // time: where plain takes would conflict again and again, one transaction
 // serves many, and nobody is overtaken for ever. It does not wait for items.
-func (s *Store) TakeStaged(ctx context.Context, queue string, sel Selection, lease time.Duration) (Taken, error) {
+func (s *Store) PopStaged(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	if sel.PopID != "" {
-		return Taken{}, errors.New("a staged take cannot be repeated by its id: expected none")
+		return Popped{}, errors.New("a staged take cannot be repeated by its id: expected none")
 	}
-	lane := s.Lane()
-	defer lane.Release()
-	staged := staged{Queue: s.Queue(queue), lane: lane, sel: sel, lease: lease}
+	session := s.Session()
+	defer session.Release()
+	staged := staged{Queue: s.Queue(queue), session: session, sel: sel, lease: lease}
 	taken, err := staged.direct(ctx)
 	for errors.Is(err, errContended) {
 		taken, err = staged.request(ctx)
@@ -86,21 +86,21 @@ func (s *Store) TakeStaged(ctx context.Context, queue string, sel Selection, lea
 // errContended: a take lost against another one, or others wait already.
 var errContended = errors.New("contended")
 
-// staged is one TakeStaged under way.
+// staged is one PopStaged under way.
 type staged struct {
 	Queue
-	lane  *Lane
-	sel   Selection
-	lease time.Duration
-	key   []byte // tail of the request's rows
+	session *Session
+	sel     Selection
+	lease   time.Duration
+	key     []byte // tail of the request's rows
 
 	events []Event // of what it did for itself and for others
 }
 
 // direct tries a plain take once, unless requests stand before it.
-func (g *staged) direct(ctx context.Context) (taken Taken, err error) {
+func (g *staged) direct(ctx context.Context) (taken Popped, err error) {
 	runs := 0
-	err = g.lane.Update(ctx, func(tx kv.Tx) (err error) {
+	err = g.session.Update(ctx, func(tx kv.Tx) (err error) {
 		if runs++; runs > 1 {
 			return errContended
 		}
@@ -124,10 +124,10 @@ func (g *staged) standing(r kv.Reader, limit int) ([]kv.Pair, error) {
 }
 
 // request registers, and fulfils what stands until the own request is answered.
-func (g *staged) request(ctx context.Context) (Taken, error) {
+func (g *staged) request(ctx context.Context) (Popped, error) {
 	first, watch, err := g.register(ctx)
 	if err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	patience := stagedPatience
 	for {
@@ -146,10 +146,10 @@ func (g *staged) request(ctx context.Context) (Taken, error) {
 		watch.Cancel()
 		if mine {
 			if err := g.fulfil(ctx); err != nil && !errors.Is(err, errContended) {
-				return Taken{}, err
+				return Popped{}, err
 			}
 		}
-		var taken Taken
+		var taken Popped
 		var answered bool
 		taken, answered, first, watch, err = g.collect(ctx)
 		if err != nil || answered {
@@ -161,7 +161,7 @@ func (g *staged) request(ctx context.Context) (Taken, error) {
 // register writes the request behind those that stand. The order is that of
 // the recipe's pushes: by a count read by snapshot, then random.
 func (g *staged) register(ctx context.Context) (first bool, watch *kv.Watch, err error) {
-	err = g.lane.Update(ctx, func(tx kv.Tx) error {
+	err = g.session.Update(ctx, func(tx kv.Tx) error {
 		past := tx.Snapshot()
 		begin, end := tuple.Range(queueRow(spaceRequest, g.name))
 		last, err := past.Range(begin, end, kv.RangeOptions{Limit: 1, Reverse: true})
@@ -198,7 +198,7 @@ func (g *staged) row(space string) []byte {
 func (g *staged) fulfil(ctx context.Context) error {
 	runs := 0
 	var events []Event
-	err := g.lane.Update(ctx, func(tx kv.Tx) error {
+	err := g.session.Update(ctx, func(tx kv.Tx) error {
 		if runs++; runs > 1 {
 			return errContended
 		}
@@ -217,7 +217,7 @@ func (g *staged) fulfil(ctx context.Context) error {
 				return err
 			}
 			tx.Conflict(pair.Key)
-			var taken Taken
+			var taken Popped
 			if c != nil && !c.state.paused {
 				// A lease for a moment; whether it counts as a delivery is decided
 				// when it is collected.
@@ -249,9 +249,9 @@ func (g *staged) fulfil(ctx context.Context) error {
 
 // collect fetches the answer to the own request. When there is none yet it
 // says whether the request is the oldest, and watches it.
-func (g *staged) collect(ctx context.Context) (taken Taken, answered, first bool, watch *kv.Watch, err error) {
-	err = g.lane.Update(ctx, func(tx kv.Tx) error {
-		taken, answered, first, watch = Taken{}, false, false, nil
+func (g *staged) collect(ctx context.Context) (taken Popped, answered, first bool, watch *kv.Watch, err error) {
+	err = g.session.Update(ctx, func(tx kv.Tx) error {
+		taken, answered, first, watch = Popped{}, false, false, nil
 		rows, err := tx.GetAll([][]byte{g.row(spaceResult), g.row(spaceRequest)})
 		if err != nil {
 			return err
@@ -274,19 +274,19 @@ func (g *staged) collect(ctx context.Context) (taken Taken, answered, first bool
 }
 
 // claim turns what was reserved into what was asked for.
-func (g *staged) claim(tx kv.Tx, result []byte) (Taken, error) {
+func (g *staged) claim(tx kv.Tx, result []byte) (Popped, error) {
 	due, rest, err := tuple.ConsumeInt(result)
 	if err != nil {
-		return Taken{}, fmt.Errorf("damaged result: %w", err)
+		return Popped{}, fmt.Errorf("damaged result: %w", err)
 	}
 	tx.Clear(g.row(spaceResult))
 	tx.Clear(idTimerKey(due, timerRequest, g.name, string(g.key)))
 	c, err := g.begin(tx)
 	if err != nil || c == nil {
-		return Taken{Reason: ReasonUnknown}, err
+		return Popped{Reason: ReasonUnknown}, err
 	}
 	if len(rest) == 0 {
-		taken := Taken{}
+		taken := Popped{}
 		if c.state.paused {
 			taken.Reason = ReasonPaused
 			return taken, nil
@@ -295,17 +295,17 @@ func (g *staged) claim(tx kv.Tx, result []byte) (Taken, error) {
 	}
 	now, err := c.now()
 	if err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
-	var taken Taken
+	var taken Popped
 	for len(rest) > 0 {
 		var token []byte
 		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {
-			return Taken{}, fmt.Errorf("damaged result: %w", err)
+			return Popped{}, fmt.Errorf("damaged result: %w", err)
 		}
 		item, err := c.claimItem(token, now, g.lease)
 		if err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		if item != nil {
 			taken.Items = append(taken.Items, *item)
@@ -313,7 +313,7 @@ func (g *staged) claim(tx kv.Tx, result []byte) (Taken, error) {
 	}
 	c.finish()
 	if len(taken.Items) == 0 {
-		return Taken{}, errContended // all of it was lost meanwhile: start again
+		return Popped{}, errContended // all of it was lost meanwhile: start again
 	}
 	return taken, g.complete(c.past, c.state, &taken)
 }

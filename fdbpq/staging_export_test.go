@@ -12,7 +12,7 @@ func NewStagedRequest(s *Store, queue string, sel Selection) *StagedRequest {
 	if err := sel.check(); err != nil {
 		panic(err)
 	}
-	return &StagedRequest{staged{Queue: s.Queue(queue), lane: s.Lane(), sel: sel}}
+	return &StagedRequest{staged{Queue: s.Queue(queue), session: s.Session(), sel: sel}}
 }
 
 func (r *StagedRequest) Register(ctx context.Context) error {
@@ -23,7 +23,7 @@ func (r *StagedRequest) Register(ctx context.Context) error {
 	return err
 }
 
-func (r *StagedRequest) Collect(ctx context.Context) (Taken, bool, error) {
+func (r *StagedRequest) Collect(ctx context.Context) (Popped, bool, error) {
 	taken, answered, _, watch, err := r.collect(ctx)
 	if watch != nil {
 		watch.Cancel()

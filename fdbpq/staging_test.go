@@ -44,9 +44,9 @@ func openLocal(t testing.TB, options fdbpq.Options) *fdbpq.Store {
 // update runs fn in a transaction that must succeed.
 func update(t testing.TB, s *fdbpq.Store, fn func(kv.Tx) error) {
 	t.Helper()
-	lane := s.Lane()
-	defer lane.Release()
-	if err := lane.Update(t.Context(), fn); err != nil {
+	session := s.Session()
+	defer session.Release()
+	if err := session.Update(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +64,7 @@ func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
 }
 
 // Many takers at once get every item exactly once, leased or for good.
-func TestTakeStagedServesEveryItemOnce(t *testing.T) {
+func TestPopStagedServesEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	const items, takers = 600, 16
 	for _, lease := range []time.Duration{0, time.Minute} {
@@ -79,7 +79,7 @@ func TestTakeStagedServesEveryItemOnce(t *testing.T) {
 			for range takers {
 				wg.Go(func() {
 					for {
-						taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
+						taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
 						if err != nil {
 							t.Error(err)
 							return
@@ -113,7 +113,7 @@ func TestTakeStagedServesEveryItemOnce(t *testing.T) {
 }
 
 // While somebody's request stands, a take that would win registers behind it.
-func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
+func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	push(t, s, "q", "a", "b")
@@ -121,7 +121,7 @@ func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
 	if err := first.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	second, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestTakeStagedDoesNotOvertakeRequests(t *testing.T) {
 
 // A request whose owner died gives back what was reserved for it and leaves
 // nothing behind.
-func TestTakeStagedOwnerDies(t *testing.T) {
+func TestPopStagedOwnerDies(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
 	s := openLocal(t, clock.options(0))
@@ -152,7 +152,7 @@ func TestTakeStagedOwnerDies(t *testing.T) {
 	if err := dead.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(taken.Items) > 0 {
+	if taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(taken.Items) > 0 {
 		t.Fatalf("got %v, %v; want nothing: the item is reserved", taken.Items, err)
 	}
 	clock.advance(11 * time.Second)
@@ -165,7 +165,7 @@ func TestTakeStagedOwnerDies(t *testing.T) {
 			break
 		}
 	}
-	taken, err := s.TakeStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err != nil || len(taken.Items) != 1 {
 		t.Fatalf("got %v, %v; want the item back", taken.Items, err)
 	}
@@ -175,7 +175,7 @@ func TestTakeStagedOwnerDies(t *testing.T) {
 }
 
 // Wherever an owner dies, its items come back and nothing of its request stays.
-func TestTakeStagedLeavesNothingBehind(t *testing.T) {
+func TestPopStagedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -195,7 +195,7 @@ func TestTakeStagedLeavesNothingBehind(t *testing.T) {
 					dead.db.Crash()
 				}
 			}
-			if _, err := dead.TakeStaged(t.Context(), "q", oneItem, 5*time.Second); err == nil {
+			if _, err := dead.PopStaged(t.Context(), "q", oneItem, 5*time.Second); err == nil {
 				t.Fatalf("after %s it was to die", name)
 			}
 			if commits != step+1 {

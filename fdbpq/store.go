@@ -54,7 +54,7 @@ type Store struct {
 	refuseUnknown bool
 	clock         clock
 	resumed       bool // no process ran before this one: what fell due meanwhile has a grace
-	lanes         lanes
+	sessions      sessions
 	states        states
 	due           alarm
 	lines         lines
@@ -71,7 +71,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{db: db, refuseUnknown: options.RefuseUnknown}
 	s.clock.init(options)
 	s.due.init()
-	if _, err := rand.Read(s.lanes.process[:]); err != nil {
+	if _, err := rand.Read(s.sessions.process[:]); err != nil {
 		return nil, err
 	}
 	var fresh [48]byte // made once: the closure may run again after an unknown result

@@ -37,10 +37,10 @@ type Swept struct {
 // A timer whose item is damaged is reported once, as an error, and set aside
 // for as long as the process lives, so that it does not hold up all others.
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
-	lane := s.Lane()
-	defer lane.Release()
+	session := s.Session()
+	defer session.Release()
 	var swept Swept
-	err := lane.Update(ctx, func(tx kv.Tx) (err error) {
+	err := session.Update(ctx, func(tx kv.Tx) (err error) {
 		w := sweep{store: s, tx: tx, changes: make(map[string]*change)}
 		swept, err = w.run()
 		return err
@@ -190,7 +190,7 @@ func (w *sweep) claim() (until int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	own := string(w.store.lanes.process[:])
+	own := string(w.store.sessions.process[:])
 	if value != nil {
 		process, rest, err := tuple.ConsumeBytes(value)
 		if err != nil {

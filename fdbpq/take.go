@@ -75,8 +75,8 @@ const (
 	ReasonEmpty   Reason = "empty"
 )
 
-// Taken is what a take or a peek found.
-type Taken struct {
+// Popped is what a pop or a peek found.
+type Popped struct {
 	Items []Item
 
 	// Ready is what the queue's counter of ready items says after a take.
@@ -97,29 +97,29 @@ type Taken struct {
 // maxExpired bounds how many items past their TTL one take removes.
 const maxExpired = 256
 
-// Take removes items from one end of the queue; no other transaction gets them.
+// Pop removes items from one end of the queue; no other transaction gets them.
 //
 // The head is read by snapshot, and the commit depends on the items taken
 // alone: takes conflict when they meet on the same item, never with pushes. An
 // item whose push was acknowledged before the transaction began is not passed
 // over for a less urgent one.
-func (q Queue) Take(tx kv.Tx, sel Selection) (Taken, error) {
+func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 	return q.take(tx, sel, 0)
 }
 
-// TakeRecipe is Take as the recipe documents it: the head is read serializably,
+// PopRecipe is Pop as the recipe documents it: the head is read serializably,
 // so it conflicts with every other take and every push at its end of the
 // queue. It stands here to be compared with.
-func (q Queue) TakeRecipe(tx kv.Tx, sel Selection) (Taken, error) {
+func (q Queue) PopRecipe(tx kv.Tx, sel Selection) (Popped, error) {
 	if err := sel.check(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	c, err := q.begin(tx)
 	if err != nil || c == nil {
-		return Taken{Reason: ReasonUnknown}, err
+		return Popped{Reason: ReasonUnknown}, err
 	}
 	if c.state.paused {
-		return Taken{Reason: ReasonPaused}, nil
+		return Popped{Reason: ReasonPaused}, nil
 	}
 	c.past = tx
 	sel.PopID = ""
@@ -128,9 +128,9 @@ func (q Queue) TakeRecipe(tx kv.Tx, sel Selection) (Taken, error) {
 
 // take removes items from the ready space, for good or for the time of a
 // lease.
-func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error) {
+func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.states.generation(q.name), counterReady))
 	if lease > 0 {
@@ -138,11 +138,11 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 	}
 	ahead, err := q.lookAhead(tx, &sel)
 	if err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	c, err := q.begin(tx)
 	if err != nil || c == nil {
-		return Taken{Reason: ReasonUnknown}, err
+		return Popped{Reason: ReasonUnknown}, err
 	}
 	if sel.PopID != "" {
 		again, err := c.replay(&sel, lease)
@@ -153,15 +153,15 @@ func (q Queue) take(tx kv.Tx, sel Selection, lease time.Duration) (Taken, error)
 	}
 	if c.state.paused {
 		c.finish()
-		return Taken{Reason: ReasonPaused}, nil
+		return Popped{Reason: ReasonPaused}, nil
 	}
 	if sel.PopID != "" {
 		n, err := c.counts(c.past, c.state.generation)
 		if err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		if limit := c.state.config.DedupLimit; n.Remembered+c.tally.remembered >= limit {
-			return Taken{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+			return Popped{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 		}
 	}
 	return c.takeNew(&sel, lease, ahead)
@@ -203,20 +203,20 @@ func (a *ahead) next(limit, maxBytes int) ([]entry, error) {
 	return a.entries, nil
 }
 
-func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Taken, error) {
+func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Popped, error) {
 	head := collector{change: c, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, weight: c.spent}
 	if ahead != nil && ahead.guess == c.state {
 		head.ahead = ahead
 	}
 	if err := head.run(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	c.spent = head.weight
-	taken := Taken{More: head.more, Items: make([]Item, len(head.items))}
+	taken := Popped{More: head.more, Items: make([]Item, len(head.items))}
 	for i := range head.items {
 		p, e := head.items[i].place, &head.items[i].envelope
 		if err := c.loadContent(e, p); err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		c.removeReady(p, e)
 		var held *Lease
@@ -225,7 +225,7 @@ func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Tak
 		} else {
 			now, err := c.now()
 			if err != nil {
-				return Taken{}, err
+				return Popped{}, err
 			}
 			e.deliveries++
 			e.fence, e.floor = max(e.fence+1, e.floor), 0
@@ -234,14 +234,14 @@ func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Tak
 		}
 		item, err := head.items[i].item()
 		if err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		item.Lease = held
 		taken.Items[i] = item
 	}
 	if sel.PopID != "" && len(taken.Items) > 0 {
 		if err := c.rememberPop(sel, lease, &taken, head.items); err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 	}
 	c.finish()
@@ -249,37 +249,37 @@ func (c *change) takeNew(sel *Selection, lease time.Duration, ahead *ahead) (Tak
 	return taken, c.complete(c.past, c.state, &taken)
 }
 
-func deref(t *Taken) Taken {
+func deref(t *Popped) Popped {
 	if t == nil {
-		return Taken{}
+		return Popped{}
 	}
 	return *t
 }
 
 // Peek returns what a take with the same selection would, and removes nothing.
-func (q Queue) Peek(r kv.Reader, sel Selection) (Taken, error) {
+func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err := sel.check(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	s, err := q.read(r)
 	if err != nil || s == nil {
-		return Taken{Reason: ReasonUnknown}, err
+		return Popped{Reason: ReasonUnknown}, err
 	}
 	if s.paused {
-		return Taken{Reason: ReasonPaused}, nil
+		return Popped{Reason: ReasonPaused}, nil
 	}
 	found := collector{change: q.look(r, s), sel: sel}
 	if err := found.run(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
-	var taken Taken
+	var taken Popped
 	for _, f := range found.items {
 		if err := found.loadContent(&f.envelope, f.place); err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		item, err := f.item()
 		if err != nil {
-			return Taken{}, err
+			return Popped{}, err
 		}
 		taken.Items = append(taken.Items, item)
 	}
@@ -287,7 +287,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Taken, error) {
 }
 
 // complete fills in what the counters tell.
-func (q Queue) complete(r kv.Reader, s *state, taken *Taken) error {
+func (q Queue) complete(r kv.Reader, s *state, taken *Popped) error {
 	if len(taken.Items) > 0 {
 		ready, err := r.Get(q.counterKey(s.generation, counterReady))
 		taken.Ready = max(0, int64(kv.DecodeInteger(ready)))

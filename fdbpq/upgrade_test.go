@@ -95,9 +95,9 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
 			t.Errorf("a message pushed again: %+v", again)
 		}
-		var taken fdbpq.Taken
+		var taken fdbpq.Popped
 		b.update(func(tx kv.Tx) (err error) {
-			taken, err = q.Take(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+			taken, err = q.Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
 			return err
 		})
 		if got := payloads(taken.Items); len(got) != 1 || got[0] != "taken" {
@@ -180,7 +180,7 @@ func writeGolden(t *testing.T) {
 		if _, err := b.Queue("q").Terminate(tx, *dead.Lease, "poison"); err != nil {
 			return err
 		}
-		_, err := b.Queue("q").Take(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+		_, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
 		return err
 	})
 	var text bytes.Buffer
@@ -304,7 +304,7 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			t.Helper()
 			load(t, db, []kv.Pair{{Key: row.Key, Value: value}})
 		}
-		peek := func() (found fdbpq.Taken, err error) {
+		peek := func() (found fdbpq.Popped, err error) {
 			err = b.Store.View(t.Context(), func(r kv.Reader) (err error) {
 				found, err = b.Queue("q").Peek(r, fdbpq.Selection{Limit: 1})
 				return err

@@ -8,30 +8,30 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// TakeWait takes like Take, or like Lease when lease is not 0, and waits for
+// PopWait pops like Pop, or like Lease when lease is not 0, and waits for
 // something to take until ctx ends. Those of this process that wait for the
 // same are served in the order they came; only the first of them looks at the
 // queue, and only when something has arrived.
-func (s *Store) TakeWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Taken, error) {
+func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
-		return Taken{}, err
+		return Popped{}, err
 	}
 	turn, leave := s.lines.join(lineKey{queue: queue, band: *sel.Band})
 	defer leave()
 	select {
 	case <-turn:
 	case <-ctx.Done():
-		return Taken{}, ctx.Err()
+		return Popped{}, ctx.Err()
 	}
-	lane := s.Lane()
-	defer lane.Release()
+	session := s.Session()
+	defer session.Release()
 	q := s.Queue(queue)
 	for {
-		var taken Taken
+		var taken Popped
 		var arrivals *kv.Watch
-		err := lane.Update(ctx, func(tx kv.Tx) (err error) {
+		err := session.Update(ctx, func(tx kv.Tx) (err error) {
 			if lease == 0 {
-				taken, err = q.Take(tx, sel)
+				taken, err = q.Pop(tx, sel)
 			} else {
 				taken, err = q.Lease(tx, sel, lease)
 			}

@@ -18,7 +18,7 @@ import (
 var oneItem = fdbpq.Selection{End: fdbpq.Min, Limit: 1}
 
 // Those who wait are served in the order they came, each item to one of them.
-func TestTakeWaitServesInOrder(t *testing.T) {
+func TestPopWaitServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	const waiters = 20
@@ -29,7 +29,7 @@ func TestTakeWaitServesInOrder(t *testing.T) {
 	results := make(chan result)
 	for i := range waiters {
 		go func() {
-			taken, err := s.TakeWait(t.Context(), "q", oneItem, 0)
+			taken, err := s.PopWait(t.Context(), "q", oneItem, 0)
 			if err != nil {
 				t.Error(err)
 				results <- result{waiter: i}
@@ -48,19 +48,19 @@ func TestTakeWaitServesInOrder(t *testing.T) {
 }
 
 // A waiter that gives up leaves the line, and what arrives goes to the next.
-func TestTakeWaitGivesUp(t *testing.T) {
+func TestPopWaitGivesUp(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
 	ctx, giveUp := context.WithCancel(t.Context())
 	gone := make(chan error)
 	go func() {
-		_, err := s.TakeWait(ctx, "q", oneItem, 0)
+		_, err := s.PopWait(ctx, "q", oneItem, 0)
 		gone <- err
 	}()
 	fdbpq.AwaitLine(s, "q", 1)
 	served := make(chan string)
 	go func() {
-		taken, err := s.TakeWait(t.Context(), "q", oneItem, time.Minute)
+		taken, err := s.PopWait(t.Context(), "q", oneItem, time.Minute)
 		if err != nil || len(taken.Items) != 1 {
 			t.Errorf("got %v, %v", taken.Items, err)
 			served <- ""
@@ -80,7 +80,7 @@ func TestTakeWaitGivesUp(t *testing.T) {
 }
 
 // All that makes an item takeable wakes a waiter.
-func TestTakeWaitWakes(t *testing.T) {
+func TestPopWaitWakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before, wake func(b *bench) // the waiter waits in between
@@ -137,7 +137,7 @@ func TestTakeWaitWakes(t *testing.T) {
 				c.before(b)
 				served := make(chan string)
 				go func() {
-					taken, err := b.another(0).TakeWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
+					taken, err := b.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
 					if err != nil {
 						t.Error(err)
 						served <- ""
@@ -167,7 +167,7 @@ func TestTakeWaitWakes(t *testing.T) {
 
 // However many wait, those who look at the queue are one at first, and then as
 // many as there is to take, and one more.
-func TestTakeWaitWakesNoHerd(t *testing.T) {
+func TestPopWaitWakesNoHerd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, err := placeLocal(t)()
@@ -188,7 +188,7 @@ func TestTakeWaitWakesNoHerd(t *testing.T) {
 		var waiters sync.WaitGroup
 		for range 50 {
 			waiters.Go(func() {
-				if taken, err := waiting.TakeWait(ctx, "q", oneItem, 0); err == nil {
+				if taken, err := waiting.PopWait(ctx, "q", oneItem, 0); err == nil {
 					served.Add(int64(len(taken.Items)))
 				}
 			})
@@ -214,7 +214,7 @@ func TestTakeWaitWakesNoHerd(t *testing.T) {
 }
 
 // What arrives while a waiter makes sure that there is nothing wakes it.
-func TestTakeWaitMissesNothing(t *testing.T) {
+func TestPopWaitMissesNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -229,7 +229,7 @@ func TestTakeWaitMissesNothing(t *testing.T) {
 				other.pushed("q", 0, "one")
 			}
 		}
-		taken, err := b.TakeWait(t.Context(), "q", oneItem, 0)
+		taken, err := b.PopWait(t.Context(), "q", oneItem, 0)
 		if err != nil || len(taken.Items) != 1 {
 			t.Fatalf("took %q, %v", payloads(taken.Items), err)
 		}

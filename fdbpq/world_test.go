@@ -156,9 +156,9 @@ func (w *world) attempt(p *process, o operation) (got outcome, err error) {
 		})
 		return got, err
 	}
-	lane := p.store.Lane()
-	defer lane.Release()
-	err = lane.Update(w.ctx, func(tx kv.Tx) (err error) {
+	session := p.store.Session()
+	defer session.Release()
+	err = session.Update(w.ctx, func(tx kv.Tx) (err error) {
 		got, err = o.run(p, tx)
 		return err
 	})

@@ -53,15 +53,15 @@ const (
 func init() {
 	kinds[recipeKind] = recipePops
 	kinds["pop"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.pop.min", nil) }
-	for name, take := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error){
-		"recipe": func(ctx context.Context, store *fdbpq.Store, lane *fdbpq.Lane, n int) (fdbpq.Taken, error) {
-			return inLane(ctx, lane, n, store.Queue("jobs").TakeRecipe)
+	for name, take := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error){
+		"recipe": func(ctx context.Context, store *fdbpq.Store, session *fdbpq.Session, n int) (fdbpq.Popped, error) {
+			return inSession(ctx, session, n, store.Queue("jobs").PopRecipe)
 		},
-		"snapshot": func(ctx context.Context, store *fdbpq.Store, lane *fdbpq.Lane, n int) (fdbpq.Taken, error) {
-			return inLane(ctx, lane, n, store.Queue("jobs").Take)
+		"snapshot": func(ctx context.Context, store *fdbpq.Store, session *fdbpq.Session, n int) (fdbpq.Popped, error) {
+			return inSession(ctx, session, n, store.Queue("jobs").Pop)
 		},
-		"staging": func(ctx context.Context, store *fdbpq.Store, _ *fdbpq.Lane, n int) (fdbpq.Taken, error) {
-			return store.TakeStaged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
+		"staging": func(ctx context.Context, store *fdbpq.Store, _ *fdbpq.Session, n int) (fdbpq.Popped, error) {
+			return store.PopStaged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
 		},
 	} {
 		kinds[name] = corePops(take)
@@ -69,8 +69,8 @@ func init() {
 	}
 }
 
-func inLane(ctx context.Context, lane *fdbpq.Lane, n int, take func(kv.Tx, fdbpq.Selection) (fdbpq.Taken, error)) (taken fdbpq.Taken, err error) {
-	err = lane.Update(ctx, func(tx kv.Tx) (err error) {
+func inSession(ctx context.Context, session *fdbpq.Session, n int, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (taken fdbpq.Popped, err error) {
+	err = session.Update(ctx, func(tx kv.Tx) (err error) {
 		taken, err = take(tx, fdbpq.Selection{Limit: n})
 		return err
 	})
@@ -117,14 +117,14 @@ func recipe(t *testing.T, cluster string, prefix []byte) (apple.Database, subspa
 }
 
 // corePops pops with the core, without bridges.
-func corePops(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error)) func(*testing.T, task) work {
+func corePops(take func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
 	return func(t *testing.T, l task) work {
 		db, store := openCore(t, l.Cluster, l.Prefix)
 		return work{
 			client: func() func() error {
-				lane := store.Lane()
+				session := store.Session()
 				return func() error {
-					taken, err := take(t.Context(), store, lane, 1)
+					taken, err := take(t.Context(), store, session, 1)
 					if err == nil && len(taken.Items) == 0 {
 						err = errEmpty
 					}
@@ -195,13 +195,13 @@ func fill(t *testing.T, cluster string, prefix []byte, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := store.Lane()
+	session := store.Session()
 	for begin := 0; begin < n; begin += 1000 {
 		items := make([]fdbpq.NewItem, min(1000, n-begin))
 		for i := range items {
 			items[i] = fdbpq.NewItem{Payload: payload(), Priority: int64((begin + i) % priorities), HasPriority: true}
 		}
-		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+		err := session.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := store.Queue("jobs").Push(tx, items...)
 			return err
 		})
@@ -351,7 +351,7 @@ func popThroughBareBridges(t *testing.T, cluster *fdbtest.Cluster, kind string, 
 }
 
 // bareBridge answers pops with what take gives it.
-func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbpq.Taken, error)) func(*testing.T, task) work {
+func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
 	return func(t *testing.T, l task) work {
 		db, store := openCore(t, l.Cluster, l.Prefix)
 		nc, err := nats.Connect(l.URL)
@@ -366,7 +366,7 @@ func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbp
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		lane := store.Lane()
+		session := store.Session()
 		return work{
 			client: func() func() error {
 				return func() error {
@@ -380,7 +380,7 @@ func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Lane, int) (fdbp
 					for len(pops) > 0 {
 						batch = append(batch, <-pops)
 					}
-					taken, err := take(t.Context(), store, lane, len(batch))
+					taken, err := take(t.Context(), store, session, len(batch))
 					if err == nil && len(taken.Items) < len(batch) {
 						err = errEmpty
 					}

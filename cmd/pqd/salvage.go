@@ -188,7 +188,7 @@ func (w *salvagedQueue) page(ctx context.Context, listing fdbpq.Listing) (page f
 }
 
 // item writes an item as a line.
-func (w *salvagedQueue) item(held *fdbpq.Held) error {
+func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 	line := salvagedItem{
 		ID: held.ID.String(), Priority: held.Priority, State: held.State, Deliveries: held.Deliveries, Pushed: held.Pushed.UTC(),
 		Size: held.Size, Fence: held.Fence, Headers: bridge.Headers(&held.Item),

@@ -51,17 +51,17 @@ func run() (err error) {
 
 var errOrdered = errors.New("ordered already")
 
-// order writes the order and pushes the job to ship it. A lane's transactions
+// order writes the order and pushes the job to ship it. A session's transactions
 // take effect exactly once, also when FoundationDB cannot tell whether a commit
 // succeeded. fn may run several times, so it does nothing beyond the transaction.
 func order(ctx context.Context, store *fdbpq.Store, number, what string) error {
 	shipping := store.Queue("shipping")
 	// Rows of the store begin with one letter; a longer word keeps out of its way.
 	key := tuple.AppendString(tuple.AppendString(nil, "orders"), number)
-	lane := store.Lane()
-	defer lane.Release()
+	session := store.Session()
+	defer session.Release()
 	var pushed []fdbpq.Pushed
-	err := lane.Update(ctx, func(tx kv.Tx) error {
+	err := session.Update(ctx, func(tx kv.Tx) error {
 		there, err := tx.Get(key)
 		if err != nil {
 			return err

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SetResolveTimeout has lanes look for unknown results for so long until the
+// SetResolveTimeout has sessions look for unknown results for so long until the
 // test ends.
 func SetResolveTimeout(t testing.TB, d time.Duration) {
 	usual := resolveTimeout

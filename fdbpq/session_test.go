@@ -93,9 +93,9 @@ func (b *bench) update(fn func(kv.Tx) error) {
 // fails runs a transaction that must fail, and returns how.
 func (b *bench) fails(fn func(kv.Tx) error) error {
 	b.Helper()
-	lane := b.Lane()
-	defer lane.Release()
-	err := lane.Update(b.Context(), fn)
+	session := b.Session()
+	defer session.Release()
+	err := session.Update(b.Context(), fn)
 	if err == nil {
 		b.Fatal("the transaction committed, expected an error")
 	}
@@ -133,19 +133,19 @@ func (b *bench) pushed(queue string, priority int64, payloads ...string) []fdbpq
 	return ids
 }
 
-func (b *bench) take(queue string, end fdbpq.End, limit int) fdbpq.Taken {
+func (b *bench) take(queue string, end fdbpq.End, limit int) fdbpq.Popped {
 	b.Helper()
-	var taken fdbpq.Taken
+	var taken fdbpq.Popped
 	b.update(func(tx kv.Tx) (err error) {
-		taken, err = b.Queue(queue).Take(tx, fdbpq.Selection{End: end, Limit: limit})
+		taken, err = b.Queue(queue).Pop(tx, fdbpq.Selection{End: end, Limit: limit})
 		return err
 	})
 	return taken
 }
 
-func (b *bench) lease(queue string, end fdbpq.End, limit int, d time.Duration) fdbpq.Taken {
+func (b *bench) lease(queue string, end fdbpq.End, limit int, d time.Duration) fdbpq.Popped {
 	b.Helper()
-	var taken fdbpq.Taken
+	var taken fdbpq.Popped
 	b.update(func(tx kv.Tx) (err error) {
 		taken, err = b.Queue(queue).Lease(tx, fdbpq.Selection{End: end, Limit: limit}, d)
 		return err
@@ -173,9 +173,9 @@ func (b *bench) counts(queue string) fdbpq.Counts {
 	return n
 }
 
-func (b *bench) get(queue string, id fdbpq.ID) *fdbpq.Held {
+func (b *bench) get(queue string, id fdbpq.ID) *fdbpq.StoredItem {
 	b.Helper()
-	var held *fdbpq.Held
+	var held *fdbpq.StoredItem
 	b.view(func(r kv.Reader) (err error) {
 		held, err = b.Queue(queue).Get(r, id)
 		return err
@@ -194,9 +194,9 @@ func (b *bench) configure(queue, object string) {
 // settle does something with a lease and returns its error.
 func (b *bench) settle(fn func(kv.Tx) (fdbpq.Settled, error)) error {
 	b.Helper()
-	lane := b.Lane()
-	defer lane.Release()
-	return lane.Update(b.Context(), func(tx kv.Tx) error {
+	session := b.Session()
+	defer session.Release()
+	return session.Update(b.Context(), func(tx kv.Tx) error {
 		_, err := fn(tx)
 		return err
 	})
@@ -247,7 +247,7 @@ func payloads(items []fdbpq.Item) []string {
 
 // A transaction whose result is unknown took effect and is not done again, or
 // did not and is, or is still under way and never will.
-func TestLaneResolvesUnknownResults(t *testing.T) {
+func TestSessionResolvesUnknownResults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -269,15 +269,15 @@ func TestLaneResolvesUnknownResults(t *testing.T) {
 
 // When the context has ended meanwhile the transaction is not tried again, and
 // what is still under way must not take effect behind the caller's back.
-func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
+func TestSessionVoidsWhatIsStillUnderWay(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		lane := b.Lane()
-		defer lane.Release()
+		session := b.Session()
+		defer session.Release()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.db.FailNext(fault.UnknownLate)
-		err := lane.Update(ctx, func(tx kv.Tx) error {
+		err := session.Update(ctx, func(tx kv.Tx) error {
 			cancel()
 			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
@@ -293,19 +293,19 @@ func TestLaneVoidsWhatIsStillUnderWay(t *testing.T) {
 
 // A store that goes away before the result is known leaves it unknown, and the
 // error claims nothing else.
-func TestLaneUnknownStaysUnknown(t *testing.T) {
+func TestSessionUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		p := b.another(0)
-		lane := p.Lane()
+		session := p.Session()
 		p.hook = func(at fault.Point) {
 			if at == fault.AfterCommit {
 				p.db.Crash()
 			}
 		}
 		p.db.FailNext(fault.UnknownDone)
-		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+		err := session.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := p.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
@@ -316,14 +316,14 @@ func TestLaneUnknownStaysUnknown(t *testing.T) {
 }
 
 // A store that is away for a while is waited for.
-func TestLaneWaitsForStore(t *testing.T) {
+func TestSessionWaitsForStore(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		lane := b.Lane()
-		defer lane.Release()
+		session := b.Session()
+		defer session.Release()
 		b.db.FailNext(fault.UnknownDone, fault.Unavailable, fault.Unavailable, fault.Unavailable)
-		err := lane.Update(t.Context(), func(tx kv.Tx) error {
+		err := session.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
@@ -338,12 +338,12 @@ func TestLaneWaitsForStore(t *testing.T) {
 
 // An error of the closure leaves no trace, and a transaction that only reads
 // writes no row.
-func TestLaneRow(t *testing.T) {
+func TestSessionRow(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
-		lane := b.Lane()
-		defer lane.Release()
+		session := b.Session()
+		defer session.Release()
 		own := errors.New("own")
 		for _, fn := range []func(tx kv.Tx) error{
 			func(tx kv.Tx) error {
@@ -355,7 +355,7 @@ func TestLaneRow(t *testing.T) {
 				return own
 			},
 		} {
-			if err := lane.Update(t.Context(), fn); err != nil && err != own {
+			if err := session.Update(t.Context(), fn); err != nil && err != own {
 				t.Fatal(err)
 			}
 			if rows := b.rows("n"); len(rows) > 0 {
@@ -370,7 +370,7 @@ func TestLaneRow(t *testing.T) {
 			"Add":        func(tx kv.Tx) { tx.Add([]byte("\xfex"), 1) },
 			"Max":        func(tx kv.Tx) { tx.Max([]byte("\xfex"), 1) },
 		} {
-			err := lane.Update(t.Context(), func(tx kv.Tx) error {
+			err := session.Update(t.Context(), func(tx kv.Tx) error {
 				write(tx)
 				return nil
 			})
@@ -379,11 +379,11 @@ func TestLaneRow(t *testing.T) {
 			}
 			rows := b.rows("n")
 			if len(rows) != 1 {
-				t.Fatalf("%s left %d lane rows, expected one", what, len(rows))
+				t.Fatalf("%s left %d session rows, expected one", what, len(rows))
 			}
 			attempt := kv.DecodeInteger(rows[0].Value)
 			if attempt <= last {
-				t.Errorf("%s left the lane row at %d, it was %d before", what, attempt, last)
+				t.Errorf("%s left the session row at %d, it was %d before", what, attempt, last)
 			}
 			last = attempt
 		}
@@ -403,7 +403,7 @@ func (b *bench) rows(space string) []kv.Pair {
 }
 
 // Unknown results at every turn, also while finding out about others.
-func TestLaneUnderManyFaults(t *testing.T) {
+func TestSessionUnderManyFaults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -436,7 +436,7 @@ func TestLaneUnderManyFaults(t *testing.T) {
 
 // The rows of processes that died are cleared in time, those of others are not,
 // and a process that was silent for too long says that it does not know.
-func TestRetire(t *testing.T) {
+func TestRetireSessions(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -446,19 +446,19 @@ func TestRetire(t *testing.T) {
 				p.pass(2 * time.Second)
 			}
 		}
-		lane := silent.Lane()
+		session := silent.Session()
 		pushOne := func(tx kv.Tx) error {
 			_, err := silent.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		}
-		if err := lane.Update(t.Context(), pushOne); err != nil {
+		if err := session.Update(t.Context(), pushOne); err != nil {
 			t.Fatal(err)
 		}
 		gone.pushed("q", 0, "one")
 		retire := func() {
 			t.Helper()
 			b.pass(time.Second)
-			for next, err := b.Retire(t.Context(), nil); next != nil || err != nil; next, err = b.Retire(t.Context(), next) {
+			for next, err := b.RetireSessions(t.Context(), nil); next != nil || err != nil; next, err = b.RetireSessions(t.Context(), next) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -481,13 +481,13 @@ func TestRetire(t *testing.T) {
 			t.Errorf("%d rows are left, expected two of the process that lives: %q", len(rows), rows)
 		}
 		silent.db.FailNext(fault.UnknownNever)
-		if err := lane.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
+		if err := session.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
 			t.Errorf("Update with its trace retired returned %v, expected ErrUnknown", err)
 		}
 		n := b.counts("q").Ready
 		for _, kind := range []fault.Kind{fault.None, fault.UnknownNever, fault.UnknownDone} {
 			silent.db.FailNext(kind)
-			if err := lane.Update(t.Context(), pushOne); err != nil {
+			if err := session.Update(t.Context(), pushOne); err != nil {
 				t.Errorf("%v after a long silence: %v", kind, err)
 			}
 			if n++; b.counts("q").Ready != n {
@@ -499,7 +499,7 @@ func TestRetire(t *testing.T) {
 
 // A process that was silent and tells that it is alive just when its rows are
 // about to be cleared keeps them.
-func TestRetireSparesWhoComesBack(t *testing.T) {
+func TestRetireSessionsSparesWhoComesBack(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
@@ -518,7 +518,7 @@ func TestRetireSparesWhoComesBack(t *testing.T) {
 				}
 			}
 		}
-		if _, err := retirer.Retire(t.Context(), nil); err != nil {
+		if _, err := retirer.RetireSessions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if left := len(b.rows("n")); left != rows || !called {

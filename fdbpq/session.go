@@ -11,47 +11,47 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// lanes hands out lane slots. Slots are used again, lowest first, so a process
+// sessions hands out session slots. Slots are used again, lowest first, so a process
 // leaves as many rows behind as it ever ran transactions at a time.
-type lanes struct {
+type sessions struct {
 	process [16]byte
 	mu      sync.Mutex
-	free    []*Lane
+	free    []*Session
 	made    int
 }
 
-// Lane runs transactions that take effect exactly once, one at a time.
+// Session runs transactions that take effect exactly once, one at a time.
 //
 // A store may answer that it does not know whether a transaction committed.
-// Each attempt therefore writes its number to the lane's own row, in the same
+// Each attempt therefore writes its number to the session's own row, in the same
 // transaction. After an unknown result the row tells: it holds the number, then
 // the attempt took effect and its results stand; or a void number is put there
 // first, on which the attempt, should it still be under way, can only conflict.
-type Lane struct {
+type Session struct {
 	store   *Store
 	slot    int
 	attempt uint64
 	kept    bool // the row exists, unless somebody retired this process
 }
 
-// Lane returns a lane that nobody else uses until it is released.
-func (s *Store) Lane() *Lane {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	if n := len(s.lanes.free); n > 0 {
-		l := s.lanes.free[n-1]
-		s.lanes.free = s.lanes.free[:n-1]
+// Session returns a session that nobody else uses until it is released.
+func (s *Store) Session() *Session {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	if n := len(s.sessions.free); n > 0 {
+		l := s.sessions.free[n-1]
+		s.sessions.free = s.sessions.free[:n-1]
 		return l
 	}
-	s.lanes.made++
-	return &Lane{store: s, slot: s.lanes.made - 1}
+	s.sessions.made++
+	return &Session{store: s, slot: s.sessions.made - 1}
 }
 
-// Release gives the lane back.
-func (l *Lane) Release() {
-	l.store.lanes.mu.Lock()
-	defer l.store.lanes.mu.Unlock()
-	l.store.lanes.free = append(l.store.lanes.free, l)
+// Release gives the session back.
+func (s *Session) Release() {
+	s.store.sessions.mu.Lock()
+	defer s.store.sessions.mu.Unlock()
+	s.store.sessions.free = append(s.store.sessions.free, s)
 }
 
 // resolveTimeout is how long Update tries to find out about an unknown result
@@ -64,24 +64,24 @@ const resolvePause = time.Millisecond
 // Update runs fn and commits what it wrote, exactly once: results that fn left
 // in its variables are those of the run that committed. Only when the store
 // stays away for long does it return kv.ErrUnknown.
-func (l *Lane) Update(ctx context.Context, fn func(kv.Tx) error) error {
+func (s *Session) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	for {
-		l.attempt++
-		attempt := l.attempt
+		s.attempt++
+		attempt := s.attempt
 		marked := false
-		err := l.store.db.Update(ctx, func(tx kv.Tx) error {
-			laneTx := laneTx{Tx: tx, row: l.row(), attempt: attempt}
-			err := fn(&laneTx)
-			marked = laneTx.marked
+		err := s.store.db.Update(ctx, func(tx kv.Tx) error {
+			sessionTx := sessionTx{Tx: tx, row: s.row(), attempt: attempt}
+			err := fn(&sessionTx)
+			marked = sessionTx.marked
 			return err
 		})
 		if err == nil && marked {
-			l.kept = true
+			s.kept = true
 		}
 		if !errors.Is(err, kv.ErrUnknown) {
 			return err
 		}
-		done, resolveErr := l.resolve(ctx, attempt)
+		done, resolveErr := s.resolve(ctx, attempt)
 		if resolveErr != nil {
 			// Not wrapped: it may be ErrUnavailable, which promises too much.
 			return fmt.Errorf("%w; finding out failed: %v", err, resolveErr)
@@ -94,28 +94,28 @@ func (l *Lane) Update(ctx context.Context, fn func(kv.Tx) error) error {
 
 // resolve finds out whether an attempt took effect, and if not makes sure that
 // it never will.
-func (l *Lane) resolve(ctx context.Context, attempt uint64) (done bool, err error) {
+func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
-	l.attempt++
-	void := l.attempt
+	s.attempt++
+	void := s.attempt
 	for pause := resolvePause; ; pause *= 2 {
-		err = l.store.db.Update(ctx, func(tx kv.Tx) error {
-			row, err := tx.Get(l.row())
+		err = s.store.db.Update(ctx, func(tx kv.Tx) error {
+			row, err := tx.Get(s.row())
 			if err != nil {
 				return err
 			}
-			if row == nil && l.kept {
+			if row == nil && s.kept {
 				return errRetired
 			}
 			if done = kv.DecodeInteger(row) == attempt; !done {
-				tx.Set(l.row(), kv.EncodeInteger(void))
+				tx.Set(s.row(), kv.EncodeInteger(void))
 			}
 			return nil
 		})
 		away := errors.Is(err, kv.ErrUnavailable)
 		if !away && !errors.Is(err, kv.ErrUnknown) || ctx.Err() != nil {
-			l.kept = l.kept || err == nil
+			s.kept = s.kept || err == nil
 			return done, err
 		}
 		if away {
@@ -129,30 +129,30 @@ func (l *Lane) resolve(ctx context.Context, attempt uint64) (done bool, err erro
 	}
 }
 
-// errRetired: this process was silent for so long that its lanes were cleared,
+// errRetired: this process was silent for so long that its sessions were cleared,
 // and with them the trace of what it last did.
-var errRetired = errors.New("the lane's row was retired")
+var errRetired = errors.New("the session's row was retired")
 
-func (l *Lane) row() []byte {
-	return tuple.AppendInt(l.store.processRow(), int64(l.slot))
+func (s *Session) row() []byte {
+	return tuple.AppendInt(s.store.processRow(), int64(s.slot))
 }
 
 // processRow is the row that says when this process was last alive; those of
-// its lanes begin with it.
+// its sessions begin with it.
 func (s *Store) processRow() []byte {
-	return tuple.AppendBytes(row(spaceLane), s.lanes.process[:])
+	return tuple.AppendBytes(row(spaceSession), s.sessions.process[:])
 }
 
-// laneTx writes the lane's row with the first write of its transaction, so
+// sessionTx writes the session's row with the first write of its transaction, so
 // that a transaction that only reads stays one.
-type laneTx struct {
+type sessionTx struct {
 	kv.Tx
 	row     []byte
 	attempt uint64
 	marked  bool
 }
 
-func (t *laneTx) mark() {
+func (t *sessionTx) mark() {
 	if t.marked {
 		return
 	}
@@ -161,27 +161,27 @@ func (t *laneTx) mark() {
 	t.Tx.Set(t.row, kv.EncodeInteger(t.attempt))
 }
 
-func (t *laneTx) Set(key, value []byte) {
+func (t *sessionTx) Set(key, value []byte) {
 	t.mark()
 	t.Tx.Set(key, value)
 }
 
-func (t *laneTx) Clear(key []byte) {
+func (t *sessionTx) Clear(key []byte) {
 	t.mark()
 	t.Tx.Clear(key)
 }
 
-func (t *laneTx) ClearRange(begin, end []byte) {
+func (t *sessionTx) ClearRange(begin, end []byte) {
 	t.mark()
 	t.Tx.ClearRange(begin, end)
 }
 
-func (t *laneTx) Add(key []byte, delta int64) {
+func (t *sessionTx) Add(key []byte, delta int64) {
 	t.mark()
 	t.Tx.Add(key, delta)
 }
 
-func (t *laneTx) Max(key []byte, value uint64) {
+func (t *sessionTx) Max(key []byte, value uint64) {
 	t.mark()
 	t.Tx.Max(key, value)
 }
