@@ -1,0 +1,91 @@
+package docs_test
+
+import (
+	"flag"
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var draw = flag.Bool("draw", false, "write docs/terminal.svg from docs/terminal.txt")
+
+// The README shows a picture of a terminal. terminal.txt is what a real session
+// printed, and the tutorial, which a test runs, has the same commands with the
+// same output. After a change record the session again and run
+// go test ./docs -run TestPicture -draw.
+func TestPicture(t *testing.T) {
+	session := strings.Split(strings.TrimSuffix(read(t, "terminal.txt"), "\n"), "\n")
+	var shown []string
+	for _, f := range parse(t, filepath.Join(root, "docs", "tutorial.md")).fences {
+		if f.language == "console" {
+			shown = append(shown, f.lines...)
+		}
+	}
+	next := 0
+	for _, text := range session {
+		for next < len(shown) && !matches(shown[next], text) {
+			next++
+		}
+		if next == len(shown) {
+			t.Fatalf("docs/terminal.txt shows %q, which docs/tutorial.md has nowhere behind the line before it: record the session again", text)
+		}
+		next++
+	}
+	const picture = "terminal.svg"
+	drawn := drawTerminal(session)
+	if *draw {
+		if err := os.WriteFile(picture, []byte(drawn), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, picture) != drawn {
+		t.Errorf("docs/%s is not the picture of docs/terminal.txt: run this test with -draw", picture)
+	}
+	if readme := read(t, filepath.Join(root, "README.md")); !strings.Contains(readme, "](docs/"+picture+")") {
+		t.Errorf("the README does not show docs/%s", picture)
+	}
+}
+
+var blanks = regexp.MustCompile(` {2,}`)
+
+// matches says whether a printed line is as a page shows it, where … stands for
+// anything and the width of columns does not count.
+func matches(shown, printed string) bool {
+	parts := strings.Split(blanks.ReplaceAllString(shown, " "), "…")
+	for i, part := range parts {
+		parts[i] = regexp.QuoteMeta(part)
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(blanks.ReplaceAllString(printed, " "))
+}
+
+// drawTerminal returns an SVG of a terminal with these lines, commands brighter
+// than what they print.
+func drawTerminal(lines []string) string {
+	const fontSize, lineHeight, charWidth, margin, bar = 14, 20, 8.43, 20, 30
+	longest := 0
+	for _, text := range lines {
+		longest = max(longest, len([]rune(text)))
+	}
+	width, height := int(float64(longest)*charWidth)+2*margin, len(lines)*lineHeight+2*margin+bar
+	var svg strings.Builder
+	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img">`+"\n", width, height)
+	svg.WriteString("<title>a terminal in which pq pushes three items with priorities, lists them, and pops them from both ends</title>\n")
+	fmt.Fprintf(&svg, `<rect width="%d" height="%d" rx="8" fill="#1e2127"/>`+"\n", width, height)
+	for i, color := range []string{"#e06c75", "#e5c07b", "#98c379"} {
+		fmt.Fprintf(&svg, `<circle cx="%d" cy="%d" r="6" fill="%s"/>`+"\n", margin+i*20, bar/2+4, color)
+	}
+	fmt.Fprintf(&svg, `<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="%d" xml:space="preserve">`+"\n", fontSize)
+	for i, text := range lines {
+		color := "#abb2bf"
+		if strings.HasPrefix(text, "$ ") {
+			color = "#ffffff"
+		}
+		fmt.Fprintf(&svg, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", margin, bar+margin+i*lineHeight+fontSize, color, html.EscapeString(text))
+	}
+	svg.WriteString("</g>\n</svg>\n")
+	return svg.String()
+}
