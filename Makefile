@@ -13,6 +13,8 @@ SEEDS   ?= 1000
 SEED    ?= 0
 ENGINE  ?= local
 FAULTS  ?= 5m
+DURATION ?= 1h
+RATE    ?= 200
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
@@ -26,7 +28,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize simulate overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults soak simulate overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +84,13 @@ campaign: ## OPS (1000000) random operations under faults against the model, on 
 
 linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by what the clients saw
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+netfaults: OPS = 100000
+netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside
+	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
+	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)

@@ -29,7 +29,7 @@ func Search(t testing.TB, operations []history.Operation) {
 	holds, err := history.Linearizable(operations, Patience)
 	switch {
 	case err != nil:
-		t.Error(err)
+		t.Errorf("%v: %s", err, keep(t, operations, nil))
 	case !holds:
 		t.Errorf("no order of these operations explains the answers: %s", keep(t, operations, operations))
 	}

@@ -320,16 +320,17 @@ func (w *Worker) Drain() {
 			reply, _ = w.insist(request)
 			return w.found(o, reply)
 		})
-		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.info(), `"ready":0,"leased":0,"delayed":0`) {
+		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.Info(), `"ready":0,"leased":0,"delayed":0`) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("queue %s was not empty: %s", w.Queue, w.info())
+			w.Fatalf("queue %s was not empty: %s", w.Queue, w.Info())
 		}
 	}
 }
 
-func (w *Worker) info() string {
+// Info is what the queue says about itself, as soon as it answers.
+func (w *Worker) Info() string {
 	w.Helper()
 	reply, _ := w.insist(nats.NewMsg("pq." + w.Queue + ".info"))
 	return string(reply.Data)

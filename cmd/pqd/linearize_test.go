@@ -22,20 +22,30 @@ var (
 	flagHistory = flag.String("pq.history", "", "judge the history in this file")
 )
 
-// campaign is a pqd that clients use while it is killed, stopped and paused.
+// campaign is a pqd that clients use while something goes wrong.
 type campaign struct {
 	process *testenv.Process
+	url     string // where clients connect
 	random  *rand.Rand
+	fault   func(testing.TB) string // has something go wrong, and says what
 	faults  map[string]int
 }
 
+// newCampaign is one in which pqd is killed, stopped and paused.
 func newCampaign(t *testing.T) *campaign {
+	c := &campaign{process: testenv.Daemon(t), random: seeded(t), faults: make(map[string]int)}
+	c.url, c.fault = c.process.URL, c.end
+	return c
+}
+
+// seeded is what chooses what clients and faults do.
+func seeded(t *testing.T) *rand.Rand {
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-pq.seed=%d chooses what clients and faults do; what meets what is up to the machine", seed)
-	return &campaign{testenv.Daemon(t), rand.New(rand.NewPCG(seed, 0)), make(map[string]int)}
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // histories are those of queues that are used at the same time.
@@ -46,7 +56,7 @@ type histories struct {
 }
 
 func (c *campaign) dial() func(...nats.Option) (*nats.Conn, error) {
-	url := c.process.URL
+	url := c.url
 	return func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) }
 }
 
@@ -69,8 +79,8 @@ func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histor
 	return h
 }
 
-// run has each worker do some steps, and something happen to pqd after each of
-// the given numbers of answers.
+// run has each worker do some steps, and something go wrong after each of the
+// given numbers of answers.
 func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
 	var clients sync.WaitGroup
 	for _, w := range h.workers {
@@ -94,27 +104,27 @@ func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		c.fault(t)
+		c.faults[c.fault(t)]++
 	}
 	<-gone
 }
 
-func (c *campaign) fault(t testing.TB) {
+// end ends pqd in one way or another, or pauses it.
+func (c *campaign) end(t testing.TB) string {
 	switch c.random.IntN(5) {
 	case 0, 1:
-		c.faults["SIGKILL"]++
 		c.process.Kill(t)
 		c.process.Start(t)
+		return "SIGKILL"
 	case 2, 3:
-		c.faults["SIGTERM"]++
 		c.process.Stop(t)
 		c.process.Start(t)
-	case 4:
-		c.faults["SIGSTOP"]++
-		c.process.Pause(t)
-		<-time.After(time.Duration(c.random.IntN(2000)) * time.Millisecond)
-		c.process.Resume(t)
+		return "SIGTERM"
 	}
+	c.process.Pause(t)
+	<-time.After(time.Duration(c.random.IntN(2000)) * time.Millisecond)
+	c.process.Resume(t)
+	return "SIGSTOP"
 }
 
 // end empties the queues, and returns what each one's clients saw.
@@ -131,6 +141,16 @@ func (h *histories) end() [][]history.Operation {
 		w.Close()
 	}
 	return all
+}
+
+// moments are numbers of answers at which something goes wrong.
+func (c *campaign) moments(n int, answers int64) []int64 {
+	var at []int64
+	for range n {
+		at = append(at, c.random.Int64N(answers))
+	}
+	slices.Sort(at)
+	return at
 }
 
 // long is a history for the rules, short are some for the search.
@@ -188,12 +208,7 @@ func TestLinearize(t *testing.T) {
 			continue
 		}
 		const workers, steps = 16, 1000
-		var faults []int64
-		for range 4 {
-			faults = append(faults, c.random.Int64N(workers*steps))
-		}
-		slices.Sort(faults)
-		done += c.long(t, name, workers, steps, faults...)
+		done += c.long(t, name, workers, steps, c.moments(4, workers*steps)...)
 	}
 	t.Logf("%d operations, faults: %v", done, c.faults)
 	c.process.Stop(t)

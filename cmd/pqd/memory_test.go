@@ -3,12 +3,6 @@
 package main_test
 
 import (
-	"bufio"
-	"fmt"
-	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,21 +46,6 @@ func watchMemory(t *testing.T, p *testenv.Process) func() int64 {
 
 // resident is pqd's memory, as its metrics say.
 func resident(t *testing.T, p *testenv.Process) int64 {
-	answer, err := http.Get(p.HTTP + "/metrics")
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer answer.Body.Close()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); slices.Contains(fields, "process_resident_memory_bytes") && fields[0] != "#" {
-			bytes, err := strconv.ParseFloat(fields[1], 64)
-			if err != nil {
-				t.Error(err)
-			}
-			return int64(bytes)
-		}
-	}
-	t.Error(fmt.Errorf("no process_resident_memory_bytes at /metrics"))
-	return 0
+	_, page := get(t, p.HTTP+"/metrics")
+	return int64(metric(t, page, "process_resident_memory_bytes"))
 }

@@ -58,18 +58,7 @@ type item struct {
 // Judge reports what no order of the operations explains. The history is
 // complete: when it was recorded, all items had been taken out in the end.
 func Judge(operations []Operation) []Finding {
-	j := &judge{items: make(map[string]*item)}
-	for i := range operations {
-		j.sort(&operations[i])
-	}
-	for _, it := range j.items {
-		slices.SortStableFunc(it.takes, func(a, b *Operation) int {
-			if a.Kind != b.Kind {
-				return cmp.Compare(a.Kind, b.Kind) // lease before pop
-			}
-			return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Call, b.Call))
-		})
-	}
+	j := newJudge(operations)
 	j.judgeItems()
 	j.judgeOrder()
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
@@ -84,6 +73,23 @@ type judge struct {
 	doubts   []span       // when leases without an answer may hide an item
 	looks    []*Operation // pops, leases and peeks with an answer
 	findings []Finding
+}
+
+// newJudge sorts a history by its items.
+func newJudge(operations []Operation) *judge {
+	j := &judge{items: make(map[string]*item)}
+	for i := range operations {
+		j.sort(&operations[i])
+	}
+	for _, it := range j.items {
+		slices.SortStableFunc(it.takes, func(a, b *Operation) int {
+			if a.Kind != b.Kind {
+				return cmp.Compare(a.Kind, b.Kind) // lease before pop
+			}
+			return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Call, b.Call))
+		})
+	}
+	return j
 }
 
 // span is a time from a moment to another.

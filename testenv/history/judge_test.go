@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,5 +178,38 @@ func TestFile(t *testing.T) {
 	drawn, err := os.ReadFile(page)
 	if err != nil || !strings.Contains(string(drawn), finding.Operations[0].Item) {
 		t.Errorf("the page does not show the item: %v", err)
+	}
+}
+
+// Pushes that overlap are told apart by how they come out, not by trying all
+// their orders.
+func TestSearchIsShort(t *testing.T) {
+	t.Parallel()
+	const rounds, clients = 6, 6
+	var operations []Operation
+	at := time.Duration(0)
+	for r := range rounds {
+		for c := range clients {
+			operations = append(operations, Operation{
+				Client: c, Kind: Push, Item: fmt.Sprint(r, "-", c), Call: at + time.Duration(c), Return: at + clients + time.Duration(c), Outcome: Done,
+			})
+		}
+		at += 2 * clients
+	}
+	for r := range rounds {
+		for c := range clients {
+			operations = append(operations, Operation{
+				Kind: Pop, End: Min, Item: fmt.Sprint(r, "-", (c*5+r)%clients), Call: at, Return: at + 1, Outcome: Done,
+			})
+			at += 2
+		}
+	}
+	if holds, err := Linearizable(operations, time.Minute); err != nil || !holds {
+		t.Errorf("found %t, %v: expected an order", holds, err)
+	}
+	first, last := &operations[rounds*clients], &operations[len(operations)-1] // of the pops
+	first.Item, last.Item = last.Item, first.Item
+	if holds, err := Linearizable(operations, time.Minute); err != nil || holds {
+		t.Errorf("found %t, %v: expected no order, as an item of the last round came out first", holds, err)
 	}
 }

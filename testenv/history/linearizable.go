@@ -14,7 +14,7 @@ import (
 // give the same answers. Leases do not run out in it. It gives up after limit,
 // and says so with an error.
 func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
-	switch porcupine.CheckOperationsTimeout(model, events(operations), limit) {
+	switch porcupine.CheckOperationsTimeout(model(operations), events(operations), limit) {
 	case porcupine.Ok:
 		return true, nil
 	case porcupine.Illegal:
@@ -26,8 +26,9 @@ func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
 // Draw writes a page to a file that shows the operations on a line of time, and
 // how far an order of them explains the answers.
 func Draw(name string, operations []Operation, limit time.Duration) error {
-	_, info := porcupine.CheckOperationsVerbose(model, events(operations), limit)
-	return porcupine.VisualizePath(model, info, name)
+	sequential := model(operations)
+	_, info := porcupine.CheckOperationsVerbose(sequential, events(operations), limit)
+	return porcupine.VisualizePath(sequential, info, name)
 }
 
 func events(operations []Operation) []porcupine.Operation {
@@ -51,34 +52,84 @@ type entry struct {
 // queue is the items in the order of pop.min. It is never changed in place.
 type queue []entry
 
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{queue(nil)} },
-	Step: func(state, input, _ any) []any {
-		var next []any
-		for _, q := range state.(queue).after(input.(Operation)) {
-			next = append(next, q)
-		}
-		return next
-	},
-	Equal: func(a, b any) bool { return slices.Equal(a.(queue), b.(queue)) },
-	DescribeOperation: func(input, _ any) string {
-		text := input.(Operation).String()
-		_, text, _ = strings.Cut(text, ": ")
-		text, _, _ = strings.Cut(text, " [")
-		return text
-	},
-	DescribeState: func(state any) string {
-		var items []string
-		for _, e := range state.(queue) {
-			text := fmt.Sprintf("%s/%d", e.name, e.priority)
-			if e.leased {
-				text += fmt.Sprintf(" leased %d", e.fence)
+// model is the sequential queue, for the search in this history.
+func model(operations []Operation) porcupine.Model {
+	known := places(operations)
+	sequential := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{queue(nil)} },
+		Step: func(state, input, _ any) []any {
+			q, o := state.(queue), input.(Operation)
+			if o.Kind == Push && q.anyBehind(o.Item, known) {
+				return nil
 			}
-			items = append(items, text)
+			var next []any
+			for _, q := range q.after(o) {
+				next = append(next, q)
+			}
+			return next
+		},
+		Equal:             func(a, b any) bool { return slices.Equal(a.(queue), b.(queue)) },
+		DescribeOperation: describeOperation,
+		DescribeState:     describeState,
+	}
+	return sequential.ToModel()
+}
+
+func describeOperation(input, _ any) string {
+	text := input.(Operation).String()
+	_, text, _ = strings.Cut(text, ": ")
+	text, _, _ = strings.Cut(text, " [")
+	return text
+}
+
+func describeState(state any) string {
+	var items []string
+	for _, e := range state.(queue) {
+		text := fmt.Sprintf("%s/%d", e.name, e.priority)
+		if e.leased {
+			text += fmt.Sprintf(" leased %d", e.fence)
 		}
-		return strings.Join(items, ", ")
-	},
-}).ToModel()
+		items = append(items, text)
+	}
+	return strings.Join(items, ", ")
+}
+
+// pair is two items of one priority, in the order in which they were pushed.
+type pair struct{ first, second string }
+
+// places finds out which of two items was pushed first, from pops that took one
+// while the other certainly was ready. Without it the search would try all orders
+// of pushes that overlap, and see at the end of the history that one was wrong.
+func places(operations []Operation) map[pair]bool {
+	known, byPriority := make(map[pair]bool), make(map[int64][]ready)
+	j := newJudge(operations)
+	for _, it := range j.items {
+		if it.push != nil {
+			byPriority[it.push.Priority] = append(byPriority[it.push.Priority], j.readiness(it)...)
+		}
+	}
+	for _, look := range j.looks {
+		if look.Outcome != Done {
+			continue
+		}
+		for _, r := range byPriority[look.Priority] {
+			other := r.item.push.Item
+			switch {
+			case other == look.Item || look.Call <= r.from || look.Return >= r.to:
+			case look.End == Min:
+				known[pair{look.Item, other}] = true
+			default:
+				known[pair{other, look.Item}] = true
+			}
+		}
+	}
+	return known
+}
+
+// anyBehind tells whether the queue has an item that was pushed after this one.
+func (q queue) anyBehind(item string, known map[pair]bool) bool {
+	return slices.ContainsFunc(q, func(e entry) bool { return known[pair{item, e.name}] })
+}
 
 // after returns the queues that the operation, with the answer it had, may leave
 // behind: none where no queue answers so.

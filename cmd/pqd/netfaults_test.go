@@ -1,0 +1,119 @@
+package main_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// network is a campaign whose clients, and whose pqd if its NATS server is
+// outside, are behind networks that cut, delay and lose.
+type network struct {
+	*campaign
+	proxies []*testenv.Proxy
+}
+
+func newNetwork(t *testing.T, outside bool) *network {
+	n := &network{campaign: &campaign{random: seeded(t), faults: make(map[string]int)}}
+	var server string
+	if outside {
+		server = testenv.NATS(t).URL()
+		n.proxies = append(n.proxies, testenv.NewProxy(t, server))
+		n.process = testenv.Daemon(t, "NATS_URL="+n.proxies[0].URL())
+	} else {
+		n.process = testenv.Daemon(t)
+		server = n.process.URL
+	}
+	clients := testenv.NewProxy(t, server)
+	n.proxies, n.url = append(n.proxies, clients), clients.URL()
+	n.fault = func(testing.TB) string {
+		at := n.random.IntN(len(n.proxies))
+		what := n.proxies[at].Trouble(n.random)
+		if at < len(n.proxies)-1 {
+			return what + ", of pqd"
+		}
+		return what
+	}
+	return n
+}
+
+// rounds judges histories until they have that many operations.
+func (n *network) rounds(t *testing.T, operations, workers, steps, faults int) {
+	done := 0
+	for round := 0; done < operations && !t.Failed(); round++ {
+		done += n.long(t, fmt.Sprintf("n%d", round), workers, steps, n.moments(faults, int64(workers*steps))...)
+	}
+	t.Logf("%d operations, network faults: %v", done, n.faults)
+	for _, p := range n.proxies {
+		p.Calm()
+	}
+	// The last trouble may have cut pqd's connection.
+	w := &testenv.Worker{TB: t, Queue: "n0", Dial: n.dial(), Random: n.random}
+	w.Connect()
+	w.Info()
+	w.Close()
+	n.process.Stop(t)
+}
+
+// However connections break, stall or fall silent between clients, the NATS
+// server and pqd, no promise is broken. It lasts as long as -pq.ops says.
+func TestNetworkFaults(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name    string
+		outside bool
+	}{{"embedded", false}, {"outside", true}} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			if *flagOps == 0 && !kind.outside {
+				t.Skip("no -pq.ops")
+			}
+			n := newNetwork(t, kind.outside)
+			if *flagOps == 0 {
+				n.rounds(t, 1, 6, 30, 10)
+				return
+			}
+			n.rounds(t, *flagOps/2, 16, 500, 80)
+		})
+	}
+}
+
+// A network that swallows everything, the end of a connection included, is
+// noticed: pqd finds another connection by itself, and the server sends it
+// everything as soon as its own pings have told it of the old one's end.
+func TestSilentNetwork(t *testing.T) {
+	t.Parallel()
+	if *flagOps == 0 {
+		t.Skip("no -pq.ops: it takes a minute")
+	}
+	server := testenv.NATS(t, func(o *server.Options) { o.PingInterval = 30 * time.Second })
+	proxy := testenv.NewProxy(t, server.URL())
+	p := testenv.Daemon(t, "NATS_URL="+proxy.URL())
+	nc := server.Connect(t)
+	push(t, nc, "jobs", 1, "before")
+	proxy.Silence()
+	p.AwaitLog(t, "reconnected to NATS")
+	// Until the server knows, it gives about half of the requests to the old
+	// connection, which answers none.
+	unanswered := 0
+	for end, row := time.Now().Add(patience), 0; row < 20; row++ {
+		if _, err := nc.Request("pq.jobs.info", nil, time.Second); err != nil {
+			row = 0
+			unanswered++
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d requests had no answer in %s", unanswered, patience)
+		}
+	}
+	t.Logf("%d requests had no answer", unanswered)
+	if body := pop(t, nc, "jobs", "min"); body != "before" {
+		t.Errorf("popped %q", body)
+	}
+	nc.Close()
+	proxy.Calm()
+	p.Stop(t)
+}

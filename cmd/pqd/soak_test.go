@@ -1,0 +1,219 @@
+package main_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+var (
+	flagSoak = flag.Duration("pq.soak", 0, "how long to soak; 0: not at all")
+	flagRate = flag.Int("pq.rate", 200, "operations a second of a soak")
+)
+
+// level is what a pqd in use may have more of at the end than at the beginning
+// without a leak: what comes and goes at the moment when it is looked at.
+type level struct {
+	metric string
+	noise  float64
+	unit   float64 // that it is shown in
+}
+
+var levels = []level{
+	{"process_resident_memory_bytes", 24 << 20, 1 << 20},
+	{"go_goroutines", 12, 1},
+	{"process_open_fds", 8, 1},
+	{"pq_store_disk_bytes", 64 << 20, 1 << 20}, // logs and tables come and go by 32 MiB
+}
+
+const (
+	epochTime    = 10 * time.Second
+	warmUp       = 3 * time.Minute // ids are remembered for two
+	fewest       = 12              // samples by which a soak is judged
+	soakWorkers  = 8
+	standingSize = 20_000
+)
+
+// sample is what was seen at a moment.
+type sample struct {
+	at    time.Duration
+	value float64
+}
+
+// growth is by how much more there is at the end than at the beginning: the
+// median of the slopes between any two samples, times the time between the first
+// and the last. Half of the samples may lie anywhere.
+func growth(samples []sample) float64 {
+	var slopes []float64
+	for i, a := range samples {
+		for _, b := range samples[:i] {
+			slopes = append(slopes, (a.value-b.value)/float64(a.at-b.at))
+		}
+	}
+	slices.Sort(slopes)
+	return slopes[len(slopes)/2] * float64(samples[len(samples)-1].at-samples[0].at)
+}
+
+// growth tells a leak from what comes and goes.
+func TestGrowth(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	series := func(leak float64) float64 {
+		var samples []sample
+		for i := range 100 {
+			value := 100 + leak*float64(i)/99 + 10*float64(i%7)/7 + rng.NormFloat64()
+			if i%9 == 0 {
+				value += 80 // a compaction
+			}
+			samples = append(samples, sample{time.Duration(i) * time.Second, value})
+		}
+		return growth(samples)
+	}
+	if got := series(0); got < -5 || got > 5 {
+		t.Errorf("nothing leaks, and it grows by %.1f", got)
+	}
+	if got := series(50); got < 40 || got > 60 {
+		t.Errorf("50 leak, and it grows by %.1f", got)
+	}
+}
+
+// soak is a pqd under load, and what it has taken.
+type soak struct {
+	*testing.T
+	*campaign
+	nc      *nats.Conn
+	began   time.Time
+	samples map[string][]sample
+	done    int // operations
+}
+
+// Memory, goroutines, descriptors and disk space stay where they are while
+// clients come, work, vanish and go, and queues are made and deleted.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	if *flagSoak == 0 {
+		t.Skip("no -pq.soak")
+	}
+	c := newCampaign(t)
+	s := &soak{T: t, campaign: c, nc: c.process.Connect(t), samples: make(map[string][]sample)}
+	s.fill()
+	for until := time.Now().Add(min(warmUp, *flagSoak/4)); time.Now().Before(until); {
+		s.epoch()
+	}
+	warm := s.done
+	s.began = time.Now()
+	for time.Since(s.began) < *flagSoak && !t.Failed() {
+		s.epoch()
+		s.sample()
+	}
+	s.Logf("%d operations in %s, after %d to warm up", s.done-warm, time.Since(s.began).Round(time.Second), warm)
+	s.judge()
+	s.nc.Close()
+	s.process.Stop(t)
+}
+
+// fill has the store use what it may use of memory and disk, and leaves a queue
+// with items that stay.
+func (s *soak) fill() {
+	for range 3 {
+		const large = 64 << 10
+		for i := range 1500 {
+			push(s.T, s.nc, "large", i%5, strings.Repeat(strconv.Itoa(i%10), large))
+		}
+		drain(s.T, s.nc, "large")
+	}
+	for i := range standingSize {
+		push(s.T, s.nc, "standing", i%1000, fmt.Sprint("item ", i))
+	}
+}
+
+// epoch is some seconds of work on a queue that is deleted in the end. What the
+// clients saw is judged.
+func (s *soak) epoch() {
+	h := s.begin(s, "soak", 1, soakWorkers)
+	var clients sync.WaitGroup
+	for _, w := range h.workers {
+		w.Vanishes = true
+		clients.Go(func() {
+			pace := time.NewTicker(soakWorkers * time.Second / time.Duration(*flagRate))
+			defer pace.Stop()
+			over := time.NewTimer(epochTime)
+			defer over.Stop()
+			for {
+				select {
+				case <-pace.C:
+					w.Step()
+				case <-over.C:
+					w.Finish()
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for _, operations := range h.end() {
+		testenv.Judge(s, operations)
+		s.done += len(operations)
+	}
+	for i := range *flagRate {
+		push(s.T, s.nc, "standing", i%1000, "another item")
+		pop(s.T, s.nc, "standing", "max")
+		s.done += 2
+	}
+	for _, subject := range []string{"pq.standing.list", "pq.standing.info", "$SRV.STATS.pq", "pq.soak-0.admin.delete"} {
+		if _, err := s.nc.Request(subject, nil, patience); err != nil {
+			s.Fatalf("%s: %v", subject, err)
+		}
+	}
+}
+
+// sample looks at pqd when it has little to do.
+func (s *soak) sample() {
+	_, page := get(s.T, s.process.HTTP+"/metrics")
+	for _, l := range levels {
+		s.samples[l.metric] = append(s.samples[l.metric], sample{time.Since(s.began), metric(s.T, page, l.metric)})
+	}
+}
+
+func (s *soak) judge() {
+	for _, l := range levels {
+		samples := s.samples[l.metric]
+		if len(samples) < fewest {
+			s.Fatalf("%d samples, expected %d or more: soak for longer", len(samples), fewest)
+		}
+		grown := growth(samples)
+		s.Logf("%s: %.1f at first, %.1f in the end, grown by %.2f (%.2f an hour) over %s", l.metric, samples[0].value/l.unit,
+			samples[len(samples)-1].value/l.unit, grown/l.unit, grown/l.unit/samples[len(samples)-1].at.Hours(), samples[len(samples)-1].at.Round(time.Second))
+		if grown > l.noise {
+			s.Errorf("%s grows: by %.1f, expected no more than %.1f", l.metric, grown/l.unit, l.noise/l.unit)
+		}
+	}
+}
+
+// metric is a number of the page of metrics.
+func metric(t testing.TB, page, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(page) {
+		text, is := strings.CutPrefix(line, name+" ")
+		if !is {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return value
+	}
+	t.Fatalf("no %s at /metrics", name)
+	return 0
+}

@@ -1,0 +1,329 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy is a network between clients and a server: it passes on what they say,
+// and loses connections, bytes and time when a test wants it to.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	timers   sync.WaitGroup // troubles that have not passed
+	calm     chan struct{}  // closed when every trouble is to end now
+	end      func()
+
+	mu    sync.Mutex
+	links []*link // in the order of their beginning
+	mute  int     // troubles in which new connections are accepted and nothing else
+}
+
+// NewProxy starts a proxy in front of the NATS server at this URL. It is taken
+// down when the test ends.
+func NewProxy(t testing.TB, server string) *Proxy {
+	t.Helper()
+	at, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{target: at.Host, calm: make(chan struct{})}
+	p.end = sync.OnceFunc(func() { close(p.calm) })
+	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(p.accept)
+	t.Cleanup(func() {
+		p.Calm()
+		if err := p.listener.Close(); err != nil {
+			t.Errorf("close the proxy: %v", err)
+		}
+		accepting.Wait()
+		p.Cut()
+	})
+	return p
+}
+
+// URL is where clients connect.
+func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
+
+// Calm ends every trouble, and returns when none is left. There is no other
+// afterwards.
+func (p *Proxy) Calm() {
+	p.end()
+	p.timers.Wait()
+}
+
+// Cut cuts all connections.
+func (p *Proxy) Cut() {
+	for _, l := range p.all() {
+		l.cut(false)
+	}
+}
+
+// Silence swallows everything on the connections there are, in both directions
+// and the end of either side included: each side has to find out by itself. It
+// ends with Calm.
+func (p *Proxy) Silence() {
+	for _, l := range p.all() {
+		l.up.lose()
+		l.down.lose()
+		p.timers.Go(func() {
+			<-p.calm
+			l.cut(false)
+		})
+	}
+}
+
+func (p *Proxy) all() []*link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.links)
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.mu.Lock()
+		mute := p.mute > 0
+		p.mu.Unlock()
+		l := newLink(client)
+		if !mute {
+			// A server that is away looks as it does without a proxy.
+			if l.server, err = net.Dial("tcp", p.target); err != nil {
+				l.cut(true)
+				continue
+			}
+		}
+		p.mu.Lock()
+		p.links = append(p.links, l)
+		p.mu.Unlock()
+		go func() {
+			l.serve()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.links = slices.DeleteFunc(p.links, func(other *link) bool { return other == l })
+		}()
+	}
+}
+
+// troubles are how long each kind lasts at most. What is not listed is over at
+// once.
+var troubles = map[string]time.Duration{"delay": 2 * time.Second, "one direction lost": 3 * time.Second, "half-open": 3 * time.Second}
+
+// Trouble has something go wrong that random chooses, with a connection that
+// random chooses, and says what. Some troubles go on after it has returned.
+func (p *Proxy) Trouble(random *rand.Rand) string {
+	what := []string{"cut", "cut", "cut within a message", "delay", "delay", "one direction lost", "half-open", "all cut"}[random.IntN(8)]
+	toServer, reset, share, bytes := random.IntN(2) == 0, random.IntN(2) == 0, random.Float64(), random.IntN(200)
+	links := p.all()
+	if what == "all cut" || len(links) == 0 {
+		for _, l := range links {
+			l.cut(reset)
+		}
+		return "all cut"
+	}
+	l := links[random.IntN(len(links))]
+	direction := &l.down
+	if toServer {
+		direction = &l.up
+	}
+	after := func(end func()) {
+		over := time.NewTimer(time.Duration(share * float64(troubles[what])))
+		p.timers.Go(func() {
+			defer over.Stop()
+			select {
+			case <-over.C:
+			case <-p.calm:
+			case <-l.ended:
+			}
+			end()
+		})
+	}
+	switch what {
+	case "cut":
+		l.cut(reset)
+	case "cut within a message":
+		direction.cutAfter(bytes)
+	case "delay":
+		direction.hold()
+		after(direction.release)
+	case "one direction lost": // TCP cannot go on behind what was lost
+		direction.lose()
+		after(func() { l.cut(reset) })
+	case "half-open":
+		p.mu.Lock()
+		p.mute++
+		p.mu.Unlock()
+		l.cut(reset)
+		over := time.NewTimer(time.Duration(share * float64(troubles[what])))
+		p.timers.Go(func() {
+			defer over.Stop()
+			select {
+			case <-over.C:
+			case <-p.calm:
+			}
+			p.mu.Lock()
+			p.mute--
+			p.mu.Unlock()
+			for _, l := range p.all() {
+				if l.server == nil {
+					l.cut(reset)
+				}
+			}
+		})
+	}
+	return what
+}
+
+// link is a connection of a client, and the one to the server that belongs to it.
+type link struct {
+	client, server net.Conn // server is nil where nobody is
+	up, down       stream
+	ended          chan struct{}
+	end            func(reset bool)
+}
+
+func newLink(client net.Conn) *link {
+	l := &link{client: client, ended: make(chan struct{})}
+	l.up, l.down = newStream(), newStream()
+	var once sync.Once
+	l.end = func(reset bool) {
+		once.Do(func() {
+			close(l.ended)
+			for _, conn := range []net.Conn{l.client, l.server} {
+				if conn == nil {
+					continue
+				}
+				if tcp, is := conn.(*net.TCPConn); is && reset {
+					_ = tcp.SetLinger(0) // if it cannot be reset it ends in order
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	return l
+}
+
+// cut ends both connections, with what is on its way lost if they are reset.
+func (l *link) cut(reset bool) { l.end(reset) }
+
+// serve passes on bytes until the connections end.
+func (l *link) serve() {
+	defer l.cut(false)
+	if l.server == nil {
+		_, _ = io.Copy(io.Discard, l.client) // until the client or the proxy ends it
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { l.pass(l.client, l.server, &l.up) })
+	both.Go(func() { l.pass(l.server, l.client, &l.down) })
+	both.Wait()
+}
+
+func (l *link) pass(from io.Reader, to io.Writer, s *stream) {
+	defer l.cut(false)
+	for buffer := make([]byte, 32<<10); ; {
+		n, err := from.Read(buffer)
+		if err != nil {
+			s.awaitEnd(l.ended)
+			return
+		}
+		kept, err := s.admit(buffer[:n], l.ended)
+		if _, failed := to.Write(kept); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// stream is one direction of a link.
+type stream struct {
+	mu   sync.Mutex
+	flow chan struct{} // closed while bytes pass
+	lost bool          // bytes go nowhere
+	left int           // how many bytes pass before the link is cut; negative: all
+}
+
+func newStream() stream {
+	flow := make(chan struct{})
+	close(flow)
+	return stream{flow: flow, left: -1}
+}
+
+var errCut = errors.New("cut within a message")
+
+// admit returns what of the bytes is passed on, when it is time. Nothing passes
+// behind an error.
+func (s *stream) admit(bytes []byte, ended <-chan struct{}) ([]byte, error) {
+	s.mu.Lock()
+	flow := s.flow
+	s.mu.Unlock()
+	select {
+	case <-flow:
+	case <-ended:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lost:
+		return nil, nil
+	case s.left >= 0 && s.left <= len(bytes):
+		return bytes[:s.left], errCut
+	case s.left >= 0:
+		s.left -= len(bytes)
+	}
+	return bytes, nil
+}
+
+// awaitEnd keeps the end of one side from the other where bytes go nowhere.
+func (s *stream) awaitEnd(ended <-chan struct{}) {
+	s.mu.Lock()
+	lost := s.lost
+	s.mu.Unlock()
+	if lost {
+		<-ended
+	}
+}
+
+func (s *stream) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.flow:
+		s.flow = make(chan struct{})
+	default: // held already
+	}
+}
+
+func (s *stream) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.flow:
+	default:
+		close(s.flow)
+	}
+}
+
+func (s *stream) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = true
+}
+
+func (s *stream) cutAfter(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = bytes
+}
