@@ -22,10 +22,11 @@ const module = "github.com/pqbridge/pqbridge"
 
 // imports says what each package may import of this module, its tests aside:
 // cmd → bridge → fdbpq → kv, and never back. Engines know keys, never items;
-// the subject grammar knows nobody; a client knows the grammar alone. A package
+// the subject grammar and the protocol know nobody; a client knows these two alone. A package
 // that is missing here has no place yet: think about it, then add it.
 var imports = map[string][]string{
 	"subjects":          {},
+	"protocol":          {},
 	"fdbpq/kv":          {},
 	"fdbpq/kv/tuple":    {},
 	"fdbpq/kv/local":    {"fdbpq/kv"},
@@ -33,12 +34,12 @@ var imports = map[string][]string{
 	"fdbpq/kv/fault":    {"fdbpq/kv"},
 	"fdbpq/kv/kvtest":   {"fdbpq/kv"},
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
-	"bridge":            {"bridge/peers", "fdbpq", "fdbpq/kv", "subjects"},
+	"bridge":            {"bridge/peers", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/peers":      {},
 	"bridge/simulation": {},
-	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "subjects"},
-	"client":            {"subjects"},
-	"cmd/pq":            {"client", "subjects"},
+	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
+	"client":            {"protocol", "subjects"},
+	"cmd/pq":            {"client", "protocol", "subjects"},
 	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},
 	"testenv/fdbtest":   {},
 	"testenv/history":   {},
@@ -75,7 +76,7 @@ var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"bench", "bridge", "client", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
-	"go.mod", "go.sum", "layout_test.go", "subjects", "testenv",
+	"go.mod", "go.sum", "layout_test.go", "protocol", "subjects", "testenv",
 }
 
 // source is one Go file of the repository.

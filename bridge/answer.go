@@ -7,12 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
-)
-
-// statusEndOfBatch marks the message behind the last one of a batch.
-const (
-	statusEndOfBatch      = "204"
-	descriptionEndOfBatch = "EOB"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // answerPop answers a pop or a peek with what it found.
@@ -32,8 +27,8 @@ func (b *Bridge) answerPop(l *lane, r *request) {
 }
 
 var endOfBatch = nats.Header{
-	headerStatus:      {statusEndOfBatch},
-	headerDescription: {descriptionEndOfBatch},
+	protocol.HeaderStatus:      {protocol.StatusEndOfBatch},
+	protocol.HeaderDescription: {protocol.DescriptionEndOfBatch},
 }
 
 // answerItem sends one item. A leased one that cannot be sent is given back.
@@ -44,18 +39,18 @@ func (b *Bridge) answerItem(l *lane, r *request, item *fdbpq.Item, behind int64)
 	if lease := item.Lease; lease != nil {
 		w.token = b.sealer.append(w.token[:0], lease, &r.pop, r.outcome.leased)
 		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.sealer.conn, w.token)
-		w.end(headerAck)
+		w.end(protocol.HeaderAck)
 		w.text = appendTime(w.text, lease.Expires)
-		w.end(headerLeaseExpires)
+		w.end(protocol.HeaderLeaseExpires)
 		w.text = strconv.AppendInt(w.text, lease.Fence, 10)
-		w.end(headerFence)
+		w.end(protocol.HeaderFence)
 	}
 	w.item(item)
 	w.text = strconv.AppendInt(w.text, max(0, behind), 10)
-	w.end(headerNumPending)
+	w.end(protocol.HeaderNumPending)
 	w.finish()
 	if item.Lease != nil {
-		m.Reply = w.fields[headerAck][0]
+		m.Reply = w.fields[protocol.HeaderAck][0]
 	}
 	addHeaders(w.fields, item.Headers)
 	if !b.publish(&m) && item.Lease != nil {
@@ -91,17 +86,17 @@ func (w *headerWriter) end(key string) {
 // item writes what is to be said about every item.
 func (w *headerWriter) item(item *fdbpq.Item) {
 	w.text = appendID(w.text, item.ID)
-	w.end(headerID)
+	w.end(protocol.HeaderID)
 	w.text = strconv.AppendInt(w.text, item.Priority, 10)
-	w.end(headerPriority)
+	w.end(protocol.HeaderPriority)
 	w.text = strconv.AppendInt(w.text, item.Deliveries, 10)
-	w.end(headerDeliveries)
+	w.end(protocol.HeaderDeliveries)
 	w.text = appendTime(w.text, item.Pushed)
-	w.end(headerTimeStamp)
+	w.end(protocol.HeaderTimeStamp)
 	if dead := item.Dead; dead != nil {
-		w.string(headerDeadReason, headerText(dead.Reason))
-		w.string(headerOrigin, dead.Origin)
-		w.string(headerOriginID, dead.OriginID)
+		w.string(protocol.HeaderDeadReason, headerText(dead.Reason))
+		w.string(protocol.HeaderOrigin, dead.Origin)
+		w.string(protocol.HeaderOriginID, dead.OriginID)
 	}
 }
 

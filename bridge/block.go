@@ -4,13 +4,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-)
 
-// Bounds of a header block. Headers are read one by one before anything else
-// can be done with a message, and an item brings them along wherever it goes.
-const (
-	MaxHeaderLines = 1000
-	MaxHeaderBytes = 64 << 10
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // TooManyHeaders is the header block of a message whose own had too many headers:
@@ -18,7 +13,7 @@ const (
 // of them are read before the bridge sees the message.
 const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 
-var errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", MaxHeaderLines, MaxHeaderBytes)
+var errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
 
 // The bytes of a header block beside names and values.
 const (
@@ -38,10 +33,10 @@ func checkBlock(m *nats.Msg) *failure {
 		return nil
 	case m.Header == nil:
 		return errBlock
-	case size > MaxHeaderBytes:
-		return failf(413, "the headers have %d bytes: allowed are %d", size, MaxHeaderBytes)
+	case size > protocol.MaxHeaderBytes:
+		return failf(413, "the headers have %d bytes: allowed are %d", size, protocol.MaxHeaderBytes)
 	}
-	if size == len(TooManyHeaders) && m.Header.Get(headerStatus) == "413" {
+	if size == len(TooManyHeaders) && m.Header.Get(protocol.HeaderStatus) == "413" {
 		return errTooManyHeaders
 	}
 	lines, read := 0, blockFrame
@@ -55,8 +50,8 @@ func checkBlock(m *nats.Msg) *failure {
 		}
 	}
 	switch {
-	case lines > MaxHeaderLines:
-		return failf(413, "there are %d headers: allowed are %d", lines, MaxHeaderLines)
+	case lines > protocol.MaxHeaderLines:
+		return failf(413, "there are %d headers: allowed are %d", lines, protocol.MaxHeaderLines)
 	case read < size:
 		return failf(400, "%d bytes of the header block are in no header: expected lines such as %s, and nothing behind the empty line", size-read, blockForm)
 	}

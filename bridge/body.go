@@ -96,12 +96,3 @@ func readBool(what string, value any) (bool, *failure) {
 	}
 	return v, nil
 }
-
-// appendJSONString appends s as a JSON string.
-func appendJSONString(b []byte, s string) []byte {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return append(b, `""`...) // strings always marshal
-	}
-	return append(b, text...)
-}

@@ -3,7 +3,6 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -77,8 +77,8 @@ func noBody(r *request) *failure {
 // noOwnHeaders refuses headers of ours where there are none.
 func noOwnHeaders(header nats.Header, what string) *failure {
 	for key := range header {
-		if strings.HasPrefix(key, ourHeaders) {
-			return failf(400, "header %s is none of %s: expected no %s header", shown(key), what, ourHeaders)
+		if strings.HasPrefix(key, protocol.HeaderPrefix) {
+			return failf(400, "header %s is none of %s: expected no %s header", shown(key), what, protocol.HeaderPrefix)
 		}
 	}
 	return nil
@@ -167,9 +167,10 @@ func (r *request) change(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case subjects.AdminConfig:
 		return nil, r.configure(tx, q)
 	case subjects.AdminPurge:
-		var n int64
-		n, err = q.Purge(tx)
-		r.outcome.body = append(strconv.AppendInt([]byte(`{"purged":`), n, 10), '}')
+		var purged protocol.Purged
+		if purged.Purged, err = q.Purge(tx); err == nil {
+			return nil, r.answerJSON(purged)
+		}
 	case subjects.AdminPause:
 		err = q.Pause(tx)
 	case subjects.AdminResume:
@@ -177,10 +178,10 @@ func (r *request) change(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case subjects.AdminDelete:
 		_, err = q.Delete(tx)
 	}
-	if r.outcome.body == nil {
-		r.outcome.body = []byte(`{"queue":"` + q.Name() + `"}`)
+	if err != nil {
+		return nil, r.unlessUnknown(err)
 	}
-	return nil, r.unlessUnknown(err)
+	return nil, r.answerJSON(protocol.Named{Queue: q.Name()})
 }
 
 // unlessUnknown takes the error that there is no such queue for an answer.
@@ -203,19 +204,19 @@ func (r *request) remove(tx kv.Tx, q fdbpq.Queue) error {
 
 // changed answers which item was changed, or that there is none.
 func (r *request) changed(q fdbpq.Queue, found bool, priority int64, err error) error {
-	if !found {
-		r.outcome.failure = noItem(q.Name(), r.subject.ID)
+	if err != nil {
 		return err
 	}
-	body := append([]byte(`{"id":"`), r.subject.ID...)
-	body = append(body, `","priority":`...)
-	r.outcome.body = append(strconv.AppendInt(body, priority, 10), '}')
-	return err
+	if !found {
+		r.outcome.failure = noItem(q.Name(), r.subject.ID)
+		return nil
+	}
+	return r.answerJSON(protocol.Changed{ID: r.subject.ID, Priority: priority})
 }
 
 func noItem(queue, id string) *failure {
 	return &failure{
-		code: 404, description: "Not Found", reason: string(fdbpq.ReasonUnknown),
+		code: 404, description: protocol.DescriptionNotFound, reason: protocol.ReasonUnknown,
 		text: "queue " + queue + " has no item " + id,
 	}
 }
@@ -238,7 +239,22 @@ func (r *request) configure(tx kv.Tx, q fdbpq.Queue) error {
 	if err != nil {
 		return r.unlessUnknown(err)
 	}
-	r.outcome.body, err = json.Marshal(config)
+	return r.answerJSON(Config(config))
+}
+
+// Config is a configuration as it is answered.
+func Config(c fdbpq.Config) protocol.Config {
+	return protocol.Config{
+		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
+		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
+		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
+		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
+	}
+}
+
+// answerJSON has a request answered with a body.
+func (r *request) answerJSON(body any) (err error) {
+	r.outcome.body, err = json.Marshal(body)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -137,11 +138,7 @@ func (b *Bridge) route(r *request) *failure {
 	return nil
 }
 
-// statusNoResponders is what the server says on a reply subject when nobody
-// received the message that carried it.
-const statusNoResponders = "503"
-
 // fromServer tells the server's word about a lost message from a settlement.
 func fromServer(m *nats.Msg) bool {
-	return len(m.Data) == 0 && len(m.Header) > 0 && m.Header.Get(headerStatus) == statusNoResponders
+	return len(m.Data) == 0 && len(m.Header) > 0 && m.Header.Get(protocol.HeaderStatus) == protocol.StatusNoResponders
 }

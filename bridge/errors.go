@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,13 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
-
-// Headers of answers that are no items.
-const (
-	headerStatus      = "Status"
-	headerDescription = "Description"
-	headerReason      = "PQ-Reason"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // failure is why a request was not served, as its sender is told.
@@ -26,7 +21,7 @@ type failure struct {
 	code        int
 	text        string // which thing is wrong, and what is allowed
 	description string // instead of the code's usual one
-	reason      string // PQ-Reason
+	reason      protocol.Reason
 }
 
 func (f *failure) Error() string { return f.text }
@@ -38,56 +33,22 @@ func failf(code int, format string, args ...any) *failure {
 // badRequest is for errors whose text says what is wrong and what is allowed.
 func badRequest(err error) *failure { return &failure{code: 400, text: err.Error()} }
 
-// codes are all that a failure may have, in the order of their counters.
-var codes = [...]int{400, 403, 404, 408, 409, 410, 413, 429, 500, 503, 504, 506}
-
 // describe is the text that clients know a status by.
 func (f *failure) describe() string {
 	if f.description != "" {
 		return f.description
 	}
-	switch f.code {
-	case 400:
-		return "Bad Request"
-	case 403:
-		return "Forbidden"
-	case 404:
-		return "No Messages"
-	case 408:
-		return "Request Timeout"
-	case 409:
-		return "Exceeded MaxWaiting"
-	case 410:
-		return "Lease Lost"
-	case 413:
-		return "Message Size Exceeds Maximum"
-	case 429:
-		return "Too Many Requests"
-	case 503:
-		return "Service Unavailable"
-	case 504:
-		return "Unknown Result"
-	case 506:
-		return "Store Damaged"
-	}
-	return "Internal Error"
+	return protocol.Description(f.code)
 }
 
-// Reasons of a 429, which says what is too much.
-const (
-	reasonBusy       = "busy"       // in flight, at this bridge
-	reasonFull       = "full"       // in the queue
-	reasonRemembered = "remembered" // ids of the queue
-)
-
 var (
-	errShutdown = &failure{code: 409, text: "the bridge is shutting down: ask again", description: "Server Shutdown"}
+	errShutdown = &failure{code: 409, text: "the bridge is shutting down: ask again", description: protocol.DescriptionShutdown}
 	errWaited   = &failure{code: 408, text: "nothing arrived within the time given"}
 )
 
 // nothing says why there is no item.
 func nothing(queue string, reason fdbpq.Reason) *failure {
-	f := &failure{code: 404, reason: string(reason)}
+	f := &failure{code: 404, reason: protocol.Reason(reason)}
 	switch reason {
 	case fdbpq.ReasonUnknown:
 		f.text = "no queue " + queue
@@ -105,7 +66,7 @@ func nothing(queue string, reason fdbpq.Reason) *failure {
 
 func noQueue(queue string) *failure {
 	f := nothing(queue, fdbpq.ReasonUnknown)
-	f.description = "Not Found"
+	f.description = protocol.DescriptionNotFound
 	return f
 }
 
@@ -119,11 +80,11 @@ func explain(err error) *failure {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &lost):
-		return &failure{code: 410, text: lost.Error(), reason: string(lost.Reason)}
+		return &failure{code: 410, text: lost.Error(), reason: protocol.Reason(lost.Reason)}
 	case errors.As(err, &config):
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrOccupied):
-		return &failure{code: 409, text: err.Error(), description: "Occupied", reason: "occupied"}
+		return &failure{code: 409, text: err.Error(), description: protocol.DescriptionOccupied, reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return badRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
@@ -131,9 +92,9 @@ func explain(err error) *failure {
 	case errors.Is(err, fdbpq.ErrNoDeadLetterQueue):
 		return &failure{code: 403, text: err.Error() + " with admin.config"}
 	case errors.Is(err, fdbpq.ErrFull):
-		return &failure{code: 429, text: err.Error(), reason: reasonFull}
+		return &failure{code: 429, text: err.Error(), reason: protocol.ReasonFull}
 	case errors.Is(err, fdbpq.ErrRemembered):
-		return &failure{code: 429, text: err.Error(), reason: reasonRemembered}
+		return &failure{code: 429, text: err.Error(), reason: protocol.ReasonRemembered}
 	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
 		return &failure{code: 413, text: err.Error()}
 	case errors.Is(err, kv.ErrUnknown):
@@ -155,10 +116,6 @@ func isOutage(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// errCodeBase keeps the error codes in push answers apart from JetStream's,
-// which are below 30000.
-const errCodeBase = 30_000
-
 // answerFailure tells the sender of a request that it was not served.
 func (b *Bridge) answerFailure(r *request, f *failure) {
 	if r.msg.Reply == "" {
@@ -169,7 +126,7 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 		micro.ErrorCodeHeader: {strconv.Itoa(f.code)},
 	}
 	if f.reason != "" {
-		header[headerReason] = []string{f.reason}
+		header[protocol.HeaderReason] = []string{string(f.reason)}
 	}
 	status := f.code
 	var body []byte
@@ -180,32 +137,25 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 		status = 0 // whoever sees one may take it for certain
 	case r.verb == verbPush && f.code != 503:
 		status = 0 // JetStream has errors in the body
-		body = errorBody(pushResponseType, f)
+		body = errorBody(protocol.PushResponseType, f)
 	case f.code == 400:
 		// Whoever misspells a subject may have meant to publish to a stream.
-		body = errorBody(errorResponseType, f)
+		body = errorBody(protocol.ErrorResponseType, f)
 	}
 	if status != 0 {
-		header[headerStatus] = []string{strconv.Itoa(status)}
-		header[headerDescription] = []string{f.describe()}
+		header[protocol.HeaderStatus] = []string{strconv.Itoa(status)}
+		header[protocol.HeaderDescription] = []string{f.describe()}
 	}
 	b.publish(&nats.Msg{Subject: r.msg.Reply, Header: header, Data: body})
 }
 
-// errorResponseType is the type of a JSON error that answers no push.
-const errorResponseType = "io.pq.v1.error_response"
-
 // errorBody is a failure as JetStream answers errors.
 func errorBody(responseType string, f *failure) []byte {
-	body := make([]byte, 0, 128+len(f.text))
-	body = append(append(body, `{"type":"`...), responseType...)
-	body = append(body, `","error":{"code":`...)
-	body = strconv.AppendInt(body, int64(f.code), 10)
-	body = append(body, `,"err_code":`...)
-	body = strconv.AppendInt(body, int64(errCodeBase+f.code), 10)
-	body = append(body, `,"description":`...)
-	body = appendJSONString(body, f.text)
-	return append(body, "}}"...)
+	body, err := json.Marshal(protocol.NewErrorResponse(responseType, f.code, f.text))
+	if err != nil {
+		return nil // numbers and strings always marshal
+	}
+	return body
 }
 
 // publish sends an answer and says whether it left. There is nobody to tell

@@ -6,37 +6,9 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// Types of events beside those of the core.
-const (
-	eventError = "error"
-
-	eventTypePrefix = "io.pq.v1.event."
-)
-
-// itemEvent is published when something happened to an item.
-type itemEvent struct {
-	Type       string `json:"type"`
-	Time       string `json:"time"`
-	Queue      string `json:"queue"`
-	ID         string `json:"id"`
-	Priority   int64  `json:"priority"`
-	Deliveries int64  `json:"deliveries"`
-	Reason     string `json:"reason,omitempty"`
-	DeadLetter string `json:"dead_letter,omitempty"`
-}
-
-// errorEvent is published when pushes without a reply subject were not taken in.
-type errorEvent struct {
-	Type  string `json:"type"`
-	Time  string `json:"time"`
-	Queue string `json:"queue"`
-	Code  int    `json:"code"`
-	Error string `json:"error"` // the last one
-	Count int    `json:"count"` // since the event before
-}
 
 // announcer publishes events. Nobody has to listen, and none is repeated.
 type announcer struct {
@@ -79,8 +51,8 @@ func (a *announcer) item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
-	a.publish(e.Queue, string(e.Type), itemEvent{
-		Type: eventTypePrefix + string(e.Type), Time: timeText(time.Now()),
+	a.publish(e.Queue, string(e.Type), protocol.ItemEvent{
+		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
 		Queue: e.Queue, ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
 		Reason: e.Reason, DeadLetter: e.DeadLetter,
 	})
@@ -127,8 +99,8 @@ func (a *announcer) report(queue string) {
 }
 
 func (a *announcer) announce(queue string, f *failure, n int) {
-	a.publish(queue, eventError, errorEvent{
-		Type: eventTypePrefix + eventError, Time: timeText(time.Now()),
+	a.publish(queue, protocol.EventError, protocol.ErrorEvent{
+		Type: protocol.EventTypePrefix + protocol.EventError, Time: time.Now().UTC(),
 		Queue: queue, Code: f.code, Error: f.text, Count: n,
 	})
 }

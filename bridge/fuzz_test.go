@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -42,7 +43,7 @@ func FuzzPop(f *testing.F) {
 			return
 		}
 		p := r.pop
-		if p.limit < 1 || p.limit > fdbpq.MaxBatch || p.wait < 0 || p.wait > maxWait || p.lease < 0 || p.lease > fdbpq.MaxLease ||
+		if p.limit < 1 || p.limit > fdbpq.MaxBatch || p.wait < 0 || p.wait > protocol.MaxWait || p.lease < 0 || p.lease > fdbpq.MaxLease ||
 			p.maxBytes < 0 || p.maxBytes > fdbpq.MaxBatchBytes || len(p.id) > fdbpq.MaxMsgID || p.band.Low > p.band.High {
 			t.Errorf("%q, %q: %q gives %+v", body, key, value, p)
 		}
@@ -234,7 +235,7 @@ func FuzzImport(f *testing.F) {
 	f.Add("x", "X-Mine", "y", []byte("x"))
 	f.Fuzz(func(t *testing.T, id, key, value string, body []byte) {
 		b := &Bridge{}
-		b.room.most.Store(2*maxPayload + 2*int64(len(value))) // whether it fits is the server's to say
+		b.room.most.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
 		r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, arrived: time.Now()}
 		if failed := b.readImport(r); failed != nil {
 			told(t, failed)

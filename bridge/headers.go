@@ -10,39 +10,9 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// Headers of requests.
-const (
-	headerPriority  = "PQ-Priority"
-	headerDelay     = "PQ-Delay"
-	headerNotBefore = "PQ-Not-Before"
-	headerTTL       = "PQ-TTL"
-	headerBatch     = "PQ-Batch"
-	headerWait      = "PQ-Wait"
-	headerLease     = "PQ-Lease"
-	headerBand      = "PQ-Band"
-	headerMsgID     = nats.MsgIdHdr
-)
-
-// Headers of items as they are answered, besides PQ-Priority.
-const (
-	headerID           = "PQ-Id"
-	headerDeliveries   = "PQ-Deliveries"
-	headerFence        = "PQ-Fence"
-	headerAck          = "PQ-Ack"
-	headerLeaseExpires = "PQ-Lease-Expires"
-	headerNumPending   = "PQ-Num-Pending"
-	headerState        = "PQ-State"
-	headerTimeStamp    = "Nats-Time-Stamp"
-	headerDeadReason   = "PQ-Dead-Reason"
-	headerOrigin       = "PQ-Origin"
-	headerOriginID     = "PQ-Origin-Id"
-	headerExpires      = "PQ-Expires"
-)
-
-const ourHeaders = "PQ-"
 
 // readPushHeaders reads the headers of a push and gathers those that travel
 // with the item.
@@ -60,26 +30,26 @@ func readPushHeaders(r *request) *failure {
 		}
 	}
 	r.item.Headers = block
-	_, delayed := r.msg.Header[headerDelay]
-	if _, dated := r.msg.Header[headerNotBefore]; delayed && dated {
-		return failf(400, "%s together with %s: expected one of them", headerDelay, headerNotBefore)
+	_, delayed := r.msg.Header[protocol.HeaderDelay]
+	if _, dated := r.msg.Header[protocol.HeaderNotBefore]; delayed && dated {
+		return failf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
 	return nil
 }
 
 // readPushHeader reads one header and says whether it travels with the item.
 func readPushHeader(r *request, key string, values []string) (travels bool, f *failure) {
-	if strings.HasPrefix(key, ourHeaders) {
+	if strings.HasPrefix(key, protocol.HeaderPrefix) {
 		return false, readOurPushHeader(r, key, values)
 	}
 	if !strings.HasPrefix(key, "Nats-") {
-		return key != headerStatus, nil
+		return key != protocol.HeaderStatus, nil
 	}
 	instead := func(ours string) (bool, *failure) {
 		return false, failf(400, "header %s is not supported: %s", shown(key), ours)
 	}
 	switch {
-	case key == headerMsgID:
+	case key == protocol.HeaderMsgID:
 		r.item.MsgID, f = readMsgID(values)
 		return false, f
 	case key == nats.ExpectedStreamHdr:
@@ -88,12 +58,12 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 		}
 		return false, nil
 	case strings.HasPrefix(key, "Nats-Expected-"):
-		return instead("a queue has no stream sequence; to push once use " + headerMsgID)
+		return instead("a queue has no stream sequence; to push once use " + protocol.HeaderMsgID)
 	case key == "Nats-TTL":
-		return instead("use " + headerTTL + ", such as 1h")
+		return instead("use " + protocol.HeaderTTL + ", such as 1h")
 	case strings.HasPrefix(key, "Nats-Schedule"):
-		return instead("use " + headerDelay + ", such as 30s, or " + headerNotBefore + ", a time such as 2030-01-02T15:04:05Z")
-	case key == headerTimeStamp, strings.HasPrefix(key, micro.ErrorHeader):
+		return instead("use " + protocol.HeaderDelay + ", such as 30s, or " + protocol.HeaderNotBefore + ", a time such as 2030-01-02T15:04:05Z")
+	case key == protocol.HeaderTimeStamp, strings.HasPrefix(key, micro.ErrorHeader):
 		return false, nil // an answer's
 	case strings.HasPrefix(key, "Nats-Trace-"):
 		return false, nil // about the message, and the server would act on it again
@@ -105,20 +75,20 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 
 func readOurPushHeader(r *request, key string, values []string) *failure {
 	switch key {
-	case headerID, headerDeliveries, headerFence, headerAck, headerLeaseExpires, headerNumPending,
-		headerState, headerReason, headerDeadReason, headerOrigin, headerOriginID, headerExpires:
+	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
+		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
-	case headerPriority, headerDelay, headerNotBefore, headerTTL:
+	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL:
 	default:
 		return failf(400, "header %s is none of a push: expected %s, %s, %s or %s",
-			shown(key), headerPriority, headerDelay, headerNotBefore, headerTTL)
+			shown(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
 	}
 	value, f := single(key, values)
 	if f != nil {
 		return f
 	}
 	switch key {
-	case headerPriority:
+	case protocol.HeaderPriority:
 		priority, err := subjects.ParsePriority(value)
 		if err != nil {
 			return badRequest(err)
@@ -127,11 +97,11 @@ func readOurPushHeader(r *request, key string, values []string) *failure {
 			return failf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.subject.Priority)
 		}
 		r.item.Priority, r.item.HasPriority = priority, true
-	case headerDelay:
+	case protocol.HeaderDelay:
 		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
-	case headerTTL:
+	case protocol.HeaderTTL:
 		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
-	case headerNotBefore:
+	case protocol.HeaderNotBefore:
 		var err error
 		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
 			return failf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, shown(value))
@@ -155,9 +125,9 @@ func single(key string, values []string) (string, *failure) {
 }
 
 func readMsgID(values []string) (string, *failure) {
-	id, f := single(headerMsgID, values)
+	id, f := single(protocol.HeaderMsgID, values)
 	if f == nil && len(id) > fdbpq.MaxMsgID {
-		f = failf(400, "%s has %d bytes: allowed are %d", headerMsgID, len(id), fdbpq.MaxMsgID)
+		f = failf(400, "%s has %d bytes: allowed are %d", protocol.HeaderMsgID, len(id), fdbpq.MaxMsgID)
 	}
 	return id, f
 }

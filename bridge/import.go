@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -20,9 +21,9 @@ func (b *Bridge) readImport(r *request) *failure {
 	hasID, hasPriority := false, false
 	for key, values := range r.msg.Header {
 		switch {
-		case key == headerMsgID:
-			return failf(400, "%s on an import: its %s says which item it is, and it is put there once", key, headerID)
-		case key != headerTimeStamp && !strings.HasPrefix(key, ourHeaders):
+		case key == protocol.HeaderMsgID:
+			return failf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
+		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
 			travels, f := readPushHeader(r, key, values)
 			if travels {
 				i.Headers, f = appendHeader(i.Headers, key, values)
@@ -39,10 +40,10 @@ func (b *Bridge) readImport(r *request) *failure {
 		if f != nil {
 			return f
 		}
-		hasID, hasPriority = hasID || key == headerID, hasPriority || key == headerPriority
+		hasID, hasPriority = hasID || key == protocol.HeaderID, hasPriority || key == protocol.HeaderPriority
 	}
 	if !hasID {
-		return failf(400, "an import without %s: expected the id that the item had", headerID)
+		return failf(400, "an import without %s: expected the id that the item had", protocol.HeaderID)
 	}
 	if !hasPriority {
 		i.Priority = i.ID.Priority()
@@ -51,7 +52,7 @@ func (b *Bridge) readImport(r *request) *failure {
 		i.Pushed = r.arrived
 	}
 	r.item.place = i
-	return b.room.admit(i.Payload, i.Headers, len(r.msg.Header.Get(headerID)), i.Dead)
+	return b.room.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
@@ -67,38 +68,38 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
 		return f
 	}
 	switch key {
-	case headerID:
+	case protocol.HeaderID:
 		var err error
 		if i.ID, err = fdbpq.ParseID(value); err != nil {
 			f = failf(400, "%s is %s: %s", key, shown(value), err)
 		}
-	case headerPriority:
+	case protocol.HeaderPriority:
 		var err error
 		if i.Priority, err = subjects.ParsePriority(value); err != nil {
 			f = badRequest(err)
 		}
-	case headerTimeStamp:
+	case protocol.HeaderTimeStamp:
 		f = at(&i.Pushed)
-	case headerNotBefore:
+	case protocol.HeaderNotBefore:
 		f = at(&i.NotBefore)
-	case headerExpires:
+	case protocol.HeaderExpires:
 		f = at(&i.Expires)
-	case headerDeliveries:
+	case protocol.HeaderDeliveries:
 		f = number(&i.Deliveries)
-	case headerFence:
+	case protocol.HeaderFence:
 		f = number(&i.Fence)
-	case headerDeadReason, headerOrigin, headerOriginID:
+	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &fdbpq.DeadLetter{}
 		}
 		if len(value) > maxDeadText {
 			return failf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
-		*map[string]*string{headerDeadReason: &i.Dead.Reason, headerOrigin: &i.Dead.Origin, headerOriginID: &i.Dead.OriginID}[key] = value
-	case headerNumPending, headerState, headerAck, headerLeaseExpires:
+		*map[string]*string{protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID}[key] = value
+	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderAck, protocol.HeaderLeaseExpires:
 		// These say how it stood among others, and who held it.
 	default:
-		f = failf(400, "header %s is none of an import: expected %s, or what else comes with an item", shown(key), headerID)
+		f = failf(400, "header %s is none of an import: expected %s, or what else comes with an item", shown(key), protocol.HeaderID)
 	}
 	return f
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // To refuse a request costs something too. When more arrives than the bridge
@@ -139,10 +141,10 @@ var errResting = &failure{code: 503, text: "more requests arrive than this bridg
 
 // turned is what a push is answered while the bridge rests.
 var turned = nats.Header{
-	headerStatus:          {strconv.Itoa(errResting.code)},
-	headerDescription:     {errResting.describe()},
-	micro.ErrorHeader:     {errResting.text},
-	micro.ErrorCodeHeader: {strconv.Itoa(errResting.code)},
+	protocol.HeaderStatus:      {strconv.Itoa(errResting.code)},
+	protocol.HeaderDescription: {errResting.describe()},
+	micro.ErrorHeader:          {errResting.text},
+	micro.ErrorCodeHeader:      {strconv.Itoa(errResting.code)},
 }
 
 // turnAway refuses a push without looking at it.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Limits bound what a bridge holds at a time. Zero stands for the default.
@@ -86,11 +87,11 @@ func (g *gate) init(l Limits) {
 	g.work.empty = make(chan struct{}, 1)
 	g.settlements.empty = make(chan struct{}, 1)
 	g.fullBytes = failf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
-	g.fullBytes.reason = reasonBusy
+	g.fullBytes.reason = protocol.ReasonBusy
 	for _, v := range []verb{verbPush, verbAck} {
 		of, most := g.flight(v)
 		of.full = failf(429, "too many requests in flight: this bridge takes %d", most)
-		of.full.reason = reasonBusy
+		of.full.reason = protocol.ReasonBusy
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Collector returns the bridge's metrics. The numbers of the queues are read
@@ -60,7 +62,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for v := range b.stats.verbs {
 		s, name := &b.stats.verbs[v], verb(v).String()
 		counter(descRequests, s.served.Load(), name, "200")
-		for i, code := range codes {
+		for i, code := range protocol.ErrorCodes {
 			if n := s.failed[i].Load(); n > 0 {
 				counter(descRequests, n, name, strconv.Itoa(code))
 			}

@@ -9,13 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// maxWait is the longest a pop waits; longer waits are cut to it. Below the
-// two minutes after which a server forgets where to send the answer of a
-// request that crossed accounts.
-const maxWait = 110 * time.Second
 
 // popRequest is what a pop or a peek asks for.
 type popRequest struct {
@@ -80,16 +76,12 @@ func agree[T comparable](said **T, value T, body, header string) *failure {
 	return nil
 }
 
-// maxPopBody bounds the body of a pop, of which there may be many at a time. The
-// longest id fits, even if JSON escapes all of its bytes.
-const maxPopBody = 8 << 10
-
 const popFields = "batch, expires, lease, max_bytes, min, max, msg_id"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure {
-	if len(body) > maxPopBody {
-		return failf(413, "%s has %d bytes: a pop has up to %d", what, len(body), maxPopBody)
+	if len(body) > protocol.MaxPopBody {
+		return failf(413, "%s has %d bytes: a pop has up to %d", what, len(body), protocol.MaxPopBody)
 	}
 	body = bytes.TrimSpace(body)
 	switch {
@@ -155,7 +147,7 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure) {
 // readHeaders reads the headers that say the same as the body.
 func (o *popOptions) readHeaders(header nats.Header) *failure {
 	for key, values := range header {
-		if key != headerMsgID && !strings.HasPrefix(key, ourHeaders) {
+		if key != protocol.HeaderMsgID && !strings.HasPrefix(key, protocol.HeaderPrefix) {
 			continue
 		}
 		if f := o.readHeader(key, values); f != nil {
@@ -166,42 +158,42 @@ func (o *popOptions) readHeaders(header nats.Header) *failure {
 		return failf(400, "a peek takes no lease: pop to get one")
 	}
 	if o.peek && o.id != nil {
-		return failf(400, "a peek has no %s: it can be repeated as it is", headerMsgID)
+		return failf(400, "a peek has no %s: it can be repeated as it is", protocol.HeaderMsgID)
 	}
 	return nil
 }
 
 func (o *popOptions) readHeader(key string, values []string) *failure {
 	switch key {
-	case headerBatch, headerWait, headerLease, headerBand, headerMsgID:
+	case protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID:
 	default:
 		return failf(400, "header %s is none of a pop: expected %s, %s, %s, %s or %s",
-			shown(key), headerBatch, headerWait, headerLease, headerBand, headerMsgID)
+			shown(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
 		return f
 	}
 	switch key {
-	case headerBatch:
+	case protocol.HeaderBatch:
 		n, f := parseInteger(key, value, 1, math.MaxInt64)
 		if f != nil {
 			return f
 		}
 		return agree(&o.batch, n, "batch", key)
-	case headerWait:
+	case protocol.HeaderWait:
 		d, f := readDuration(key, value, 0, math.MaxInt64)
 		if f != nil {
 			return f
 		}
 		return agree(&o.wait, d, "expires", key)
-	case headerLease:
+	case protocol.HeaderLease:
 		d, f := readDuration(key, value, 1, fdbpq.MaxLease)
 		if f != nil {
 			return f
 		}
 		return agree(&o.lease, d, "lease", key)
-	case headerMsgID:
+	case protocol.HeaderMsgID:
 		id, f := readMsgID(values)
 		if f != nil {
 			return f
@@ -215,7 +207,7 @@ func (o *popOptions) readHeader(key string, values []string) *failure {
 func (o *popOptions) readBand(s string) *failure {
 	low, high, ok := strings.Cut(s, "..")
 	if !ok || s == ".." {
-		return failf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", headerBand, shown(s))
+		return failf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", protocol.HeaderBand, shown(s))
 	}
 	band := fdbpq.AllPriorities
 	for _, end := range []struct {
@@ -227,14 +219,14 @@ func (o *popOptions) readBand(s string) *failure {
 		}
 		var err error
 		if *end.to, err = subjects.ParsePriority(end.text); err != nil {
-			return failf(400, "%s is %s: %s", headerBand, shown(s), err)
+			return failf(400, "%s is %s: %s", protocol.HeaderBand, shown(s), err)
 		}
 	}
 	if band.Low > band.High {
-		return failf(400, "%s is %s: expected the lower end first", headerBand, shown(s))
+		return failf(400, "%s is %s: expected the lower end first", protocol.HeaderBand, shown(s))
 	}
 	if o.bandFromBody && o.band(fdbpq.AllPriorities) != band {
-		return failf(400, "header %s is %s, min and max in the body say otherwise: expected the same or one of them", headerBand, shown(s))
+		return failf(400, "header %s is %s, min and max in the body say otherwise: expected the same or one of them", protocol.HeaderBand, shown(s))
 	}
 	o.min, o.max = &band.Low, &band.High
 	return nil
@@ -263,7 +255,7 @@ func (o *popOptions) apply(p *popRequest) {
 		p.maxBytes = int(min(*o.maxBytes, fdbpq.MaxBatchBytes))
 	}
 	if o.wait != nil {
-		p.wait = min(*o.wait, maxWait)
+		p.wait = min(*o.wait, protocol.MaxWait)
 	}
 	if o.lease != nil {
 		p.lease = *o.lease

@@ -7,9 +7,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
-
-const pushResponseType = "io.pq.v1.push_response"
 
 // readPush reads what a push asks for.
 func (b *Bridge) readPush(r *request) *failure {
@@ -79,9 +78,9 @@ func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
 	b.done(r, nil)
 }
 
-// appendPubAck appends a JetStream publish acknowledgement with our fields.
+// appendPubAck appends a protocol.PushResponse, without an allocation.
 func appendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
-	b = append(b, `{"type":"`+pushResponseType+`","stream":"`...)
+	b = append(b, `{"type":"`+protocol.PushResponseType+`","stream":"`...)
 	b = append(b, queue...) // of A-Z a-z 0-9 - _
 	b = append(b, `","seq":`...)
 	b = strconv.AppendInt(b, p.Seq, 10)

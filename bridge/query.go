@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -20,9 +20,6 @@ type listing struct {
 	page   fdbpq.Listing
 	offset int64 // of _sys.list
 }
-
-// defaultListLimit is the length of a page unless a request says otherwise.
-const defaultListLimit = 100
 
 // readQuery reads what a request asks for that changes nothing.
 func readQuery(r *request) *failure {
@@ -45,7 +42,7 @@ func readQuery(r *request) *failure {
 }
 
 func (r *request) readListing(fields string) *failure {
-	r.listing = listing{page: fdbpq.Listing{Limit: defaultListLimit}}
+	r.listing = listing{page: fdbpq.Listing{Limit: protocol.DefaultListLimit}}
 	if len(bytes.TrimSpace(r.msg.Data)) == 0 {
 		return nil
 	}
@@ -224,52 +221,29 @@ func (b *Bridge) answerHeld(l *lane, r *request) {
 	w := &l.header
 	w.reset()
 	w.item(&held.Item)
-	w.string(headerState, string(held.State))
+	w.string(protocol.HeaderState, string(held.State))
 	if held.Fence > 0 {
 		w.text = strconv.AppendInt(w.text, held.Fence, 10)
-		w.end(headerFence)
+		w.end(protocol.HeaderFence)
 	}
 	if held.Expires != 0 {
 		w.text = appendTime(w.text, b.store.Display(held.Expires))
-		w.end(headerExpires)
+		w.end(protocol.HeaderExpires)
 	}
 	w.text = strconv.AppendInt(w.text, r.outcome.ready, 10)
-	w.end(headerNumPending)
+	w.end(protocol.HeaderNumPending)
 	switch held.State {
 	case fdbpq.StateLeased:
 		w.text = appendTime(w.text, b.store.Display(held.Due))
-		w.end(headerLeaseExpires)
+		w.end(protocol.HeaderLeaseExpires)
 	case fdbpq.StateDelayed:
 		w.text = appendTime(w.text, b.store.Display(held.Due))
-		w.end(headerNotBefore)
+		w.end(protocol.HeaderNotBefore)
 	}
 	w.finish()
 	addHeaders(w.fields, held.Headers)
 	b.publish(&nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: held.Payload})
 	b.done(r, nil)
-}
-
-// listed is an item of a page.
-type listed struct {
-	ID         string      `json:"id"`
-	Priority   int64       `json:"priority"`
-	State      fdbpq.State `json:"state"`
-	Deliveries int64       `json:"deliveries"`
-	Pushed     string      `json:"pushed"`
-	Due        string      `json:"due,omitempty"`
-	Expires    string      `json:"expires,omitempty"`
-	Fence      int64       `json:"fence,omitempty"`
-	Dead       *death      `json:"dead,omitempty"`
-	Size       int64       `json:"size"`
-	Headers    nats.Header `json:"headers,omitzero"`
-	Body       *string     `json:"body,omitempty"` // base64
-}
-
-// death is why an item is in a dead-letter queue.
-type death struct {
-	Reason   string `json:"reason"`
-	Origin   string `json:"origin"`
-	OriginID string `json:"origin_id"`
 }
 
 // pageReserve is kept of an answer's size for what stands around the items.
@@ -294,7 +268,7 @@ func (b *Bridge) list(reader kv.Reader, q fdbpq.Queue, r *request) error {
 			more = true
 			break
 		}
-		if text, err = item.within(text, room-len(body)); err != nil {
+		if text, err = fitting(item, text, room-len(body)); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -311,9 +285,9 @@ func (b *Bridge) list(reader kv.Reader, q fdbpq.Queue, r *request) error {
 	return nil
 }
 
-// within leaves out what makes the first item of a page too large for an answer:
+// fitting leaves out what makes the first item of a page too large for an answer:
 // get has it. In JSON a header may be six times as long as in a message.
-func (l *listed) within(text []byte, room int) ([]byte, error) {
+func fitting(l *protocol.Listed, text []byte, room int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body = nil },
 		func() { l.Headers = nil },
@@ -331,30 +305,30 @@ func (l *listed) within(text []byte, room int) ([]byte, error) {
 	return text, nil
 }
 
-func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) listed {
-	item := listed{
+func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) *protocol.Listed {
+	headers := make(nats.Header)
+	addHeaders(headers, held.Headers)
+	item := &protocol.Listed{
 		ID:         held.ID.String(),
 		Priority:   held.Priority,
-		State:      held.State,
+		State:      protocol.State(held.State),
 		Deliveries: held.Deliveries,
-		Pushed:     timeText(held.Pushed),
+		Pushed:     held.Pushed.UTC(),
 		Size:       held.Size,
 		Fence:      held.Fence,
-		Headers:    make(nats.Header),
+		Headers:    headers,
 	}
 	if held.State != fdbpq.StateReady {
-		item.Due = timeText(b.store.Display(held.Due))
+		item.Due = b.store.Display(held.Due).UTC()
 	}
 	if held.Expires != 0 {
-		item.Expires = timeText(b.store.Display(held.Expires))
+		item.Expires = b.store.Display(held.Expires).UTC()
 	}
 	if held.Dead != nil {
-		item.Dead = (*death)(held.Dead)
+		item.Dead = (*protocol.Death)(held.Dead)
 	}
-	addHeaders(item.Headers, held.Headers)
 	if withBody {
-		text := base64.StdEncoding.EncodeToString(held.Payload)
-		item.Body = &text
+		item.Body = append([]byte{}, held.Payload...) // empty is not left out
 	}
 	return item
 }

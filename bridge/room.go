@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -15,8 +16,6 @@ import (
 // program without one, is left where it is: a plain pop would lose it.
 
 const (
-	// maxPayload is the most that every engine takes, whatever the server allows.
-	maxPayload = 8 << 20
 
 	// replyReserve of the server's max_payload is kept for the headers that
 	// answers add to those of the item. A very long prefix needs more.
@@ -42,9 +41,9 @@ func lineOf(name string, value int) int { return len(name) + value + lineFrame }
 // answerFrame is what an item's answer takes besides the item and the values
 // that differ in length from item to item.
 var answerFrame = blockFrame +
-	lineOf(headerAck, len("..ack..")+connText) + lineOf(headerLeaseExpires, maxTimeText) + lineOf(headerFence, maxNumberText) +
-	lineOf(headerID, 0) + lineOf(headerPriority, maxNumberText) + lineOf(headerDeliveries, maxNumberText) +
-	lineOf(headerTimeStamp, maxTimeText) + lineOf(headerNumPending, maxNumberText)
+	lineOf(protocol.HeaderAck, len("..ack..")+connText) + lineOf(protocol.HeaderLeaseExpires, maxTimeText) + lineOf(protocol.HeaderFence, maxNumberText) +
+	lineOf(protocol.HeaderID, 0) + lineOf(protocol.HeaderPriority, maxNumberText) + lineOf(protocol.HeaderDeliveries, maxNumberText) +
+	lineOf(protocol.HeaderTimeStamp, maxTimeText) + lineOf(protocol.HeaderNumPending, maxNumberText)
 
 // texts are the lengths of those values.
 type texts struct {
@@ -58,7 +57,7 @@ func (t texts) answerSize(prefix int) int {
 	token := t.id + maxTokenText
 	n := answerFrame + prefix + t.queue + token + t.id
 	if t.reason+t.origin+t.originID > 0 {
-		n += lineOf(headerDeadReason, t.reason) + lineOf(headerOrigin, t.origin) + lineOf(headerOriginID, t.originID)
+		n += lineOf(protocol.HeaderDeadReason, t.reason) + lineOf(protocol.HeaderOrigin, t.origin) + lineOf(protocol.HeaderOriginID, t.originID)
 	}
 	return n
 }
@@ -81,14 +80,14 @@ func (r *room) look() { r.most.Store(r.nc.MaxPayload()) }
 
 // payload is the most that an item may have.
 func (r *room) payload() int64 {
-	return min(maxPayload, r.most.Load()-int64(r.reserve(0, nil)))
+	return min(protocol.MaxPayload, r.most.Load()-int64(r.reserve(0, nil)))
 }
 
 // reserve is what to keep for the headers of answers to an item that comes in,
 // under an id of this length, dead already or not. It may die here, too.
 func (r *room) reserve(id int, dead *fdbpq.DeadLetter) int {
 	id = max(id, maxIDText)
-	t := texts{queue: maxQueueName, id: id, reason: maxReason, origin: maxQueueName, originID: id}
+	t := texts{queue: maxQueueName, id: id, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
 	if dead != nil {
 		t.reason = max(t.reason, len(dead.Reason))
 		t.origin = max(t.origin, len(dead.Origin))
@@ -99,8 +98,8 @@ func (r *room) reserve(id int, dead *fdbpq.DeadLetter) int {
 
 // admit refuses what could not be answered.
 func (r *room) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure {
-	if len(payload) > maxPayload {
-		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), maxPayload)
+	if len(payload) > protocol.MaxPayload {
+		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
 	size, reserve := len(payload)+len(headers), r.reserve(id, dead)
 	if most := int(r.most.Load()) - reserve; size > most {

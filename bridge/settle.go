@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -34,10 +35,6 @@ type settlement struct {
 	held   bool          // it took effect
 }
 
-// maxReason bounds the reason of +TERM, which travels in a header of the dead
-// item and has to fit into what is kept for such.
-const maxReason = 200
-
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
 // readSettlement reads what a settlement asks for.
@@ -52,21 +49,21 @@ func (b *Bridge) readSettlement(r *request) *failure {
 		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
 	}
 	switch string(verb) {
-	case "", "+ACK", "+OK":
+	case "", protocol.SettleAck, protocol.SettleOK:
 		s.kind = settleAck
-	case "-NAK":
+	case protocol.SettleNack:
 		s.kind = settleNack
 		if s.delay, f = readNackDelay(rest); f != nil {
 			return f
 		}
 		rest = nil
-	case "+WPI":
+	case protocol.SettleProgress:
 		s.kind = settleProgress
-	case "+TERM":
+	case protocol.SettleTerminate:
 		s.kind = settleTerm
 		s.reason = reasonText(rest)
 		rest = nil
-	case "+NXT":
+	case protocol.SettleNext:
 		s.kind = settleNext
 		var o popOptions
 		if f := o.readBody("the request behind +NXT", rest); f != nil {
@@ -111,7 +108,7 @@ func readNackDelay(rest []byte) (time.Duration, *failure) {
 
 func reasonText(b []byte) string {
 	s := headerText(string(b))
-	return s[:min(len(s), maxReason)]
+	return s[:min(len(s), protocol.MaxReason)]
 }
 
 // signal hears what arrives on the ack subjects of the items that this bridge
@@ -195,7 +192,7 @@ func (b *Bridge) answerSettlement(r *request) {
 	if r.msg.Reply != "" {
 		m := &nats.Msg{Subject: r.msg.Reply}
 		if lease := r.outcome.lease; lease != nil {
-			m.Header = nats.Header{headerLeaseExpires: {timeText(lease.Expires)}}
+			m.Header = nats.Header{protocol.HeaderLeaseExpires: {timeText(lease.Expires)}}
 		}
 		b.publish(m)
 	}

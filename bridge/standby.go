@@ -5,10 +5,12 @@ import (
 	"errors"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // errStandby refuses the pops that wait when the bridge goes on standby.
-var errStandby = &failure{code: 409, text: "this bridge leaves the prefix to another one: ask again", description: "Server Shutdown"}
+var errStandby = &failure{code: 409, text: "this bridge leaves the prefix to another one: ask again", description: protocol.DescriptionShutdown}
 
 // enterStandby takes no more requests. What has arrived is still done; waiting
 // pops are refused, because what they wait for goes elsewhere now. Signals go with

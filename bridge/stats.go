@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // statistics are what a bridge knows about its own work since it started.
@@ -25,7 +27,7 @@ type statistics struct {
 // verbStats counts the requests of a verb.
 type verbStats struct {
 	served   atomic.Int64
-	failed   [len(codes)]atomic.Int64
+	failed   [len(protocol.ErrorCodes)]atomic.Int64
 	nanos    atomic.Int64
 	lastCode atomic.Int32
 	latency  prometheus.Observer
@@ -38,7 +40,7 @@ func (v *verbStats) requests() (requests, errors int64) {
 	for i := range v.failed {
 		n := v.failed[i].Load()
 		requests += n
-		if codes[i] != 404 && codes[i] != 408 {
+		if protocol.ErrorCodes[i] != 404 && protocol.ErrorCodes[i] != 408 {
 			errors += n
 		}
 	}
@@ -87,7 +89,7 @@ func (s *statistics) count(r *request, f *failure) {
 		v.served.Add(1)
 		return
 	}
-	v.failed[slices.Index(codes[:], f.code)].Add(1)
+	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
 	if f.code != 404 && f.code != 408 {
 		v.lastCode.Store(int32(f.code))
 	}
@@ -96,7 +98,7 @@ func (s *statistics) count(r *request, f *failure) {
 // turnedAway counts a request that was refused before anything was done for it.
 func (s *statistics) turnedAway(by verb, f *failure) {
 	v := &s.verbs[by]
-	v.failed[slices.Index(codes[:], f.code)].Add(1)
+	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
 	v.lastCode.Store(int32(f.code))
 }
 
@@ -172,20 +174,14 @@ func (s *statistics) forget(now time.Time) {
 	}
 }
 
-// rates are items a second that went through this bridge.
-type rates struct {
-	Push   float64 `json:"push"`
-	Pop    float64 `json:"pop"`
-	Settle float64 `json:"settle"`
-}
-
-func (s *statistics) rates(queue string) rates {
+// rates are those of the last minute or so that went through this bridge.
+func (s *statistics) rates(queue string) protocol.Rates {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[queue]
 	if q == nil {
-		return rates{}
+		return protocol.Rates{}
 	}
-	return rates{Push: q[flowIn].now(now), Pop: q[flowOut].now(now), Settle: q[flowSettled].now(now)}
+	return protocol.Rates{Push: q[flowIn].now(now), Pop: q[flowOut].now(now), Settle: q[flowSettled].now(now)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // waits are the pops that wait for something to arrive. A waiter is a request
@@ -287,7 +288,7 @@ func (w *waits) overdue(now time.Time) (over []*request) {
 		}
 		// Whoever claimed it answers. It keeps its index for drop.
 		r.place.over = true
-		r.place.end = r.place.end.Add(maxWait)
+		r.place.end = r.place.end.Add(protocol.MaxWait)
 		heap.Fix(&w.ends, 0)
 	}
 	if len(w.ends) > 0 {

@@ -1,36 +1,19 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"time"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Info is what there is to know about a queue.
-type Info struct {
-	Queue   string  `json:"queue"`
-	Ready   int64   `json:"ready"`
-	Leased  int64   `json:"leased"`
-	Delayed int64   `json:"delayed"`
-	Waiting int     `json:"waiting"` // pops that wait, at the answering bridge
-	Bytes   int64   `json:"bytes"`
-	Oldest  float64 `json:"oldest"` // age in seconds of the first item from [Min]
-	Rates   Rates   `json:"rates"`
-	Paused  bool    `json:"paused"`
-	Config  Config  `json:"config"`
-}
+type Info = protocol.Info
 
 // Rates are items a second, averaged over a minute or so, that went through the
 // answering bridge.
-type Rates struct {
-	Push   float64 `json:"push"`
-	Pop    float64 `json:"pop"`
-	Settle float64 `json:"settle"`
-}
+type Rates = protocol.Rates
 
 // Info returns the queue's counts, rates and configuration.
 func (q *Queue) Info(ctx context.Context) (*Info, error) {
@@ -71,9 +54,7 @@ func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
 // Purge removes all items, leased and delayed ones included, and returns how
 // many they were. Message ids are not forgotten.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
-	var answer struct {
-		Purged int64 `json:"purged"`
-	}
+	var answer protocol.Purged
 	err := q.ask(ctx, opPurge, subjects.Subject{Verb: subjects.AdminPurge}, nil, &answer)
 	return answer.Purged, err
 }
@@ -126,30 +107,10 @@ func (c *Client) ask(ctx context.Context, r *call, answer any) error {
 }
 
 // System is what a bridge says about itself.
-type System struct {
-	Version string  `json:"version"`
-	Store   string  `json:"store"`
-	StoreID string  `json:"store_id"`
-	Prefix  string  `json:"prefix"`
-	Limits  Limits  `json:"limits"`
-	Uptime  float64 `json:"uptime"` // seconds
-
-	// Damage says which files of the store are known to be damaged, and which
-	// queues may be concerned.
-	Damage []string `json:"damage,omitempty"`
-}
+type System = protocol.System
 
 // Limits are what a bridge takes at a time, and at most.
-type Limits struct {
-	Requests   int      `json:"requests"`
-	Bytes      int64    `json:"bytes"`
-	Waiters    int      `json:"waiters"`
-	Batch      int      `json:"batch"`
-	BatchBytes int      `json:"batch_bytes"`
-	Wait       Duration `json:"wait"`
-	Lease      Duration `json:"lease"`
-	Payload    int64    `json:"payload"` // of an item, with its headers
-}
+type Limits = protocol.Limits
 
 // System asks one of the bridges about itself.
 func (c *Client) System(ctx context.Context) (*System, error) {
@@ -162,19 +123,4 @@ func (c *Client) System(ctx context.Context) (*System, error) {
 }
 
 // Duration is a time.Duration that JSON shows as 1m30s.
-type Duration time.Duration
-
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(bytes.TrimSpace(b)))
-	if err != nil {
-		return fmt.Errorf("duration %q: expected a form like 30s or 1h30m", b)
-	}
-	*d = Duration(v)
-	return nil
-}
+type Duration = protocol.Duration

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // What errors call the operations.
@@ -107,12 +109,12 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return &Error{
-			Op: op, Queue: queue, Code: codeTooLarge, cause: err,
+			Op: op, Queue: queue, Code: protocol.CodeTooLarge, cause: err,
 			Description: fmt.Sprintf("%d bytes: the NATS server takes %d", m.Size(), c.nc.MaxPayload()),
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return &Error{
-			Op: op, Queue: queue, Code: codeUnavailable, cause: err,
+			Op: op, Queue: queue, Code: protocol.CodeUnavailable, cause: err,
 			Description: "the NATS server is away, and too much waits for it already",
 		}
 	}
@@ -149,5 +151,5 @@ func ended(op, queue string, sent int, refusal *Error, cause error) error {
 	case sent == 0:
 		return cause
 	}
-	return &Error{Op: op, Queue: queue, Code: codeUnknownResult, cause: cause, Description: "no answer"}
+	return &Error{Op: op, Queue: queue, Code: protocol.CodeUnknownResult, cause: cause, Description: "no answer"}
 }

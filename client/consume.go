@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Handler works on an item. When it returns nil the item is acknowledged, and
@@ -222,14 +224,14 @@ func (c *consumer) run() {
 func isFatal(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
-		return e.Code == codeBadRequest || e.Code == codeForbidden
+		return e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeForbidden
 	}
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
 }
 
 func isTimeout(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Code == codeTimeout
+	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
 func rest(ctx context.Context, d time.Duration) {

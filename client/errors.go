@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Errors to tell answers apart with errors.Is.
@@ -55,49 +57,34 @@ var (
 	ErrSettled = errors.New("item was settled already")
 )
 
-// Reason says why there is nothing, or why a lease is lost.
-type Reason string
+// Reason says why there is nothing, why a lease is lost, or what there is too much of.
+type Reason = protocol.Reason
 
 // Why there is nothing to pop, or no such thing.
 const (
-	ReasonEmpty   Reason = "empty"
-	ReasonLeased  Reason = "leased"  // all that is left is leased
-	ReasonDelayed Reason = "delayed" // all that is left is delayed
-	ReasonPaused  Reason = "paused"
-	ReasonUnknown Reason = "unknown" // no such queue, or no such item
+	ReasonEmpty   = protocol.ReasonEmpty
+	ReasonLeased  = protocol.ReasonLeased  // all that is left is leased
+	ReasonDelayed = protocol.ReasonDelayed // all that is left is delayed
+	ReasonPaused  = protocol.ReasonPaused
+	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
 )
 
 // Why a lease is lost.
 const (
-	ReasonGone    Reason = "gone"    // the item was settled or removed
-	ReasonTaken   Reason = "taken"   // somebody else has it
-	ReasonExpired Reason = "expired" // it ran out
+	ReasonGone    = protocol.ReasonGone    // the item was settled or removed
+	ReasonTaken   = protocol.ReasonTaken   // another consumer has it
+	ReasonExpired = protocol.ReasonExpired // it ran out
 )
 
 // What there is too much of, in an [ErrBusy] of code 429.
 const (
-	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
-	ReasonFull       Reason = "full"       // items in the queue
-	ReasonRemembered Reason = "remembered" // ids that the queue remembers
+	ReasonBusy       = protocol.ReasonBusy       // requests in flight, at the bridge
+	ReasonFull       = protocol.ReasonFull       // items in the queue
+	ReasonRemembered = protocol.ReasonRemembered // ids that the queue remembers
 )
 
-// ReasonOccupied says that something else stands where an item was to be imported.
-const ReasonOccupied Reason = "occupied"
-
-// Codes of answers, as docs/protocol.md lists them.
-const (
-	codeBadRequest    = 400
-	codeForbidden     = 403
-	codeNotFound      = 404
-	codeTimeout       = 408
-	codeConflict      = 409
-	codeLeaseLost     = 410
-	codeTooLarge      = 413
-	codeBusy          = 429
-	codeUnavailable   = 503
-	codeUnknownResult = 504
-	codeDamaged       = 506
-)
+// ReasonOccupied says that another item stands where one was to be imported.
+const ReasonOccupied = protocol.ReasonOccupied
 
 // Error is a bridge's answer to a request that it did not carry out, or what
 // stands for one that did not come.
@@ -124,23 +111,23 @@ func (e *Error) Is(target error) bool {
 	looked := e.Op == opPop || e.Op == opPeek
 	switch target {
 	case ErrEmpty:
-		return e.Code == codeTimeout || e.Code == codeNotFound && looked
+		return e.Code == protocol.CodeTimeout || e.Code == protocol.CodeNotFound && looked
 	case ErrNotFound:
-		return e.Code == codeNotFound && (!looked || e.Reason == ReasonUnknown)
+		return e.Code == protocol.CodeNotFound && (!looked || e.Reason == ReasonUnknown)
 	case ErrLeaseLost:
-		return e.Code == codeLeaseLost
+		return e.Code == protocol.CodeLeaseLost
 	case ErrTooLarge:
-		return e.Code == codeTooLarge
+		return e.Code == protocol.CodeTooLarge
 	case ErrOccupied:
-		return e.Code == codeConflict && e.Reason == ReasonOccupied
+		return e.Code == protocol.CodeConflict && e.Reason == ReasonOccupied
 	case ErrBusy:
-		return e.Code == codeBusy || e.Code == codeConflict && e.Reason != ReasonOccupied
+		return e.Code == protocol.CodeBusy || e.Code == protocol.CodeConflict && e.Reason != ReasonOccupied
 	case ErrUnavailable:
-		return e.Code == codeUnavailable
+		return e.Code == protocol.CodeUnavailable
 	case ErrDamaged:
-		return e.Code == codeDamaged
+		return e.Code == protocol.CodeDamaged
 	case ErrUnknownResult:
-		return e.Code == codeUnknownResult
+		return e.Code == protocol.CodeUnknownResult
 	}
 	return false
 }
@@ -153,21 +140,15 @@ func (e *Error) Unwrap() error { return e.cause }
 // was done, or doing it twice is like doing it once.
 func (e *Error) again(repeatable bool) bool {
 	switch e.Code {
-	case codeBusy, codeUnavailable:
+	case protocol.CodeBusy, protocol.CodeUnavailable:
 		return true
-	case codeConflict:
+	case protocol.CodeConflict:
 		return e.Reason != ReasonOccupied
-	case codeUnknownResult:
+	case protocol.CodeUnknownResult:
 		return repeatable && e.cause == nil
 	}
 	return false
 }
-
-// Headers of answers that are no items.
-const (
-	headerStatus = "Status"
-	headerReason = "PQ-Reason"
-)
 
 // answered returns the error that a message stands for, nil when it is none.
 func answered(m *nats.Msg, op, queue string) *Error {
@@ -177,12 +158,12 @@ func answered(m *nats.Msg, op, queue string) *Error {
 	text := m.Header.Get(micro.ErrorHeader)
 	code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader))
 	if err == nil {
-		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(headerReason)), Description: text}
+		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Description: text}
 	}
 	// An item cannot look like this: it has an id, and never a status.
-	if len(m.Data) == 0 && m.Header.Get(headerStatus) == strconv.Itoa(codeUnavailable) {
+	if len(m.Data) == 0 && m.Header.Get(protocol.HeaderStatus) == protocol.StatusNoResponders {
 		return &Error{
-			Op: op, Queue: queue, Code: codeUnavailable, cause: nats.ErrNoResponders,
+			Op: op, Queue: queue, Code: protocol.CodeUnavailable, cause: nats.ErrNoResponders,
 			Description: "no bridge is there",
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -38,17 +39,17 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%q: %v", body, e)
 		}
 		if item, err := readItem(q, m); err == nil {
-			if string(item.Payload) != string(body) || item.Leased() != (reply != "" || key == headerAck) ||
+			if string(item.Payload) != string(body) || item.Leased() != (reply != "" || key == protocol.HeaderAck) ||
 				item.Leased() && !strings.HasPrefix(item.AckSubject(), "pq.jobs.ack.") {
 				t.Errorf("%q, %q: %q is read as %+v", body, key, value, item)
 			}
-			if _, ours := item.Header[key]; ours && strings.HasPrefix(key, ourHeaders) {
+			if _, ours := item.Header[key]; ours && strings.HasPrefix(key, protocol.HeaderPrefix) {
 				t.Errorf("%q is left to the item", key)
 			}
-		} else if !strings.Contains(err.Error(), key) && !strings.Contains(err.Error(), headerAck) {
+		} else if !strings.Contains(err.Error(), key) && !strings.Contains(err.Error(), protocol.HeaderAck) {
 			t.Errorf("%q: %q: %v does not say which header", key, value, err)
 		}
-		for _, answer := range []any{new(Info), new(Config), new(System), new(pageAnswer)} {
+		for _, answer := range []any{new(Info), new(Config), new(System), new(protocol.Page)} {
 			if json.Unmarshal(body, answer) != nil {
 				continue
 			}

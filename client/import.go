@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -38,21 +39,21 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	for key, values := range i.Header {
 		header[key] = values
 	}
-	header.Set(headerID, i.ID)
-	header.Set(headerPriority, strconv.FormatInt(i.Priority, 10))
-	for key, t := range map[string]time.Time{headerTimeStamp: i.Pushed, headerNotBefore: i.NotBefore, headerExpires: i.Expires} {
+	header.Set(protocol.HeaderID, i.ID)
+	header.Set(protocol.HeaderPriority, strconv.FormatInt(i.Priority, 10))
+	for key, t := range map[string]time.Time{protocol.HeaderTimeStamp: i.Pushed, protocol.HeaderNotBefore: i.NotBefore, protocol.HeaderExpires: i.Expires} {
 		if !t.IsZero() {
 			header.Set(key, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
 	if i.Deliveries > 0 {
-		header.Set(headerDeliveries, strconv.Itoa(i.Deliveries))
+		header.Set(protocol.HeaderDeliveries, strconv.Itoa(i.Deliveries))
 	}
 	if i.Fence > 0 {
-		header.Set(headerFence, strconv.FormatUint(i.Fence, 10))
+		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
 	}
 	if d := i.Dead; d != nil {
-		for key, value := range map[string]string{headerDeadReason: d.Reason, headerOrigin: d.Origin, headerOriginID: d.OriginID} {
+		for key, value := range map[string]string{protocol.HeaderDeadReason: d.Reason, protocol.HeaderOrigin: d.Origin, protocol.HeaderOriginID: d.OriginID} {
 			if value != "" {
 				header.Set(key, value)
 			}

@@ -8,25 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-)
 
-// Headers of items.
-const (
-	headerID           = "PQ-Id"
-	headerPriority     = "PQ-Priority"
-	headerDeliveries   = "PQ-Deliveries"
-	headerFence        = "PQ-Fence"
-	headerAck          = "PQ-Ack"
-	headerLeaseExpires = "PQ-Lease-Expires"
-	headerNumPending   = "PQ-Num-Pending"
-	headerState        = "PQ-State"
-	headerDeadReason   = "PQ-Dead-Reason"
-	headerOrigin       = "PQ-Origin"
-	headerOriginID     = "PQ-Origin-Id"
-	headerTimeStamp    = "Nats-Time-Stamp"
-	headerExpires      = "PQ-Expires"
-
-	ourHeaders = "PQ-"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Item is an item of a queue, as it was answered. With a lease, settle it: with
@@ -64,19 +47,16 @@ type Item struct {
 }
 
 // Death says why an item is in a dead-letter queue and where it comes from.
-type Death struct {
-	Reason   string `json:"reason"`
-	Origin   string `json:"origin"`    // queue
-	OriginID string `json:"origin_id"` // id that it had there
-}
+type Death = protocol.Death
 
 // State is what an item waits for.
-type State string
+type State = protocol.State
 
+// States of items.
 const (
-	Ready   State = "ready"
-	Leased  State = "leased"
-	Delayed State = "delayed"
+	Ready   = protocol.StateReady
+	Leased  = protocol.StateLeased
+	Delayed = protocol.StateDelayed
 )
 
 // Leased says whether the item came with a lease.
@@ -93,17 +73,17 @@ func (i *Item) LeaseExpires() time.Time {
 // readItem reads an answer that is an item.
 func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: leaseOf(q.client.grammar, q.name, m), queue: q}
-	if i.ack == "" && (m.Reply != "" || m.Header[headerAck] != nil) {
+	if i.ack == "" && (m.Reply != "" || m.Header[protocol.HeaderAck] != nil) {
 		return nil, fmt.Errorf("%s is %q, the reply subject %q: expected one that settles a lease of queue %s",
-			headerAck, strings.Join(m.Header[headerAck], ", "), m.Reply, q.name)
+			protocol.HeaderAck, strings.Join(m.Header[protocol.HeaderAck], ", "), m.Reply, q.name)
 	}
 	for key, values := range m.Header {
 		switch {
-		case key == headerTimeStamp:
+		case key == protocol.HeaderTimeStamp:
 			if err := readHeader(key, values, &i.Pushed); err != nil {
 				return nil, err
 			}
-		case !strings.HasPrefix(key, ourHeaders):
+		case !strings.HasPrefix(key, protocol.HeaderPrefix):
 			i.Header[key] = values
 		default:
 			if err := i.readOur(key, values); err != nil {
@@ -116,31 +96,31 @@ func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 
 func (i *Item) readOur(key string, values []string) error {
 	switch key {
-	case headerID:
+	case protocol.HeaderID:
 		return readHeader(key, values, &i.ID)
-	case headerPriority:
+	case protocol.HeaderPriority:
 		return readHeader(key, values, &i.Priority)
-	case headerDeliveries:
+	case protocol.HeaderDeliveries:
 		return readHeader(key, values, &i.Deliveries)
-	case headerFence:
+	case protocol.HeaderFence:
 		return readHeader(key, values, &i.Fence)
-	case headerNumPending:
+	case protocol.HeaderNumPending:
 		return readHeader(key, values, &i.Pending)
-	case headerState:
+	case protocol.HeaderState:
 		return readHeader(key, values, (*string)(&i.State))
-	case headerNotBefore:
+	case protocol.HeaderNotBefore:
 		return readHeader(key, values, &i.Due)
-	case headerLeaseExpires:
+	case protocol.HeaderLeaseExpires:
 		if err := readHeader(key, values, &i.expires); err != nil {
 			return err
 		}
 		i.Due = i.expires
-	case headerDeadReason, headerOrigin, headerOriginID:
+	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}
 		}
 		return readHeader(key, values, map[string]*string{
-			headerDeadReason: &i.Dead.Reason, headerOrigin: &i.Dead.Origin, headerOriginID: &i.Dead.OriginID,
+			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
 	}
 	return nil // a later version's

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -42,17 +43,6 @@ type ListOptions struct {
 	Page   int    `json:"-"`                // ask for so many at a time; 0: 200
 }
 
-// page is the body of a request for a page, and what answers it.
-type page struct {
-	ListOptions
-	Limit int `json:"limit"`
-}
-
-type pageAnswer struct {
-	Items []Listed `json:"items"`
-	Next  string   `json:"next"`
-}
-
 // listPage is how many items one request lists, unless it is told.
 const listPage = 200
 
@@ -67,8 +57,8 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 				yield(Listed{}, err)
 				return
 			}
-			for _, item := range page.Items {
-				if !yield(item, nil) {
+			for i := range page.Items {
+				if !yield(listed(&page.Items[i]), nil) {
 					return
 				}
 			}
@@ -80,13 +70,21 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 	}
 }
 
-func (q *Queue) page(ctx context.Context, o ListOptions) (answer pageAnswer, err error) {
-	body, err := json.Marshal(page{o, cmp.Or(o.Page, listPage)})
+func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
+	body, err := json.Marshal(protocol.ListRequest{State: o.State, After: o.After, Bodies: o.Bodies, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}
 	err = q.ask(ctx, opList, subjects.Subject{Verb: subjects.List}, body, &answer)
 	return answer, err
+}
+
+func listed(i *protocol.Listed) Listed {
+	return Listed{
+		ID: i.ID, Priority: i.Priority, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
+		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), Dead: i.Dead, Size: i.Size,
+		Header: i.Headers, Body: i.Body,
+	}
 }
 
 // Queues goes through the names of the queues, in their order. An error ends it.
@@ -98,11 +96,8 @@ func (c *Client) Queues(ctx context.Context) iter.Seq2[string, error] {
 			return
 		}
 		for offset := 0; ; {
-			body, err := json.Marshal(map[string]int{"offset": offset, "limit": listPage})
-			var answer struct {
-				Total  int      `json:"total"`
-				Queues []string `json:"queues"`
-			}
+			body, err := json.Marshal(protocol.QueuesRequest{Offset: int64(offset), Limit: listPage})
+			var answer protocol.Queues
 			if err == nil {
 				err = c.ask(ctx, &call{op: opQueues, subject: subject, body: body}, &answer)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -70,8 +71,8 @@ func (b *mailbox) deliver(m *nats.Msg) {
 // giveBack returns an item that nobody waits for any more, so that others need
 // not wait for its lease to run out. When that fails, it does run out.
 func (b *mailbox) giveBack(m *nats.Msg) {
-	if ack := leaseOf(b.grammar, "", m); ack != "" && m.Header.Get(headerID) != "" {
-		_ = b.nc.Publish(ack, []byte(settleNack))
+	if ack := leaseOf(b.grammar, "", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
+		_ = b.nc.Publish(ack, []byte(protocol.SettleNack))
 	}
 }
 
@@ -87,7 +88,7 @@ func leaseOf(grammar subjects.Grammar, queue string, m *nats.Msg) string {
 	if settles(m.Reply) {
 		return m.Reply
 	}
-	if values := m.Header[headerAck]; len(values) == 1 && settles(values[0]) {
+	if values := m.Header[protocol.HeaderAck]; len(values) == 1 && settles(values[0]) {
 		return values[0]
 	}
 	return ""

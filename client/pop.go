@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -31,16 +32,8 @@ func (e End) String() string {
 // PopOption says more about what to pop or to peek at.
 type PopOption func(*popRequest)
 
-// popRequest is the body of a pop or a peek.
-type popRequest struct {
-	Batch    int           `json:"batch,omitempty"`
-	Expires  time.Duration `json:"expires,omitempty"`
-	Lease    time.Duration `json:"lease,omitempty"`
-	MaxBytes int           `json:"max_bytes,omitempty"`
-	Min      *int64        `json:"min,omitempty"`
-	Max      *int64        `json:"max,omitempty"`
-	ID       string        `json:"msg_id,omitempty"`
-}
+// popRequest is what the options fill in.
+type popRequest struct{ protocol.PopRequest }
 
 // Wait waits up to so long for something to arrive. Without it, and at the
 // latest when the context ends, an empty queue is answered with [ErrEmpty].
@@ -63,12 +56,12 @@ func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 
 // PopID names the pop: within the queue's window, the same pop with the same id
 // answers the same items again, from whichever program it comes. Peeks have none.
-func PopID(id string) PopOption { return func(r *popRequest) { r.ID = id } }
+func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID = id } }
 
 // Repeatable gives the pop an id of its own, so that it is sent again when its
 // answer is lost: without a lease, that makes it exactly once as long as the
 // program lives.
-func Repeatable() PopOption { return func(r *popRequest) { r.ID = nuid.Next() } }
+func Repeatable() PopOption { return func(r *popRequest) { r.MsgID = nuid.Next() } }
 
 // Pop takes the first item at an end of the queue. It fails with [ErrEmpty] when
 // there is none.
@@ -116,7 +109,7 @@ func (q *Queue) takeBatch(ctx context.Context, op string, end End, n int, opts [
 
 // take pops or peeks, again if need be. A batch of 0 is none.
 func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []PopOption) ([]*Item, error) {
-	request := popRequest{Batch: batch}
+	request := popRequest{protocol.PopRequest{Batch: batch}}
 	for _, opt := range opts {
 		opt(&request)
 	}
@@ -126,7 +119,7 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 	}
 	t := taking{
 		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
-		repeatable: op == opPeek || request.ID != "",
+		repeatable: op == opPeek || request.MsgID != "",
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -167,7 +160,6 @@ type taking struct {
 // requests. The margin leaves time for the answer to arrive before the context
 // ends: an item that comes later is lost, or leased to nobody.
 const (
-	maxWait    = 110 * time.Second
 	waitMargin = 100 * time.Millisecond
 )
 
@@ -181,7 +173,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
 		}
 		left := t.left(ctx, started)
-		t.request.Expires = min(left, maxWait)
+		t.request.Expires = min(left, protocol.MaxWait)
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
 			wait = forever
@@ -198,7 +190,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			continue
 		case !errors.As(err, &e):
 			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
-		case e.Code == codeTimeout && left > maxWait:
+		case e.Code == protocol.CodeTimeout && left > protocol.MaxWait:
 			continue
 		}
 		refusal = e
@@ -258,8 +250,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 			if e := answered(m, t.op, t.queue.name); e != nil {
 				return items, e
 			}
-			if m.Header.Get(headerID) == "" {
-				if m.Header.Get(headerStatus) == statusEndOfBatch {
+			if m.Header.Get(protocol.HeaderID) == "" {
+				if m.Header.Get(protocol.HeaderStatus) == protocol.StatusEndOfBatch {
 					return items, nil
 				}
 				return items, unreadable(t.op, t.queue.name, m.Data, nil)
@@ -276,13 +268,10 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	}
 }
 
-// statusEndOfBatch marks the message behind the last one of a batch.
-const statusEndOfBatch = "204"
-
 // body is the request as it is sent; the plainest one is empty.
 func (r popRequest) body() ([]byte, error) {
 	if r == (popRequest{}) {
 		return nil, nil
 	}
-	return json.Marshal(r)
+	return json.Marshal(r.PopRequest)
 }

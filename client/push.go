@@ -13,14 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
-)
-
-// Headers of a push.
-const (
-	headerDelay     = "PQ-Delay"
-	headerNotBefore = "PQ-Not-Before"
-	headerTTL       = "PQ-TTL"
 )
 
 // Pushed is what became of a push.
@@ -52,24 +46,24 @@ func Priority(priority int64) PushOption { return func(p *push) { p.priority = &
 
 // Delay keeps the item back for a while.
 func Delay(d time.Duration) PushOption {
-	return func(p *push) { p.header.Set(headerDelay, d.String()) }
+	return func(p *push) { p.header.Set(protocol.HeaderDelay, d.String()) }
 }
 
 // NotBefore keeps the item back until a time by the bridge's clock.
 func NotBefore(t time.Time) PushOption {
-	return func(p *push) { p.header.Set(headerNotBefore, t.UTC().Format(time.RFC3339Nano)) }
+	return func(p *push) { p.header.Set(protocol.HeaderNotBefore, t.UTC().Format(time.RFC3339Nano)) }
 }
 
 // TTL is how long the item may wait to be taken. After that it is dropped, or
 // becomes a dead letter if the queue is configured so.
 func TTL(d time.Duration) PushOption {
-	return func(p *push) { p.header.Set(headerTTL, d.String()) }
+	return func(p *push) { p.header.Set(protocol.HeaderTTL, d.String()) }
 }
 
 // MsgID names the push: of all pushes with one id within the queue's window
 // (2 minutes unless configured otherwise) only the first one counts.
 func MsgID(id string) PushOption {
-	return func(p *push) { p.header.Set(nats.MsgIdHdr, id) }
+	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
 }
 
 // Header adds headers that travel with the item.
@@ -149,26 +143,13 @@ func (q *Queue) pushMsg(payload []byte, opts []PushOption) (*nats.Msg, msgID, er
 	}
 	m := &nats.Msg{Subject: to, Data: payload, Header: p.header}
 	switch {
-	case p.header.Get(nats.MsgIdHdr) != "":
+	case p.header.Get(protocol.HeaderMsgID) != "":
 		return m, givenID, nil
 	case p.once:
-		p.header.Set(nats.MsgIdHdr, nuid.Next())
+		p.header.Set(protocol.HeaderMsgID, nuid.Next())
 		return m, madeID, nil
 	}
 	return m, noID, nil
-}
-
-// pushAnswer is the body that a push is answered with.
-type pushAnswer struct {
-	ID        string `json:"id"`
-	Seq       uint64 `json:"seq"`
-	Priority  int64  `json:"priority"`
-	Duplicate bool   `json:"duplicate"`
-	Evicted   bool   `json:"evicted"`
-	Error     *struct {
-		Code        int    `json:"code"`
-		Description string `json:"description"`
-	} `json:"error"`
 }
 
 // readPushed reads the answer to a push.
@@ -176,14 +157,14 @@ func readPushed(m *nats.Msg, op, queue string) (Pushed, *Error) {
 	if e := answered(m, op, queue); e != nil {
 		return Pushed{}, e
 	}
-	var a pushAnswer
+	var a protocol.PushResponse
 	if err := json.Unmarshal(m.Data, &a); err != nil || a.ID == "" && a.Error == nil {
 		return Pushed{}, unreadable(op, queue, m.Data, err)
 	}
 	if a.Error != nil {
 		return Pushed{}, &Error{Op: op, Queue: queue, Code: a.Error.Code, Description: a.Error.Description}
 	}
-	return Pushed{ID: a.ID, Seq: a.Seq, Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
+	return Pushed{ID: a.ID, Seq: uint64(a.Seq), Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
 }
 
 // unreadable is the error of an answer that is none of the protocol: somebody
@@ -195,7 +176,7 @@ func unreadable(op, queue string, body []byte, cause error) *Error {
 		cause = errors.New("fields are missing")
 	}
 	return &Error{
-		Op: op, Queue: queue, Code: codeUnknownResult, cause: cause,
+		Op: op, Queue: queue, Code: protocol.CodeUnknownResult, cause: cause,
 		Description: fmt.Sprintf("the answer %s cannot be read: %v", strconv.Quote(text), cause),
 	}
 }

@@ -8,15 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
-)
-
-// Settlements as they are sent.
-const (
-	settleAck       = "+ACK"
-	settleNack      = "-NAK"
-	settleExtend    = "+WPI"
-	settleTerminate = "+TERM"
 )
 
 // AckSubject is what stands for the lease, "" when there is none: another program
@@ -38,22 +31,22 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 
 // Ack says that the item is done with; it is gone from the queue for good when
 // this returns nil. With [ErrLeaseLost] somebody else has had it or will.
-func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, settleAck) }
+func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, protocol.SettleAck) }
 
 // Nack gives the item back; it is ready again at once, at the place it had. After
 // its last delivery (16 unless configured otherwise) it goes to the dead-letter
 // queue instead.
-func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, settleNack) }
+func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, protocol.SettleNack) }
 
 // NackWithDelay is Nack, but the item is not ready before the delay has passed.
 func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
-	return i.settle(ctx, opNack, fmt.Sprintf(`%s {"delay":%d}`, settleNack, delay.Nanoseconds()))
+	return i.settle(ctx, opNack, fmt.Sprintf(`%s {"delay":%d}`, protocol.SettleNack, delay.Nanoseconds()))
 }
 
 // Terminate sends the item to the dead-letter queue, because trying again would
 // not help. The reason is kept with it.
 func (i *Item) Terminate(ctx context.Context, reason string) error {
-	return i.settle(ctx, opTerminate, settleTerminate+" "+reason)
+	return i.settle(ctx, opTerminate, protocol.SettleTerminate+" "+reason)
 }
 
 // settle ends the lease, once.
@@ -79,14 +72,14 @@ func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
 	}
-	m, err := i.send(ctx, opExtend, settleExtend)
+	m, err := i.send(ctx, opExtend, protocol.SettleProgress)
 	if err != nil {
 		return err
 	}
-	if values := m.Header[headerLeaseExpires]; len(values) > 0 {
+	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		return readHeader(headerLeaseExpires, values, &i.expires)
+		return readHeader(protocol.HeaderLeaseExpires, values, &i.expires)
 	}
 	return nil
 }
@@ -105,7 +98,7 @@ func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
 	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body), repeatable: true}
 	m, err := i.queue.client.do(ctx, r)
 	var e *Error
-	if errors.As(err, &e) && e.Code == codeLeaseLost && r.sent > 1 && held(op, e.Reason) {
+	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && r.sent > 1 && held(op, e.Reason) {
 		return &nats.Msg{}, nil
 	}
 	return m, err

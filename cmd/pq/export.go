@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 	"os"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // exporting are the flags of export.
@@ -99,16 +99,15 @@ const exportPage = 1000
 func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64, config *client.Config) (n int64, err error) {
 	p := s.progress("exporting", total, thousands)
 	defer p.end()
-	buffered, sum := bufio.NewWriterSize(out, 1<<16), newSum()
-	encoder := json.NewEncoder(io.MultiWriter(buffered, sum.hash))
-	encoder.SetEscapeHTML(false)
+	buffered := bufio.NewWriterSize(out, 1<<16)
+	export := protocol.NewExportWriter(buffered)
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
 		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true, Page: exportPage})
 	}
 	for l, err := range ahead(merged(lists)) {
 		if err != nil {
-			return n, err
+			return export.Items(), err
 		}
 		i := listed(&l)
 		if l.Body == nil || l.Header == nil { // too large for a list
@@ -117,22 +116,20 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 				continue // it was taken meanwhile
 			}
 			if err != nil {
-				return n, err
+				return export.Items(), err
 			}
-			i.setPayload(whole.Payload)
+			i.SetPayload(whole.Payload)
 			i.Headers, i.Dead = whole.Header, whole.Dead
 		}
-		if err := encoder.Encode(i); err != nil {
-			return n, err
+		if err := export.Write(&i.Item); err != nil {
+			return export.Items(), err
 		}
-		n++
 		p.add(1)
 	}
-	last := sealed{&seal{Queue: q.Name(), Items: n, SHA256: sum.text(), Config: config}}
-	if err := json.NewEncoder(buffered).Encode(last); err != nil {
-		return n, err
+	if err := export.End(q.Name(), config); err != nil {
+		return export.Items(), err
 	}
-	return n, buffered.Flush()
+	return export.Items(), buffered.Flush()
 }
 
 // ahead goes through a list while the next items are being asked for.

@@ -20,7 +20,7 @@ func FuzzExportedLine(f *testing.F) {
 	f.Add([]byte(nil), "a", "\xff", int64(1))
 	f.Fuzz(func(t *testing.T, payload []byte, key, value string, priority int64) {
 		i := listed(&client.Listed{ID: "x", Priority: priority, Header: nats.Header{"Key": {key, value}}})
-		i.setPayload(payload)
+		i.SetPayload(payload)
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false)
@@ -31,7 +31,7 @@ func FuzzExportedLine(f *testing.F) {
 			t.Errorf("%q is no single line", text.Bytes())
 		}
 		read, err := readImported(text.Bytes())
-		if err != nil || !bytes.Equal(read.payload(), payload) || read.Priority == nil || *read.Priority != priority || read.ID != "x" {
+		if err != nil || !bytes.Equal(read.Bytes(), payload) || read.Priority == nil || *read.Priority != priority || read.ID != "x" {
 			t.Errorf("%s is read as %+v, %v", text.Bytes(), read, err)
 		}
 		// JSON is text, and NATS headers that are none are not for export.

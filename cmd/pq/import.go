@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // importing are the flags of import.
@@ -119,7 +120,7 @@ func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 
 // look reads a file to its end and says what is wrong with it, before anything
 // is imported. Lines that nobody exported cannot be checked.
-func (i *importing) look(s *session, file *os.File, total int64) (*seal, error) {
+func (i *importing) look(s *session, file *os.File, total int64) (*protocol.ExportSeal, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()
 	all, exported := newSum(), false
@@ -177,5 +178,5 @@ func (i *importing) pushLine(pipe *pipeline, n int, read *imported) error {
 		}
 		options = append(options, client.MsgID("import-"+id))
 	}
-	return pipe.push(read.payload(), options...)
+	return pipe.push(read.Bytes(), options...)
 }

@@ -6,76 +6,40 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// item is an item as JSON: what pop, peek, get, list and export write, and
-// import reads.
-type item struct {
-	Queue        string        `json:"queue,omitempty"`
-	ID           string        `json:"id,omitempty"`
-	Priority     int64         `json:"priority"`
-	State        client.State  `json:"state,omitempty"`
-	Deliveries   int           `json:"deliveries,omitempty"`
-	Pushed       time.Time     `json:"pushed,omitzero"`
-	Due          time.Time     `json:"due,omitzero"` // when the lease ends, or the delay
-	Expires      time.Time     `json:"expires,omitzero"`
-	Size         int64         `json:"size,omitempty"`
-	Headers      nats.Header   `json:"headers,omitempty"`
-	Payload      *string       `json:"payload,omitempty"`        // when it is UTF-8
-	Base64       []byte        `json:"payload_base64,omitempty"` // when it is not
-	Ack          string        `json:"ack,omitempty"`
-	LeaseExpires time.Time     `json:"lease_expires,omitzero"`
-	Fence        uint64        `json:"fence,omitempty"`
-	Dead         *client.Death `json:"dead,omitempty"`
-}
-
-// setPayload keeps a payload in the form that fits.
-func (i *item) setPayload(payload []byte) {
-	if utf8.Valid(payload) {
-		i.Payload = new(string(payload))
-	} else {
-		i.Base64 = payload
-	}
-}
-
-func (i *item) payload() []byte {
-	if i.Payload != nil {
-		return []byte(*i.Payload)
-	}
-	return i.Base64
-}
+// item is an item as pop, peek, get, list and export write it, and import reads it.
+type item struct{ protocol.Item }
 
 // shown makes JSON of an item that was popped, peeked at or got.
 func shown(from *client.Item) *item {
-	i := &item{
+	i := &item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, State: from.State,
-		Deliveries: from.Deliveries, Pushed: from.Pushed, Headers: from.Header,
+		Deliveries: int64(from.Deliveries), Pushed: from.Pushed, Headers: from.Header,
 		Ack: from.AckSubject(), Fence: from.Fence,
-	}
+	}}
 	if from.State != "" {
 		i.Due = from.Due
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
 	i.Dead = from.Dead
-	i.setPayload(from.Payload)
+	i.SetPayload(from.Payload)
 	return i
 }
 
 // listed makes JSON of an item of a list.
 func listed(from *client.Listed) *item {
-	i := &item{
-		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: from.Deliveries,
+	i := &item{protocol.Item{
+		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size, Headers: from.Header,
 		Fence: from.Fence, Dead: from.Dead,
-	}
+	}}
 	if from.Body != nil {
-		i.setPayload(from.Body)
+		i.SetPayload(from.Body)
 	}
 	return i
 }

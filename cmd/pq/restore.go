@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // restore is one run of import.
@@ -18,11 +19,11 @@ type restore struct {
 	queue   *client.Queue
 	pipe    *pipeline
 	sum     *sum
-	seal    *seal // known beforehand, of a file
-	placed  int64 // items sent to their places
-	made    bool  // the queue was not there
-	paused  bool  // by this import
-	was     bool  // paused before
+	seal    *protocol.ExportSeal // known beforehand, of a file
+	placed  int64                // items sent to their places
+	made    bool                 // the queue was not there
+	paused  bool                 // by this import
+	was     bool                 // paused before
 }
 
 // imported is a line of an import.
@@ -78,8 +79,8 @@ func (r *restore) line(n int, text []byte) error {
 	}
 	r.placed++
 	i := &client.Import{
-		ID: read.ID, Priority: *read.Priority, Payload: read.payload(), Header: read.Headers, Pushed: read.Pushed,
-		Expires: read.Expires, Deliveries: read.Deliveries, Fence: read.Fence, Dead: read.Dead,
+		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.Headers, Pushed: read.Pushed,
+		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
 	}
 	if read.State == client.Delayed {
 		i.NotBefore = read.Due
@@ -113,7 +114,7 @@ func (r *restore) hold() error {
 }
 
 // configure makes the queue, as it was if that is known.
-func (r *restore) configure(from *seal) error {
+func (r *restore) configure(from *protocol.ExportSeal) error {
 	var change client.ConfigChange
 	if from != nil && from.Config != nil {
 		text, err := json.Marshal(from.Config)

@@ -10,31 +10,17 @@ import (
 	"hash"
 	"io"
 
-	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// seal is the last line of an export: it tells that this was all of it, and that
-// nothing has changed since.
-type seal struct {
-	Queue  string         `json:"queue"`
-	Items  int64          `json:"items"`
-	SHA256 string         `json:"sha256"` // of the lines before it, each with its line feed
-	Config *client.Config `json:"config,omitempty"`
-}
-
-// sealed is that line.
-type sealed struct {
-	Export *seal `json:"export"`
-}
-
-// sealMark is what the line begins with: no item has such a field.
-var sealMark = []byte(`{"export":`)
+// sealMark is what the last line of an export begins with.
+var sealMark = []byte(protocol.ExportMark)
 
 // sum adds up lines, as a seal does.
 type sum struct {
 	hash  hash.Hash
 	items int64
-	seal  *seal // the line that was one; nothing may follow
+	seal  *protocol.ExportSeal // the line that was one; nothing may follow
 }
 
 func newSum() *sum { return &sum{hash: sha256.New()} }
@@ -48,7 +34,7 @@ func (s *sum) line(text []byte) (item bool, err error) {
 	case s.seal != nil:
 		return false, fmt.Errorf("there is more behind the last line of an export: expected one export at a time")
 	case bytes.HasPrefix(text, sealMark):
-		var last sealed
+		var last protocol.ExportEnd
 		if err := json.Unmarshal(text, &last); err != nil {
 			return false, fmt.Errorf("the last line of the export: %w", err)
 		}

@@ -3,24 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
-	"unicode/utf8"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // salvage writes what can be read of a damaged store that no process has open: a
@@ -104,16 +98,14 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := bufio.NewWriter(file)
-	before, sum := x.db.Skipped(), sha256.New()
-	w := salvagedQueue{salvaging: x, queue: x.store.Queue(name), lines: json.NewEncoder(io.MultiWriter(out, sum))}
-	w.lines.SetEscapeHTML(false)
+	before := x.db.Skipped()
+	w := salvagedQueue{salvaging: x, queue: x.store.Queue(name), export: protocol.NewExportWriter(out)}
 	for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 		if err := w.items(ctx, state); err != nil {
 			return err
 		}
 	}
-	last := salvagedEnd{Queue: name, Items: w.written, SHA256: hex.EncodeToString(sum.Sum(nil)), Config: w.config(ctx)}
-	if err := json.NewEncoder(out).Encode(map[string]salvagedEnd{"export": last}); err != nil {
+	if err := w.export.End(name, w.config(ctx)); err != nil {
 		return err
 	}
 	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
@@ -123,25 +115,24 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	if n := x.db.Skipped() - before; n > 0 || w.broken > 0 {
 		what = fmt.Sprintf("not all of it: %d stretches and %d items could not be read; what had been taken may be there again", n, w.broken)
 	}
-	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", name, w.written, path, what)
+	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", name, w.export.Items(), path, what)
 	return err
 }
 
 // salvagedQueue is a queue that is being written.
 type salvagedQueue struct {
 	*salvaging
-	queue   fdbpq.Queue
-	lines   *json.Encoder
-	written int64
-	broken  int64 // items of which parts are missing
+	queue  fdbpq.Queue
+	export *protocol.ExportWriter
+	broken int64 // items of which parts are missing
 }
 
 // config is nil when it cannot be read.
-func (w *salvagedQueue) config(ctx context.Context) (config *fdbpq.Config) {
+func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config) {
 	_ = w.db.View(ctx, func(r kv.Reader) error {
 		i, err := w.queue.Inspect(r)
 		if err == nil && i != nil {
-			config = &i.Config
+			config = new(bridge.Config(i.Config))
 		}
 		return err
 	})
@@ -189,9 +180,9 @@ func (w *salvagedQueue) page(ctx context.Context, listing fdbpq.Listing) (page f
 
 // item writes an item as a line.
 func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
-	line := salvagedItem{
-		ID: held.ID.String(), Priority: held.Priority, State: held.State, Deliveries: held.Deliveries, Pushed: held.Pushed.UTC(),
-		Size: held.Size, Fence: held.Fence, Headers: bridge.Headers(&held.Item),
+	line := protocol.Item{
+		ID: held.ID.String(), Priority: held.Priority, State: protocol.State(held.State), Deliveries: held.Deliveries,
+		Pushed: held.Pushed.UTC(), Size: held.Size, Fence: uint64(held.Fence), Headers: bridge.Headers(&held.Item),
 	}
 	if held.State != fdbpq.StateReady {
 		line.Due = w.store.Display(held.Due).UTC()
@@ -200,46 +191,8 @@ func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 		line.Expires = w.store.Display(held.Expires).UTC()
 	}
 	if held.Dead != nil {
-		line.Dead = (*salvagedDeath)(held.Dead)
+		line.Dead = (*protocol.Death)(held.Dead)
 	}
-	if utf8.Valid(held.Payload) {
-		text := string(held.Payload)
-		line.Payload = &text
-	} else {
-		line.Base64 = held.Payload
-	}
-	w.written++
-	return w.lines.Encode(line)
-}
-
-// salvagedItem is a line of the file, as pq import reads it.
-type salvagedItem struct {
-	ID         string         `json:"id"`
-	Priority   int64          `json:"priority"`
-	State      fdbpq.State    `json:"state"`
-	Deliveries int64          `json:"deliveries,omitempty"`
-	Pushed     time.Time      `json:"pushed,omitzero"`
-	Due        time.Time      `json:"due,omitzero"`
-	Expires    time.Time      `json:"expires,omitzero"`
-	Size       int64          `json:"size,omitempty"`
-	Headers    nats.Header    `json:"headers,omitempty"`
-	Payload    *string        `json:"payload,omitempty"`        // when it is UTF-8
-	Base64     []byte         `json:"payload_base64,omitempty"` // when it is not
-	Fence      int64          `json:"fence,omitempty"`
-	Dead       *salvagedDeath `json:"dead,omitempty"`
-}
-
-// salvagedDeath is why an item is in a dead-letter queue.
-type salvagedDeath struct {
-	Reason   string `json:"reason"`
-	Origin   string `json:"origin"`
-	OriginID string `json:"origin_id"`
-}
-
-// salvagedEnd is the last line.
-type salvagedEnd struct {
-	Queue  string        `json:"queue"`
-	Items  int64         `json:"items"`
-	SHA256 string        `json:"sha256"` // of the lines before it
-	Config *fdbpq.Config `json:"config,omitempty"`
+	line.SetPayload(held.Payload)
+	return w.export.Write(&line)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // sieve reads what the embedded server sends to the bridge and takes out header
@@ -29,7 +30,7 @@ const (
 	sieveRead = 64 << 10
 
 	// sieveHold is the most that is held back: a control line and a header block.
-	sieveHold = bridge.MaxHeaderBytes + 8<<10
+	sieveHold = protocol.MaxHeaderBytes + 8<<10
 )
 
 // Read implements io.Reader. It returns all that it has, and waits only when it
@@ -112,11 +113,11 @@ func (s *sieve) next() bool {
 	switch {
 	case !ok || headers > size:
 		s.give(end, size)
-	case headers > bridge.MaxHeaderBytes:
+	case headers > protocol.MaxHeaderBytes:
 		s.replace(to, end, size)
 	case len(s.in) < end+headers:
 		return false
-	case bytes.Count(s.in[end:end+headers], []byte{'\n'}) > bridge.MaxHeaderLines+2: // the first line and the empty one
+	case bytes.Count(s.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
 		s.replace(to, end, size)
 	default:
 		s.give(end, size)

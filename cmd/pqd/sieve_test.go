@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // byPieces reads as many bytes at a time as it happens.
@@ -40,9 +41,9 @@ func TestSieve(t *testing.T) {
 	for _, body := range []string{"", "x", "HMSG a 1 5 5\r\n", strings.Repeat("MSG a 1 1\r\n", 10_000)} {
 		both(fmt.Sprintf("MSG pq.jobs.push 1 _INBOX.x %d\r\n%s\r\n", len(body), body))
 		both(headed("pq.jobs.push 1", block(3, 5), body))
-		both(headed("pq.jobs.push 1 _INBOX.y", block(bridge.MaxHeaderLines, 0), body))
-		both(headed("pq.jobs.push 1 _INBOX.y", block(1, bridge.MaxHeaderBytes-len(block(1, 0))), body))
-		for _, large := range []string{block(bridge.MaxHeaderLines+1, 0), block(10_000, 0), block(1, bridge.MaxHeaderBytes)} {
+		both(headed("pq.jobs.push 1 _INBOX.y", block(protocol.MaxHeaderLines, 0), body))
+		both(headed("pq.jobs.push 1 _INBOX.y", block(1, protocol.MaxHeaderBytes-len(block(1, 0))), body))
+		for _, large := range []string{block(protocol.MaxHeaderLines+1, 0), block(10_000, 0), block(1, protocol.MaxHeaderBytes)} {
 			sent.WriteString(headed("pq.jobs.push 1 _INBOX.z", large, body))
 			want.WriteString(instead("pq.jobs.push 1 _INBOX.z"))
 			both("PING\r\n")

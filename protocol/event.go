@@ -1,0 +1,31 @@
+package protocol
+
+import "time"
+
+// EventTypePrefix stands before the type of an event in its body.
+const EventTypePrefix = "io.pq.v1.event."
+
+// EventError is the type of an [ErrorEvent]. Those of items are the store's.
+const EventError = "error"
+
+// ItemEvent is published when something happened to an item.
+type ItemEvent struct {
+	Type       string    `json:"type"`
+	Time       time.Time `json:"time"`
+	Queue      string    `json:"queue"`
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	Deliveries int64     `json:"deliveries"`
+	Reason     string    `json:"reason,omitempty"`
+	DeadLetter string    `json:"dead_letter,omitempty"`
+}
+
+// ErrorEvent is published when pushes without a reply subject were not taken in.
+type ErrorEvent struct {
+	Type  string    `json:"type"`
+	Time  time.Time `json:"time"`
+	Queue string    `json:"queue"`
+	Code  int       `json:"code"`
+	Error string    `json:"error"` // the last one
+	Count int       `json:"count"` // since the event before
+}

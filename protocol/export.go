@@ -1,0 +1,101 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"hash"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// Item is an item as programs write and read it, one JSON object a line. An
+// export consists of such lines and an [ExportEnd].
+type Item struct {
+	Queue        string              `json:"queue,omitempty"`
+	ID           string              `json:"id,omitempty"`
+	Priority     int64               `json:"priority"`
+	State        State               `json:"state,omitempty"`
+	Deliveries   int64               `json:"deliveries,omitempty"`
+	Pushed       time.Time           `json:"pushed,omitzero"`
+	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires      time.Time           `json:"expires,omitzero"`
+	Size         int64               `json:"size,omitempty"`
+	Headers      map[string][]string `json:"headers,omitempty"`
+	Payload      *string             `json:"payload,omitempty"`        // when it is UTF-8
+	Base64       []byte              `json:"payload_base64,omitempty"` // when it is not
+	Ack          string              `json:"ack,omitempty"`
+	LeaseExpires time.Time           `json:"lease_expires,omitzero"`
+	Fence        uint64              `json:"fence,omitempty"`
+	Dead         *Death              `json:"dead,omitempty"`
+}
+
+// SetPayload keeps a payload in the form that fits.
+func (i *Item) SetPayload(payload []byte) {
+	if utf8.Valid(payload) {
+		i.Payload = new(string(payload))
+	} else {
+		i.Base64 = payload
+	}
+}
+
+// Bytes returns the payload.
+func (i *Item) Bytes() []byte {
+	if i.Payload != nil {
+		return []byte(*i.Payload)
+	}
+	return i.Base64
+}
+
+// ExportMark begins the last line of an export: no item has such a field.
+const ExportMark = `{"export":`
+
+// ExportEnd is the last line of an export.
+type ExportEnd struct {
+	Export *ExportSeal `json:"export"`
+}
+
+// ExportSeal tells that the lines before it are all of an export, and that
+// nothing has changed since.
+type ExportSeal struct {
+	Queue  string  `json:"queue"`
+	Items  int64   `json:"items"`
+	SHA256 string  `json:"sha256"` // of the lines before it, each with its line feed
+	Config *Config `json:"config,omitempty"`
+}
+
+// ExportWriter writes an export. Get one from [NewExportWriter].
+type ExportWriter struct {
+	to    io.Writer
+	lines *json.Encoder
+	sum   hash.Hash
+	items int64
+}
+
+// NewExportWriter returns a writer of the export of one queue.
+func NewExportWriter(to io.Writer) *ExportWriter {
+	w := &ExportWriter{to: to, sum: sha256.New()}
+	w.lines = json.NewEncoder(io.MultiWriter(to, w.sum))
+	w.lines.SetEscapeHTML(false)
+	return w
+}
+
+// Write adds an item.
+func (w *ExportWriter) Write(i *Item) error {
+	if err := w.lines.Encode(i); err != nil {
+		return err
+	}
+	w.items++
+	return nil
+}
+
+// Items is how many were added.
+func (w *ExportWriter) Items() int64 { return w.items }
+
+// End writes the last line. A configuration that is not known is nil.
+func (w *ExportWriter) End(queue string, config *Config) error {
+	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportSeal{
+		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config,
+	}})
+}

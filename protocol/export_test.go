@@ -1,0 +1,53 @@
+package protocol_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// An export says of its lines how many they are and what their sum is, and keeps
+// payloads whatever their bytes.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := protocol.NewExportWriter(&out)
+	payloads := [][]byte{[]byte("text <&>"), {0xff, 0}, {}}
+	for _, payload := range payloads {
+		i := protocol.Item{ID: "x", Headers: map[string][]string{"A": {"<b>"}}}
+		i.SetPayload(payload)
+		if err := w.Write(&i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := protocol.Config{Ties: "newest"}
+	if err := w.End("jobs", &config); err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(out.Bytes(), []byte("\n"))
+	if len(lines) != len(payloads)+2 || len(lines[len(payloads)+1]) != 0 {
+		t.Fatalf("%d lines: %q", len(lines), lines)
+	}
+	for i, payload := range payloads {
+		var item protocol.Item
+		if err := json.Unmarshal(lines[i], &item); err != nil || !bytes.Equal(item.Bytes(), payload) || item.Headers["A"][0] != "<b>" {
+			t.Errorf("%s is read as %+v, %v", lines[i], item, err)
+		}
+	}
+	if !bytes.Contains(lines[0], []byte("text <&>")) {
+		t.Errorf("%s is not as people write it", lines[0])
+	}
+	sum := sha256.Sum256(bytes.Join(lines[:len(payloads)], nil))
+	last := lines[len(payloads)]
+	var end protocol.ExportEnd
+	if err := json.Unmarshal(last, &end); err != nil || !bytes.HasPrefix(last, []byte(protocol.ExportMark)) {
+		t.Fatalf("%s: %v", last, err)
+	}
+	if s := end.Export; s.Queue != "jobs" || s.Items != 3 || w.Items() != 3 || s.SHA256 != hex.EncodeToString(sum[:]) || *s.Config != config {
+		t.Errorf("%s: %+v", last, s)
+	}
+}

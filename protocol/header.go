@@ -1,0 +1,41 @@
+package protocol
+
+// HeaderPrefix begins the names of all headers that are ours.
+const HeaderPrefix = "PQ-"
+
+// Headers of requests. HeaderPriority and HeaderNotBefore also come with items.
+const (
+	HeaderPriority  = "PQ-Priority"
+	HeaderDelay     = "PQ-Delay"
+	HeaderNotBefore = "PQ-Not-Before"
+	HeaderTTL       = "PQ-TTL"
+	HeaderBatch     = "PQ-Batch"
+	HeaderWait      = "PQ-Wait"
+	HeaderLease     = "PQ-Lease"
+	HeaderBand      = "PQ-Band"
+	HeaderMsgID     = "Nats-Msg-Id" // as JetStream has it
+)
+
+// Headers of items, as they are answered and imported.
+const (
+	HeaderID           = "PQ-Id"
+	HeaderDeliveries   = "PQ-Deliveries"
+	HeaderFence        = "PQ-Fence"
+	HeaderAck          = "PQ-Ack"
+	HeaderLeaseExpires = "PQ-Lease-Expires"
+	HeaderNumPending   = "PQ-Num-Pending"
+	HeaderState        = "PQ-State"
+	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
+	HeaderDeadReason   = "PQ-Dead-Reason"
+	HeaderOrigin       = "PQ-Origin"
+	HeaderOriginID     = "PQ-Origin-Id"
+	HeaderExpires      = "PQ-Expires"
+)
+
+// Headers of answers that are no items. The error's text and code are in
+// Nats-Service-Error and Nats-Service-Error-Code, as NATS services have them.
+const (
+	HeaderStatus      = "Status"
+	HeaderDescription = "Description"
+	HeaderReason      = "PQ-Reason"
+)

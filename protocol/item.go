@@ -1,0 +1,60 @@
+package protocol
+
+import "time"
+
+// State is what an item waits for.
+type State string
+
+// States of items.
+const (
+	StateReady   State = "ready"
+	StateLeased  State = "leased"
+	StateDelayed State = "delayed"
+)
+
+// Death says why an item is in a dead-letter queue and where it comes from.
+type Death struct {
+	Reason   string `json:"reason"`
+	Origin   string `json:"origin"`    // queue
+	OriginID string `json:"origin_id"` // id that it had there
+}
+
+// ListRequest is the body of a request for a page of items.
+type ListRequest struct {
+	State  State  `json:"state,omitempty"`  // of the items; "": ready
+	After  string `json:"after,omitempty"`  // begin behind the item with this id
+	Bodies bool   `json:"bodies,omitempty"` // with payloads
+	Limit  int    `json:"limit,omitempty"`
+}
+
+// Page answers it.
+type Page struct {
+	Items []Listed `json:"items"`
+	Next  string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
+}
+
+// Listed is an item as a list shows it.
+type Listed struct {
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	State      State     `json:"state"`
+	Deliveries int64     `json:"deliveries"`
+	Pushed     time.Time `json:"pushed"`
+	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires    time.Time `json:"expires,omitzero"`
+	Fence      int64     `json:"fence,omitempty"`
+	Dead       *Death    `json:"dead,omitempty"`
+	Size       int64     `json:"size"` // of payload and headers
+
+	// Headers is nil, and Dead too, when the item does not fit into an answer with it.
+	Headers map[string][]string `json:"headers,omitzero"`
+
+	// Body is the payload if it was asked for and fits.
+	Body []byte `json:"body,omitzero"`
+}
+
+// Changed answers a request that changed an item.
+type Changed struct {
+	ID       string `json:"id"`
+	Priority int64  `json:"priority"`
+}

@@ -1,0 +1,33 @@
+package protocol
+
+import "time"
+
+// Limits that hold for every bridge. What a bridge chooses for itself is in its
+// [System].
+const (
+	// MaxWait is the longest that a pop waits; longer waits are cut to it. It is
+	// below the two minutes after which a server forgets where to send the answer
+	// of a request that crossed accounts.
+	MaxWait = 110 * time.Second
+
+	// MaxPopBody bounds the body of a pop, of which many may wait at a time. The
+	// longest id fits, even if JSON escapes all of its bytes.
+	MaxPopBody = 8 << 10
+
+	// MaxReason bounds the reason of +TERM, which travels in a header of the dead
+	// item.
+	MaxReason = 200
+
+	// MaxPayload is the most that an item may have, whatever the server allows.
+	MaxPayload = 8 << 20
+
+	// DefaultListLimit is the length of a page unless a request says otherwise.
+	DefaultListLimit = 100
+)
+
+// Bounds of a header block. Headers are read one by one before anything else
+// can be done with a message, and an item brings them along wherever it goes.
+const (
+	MaxHeaderLines = 1000
+	MaxHeaderBytes = 64 << 10
+)

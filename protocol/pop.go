@@ -1,0 +1,14 @@
+package protocol
+
+import "time"
+
+// PopRequest is the body of a pop or a peek. The plainest one is empty.
+type PopRequest struct {
+	Batch    int           `json:"batch,omitempty"`
+	Expires  time.Duration `json:"expires,omitempty"` // how long to wait
+	Lease    time.Duration `json:"lease,omitempty"`
+	MaxBytes int           `json:"max_bytes,omitempty"`
+	Min      *int64        `json:"min,omitempty"`
+	Max      *int64        `json:"max,omitempty"`
+	MsgID    string        `json:"msg_id,omitempty"` // to repeat the pop by
+}

@@ -1,0 +1,41 @@
+package protocol
+
+// Types of JSON answers.
+const (
+	PushResponseType  = "io.pq.v1.push_response"
+	ErrorResponseType = "io.pq.v1.error_response"
+)
+
+// PushResponse answers a push or an import: a JetStream publish acknowledgement
+// with fields of ours, or an error.
+type PushResponse struct {
+	Type      string `json:"type"`
+	Stream    string `json:"stream"` // the queue
+	Seq       int64  `json:"seq"`    // place in push order
+	Duplicate bool   `json:"duplicate,omitempty"`
+	ID        string `json:"id"`
+	Priority  int64  `json:"priority"`
+	Evicted   bool   `json:"evicted,omitempty"` // the queue was full, and this was its least urgent item
+	Error     *Error `json:"error,omitempty"`
+}
+
+// ErrorResponse is a failure as JetStream answers errors.
+type ErrorResponse struct {
+	Type  string `json:"type"`
+	Error Error  `json:"error"`
+}
+
+// Error is what is wrong, as JetStream says it.
+type Error struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+// errCodeBase keeps our error codes apart from JetStream's, which are below 30000.
+const errCodeBase = 30_000
+
+// NewErrorResponse returns the body that answers a request with an error.
+func NewErrorResponse(responseType string, code int, description string) ErrorResponse {
+	return ErrorResponse{Type: responseType, Error: Error{Code: code, ErrCode: errCodeBase + code, Description: description}}
+}

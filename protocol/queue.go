@@ -1,0 +1,90 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+)
+
+// Info is what there is to know about a queue.
+type Info struct {
+	Queue   string  `json:"queue"`
+	Ready   int64   `json:"ready"`
+	Leased  int64   `json:"leased"`
+	Delayed int64   `json:"delayed"`
+	Waiting int     `json:"waiting"` // pops that wait, at the answering bridge
+	Bytes   int64   `json:"bytes"`
+	Oldest  float64 `json:"oldest"` // age in seconds of the item that pop.min would take
+	Rates   Rates   `json:"rates"`
+	Paused  bool    `json:"paused"`
+	Config  Config  `json:"config"`
+}
+
+// Rates are items a second, averaged over a minute or so, that went through the
+// answering bridge.
+type Rates struct {
+	Push   float64 `json:"push"`
+	Pop    float64 `json:"pop"`
+	Settle float64 `json:"settle"`
+}
+
+// Config is the configuration of a queue.
+type Config struct {
+	Priority          int64    `json:"priority"`            // of items pushed without one
+	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: they take items for good
+	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
+	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
+	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
+	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
+	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
+	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
+	DedupLimit        int64    `json:"dedup_limit"`         // how many are at a time
+	Ties              string   `json:"ties"`                // which of equal priorities pop.max takes: newest or oldest
+	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
+	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
+}
+
+// ConfigChange says which fields of a [Config] to change; those that are nil
+// stay as they are.
+type ConfigChange struct {
+	Priority          *int64    `json:"priority,omitempty"`
+	Lease             *Duration `json:"lease,omitempty"`
+	TTL               *Duration `json:"ttl,omitempty"`
+	MaxDeliveries     *int64    `json:"max_deliveries,omitempty"`
+	DeadLetter        *string   `json:"dead_letter,omitempty"`
+	DeadLetterExpired *bool     `json:"dead_letter_expired,omitempty"`
+	DeadLettersFrom   *string   `json:"dead_letters_from,omitempty"`
+	DedupWindow       *Duration `json:"dedup_window,omitempty"`
+	DedupLimit        *int64    `json:"dedup_limit,omitempty"`
+	Ties              *string   `json:"ties,omitempty"`
+	MaxLength         *int64    `json:"max_length,omitempty"`
+	Overflow          *string   `json:"overflow,omitempty"`
+}
+
+// Purged answers a purge.
+type Purged struct {
+	Purged int64 `json:"purged"` // items that were removed
+}
+
+// Named answers what was done to a queue and leaves nothing else to say.
+type Named struct {
+	Queue string `json:"queue"`
+}
+
+// Duration is a time.Duration that JSON shows as 1m30s.
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(bytes.TrimSpace(b)))
+	if err != nil {
+		return fmt.Errorf("duration %q: expected a form like 30s or 1h30m", b)
+	}
+	*d = Duration(v)
+	return nil
+}

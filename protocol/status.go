@@ -1,0 +1,98 @@
+package protocol
+
+// Codes of answers.
+const (
+	CodeEndOfBatch    = 204
+	CodeBadRequest    = 400
+	CodeForbidden     = 403
+	CodeNotFound      = 404
+	CodeTimeout       = 408
+	CodeConflict      = 409
+	CodeLeaseLost     = 410
+	CodeTooLarge      = 413
+	CodeBusy          = 429
+	CodeInternal      = 500
+	CodeUnavailable   = 503 // also the server's word that nobody received a message
+	CodeUnknownResult = 504
+	CodeDamaged       = 506
+)
+
+// ErrorCodes are the codes that an error may have, in ascending order.
+var ErrorCodes = [...]int{
+	CodeBadRequest, CodeForbidden, CodeNotFound, CodeTimeout, CodeConflict, CodeLeaseLost, CodeTooLarge,
+	CodeBusy, CodeInternal, CodeUnavailable, CodeUnknownResult, CodeDamaged,
+}
+
+// The two statuses that are compared as they stand in a header.
+const (
+	StatusEndOfBatch   = "204" // of the message behind the last one of a batch
+	StatusNoResponders = "503" // what a server says when nobody received a message
+)
+
+// Descriptions that stand beside a code instead of its usual one.
+const (
+	DescriptionEndOfBatch = "EOB"
+	DescriptionNotFound   = "Not Found"
+	DescriptionShutdown   = "Server Shutdown"
+	DescriptionOccupied   = "Occupied"
+)
+
+// Description is the text that clients know a code by: JetStream's, where it has one.
+func Description(code int) string {
+	switch code {
+	case CodeEndOfBatch:
+		return DescriptionEndOfBatch
+	case CodeBadRequest:
+		return "Bad Request"
+	case CodeForbidden:
+		return "Forbidden"
+	case CodeNotFound:
+		return "No Messages"
+	case CodeTimeout:
+		return "Request Timeout"
+	case CodeConflict:
+		return "Exceeded MaxWaiting"
+	case CodeLeaseLost:
+		return "Lease Lost"
+	case CodeTooLarge:
+		return "Message Size Exceeds Maximum"
+	case CodeBusy:
+		return "Too Many Requests"
+	case CodeUnavailable:
+		return "Service Unavailable"
+	case CodeUnknownResult:
+		return "Unknown Result"
+	case CodeDamaged:
+		return "Store Damaged"
+	}
+	return "Internal Error"
+}
+
+// Reason says more about a code, in the header PQ-Reason.
+type Reason string
+
+// Reasons of 404: why there is nothing to pop, or no such thing.
+const (
+	ReasonEmpty   Reason = "empty"
+	ReasonLeased  Reason = "leased"  // all that is left is leased
+	ReasonDelayed Reason = "delayed" // all that is left is delayed
+	ReasonPaused  Reason = "paused"
+	ReasonUnknown Reason = "unknown" // no such queue, or no such item
+)
+
+// Reasons of 410: why a lease is lost.
+const (
+	ReasonGone    Reason = "gone"    // the item was settled or removed
+	ReasonTaken   Reason = "taken"   // another consumer has it
+	ReasonExpired Reason = "expired" // it ran out
+)
+
+// Reasons of 429: what there is too much of.
+const (
+	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
+	ReasonFull       Reason = "full"       // items in the queue
+	ReasonRemembered Reason = "remembered" // ids that the queue remembers
+)
+
+// ReasonOccupied is the reason of a 409: another item stands where one was to be imported.
+const ReasonOccupied Reason = "occupied"

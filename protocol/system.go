@@ -1,0 +1,41 @@
+package protocol
+
+// QueuesRequest is the body of a request for the names of the queues.
+type QueuesRequest struct {
+	Offset int64 `json:"offset,omitempty"`
+	Limit  int   `json:"limit,omitempty"`
+}
+
+// Queues answers it.
+type Queues struct {
+	Total  int      `json:"total"`
+	Offset int64    `json:"offset"`
+	Limit  int      `json:"limit"`
+	Queues []string `json:"queues"`
+}
+
+// System is what a bridge says about itself.
+type System struct {
+	Version string  `json:"version"`
+	Store   string  `json:"store"`
+	StoreID string  `json:"store_id"`
+	Prefix  string  `json:"prefix"`
+	Limits  Limits  `json:"limits"`
+	Uptime  float64 `json:"uptime"` // seconds
+
+	// Damage says which files of the store are known to be damaged, and which
+	// queues may be concerned.
+	Damage []string `json:"damage,omitempty"`
+}
+
+// Limits are what a bridge takes at a time, and at most.
+type Limits struct {
+	Requests   int      `json:"requests"`
+	Bytes      int64    `json:"bytes"`
+	Waiters    int      `json:"waiters"`
+	Batch      int      `json:"batch"`
+	BatchBytes int      `json:"batch_bytes"`
+	Wait       Duration `json:"wait"`
+	Lease      Duration `json:"lease"`
+	Payload    int64    `json:"payload"` // of an item, with its headers
+}
