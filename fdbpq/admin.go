@@ -8,7 +8,7 @@ import (
 // Configure changes the fields of the queue's configuration that the JSON
 // object names, and makes the queue if need be.
 func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
-	s, exists, err := q.open(tx)
+	s, exists, err := q.stateOrNew(tx)
 	if err != nil {
 		return Config{}, err
 	}
@@ -21,22 +21,22 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 			return Config{}, err
 		}
 	}
-	write := q.write
+	write := q.writeState
 	if !exists {
-		write = q.foundWithGrave
+		write = q.createWithDeadLetterQueue
 	}
 	return changed.config, write(tx, &changed)
 }
 
-// Pause makes takes and peeks find nothing until Resume. Pushes go on. Without
-// such a queue it returns ErrNoQueue, as do Resume, Purge and Delete.
+// Pause makes pops and peeks find nothing until Resume. Pushes still work. Pause,
+// Resume, Purge and Delete return ErrNoQueue when there is no such queue.
 func (q Queue) Pause(tx kv.Tx) error { return q.setPaused(tx, true) }
 
 // Resume ends a pause.
 func (q Queue) Resume(tx kv.Tx) error { return q.setPaused(tx, false) }
 
 func (q Queue) setPaused(tx kv.Tx, paused bool) error {
-	s, err := q.read(tx)
+	s, err := q.readState(tx)
 	if err != nil {
 		return err
 	}
@@ -46,33 +46,32 @@ func (q Queue) setPaused(tx kv.Tx, paused bool) error {
 	changed := *s
 	changed.paused = paused
 	if !paused {
-		tx.Add(queueRow(spaceArrivals, q.name), 1) // for those who wait
+		tx.Add(queueRow(spaceArrivals, q.name), 1) // wakes waiting pops
 	}
-	return q.write(tx, &changed)
+	return q.writeState(tx, &changed)
 }
 
-// Purge removes all items, leased and delayed ones included, and returns how
-// many. It takes the same short time whatever their number: the queue goes on
-// in a new generation of its key space, and Maintain clears the old one.
-// Message ids stay remembered.
+// Purge removes all items, leased and delayed ones included, and returns their
+// number. It takes constant time: the queue continues in a new generation of its
+// key space, and Maintain clears the old one. Message ids stay remembered.
 func (q Queue) Purge(tx kv.Tx) (int64, error) {
-	return q.supersede(tx, func(*state) {})
+	return q.supersede(tx, func(*queueState) {})
 }
 
-// Delete removes the queue with its items, its configuration, and the message
-// ids that it remembers. A queue of this name that is made later has nothing of it.
+// Delete removes the queue with its items, its configuration and its remembered
+// message ids. A later queue of the same name inherits nothing.
 func (q Queue) Delete(tx kv.Tx) (int64, error) {
-	n, err := q.supersede(tx, func(s *state) {
-		*s = state{generation: s.generation, config: defaultConfig()}
+	n, err := q.supersede(tx, func(s *queueState) {
+		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
 	if err == nil {
-		q.forgetAll(tx)
+		q.forgetAllIDs(tx)
 	}
 	return n, err
 }
 
-func (q Queue) supersede(tx kv.Tx, alter func(*state)) (int64, error) {
-	s, err := q.read(tx)
+func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
+	s, err := q.readState(tx)
 	if err != nil {
 		return 0, err
 	}
@@ -87,47 +86,5 @@ func (q Queue) supersede(tx kv.Tx, alter func(*state)) (int64, error) {
 	next.generation++
 	alter(&next)
 	tx.Set(tuple.AppendInt(queueRow(spaceGarbage, q.name), s.generation), nil)
-	return n.Length(), q.write(tx, &next)
-}
-
-// Inspection is what there is to know about a queue.
-type Inspection struct {
-	Counts
-	Config Config
-	Paused bool
-	Next   *Item // what pop.min would take; nil when there is nothing
-}
-
-// Inspect returns what there is to know about the queue, nil when there is no
-// such queue.
-func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
-	s, err := q.read(r)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	i := &Inspection{Config: s.config, Paused: s.paused}
-	if i.Counts, err = q.counts(r, s.generation); err != nil {
-		return nil, err
-	}
-	found := collector{
-		change: q.look(r, s),
-		sel:    Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
-	}
-	if err := found.run(); err != nil {
-		return nil, err
-	}
-	for _, f := range found.items {
-		item, err := f.item()
-		if err != nil {
-			return nil, err
-		}
-		i.Next = &item
-	}
-	return i, nil
-}
-
-// Arrivals watches for something to become takeable in the queue. Set in the
-// very transaction that found nothing, it misses nothing.
-func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
-	return tx.Watch(queueRow(spaceArrivals, q.name))
+	return n.Length(), q.writeState(tx, &next)
 }

@@ -94,12 +94,12 @@ func TestReturnOfRepeatedPop(t *testing.T) {
 		b := openBench(t, open)
 		take := func(id string) fdbpq.Lease {
 			t.Helper()
-			var taken fdbpq.Popped
+			var popped fdbpq.Popped
 			b.update(func(tx kv.Tx) (err error) {
-				taken, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: id}, time.Hour)
+				popped, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: id}, time.Hour)
 				return err
 			})
-			return *taken.Items[0].Lease
+			return *popped.Items[0].Lease
 		}
 		giveBack := func(l fdbpq.Lease) error {
 			session := b.Session()
@@ -159,9 +159,9 @@ func TestRepeatedPopAfterItsLease(t *testing.T) {
 		b.pushed("q", 0, "one", "two")
 		sel := fdbpq.Selection{Limit: 2, PopID: "id"}
 		pop := func(tx kv.Tx) error {
-			taken, err := b.Queue("q").Lease(tx, sel, 10*time.Second)
-			if err == nil && len(taken.Items) != 2 {
-				t.Errorf("got %d items, expected 2", len(taken.Items))
+			popped, err := b.Queue("q").Lease(tx, sel, 10*time.Second)
+			if err == nil && len(popped.Items) != 2 {
+				t.Errorf("got %d items, expected 2", len(popped.Items))
 			}
 			return err
 		}
@@ -194,9 +194,9 @@ func TestDeleteForgetsIDs(t *testing.T) {
 					if lease > 0 {
 						take = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, lease) }
 					}
-					taken, err := take(tx, sel)
-					if err == nil && len(taken.Items) != 1 {
-						t.Errorf("deleted before %v: a pop with lease %v takes %d items", again, lease, len(taken.Items))
+					popped, err := take(tx, sel)
+					if err == nil && len(popped.Items) != 1 {
+						t.Errorf("deleted before %v: a pop with lease %v takes %d items", again, lease, len(popped.Items))
 					}
 					return err
 				})

@@ -47,9 +47,9 @@ func TestReadAheadByStaleState(t *testing.T) {
 			t.Helper()
 			var got []string
 			update(one, func(tx kv.Tx, q fdbpq.Queue) error {
-				taken, err := q.Pop(tx, fdbpq.Selection{End: end, Limit: n})
+				popped, err := q.Pop(tx, fdbpq.Selection{End: end, Limit: n})
 				got = nil
-				for _, item := range taken.Items {
+				for _, item := range popped.Items {
 					got = append(got, string(item.Payload))
 				}
 				return err

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// alarm knows when the next timer falls due, as far as this process has heard:
-// its sweeper sleeps until then and is told when somebody sets an earlier one.
-// It may ring for nothing, for the transaction that sets a timer may not commit.
+// alarm wakes this process's sweeper when the earliest known timer falls due. It
+// rings early when a transaction sets an earlier timer. It may ring in vain, since
+// that transaction may not commit.
 type alarm struct {
-	next atomic.Int64 // store time of the earliest timer; 0: nobody wants to know
+	next atomic.Int64 // store time of the earliest timer; 0: no sweeper runs
 	ring chan struct{}
 }
 
 func (a *alarm) init() { a.ring = make(chan struct{}, 1) }
 
-// sleep forgets what was expected: the sweeper is about to look for itself.
-func (a *alarm) sleep() { a.next.Store(math.MaxInt64) }
+// reset forgets the earliest timer; the sweeper is about to read the timers.
+func (a *alarm) reset() { a.next.Store(math.MaxInt64) }
 
-// expect says that a timer is being set.
+// expect records a timer that a transaction sets.
 func (a *alarm) expect(due int64) {
 	for {
 		next := a.next.Load()
@@ -36,7 +36,7 @@ func (a *alarm) expect(due int64) {
 	}
 }
 
-// in returns how long after now the earliest timer falls due.
-func (a *alarm) in(now int64) time.Duration {
+// until returns the time from now to the earliest timer.
+func (a *alarm) until(now int64) time.Duration {
 	return max(0, time.Duration(a.next.Load()-now))
 }

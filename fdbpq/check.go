@@ -8,15 +8,18 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// Check walks the whole store and returns a sentence for every invariant that
-// does not hold, at most maxProblems. The store must be at rest: what changes
-// meanwhile looks like damage.
+// Check reads the whole store and returns a sentence for each violation of an
+// invariant, at most maxProblems. Nothing may write to the store meanwhile: a
+// concurrent write looks like damage.
 //
-// It holds that every row can be read; that counters say what there is; that
-// leases, delays, TTLs and remembered ids have exactly the timers they need;
-// that of each remembered pop the items are there;
-// that large payloads are whole and belong to somebody; that forwarding rows
-// lead to items; and that no count beyond the highest assigned is in use.
+// The invariants:
+//   - every row can be parsed;
+//   - counters equal the number of rows that they count;
+//   - leases, delays, TTLs and remembered ids have exactly the timers they need;
+//   - a remembered pop has all of its items;
+//   - large payloads are complete and belong to an item;
+//   - forwarding rows lead to items;
+//   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
 	for _, space := range walkOrder {
@@ -30,15 +33,15 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 
 func newWalk(s *Store) *walk {
 	return &walk{
-		store:  s,
-		queues: make(map[string]*state),
-		high:   make(map[string]int64),
-		found:  make(map[lineage]*tally),
-		stored: make(map[lineage]*tally),
-		timers: make(map[string]bool),
-		chunks: make(map[string]int64),
-		moved:  make(map[string]int64),
-		kept:   make(map[string]int64),
+		store:    s,
+		queues:   make(map[string]*queueState),
+		high:     make(map[string]int64),
+		found:    make(map[lineage]*tally),
+		stored:   make(map[lineage]*tally),
+		timers:   make(map[string]bool),
+		chunks:   make(map[string]int64),
+		forwards: make(map[string]int64),
+		popItems: make(map[string]int64),
 	}
 }
 
@@ -48,9 +51,9 @@ const (
 	checkRowBytes = 4 << 20
 )
 
-// walkOrder puts what is referred to behind what refers to it.
+// walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceDedup, spaceReplay, spaceReplayed,
+	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceMsgID, spacePopID, spacePopItem,
 	spaceRequest, spaceResult, spaceForward, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -60,18 +63,18 @@ type lineage struct {
 	generation int64
 }
 
-// walk is what Check has seen so far.
+// walk is the state of a Check under way.
 type walk struct {
 	store    *Store
 	problems []string
-	queues   map[string]*state
+	queues   map[string]*queueState
 	high     map[string]int64
 	found    map[lineage]*tally // counted from the rows
-	stored   map[lineage]*tally // as the counters say
-	timers   map[string]bool    // needed, by key; true once seen
-	chunks   map[string]int64   // bytes that are missing, by the key of what they belong to
-	moved    map[string]int64   // forwarding rows needed: priority by key
-	kept     map[string]int64   // items of pops that are missing, by what their keys begin with
+	stored   map[lineage]*tally // read from the counters
+	timers   map[string]bool    // expected, by key; true once seen
+	chunks   map[string]int64   // missing bytes by the key of their item
+	forwards map[string]int64   // expected forwarding rows: priority by key
+	popItems map[string]int64   // missing items of remembered pops, by the prefix of their keys
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -120,12 +123,12 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 	case spaceHigh:
 		w.high[queue] = int64(kv.DecodeInteger(pair.Value))
 		return nil
-	case spaceDedup:
-		return w.remembered(queue, rest, pair.Value)
-	case spaceReplay:
-		return w.replay(queue, rest, pair.Value)
-	case spaceReplayed:
-		return w.replayed(queue, rest, pair)
+	case spaceMsgID:
+		return w.msgID(queue, rest, pair.Value)
+	case spacePopID:
+		return w.popID(queue, rest, pair.Value)
+	case spacePopItem:
+		return w.popItem(queue, rest, pair)
 	case spaceRequest, spaceResult:
 		due, _, err := tuple.ConsumeInt(pair.Value)
 		w.timers[string(idTimerKey(due, timerRequest, queue, string(rest)))] = false
@@ -151,10 +154,10 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 	switch space {
 	case spaceForward:
 		to, _, err := tuple.ConsumeInt(pair.Value)
-		if want, ok := w.moved[string(pair.Key)]; err == nil && (!ok || want != to) {
-			return fmt.Errorf("leads to no item")
+		if want, ok := w.forwards[string(pair.Key)]; err == nil && (!ok || want != to) {
+			return fmt.Errorf("forwarding row leads to no item")
 		}
-		delete(w.moved, string(pair.Key))
+		delete(w.forwards, string(pair.Key))
 		return err
 	case spaceChunk:
 		return w.chunk(line, rest, pair.Value)
@@ -162,10 +165,10 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 	return w.item(space, line, rest, pair.Value)
 }
 
-// garbage accepts rows of past generations, which CollectGarbage clears in its time.
-func (w *walk) garbage(line lineage, s *state) error {
+// garbage accepts rows of past generations, which CollectGarbage clears later.
+func (w *walk) garbage(line lineage, s *queueState) error {
 	if line.generation > s.generation || (line.generation == s.generation && s.exists) {
-		return fmt.Errorf("generation %d is still to come, the queue is in %d", line.generation, s.generation)
+		return fmt.Errorf("generation %d is in the future: the queue is in %d", line.generation, s.generation)
 	}
 	return nil
 }
@@ -180,12 +183,12 @@ func (w *walk) tally(of map[lineage]*tally, line lineage) *tally {
 func (w *walk) item(space string, line lineage, rest, value []byte) error {
 	p, err := parsePlace(rest)
 	if err != nil && space == spaceReady {
-		return nil // of another program, whose priorities are not ours
+		return nil // another program's item, whose priority has a type that we do not use
 	}
 	if err != nil {
 		return err
 	}
-	l, err := parseStanding(space, value, p)
+	l, err := parseItemRow(space, value, p)
 	if err != nil {
 		return err
 	}
@@ -213,9 +216,9 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 		n.expiring++
 		w.timers[string(appendTimerKey(nil, l.expires, timerExpiry, line.queue, line.generation, p))] = false
 	}
-	if l.home != p.priority {
-		home := place{priority: l.home, tail: p.tail}
-		w.moved[string(home.append(generationPrefix(spaceForward, line.queue, line.generation)))] = p.priority
+	if l.idPriority != p.priority {
+		home := place{priority: l.idPriority, tail: p.tail}
+		w.forwards[string(home.append(generationPrefix(spaceForward, line.queue, line.generation)))] = p.priority
 	}
 	if l.chunks > 0 {
 		w.chunks[line.queue+"\x00"+p.tail] += l.size
@@ -234,51 +237,50 @@ func (w *walk) chunk(line lineage, rest, value []byte) error {
 	}
 	key := line.queue + "\x00" + string(rest[:len(rest)-len(number)])
 	if _, ok := w.chunks[key]; !ok {
-		return fmt.Errorf("part of a payload of no item (count %d)", count)
+		return fmt.Errorf("chunk of no item (count %d)", count)
 	}
 	w.chunks[key] -= int64(len(value))
 	return nil
 }
 
-func (w *walk) remembered(queue string, rest, value []byte) error {
+func (w *walk) msgID(queue string, rest, value []byte) error {
 	id, _, err := tuple.ConsumeString(rest)
 	if err != nil {
 		return err
 	}
-	m, err := parseRemembered(value)
+	m, err := parseRememberedPush(value)
 	if err != nil {
 		return err
 	}
 	w.tally(w.found, lineage{queue: queue}).remembered++
-	w.timers[string(idTimerKey(m.due, timerDedup, queue, id))] = false
+	w.timers[string(idTimerKey(m.due, timerMsgID, queue, id))] = false
 	return nil
 }
 
-func (w *walk) replay(queue string, rest, value []byte) error {
+func (w *walk) popID(queue string, rest, value []byte) error {
 	id, _, err := tuple.ConsumeString(rest)
 	if err != nil {
 		return err
 	}
-	m, err := parseReplay(value)
+	m, err := parseRememberedPop(value)
 	if err != nil {
 		return err
 	}
 	w.tally(w.found, lineage{queue: queue}).remembered++
-	w.timers[string(idTimerKey(m.due, timerReplay, queue, id))] = false
-	w.kept[string(tuple.AppendString(queueRow(spaceReplayed, queue), id))] += m.taken
+	w.timers[string(idTimerKey(m.due, timerPopID, queue, id))] = false
+	w.popItems[string(tuple.AppendString(queueRow(spacePopItem, queue), id))] += m.items
 	return nil
 }
 
-// replayed looks at what is kept of a pop: its items, and behind each one the
-// parts of its payload when it is large.
-func (w *walk) replayed(queue string, rest []byte, pair kv.Pair) error {
+// popItem checks a row of a remembered pop: an item, or a chunk of its payload.
+func (w *walk) popItem(queue string, rest []byte, pair kv.Pair) error {
 	_, number, err := tuple.ConsumeString(rest)
 	if err != nil {
 		return err
 	}
 	pop := string(pair.Key[:len(pair.Key)-len(number)])
-	if _, known := w.kept[pop]; !known {
-		return fmt.Errorf("it is kept of no pop")
+	if _, known := w.popItems[pop]; !known {
+		return fmt.Errorf("item of no remembered pop")
 	}
 	_, part, err := tuple.ConsumeInt(number)
 	if err != nil {
@@ -286,12 +288,12 @@ func (w *walk) replayed(queue string, rest []byte, pair kv.Pair) error {
 	}
 	if item := string(pair.Key[:len(pair.Key)-len(part)]); len(part) > 0 {
 		if _, known := w.chunks[item]; !known {
-			return fmt.Errorf("part of a payload of no item")
+			return fmt.Errorf("chunk of no item")
 		}
 		w.chunks[item] -= int64(len(pair.Value))
 		return nil
 	}
-	w.kept[pop]--
+	w.popItems[pop]--
 	p, value, err := splitPlace(pair.Value)
 	if err != nil {
 		return err
@@ -314,12 +316,12 @@ func (w *walk) timer(key []byte) error {
 	}
 	s := w.queues[t.queue]
 	if t.id != "" && t.kind != timerRequest && (s == nil || s.generation > 1) {
-		return nil // of an id that a deletion has forgotten
+		return nil // of an id that Delete has forgotten
 	}
 	if s != nil && t.place != (place{}) && (t.generation < s.generation || !s.exists) {
 		return nil // of a past generation
 	}
-	return fmt.Errorf("timer of kind %q for nothing", t.kind)
+	return fmt.Errorf("timer of kind %q without an item or an id", t.kind)
 }
 
 func (w *walk) counter(line lineage, rest, value []byte) error {
@@ -339,16 +341,16 @@ func (w *walk) counter(line lineage, rest, value []byte) error {
 	return nil
 }
 
-// balance compares what was found with what should be there.
+// balance reports differences between expected and existing rows.
 func (w *walk) balance() {
 	for line, n := range w.found {
 		if stored := w.tally(w.stored, line); *stored != *n {
-			w.problem("queue %q, generation %d: counters say %+v, there are %+v", line.queue, line.generation, *stored, *n)
+			w.problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, *n)
 		}
 	}
 	for line, n := range w.stored {
 		if w.found[line] == nil && *n != (tally{}) {
-			w.problem("queue %q, generation %d: counters say %+v, there is nothing", line.queue, line.generation, *n)
+			w.problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
 		}
 	}
 	for key, seen := range w.timers {
@@ -361,12 +363,12 @@ func (w *walk) balance() {
 			w.problem("item %q: %d bytes of its payload are missing", key, missing)
 		}
 	}
-	for key, missing := range w.kept {
+	for key, missing := range w.popItems {
 		if missing != 0 {
-			w.problem("pop %q: %d items kept of a pop are missing", key, missing)
+			w.problem("pop %q: %d of its items are missing", key, missing)
 		}
 	}
-	for key := range w.moved {
+	for key := range w.forwards {
 		w.problem("forwarding row %q is missing", key)
 	}
 }

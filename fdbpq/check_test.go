@@ -59,39 +59,39 @@ func TestCheckFindsDamage(t *testing.T) {
 		do   func(kv.Tx, kv.Pair)
 		want string
 	}{
-		{"a ready item is gone", first("i"), remove, "counters say"},
+		{"a ready item is gone", first("i"), remove, "counters are"},
 		{"a delayed item is gone", first("d"), remove, "timer of kind"},
 		{"a leased item is gone", first("l"), remove, "timer of kind"},
 		{"a delayed item is unreadable", first("d"), spoil, "damaged"},
 		{"a leased item is unreadable", first("l"), spoil, "damaged"},
-		{"a counter is wrong", first("c"), func(tx kv.Tx, row kv.Pair) { tx.Add(row.Key, 1) }, "counters say"},
+		{"a counter is wrong", first("c"), func(tx kv.Tx, row kv.Pair) { tx.Add(row.Key, 1) }, "counters are"},
 		{"a timer is gone", first("z"), remove, "is missing"},
-		{"a timer is for nothing", first("z"), copied, "for nothing"},
+		{"a timer has no item", first("z"), copied, "without an item or an id"},
 		{"a chunk is gone", first("x"), remove, "bytes of its payload are missing"},
 		{"a chunk is cut", first("x"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, row.Value[1:]) }, "1 bytes of its payload are missing"},
 		{"a chunk belongs to nobody", first("x"), func(tx kv.Tx, row kv.Pair) {
 			key := bytes.Clone(row.Key)
 			key[len(key)-6]++ // in the random part
 			tx.Set(key, row.Value)
-		}, "part of a payload of no item"},
+		}, "chunk of no item"},
 		{"a forwarding row is gone", first("f"), remove, "forwarding row"},
 		{"a forwarding row leads nowhere", first("f"), copied, "leads to no item"},
-		{"a message id is gone", first("u"), remove, "counters say"},
+		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
-		{"a pop id is gone", first("p"), remove, "counters say"},
-		{"the items of a pop are gone", first("r"), remove, "kept of a pop"},
+		{"a pop id is gone", first("p"), remove, "counters are"},
+		{"the items of a pop are gone", first("r"), remove, "of its items are missing"},
 		{"a part of a pop's item is gone", func(t *testing.T, b *bench) kv.Pair {
 			return b.rows("r")[2] // behind both pops' items
 		}, remove, "bytes of its payload are missing"},
-		{"items are kept of no pop", first("r"), func(tx kv.Tx, row kv.Pair) {
+		{"items belong to no pop", first("r"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(bytes.Replace(row.Key, []byte("pop"), []byte("pip"), 1), row.Value)
-		}, "kept of no pop"},
+		}, "of no remembered pop"},
 		{"the highest count is too low", first("h"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, kv.EncodeInteger(1)) }, "the highest assigned is 1"},
 		{"the state is unreadable", first("q"), spoil, "damaged"},
 		{"the state is gone", first("q"), remove, "there is no queue"},
 		{"the generation is set back", first("q"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1}, []byte{0x15, 1, 0x14}, 1))
-		}, "still to come"},
+		}, "in the future"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -8,15 +8,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// clock estimates store time: nanoseconds that only ever grow, kept in one row
-// that every process moves forward by its own monotonic clock. A wall clock
-// that is wrong neither steals nor holds anything.
+// clock estimates store time: nanoseconds that never decrease, kept in one row
+// that every process moves forward by its own monotonic clock. A wrong wall clock
+// neither ends leases early nor extends them.
 type clock struct {
-	wall    func() time.Time
-	elapsed func() time.Duration
-	wait    func(context.Context, time.Duration) error
-	ahead   atomic.Int64 // store time minus elapsed
-	offset  atomic.Int64 // wall clock minus store time, as it was last displayed
+	wall       func() time.Time
+	elapsed    func() time.Duration
+	wait       func(context.Context, time.Duration) error
+	base       atomic.Int64 // store time minus elapsed
+	wallOffset atomic.Int64 // wall clock minus store time, as it was last displayed
 }
 
 func (c *clock) init(o Options) {
@@ -33,7 +33,7 @@ func (c *clock) init(o Options) {
 	}
 }
 
-// wait lets time pass, until ctx ends.
+// wait returns after d, or when ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -46,24 +46,24 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // now is this process's estimate.
-func (c *clock) now() int64 { return int64(c.elapsed()) + c.ahead.Load() }
+func (c *clock) now() int64 { return int64(c.elapsed()) + c.base.Load() }
 
-// advance takes notice of a store time that was seen.
+// advance makes the estimate at least seen, and returns it.
 func (c *clock) advance(seen int64) int64 {
 	for {
-		now, ahead := int64(c.elapsed()), c.ahead.Load()
+		now, ahead := int64(c.elapsed()), c.base.Load()
 		if now+ahead >= seen {
 			return now + ahead
 		}
-		if c.ahead.CompareAndSwap(ahead, seen-now) {
+		if c.base.CompareAndSwap(ahead, seen-now) {
 			return seen
 		}
 	}
 }
 
-// now is store time as a transaction should use it: never behind what another
-// process has already written. Transactions pass their snapshot reader, for
-// the row changes all the time.
+// now is store time for a transaction: never earlier than what another process
+// has written. Transactions pass their snapshot reader, since a dependency on the
+// row would conflict with every heartbeat.
 func (s *Store) now(r kv.Reader) (int64, error) {
 	seen, err := r.Get(row(spaceTime))
 	if err != nil {
@@ -72,19 +72,20 @@ func (s *Store) now(r kv.Reader) (int64, error) {
 	return s.clock.advance(int64(kv.DecodeInteger(seen))), nil
 }
 
-// sameOffset is how far apart two looks at both clocks may be and still mean
-// the same: they cannot be read at one instant, and what is displayed twice
-// should read the same twice.
+// sameOffset is the difference between two readings of both clocks that counts
+// as none. The clocks cannot be read at one instant, but the same store time should
+// be displayed the same each time.
 const sameOffset = time.Millisecond
 
-// display turns a store time into the time of day it stands for.
-func (s *Store) display(due int64) time.Time {
+// Display turns a store time, such as [StoredItem.Due], into the time of day by
+// this process's wall clock.
+func (s *Store) Display(due int64) time.Time {
 	c := &s.clock
-	offset, last := c.wall().UnixNano()-c.now(), c.offset.Load()
+	offset, last := c.wall().UnixNano()-c.now(), c.wallOffset.Load()
 	if time.Duration(offset-last).Abs() < sameOffset {
 		offset = last
 	} else {
-		c.offset.Store(offset)
+		c.wallOffset.Store(offset)
 	}
 	return time.Unix(0, due+offset)
 }

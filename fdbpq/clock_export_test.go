@@ -16,8 +16,8 @@ func (s *Store) Now(ctx context.Context) (now int64, err error) {
 }
 
 // Pulse moves store time a beat at a time, as Maintain does every second.
-type Pulse struct{ pulse }
+type Heartbeat struct{ heartbeat }
 
-func NewPulse(s *Store) *Pulse { return &Pulse{pulse{store: s}} }
+func NewHeartbeat(s *Store) *Heartbeat { return &Heartbeat{heartbeat{store: s}} }
 
-func (p *Pulse) Beat(ctx context.Context) error { return p.beat(ctx) }
+func (p *Heartbeat) Beat(ctx context.Context) error { return p.beat(ctx) }

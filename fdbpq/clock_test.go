@@ -210,8 +210,8 @@ func TestNotBeforeIsWallTime(t *testing.T) {
 		}
 		together(10*time.Minute-time.Second, b, ahead)
 		b.sweep()
-		if taken := b.take("q", fdbpq.Min, 2); len(taken.Items) != 0 || taken.Reason != fdbpq.ReasonDelayed {
-			t.Errorf("a second too early there is %q (%s)", payloads(taken.Items), taken.Reason)
+		if popped := b.take("q", fdbpq.Min, 2); len(popped.Items) != 0 || popped.Reason != fdbpq.ReasonDelayed {
+			t.Errorf("a second too early there is %q (%s)", payloads(popped.Items), popped.Reason)
 		}
 		together(time.Second, b, ahead)
 		b.sweep()

@@ -111,8 +111,8 @@ func (c *crowd) life(id fdbpq.ID) *life {
 }
 
 // over says whether there is nothing left and nothing to come.
-func (c *crowd) over(taken fdbpq.Popped) bool {
-	return taken.Reason == fdbpq.ReasonEmpty && c.pushing.Load() == 0
+func (c *crowd) over(popped fdbpq.Popped) bool {
+	return popped.Reason == fdbpq.ReasonEmpty && c.pushing.Load() == 0
 }
 
 func (c *crowd) selection(rng *rand.Rand) fdbpq.Selection {
@@ -128,7 +128,7 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 	for {
 		sel := c.selection(rng)
 		before := c.pushing.Load()
-		var taken fdbpq.Popped
+		var popped fdbpq.Popped
 		var err error
 		at := span{call: c.stamp()}
 		d := time.Duration(0)
@@ -136,14 +136,14 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 			d = 20 * time.Second
 		}
 		if c.staging && rng.IntN(2) == 0 {
-			taken, err = s.PopStaged(c.t.Context(), "q", sel, d)
+			popped, err = s.PopStaged(c.t.Context(), "q", sel, d)
 			at.ret = c.stamp()
 		} else {
 			at, err = c.do(s, func(tx kv.Tx) (err error) {
 				if lease {
-					taken, err = s.Queue("q").Lease(tx, sel, d)
+					popped, err = s.Queue("q").Lease(tx, sel, d)
 				} else {
-					taken, err = s.Queue("q").Pop(tx, sel)
+					popped, err = s.Queue("q").Pop(tx, sel)
 				}
 				return err
 			})
@@ -151,24 +151,24 @@ func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 		if err != nil {
 			return err
 		}
-		c.note(taken, sel, at)
-		for _, item := range taken.Items {
+		c.note(popped, sel, at)
+		for _, item := range popped.Items {
 			if lease {
 				if err := c.work(s, rng, item); err != nil {
 					return err
 				}
 			}
 		}
-		if len(taken.Items) == 0 && before == 0 && c.over(taken) {
+		if len(popped.Items) == 0 && before == 0 && c.over(popped) {
 			return nil
 		}
 	}
 }
 
-func (c *crowd) note(taken fdbpq.Popped, sel fdbpq.Selection, at span) {
+func (c *crowd) note(popped fdbpq.Popped, sel fdbpq.Selection, at span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, item := range taken.Items {
+	for _, item := range popped.Items {
 		l := c.life(item.ID)
 		p := possession{span: at, end: sel.End, band: *sel.Band, now: c.clock.options(0).Wall()}
 		if item.Lease == nil {
@@ -232,7 +232,7 @@ func (c *crowd) mark(item fdbpq.Item, how func(*life, *possession)) {
 
 // keep beats and sweeps, and lets time pass, until ctx ends.
 func (c *crowd) keep(ctx context.Context, s *fdbpq.Store) error {
-	pulse := fdbpq.NewPulse(s)
+	pulse := fdbpq.NewHeartbeat(s)
 	for ctx.Err() == nil {
 		if !c.staging {
 			c.clock.advance(300 * time.Millisecond)

@@ -9,17 +9,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // Config is what the owner of a queue can set. It is stored with the queue.
 type Config struct {
 	Priority          int64    `json:"priority"`            // of items pushed without one
-	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: pops take for good
+	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: pops remove items at once
 	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
-	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
-	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
-	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
-	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
+	MaxDeliveries     int64    `json:"max_deliveries"`      // leases of an item before it goes to the dead-letter queue; 0: no limit
+	DeadLetter        string   `json:"dead_letter"`         // dead-letter queue; "": <queue>-dead
+	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of being dropped
+	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead letters this one accepts, separated by commas; "*": all
 	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
 	DedupLimit        int64    `json:"dedup_limit"`         // ids remembered at a time
 	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
@@ -43,14 +45,14 @@ const (
 	OverflowEvict  Overflow = "evict"
 )
 
-// The defaults of a queue nobody configured, and the bounds of what can be set.
+// The defaults of a queue without a configuration, and the bounds of settings.
 const (
 	DefaultMaxDeliveries = 16
 	DefaultDedupWindow   = 2 * time.Minute
 	DefaultDedupLimit    = 1_000_000
 
-	MaxDedupWindow = 24 * time.Hour            // every id is a row for so long
-	MaxLease       = 12 * time.Hour            // a crashed worker holds its items for so long
+	MaxDedupWindow = 24 * time.Hour            // every id occupies a row for this long
+	MaxLease       = 12 * time.Hour            // the items of a crashed worker stay leased for this long
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
 
 	maxName    = 256  // bytes of a dead-letter queue's name, so that it fits a key
@@ -67,18 +69,17 @@ func defaultConfig() Config {
 	}
 }
 
-// takesDeadLetters tells whether a queue with this configuration takes the dead
-// items of another one that is not its own by name.
-func (c Config) takesDeadLetters(of string) bool {
+// acceptsDeadLetters tells whether a queue with this configuration accepts dead
+// letters of a queue whose default dead-letter queue it is not.
+func (c Config) acceptsDeadLetters(of string) bool {
 	return c.DeadLettersFrom == "*" || slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)
 }
 
-// DeadLetterSuffix is what the name of a queue's own dead-letter queue ends in.
+// DeadLetterSuffix ends the name of a queue's default dead-letter queue.
 const DeadLetterSuffix = "-dead"
 
-// Change returns the configuration with the fields that the JSON object names
-// replaced. Unknown fields and values out of bounds are errors that say what
-// is allowed.
+// Merge returns the configuration with the fields of the JSON object replaced.
+// Unknown fields and values out of bounds are errors that say what is allowed.
 func (c Config) Merge(object []byte) (Config, error) {
 	if err := checkFields(object); err != nil {
 		return Config{}, err
@@ -89,8 +90,8 @@ func (c Config) Merge(object []byte) (Config, error) {
 	return c, c.check()
 }
 
-// checkFields holds an object to what encoding/json lets pass: names have the
-// case they are written in, stand once, and have a value.
+// checkFields refuses what encoding/json accepts: names in another case, repeated
+// names, and null.
 func checkFields(object []byte) error {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -102,7 +103,7 @@ func checkFields(object []byte) error {
 		if err != nil {
 			return &ConfigError{err.Error()}
 		}
-		name := token.(string) // what stands before a colon always is one
+		name := token.(string) // the decoder returns strings for names
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return &ConfigError{err.Error()}
@@ -111,7 +112,7 @@ func checkFields(object []byte) error {
 		case !slices.Contains(configFields, name):
 			return configError("unknown field %q: expected some of %s", name, strings.Join(configFields, ", "))
 		case seen[name]:
-			return configError("field %q stands twice", name)
+			return configError("field %q is given twice", name)
 		case string(value) == "null":
 			return configError("%s is null: leave it out to keep it as it is", name)
 		}
@@ -121,7 +122,7 @@ func checkFields(object []byte) error {
 		return &ConfigError{err.Error()}
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return configError("something follows the JSON object")
+		return configError("there is data after the JSON object")
 	}
 	return nil
 }
@@ -203,4 +204,14 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	}
 	*d = Duration(v)
 	return nil
+}
+
+// Config returns the queue's configuration, or the defaults when there is no such
+// queue.
+func (q Queue) Config(r kv.Reader) (Config, error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return defaultConfig(), err
+	}
+	return s.config, nil
 }

@@ -21,7 +21,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"LEASE":"5s"}`:                   `unknown field "LEASE"`,
 		`{"leases":"5s"}`:                  "some of priority, lease, ttl",
 		`{"lease":null}`:                   "lease is null",
-		`{"lease":"5s","lease":"6s"}`:      `"lease" stands twice`,
+		`{"lease":"5s","lease":"6s"}`:      `"lease" is given twice`,
 		`{"lease":5}`:                      "lease",
 		`{"lease":"5"}`:                    "expected a form like 30s",
 		`{"lease":"-1s"}`:                  "allowed are 0s to",

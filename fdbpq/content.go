@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// MaxContent is the most bytes that headers and payload of one item may
-	// have together: what fits into one transaction with room for the rest.
+	// MaxContent bounds the bytes of headers and payload of one item, so that they
+	// fit into one transaction together with the item's other rows.
 	MaxContent = 8<<20 + 64<<10
 
-	// maxInline is the content kept in the item's own row, below
-	// kv.MaxValueSize even when every byte is escaped. Larger content stands in
-	// rows of its own, which taking and returning a lease leave where they are.
+	// maxInline bounds the content kept in the item's own row, below
+	// kv.MaxValueSize even when every byte is escaped. Larger content has rows of
+	// its own, which leasing the item and ending the lease do not touch.
 	maxInline = 32 << 10
 
 	chunkSize = 90_000
@@ -44,22 +44,22 @@ func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []by
 	return nil
 }
 
-func (c *change) storeContent(e *envelope, p place, headers, payload []byte) error {
+func (qtx *queueTx) storeContent(e *envelope, p place, headers, payload []byte) error {
 	if int64(len(headers)+len(payload)) <= maxInline {
-		return e.store(c.tx, nil, p, headers, payload)
+		return e.store(qtx.tx, nil, p, headers, payload)
 	}
-	return e.store(c.tx, c.prefix(spaceChunk), p, headers, payload)
+	return e.store(qtx.tx, qtx.prefix(spaceChunk), p, headers, payload)
 }
 
-// loadContent fills in the envelope what storeContent wrote outside it.
-func (c *change) loadContent(e *envelope, p place) error {
+// loadContent reads content that storeContent wrote outside the envelope into it.
+func (qtx *queueTx) loadContent(e *envelope, p place) error {
 	if e.chunks == 0 {
 		return nil
 	}
-	return loadContent(c.past, c.prefix(spaceChunk), e, p)
+	return loadContent(qtx.snapshot, qtx.prefix(spaceChunk), e, p)
 }
 
-// loadContent fills in the envelope what is kept in chunks.
+// loadContent reads content that is kept in chunks into the envelope.
 func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
 	if e.chunks == 0 {
 		return nil
@@ -105,10 +105,10 @@ func readChunks(r kv.Reader, prefix []byte, p place, n int64) ([]byte, error) {
 	return bytes.Join(parts, nil), nil
 }
 
-// clearContent removes what storeContent wrote outside the envelope.
-func (c *change) clearContent(e *envelope, p place) {
+// clearContent clears what storeContent wrote outside the envelope.
+func (qtx *queueTx) clearContent(e *envelope, p place) {
 	for n := range e.chunks {
-		c.tx.Clear(appendChunkKey(c.prefix(spaceChunk), p, n))
+		qtx.tx.Clear(appendChunkKey(qtx.prefix(spaceChunk), p, n))
 	}
 }
 

@@ -34,14 +34,14 @@ var contenders = []struct {
 	}},
 }
 
-func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (taken fdbpq.Popped, err error) {
+func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
 	session := s.Session()
 	defer session.Release()
 	err = session.Update(ctx, func(tx kv.Tx) (err error) {
-		taken, err = take(tx, oneItem)
+		popped, err = take(tx, oneItem)
 		return err
 	})
-	return taken, err
+	return popped, err
 }
 
 // TestContention measures poppers of as many processes at the head of one
@@ -147,7 +147,7 @@ func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *f
 		working.Go(func() {
 			for popped.Load() < int64(*flagContention) && time.Since(start) < contendFor {
 				at, began := span{call: c.stamp()}, time.Now()
-				taken, err := pop(t.Context(), s)
+				got, err := pop(t.Context(), s)
 				at.ret = c.stamp()
 				if err != nil {
 					t.Error(err)
@@ -156,8 +156,8 @@ func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *f
 				took := int64(time.Since(began))
 				for before := slowest.Load(); took > before && !slowest.CompareAndSwap(before, took); before = slowest.Load() {
 				}
-				popped.Add(int64(len(taken.Items)))
-				c.note(taken, fdbpq.Selection{End: fdbpq.Min, Band: &fdbpq.AllPriorities}, at)
+				popped.Add(int64(len(got.Items)))
+				c.note(got, fdbpq.Selection{End: fdbpq.Min, Band: &fdbpq.AllPriorities}, at)
 			}
 		})
 	}
@@ -178,18 +178,18 @@ func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *f
 // handed out twice, or passed over.
 func (c *crowd) checkContention(s *fdbpq.Store) {
 	for {
-		var taken fdbpq.Popped
+		var popped fdbpq.Popped
 		at, err := c.do(s, func(tx kv.Tx) (err error) {
-			taken, err = s.Queue("q").Pop(tx, fdbpq.Selection{Limit: 100})
+			popped, err = s.Queue("q").Pop(tx, fdbpq.Selection{Limit: 100})
 			return err
 		})
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if len(taken.Items) == 0 {
+		if len(popped.Items) == 0 {
 			break
 		}
-		c.note(taken, fdbpq.Selection{End: fdbpq.Min, Band: &fdbpq.AllPriorities}, at)
+		c.note(popped, fdbpq.Selection{End: fdbpq.Min, Band: &fdbpq.AllPriorities}, at)
 	}
 	all := make([]*life, 0, len(c.pushes))
 	for id, l := range c.pushes {

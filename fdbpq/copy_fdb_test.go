@@ -36,9 +36,9 @@ func TestCopyOfOneMoment(t *testing.T) {
 		return err
 	})
 	update(store, func(tx kv.Tx) error {
-		taken, err := store.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+		popped, err := store.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
 		if err == nil {
-			lease = *taken.Items[0].Lease
+			lease = *popped.Items[0].Lease
 		}
 		return err
 	})

@@ -5,19 +5,19 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// The counters of a queue's generation. They change by atomic addition in the
-// transaction that changes what they count, so they neither drift nor conflict.
+// The counters of a queue's generation. The transaction that changes rows also
+// adds to their counters atomically, so counters neither drift nor conflict.
 const (
 	counterReady = iota
 	counterLeased
 	counterDelayed
 	counterBytes
 	counterExpiring   // timers of items with a TTL
-	counterRemembered // message ids; outlives generations, as the ids do
+	counterRemembered // message and pop ids; outlives generations, as the ids do
 	counters
 )
 
-// fields returns what the tally adds to each counter.
+// fields returns the tally's number for each counter.
 func (t *tally) fields() [counters]*int64 {
 	return [counters]*int64{&t.ready, &t.leased, &t.delayed, &t.bytes, &t.expiring, &t.remembered}
 }
@@ -29,7 +29,7 @@ func (q Queue) counterKey(generation int64, counter int) []byte {
 	return tuple.AppendInt(generationPrefix(spaceCounter, q.name, generation), int64(counter))
 }
 
-// Counts says how much there is in a queue.
+// Counts is the content of a queue in numbers.
 type Counts struct {
 	Ready, Leased, Delayed int64 // items
 	Bytes                  int64 // of their headers and payloads
@@ -57,10 +57,10 @@ func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
 	}, nil
 }
 
-// Counts returns how much there is in the queue, in constant time. A queue
-// that does not exist has nothing.
+// Counts returns the queue's counters, in constant time. They are 0 when there is
+// no such queue.
 func (q Queue) Counts(r kv.Reader) (Counts, error) {
-	s, err := q.read(r)
+	s, err := q.readState(r)
 	if err != nil || s == nil {
 		return Counts{}, err
 	}

@@ -8,32 +8,29 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Why an item was given up, unless its holder said something else.
+// Why an item became a dead letter, unless Terminate gave another reason.
 const (
 	DeadMaxDeliveries = "max_deliveries"
 	DeadExpired       = "expired"
 	DeadTerminated    = "terminated"
 )
 
-// ErrNoDeadLetterQueue: an item was to be given up, its queue has no dead-letter
-// queue, and the store refuses to make one.
+// ErrNoDeadLetterQueue: the queue has no dead-letter queue, and the store's options
+// forbid to make one.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
-// Dead is a property of items, not of queues: a queue that takes dead letters
-// goes on to be one like any other for what is pushed to it.
-
-// isDead tells whether an item was given up before. Then it does not die of its
-// deliveries, and is dropped when it is given up again: there is no second grave.
+// isDead tells whether the item is a dead letter. Its deliveries are not limited,
+// and Terminate drops it: dead letters do not move on to a further queue. Being dead
+// is a property of items: other items of a dead-letter queue are like any.
 func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
 
-// grave returns the queue that the dead items of c's queue go to, opened within
-// its transaction; nil when there is none and none may be made. That is the queue
-// which the configuration names as long as that one takes them, and otherwise
-// the queue's own.
-func (c *change) grave() (*pusher, error) {
-	name := c.name + DeadLetterSuffix
-	if chosen := c.state.config.DeadLetter; chosen != "" {
-		takes, err := c.store.Queue(chosen).takes(c.tx, c.name)
+// deadLetterQueue opens the queue's dead-letter queue within the transaction; nil
+// when there is none and none may be made. It is the configured one as long as that
+// accepts the queue's dead letters, and otherwise the default one.
+func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
+	name := qtx.name + DeadLetterSuffix
+	if chosen := qtx.state.config.DeadLetter; chosen != "" {
+		takes, err := qtx.store.Queue(chosen).acceptsDeadLetters(qtx.tx, qtx.name)
 		if err != nil {
 			return nil, err
 		}
@@ -41,25 +38,26 @@ func (c *change) grave() (*pusher, error) {
 			name = chosen
 		}
 	}
-	grave, err := c.store.Queue(name).admit(c.tx)
+	dlq, err := qtx.store.Queue(name).openForPush(qtx.tx)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dead-letter queue %q: %w", name, err)
 	}
-	grave.clock = c.clock
-	return grave, nil
+	dlq.storeTime = qtx.storeTime
+	return dlq, nil
 }
 
-// takes tells whether the queue has agreed to take the dead items of another one.
-func (q Queue) takes(r kv.Reader, of string) (bool, error) {
-	s, err := q.read(r)
-	return s != nil && s.config.takesDeadLetters(of), err
+// acceptsDeadLetters tells whether the queue's configuration accepts dead letters
+// of another queue.
+func (q Queue) acceptsDeadLetters(r kv.Reader, of string) (bool, error) {
+	s, err := q.readState(r)
+	return s != nil && s.config.acceptsDeadLetters(of), err
 }
 
-// checkDeadLetter says why a queue may not be the dead-letter queue of this one:
-// a right to configure one queue gives none on another.
+// checkDeadLetter returns an error when the named queue may not be the dead-letter
+// queue of this one: a right to configure one queue gives none on another.
 func (q Queue) checkDeadLetter(r kv.Reader, name string) error {
 	if name == q.name {
 		return configError("dead_letter is %q: a queue cannot be its own dead-letter queue", name)
@@ -67,65 +65,65 @@ func (q Queue) checkDeadLetter(r kv.Reader, name string) error {
 	if name == q.name+DeadLetterSuffix {
 		return nil
 	}
-	takes, err := q.store.Queue(name).takes(r, q.name)
+	takes, err := q.store.Queue(name).acceptsDeadLetters(r, q.name)
 	if err == nil && !takes {
-		err = configError("dead_letter is %q: that queue does not take dead letters of %q, its dead_letters_from has to name it first", name, q.name)
+		err = configError("dead_letter is %q: that queue does not accept dead letters of %q, its dead_letters_from has to name it first", name, q.name)
 	}
 	return err
 }
 
-// foundWithGrave makes the queue exist. Where pushes make no queues, its
-// dead-letter queue is made along with it, since nothing else would.
-func (q Queue) foundWithGrave(tx kv.Tx, s *state) error {
-	if err := q.found(tx, s); err != nil {
+// createWithDeadLetterQueue makes the queue, and its dead-letter queue where pushes
+// make no queues, since nothing else would.
+func (q Queue) createWithDeadLetterQueue(tx kv.Tx, s *queueState) error {
+	if err := q.create(tx, s); err != nil {
 		return err
 	}
 	if !q.store.refuseUnknown || s.config.DeadLetter != "" || strings.HasSuffix(q.name, DeadLetterSuffix) {
 		return nil
 	}
-	_, err := q.store.Queue(q.name + DeadLetterSuffix).create(tx)
+	_, err := q.store.Queue(q.name + DeadLetterSuffix).openOrCreate(tx)
 	return err
 }
 
-// bury moves an item that stands in no space any more to a dead-letter queue,
-// where it gets a place and an id of its own.
-func (c *change) bury(grave *pusher, p place, e *envelope, reason string) error {
+// moveToDeadLetters moves an item, which is in no space any more, to a dead-letter
+// queue, where it gets a new place and id.
+func (qtx *queueTx) moveToDeadLetters(dlq *pusher, p place, e *envelope, reason string) error {
 	event := Event{
-		Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason, DeadLetter: grave.name,
+		Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason, DeadLetter: dlq.name,
 	}
-	if err := c.loadContent(e, p); err != nil {
+	if err := qtx.loadContent(e, p); err != nil {
 		return err
 	}
 	headers, payload := e.headers, e.payload
 	if e.chunks > 0 {
-		c.spent += c.weight(e, true)
+		qtx.txSize += qtx.itemTxSize(e, true)
 	}
-	c.drop(p, e)
-	at := place{priority: p.priority, tail: newTail(grave.count + 1)}
+	qtx.drop(p, e)
+	at := place{priority: p.priority, tail: newTail(dlq.count + 1)}
 	buried := envelope{
-		pushed: e.pushed,
-		home:   p.priority,
-		dead:   DeadLetter{Reason: reason, Origin: c.name, OriginID: e.id(p).String()},
+		pushed:     e.pushed,
+		idPriority: p.priority,
+		dead:       DeadLetter{Reason: reason, Origin: qtx.name, OriginID: e.id(p).String()},
 	}
-	if err := grave.storeContent(&buried, at, headers, payload); err != nil {
+	if err := dlq.storeContent(&buried, at, headers, payload); err != nil {
 		return err
 	}
-	if _, err := grave.schedule(&NewItem{}, &buried); err != nil {
+	if _, err := dlq.schedule(&NewItem{}, &buried); err != nil {
 		return err
 	}
-	if err := grave.accept(); err != nil {
+	if err := dlq.createIfMissing(); err != nil {
 		return err
 	}
-	grave.count++
-	grave.tally.bytes += buried.size
-	grave.addReady(at, &buried)
-	grave.finish()
-	c.note(event)
+	dlq.count++
+	dlq.tally.bytes += buried.size
+	dlq.addReady(at, &buried)
+	dlq.finish()
+	qtx.emit(event)
 	return nil
 }
 
-// discardDead drops an item that was dead before and is given up again.
-func (c *change) discardDead(p place, e *envelope, reason string) {
-	c.note(Event{Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason})
-	c.drop(p, e)
+// dropDead drops a dead letter that is terminated.
+func (qtx *queueTx) dropDead(p place, e *envelope, reason string) {
+	qtx.emit(Event{Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason})
+	qtx.drop(p, e)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// ErrRemembered: the queue remembers dedup_limit message ids and takes in no
-// item with a further one until some are forgotten.
+// ErrRemembered: the queue remembers dedup_limit message and pop ids, and refuses
+// new ones until some are forgotten.
 var ErrRemembered = errors.New("too many message ids remembered")
 
 // MaxMsgID bounds the bytes of message and pop ids, which become parts of keys.
@@ -25,22 +25,22 @@ func checkMsgID(id string) error {
 	return nil
 }
 
-// remembered is the row that keeps a message id for the queue's window. It
-// stands outside the generations: a purge does not make old messages new.
-type remembered struct {
+// rememberedPush is the row that keeps a message id for the queue's dedup window. It
+// is outside the generations: a purge does not make a repeated message new.
+type rememberedPush struct {
 	due int64
 	id  ID
 }
 
-func dedupRow(queue, msgID string) []byte {
-	return tuple.AppendString(queueRow(spaceDedup, queue), msgID)
+func msgIDRow(queue, msgID string) []byte {
+	return tuple.AppendString(queueRow(spaceMsgID, queue), msgID)
 }
 
-func (m *remembered) pack() []byte {
+func (m *rememberedPush) pack() []byte {
 	return m.id.place.append(tuple.AppendInt(nil, m.due))
 }
 
-func parseRemembered(b []byte) (*remembered, error) {
+func parseRememberedPush(b []byte) (*rememberedPush, error) {
 	due, rest, err := tuple.ConsumeInt(b)
 	if err != nil {
 		return nil, fmt.Errorf("damaged message id: %w", err)
@@ -49,57 +49,70 @@ func parseRemembered(b []byte) (*remembered, error) {
 	if err != nil {
 		return nil, fmt.Errorf("damaged message id: %w", err)
 	}
-	return &remembered{due: due, id: ID{p}}, nil
+	return &rememberedPush{due: due, id: ID{p}}, nil
 }
 
-// recall returns the id that the first push with this message id got, nil when
-// this is the first. The transaction depends on the answer, so two pushes of
-// the same message cannot both be the first.
-func (c *change) recall(msgID string) (*remembered, error) {
-	row, err := c.tx.Get(dedupRow(c.name, msgID))
+// firstPush recognises a duplicate: it returns what the first push with this message
+// id got, nil when this is the first. The transaction depends on the answer, so two
+// pushes of the same message cannot both be the first.
+func (qtx *queueTx) firstPush(msgID string) (*rememberedPush, error) {
+	row, err := qtx.tx.Get(msgIDRow(qtx.name, msgID))
 	if err != nil || row == nil {
 		return nil, err
 	}
-	m, err := parseRemembered(row)
+	m, err := parseRememberedPush(row)
 	if err != nil {
 		return nil, err
 	}
-	now, err := c.now()
+	now, err := qtx.now()
 	if err != nil {
 		return nil, err
 	}
 	if m.due <= now {
-		c.forget(msgID, m) // the sweep is late
+		qtx.forgetPush(msgID, m) // the sweep is late
 		return nil, nil
 	}
 	return m, nil
 }
 
-// remember keeps the message id for the queue's window.
-func (c *change) remember(msgID string, id ID) error {
-	now, err := c.now()
+// rememberPush keeps the message id for the queue's dedup window.
+func (qtx *queueTx) rememberPush(msgID string, id ID) error {
+	now, err := qtx.now()
 	if err != nil {
 		return err
 	}
-	m := remembered{due: now + int64(c.state.config.DedupWindow), id: id}
-	c.tx.Set(dedupRow(c.name, msgID), m.pack())
-	c.tx.Set(idTimerKey(m.due, timerDedup, c.name, msgID), nil)
-	c.store.due.expect(m.due)
-	c.tally.remembered++
+	m := rememberedPush{due: now + int64(qtx.state.config.DedupWindow), id: id}
+	qtx.tx.Set(msgIDRow(qtx.name, msgID), m.pack())
+	qtx.tx.Set(idTimerKey(m.due, timerMsgID, qtx.name, msgID), nil)
+	qtx.store.alarm.expect(m.due)
+	qtx.tally.remembered++
 	return nil
 }
 
-// forgetAll forgets all message and pop ids, however many. Their timers find
+// forgetAllIDs clears all message and pop ids in constant time. Their timers find
 // nothing when they fall due.
-func (q Queue) forgetAll(tx kv.Tx) {
-	for _, space := range []string{spaceDedup, spaceReplay, spaceReplayed} {
+func (q Queue) forgetAllIDs(tx kv.Tx) {
+	for _, space := range []string{spaceMsgID, spacePopID, spacePopItem} {
 		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
 	}
 	tx.Clear(q.counterKey(0, counterRemembered))
 }
 
-func (c *change) forget(msgID string, m *remembered) {
-	c.tx.Clear(dedupRow(c.name, msgID))
-	c.tx.Clear(idTimerKey(m.due, timerDedup, c.name, msgID))
-	c.tally.remembered--
+func (qtx *queueTx) forgetPush(msgID string, m *rememberedPush) {
+	qtx.tx.Clear(msgIDRow(qtx.name, msgID))
+	qtx.tx.Clear(idTimerKey(m.due, timerMsgID, qtx.name, msgID))
+	qtx.tally.remembered--
+}
+
+func (qtx *queueTx) msgIDDue(t timer) error {
+	row, err := qtx.tx.Get(msgIDRow(qtx.name, t.id))
+	if err != nil || row == nil {
+		return err
+	}
+	m, err := parseRememberedPush(row)
+	if err != nil || m.due != t.due {
+		return err
+	}
+	qtx.forgetPush(t.id, m)
+	return nil
 }

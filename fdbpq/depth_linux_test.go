@@ -233,24 +233,24 @@ func depthPush(b *testing.B, s *fdbpq.Store, rng *rand.Rand, n int, item fdbpq.N
 
 func depthTake(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
 	update(b, s, func(tx kv.Tx) error {
-		taken, err := s.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: 1})
-		if err == nil && len(taken.Items) != 1 {
-			err = fmt.Errorf("took %d items", len(taken.Items))
+		popped, err := s.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: 1})
+		if err == nil && len(popped.Items) != 1 {
+			err = fmt.Errorf("took %d items", len(popped.Items))
 		}
 		return err
 	})
 }
 
 func depthLease(b *testing.B, s *fdbpq.Store, n int) []fdbpq.Item {
-	var taken fdbpq.Popped
+	var popped fdbpq.Popped
 	update(b, s, func(tx kv.Tx) (err error) {
-		taken, err = s.Queue("q").Lease(tx, fdbpq.Selection{Limit: n}, fdbpq.MaxLease)
+		popped, err = s.Queue("q").Lease(tx, fdbpq.Selection{Limit: n}, fdbpq.MaxLease)
 		return err
 	})
-	if len(taken.Items) != n {
-		b.Fatalf("leased %d items of %d", len(taken.Items), n)
+	if len(popped.Items) != n {
+		b.Fatalf("leased %d items of %d", len(popped.Items), n)
 	}
-	return taken.Items
+	return popped.Items
 }
 
 func median(times []time.Duration) time.Duration {

@@ -10,31 +10,31 @@ import (
 // package wrote.
 const envelopeVersion = 1
 
-// envelope is the value of an item. It is a packed tuple that begins with the
-// payload, so programs that follow the recipe and take the first element read
-// our items, and what they pushed (one element, or raw bytes) is read by us.
-// Elements may be added at the end; readers ignore what they do not know.
+// envelope is the value of an item: a packed tuple that begins with the payload.
+// Programs that follow the recipe read the first element, so they can read our
+// items. We read theirs, which are one element or raw bytes. New elements go to the
+// end; readers ignore elements that they do not know.
 type envelope struct {
-	payload    []byte // empty when the content is kept in chunks
-	chunks     int64  // rows that hold headers and payload, when they are large
-	size       int64  // bytes of headers and payload
-	headerSize int64  // bytes of headers, also when they are in chunks
-	headers    []byte
-	pushed     int64 // wall clock, Unix nanoseconds; for display only
-	expires    int64 // store time; 0: never
-	deliveries int64
-	fence      int64 // leases so far, given back ones included
-	home       int64 // priority in the item's id
-	dead       DeadLetter
-	floor      int64 // of an imported item: the next fence, unless that is higher anyway
-	answers    int64 // of a leased item: how many answers have the lease beyond the first
-	foreign    bool  // pushed by another program, which counted nothing
+	payload      []byte // empty when the content is kept in chunks
+	chunks       int64  // rows that hold headers and payload, when they are large
+	size         int64  // bytes of headers and payload
+	headerSize   int64  // bytes of headers, also when they are in chunks
+	headers      []byte
+	pushed       int64 // wall clock, Unix nanoseconds; for display only
+	expires      int64 // store time; 0: never
+	deliveries   int64
+	fence        int64 // number of leases, returned ones included
+	idPriority   int64 // priority in the item's id
+	dead         DeadLetter
+	minFence     int64 // of an imported item: lower bound of the next fence
+	extraAnswers int64 // of a leased item: answers with this lease beyond the first
+	foreign      bool  // pushed by another program, which updated no counters
 }
 
 func (e *envelope) append(b []byte) []byte {
 	payload, headers := e.payload, e.headers
 	if e.chunks > 0 {
-		payload, headers = nil, nil // they stand in rows of their own
+		payload, headers = nil, nil // they are in rows of their own
 	}
 	b = tuple.AppendBytes(b, payload)
 	b = tuple.AppendInt(b, envelopeVersion)
@@ -46,13 +46,13 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.expires)
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
-	b = tuple.AppendInt(b, e.home)
-	if rare := e.floor != 0 || e.answers != 0; rare || e.dead != (DeadLetter{}) {
+	b = tuple.AppendInt(b, e.idPriority)
+	if rare := e.minFence != 0 || e.extraAnswers != 0; rare || e.dead != (DeadLetter{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
 		b = tuple.AppendString(b, e.dead.Origin)
 		b = tuple.AppendString(b, e.dead.OriginID)
 		if rare {
-			b = tuple.AppendInt(tuple.AppendInt(b, e.floor), e.answers)
+			b = tuple.AppendInt(tuple.AppendInt(b, e.minFence), e.extraAnswers)
 		}
 	}
 	return b
@@ -80,12 +80,12 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	if e.headers, rest, err = tuple.ConsumeBytes(rest); err != nil {
 		return envelope{}, fmt.Errorf("damaged item: %w", err)
 	}
-	for _, field := range [...]*int64{&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.home} {
+	for _, field := range [...]*int64{&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.idPriority} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
 	}
-	// What is made room for must not depend on damage.
+	// Damage must not decide how much memory is allocated.
 	if e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent || e.chunks < 0 || e.chunks > maxChunks {
 		return envelope{}, fmt.Errorf("damaged item: %d bytes, %d of them headers, in %d chunks", e.size, e.headerSize, e.chunks)
 	}
@@ -97,7 +97,7 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		}
 	}
 	if len(rest) > 0 {
-		for _, field := range [...]*int64{&e.floor, &e.answers} {
+		for _, field := range [...]*int64{&e.minFence, &e.extraAnswers} {
 			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 				return envelope{}, fmt.Errorf("damaged item: %w", err)
 			}
@@ -108,14 +108,14 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 
 // id returns the id of the item with this envelope at p.
 func (e *envelope) id(p place) ID {
-	return ID{place{priority: e.home, tail: p.tail}}
+	return ID{place{priority: e.idPriority, tail: p.tail}}
 }
 
 // foreignEnvelope wraps what a program that follows the recipe stored: a tuple
-// with one element (Java) or the bare payload (Python). Such an item was not
-// counted when it was pushed.
+// with one element (Java) or the bare payload (Python). Its push did not update
+// the counters.
 func foreignEnvelope(b []byte, p place) envelope {
-	e := envelope{payload: b, home: p.priority, foreign: true}
+	e := envelope{payload: b, idPriority: p.priority, foreign: true}
 	if payload, rest, err := tuple.ConsumeBytes(b); err == nil && len(rest) == 0 {
 		e.payload = payload
 	} else if text, rest, err := tuple.ConsumeString(b); err == nil && len(rest) == 0 {

@@ -1,28 +1,28 @@
 package fdbpq
 
-// Event is something that happened to an item without its holder's doing. It
-// has happened once the transaction that reported it has committed.
+// Event is a change of an item that no consumer asked for. It takes effect when the
+// transaction that reports it commits.
 type Event struct {
 	Type       EventType
 	Queue      string
 	ID         ID
 	Priority   int64
 	Deliveries int64
-	Reason     string // of a dead item: why
-	DeadLetter string // queue a dead item went to; "" when it was dropped
+	Reason     string // of EventDead: why
+	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
 }
 
 // EventType says what happened.
 type EventType string
 
 const (
-	EventDead      EventType = "dead"       // the item was given up
+	EventDead      EventType = "dead"       // the item became a dead letter, or was dropped as one
 	EventExpired   EventType = "expired"    // the item outlived its TTL
 	EventLeaseLost EventType = "lease_lost" // a lease ran out
 	EventEvicted   EventType = "evicted"    // the queue was full and this was its least urgent item
 )
 
-func (c *change) note(e Event) {
-	e.Queue = c.name
-	c.events = append(c.events, e)
+func (qtx *queueTx) emit(e Event) {
+	e.Queue = qtx.name
+	qtx.events = append(qtx.events, e)
 }

@@ -62,11 +62,11 @@ func Example_transfer() {
 
 	// transfer may run more than once, so it does nothing beyond the transaction.
 	transfer := func(tx kv.Tx) error {
-		taken, err := store.Queue("transfers").Pop(tx, fdbpq.Selection{Limit: 1})
-		if err != nil || len(taken.Items) == 0 {
+		popped, err := store.Queue("transfers").Pop(tx, fdbpq.Selection{Limit: 1})
+		if err != nil || len(popped.Items) == 0 {
 			return err
 		}
-		order := string(taken.Items[0].Payload)
+		order := string(popped.Items[0].Payload)
 		amount, err := strconv.ParseInt(order, 10, 64)
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ var somePlace = place{priority: -5, tail: string(tuple.AppendBytes(tuple.AppendI
 func FuzzEnvelope(f *testing.F) {
 	dead := DeadLetter{Reason: "why", Origin: "jobs", OriginID: "id"}
 	for _, e := range []envelope{
-		{}, {payload: []byte("a\x00b"), size: 3}, {size: 200_000, chunks: 3, headerSize: 5, fence: 2, home: math.MinInt64},
+		{}, {payload: []byte("a\x00b"), size: 3}, {size: 200_000, chunks: 3, headerSize: 5, fence: 2, idPriority: math.MinInt64},
 		{headers: []byte("a: b\r\n"), headerSize: 6, size: 6, pushed: 5, expires: 6, deliveries: 7, dead: dead},
 	} {
 		f.Add(e.append(nil))
@@ -34,7 +34,7 @@ func FuzzEnvelope(f *testing.F) {
 		case err != nil:
 			return
 		case e.foreign:
-			if e.size != int64(len(e.payload)) || len(e.payload) > len(b) || e.home != somePlace.priority || e.chunks != 0 {
+			if e.size != int64(len(e.payload)) || len(e.payload) > len(b) || e.idPriority != somePlace.priority || e.chunks != 0 {
 				t.Errorf("%x is read as another program's %+v", b, e)
 			}
 			return
@@ -62,7 +62,7 @@ func FuzzContent(f *testing.F) {
 	f.Add(spaceReady, (&envelope{chunks: math.MaxInt64}).append(nil), []byte(nil), false)
 	f.Add(spaceReady, (&envelope{chunks: -1}).append(nil), []byte(nil), true)
 	f.Fuzz(func(t *testing.T, space string, b, content []byte, headers bool) {
-		l, err := parseStanding(space, b, somePlace)
+		l, err := parseItemRow(space, b, somePlace)
 		if err != nil || l.state == "" {
 			return
 		}
@@ -116,7 +116,7 @@ func FuzzID(f *testing.F) {
 
 // FuzzLease: a lease is what its token says.
 func FuzzLease(f *testing.F) {
-	f.Add((&Lease{Fence: 3, generation: 2, place: somePlace, home: 4}).Token())
+	f.Add((&Lease{Fence: 3, generation: 2, place: somePlace, idPriority: 4}).Token())
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, token []byte) {
 		l, err := ParseLease("jobs", token)
@@ -133,7 +133,7 @@ func FuzzLease(f *testing.F) {
 func FuzzTimer(f *testing.F) {
 	begin := len(row(spaceTimer))
 	f.Add(appendTimerKey(nil, 5, timerLease, "jobs", 2, somePlace)[begin:])
-	f.Add(idTimerKey(-5, timerReplay, "jobs", "id")[begin:])
+	f.Add(idTimerKey(-5, timerPopID, "jobs", "id")[begin:])
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, key []byte) {
 		key = append(row(spaceTimer), key...)
@@ -143,7 +143,7 @@ func FuzzTimer(f *testing.F) {
 		}
 		again := appendTimerKey(nil, p.due, p.kind, p.queue, p.generation, p.place)
 		switch p.kind {
-		case timerDedup, timerReplay, timerRequest:
+		case timerMsgID, timerPopID, timerRequest:
 			again = idTimerKey(p.due, p.kind, p.queue, p.id)
 		}
 		if !bytes.HasPrefix(key, again) {
@@ -154,14 +154,14 @@ func FuzzTimer(f *testing.F) {
 
 // FuzzRows reads every other kind of row.
 func FuzzRows(f *testing.F) {
-	s, err := (&state{generation: 3, exists: true, paused: true, config: defaultConfig()}).pack()
+	s, err := (&queueState{generation: 3, exists: true, paused: true, config: defaultConfig()}).pack()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(s)
-	f.Add((&remembered{due: 5, id: ID{somePlace}}).pack())
-	f.Add((&replay{due: 5, end: Max, band: Band{-1, 1}, lease: 5, taken: 3, leases: [][]byte{[]byte("a"), nil}}).pack())
-	f.Add((&request{due: 5, sel: Selection{Band: &Band{-1, 1}, Limit: 5}}).pack())
+	f.Add((&rememberedPush{due: 5, id: ID{somePlace}}).pack())
+	f.Add((&rememberedPop{due: 5, end: Max, band: Band{-1, 1}, lease: 5, items: 3, leases: [][]byte{[]byte("a"), nil}}).pack())
+	f.Add((&stagedRequest{due: 5, sel: Selection{Band: &Band{-1, 1}, Limit: 5}}).pack())
 	f.Add(joinPlace(somePlace, &envelope{payload: []byte("a")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		same := func(kind string, written []byte, err error) {
@@ -177,13 +177,13 @@ func FuzzRows(f *testing.F) {
 				t.Errorf("state %x is read as %+v, written and read as %+v, %v", b, s, again, err)
 			}
 		}
-		if m, err := parseRemembered(b); err == nil {
+		if m, err := parseRememberedPush(b); err == nil {
 			same("message id", m.pack(), nil)
 		}
-		if m, err := parseReplay(b); err == nil {
+		if m, err := parseRememberedPop(b); err == nil {
 			same("pop", m.pack(), nil)
 		}
-		if m, err := parseRequest(b); err == nil {
+		if m, err := parseStagedRequest(b); err == nil {
 			same("request", m.pack(), nil)
 		}
 		if p, value, err := splitPlace(b); err == nil {
@@ -232,12 +232,12 @@ func FuzzCheck(f *testing.F) {
 	e := envelope{size: 200_000, chunks: 3, headerSize: 5}
 	at := somePlace.append(tuple.AppendInt(nil, 1))
 	f.Add(uint8(2), at, e.append(nil), uint8(11), append(tuple.AppendInt([]byte(nil), 1), appendChunkKey(nil, somePlace, 0)...), []byte("x"))
-	f.Add(uint8(4), at, (&leased{due: 5, envelope: e}).append(nil), uint8(10), at, tuple.AppendInt(nil, 5))
-	f.Add(uint8(6), tuple.AppendString(nil, "id"), (&replay{taken: 1}).pack(), uint8(7), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), joinPlace(somePlace, &e))
+	f.Add(uint8(4), at, (&leasedItem{due: 5, envelope: e}).append(nil), uint8(10), at, tuple.AppendInt(nil, 5))
+	f.Add(uint8(6), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(), uint8(7), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), joinPlace(somePlace, &e))
 	f.Add(uint8(13), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, uint8(12), appendTimerKey(nil, 5, timerLease, "jobs", 1, somePlace)[len(row(spaceTimer)):], []byte(nil))
 	f.Fuzz(func(t *testing.T, firstSpace uint8, firstKey, firstValue []byte, secondSpace uint8, secondKey, secondValue []byte) {
 		w := newWalk(&Store{})
-		w.queues["jobs"] = &state{generation: 1, exists: true}
+		w.queues["jobs"] = &queueState{generation: 1, exists: true}
 		for _, r := range []struct {
 			space      uint8
 			key, value []byte

@@ -11,8 +11,8 @@ import (
 // garbageRows bounds how many rows one transaction of CollectGarbage reads.
 const garbageRows = 500
 
-// CollectGarbage clears some of what purges and deletions left behind, in one bounded
-// transaction, and says whether there is more.
+// CollectGarbage clears rows that purges and deletions left behind, in one bounded
+// transaction, and tells whether there are more.
 func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 	session := s.Session()
 	defer session.Release()
@@ -22,7 +22,7 @@ func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("collect: %w", err)
+		return false, fmt.Errorf("collect garbage: %w", err)
 	}
 	return more, nil
 }
@@ -37,7 +37,7 @@ func (w *sweep) collect() (more bool, err error) {
 	if w.now, err = w.store.now(w.tx.Snapshot()); err != nil {
 		return false, err
 	}
-	if until, err := w.claim(); err != nil || until != 0 {
+	if until, err := w.becomeSweeper(); err != nil || until != 0 {
 		return false, err
 	}
 	name, rest, err := tuple.ConsumeString(heaps[0].Key[len(prefix):])
@@ -49,23 +49,23 @@ func (w *sweep) collect() (more bool, err error) {
 		return false, fmt.Errorf("damaged garbage row: %w", err)
 	}
 	q := w.store.Queue(name)
-	c := q.change(w.tx, &state{generation: generation})
-	done, err := c.discard()
+	qtx := q.newQueueTx(w.tx, &queueState{generation: generation})
+	done, err := qtx.clearGeneration()
 	if err != nil {
 		return false, err
 	}
 	if done {
 		w.tx.Clear(heaps[0].Key)
-		err = q.forget(w.tx, generation)
+		err = q.clearDeleted(w.tx, generation)
 	}
 	return err == nil, err
 }
 
-// forget clears the rows of a queue outside its generations when it was deleted
-// and the last generation is cleared. Its name may be used again: what it
-// begins with then is a generation that no queue had.
-func (q Queue) forget(tx kv.Tx, cleared int64) error {
-	s, err := q.readRow(tx)
+// clearDeleted clears the rows that a deleted queue has outside its generations, once
+// its last generation is cleared. A later queue of the same name begins with a
+// generation that no queue had.
+func (q Queue) clearDeleted(tx kv.Tx, cleared int64) error {
+	s, err := q.readStateRow(tx)
 	if err != nil || s == nil || s.exists || s.generation != cleared+1 {
 		return err
 	}
@@ -76,11 +76,11 @@ func (q Queue) forget(tx kv.Tx, cleared int64) error {
 	return nil
 }
 
-// discard clears rows of a generation that is past and says whether it was the
-// rest. Items that have timers are cleared one by one, with them; all others at
-// a stroke.
-func (c *change) discard() (done bool, err error) {
-	n, err := c.counts(c.past, c.state.generation)
+// clearGeneration clears rows of a past generation and tells whether none is left.
+// Items with timers are cleared one by one, together with their timers, and all
+// others by one range.
+func (qtx *queueTx) clearGeneration() (done bool, err error) {
+	n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
 	if err != nil {
 		return false, err
 	}
@@ -88,45 +88,45 @@ func (c *change) discard() (done bool, err error) {
 		if space == spaceReady && n.Expiring == 0 {
 			break
 		}
-		prefix := c.prefix(space)
+		prefix := qtx.prefix(space)
 		begin, end := tuple.Range(prefix)
-		pairs, err := c.past.Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
+		pairs, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
 		if err != nil {
 			return false, err
 		}
 		for _, pair := range pairs {
-			c.discardItem(space, pair, len(prefix))
+			qtx.clearItem(space, pair, len(prefix))
 		}
 		if len(pairs) > 0 {
-			c.finish()
+			qtx.finish()
 			return false, nil
 		}
 	}
 	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceCounter} {
-		c.tx.ClearRange(tuple.Range(c.prefix(space)))
+		qtx.tx.ClearRange(tuple.Range(qtx.prefix(space)))
 	}
-	c.tx.Clear(c.prefix(spaceFence))
+	qtx.tx.Clear(qtx.prefix(spaceFence))
 	return true, nil
 }
 
-// discardItem clears an item and its timers. Those of one that cannot be read,
-// because it is damaged or another program's, go when they fall due.
-func (c *change) discardItem(space string, pair kv.Pair, prefix int) {
-	c.tx.Clear(pair.Key)
+// clearItem clears an item and its timers. The timers of an item that cannot be
+// parsed are cleared when they fall due.
+func (qtx *queueTx) clearItem(space string, pair kv.Pair, prefix int) {
+	qtx.tx.Clear(pair.Key)
 	p, err := parsePlace(pair.Key[prefix:])
 	if err != nil {
 		return
 	}
-	l, err := parseStanding(space, pair.Value, p)
+	l, err := parseItemRow(space, pair.Value, p)
 	if err != nil {
 		return
 	}
 	switch l.state {
 	case StateLeased:
-		c.clearTimer(l.due, timerLease, p)
-		return // its TTL has no timer
+		qtx.clearTimer(l.due, timerLease, p)
+		return // a leased item has no timer for its TTL
 	case StateDelayed:
-		c.clearTimer(l.due, timerDelay, p)
+		qtx.clearTimer(l.due, timerDelay, p)
 	}
-	c.clearExpiry(p, &l.envelope)
+	qtx.clearExpiry(p, &l.envelope)
 }

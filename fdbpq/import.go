@@ -9,85 +9,82 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Import is an item that goes back to the place it had, in this store or in
-// another one, with all that is known about it.
+// Import is an item to be put back at its place, in this store or in another one.
 type Import struct {
 	ID       ID
-	Priority int64 // another than the id's when the item was moved
+	Priority int64 // differs from the id's when the item was moved
 	Payload  []byte
 	Headers  []byte
 
 	Pushed     time.Time // zero: now
-	NotBefore  time.Time // not takeable before that; zero or past: ready
-	Expires    time.Time // when its TTL is over; zero: never
+	NotBefore  time.Time // delayed until then; zero or past: ready
+	Expires    time.Time // end of its TTL; zero: never
 	Deliveries int64
 	Fence      int64
 	Dead       *DeadLetter
 }
 
-// Imported tells what became of an Import.
+// Imported is the result of an Import.
 type Imported struct {
 	Seq   int64
-	Found *StoredItem // an item with this id is there already, and stays as it is
+	Found *StoredItem // the item with this id that was there already and stays as it is
 	Err   error       // this item was refused, without effect on the others
 }
 
 var (
-	// ErrOccupied: an item with another id stands where one was to be put.
+	// ErrOccupied: the item's place is taken by an item with another id.
 	ErrOccupied = errors.New("the place is occupied by another item")
 
-	// ErrPlace: an id names a place that no push could have given.
-	ErrPlace = errors.New("no place in a queue")
+	// ErrPlace: no push could have assigned the place in the id.
+	ErrPlace = errors.New("not a place in a queue")
 )
 
 const (
 	// maxCount leaves room for pushes behind what was imported.
 	maxCount = 1 << 62
 
-	// maxTail is far beyond a count and the random part, ours or the recipe's.
+	// maxTail is more than a count and a random part need, ours or the recipe's.
 	maxTail = 64
 )
 
-// Import puts items where they stood, and makes the queue if need be. Later
-// pushes stand behind all of them. An item that is there already is left alone,
-// so an import that was interrupted can be repeated. Neither max_length nor
-// message ids concern it.
+// Import puts items back at their places, and makes the queue if need be. Later
+// pushes come behind them. Import leaves an item alone that is there already, so an
+// interrupted import can be repeated. It ignores max_length and message ids.
 //
-// Ids are taken on trust. Those that a store made never meet; two that somebody
-// made up out of the same count and random part can.
+// Ids are trusted. Ids that a store made never collide; forged ones with the same
+// count and random part do.
 func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
-	p, err := q.admit(tx)
+	p, err := q.openForPush(tx)
 	if err != nil {
 		return nil, err
 	}
-	free, err := p.vacant(items)
+	free, err := p.freePlaces(items)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]Imported, len(items))
 	for i := range items {
 		home := items[i].ID.place
-		if results[i], err = p.restore(&items[i], free[home]); err != nil {
+		if results[i], err = p.importItem(&items[i], free[home]); err != nil {
 			return nil, err
 		}
-		// From here on only the rows themselves tell.
+		// These places may be occupied from here on: read their rows.
 		delete(free, home)
 		delete(free, place{priority: items[i].Priority, tail: home.tail})
 	}
-	if p.fences != 0 {
-		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.fences)))
+	if p.promisedFence != 0 {
+		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.promisedFence)))
 	}
 	p.finish()
 	return results, nil
 }
 
-// vacant returns the places of items where nothing stands, if that can be told
-// for all of them at once: by looking at the ranges they lie in, four reads
-// instead of four for each. In a queue that is being filled there is nothing;
-// otherwise each place is looked at by itself. The commit depends on the places
-// alone.
-func (p *pusher) vacant(items []Import) (map[place]bool, error) {
+// freePlaces returns the places of items that are free. It reads the ranges that
+// contain all of the places, with four reads instead of four for each item. That
+// suffices in a queue that is being filled; when a range has any rows, it returns no
+// place, and each is read by itself. The commit depends only on the places.
+func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 	free := make(map[place]bool, len(items))
 	if len(items) < 2 {
 		return free, nil
@@ -103,7 +100,7 @@ func (p *pusher) vacant(items []Import) (map[place]bool, error) {
 				last = key
 			}
 		}
-		found, err := p.past.Range(first, append(last, 0), kv.RangeOptions{Limit: 1})
+		found, err := p.snapshot.Range(first, append(last, 0), kv.RangeOptions{Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -123,15 +120,15 @@ func (p *pusher) vacant(items []Import) (map[place]bool, error) {
 	return free, nil
 }
 
-// restore puts one item where it stood; free says that nothing stands at the
-// place in its id, nor a row that leads elsewhere.
-func (p *pusher) restore(item *Import, free bool) (Imported, error) {
-	seq, err := p.possible(item)
+// importItem puts one item back at its place; free says that the place in its id has
+// neither an item nor a forwarding row.
+func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
+	seq, err := p.checkImport(item)
 	if err != nil {
 		return Imported{Err: err}, nil
 	}
 	at := place{priority: item.Priority, tail: item.ID.place.tail}
-	there, err := p.meet(item, at, free)
+	there, err := p.existing(item, at, free)
 	if err != nil {
 		if errors.Is(err, ErrOccupied) {
 			return Imported{Err: err}, nil
@@ -139,11 +136,11 @@ func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	if there != nil {
-		held, err := p.held(p.tx, p.state, there, true)
-		return Imported{Seq: seq, Found: held}, err
+		stored, err := p.storedItem(p.tx, p.state, there, true)
+		return Imported{Seq: seq, Found: stored}, err
 	}
 	e := envelope{
-		pushed: p.pushed, home: item.ID.place.priority,
+		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
 	}
 	if !item.Pushed.IsZero() {
@@ -152,16 +149,16 @@ func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := p.accept(); err != nil {
+	if err := p.createIfMissing(); err != nil {
 		return Imported{}, err
 	}
-	if e.floor, err = p.floor(e.fence); err != nil {
+	if e.minFence, err = p.nextMinFence(e.fence); err != nil {
 		return Imported{}, err
 	}
 	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
 		e.dead = *item.Dead
 	}
-	due, err := p.times(item, &e)
+	due, err := p.importTimes(item, &e)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -176,9 +173,9 @@ func (p *pusher) restore(item *Import, free bool) (Imported, error) {
 	return Imported{Seq: seq}, nil
 }
 
-// possible says why an item may not be imported, and otherwise its place in
-// push order.
-func (p *pusher) possible(item *Import) (seq int64, err error) {
+// checkImport returns an error when the item may not be imported, and otherwise its
+// number in push order.
+func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	seq, err = item.ID.place.count()
 	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
@@ -200,17 +197,17 @@ func (p *pusher) possible(item *Import) (seq int64, err error) {
 	return seq, nil
 }
 
-// maxLeases is more than an item has leases before two processes agree on the
-// time.
+// maxLeases is more leases than an item gets before the clocks of two processes
+// agree.
 const maxLeases = 1 << 20
 
-// floor returns what the next fence of an imported item is at least. The item may
-// have been here before, and been leased any number of times since it was
-// exported; a fence given twice would be one right in two hands. So it is higher
-// than the time in microseconds, which is more than leases can count up to, and
-// than all that imports have been promised before.
-func (p *pusher) floor(fence int64) (int64, error) {
-	if p.fences == 0 {
+// nextMinFence returns a lower bound of the imported item's next fence. The item may
+// have been in this queue before and been leased since it was exported, and two
+// leases with one fence would both be valid. So the bound exceeds the store time in
+// microseconds, which counts faster than leases can, and the bounds of all earlier
+// imports.
+func (p *pusher) nextMinFence(fence int64) (int64, error) {
+	if p.promisedFence == 0 {
 		last, err := p.tx.Get(p.prefix(spaceFence))
 		if err != nil {
 			return 0, err
@@ -219,22 +216,22 @@ func (p *pusher) floor(fence int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		p.fences = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
+		p.promisedFence = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
 	}
-	p.fences = max(p.fences, fence+1)
-	return p.fences, nil
+	p.promisedFence = max(p.promisedFence, fence+1)
+	return p.promisedFence, nil
 }
 
-// meet returns the item with this id, nil when there is none, and ErrOccupied
-// when its place or the rows of its payload are another one's.
-func (p *pusher) meet(item *Import, at place, free bool) (*located, error) {
+// existing returns the item with this id, nil when there is none, and ErrOccupied
+// when another item has its place or the rows of its payload.
+func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 	if !free {
 		there, err := p.locate(p.tx, p.state, item.ID)
 		if err != nil {
 			return nil, err
 		}
 		if there != nil {
-			if there.home != item.ID.place.priority {
+			if there.idPriority != item.ID.place.priority {
 				return nil, ErrOccupied
 			}
 			return there, nil
@@ -262,9 +259,9 @@ func (p *pusher) meet(item *Import, at place, free bool) (*located, error) {
 	return nil, nil
 }
 
-// times sets when the item expires and returns when it becomes ready, 0 for at
-// once.
-func (p *pusher) times(item *Import, e *envelope) (due int64, err error) {
+// importTimes sets the end of the item's TTL and returns the end of its delay, 0 for
+// none.
+func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
 	if item.NotBefore.IsZero() && item.Expires.IsZero() {
 		return 0, nil
 	}

@@ -173,16 +173,16 @@ func (b *bench) everything(queue string) (items []fdbpq.Import) {
 	for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 		b.view(func(r kv.Reader) error {
 			page, err := b.Queue(queue).List(r, fdbpq.Listing{State: state, Limit: fdbpq.MaxBatch, Bodies: true})
-			for _, held := range page.Items {
+			for _, stored := range page.Items {
 				item := fdbpq.Import{
-					ID: held.ID, Priority: held.Priority, Payload: held.Payload, Headers: held.Headers, Pushed: held.Pushed,
-					Deliveries: held.Deliveries, Fence: held.Fence, Dead: held.Dead,
+					ID: stored.ID, Priority: stored.Priority, Payload: stored.Payload, Headers: stored.Headers, Pushed: stored.Pushed,
+					Deliveries: stored.Deliveries, Fence: stored.Fence, Dead: stored.Dead,
 				}
-				if held.Expires != 0 {
-					item.Expires = b.Display(held.Expires)
+				if stored.Expires != 0 {
+					item.Expires = b.Display(stored.Expires)
 				}
-				if held.State == fdbpq.StateDelayed {
-					item.NotBefore = b.Display(held.Due)
+				if stored.State == fdbpq.StateDelayed {
+					item.NotBefore = b.Display(stored.Due)
 				}
 				items = append(items, item)
 			}
@@ -212,9 +212,9 @@ func TestImportElsewhere(t *testing.T) {
 				a, b := openBench(t, place(from)), openBench(t, place(to))
 				a.furnish()
 				a.update(func(tx kv.Tx) error { // a dead one
-					taken, err := a.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+					popped, err := a.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
 					if err == nil {
-						_, err = a.Queue("q").Terminate(tx, *taken.Items[0].Lease, "poison")
+						_, err = a.Queue("q").Terminate(tx, *popped.Items[0].Lease, "poison")
 					}
 					return err
 				})

@@ -1,21 +1,24 @@
 package fdbpq
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// StoredItem is an item found by its id.
+// StoredItem is an item of a queue, in whatever state.
 type StoredItem struct {
 	Item
 	State   State
 	Due     int64 // store time at which a lease or a delay ends; 0 when ready
-	Expires int64 // store time at which its TTL is over; 0: never
-	Fence   int64 // leases so far, given back ones included
+	Expires int64 // store time at which its TTL ends; 0: never
+	Fence   int64 // number of leases, returned ones included
 }
 
 // Get returns an item by its id, whatever its state; nil when there is none.
 func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
-	s, err := q.read(r)
+	s, err := q.readState(r)
 	if err != nil || s == nil {
 		return nil, err
 	}
@@ -23,11 +26,11 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	return q.held(r, s, l, true)
+	return q.storedItem(r, s, l, true)
 }
 
-func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*StoredItem, error) {
-	f := found{place: l.place, envelope: l.envelope}
+func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) (*StoredItem, error) {
+	f := selected{place: l.place, envelope: l.envelope}
 	load := loadHeaders
 	if content {
 		load = loadContent
@@ -42,53 +45,108 @@ func (q Queue) held(r kv.Reader, s *state, l *located, content bool) (*StoredIte
 	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
 }
 
-// Remove cancels an item, whatever its state, and says whether there was one.
-// The holder of a lease on it has lost it.
+// Remove removes an item, whatever its state, and tells whether there was one. A
+// lease of the item is lost.
 func (q Queue) Remove(tx kv.Tx, id ID) (bool, error) {
-	c, l, err := q.reach(tx, id)
+	qtx, l, err := q.beginWithItem(tx, id)
 	if err != nil || l == nil {
 		return false, err
 	}
-	c.remove(l)
-	c.drop(l.place, &l.envelope)
-	c.finish()
+	qtx.remove(l)
+	qtx.drop(l.place, &l.envelope)
+	qtx.finish()
 	return true, nil
 }
 
-// Move gives an item another priority and says whether there was one. It keeps
-// its id and its place among the items of equal priority that were pushed
-// before and after it. A leased item moves when it comes back.
+// Move changes the priority of an item and tells whether there was one. The item
+// keeps its id, and its push order among items of the same priority. A leased item
+// moves when its lease ends and it returns to the queue.
 func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
-	c, l, err := q.reach(tx, id)
+	qtx, l, err := q.beginWithItem(tx, id)
 	if err != nil || l == nil {
 		return false, err
 	}
 	if l.state == StateLeased {
-		held := l.held()
-		held.target = priority
-		tx.Set(c.key(spaceLeased, l.place), held.append(nil))
+		leased := l.asLeased()
+		leased.returnPriority = priority
+		tx.Set(qtx.key(spaceLeased, l.place), leased.append(nil))
 		return true, nil
 	}
 	if priority == l.place.priority {
 		return true, nil
 	}
-	c.remove(l)
-	to := c.relocate(l.place, &l.envelope, priority)
+	qtx.remove(l)
+	to := qtx.relocate(l.place, &l.envelope, priority)
 	if l.state == StateDelayed {
-		c.addDelayed(to, l.due, &l.envelope)
+		qtx.addDelayed(to, l.due, &l.envelope)
 	} else {
-		c.addReady(to, &l.envelope)
+		qtx.addReady(to, &l.envelope)
 	}
-	c.finish()
+	qtx.finish()
 	return true, nil
 }
 
-// reach finds an item that is to be changed.
-func (q Queue) reach(tx kv.Tx, id ID) (*change, *located, error) {
-	c, err := q.begin(tx)
-	if err != nil || c == nil {
+// beginWithItem starts a transaction on the queue and locates an item in it.
+func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
+	qtx, err := q.begin(tx)
+	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
-	l, err := q.locate(tx, c.state, id)
-	return c, l, err
+	l, err := q.locate(tx, qtx.state, id)
+	return qtx, l, err
+}
+
+// relocate returns the item's place at another priority, and writes the forwarding
+// row that leads there from the place in its id.
+func (qtx *queueTx) relocate(p place, e *envelope, priority int64) place {
+	if priority == p.priority {
+		return p
+	}
+	forward := qtx.key(spaceForward, place{priority: e.idPriority, tail: p.tail})
+	if priority == e.idPriority {
+		qtx.tx.Clear(forward)
+	} else {
+		qtx.tx.Set(forward, tuple.AppendInt(nil, priority))
+	}
+	return place{priority: priority, tail: p.tail}
+}
+
+// Item is an item that a pop or a peek returns.
+type Item struct {
+	ID         ID
+	Seq        int64 // number in push order
+	Priority   int64
+	Payload    []byte
+	Headers    []byte
+	Size       int64 // bytes of headers and payload
+	Pushed     time.Time
+	Deliveries int64 // leases that counted as delivered, this one included
+	Dead       *DeadLetter
+	Lease      *Lease // nil when the item was popped for good
+}
+
+// DeadLetter says which queue a dead letter came from and why.
+type DeadLetter struct {
+	Reason, Origin, OriginID string
+}
+
+func (f *selected) item() (Item, error) {
+	seq, err := f.place.count()
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{
+		ID:         f.envelope.id(f.place),
+		Seq:        seq,
+		Priority:   f.place.priority,
+		Payload:    f.envelope.payload,
+		Headers:    f.envelope.headers,
+		Size:       f.envelope.size,
+		Pushed:     time.Unix(0, f.envelope.pushed),
+		Deliveries: f.envelope.deliveries,
+	}
+	if f.envelope.dead != (DeadLetter{}) {
+		item.Dead = &f.envelope.dead
+	}
+	return item, nil
 }

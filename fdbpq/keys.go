@@ -4,31 +4,31 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// Every row of a store is a tuple whose first element names its kind. The
+// The key of every row is a tuple whose first element names the row's kind. This
 // table is the whole data model; docs/design.md says why each row exists.
 //
 //	("v")                                   format version and store id
-//	("s")                                   which process does due work
+//	("s")                                   the process that sweeps timers, and until when
 //	("k")                                   secret that authenticates lease tokens
 //	("t")                                   store time, nanoseconds (max)
-//	("w")                                   wall clock when store time was last moved
+//	("w")                                   wall clock when store time was last written
 //	("n", process)                          when the process was last alive
 //	("n", process, slot)                    session row: the last attempt that committed
-//	("b")                                   highest generation of all queues that are gone (max)
+//	("b")                                   highest generation of all deleted queues (max)
 //	("q", queue)                            state: generation, flags, configuration
 //	("h", queue)                            highest count ever assigned (max)
-//	("a", queue)                            arrivals: grows when something becomes takeable (add)
+//	("a", queue)                            arrivals: grows when an item becomes ready (add)
 //	("c", queue, generation, counter)       counters (add)
 //	("i", queue, generation, place)         ready item
 //	("d", queue, generation, place)         delayed item
 //	("l", queue, generation, place)         leased item
-//	("f", queue, generation, place)         where the item with this id has moved to
+//	("f", queue, generation, place)         forwarding: priority that the item with this id moved to
 //	("x", queue, generation, tail, n)       n-th part of a large payload
-//	("m", queue, generation)                highest fence that an import has promised to exceed
+//	("m", queue, generation)                highest lower bound of a fence that an import has assigned
 //	("u", queue, message id)                id of the item pushed with it
-//	("p", queue, pop id)                    what was taken with it
-//	("r", queue, pop id, n, …)              items taken for good with it
-//	("o", queue, count, random)             request of a staged take
+//	("p", queue, pop id)                    what the pop with it returned
+//	("r", queue, pop id, n, …)              items popped for good with it
+//	("o", queue, count, random)             request of a staged pop
 //	("e", queue, count, random)             what was reserved for it
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
@@ -52,9 +52,9 @@ const (
 	spaceForward  = "f"
 	spaceChunk    = "x"
 	spaceFence    = "m"
-	spaceDedup    = "u"
-	spaceReplay   = "p"
-	spaceReplayed = "r"
+	spaceMsgID    = "u"
+	spacePopID    = "p"
+	spacePopItem  = "r"
 	spaceRequest  = "o"
 	spaceResult   = "e"
 	spaceGarbage  = "g"
@@ -62,10 +62,10 @@ const (
 	spaceSweeper  = "s"
 )
 
-// queueSpaces are those whose second element is a queue, timers aside.
+// queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceFence,
-	spaceDedup, spaceReplay, spaceReplayed, spaceRequest, spaceResult, spaceGarbage,
+	spaceMsgID, spacePopID, spacePopItem, spaceRequest, spaceResult, spaceGarbage,
 }
 
 // row returns the key of a store-wide row.
@@ -79,8 +79,8 @@ func queueRow(space, queue string) []byte {
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
 }
 
-// generationPrefix returns what the keys of a space of one generation of a
-// queue start with. It has room for a place to be appended.
+// generationPrefix returns the prefix of the keys of one space in one generation of
+// a queue, with capacity for a place.
 func generationPrefix(space, queue string, generation int64) []byte {
 	b := make([]byte, 0, len(space)+len(queue)+64)
 	b = tuple.AppendString(tuple.AppendString(b, space), queue)

@@ -147,17 +147,17 @@ func (l *ledger) take(ctx context.Context, store *fdbpq.Store) error {
 func (l *ledger) takeOnce(store *fdbpq.Store) (int, error) {
 	session := store.Session()
 	defer session.Release()
-	var taken fdbpq.Popped
+	var popped fdbpq.Popped
 	err := patiently(session, func(tx kv.Tx) (err error) {
-		taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 5})
+		popped, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 5})
 		return err
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, item := range taken.Items {
+	for _, item := range popped.Items {
 		l.taken[string(item.Payload)]++
 	}
-	return len(taken.Items), err
+	return len(popped.Items), err
 }
 
 // patiently runs a transaction again for as long as it certainly has not taken

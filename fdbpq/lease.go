@@ -9,29 +9,27 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// Lease is the right to settle an item. It is a value: whoever holds its token
-// can settle, in any process.
+// Lease is the right to settle an item. Any process that has its token can settle.
 type Lease struct {
 	Queue   string
 	Fence   int64     // grows with every lease of the item
 	Expires time.Time // by this process's wall clock; set by Pop and Extend
 
 	generation int64
-	place      place // where the leased item stands
-	home       int64 // priority in the item's id
+	place      place // of the leased item
+	idPriority int64 // priority in the item's id
 }
 
 // ID is the id of the leased item.
-func (l *Lease) ID() ID { return ID{place{priority: l.home, tail: l.place.tail}} }
+func (l *Lease) ID() ID { return ID{place{priority: l.idPriority, tail: l.place.tail}} }
 
-// Token returns what ParseLease turns into the lease again. It does not
-// contain the queue's name and proves nothing: authenticate it before it is
-// handed to somebody else.
+// Token encodes the lease for ParseLease, without the queue's name. It is not
+// authenticated: whoever can make up a token can settle.
 func (l *Lease) Token() []byte {
 	b := make([]byte, 0, 48)
 	b = tuple.AppendInt(b, l.generation)
 	b = tuple.AppendInt(b, l.Fence)
-	b = tuple.AppendInt(b, l.home)
+	b = tuple.AppendInt(b, l.idPriority)
 	return l.place.append(b)
 }
 
@@ -41,7 +39,7 @@ var errToken = errors.New("not a lease token: expected one as a pop answered it"
 func ParseLease(queue string, token []byte) (Lease, error) {
 	l := Lease{Queue: queue}
 	rest, err := token, error(nil)
-	for _, field := range [...]*int64{&l.generation, &l.Fence, &l.home} {
+	for _, field := range [...]*int64{&l.generation, &l.Fence, &l.idPriority} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 			return Lease{}, errToken
 		}
@@ -52,128 +50,128 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	return l, nil
 }
 
-// LostError says that a lease gives no right any more; nothing was done.
+// LostError: the lease is no longer valid, and the settlement had no effect.
 type LostError struct {
 	Reason Lost
 }
 
 func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
 
-// Lost says how a lease was lost.
+// Lost is the reason why a lease is lost.
 type Lost string
 
 const (
-	LostGone    Lost = "gone"    // the item was settled, taken for good, removed or purged
-	LostTaken   Lost = "taken"   // somebody else leased it since
-	LostExpired Lost = "expired" // it ran out; acknowledging would still hold
+	LostGone    Lost = "gone"    // the item was settled, popped for good, removed or purged
+	LostTaken   Lost = "taken"   // the item has a later lease
+	LostExpired Lost = "expired" // it ran out; Ack and Terminate still work until the item is popped
 )
 
-// Lease takes items like Pop, but only for a time: an item that is not
-// settled within it comes back to the place it had. Deliveries are counted
-// here, so that an item that kills its workers does not come back for ever.
+// Lease pops items like Pop, but only for the time d: an item that is not settled
+// within it returns to its place. Each lease counts as a delivery, so that
+// max_deliveries ends the life of an item that crashes its workers.
 func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	if d <= 0 || d > MaxLease {
 		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
-	return q.take(tx, sel, d)
+	return q.pop(tx, sel, d)
 }
 
-func (c *change) lease(p place, e *envelope, due int64) *Lease {
+func (qtx *queueTx) lease(p place, e *envelope, due int64) *Lease {
 	return &Lease{
-		Queue:      c.name,
+		Queue:      qtx.name,
 		Fence:      e.fence,
-		Expires:    c.store.display(due),
-		generation: c.state.generation,
+		Expires:    qtx.store.Display(due),
+		generation: qtx.state.generation,
 		place:      p,
-		home:       e.home,
+		idPriority: e.idPriority,
 	}
 }
 
-// leased is an item that somebody holds.
-type leased struct {
-	due    int64 // when the lease runs out
-	target int64 // priority to come back to: a move takes effect then
+// leasedItem is the value of a leased item's row.
+type leasedItem struct {
+	due            int64 // when the lease runs out
+	returnPriority int64 // priority to return to: where Move moved the item
 	envelope
 }
 
-func (l *leased) append(b []byte) []byte {
-	return l.envelope.append(tuple.AppendInt(tuple.AppendInt(b, l.due), l.target))
+func (l *leasedItem) append(b []byte) []byte {
+	return l.envelope.append(tuple.AppendInt(tuple.AppendInt(b, l.due), l.returnPriority))
 }
 
-func parseLeased(b []byte, p place) (l leased, err error) {
+func parseLeased(b []byte, p place) (l leasedItem, err error) {
 	rest := b
-	for _, field := range [...]*int64{&l.due, &l.target} {
+	for _, field := range [...]*int64{&l.due, &l.returnPriority} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return leased{}, fmt.Errorf("damaged lease: %w", err)
+			return leasedItem{}, fmt.Errorf("damaged lease: %w", err)
 		}
 	}
 	l.envelope, err = parseEnvelope(rest, p)
 	return l, err
 }
 
-func (c *change) addLeased(p place, l *leased) {
-	c.set(spaceLeased, p, l.append(c.buffers.value[:0]))
-	c.setTimer(l.due, timerLease, p)
-	c.tally.leased++
+func (qtx *queueTx) addLeased(p place, l *leasedItem) {
+	qtx.set(spaceLeased, p, l.append(qtx.buffers.value[:0]))
+	qtx.setTimer(l.due, timerLease, p)
+	qtx.tally.leased++
 }
 
-func (c *change) removeLeased(p place, l *leased) {
-	c.tx.Clear(c.key(spaceLeased, p))
-	c.clearTimer(l.due, timerLease, p)
-	c.tally.leased--
+func (qtx *queueTx) removeLeased(p place, l *leasedItem) {
+	qtx.tx.Clear(qtx.key(spaceLeased, p))
+	qtx.clearTimer(l.due, timerLease, p)
+	qtx.tally.leased--
 }
 
-// release puts an item whose lease ended back to where it was, or where it was
-// moved to meanwhile.
-func (c *change) release(p place, l *leased, delay time.Duration) error {
-	c.removeLeased(p, l)
+// putBack returns an item to its queue when its lease ends, or moves it to the
+// dead-letter queue when it has had all of its deliveries.
+func (qtx *queueTx) putBack(p place, l *leasedItem, delay time.Duration) error {
+	qtx.removeLeased(p, l)
 	e := &l.envelope
-	if limit := c.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !e.isDead() {
-		if grave, err := c.grave(); err != nil || grave != nil {
+	if limit := qtx.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !e.isDead() {
+		if dlq, err := qtx.deadLetterQueue(); err != nil || dlq != nil {
 			if err == nil {
-				err = c.bury(grave, c.relocate(p, e, l.target), e, DeadMaxDeliveries)
+				err = qtx.moveToDeadLetters(dlq, qtx.relocate(p, e, l.returnPriority), e, DeadMaxDeliveries)
 			}
 			return err
 		}
 	}
-	return c.reinstate(p, l, delay)
+	return qtx.reinstate(p, l, delay)
 }
 
-// reinstate makes an item that was leased takeable again, at once or later.
-func (c *change) reinstate(p place, l *leased, delay time.Duration) error {
+// reinstate makes an item ready again, or delays it, whatever its deliveries.
+func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error {
 	e := &l.envelope
-	e.answers = 0
-	to := c.relocate(p, e, l.target)
+	e.extraAnswers = 0
+	to := qtx.relocate(p, e, l.returnPriority)
 	if delay <= 0 && e.expires == 0 {
-		c.addReady(to, e)
+		qtx.addReady(to, e)
 		return nil
 	}
-	now, err := c.now()
+	now, err := qtx.now()
 	if err != nil {
 		return err
 	}
 	switch {
 	case e.expires != 0 && e.expires <= now:
-		return c.expire(to, e)
+		return qtx.expire(to, e)
 	case delay > 0:
-		c.addDelayed(to, now+int64(delay), e)
+		qtx.addDelayed(to, now+int64(delay), e)
 	default:
-		c.addReady(to, e)
+		qtx.addReady(to, e)
 	}
 	return nil
 }
 
-// relocate returns the item's place at another priority and keeps the row that
-// leads there from the place in its id.
-func (c *change) relocate(p place, e *envelope, priority int64) place {
-	if priority == p.priority {
-		return p
+// leaseDue returns an item to its queue when its lease has run out.
+func (qtx *queueTx) leaseDue(t timer) error {
+	row, err := qtx.tx.Get(qtx.key(spaceLeased, t.place))
+	if err != nil || row == nil {
+		return err
 	}
-	forward := c.key(spaceForward, place{priority: e.home, tail: p.tail})
-	if priority == e.home {
-		c.tx.Clear(forward)
-	} else {
-		c.tx.Set(forward, tuple.AppendInt(nil, priority))
+	l, err := parseLeased(row, t.place)
+	if err != nil || l.due != t.due {
+		return err
 	}
-	return place{priority: priority, tail: p.tail}
+	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
+	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
+	return qtx.putBack(t.place, &l, 0)
 }

@@ -10,8 +10,8 @@ import (
 
 // Listing selects a page of a queue's items.
 type Listing struct {
-	State  State // of the items; "": ready
-	After  *ID   // start behind this item; nil: from the beginning
+	State  State // of the items; "": ready items
+	After  *ID   // start after this item; nil: from the beginning
 	Limit  int   // items at most; 1 to MaxBatch
 	Bodies bool  // with payloads
 }
@@ -19,7 +19,7 @@ type Listing struct {
 // Page is a page of items in their order.
 type Page struct {
 	Items []StoredItem
-	More  bool // there are items behind the last one
+	More  bool // there are items after the last one
 }
 
 var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
@@ -33,7 +33,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if !ok {
 		return Page{}, errState
 	}
-	s, err := q.read(r)
+	s, err := q.readState(r)
 	if err != nil {
 		return Page{}, err
 	}
@@ -56,9 +56,9 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	return q.page(r, s, space, begin, end, listing)
 }
 
-// page reads one page of a space. Pages end early when their content exceeds
-// what one batch may have.
-func (q Queue) page(r kv.Reader, s *state, space string, begin, end []byte, listing Listing) (Page, error) {
+// page reads one page of a space. It ends early when its content reaches
+// MaxBatchBytes.
+func (q Queue) page(r kv.Reader, s *queueState, space string, begin, end []byte, listing Listing) (Page, error) {
 	pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: listing.Limit + 1, MaxBytes: MaxBatchBytes})
 	if err != nil {
 		return Page{}, err
@@ -71,7 +71,7 @@ func (q Queue) page(r kv.Reader, s *state, space string, begin, end []byte, list
 		if err != nil {
 			return Page{}, fmt.Errorf("damaged place: %w", err)
 		}
-		l, err := parseStanding(space, pair.Value, p)
+		l, err := parseItemRow(space, pair.Value, p)
 		if err != nil {
 			return Page{}, err
 		}
@@ -83,11 +83,11 @@ func (q Queue) page(r kv.Reader, s *state, space string, begin, end []byte, list
 			page.More = true
 			break
 		}
-		held, err := q.held(r, s, l, listing.Bodies)
+		stored, err := q.storedItem(r, s, l, listing.Bodies)
 		if err != nil {
 			return Page{}, err
 		}
-		page.Items = append(page.Items, *held)
+		page.Items = append(page.Items, *stored)
 	}
 	if n := len(pairs); !page.More && n > 0 && n == len(page.Items) {
 		rest, err := r.Range(append(pairs[n-1].Key, 0), end, kv.RangeOptions{Limit: 1})

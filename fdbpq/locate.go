@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// State is what an item is in.
+// State is the state of an item.
 type State string
 
 const (
@@ -16,18 +16,18 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// located is an item that was found by its id.
+// located is an item found in one of its queue's spaces.
 type located struct {
-	place  place
-	state  State
-	due    int64 // when a lease or a delay ends
-	target int64 // priority a leased item comes back to
+	place          place
+	state          State
+	due            int64 // when a lease or a delay ends
+	returnPriority int64 // priority that a leased item returns to
 	envelope
 }
 
-// locate finds an item wherever it stands, nil when it is nowhere. The reads
-// of a transaction depend on what was found, and on what was not.
-func (q Queue) locate(r kv.Reader, s *state, id ID) (*located, error) {
+// locate finds an item by its id in any state, nil when there is none. The
+// transaction depends on the rows that exist and on those that do not.
+func (q Queue) locate(r kv.Reader, s *queueState, id ID) (*located, error) {
 	at := id.place
 	rows, err := q.rowsAt(r, s, at)
 	if err != nil {
@@ -43,15 +43,15 @@ func (q Queue) locate(r kv.Reader, s *state, id ID) (*located, error) {
 	}
 	for i, space := range spaces[:3] {
 		if rows[i] != nil {
-			return parseStanding(space, rows[i], at)
+			return parseItemRow(space, rows[i], at)
 		}
 	}
 	return nil, nil
 }
 
-// parseStanding reads the value of an item in the space where it stands.
-func parseStanding(space string, b []byte, p place) (*located, error) {
-	l := &located{place: p, target: p.priority}
+// parseItemRow parses the value of an item's row in the given space.
+func parseItemRow(space string, b []byte, p place) (*located, error) {
+	l := &located{place: p, returnPriority: p.priority}
 	var err error
 	switch space {
 	case spaceReady:
@@ -61,23 +61,23 @@ func parseStanding(space string, b []byte, p place) (*located, error) {
 		l.state = StateDelayed
 		l.due, l.envelope, err = parseDelayed(b, p)
 	case spaceLeased:
-		var held leased
-		held, err = parseLeased(b, p)
-		l.state, l.due, l.target, l.envelope = StateLeased, held.due, held.target, held.envelope
+		var leased leasedItem
+		leased, err = parseLeased(b, p)
+		l.state, l.due, l.returnPriority, l.envelope = StateLeased, leased.due, leased.returnPriority, leased.envelope
 	}
 	return l, err
 }
 
-// spaces are those that rowsAt looks at: where an item may stand, and the row
-// that tells where it went.
+// spaces are the spaces that may have a row for a place: the item itself, or its
+// forwarding row.
 var spaces = [...]string{spaceReady, spaceDelayed, spaceLeased, spaceForward}
 
-// rowsAt reads the rows a place may have in each space.
-func (q Queue) rowsAt(r kv.Reader, s *state, p place) ([][]byte, error) {
+// rowsAt reads the rows of a place in all of spaces.
+func (q Queue) rowsAt(r kv.Reader, s *queueState, p place) ([][]byte, error) {
 	return r.GetAll(q.rowKeys(s, p))
 }
 
-func (q Queue) rowKeys(s *state, p place) [][]byte {
+func (q Queue) rowKeys(s *queueState, p place) [][]byte {
 	keys := make([][]byte, len(spaces))
 	for i, space := range spaces {
 		keys[i] = p.append(generationPrefix(space, q.name, s.generation))
@@ -85,34 +85,18 @@ func (q Queue) rowKeys(s *state, p place) [][]byte {
 	return keys
 }
 
-// remove takes a located item out of the space it stands in.
-func (c *change) remove(l *located) {
+// remove clears a located item's row and timers.
+func (qtx *queueTx) remove(l *located) {
 	switch l.state {
 	case StateReady:
-		c.removeReady(l.place, &l.envelope)
+		qtx.removeReady(l.place, &l.envelope)
 	case StateDelayed:
-		c.removeDelayed(l.place, l.due, &l.envelope)
+		qtx.removeDelayed(l.place, l.due, &l.envelope)
 	case StateLeased:
-		c.removeLeased(l.place, l.held())
+		qtx.removeLeased(l.place, l.asLeased())
 	}
 }
 
-func (l *located) held() *leased {
-	return &leased{due: l.due, target: l.target, envelope: l.envelope}
-}
-
-func (c *change) removeDelayed(p place, due int64, e *envelope) {
-	c.tx.Clear(c.key(spaceDelayed, p))
-	c.clearTimer(due, timerDelay, p)
-	c.clearExpiry(p, e)
-	c.tally.delayed--
-}
-
-func parseDelayed(b []byte, p place) (due int64, e envelope, err error) {
-	due, rest, err := tuple.ConsumeInt(b)
-	if err != nil {
-		return 0, envelope{}, fmt.Errorf("damaged delayed item: %w", err)
-	}
-	e, err = parseEnvelope(rest, p)
-	return due, e, err
+func (l *located) asLeased() *leasedItem {
+	return &leasedItem{due: l.due, returnPriority: l.returnPriority, envelope: l.envelope}
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// grace is how long what fell due while no process ran is left alone after the
-// start: holders of leases come back and acknowledge what they have done.
+// grace is how long after a downtime due timers wait, so that consumers can
+// reconnect and settle their leases.
 const grace = 3 * time.Second
 
-// patience is how long a step of Maintain waits for the store, so that one that
-// is away is noticed.
-const patience = 5 * time.Second
+// stepTimeout bounds how long a step of Maintain waits for the store, so that an
+// outage is reported.
+const stepTimeout = 5 * time.Second
 
-// Maintenance is told what Maintain comes across. Its functions may be nil.
+// Maintenance has callbacks for Maintain; each may be nil.
 type Maintenance struct {
 	Event   func(Event)
-	Problem func(error) // the work goes on
-	Alive   func()      // the store has committed, as it should every second
+	Problem func(error) // a step failed; Maintain goes on
+	Alive   func()      // a heartbeat was committed, as happens every second
 }
 
-// Maintain keeps store time going and does due work until ctx ends. Every
-// process that serves a store should run it once.
+// Maintain writes heartbeats, sweeps due timers and clears garbage until ctx ends.
+// Every process that serves a store runs it once.
 func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Event == nil {
 		m.Event = func(Event) {}
@@ -33,42 +33,42 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Alive == nil {
 		m.Alive = func() {}
 	}
-	pulse := pulse{store: s}
+	heartbeat := heartbeat{store: s}
 	begin := s.clock.elapsed()
-	if s.resumed {
+	if s.wasDown {
 		begin += grace
 	}
-	tidy := tidy{store: s}
+	cleanup := cleanup{store: s}
 	due := time.NewTimer(0)
 	defer due.Stop()
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
 	for beats := true; ; {
 		if beats {
-			if m.step(ctx, pulse.beat) {
+			if m.step(ctx, heartbeat.beat) {
 				m.Alive()
 			}
-			m.step(ctx, tidy.step)
+			m.step(ctx, cleanup.step)
 			beats = false
 		}
-		s.due.sleep()
+		s.alarm.reset()
 		m.step(ctx, func(ctx context.Context) error {
 			if early := begin - s.clock.elapsed(); early > 0 {
-				s.due.expect(s.clock.now() + int64(early))
+				s.alarm.expect(s.clock.now() + int64(early))
 				return nil
 			}
 			next, err := s.sweepAll(ctx, m.Event, m.Problem)
 			if err == nil && next > 0 {
-				s.due.expect(s.clock.now() + int64(next))
+				s.alarm.expect(s.clock.now() + int64(next))
 			}
 			return err
 		})
 		for waits := true; waits; {
-			due.Reset(s.due.in(s.clock.now()))
+			due.Reset(s.alarm.until(s.clock.now()))
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.due.ring: // an earlier timer was set
+			case <-s.alarm.ring: // an earlier timer was set
 			case <-due.C:
 				waits = false
 			case <-beat.C:
@@ -78,11 +78,10 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	}
 }
 
-// step does some of the work, for as long as the store may take, and says
-// whether it was done. A problem is reported, unless it is that the work has to
-// end.
+// step runs work for at most stepTimeout and tells whether it succeeded. It reports
+// errors, except for those of a ctx that ended.
 func (m *Maintenance) step(ctx context.Context, work func(context.Context) error) bool {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err := work(limited)
 	if err != nil && ctx.Err() == nil {
@@ -91,12 +90,12 @@ func (m *Maintenance) step(ctx context.Context, work func(context.Context) error
 	return err == nil
 }
 
-// sweepAll sweeps until nothing is due, and returns when something will be.
+// sweepAll sweeps until no timer is due, and returns the time until the next one.
 func (s *Store) sweepAll(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
 	for {
 		swept, err := s.Sweep(ctx)
 		var damage *timerError
-		if errors.As(err, &damage) && s.aside.has(damage.key) {
+		if errors.As(err, &damage) && s.damagedTimers.has(damage.key) {
 			problem(err)
 			continue
 		}
@@ -112,22 +111,22 @@ func (s *Store) sweepAll(ctx context.Context, report func(Event), problem func(e
 	}
 }
 
-// tidyFor bounds how long a round of Maintain clears what purges left behind,
-// so that due work does not wait for it.
-const tidyFor = 200 * time.Millisecond
+// cleanupFor bounds the time of a round that clears garbage, so that due timers do
+// not wait for it.
+const cleanupFor = 200 * time.Millisecond
 
-// retireEvery is how often sessions of dead processes are looked for.
+// retireEvery is the interval between searches for sessions of dead processes.
 const retireEvery = 10 * time.Minute
 
-// tidy clears what nothing refers to any more, a little at a time.
-type tidy struct {
+// cleanup clears garbage and the sessions of dead processes, a little at a time.
+type cleanup struct {
 	store   *Store
-	retired time.Duration // when sessions were last looked through, by the process's clock
+	retired time.Duration // when sessions were last retired, by the process's clock
 }
 
-func (t *tidy) step(ctx context.Context) error {
+func (t *cleanup) step(ctx context.Context) error {
 	start := t.store.clock.elapsed()
-	for more := true; more && t.store.clock.elapsed()-start < tidyFor; {
+	for more := true; more && t.store.clock.elapsed()-start < cleanupFor; {
 		var err error
 		if more, err = t.store.CollectGarbage(ctx); err != nil {
 			return err

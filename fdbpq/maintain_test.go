@@ -56,12 +56,12 @@ func TestMaintainIsPunctual(t *testing.T) {
 		for range 4 {
 			running.Go(func() {
 				for ctx.Err() == nil {
-					taken, err := s.PopWait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
+					popped, err := s.PopWait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
 					if err != nil {
 						return
 					}
 					lock.Lock()
-					arrived[string(taken.Items[0].Payload)] = time.Now()
+					arrived[string(popped.Items[0].Payload)] = time.Now()
 					lock.Unlock()
 				}
 			})
@@ -90,11 +90,11 @@ func TestMaintainIsPunctual(t *testing.T) {
 					if _, err := s.Queue("leased").Push(tx, fdbpq.NewItem{Priority: int64(n), HasPriority: true}); err != nil {
 						return err
 					}
-					taken, err := s.Queue("leased").Lease(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1}, d)
+					popped, err := s.Queue("leased").Lease(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1}, d)
 					if err != nil {
 						return err
 					}
-					expected[fmt.Sprint(taken.Items[0].ID, fdbpq.EventLeaseLost)] = taken.Items[0].Lease.Expires
+					expected[fmt.Sprint(popped.Items[0].ID, fdbpq.EventLeaseLost)] = popped.Items[0].Lease.Expires
 				}
 				return nil
 			})

@@ -100,16 +100,16 @@ func viewOf(item *fdbpq.Item) itemView {
 	return v
 }
 
-func heldViewOf(held *fdbpq.StoredItem) itemView {
-	v := viewOf(&held.Item)
-	v.State, v.Due, v.Fence, v.Until = held.State, held.Due, held.Fence, held.Expires
+func heldViewOf(stored *fdbpq.StoredItem) itemView {
+	v := viewOf(&stored.Item)
+	v.State, v.Due, v.Fence, v.Until = stored.State, stored.Due, stored.Fence, stored.Expires
 	return v
 }
 
-func takenOf(taken fdbpq.Popped) outcome {
-	out := outcome{Reason: taken.Reason, Ready: taken.Ready, More: taken.More, Events: eventsOf(taken.Events)}
-	for i := range taken.Items {
-		out.Items = append(out.Items, viewOf(&taken.Items[i]))
+func takenOf(popped fdbpq.Popped) outcome {
+	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Events: eventsOf(popped.Events)}
+	for i := range popped.Items {
+		out.Items = append(out.Items, viewOf(&popped.Items[i]))
 	}
 	return out
 }
@@ -190,14 +190,14 @@ func takeOf(queue string, sel selection, lease time.Duration) operation {
 		name: fmt.Sprintf("take %s %v lease %v", queue, sel, lease),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			q := p.store.Queue(queue)
-			var taken fdbpq.Popped
+			var popped fdbpq.Popped
 			var err error
 			if lease == 0 {
-				taken, err = q.Pop(tx, sel.of())
+				popped, err = q.Pop(tx, sel.of())
 			} else {
-				taken, err = q.Lease(tx, sel.of(), lease)
+				popped, err = q.Lease(tx, sel.of(), lease)
 			}
-			out := takenOf(taken)
+			out := takenOf(popped)
 			for i := range out.Items {
 				out.Items[i].queue = queue
 			}
@@ -211,8 +211,8 @@ func peekOf(queue string, sel selection) operation {
 	return operation{
 		name: fmt.Sprintf("peek %s %v", queue, sel),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			taken, err := p.store.Queue(queue).Peek(r, sel.of())
-			return takenOf(taken), err
+			popped, err := p.store.Queue(queue).Peek(r, sel.of())
+			return takenOf(popped), err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.peek(queue, at, sel) },
 	}
@@ -262,11 +262,11 @@ func getOf(id knownID) operation {
 	return operation{
 		name: fmt.Sprintf("get %s/%s", id.queue, id.id),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			held, err := p.store.Queue(id.queue).Get(r, parseID(id.id))
-			if err != nil || held == nil {
+			stored, err := p.store.Queue(id.queue).Get(r, parseID(id.id))
+			if err != nil || stored == nil {
 				return outcome{}, err
 			}
-			return outcome{OK: true, Items: []itemView{heldViewOf(held)}}, nil
+			return outcome{OK: true, Items: []itemView{heldViewOf(stored)}}, nil
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.get(id.queue, id.id) },
 	}
@@ -550,8 +550,8 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			steady := maps.Clone(p.chances)
 			delete(steady, fault.Unavailable)
 			defer p.suffer(steady)()
-			taken, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
-			return takenOf(taken), err
+			popped, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
+			return takenOf(popped), err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.take(queue, at, sel, lease) },
 	}

@@ -159,11 +159,11 @@ func TestTies(t *testing.T) {
 				peeked, err = b.Queue("q").Peek(r, fdbpq.Selection{End: end, Limit: 1})
 				return err
 			})
-			taken := b.take("q", end, 1)
-			if peeked.Items[0].ID != taken.Items[0].ID {
-				t.Errorf("a peek that nobody disturbed shows %v, the pop takes %v", peeked.Items[0].ID, taken.Items[0].ID)
+			popped := b.take("q", end, 1)
+			if peeked.Items[0].ID != popped.Items[0].ID {
+				t.Errorf("a peek that nobody disturbed shows %v, the pop takes %v", peeked.Items[0].ID, popped.Items[0].ID)
 			}
-			return fmt.Sprint(taken.Items[0].Priority, " ", string(taken.Items[0].Payload))
+			return fmt.Sprint(popped.Items[0].Priority, " ", string(popped.Items[0].Payload))
 		}
 		for i := range 3 {
 			if got, want := take(fdbpq.Min), fmt.Sprint(1, " ", i); got != want {
@@ -225,9 +225,9 @@ func TestTiesOfConcurrentPushes(t *testing.T) {
 		}
 		var orders []string
 		for range 3 {
-			taken := b.lease("q", fdbpq.Min, 10, time.Minute)
+			popped := b.lease("q", fdbpq.Min, 10, time.Minute)
 			var ids string
-			for _, item := range taken.Items {
+			for _, item := range popped.Items {
 				ids += item.ID.String() + " "
 				if err := b.nack(*item.Lease, 0); err != nil {
 					t.Fatal(err)
@@ -305,12 +305,12 @@ func TestPlaceIsForLife(t *testing.T) {
 		b.pass(2 * time.Second)
 		b.sweep()
 		for how, fn := range away {
-			taken := b.lease("q", fdbpq.Min, 3, time.Minute)
-			if got := fmt.Sprint(payloads(taken.Items)); got != "[a b c]" {
+			popped := b.lease("q", fdbpq.Min, 3, time.Minute)
+			if got := fmt.Sprint(payloads(popped.Items)); got != "[a b c]" {
 				t.Fatalf("before %s: the first items are %s", how, got)
 			}
-			for i := range taken.Items {
-				fn(*taken.Items[len(taken.Items)-1-i].Lease)
+			for i := range popped.Items {
+				fn(*popped.Items[len(popped.Items)-1-i].Lease)
 			}
 			b.pass(2 * time.Minute)
 			b.sweep()
@@ -384,18 +384,18 @@ func TestLostReply(t *testing.T) {
 		for _, d := range []time.Duration{0, time.Minute} {
 			pop := func(p *bench) (fdbpq.Popped, error) {
 				sel := fdbpq.Selection{Limit: 1, PopID: fmt.Sprint("pop ", d)}
-				var taken fdbpq.Popped
+				var popped fdbpq.Popped
 				session := p.Session()
 				defer session.Release()
 				err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
 					if d == 0 {
-						taken, err = p.Queue("q").Pop(tx, sel)
+						popped, err = p.Queue("q").Pop(tx, sel)
 					} else {
-						taken, err = p.Queue("q").Lease(tx, sel, d)
+						popped, err = p.Queue("q").Lease(tx, sel, d)
 					}
 					return err
 				})
-				return taken, err
+				return popped, err
 			}
 			dead := b.another(0)
 			dead.hook = func(at fault.Point) {
@@ -439,14 +439,14 @@ func TestLostReplyAndLostLease(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		b := openBench(t, open)
 		b.pushed("q", 0, "one", "two")
-		pop := func(limit int) (taken fdbpq.Popped, err error) {
+		pop := func(limit int) (popped fdbpq.Popped, err error) {
 			session := b.Session()
 			defer session.Release()
 			err = session.Update(t.Context(), func(tx kv.Tx) (err error) {
-				taken, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: limit, PopID: "pop"}, time.Minute)
+				popped, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: limit, PopID: "pop"}, time.Minute)
 				return err
 			})
-			return taken, err
+			return popped, err
 		}
 		first, err := pop(2)
 		if err != nil || len(first.Items) != 2 {
@@ -614,9 +614,9 @@ func TestReasons(t *testing.T) {
 				}
 				return err
 			})
-			for _, taken := range []fdbpq.Popped{b.take("q", fdbpq.Max, 1), b.lease("q", fdbpq.Min, 1, time.Minute)} {
-				if taken.Reason != want || len(taken.Items) > 0 {
-					t.Errorf("a take gets %d items, reason %q, expected %q", len(taken.Items), taken.Reason, want)
+			for _, popped := range []fdbpq.Popped{b.take("q", fdbpq.Max, 1), b.lease("q", fdbpq.Min, 1, time.Minute)} {
+				if popped.Reason != want || len(popped.Items) > 0 {
+					t.Errorf("a take gets %d items, reason %q, expected %q", len(popped.Items), popped.Reason, want)
 				}
 			}
 		}
@@ -682,9 +682,9 @@ func TestHeadIsNotSlowed(t *testing.T) {
 		for _, end := range []fdbpq.End{fdbpq.Min, fdbpq.Max} {
 			b.update(func(tx kv.Tx) error {
 				counted := &readRows{Tx: tx}
-				taken, err := b.Queue("q").Pop(counted, fdbpq.Selection{End: end, Limit: 1})
-				if len(taken.Items) != 1 || counted.rows > 2 {
-					t.Errorf("a take of %d items read %d rows", len(taken.Items), counted.rows)
+				popped, err := b.Queue("q").Pop(counted, fdbpq.Selection{End: end, Limit: 1})
+				if len(popped.Items) != 1 || counted.rows > 2 {
+					t.Errorf("a take of %d items read %d rows", len(popped.Items), counted.rows)
 				}
 				return err
 			})
@@ -773,10 +773,10 @@ func TestExpiredIsNotHandedOut(t *testing.T) {
 		})
 		events := 0
 		for rounds := 1; ; rounds++ {
-			taken := b.take("q", fdbpq.Min, 1)
-			events += len(taken.Events)
-			if !taken.More {
-				if got := payloads(taken.Items); len(got) != 1 || got[0] != "good" || events != 600 || rounds != 3 {
+			popped := b.take("q", fdbpq.Min, 1)
+			events += len(popped.Events)
+			if !popped.More {
+				if got := payloads(popped.Items); len(got) != 1 || got[0] != "good" || events != 600 || rounds != 3 {
 					t.Errorf("round %d took %q, after %d events", rounds, got, events)
 				}
 				break
@@ -940,7 +940,7 @@ func TestIDs(t *testing.T) {
 			}
 		}
 		for _, unknown := range []fdbpq.ID{{}, b.pushed("other", -5, "two")[0]} {
-			if held := b.get("q", unknown); held != nil {
+			if stored := b.get("q", unknown); stored != nil {
 				t.Errorf("there is an item with id %v", unknown)
 			}
 		}
@@ -963,12 +963,12 @@ func TestComposition(t *testing.T) {
 				if _, err := b.Queue("out").Push(tx, fdbpq.NewItem{Payload: []byte("receipt")}, fdbpq.NewItem{Payload: []byte("for now")}); err != nil {
 					return err
 				}
-				taken, err := b.Queue("out").Pop(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1})
+				popped, err := b.Queue("out").Pop(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1})
 				if err != nil {
 					return err
 				}
-				if got := payloads(taken.Items); len(got) != 1 || got[0] != "for now" || taken.Ready != 1 {
-					return fmt.Errorf("the transaction takes %q of its own pushes, %d are left", got, taken.Ready)
+				if got := payloads(popped.Items); len(got) != 1 || got[0] != "for now" || popped.Ready != 1 {
+					return fmt.Errorf("the transaction takes %q of its own pushes, %d are left", got, popped.Ready)
 				}
 				if _, err := b.Queue("in").Ack(tx, *leased.Lease); err != nil {
 					return err
@@ -1010,10 +1010,10 @@ func TestPopDoesNotConflictWithPush(t *testing.T) {
 		}{{"Pop", b.Queue("q").Pop, 1}, {"PopRecipe", b.Queue("q").PopRecipe, 2}} {
 			b.pushed("q", 0, "one", "two", "three")
 			runs := 0
-			var taken fdbpq.Popped
+			var popped fdbpq.Popped
 			b.update(func(tx kv.Tx) (err error) {
 				runs++
-				if taken, err = c.take(tx, fdbpq.Selection{Limit: 1}); err != nil {
+				if popped, err = c.take(tx, fdbpq.Selection{Limit: 1}); err != nil {
 					return err
 				}
 				if runs == 1 {
@@ -1022,7 +1022,7 @@ func TestPopDoesNotConflictWithPush(t *testing.T) {
 				}
 				return nil
 			})
-			if runs != c.runs || len(taken.Items) != 1 {
+			if runs != c.runs || len(popped.Items) != 1 {
 				t.Errorf("%s ran %d times next to a push, expected %d", c.what, runs, c.runs)
 			}
 		}
@@ -1048,19 +1048,19 @@ func TestStagedDirection(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		taken, err := b.another(0).PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
+		popped, err := b.another(0).PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(payloads(taken.Items)); got != "[1 3]" {
+		if got := fmt.Sprint(payloads(popped.Items)); got != "[1 3]" {
 			t.Errorf("the last request got %s", got)
 		}
 		for i, want := range []string{"[5]", "[0]", "[2]"} {
-			taken, answered, err := requests[i].Collect(t.Context())
+			popped, answered, err := requests[i].Fetch(t.Context())
 			if err != nil || !answered {
 				t.Fatalf("request %d: answered %v, %v", i, answered, err)
 			}
-			if got := fmt.Sprint(payloads(taken.Items)); got != want {
+			if got := fmt.Sprint(payloads(popped.Items)); got != want {
 				t.Errorf("request %d got %s, expected %s", i, got, want)
 			}
 		}
@@ -1092,9 +1092,9 @@ func TestStagedAnswersOnce(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			taken, err := late.PopStaged(t.Context(), "q", sel, 0)
-			if len(taken.Items) > 0 {
-				err = fmt.Errorf("took %q", payloads(taken.Items))
+			popped, err := late.PopStaged(t.Context(), "q", sel, 0)
+			if len(popped.Items) > 0 {
+				err = fmt.Errorf("took %q", payloads(popped.Items))
 			}
 			done <- err
 		}()
@@ -1103,8 +1103,8 @@ func TestStagedAnswersOnce(t *testing.T) {
 		if _, err := b.another(0).PopStaged(t.Context(), "q", sel, 0); err != nil {
 			t.Fatal(err)
 		}
-		taken, answered, err := request.Collect(t.Context())
-		if got := payloads(taken.Items); err != nil || !answered || len(got) != 1 {
+		popped, answered, err := request.Fetch(t.Context())
+		if got := payloads(popped.Items); err != nil || !answered || len(got) != 1 {
 			t.Errorf("the request got %q, %v", got, err)
 		}
 		close(resume)
@@ -1140,16 +1140,16 @@ func TestStagedUnknownResults(t *testing.T) {
 			wg.Go(func() {
 				defer db.Release()
 				for {
-					taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
+					popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if len(taken.Items) == 0 && taken.Reason == fdbpq.ReasonEmpty {
+					if len(popped.Items) == 0 && popped.Reason == fdbpq.ReasonEmpty {
 						return
 					}
 					mu.Lock()
-					got = append(got, payloads(taken.Items)...)
+					got = append(got, payloads(popped.Items)...)
 					mu.Unlock()
 				}
 			})
@@ -1188,11 +1188,11 @@ func TestStagedLargeItems(t *testing.T) {
 		}
 		n := len(last.Items)
 		for _, r := range requests {
-			taken, answered, err := r.Collect(t.Context())
+			popped, answered, err := r.Fetch(t.Context())
 			if err != nil || !answered {
 				t.Fatalf("answered %v, %v", answered, err)
 			}
-			n += len(taken.Items)
+			n += len(popped.Items)
 		}
 		for b.counts("q").Ready > 0 {
 			n += len(b.take("q", fdbpq.Min, 1000).Items)
@@ -1258,8 +1258,8 @@ func TestPurgeAmongChanges(t *testing.T) {
 			if _, err := q.Ack(tx, first); err != nil {
 				return err
 			}
-			if taken, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(taken.Items[0].Payload) != "three" {
-				return fmt.Errorf("before the purge: %+v, %v", taken, err)
+			if popped, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(popped.Items[0].Payload) != "three" {
+				return fmt.Errorf("before the purge: %+v, %v", popped, err)
 			}
 			if _, err := q.Purge(tx); err != nil {
 				return err
@@ -1271,8 +1271,8 @@ func TestPurgeAmongChanges(t *testing.T) {
 			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("new")}, fdbpq.NewItem{Payload: []byte("newer")}); err != nil {
 				return err
 			}
-			if taken, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(taken.Items[0].Payload) != "new" {
-				return fmt.Errorf("after the purge: %+v, %v", taken, err)
+			if popped, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(popped.Items[0].Payload) != "new" {
+				return fmt.Errorf("after the purge: %+v, %v", popped, err)
 			}
 			return nil
 		})
@@ -1412,14 +1412,14 @@ func TestRecipeItems(t *testing.T) {
 		}
 		push()
 		b.update(func(tx kv.Tx) error {
-			taken, err := q.Peek(tx, fdbpq.Selection{Limit: 10})
+			popped, err := q.Peek(tx, fdbpq.Selection{Limit: 10})
 			if err != nil {
 				return err
 			}
-			if _, err := q.Move(tx, taken.Items[0].ID, 7); err != nil {
+			if _, err := q.Move(tx, popped.Items[0].ID, 7); err != nil {
 				return err
 			}
-			_, err = q.Remove(tx, taken.Items[1].ID)
+			_, err = q.Remove(tx, popped.Items[1].ID)
 			return err
 		})
 		if n := b.counts("q"); n.Ready != 1 {
@@ -1458,11 +1458,11 @@ func TestPrioritiesOfOtherPrograms(t *testing.T) {
 				return nil
 			})
 			for _, end := range []fdbpq.End{fdbpq.Min, fdbpq.Max} {
-				taken := b.lease("q", end, 10, time.Minute)
-				if got := payloads(taken.Items); len(got) != 2 {
+				popped := b.lease("q", end, 10, time.Minute)
+				if got := payloads(popped.Items); len(got) != 2 {
 					t.Errorf("beside priority %x, end %d hands out %q", priority, end, got)
 				}
-				for _, item := range taken.Items {
+				for _, item := range popped.Items {
 					b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue("q").Return(tx, *item.Lease) })
 				}
 			}

@@ -9,17 +9,16 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// place is where an item stands in its queue: the recipe's key. The tail, the
-// encoded count and random part, is the item's for life; only move changes the
-// priority.
+// place is an item's position in its queue: the recipe's key. The tail, an encoded
+// count and a random part, never changes; Move changes the priority.
 type place struct {
 	priority int64
 	tail     string
 }
 
-// newTail encodes a count and a fresh random part. Two bridges that push at
-// the same time may assign the same count; 64 random bits keep their keys
-// apart and order them.
+// newTail encodes a count and 64 fresh random bits. Two processes that push at the
+// same time may assign the same count; the random bits tell their keys apart and
+// order them.
 func newTail(count int64) string {
 	var b [32]byte
 	var random [8]byte
@@ -34,7 +33,7 @@ func (p place) append(b []byte) []byte {
 	return append(tuple.AppendInt(b, p.priority), p.tail...)
 }
 
-// parsePlace reads a place from what follows the prefix of its key.
+// parsePlace reads a place from the part of a key behind its prefix.
 func parsePlace(b []byte) (place, error) {
 	priority, tail, err := tuple.ConsumeInt(b)
 	if err != nil {
@@ -43,22 +42,22 @@ func parsePlace(b []byte) (place, error) {
 	return place{priority: priority, tail: string(tail)}, nil
 }
 
-// count returns the place in push order.
+// count returns the number in push order.
 func (p place) count() (int64, error) {
 	count, _, err := tuple.ConsumeInt([]byte(p.tail))
 	return count, err
 }
 
-// ID names an item for as long as it exists, wherever it stands: it is the
-// place the item was pushed to.
+// ID identifies an item as long as it exists. It is the place at which the item was
+// pushed.
 type ID struct {
 	place place
 }
 
-// Priority is the one that the item was pushed with.
+// Priority is the priority with which the item was pushed.
 func (id ID) Priority() int64 { return id.place.priority }
 
-// ErrID is what a malformed id gets.
+// ErrID: the id is malformed.
 var ErrID = errors.New("not an item id: expected one as a push or a pop answered it")
 
 // String returns the id in letters, digits, '-' and '_'.
@@ -76,7 +75,7 @@ func (id ID) AppendText(b []byte) ([]byte, error) {
 // ParseID reads what [ID.String] wrote.
 func ParseID(s string) (ID, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder skips
+	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips these
 		return ID{}, ErrID
 	}
 	p, err := parsePlace(b)

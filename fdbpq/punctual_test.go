@@ -28,7 +28,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		base := open()
 		defer base.Close()
-		p := punctuality{due: make(map[fdbpq.ID][2]time.Time)}
+		p := validity{due: make(map[fdbpq.ID][2]time.Time)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var running sync.WaitGroup
@@ -53,11 +53,11 @@ func TestPunctualUnderLoad(t *testing.T) {
 		}
 		running.Go(func() {
 			for ctx.Err() == nil {
-				taken, err := stores[1].PopWait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
+				popped, err := stores[1].PopWait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
 				if err != nil {
 					return
 				}
-				for _, item := range taken.Items {
+				for _, item := range popped.Items {
 					p.note(item.ID)
 				}
 			}
@@ -83,7 +83,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 }
 
 // punctuality is when items fell due, and what came of it.
-type punctuality struct {
+type validity struct {
 	mu    sync.Mutex
 	due   map[fdbpq.ID][2]time.Time // at the earliest, at the latest
 	last  time.Time
@@ -93,7 +93,7 @@ type punctuality struct {
 
 // push adds items of which half are delayed and half expire, at some time in
 // the span that begins five seconds later.
-func (p *punctuality) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span time.Duration) {
+func (p *validity) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span time.Duration) {
 	p.mu.Lock() // until it is known when they are due
 	defer p.mu.Unlock()
 	for _, queue := range []string{"delayed", "mortal"} {
@@ -123,7 +123,7 @@ func (p *punctuality) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span ti
 	}
 }
 
-func (p *punctuality) note(id fdbpq.ID) {
+func (p *validity) note(id fdbpq.ID) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *punctuality) note(id fdbpq.ID) {
 	p.late = append(p.late, now.Sub(due[1]))
 }
 
-func (p *punctuality) tell(t *testing.T, pops int64) {
+func (p *validity) tell(t *testing.T, pops int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.late) != len(p.due) || p.early > 0 {

@@ -7,53 +7,52 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // NewItem is an item to be pushed.
 type NewItem struct {
 	Payload []byte
-	Headers []byte // travel with the item; their form is the caller's business
+	Headers []byte // opaque to this package
 
 	Priority    int64
 	HasPriority bool // otherwise the queue's default
 
-	Delay     time.Duration // not takeable before that
-	NotBefore time.Time     // the same, by this process's wall clock; zero: no such bound
-	TTL       time.Duration // how long it may wait to be taken; 0: the queue's default
-	MsgID     string        // pushed once within the queue's window, however often it is sent
+	Delay     time.Duration // until the item is ready
+	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
+	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
+	MsgID     string        // pushes with the same id within the queue's dedup window add one item
 }
 
-// Pushed tells what became of an item.
+// Pushed is the result of the push of one item.
 type Pushed struct {
 	ID        ID
-	Seq       int64 // place in push order
+	Seq       int64 // number in push order
 	Priority  int64
 	Duplicate bool  // ID and Seq are those of the first push with this message id
-	Evicted   bool  // the queue was full and this was its least urgent item
+	Evicted   bool  // the queue was full, and this item was its least urgent one
 	Err       error // this item was refused, without effect on the others
 
-	Events []Event // items that this one drove out of a full queue, itself perhaps
+	Events []Event // items that this push evicted from a full queue, perhaps this one
 }
 
 // ErrTime: a delay or a TTL is out of bounds.
 var ErrTime = errors.New("time out of bounds")
 
-// Push adds items to the queue, in their order, and makes the queue if need
-// be. Pushes do not conflict with each other nor with pops.
+// Push adds items to the queue in their order, and makes the queue if need be.
+// Pushes conflict neither with each other nor with pops.
 func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
 	for i := range items {
 		if items[i].MsgID != "" {
-			tx.Prefetch(dedupRow(q.name, items[i].MsgID))
+			tx.Prefetch(msgIDRow(q.name, items[i].MsgID))
 		}
 	}
-	p, err := q.admit(tx)
+	p, err := q.openForPush(tx)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]Pushed, len(items))
-	if err := p.limits(items); err != nil {
+	if err := p.readCounts(items); err != nil {
 		return nil, err
 	}
 	for i := range items {
@@ -68,17 +67,17 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	return results, nil
 }
 
-// admit begins to put something into the queue, which need not be there unless
-// the store refuses unknown ones.
-func (q Queue) admit(tx kv.Tx) (*pusher, error) {
-	s, exists, err := q.open(tx)
+// openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
+// and the store's options forbid to make it.
+func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
+	s, exists, err := q.stateOrNew(tx)
 	if err == nil && !exists && q.store.refuseUnknown {
 		err = ErrNoQueue
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := q.change(tx, s).newPusher()
+	p, err := q.newQueueTx(tx, s).newPusher()
 	if err != nil {
 		return nil, err
 	}
@@ -86,45 +85,45 @@ func (q Queue) admit(tx kv.Tx) (*pusher, error) {
 	return p, nil
 }
 
-// accept makes the queue if it is missing: an item is taken in.
-func (p *pusher) accept() error {
+// createIfMissing makes the queue with its first item.
+func (p *pusher) createIfMissing() error {
 	if !p.missing {
 		return nil
 	}
 	p.missing = false
-	return p.found(p.tx, p.state)
+	return p.create(p.tx, p.state)
 }
 
 // pusher assigns places within one transaction.
 type pusher struct {
-	*change
-	missing bool   // the queue is made with the first item that is taken in
-	count   int64  // last one assigned
-	pushed  int64  // wall clock of this transaction
-	before  Counts // of the queue, where a limit asks for it
-	fences  int64  // highest that an import promised to exceed; 0: not read yet
+	*queueTx
+	missing       bool   // the queue does not exist yet
+	count         int64  // last one assigned
+	pushed        int64  // wall clock of this transaction
+	counted       Counts // of the queue; read when a limit depends on it
+	promisedFence int64  // highest minFence assigned by an import; 0: not read yet
 }
 
-// newPusher reads the highest count by snapshot: it rises with every push, and
-// a dependency on it would make all pushes conflict.
-func (c *change) newPusher() (*pusher, error) {
-	high, err := c.past.Get(queueRow(spaceHigh, c.name))
+// newPusher reads the highest count by snapshot: a dependency on it would make all
+// pushes conflict.
+func (qtx *queueTx) newPusher() (*pusher, error) {
+	high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
 	if err != nil {
 		return nil, err
 	}
 	return &pusher{
-		change: c,
-		count:  int64(kv.DecodeInteger(high)),
-		pushed: c.store.clock.wall().UnixNano(),
+		queueTx: qtx,
+		count:   int64(kv.DecodeInteger(high)),
+		pushed:  qtx.store.clock.wall().UnixNano(),
 	}, nil
 }
 
-// limits reads what the limits of the queue are compared with. The counters
-// are read by snapshot: limits may be exceeded by what is under way elsewhere.
-func (p *pusher) limits(items []NewItem) (err error) {
+// readCounts reads the counters if a limit depends on them. It reads by snapshot, so
+// concurrent transactions may exceed a limit.
+func (p *pusher) readCounts(items []NewItem) (err error) {
 	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
 	if p.state.config.MaxLength > 0 || withID {
-		p.before, err = p.counts(p.past, p.state.generation)
+		p.counted, err = p.counts(p.snapshot, p.state.generation)
 	}
 	return err
 }
@@ -138,7 +137,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
-		first, err := p.recall(item.MsgID)
+		first, err := p.firstPush(item.MsgID)
 		if err != nil {
 			return Pushed{}, err
 		}
@@ -147,15 +146,15 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
 		}
 	}
-	if err := p.refuse(item); err != nil {
+	if err := p.checkLimits(item); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	at := place{priority: priority, tail: newTail(p.count + 1)}
-	e := envelope{pushed: p.pushed, home: priority}
+	e := envelope{pushed: p.pushed, idPriority: priority}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
-	if err := p.accept(); err != nil {
+	if err := p.createIfMissing(); err != nil {
 		return Pushed{}, err
 	}
 	p.count++
@@ -171,13 +170,13 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	}
 	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
-		err = p.remember(item.MsgID, pushed.ID)
+		err = p.rememberPush(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
 
-// refuse says why an item may not be taken in.
-func (p *pusher) refuse(item *NewItem) error {
+// checkLimits returns an error when the item may not be pushed.
+func (p *pusher) checkLimits(item *NewItem) error {
 	if delay := p.delay(item); delay > MaxDelay {
 		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay)
 	}
@@ -188,38 +187,37 @@ func (p *pusher) refuse(item *NewItem) error {
 	if config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length() >= config.MaxLength {
 		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength)
 	}
-	if item.MsgID != "" && p.before.Remembered+p.tally.remembered >= config.DedupLimit {
+	if item.MsgID != "" && p.counted.Remembered+p.tally.remembered >= config.DedupLimit {
 		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, config.DedupLimit)
 	}
 	return nil
 }
 
-// length is the number of items in the queue as this transaction knows it.
+// length is the number of items in the queue, those of this transaction included.
 func (p *pusher) length() int64 {
-	return p.before.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
+	return p.counted.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
 }
 
-// maxEvicted bounds how many items one push drives out. It is more than one so
-// that a queue whose limit was lowered shrinks, and few so that the transaction
-// stays small.
+// maxEvicted bounds the evictions of one push. It exceeds one so that a queue shrinks
+// whose limit was lowered, and is small so that the transaction stays small.
 const maxEvicted = 8
 
-// evict removes the least urgent ready items when the queue exceeds its length
-// after the last of these pushes, and tells which of them went.
+// evict removes the least urgent ready items while the queue is longer than
+// max_length, and marks the results of pushes whose item it evicts.
 func (p *pusher) evict(results []Pushed) error {
 	config := &p.state.config
 	if config.MaxLength == 0 || config.Overflow != OverflowEvict {
 		return nil
 	}
 	for n := 0; n < maxEvicted && p.length() > config.MaxLength; n++ {
-		last := p.scan(p.past, p.state, Max, AllPriorities)
-		last.oldest = false // what goes is the newest, whatever pop.max takes
+		last := p.scan(p.snapshot, p.state, Max, AllPriorities)
+		last.oldest = false // evict the newest one, whatever pop.max returns
 		entries, err := last.next(1, 0)
 		if err != nil {
 			return err
 		}
 		if len(entries) == 0 {
-			break // all of it is leased or delayed
+			break // all items are leased or delayed
 		}
 		at := entries[0].place
 		e, err := parseEnvelope(entries[0].value, at)
@@ -228,7 +226,7 @@ func (p *pusher) evict(results []Pushed) error {
 		}
 		p.removeReady(at, &e)
 		p.drop(at, &e)
-		p.note(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
+		p.emit(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
 		for i := range results {
 			if results[i].ID == e.id(at) && results[i].Err == nil && !results[i].Duplicate {
 				results[i].Evicted = true
@@ -239,7 +237,7 @@ func (p *pusher) evict(results []Pushed) error {
 	return nil
 }
 
-// delay is how long an item stays out of the way, by this process's clock.
+// delay returns the item's delay; NotBefore is by this process's wall clock.
 func (p *pusher) delay(item *NewItem) time.Duration {
 	if !item.NotBefore.IsZero() {
 		return item.NotBefore.Sub(p.store.clock.wall())
@@ -247,8 +245,8 @@ func (p *pusher) delay(item *NewItem) time.Duration {
 	return item.Delay
 }
 
-// schedule sets when the item expires and returns when it becomes ready, 0 for
-// at once.
+// schedule sets the end of the item's TTL and returns the end of its delay, 0 for
+// none.
 func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 	ttl := item.TTL
 	if ttl == 0 {
@@ -271,19 +269,11 @@ func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 	return due, nil
 }
 
-// finish raises the queue's highest count and completes the change.
+// finish writes the queue's highest count and its counters.
 func (p *pusher) finish() {
 	if p.missing {
-		return // nothing was taken in
+		return // no item was added
 	}
 	p.tx.Max(queueRow(spaceHigh, p.name), uint64(p.count))
-	p.change.finish()
-}
-
-// addDelayed puts an item where it is out of the way until it is due.
-func (c *change) addDelayed(at place, due int64, e *envelope) {
-	c.set(spaceDelayed, at, e.append(tuple.AppendInt(c.buffers.value[:0], due)))
-	c.setTimer(due, timerDelay, at)
-	c.setExpiry(at, e)
-	c.tally.delayed++
+	p.queueTx.finish()
 }

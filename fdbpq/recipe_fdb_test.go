@@ -75,15 +75,15 @@ func takeOurs(t *testing.T, store *fdbpq.Store, end fdbpq.End, n int) (payloads 
 	t.Helper()
 	session := store.Session()
 	defer session.Release()
-	var taken fdbpq.Popped
+	var popped fdbpq.Popped
 	err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
-		taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: n})
+		popped, err = store.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: n})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, item := range taken.Items {
+	for _, item := range popped.Items {
 		payloads = append(payloads, string(item.Payload))
 	}
 	return payloads
@@ -210,9 +210,9 @@ func TestRecipePushesMakeNoQueue(t *testing.T) {
 	theirs.pq = theirs.root.Sub("i", "never-pushed-to", 1)
 	theirs.push(5, []byte("x"))
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		taken, err := store.Queue("never-pushed-to").Peek(r, fdbpq.Selection{Limit: 1})
-		if err == nil && taken.Reason != fdbpq.ReasonUnknown {
-			err = fmt.Errorf("reason %s", taken.Reason)
+		popped, err := store.Queue("never-pushed-to").Peek(r, fdbpq.Selection{Limit: 1})
+		if err == nil && popped.Reason != fdbpq.ReasonUnknown {
+			err = fmt.Errorf("reason %s", popped.Reason)
 		}
 		return err
 	})
@@ -293,18 +293,18 @@ func TestRecipePopsBesideOurs(t *testing.T) {
 			session := store.Session()
 			defer session.Release()
 			for {
-				var taken fdbpq.Popped
+				var popped fdbpq.Popped
 				err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
-					taken, err = store.Queue("q").Pop(tx, fdbpq.Selection{Limit: 2})
+					popped, err = store.Queue("q").Pop(tx, fdbpq.Selection{Limit: 2})
 					return err
 				})
 				if err != nil {
 					t.Error(err)
 				}
-				if len(taken.Items) == 0 {
+				if len(popped.Items) == 0 {
 					return
 				}
-				for _, item := range taken.Items {
+				for _, item := range popped.Items {
 					book(string(item.Payload))
 				}
 			}

@@ -20,12 +20,11 @@ type Band struct {
 	Low, High int64
 }
 
-// AllPriorities is the band that leaves out nothing.
+// AllPriorities is the band of all priorities.
 var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
 
-// in returns the range of keys that a band is in the space with this prefix.
-// Items of programs that use other types as priorities, or integers that have
-// more than 64 bits, lie outside every band and are never looked at.
+// in returns the band's range of keys in the space with this prefix. Items of other
+// programs whose priorities are no integers of 64 bits are outside every band.
 func (b Band) in(prefix []byte) (begin, end []byte) {
 	n := len(prefix)
 	return tuple.AppendInt(prefix[:n:n], b.Low), append(tuple.AppendInt(prefix[:n:n], b.High), 0xff)
@@ -37,22 +36,22 @@ type entry struct {
 	value []byte
 }
 
-// scan reads the ready items of a queue in the order in which an end
-// gives them out, page by page.
+// scan reads the ready items of a queue page by page, in the order in which pops of
+// one end return them.
 type scan struct {
 	r          kv.Reader
 	prefix     int // bytes before the place
 	begin, end []byte
 	reverse    bool
 
-	// With oldest, priorities come from the highest down and each one's items
-	// from the oldest up; level is what is left of the current priority.
+	// With oldest, priorities descend, and the items of each are read oldest first;
+	// level is the rest of the current priority.
 	oldest bool
 	level  *scan
 }
 
 // scan starts at one end of a band of a queue's ready items.
-func (q Queue) scan(r kv.Reader, s *state, end End, band Band) *scan {
+func (q Queue) scan(r kv.Reader, s *queueState, end End, band Band) *scan {
 	prefix := generationPrefix(spaceReady, q.name, s.generation)
 	low, high := band.in(prefix)
 	return &scan{

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// sessions hands out session slots. Slots are used again, lowest first, so a process
-// leaves as many rows behind as it ever ran transactions at a time.
+// sessions is the pool of a process's sessions. Slots are reused, so a process leaves
+// only as many rows as it ever had sessions at the same time.
 type sessions struct {
 	process [16]byte
 	mu      sync.Mutex
@@ -22,19 +22,19 @@ type sessions struct {
 
 // Session runs transactions that take effect exactly once, one at a time.
 //
-// A store may answer that it does not know whether a transaction committed.
-// Each attempt therefore writes its number to the session's own row, in the same
-// transaction. After an unknown result the row tells: it holds the number, then
-// the attempt took effect and its results stand; or a void number is put there
-// first, on which the attempt, should it still be under way, can only conflict.
+// A store may not know whether a transaction committed. Each attempt therefore
+// writes its number to the session's row, in the same transaction. After an unknown
+// result the session reads the row. If it has the number, the attempt took effect.
+// Otherwise the session writes a new number, so that the attempt, if it is still
+// under way, conflicts and cannot commit any more.
 type Session struct {
-	store   *Store
-	slot    int
-	attempt uint64
-	kept    bool // the row exists, unless somebody retired this process
+	store     *Store
+	slot      int
+	attempt   uint64
+	rowExists bool // the row was written; RetireSessions may have cleared it
 }
 
-// Session returns a session that nobody else uses until it is released.
+// Session returns a session for exclusive use until it is released.
 func (s *Store) Session() *Session {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -54,37 +54,39 @@ func (s *Session) Release() {
 	s.store.sessions.free = append(s.store.sessions.free, s)
 }
 
-// resolveTimeout is how long Update tries to find out about an unknown result
-// when its context has ended. Only tests change it.
+// resolveTimeout bounds how long Update resolves an unknown result, even when its
+// context has ended. Only tests change it.
 var resolveTimeout = 10 * time.Second
 
-// resolvePause is how long it waits at first for a store that is away.
+// resolvePause is the first pause between attempts to resolve while the store is
+// unavailable; it doubles.
 const resolvePause = time.Millisecond
 
-// Update runs fn and commits what it wrote, exactly once: results that fn left
-// in its variables are those of the run that committed. Only when the store
-// stays away for long does it return kv.ErrUnknown.
+// Update runs fn and commits its writes exactly once: variables that fn sets have the
+// values of the run that committed. It returns kv.ErrUnknown only when the store
+// stays unavailable for resolveTimeout.
 func (s *Session) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	for {
 		s.attempt++
 		attempt := s.attempt
-		marked := false
+		written := false
 		err := s.store.db.Update(ctx, func(tx kv.Tx) error {
 			sessionTx := sessionTx{Tx: tx, row: s.row(), attempt: attempt}
 			err := fn(&sessionTx)
-			marked = sessionTx.marked
+			written = sessionTx.written
 			return err
 		})
-		if err == nil && marked {
-			s.kept = true
+		if err == nil && written {
+			s.rowExists = true
 		}
 		if !errors.Is(err, kv.ErrUnknown) {
 			return err
 		}
 		done, resolveErr := s.resolve(ctx, attempt)
 		if resolveErr != nil {
-			// Not wrapped: it may be ErrUnavailable, which promises too much.
-			return fmt.Errorf("%w; finding out failed: %v", err, resolveErr)
+			// resolveErr is not wrapped: it may be ErrUnavailable, which says that nothing
+			// was committed.
+			return fmt.Errorf("%w; resolving it failed: %v", err, resolveErr)
 		}
 		if done {
 			return nil
@@ -92,8 +94,8 @@ func (s *Session) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	}
 }
 
-// resolve finds out whether an attempt took effect, and if not makes sure that
-// it never will.
+// resolve finds out whether an attempt took effect. If not, it makes sure that the
+// attempt never will.
 func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
@@ -105,7 +107,7 @@ func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err e
 			if err != nil {
 				return err
 			}
-			if row == nil && s.kept {
+			if row == nil && s.rowExists {
 				return errRetired
 			}
 			if done = kv.DecodeInteger(row) == attempt; !done {
@@ -115,7 +117,7 @@ func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err e
 		})
 		away := errors.Is(err, kv.ErrUnavailable)
 		if !away && !errors.Is(err, kv.ErrUnknown) || ctx.Err() != nil {
-			s.kept = s.kept || err == nil
+			s.rowExists = s.rowExists || err == nil
 			return done, err
 		}
 		if away {
@@ -129,59 +131,59 @@ func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err e
 	}
 }
 
-// errRetired: this process was silent for so long that its sessions were cleared,
-// and with them the trace of what it last did.
-var errRetired = errors.New("the session's row was retired")
+// errRetired: RetireSessions has cleared the session's row, because this process was
+// silent for too long. The result cannot be found out.
+var errRetired = errors.New("the row of the session is gone: the process was silent for too long")
 
 func (s *Session) row() []byte {
 	return tuple.AppendInt(s.store.processRow(), int64(s.slot))
 }
 
-// processRow is the row that says when this process was last alive; those of
-// its sessions begin with it.
+// processRow is the key of the process's last heartbeat; the keys of its sessions
+// begin with it.
 func (s *Store) processRow() []byte {
 	return tuple.AppendBytes(row(spaceSession), s.sessions.process[:])
 }
 
-// sessionTx writes the session's row with the first write of its transaction, so
-// that a transaction that only reads stays one.
+// sessionTx writes the session's row with the first write of its transaction, so that
+// transactions without writes stay without.
 type sessionTx struct {
 	kv.Tx
 	row     []byte
 	attempt uint64
-	marked  bool
+	written bool
 }
 
-func (t *sessionTx) mark() {
-	if t.marked {
+func (t *sessionTx) writeAttempt() {
+	if t.written {
 		return
 	}
-	t.marked = true
+	t.written = true
 	t.Tx.Conflict(t.row)
 	t.Tx.Set(t.row, kv.EncodeInteger(t.attempt))
 }
 
 func (t *sessionTx) Set(key, value []byte) {
-	t.mark()
+	t.writeAttempt()
 	t.Tx.Set(key, value)
 }
 
 func (t *sessionTx) Clear(key []byte) {
-	t.mark()
+	t.writeAttempt()
 	t.Tx.Clear(key)
 }
 
 func (t *sessionTx) ClearRange(begin, end []byte) {
-	t.mark()
+	t.writeAttempt()
 	t.Tx.ClearRange(begin, end)
 }
 
 func (t *sessionTx) Add(key []byte, delta int64) {
-	t.mark()
+	t.writeAttempt()
 	t.Tx.Add(key, delta)
 }
 
 func (t *sessionTx) Max(key []byte, value uint64) {
-	t.mark()
+	t.writeAttempt()
 	t.Tx.Max(key, value)
 }

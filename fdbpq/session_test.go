@@ -20,7 +20,7 @@ type bench struct {
 	db    *fault.DB         // base, as this process meets it
 	hook  func(fault.Point) // of db, when set
 	clock *testClock
-	pulse *fdbpq.Pulse
+	pulse *fdbpq.Heartbeat
 }
 
 func newBench(t testing.TB, db kv.DB) *bench {
@@ -42,7 +42,7 @@ func (b *bench) join(options fdbpq.Options) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Store, b.pulse = store, fdbpq.NewPulse(store)
+	b.Store, b.pulse = store, fdbpq.NewHeartbeat(store)
 }
 
 // another is a second process on the same store, while this one runs on.
@@ -135,32 +135,32 @@ func (b *bench) pushed(queue string, priority int64, payloads ...string) []fdbpq
 
 func (b *bench) take(queue string, end fdbpq.End, limit int) fdbpq.Popped {
 	b.Helper()
-	var taken fdbpq.Popped
+	var popped fdbpq.Popped
 	b.update(func(tx kv.Tx) (err error) {
-		taken, err = b.Queue(queue).Pop(tx, fdbpq.Selection{End: end, Limit: limit})
+		popped, err = b.Queue(queue).Pop(tx, fdbpq.Selection{End: end, Limit: limit})
 		return err
 	})
-	return taken
+	return popped
 }
 
 func (b *bench) lease(queue string, end fdbpq.End, limit int, d time.Duration) fdbpq.Popped {
 	b.Helper()
-	var taken fdbpq.Popped
+	var popped fdbpq.Popped
 	b.update(func(tx kv.Tx) (err error) {
-		taken, err = b.Queue(queue).Lease(tx, fdbpq.Selection{End: end, Limit: limit}, d)
+		popped, err = b.Queue(queue).Lease(tx, fdbpq.Selection{End: end, Limit: limit}, d)
 		return err
 	})
-	return taken
+	return popped
 }
 
 // leaseOne leases the first item, which must be there.
 func (b *bench) leaseOne(queue string, d time.Duration) fdbpq.Item {
 	b.Helper()
-	taken := b.lease(queue, fdbpq.Min, 1, d)
-	if len(taken.Items) != 1 {
-		b.Fatalf("leased %d items (%s), expected one", len(taken.Items), taken.Reason)
+	popped := b.lease(queue, fdbpq.Min, 1, d)
+	if len(popped.Items) != 1 {
+		b.Fatalf("leased %d items (%s), expected one", len(popped.Items), popped.Reason)
 	}
-	return taken.Items[0]
+	return popped.Items[0]
 }
 
 func (b *bench) counts(queue string) fdbpq.Counts {
@@ -175,12 +175,12 @@ func (b *bench) counts(queue string) fdbpq.Counts {
 
 func (b *bench) get(queue string, id fdbpq.ID) *fdbpq.StoredItem {
 	b.Helper()
-	var held *fdbpq.StoredItem
+	var stored *fdbpq.StoredItem
 	b.view(func(r kv.Reader) (err error) {
-		held, err = b.Queue(queue).Get(r, id)
+		stored, err = b.Queue(queue).Get(r, id)
 		return err
 	})
-	return held
+	return stored
 }
 
 func (b *bench) configure(queue, object string) {
@@ -416,11 +416,11 @@ func TestSessionUnderManyFaults(t *testing.T) {
 		}
 		seen := 0
 		for {
-			taken := b.take("q", fdbpq.Min, 7)
-			if len(taken.Items) == 0 {
+			popped := b.take("q", fdbpq.Min, 7)
+			if len(popped.Items) == 0 {
 				break
 			}
-			for _, item := range taken.Items {
+			for _, item := range popped.Items {
 				if string(item.Payload) != fmt.Sprint(seen) {
 					t.Fatalf("item %d is %q", seen, item.Payload)
 				}

@@ -8,111 +8,110 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Settled tells what a settlement led to.
+// Settled is the result of a settlement.
 type Settled struct {
-	Lease  *Lease // of Extend: the lease with its new end
+	Lease  *Lease // of Extend: the extended lease
 	Events []Event
 }
 
-// Ack ends the lease: the item is done. It also holds when the lease has run
-// out but nobody took the item since. A lost lease answers *LostError, here and
-// in the other settlements, and has no effect.
+// Ack deletes the item. It also works when the lease has run out and the item was not
+// popped since. All settlements return *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, late, func(c *change, l *located) error {
-		c.remove(l)
-		c.drop(l.place, &l.envelope)
+	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
+		qtx.remove(l)
+		qtx.drop(l.place, &l.envelope)
 		return nil
 	})
 }
 
-// Terminate gives the item up: it goes to the dead-letter queue with the
-// reason, of which the first kilobyte is kept. Like Ack it holds for a late holder while nobody took the item.
-// With ErrNoDeadLetterQueue it has no effect.
+// Terminate moves the item to the dead-letter queue with the first kilobyte of the
+// reason. Like Ack it works after the lease has run out, until the item is popped.
+// ErrNoDeadLetterQueue has no effect.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	if reason == "" {
 		reason = DeadTerminated
 	}
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	return q.settle(tx, lease, late, func(c *change, l *located) error {
+	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
 		if l.isDead() {
-			c.remove(l)
-			c.discardDead(c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
+			qtx.remove(l)
+			qtx.dropDead(qtx.relocate(l.place, &l.envelope, l.returnPriority), &l.envelope, reason)
 			return nil
 		}
-		grave, err := c.grave()
-		if err == nil && grave == nil {
-			err = fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, c.name+DeadLetterSuffix)
+		dlq, err := qtx.deadLetterQueue()
+		if err == nil && dlq == nil {
+			err = fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, qtx.name+DeadLetterSuffix)
 		}
 		if err != nil {
 			return err
 		}
-		c.remove(l)
-		return c.bury(grave, c.relocate(l.place, &l.envelope, l.target), &l.envelope, reason)
+		qtx.remove(l)
+		return qtx.moveToDeadLetters(dlq, qtx.relocate(l.place, &l.envelope, l.returnPriority), &l.envelope, reason)
 	})
 }
 
 const maxReason = 1 << 10
 
-// Nack gives the item back, to be taken again at once or after a delay.
+// Nack returns the item to the queue, at once or after a delay.
 func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error) {
 	if delay < 0 || delay > MaxDelay {
 		return Settled{}, fmt.Errorf("delay of %s: allowed are 0s to %s", delay, MaxDelay)
 	}
-	return q.settle(tx, lease, inTime, func(c *change, l *located) error {
-		return c.release(l.place, l.held(), delay)
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		return qtx.putBack(l.place, l.asLeased(), delay)
 	})
 }
 
-// MaxReturns is how many leases of an item may be returned without counting as
+// MaxReturns bounds how many leases of an item can be returned without counting as
 // deliveries.
 const MaxReturns = 64
 
-// Return says that an answer with this lease did not reach its holder. The item
-// goes back, and the lease does not count as delivered, unless a repeated take
-// has answered the same lease again: then another answer may have arrived. After
-// MaxReturns leases that did not count every one does: holders can say that they
-// received nothing.
+// Return reports that one answer with this lease did not reach its consumer. The item
+// goes back to the queue, and the lease does not count as a delivery. If repeated pops
+// have answered the same lease, another answer may have arrived, so only the last
+// report has an effect. After MaxReturns uncounted leases every one counts, since
+// consumers can forge reports.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, inTime, func(c *change, l *located) error {
-		held := l.held()
-		if held.answers > 0 {
-			held.answers--
-			c.set(spaceLeased, l.place, held.append(c.buffers.value[:0]))
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		leased := l.asLeased()
+		if leased.extraAnswers > 0 {
+			leased.extraAnswers--
+			qtx.set(spaceLeased, l.place, leased.append(qtx.buffers.value[:0]))
 			return nil
 		}
-		if held.fence-held.deliveries >= MaxReturns {
-			return c.release(l.place, held, 0)
+		if leased.fence-leased.deliveries >= MaxReturns {
+			return qtx.putBack(l.place, leased, 0)
 		}
-		c.removeLeased(l.place, held)
-		held.deliveries--
-		return c.reinstate(l.place, held, 0)
+		qtx.removeLeased(l.place, leased)
+		leased.deliveries--
+		return qtx.reinstate(l.place, leased, 0)
 	})
 }
 
-// Extend starts the lease afresh, to last for d from now.
+// Extend makes the lease last for d from now.
 func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 	if d <= 0 || d > MaxLease {
 		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
 	var extended *Lease
-	settled, err := q.settle(tx, lease, inTime, func(c *change, l *located) error {
-		now, err := c.now()
+	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		now, err := qtx.now()
 		if err != nil {
 			return err
 		}
-		held := l.held()
-		c.removeLeased(l.place, held)
-		held.due = now + int64(d)
-		c.addLeased(l.place, held)
-		extended = c.lease(l.place, &l.envelope, held.due)
+		leased := l.asLeased()
+		qtx.removeLeased(l.place, leased)
+		leased.due = now + int64(d)
+		qtx.addLeased(l.place, leased)
+		extended = qtx.lease(l.place, &l.envelope, leased.due)
 		return nil
 	})
 	settled.Lease = extended
 	return settled, err
 }
 
-// Expect says which leases the transaction is about to settle, so that a store
-// over a network is asked for all of them at the same time.
+// PrefetchLeases says which leases the transaction is about to settle, so that an
+// engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
 	keys := make([][]byte, 0, len(leases)+2)
 	keys = append(keys, queueRow(spaceState, q.name), row(spaceTime))
@@ -122,23 +121,23 @@ func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
 	tx.Prefetch(keys...)
 }
 
-// When a settlement holds.
-type punctuality bool
+// validity says until when a lease can be settled in some way.
+type validity bool
 
 const (
-	inTime punctuality = false // only before the lease runs out
-	late   punctuality = true  // also after, while nobody took the item
+	whileItLasts    validity = false // until the lease runs out
+	untilTakenAgain validity = true  // until the item is popped again
 )
 
-func (q Queue) settle(tx kv.Tx, lease Lease, when punctuality, fn func(*change, *located) error) (Settled, error) {
-	c, err := q.begin(tx)
+func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *located) error) (Settled, error) {
+	qtx, err := q.begin(tx)
 	if err != nil {
 		return Settled{}, err
 	}
-	if c == nil || lease.generation != c.state.generation {
+	if qtx == nil || lease.generation != qtx.state.generation {
 		return Settled{}, &LostError{LostGone}
 	}
-	l, err := c.leasedItem(lease)
+	l, err := qtx.itemOfLease(lease)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -148,8 +147,8 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when punctuality, fn func(*change, 
 	case l.fence != lease.Fence:
 		return Settled{}, &LostError{LostTaken}
 	}
-	if when == inTime {
-		now, err := c.now()
+	if when == whileItLasts {
+		now, err := qtx.now()
 		if err != nil {
 			return Settled{}, err
 		}
@@ -157,21 +156,21 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when punctuality, fn func(*change, 
 			return Settled{}, &LostError{LostExpired}
 		}
 	}
-	if err := fn(c, l); err != nil {
+	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	c.finish()
-	return Settled{Events: c.events}, nil
+	qtx.finish()
+	return Settled{Events: qtx.events}, nil
 }
 
-// leasedItem finds the item of a lease: nearly always where it was leased.
-func (c *change) leasedItem(lease Lease) (*located, error) {
-	row, err := c.tx.Get(c.key(spaceLeased, lease.place))
+// itemOfLease finds the item of a lease, nearly always in its leased row.
+func (qtx *queueTx) itemOfLease(lease Lease) (*located, error) {
+	row, err := qtx.tx.Get(qtx.key(spaceLeased, lease.place))
 	if err != nil {
 		return nil, err
 	}
 	if row == nil {
-		return c.locate(c.tx, c.state, lease.ID())
+		return qtx.locate(qtx.tx, qtx.state, lease.ID())
 	}
-	return parseStanding(spaceLeased, row, lease.place)
+	return parseItemRow(spaceLeased, row, lease.place)
 }

@@ -47,9 +47,9 @@ func TestContentOfAnySize(t *testing.T) {
 				}
 				pop := func() (item fdbpq.Item) {
 					b.update(func(tx kv.Tx) error {
-						taken, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
+						popped, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
 						if err == nil {
-							item = taken.Items[0]
+							item = popped.Items[0]
 						}
 						return err
 					})
@@ -150,15 +150,15 @@ func TestBatchFitsTransaction(t *testing.T) {
 				missing := 0
 				for _, popID := range []string{"another pop", ""} {
 					b.fill(name, missing, c.item)
-					var taken fdbpq.Popped
+					var popped fdbpq.Popped
 					b.update(func(tx kv.Tx) (err error) {
-						taken, err = b.Queue(name).Pop(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
+						popped, err = b.Queue(name).Pop(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
 						return err
 					})
-					if n := len(taken.Items); n < 50 || n == c.n {
+					if n := len(popped.Items); n < 50 || n == c.n {
 						t.Errorf("a take with the id %q got %d of %d items", popID, n, c.n)
 					}
-					missing = len(taken.Items)
+					missing = len(popped.Items)
 				}
 			})
 		})
@@ -191,8 +191,8 @@ func TestManyLargeItemsDie(t *testing.T) {
 				b.pass(2 * time.Second)
 				if how == "taken" {
 					for {
-						taken := b.take("q", fdbpq.Min, 1)
-						if !taken.More {
+						popped := b.take("q", fdbpq.Min, 1)
+						if !popped.More {
 							break
 						}
 					}

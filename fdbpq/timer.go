@@ -6,15 +6,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// What a timer row is for. The kind stands behind the due time, so everything
-// that falls due is found in one place and in order.
+// The kinds of timers. In a key the kind follows the due time, so one range has all
+// timers in the order in which they fall due.
 const (
 	timerLease   = "l" // a lease runs out
 	timerDelay   = "d" // a delayed item becomes ready
 	timerExpiry  = "t" // an item outlives its TTL
-	timerDedup   = "u" // a message id is forgotten
-	timerReplay  = "p" // a pop id is forgotten
-	timerRequest = "o" // a staged take is forgotten
+	timerMsgID   = "u" // a message id is forgotten
+	timerPopID   = "p" // a pop id is forgotten
+	timerRequest = "o" // the request of a staged pop is cleared
 )
 
 // appendTimerKey appends the key of an item's timer.
@@ -59,7 +59,7 @@ func parseTimer(key []byte) (timer, error) {
 		}
 	}
 	switch t.kind {
-	case timerDedup, timerReplay, timerRequest:
+	case timerMsgID, timerPopID, timerRequest:
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}
@@ -74,26 +74,11 @@ func parseTimer(key []byte) (timer, error) {
 	return t, nil
 }
 
-func (c *change) setTimer(due int64, kind string, p place) {
-	c.store.due.expect(due)
-	c.tx.Set(c.timerKey(due, kind, p), nil)
+func (qtx *queueTx) setTimer(due int64, kind string, p place) {
+	qtx.store.alarm.expect(due)
+	qtx.tx.Set(qtx.timerKey(due, kind, p), nil)
 }
 
-func (c *change) clearTimer(due int64, kind string, p place) {
-	c.tx.Clear(c.timerKey(due, kind, p))
-}
-
-// setExpiry starts the timer of an item that has a TTL and is not leased.
-func (c *change) setExpiry(p place, e *envelope) {
-	if e.expires != 0 {
-		c.tally.expiring++
-		c.setTimer(e.expires, timerExpiry, p)
-	}
-}
-
-func (c *change) clearExpiry(p place, e *envelope) {
-	if e.expires != 0 {
-		c.tally.expiring--
-		c.clearTimer(e.expires, timerExpiry, p)
-	}
+func (qtx *queueTx) clearTimer(due int64, kind string, p place) {
+	qtx.tx.Clear(qtx.timerKey(due, kind, p))
 }

@@ -95,12 +95,12 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
 			t.Errorf("a message pushed again: %+v", again)
 		}
-		var taken fdbpq.Popped
+		var popped fdbpq.Popped
 		b.update(func(tx kv.Tx) (err error) {
-			taken, err = q.Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+			popped, err = q.Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
 			return err
 		})
-		if got := payloads(taken.Items); len(got) != 1 || got[0] != "taken" {
+		if got := payloads(popped.Items); len(got) != 1 || got[0] != "taken" {
 			t.Errorf("a pop repeated gets %q", got)
 		}
 		b.view(func(r kv.Reader) error {
@@ -125,14 +125,14 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if held := b.get("q", id); held == nil || held.Priority != 7 || string(held.Payload) != "moved" {
-			t.Errorf("the item that was moved is %+v", held)
+		if stored := b.get("q", id); stored == nil || stored.Priority != 7 || string(stored.Payload) != "moved" {
+			t.Errorf("the item that was moved is %+v", stored)
 		}
 		together(time.Hour, b)
 		b.sweep()
-		taken = b.take("q", fdbpq.Min, 10)
+		popped = b.take("q", fdbpq.Min, 10)
 		var got []string
-		for _, item := range taken.Items {
+		for _, item := range popped.Items {
 			got = append(got, fmt.Sprintf("%d %s %s", item.Priority, digest(item.Headers), digest(item.Payload)))
 		}
 		want := []string{"0 headers ready", "0  delayed", "0  32800 bytes, sum 1d81d5fc", "7  moved"}

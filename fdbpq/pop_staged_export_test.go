@@ -23,10 +23,10 @@ func (r *StagedRequest) Register(ctx context.Context) error {
 	return err
 }
 
-func (r *StagedRequest) Collect(ctx context.Context) (Popped, bool, error) {
-	taken, answered, _, watch, err := r.collect(ctx)
+func (r *StagedRequest) Fetch(ctx context.Context) (Popped, bool, error) {
+	popped, answered, _, watch, err := r.fetch(ctx)
 	if watch != nil {
 		watch.Cancel()
 	}
-	return taken, answered, err
+	return popped, answered, err
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// sessionRetention is how long the session rows of a silent process are kept. It is
-// far beyond the age at which a transaction can still commit.
+// sessionRetention is how long the sessions of a process without heartbeats are kept,
+// far longer than a transaction can take.
 const sessionRetention = time.Hour
 
 // retireRows bounds how many rows one transaction of RetireSessions reads.
 const retireRows = 1000
 
-// RetireSessions clears the session rows of processes that have been silent for an hour,
-// in one bounded transaction that starts behind the given row; it returns
-// where the next one has to start, nil after the last.
+// RetireSessions clears the sessions of processes without a heartbeat for an hour, in
+// one bounded transaction that starts at the given row. It returns the row at which
+// the next one has to start, nil after the last one.
 func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
 	begin, end := tuple.Range(row(spaceSession))
 	if from != nil {
@@ -48,7 +48,7 @@ func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, e
 
 func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
 	prefix := len(row(spaceSession))
-	var process []byte // that the rows at hand belong to
+	var process []byte // that the current rows belong to
 	for _, pair := range rows {
 		_, slot, err := tuple.ConsumeBytes(pair.Key[prefix:])
 		if err != nil {
@@ -60,8 +60,8 @@ func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
 		}
 		process = owner
 		if len(slot) > 0 {
-			// A process that has not said when it was alive, or whose first rows
-			// stood in the page before.
+			// A process without a heartbeat, or whose first rows were in the previous
+			// transaction.
 			alive, err := tx.Get(owner)
 			if err != nil {
 				return err

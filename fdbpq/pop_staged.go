@@ -11,31 +11,33 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// The recipe's high-contention pop: takes that lose register a request, and
-// whoever owns the oldest one fulfils many in a single transaction. What a
-// request got is leased to it for a moment; its owner collects it in a
-// transaction of its own. An owner that died leaves a lease that runs out and
-// a row that a timer clears.
+// The recipe's high-contention pop. It is for users of the library; pqd does not
+// call it, since its bridges coordinate over NATS.
+//
+// A pop that loses a conflict registers a request. The owner of the oldest request
+// fulfils many requests in one transaction, which leases items to them for a short
+// time. Each owner fetches its items in a transaction of its own. When an owner dies,
+// its leases run out and a timer clears its rows.
 
 const (
 	stagedRequests = 100              // fulfilled in one transaction at most
-	stagedWeight   = 1 << 20          // of the items given out in it
-	stagedFor      = 10 * time.Second // how long a request stands, and its result waits
+	stagedTxSize   = 1 << 20          // of the items leased in it
+	stagedLifetime = 10 * time.Second // of a request and of its result
 
-	// The owner of a request that is not the oldest looks after it itself when
-	// nobody has fulfilled it for this long, growing at each further look.
-	stagedPatience    = 5 * time.Millisecond
-	stagedMaxPatience = 200 * time.Millisecond
+	// The owner of a request that is not the oldest fulfils requests itself when its
+	// own is not fulfilled for this long; the time doubles with each attempt.
+	stagedRetryAfter    = 5 * time.Millisecond
+	stagedMaxRetryAfter = 200 * time.Millisecond
 )
 
-// request is a take that somebody waits for.
-type request struct {
-	due   int64 // forgotten then
+// stagedRequest is the value of a request's row.
+type stagedRequest struct {
+	due   int64 // when a timer clears it
 	sel   Selection
 	lease time.Duration
 }
 
-func (m *request) pack() []byte {
+func (m *stagedRequest) pack() []byte {
 	b := tuple.AppendInt(nil, m.due)
 	for _, field := range [...]int64{
 		int64(m.sel.End), m.sel.Band.Low, m.sel.Band.High, int64(m.sel.Limit), int64(m.sel.MaxBytes), int64(m.lease),
@@ -45,8 +47,8 @@ func (m *request) pack() []byte {
 	return b
 }
 
-func parseRequest(b []byte) (*request, error) {
-	m := request{sel: Selection{Band: &Band{}}}
+func parseStagedRequest(b []byte) (*stagedRequest, error) {
+	m := stagedRequest{sel: Selection{Band: &Band{}}}
 	var end, limit, maxBytes, lease int64
 	rest, err := b, error(nil)
 	for _, field := range [...]*int64{&m.due, &end, &m.sel.Band.Low, &m.sel.Band.High, &limit, &maxBytes, &lease} {
@@ -63,30 +65,30 @@ func parseRequest(b []byte) (*request, error) {
 
 // PopStaged pops like Pop, or like Lease when lease is not 0, in several
 // transactions of its own. It is for queues that many processes pop at the same
-// time: where plain takes would conflict again and again, one transaction
-// serves many, and nobody is overtaken for ever. It does not wait for items.
+// time: where plain pops conflict again and again, one transaction serves many, in
+// the order of their requests. It does not wait for items.
 func (s *Store) PopStaged(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
 	}
 	if sel.PopID != "" {
-		return Popped{}, errors.New("a staged take cannot be repeated by its id: expected none")
+		return Popped{}, errors.New("a staged pop takes no pop id")
 	}
 	session := s.Session()
 	defer session.Release()
 	staged := staged{Queue: s.Queue(queue), session: session, sel: sel, lease: lease}
-	taken, err := staged.direct(ctx)
+	popped, err := staged.tryDirect(ctx)
 	for errors.Is(err, errContended) {
-		taken, err = staged.request(ctx)
+		popped, err = staged.request(ctx)
 	}
-	taken.Events = append(staged.events, taken.Events...)
-	return taken, err
+	popped.Events = append(staged.events, popped.Events...)
+	return popped, err
 }
 
-// errContended: a take lost against another one, or others wait already.
+// errContended: a pop lost a conflict, or older requests exist.
 var errContended = errors.New("contended")
 
-// staged is one PopStaged under way.
+// staged is one call of PopStaged.
 type staged struct {
 	Queue
 	session *Session
@@ -94,42 +96,42 @@ type staged struct {
 	lease   time.Duration
 	key     []byte // tail of the request's rows
 
-	events []Event // of what it did for itself and for others
+	events []Event // of all pops that it ran, for itself and for others
 }
 
-// direct tries a plain take once, unless requests stand before it.
-func (g *staged) direct(ctx context.Context) (taken Popped, err error) {
+// tryDirect tries one plain pop, unless there are requests.
+func (g *staged) tryDirect(ctx context.Context) (popped Popped, err error) {
 	runs := 0
 	err = g.session.Update(ctx, func(tx kv.Tx) (err error) {
 		if runs++; runs > 1 {
 			return errContended
 		}
-		standing, err := g.standing(tx.Snapshot(), 1)
+		standing, err := g.oldestRequests(tx.Snapshot(), 1)
 		if err != nil {
 			return err
 		}
 		if len(standing) > 0 {
 			return errContended
 		}
-		taken, err = g.take(tx, g.sel, g.lease)
+		popped, err = g.pop(tx, g.sel, g.lease)
 		return err
 	})
-	return taken, err
+	return popped, err
 }
 
-// standing returns the oldest requests.
-func (g *staged) standing(r kv.Reader, limit int) ([]kv.Pair, error) {
+// oldestRequests returns requests in their order.
+func (g *staged) oldestRequests(r kv.Reader, limit int) ([]kv.Pair, error) {
 	begin, end := tuple.Range(queueRow(spaceRequest, g.name))
 	return r.Range(begin, end, kv.RangeOptions{Limit: limit})
 }
 
-// request registers, and fulfils what stands until the own request is answered.
+// request registers a request, and fulfils requests until its own has a result.
 func (g *staged) request(ctx context.Context) (Popped, error) {
 	first, watch, err := g.register(ctx)
 	if err != nil {
 		return Popped{}, err
 	}
-	patience := stagedPatience
+	patience := stagedRetryAfter
 	for {
 		mine := first
 		if !first {
@@ -141,7 +143,7 @@ func (g *staged) request(ctx context.Context) (Popped, error) {
 				mine = true // the owner of the oldest request may be dead
 			}
 			wait.Stop()
-			patience = min(2*patience, stagedMaxPatience)
+			patience = min(2*patience, stagedMaxRetryAfter)
 		}
 		watch.Cancel()
 		if mine {
@@ -149,17 +151,17 @@ func (g *staged) request(ctx context.Context) (Popped, error) {
 				return Popped{}, err
 			}
 		}
-		var taken Popped
+		var popped Popped
 		var answered bool
-		taken, answered, first, watch, err = g.collect(ctx)
+		popped, answered, first, watch, err = g.fetch(ctx)
 		if err != nil || answered {
-			return taken, err
+			return popped, err
 		}
 	}
 }
 
-// register writes the request behind those that stand. The order is that of
-// the recipe's pushes: by a count read by snapshot, then random.
+// register writes the request behind all others, ordered like the recipe's pushes:
+// by a count that is read by snapshot, then by a random part.
 func (g *staged) register(ctx context.Context) (first bool, watch *kv.Watch, err error) {
 	err = g.session.Update(ctx, func(tx kv.Tx) error {
 		past := tx.Snapshot()
@@ -179,10 +181,10 @@ func (g *staged) register(ctx context.Context) (first bool, watch *kv.Watch, err
 			return err
 		}
 		g.key = []byte(newTail(count + 1))
-		m := request{due: now + int64(stagedFor), sel: g.sel, lease: g.lease}
+		m := stagedRequest{due: now + int64(stagedLifetime), sel: g.sel, lease: g.lease}
 		tx.Set(g.row(spaceRequest), m.pack())
 		tx.Set(idTimerKey(m.due, timerRequest, g.name, string(g.key)), nil)
-		g.store.due.expect(m.due)
+		g.store.alarm.expect(m.due)
 		watch = tx.Watch(g.row(spaceRequest))
 		return nil
 	})
@@ -193,8 +195,8 @@ func (g *staged) row(space string) []byte {
 	return append(queueRow(space, g.name), g.key...)
 }
 
-// fulfil answers the oldest requests in their order, in one transaction. It
-// runs once: when it loses, somebody else has answered or taken.
+// fulfil fulfils the oldest requests in their order, in one transaction. It runs
+// once: if it loses a conflict, another process has fulfilled or popped.
 func (g *staged) fulfil(ctx context.Context) error {
 	runs := 0
 	var events []Event
@@ -202,40 +204,39 @@ func (g *staged) fulfil(ctx context.Context) error {
 		if runs++; runs > 1 {
 			return errContended
 		}
-		standing, err := g.standing(tx.Snapshot(), stagedRequests)
+		standing, err := g.oldestRequests(tx.Snapshot(), stagedRequests)
 		if err != nil {
 			return err
 		}
-		c, err := g.begin(tx)
+		qtx, err := g.begin(tx)
 		if err != nil {
 			return err
 		}
 		prefix := len(queueRow(spaceRequest, g.name))
 		for _, pair := range standing {
-			m, err := parseRequest(pair.Value)
+			m, err := parseStagedRequest(pair.Value)
 			if err != nil {
 				return err
 			}
 			tx.Conflict(pair.Key)
-			var taken Popped
-			if c != nil && !c.state.paused {
-				// A lease for a moment; whether it counts as a delivery is decided
-				// when it is collected.
-				if taken, err = c.takeNew(&m.sel, stagedFor, nil); err != nil {
+			var popped Popped
+			if qtx != nil && !qtx.state.paused {
+				// deliver decides whether this lease counts as a delivery.
+				if popped, err = qtx.popNew(&m.sel, stagedLifetime, nil); err != nil {
 					return err
 				}
-				events = c.events
+				events = qtx.events
 			}
-			if taken.More {
-				break // the next round goes on
+			if popped.More {
+				break // the next transaction continues
 			}
 			result := tuple.AppendInt(nil, m.due)
-			for _, item := range taken.Items {
+			for _, item := range popped.Items {
 				result = tuple.AppendBytes(result, item.Lease.Token())
 			}
 			tx.Clear(pair.Key)
 			tx.Set(append(queueRow(spaceResult, g.name), pair.Key[prefix:]...), result)
-			if c != nil && c.spent >= stagedWeight {
+			if qtx != nil && qtx.txSize >= stagedTxSize {
 				break
 			}
 		}
@@ -247,11 +248,11 @@ func (g *staged) fulfil(ctx context.Context) error {
 	return err
 }
 
-// collect fetches the answer to the own request. When there is none yet it
-// says whether the request is the oldest, and watches it.
-func (g *staged) collect(ctx context.Context) (taken Popped, answered, first bool, watch *kv.Watch, err error) {
+// fetch returns the result of the own request. When there is none yet, it tells
+// whether the request is the oldest one, and watches it.
+func (g *staged) fetch(ctx context.Context) (popped Popped, answered, first bool, watch *kv.Watch, err error) {
 	err = g.session.Update(ctx, func(tx kv.Tx) error {
-		taken, answered, first, watch = Popped{}, false, false, nil
+		popped, answered, first, watch = Popped{}, false, false, nil
 		rows, err := tx.GetAll([][]byte{g.row(spaceResult), g.row(spaceRequest)})
 		if err != nil {
 			return err
@@ -260,96 +261,96 @@ func (g *staged) collect(ctx context.Context) (taken Popped, answered, first boo
 		switch {
 		case result != nil:
 			answered = true
-			taken, err = g.claim(tx, result)
+			popped, err = g.deliver(tx, result)
 			return err
 		case own == nil:
-			return errContended // it was forgotten: start again
+			return errContended // a timer has cleared it: start again
 		}
 		watch = tx.Watch(g.row(spaceRequest))
-		standing, err := g.standing(tx.Snapshot(), 1)
+		standing, err := g.oldestRequests(tx.Snapshot(), 1)
 		first = len(standing) > 0 && string(standing[0].Key) == string(g.row(spaceRequest))
 		return err
 	})
-	return taken, answered, first, watch, err
+	return popped, answered, first, watch, err
 }
 
-// claim turns what was reserved into what was asked for.
-func (g *staged) claim(tx kv.Tx, result []byte) (Popped, error) {
+// deliver turns the result's short leases into what the caller asked for.
+func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 	due, rest, err := tuple.ConsumeInt(result)
 	if err != nil {
 		return Popped{}, fmt.Errorf("damaged result: %w", err)
 	}
 	tx.Clear(g.row(spaceResult))
 	tx.Clear(idTimerKey(due, timerRequest, g.name, string(g.key)))
-	c, err := g.begin(tx)
-	if err != nil || c == nil {
+	qtx, err := g.begin(tx)
+	if err != nil || qtx == nil {
 		return Popped{Reason: ReasonUnknown}, err
 	}
 	if len(rest) == 0 {
-		taken := Popped{}
-		if c.state.paused {
-			taken.Reason = ReasonPaused
-			return taken, nil
+		popped := Popped{}
+		if qtx.state.paused {
+			popped.Reason = ReasonPaused
+			return popped, nil
 		}
-		return taken, g.complete(c.past, c.state, &taken)
+		return popped, g.complete(qtx.snapshot, qtx.state, &popped)
 	}
-	now, err := c.now()
+	now, err := qtx.now()
 	if err != nil {
 		return Popped{}, err
 	}
-	var taken Popped
+	var popped Popped
 	for len(rest) > 0 {
 		var token []byte
 		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {
 			return Popped{}, fmt.Errorf("damaged result: %w", err)
 		}
-		item, err := c.claimItem(token, now, g.lease)
+		item, err := qtx.deliverItem(token, now, g.lease)
 		if err != nil {
 			return Popped{}, err
 		}
 		if item != nil {
-			taken.Items = append(taken.Items, *item)
+			popped.Items = append(popped.Items, *item)
 		}
 	}
-	c.finish()
-	if len(taken.Items) == 0 {
-		return Popped{}, errContended // all of it was lost meanwhile: start again
+	qtx.finish()
+	if len(popped.Items) == 0 {
+		return Popped{}, errContended // all leases of the result were lost: start again
 	}
-	return taken, g.complete(c.past, c.state, &taken)
+	return popped, g.complete(qtx.snapshot, qtx.state, &popped)
 }
 
-func (c *change) claimItem(token []byte, now int64, d time.Duration) (*Item, error) {
-	lease, err := ParseLease(c.name, token)
-	if err != nil || lease.generation != c.state.generation {
+func (qtx *queueTx) deliverItem(token []byte, now int64, d time.Duration) (*Item, error) {
+	lease, err := ParseLease(qtx.name, token)
+	if err != nil || lease.generation != qtx.state.generation {
 		return nil, err
 	}
-	l, err := c.leasedItem(lease)
+	l, err := qtx.itemOfLease(lease)
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence {
 		return nil, err
 	}
-	if err := c.loadContent(&l.envelope, l.place); err != nil {
+	if err := qtx.loadContent(&l.envelope, l.place); err != nil {
 		return nil, err
 	}
-	held := l.held()
-	c.removeLeased(l.place, held)
+	leased := l.asLeased()
+	qtx.removeLeased(l.place, leased)
 	var own *Lease
 	if d == 0 {
-		held.deliveries--
-		c.drop(l.place, &held.envelope)
+		leased.deliveries--
+		qtx.drop(l.place, &leased.envelope)
 	} else {
-		held.due = now + int64(d)
-		c.addLeased(l.place, held)
-		own = c.lease(l.place, &held.envelope, held.due)
+		leased.due = now + int64(d)
+		qtx.addLeased(l.place, leased)
+		own = qtx.lease(l.place, &leased.envelope, leased.due)
 	}
-	f := found{place: l.place, envelope: held.envelope}
+	f := selected{place: l.place, envelope: leased.envelope}
 	item, err := f.item()
 	item.Lease = own
 	return &item, err
 }
 
-// forgetRequest clears what an owner left behind that never came back.
-func (c *change) forgetRequest(t timer) {
+// requestDue clears the rows of a request whose owner died.
+func (qtx *queueTx) requestDue(t timer) {
 	for _, space := range []string{spaceRequest, spaceResult} {
-		c.tx.Clear(append(queueRow(space, c.name), t.id...))
+		qtx.tx.Clear(append(queueRow(space, qtx.name), t.id...))
 	}
 }

@@ -79,22 +79,22 @@ func TestPopStagedServesEveryItemOnce(t *testing.T) {
 			for range takers {
 				wg.Go(func() {
 					for {
-						taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
+						popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						if len(taken.Items) == 0 {
+						if len(popped.Items) == 0 {
 							return
 						}
 						mu.Lock()
-						got[string(taken.Items[0].Payload)]++
+						got[string(popped.Items[0].Payload)]++
 						mu.Unlock()
-						if (taken.Items[0].Lease == nil) != (lease == 0) {
-							t.Errorf("lease is %v", taken.Items[0].Lease)
+						if (popped.Items[0].Lease == nil) != (lease == 0) {
+							t.Errorf("lease is %v", popped.Items[0].Lease)
 						}
-						if lease != 0 && taken.Items[0].Deliveries != 1 {
-							t.Errorf("deliveries are %d, want 1", taken.Items[0].Deliveries)
+						if lease != 0 && popped.Items[0].Deliveries != 1 {
+							t.Errorf("deliveries are %d, want 1", popped.Items[0].Deliveries)
 						}
 					}
 				})
@@ -128,15 +128,15 @@ func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
 	if got := string(second.Items[0].Payload); got != "b" {
 		t.Errorf("the later take got %q, want %q", got, "b")
 	}
-	taken, answered, err := first.Collect(t.Context())
+	popped, answered, err := first.Fetch(t.Context())
 	if err != nil || !answered {
 		t.Fatalf("the earlier request was not answered: %v", err)
 	}
-	if got := string(taken.Items[0].Payload); got != "a" {
+	if got := string(popped.Items[0].Payload); got != "a" {
 		t.Errorf("the earlier take got %q, want %q", got, "a")
 	}
 	// An answer is collected once.
-	if _, _, err := first.Collect(t.Context()); !errors.Is(err, fdbpq.ErrContended) {
+	if _, _, err := first.Fetch(t.Context()); !errors.Is(err, fdbpq.ErrContended) {
 		t.Errorf("collecting again: %v, want %v", err, fdbpq.ErrContended)
 	}
 }
@@ -152,8 +152,8 @@ func TestPopStagedOwnerDies(t *testing.T) {
 	if err := dead.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(taken.Items) > 0 {
-		t.Fatalf("got %v, %v; want nothing: the item is reserved", taken.Items, err)
+	if popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(popped.Items) > 0 {
+		t.Fatalf("got %v, %v; want nothing: the item is reserved", popped.Items, err)
 	}
 	clock.advance(11 * time.Second)
 	for {
@@ -165,11 +165,11 @@ func TestPopStagedOwnerDies(t *testing.T) {
 			break
 		}
 	}
-	taken, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
-	if err != nil || len(taken.Items) != 1 {
-		t.Fatalf("got %v, %v; want the item back", taken.Items, err)
+	popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	if err != nil || len(popped.Items) != 1 {
+		t.Fatalf("got %v, %v; want the item back", popped.Items, err)
 	}
-	if _, answered, err := dead.Collect(t.Context()); answered || !errors.Is(err, fdbpq.ErrContended) {
+	if _, answered, err := dead.Fetch(t.Context()); answered || !errors.Is(err, fdbpq.ErrContended) {
 		t.Errorf("the dead owner's answer: %v, %v", answered, err)
 	}
 }

@@ -152,13 +152,13 @@ func TestGraceAfterDowntime(t *testing.T) {
 				push(t, first, "q", "not done")
 				var leases []fdbpq.Lease
 				for range 2 {
-					taken, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
+					popped, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
 						return first.Queue("q").Lease(tx, sel, 30*time.Second)
 					})
 					if err != nil {
 						t.Fatal(err)
 					}
-					leases = append(leases, *taken.Items[0].Lease)
+					leases = append(leases, *popped.Items[0].Lease)
 				}
 				<-time.After(time.Minute)
 

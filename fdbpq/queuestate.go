@@ -10,9 +10,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// state is the row that makes a queue exist. Every transaction on the queue
-// depends on it, so whoever changes it is seen by all that commits later.
-type state struct {
+// queueState is the row that makes a queue exist. Every transaction on the queue
+// depends on it, so none commits with an outdated state.
+type queueState struct {
 	generation int64 // of the key space that holds the items; never reused
 	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
@@ -24,10 +24,10 @@ const (
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
-	// 1 << 2 is what earlier versions gave a queue that dead letters had come to.
+	// Earlier versions set 1 << 2 on queues that had received dead letters.
 )
 
-func (s *state) pack() ([]byte, error) {
+func (s *queueState) pack() ([]byte, error) {
 	config, err := json.Marshal(s.config)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -45,9 +45,9 @@ func (s *state) pack() ([]byte, error) {
 	return tuple.AppendBytes(b, config), nil
 }
 
-func parseState(b []byte) (*state, error) {
+func parseState(b []byte) (*queueState, error) {
 	var version, flags int64
-	s := &state{config: defaultConfig()}
+	s := &queueState{config: defaultConfig()}
 	rest, err := b, error(nil)
 	for _, field := range [...]*int64{&version, &s.generation, &flags} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
@@ -69,22 +69,22 @@ func parseState(b []byte) (*state, error) {
 	return s, nil
 }
 
-// states remembers parsed state rows: every transaction reads one, and few
-// ever change. An entry counts only for the very bytes it was parsed from.
-type states struct {
+// queueStates caches parsed state rows: every transaction reads one, and they seldom
+// change. An entry is valid only for the bytes it was parsed from.
+type queueStates struct {
 	mu     sync.RWMutex
 	parsed map[string]parsedState
 }
 
 type parsedState struct {
 	raw   []byte
-	state *state
+	state *queueState
 }
 
-// maxParsedStates bounds the memory of a process that serves ever new queues.
+// maxParsedStates bounds the memory of a process that serves many queues.
 const maxParsedStates = 4096
 
-func (c *states) parse(queue string, raw []byte) (*state, error) {
+func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	c.mu.RLock()
 	known, ok := c.parsed[queue]
 	c.mu.RUnlock()
@@ -104,63 +104,63 @@ func (c *states) parse(queue string, raw []byte) (*state, error) {
 	return s, nil
 }
 
-// last returns what the queue's state was when it was last read, nil when it
-// is not remembered: a guess, for reading ahead.
-func (c *states) last(queue string) *state {
+// last returns the queue's state as it was last read, nil when it is not cached. It
+// is a guess for reading ahead.
+func (c *queueStates) last(queue string) *queueState {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.parsed[queue].state
 }
 
-// generation guesses the queue's generation, for prefetches.
-func (c *states) generation(queue string) int64 {
+// generation guesses the queue's generation for prefetches.
+func (c *queueStates) generation(queue string) int64 {
 	if s := c.last(queue); s != nil {
 		return s.generation
 	}
 	return 1
 }
 
-// read returns the queue's state, nil when there is no such queue.
-func (q Queue) read(r kv.Reader) (*state, error) {
-	s, err := q.readRow(r)
+// readState returns the queue's state, nil when there is no such queue.
+func (q Queue) readState(r kv.Reader) (*queueState, error) {
+	s, err := q.readStateRow(r)
 	if err != nil || s == nil || !s.exists {
 		return nil, err
 	}
 	return s, nil
 }
 
-// readRow returns the state row, also a deleted queue's. The state is shared:
-// copy it before changing it.
-func (q Queue) readRow(r kv.Reader) (*state, error) {
-	once := q.known != nil && r == kv.Reader(q.known.tx)
-	if once && q.known.read {
-		return q.known.state, nil
+// readStateRow returns the state row, that of a deleted queue included. The result is
+// shared: copy it before changing it.
+func (q Queue) readStateRow(r kv.Reader) (*queueState, error) {
+	once := q.cache != nil && r == kv.Reader(q.cache.tx)
+	if once && q.cache.read {
+		return q.cache.state, nil
 	}
 	raw, err := r.Get(queueRow(spaceState, q.name))
 	if err != nil {
 		return nil, err
 	}
-	var s *state
+	var s *queueState
 	if raw != nil {
-		if s, err = q.store.states.parse(q.name, raw); err != nil {
+		if s, err = q.store.queueStates.parse(q.name, raw); err != nil {
 			return nil, err
 		}
 	}
 	if once {
-		q.known.state, q.known.read = s, true
+		q.cache.state, q.cache.read = s, true
 	}
 	return s, nil
 }
 
-// open returns the state of the queue, or the one that it begins with when it is
-// not there yet.
-func (q Queue) open(tx kv.Tx) (s *state, exists bool, err error) {
-	if s, err = q.readRow(tx); err != nil || s != nil && s.exists {
+// stateOrNew returns the queue's state, or the state of a new queue when there is no
+// such queue.
+func (q Queue) stateOrNew(tx kv.Tx) (s *queueState, exists bool, err error) {
+	if s, err = q.readStateRow(tx); err != nil || s != nil && s.exists {
 		return s, err == nil, err
 	}
-	begin := &state{exists: true, config: defaultConfig()}
+	begin := &queueState{exists: true, config: defaultConfig()}
 	if s != nil {
-		begin.generation = s.generation // delete has moved it on
+		begin.generation = s.generation // Delete has incremented it
 		return begin, false, nil
 	}
 	gone, err := tx.Get(row(spaceGone))
@@ -168,32 +168,32 @@ func (q Queue) open(tx kv.Tx) (s *state, exists bool, err error) {
 	return begin, false, err
 }
 
-// found makes the queue exist.
-func (q Queue) found(tx kv.Tx, s *state) error {
+// create writes the state row of a new queue.
+func (q Queue) create(tx kv.Tx, s *queueState) error {
 	if s.generation > 1 {
-		// Whoever watched an earlier queue of this name sees a value it has not seen.
+		// Watches of an earlier queue of this name see a value that they have not seen.
 		tx.Add(queueRow(spaceArrivals, q.name), s.generation<<32)
 	}
-	return q.write(tx, s)
+	return q.writeState(tx, s)
 }
 
-// create returns the state of the queue, which it makes if need be.
-func (q Queue) create(tx kv.Tx) (*state, error) {
-	s, exists, err := q.open(tx)
+// openOrCreate returns the queue's state, and makes the queue if need be.
+func (q Queue) openOrCreate(tx kv.Tx) (*queueState, error) {
+	s, exists, err := q.stateOrNew(tx)
 	if err == nil && !exists {
-		err = q.found(tx, s)
+		err = q.create(tx, s)
 	}
 	return s, err
 }
 
-func (q Queue) write(tx kv.Tx, s *state) error {
+func (q Queue) writeState(tx kv.Tx, s *queueState) error {
 	raw, err := s.pack()
 	if err != nil {
 		return err
 	}
 	tx.Set(queueRow(spaceState, q.name), raw)
-	if q.known != nil {
-		q.known.state, q.known.read = s, true
+	if q.cache != nil {
+		q.cache.state, q.cache.read = s, true
 	}
 	return nil
 }

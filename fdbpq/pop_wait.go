@@ -8,10 +8,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// PopWait pops like Pop, or like Lease when lease is not 0, and waits for
-// something to take until ctx ends. Those of this process that wait for the
-// same are served in the order they came; only the first of them looks at the
-// queue, and only when something has arrived.
+// PopWait pops like Pop, or like Lease when lease is not 0, and waits for items until
+// ctx ends. Calls of this process for the same queue and band are served in their
+// order; only the first one reads the queue, and only after an arrival. It is for
+// users of the library; pqd does not call it.
 func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
@@ -27,49 +27,48 @@ func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease 
 	defer session.Release()
 	q := s.Queue(queue)
 	for {
-		var taken Popped
+		var popped Popped
 		var arrivals *kv.Watch
 		err := session.Update(ctx, func(tx kv.Tx) (err error) {
 			if lease == 0 {
-				taken, err = q.Pop(tx, sel)
+				popped, err = q.Pop(tx, sel)
 			} else {
-				taken, err = q.Lease(tx, sel, lease)
+				popped, err = q.Lease(tx, sel, lease)
 			}
-			if err == nil && len(taken.Items) == 0 && !taken.More {
+			if err == nil && len(popped.Items) == 0 && !popped.More {
 				arrivals = q.Arrivals(tx)
 			}
 			return err
 		})
-		if err != nil || len(taken.Items) > 0 {
-			return taken, err
+		if err != nil || len(popped.Items) > 0 {
+			return popped, err
 		}
-		if taken.More {
+		if popped.More {
 			continue
 		}
 		select {
 		case <-arrivals.Done():
 		case <-ctx.Done():
 			arrivals.Cancel()
-			return taken, ctx.Err()
+			return popped, ctx.Err()
 		}
 	}
 }
 
-// lines are the waiting lines of a process.
+// lines are the waiting calls of a process, first come, first served.
 type lines struct {
 	mu    sync.Mutex
-	lines map[lineKey][]chan struct{} // the first may look at the queue
+	lines map[lineKey][]chan struct{} // the first one may read the queue
 }
 
-// lineKey tells lines apart: who waits for different bands does not wait for
-// each other.
+// lineKey identifies a line. Calls for different bands do not wait for each other.
 type lineKey struct {
 	queue string
 	band  Band
 }
 
-// join enters a line. turn is closed when it is the caller's turn; leave lets
-// the next one forward.
+// join enters a line. turn is closed when the caller is the first; leave leaves the
+// line.
 func (l *lines) join(key lineKey) (turn <-chan struct{}, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

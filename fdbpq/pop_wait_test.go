@@ -29,13 +29,13 @@ func TestPopWaitServesInOrder(t *testing.T) {
 	results := make(chan result)
 	for i := range waiters {
 		go func() {
-			taken, err := s.PopWait(t.Context(), "q", oneItem, 0)
+			popped, err := s.PopWait(t.Context(), "q", oneItem, 0)
 			if err != nil {
 				t.Error(err)
 				results <- result{waiter: i}
 				return
 			}
-			results <- result{i, string(taken.Items[0].Payload)}
+			results <- result{i, string(popped.Items[0].Payload)}
 		}()
 		fdbpq.AwaitLine(s, "q", i+1)
 	}
@@ -60,13 +60,13 @@ func TestPopWaitGivesUp(t *testing.T) {
 	fdbpq.AwaitLine(s, "q", 1)
 	served := make(chan string)
 	go func() {
-		taken, err := s.PopWait(t.Context(), "q", oneItem, time.Minute)
-		if err != nil || len(taken.Items) != 1 {
-			t.Errorf("got %v, %v", taken.Items, err)
+		popped, err := s.PopWait(t.Context(), "q", oneItem, time.Minute)
+		if err != nil || len(popped.Items) != 1 {
+			t.Errorf("got %v, %v", popped.Items, err)
 			served <- ""
 			return
 		}
-		served <- string(taken.Items[0].Payload)
+		served <- string(popped.Items[0].Payload)
 	}()
 	fdbpq.AwaitLine(s, "q", 2)
 	giveUp()
@@ -137,13 +137,13 @@ func TestPopWaitWakes(t *testing.T) {
 				c.before(b)
 				served := make(chan string)
 				go func() {
-					taken, err := b.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
+					popped, err := b.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
 					if err != nil {
 						t.Error(err)
 						served <- ""
 						return
 					}
-					served <- string(taken.Items[0].Payload)
+					served <- string(popped.Items[0].Payload)
 				}()
 				synctest.Wait()
 				select {
@@ -188,8 +188,8 @@ func TestPopWaitWakesNoHerd(t *testing.T) {
 		var waiters sync.WaitGroup
 		for range 50 {
 			waiters.Go(func() {
-				if taken, err := waiting.PopWait(ctx, "q", oneItem, 0); err == nil {
-					served.Add(int64(len(taken.Items)))
+				if popped, err := waiting.PopWait(ctx, "q", oneItem, 0); err == nil {
+					served.Add(int64(len(popped.Items)))
 				}
 			})
 		}
@@ -229,9 +229,9 @@ func TestPopWaitMissesNothing(t *testing.T) {
 				other.pushed("q", 0, "one")
 			}
 		}
-		taken, err := b.PopWait(t.Context(), "q", oneItem, 0)
-		if err != nil || len(taken.Items) != 1 {
-			t.Fatalf("took %q, %v", payloads(taken.Items), err)
+		popped, err := b.PopWait(t.Context(), "q", oneItem, 0)
+		if err != nil || len(popped.Items) != 1 {
+			t.Fatalf("took %q, %v", payloads(popped.Items), err)
 		}
 		if looks < 2 {
 			t.Errorf("the waiter looked %d times: the test proves nothing", looks)

@@ -1,0 +1,40 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Inspection is the state of a queue at a glance.
+type Inspection struct {
+	Counts
+	Config Config
+	Paused bool
+	Next   *Item // what pop.min would return; nil for nothing
+}
+
+// Inspect returns the state of the queue, nil when there is no such queue.
+func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	i := &Inspection{Config: s.config, Paused: s.paused}
+	if i.Counts, err = q.counts(r, s.generation); err != nil {
+		return nil, err
+	}
+	found := collector{
+		queueTx: q.newQueueView(r, s),
+		sel:     Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
+	}
+	if err := found.run(); err != nil {
+		return nil, err
+	}
+	for _, f := range found.items {
+		item, err := f.item()
+		if err != nil {
+			return nil, err
+		}
+		i.Next = &item
+	}
+	return i, nil
+}

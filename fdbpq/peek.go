@@ -1,0 +1,35 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Peek returns the items that Pop would return for the selection, and removes none.
+func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
+	if err := sel.check(); err != nil {
+		return Popped{}, err
+	}
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return Popped{Reason: ReasonUnknown}, err
+	}
+	if s.paused {
+		return Popped{Reason: ReasonPaused}, nil
+	}
+	found := collector{queueTx: q.newQueueView(r, s), sel: sel}
+	if err := found.run(); err != nil {
+		return Popped{}, err
+	}
+	var popped Popped
+	for _, f := range found.items {
+		if err := found.loadContent(&f.envelope, f.place); err != nil {
+			return Popped{}, err
+		}
+		item, err := f.item()
+		if err != nil {
+			return Popped{}, err
+		}
+		popped.Items = append(popped.Items, item)
+	}
+	return popped, q.complete(r, s, &popped)
+}

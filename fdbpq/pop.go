@@ -1,0 +1,160 @@
+package fdbpq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Reason says why a pop or a peek found no items.
+type Reason string
+
+const (
+	ReasonUnknown Reason = "unknown" // no such queue
+	ReasonPaused  Reason = "paused"
+	ReasonLeased  Reason = "leased" // there are only leased items, and perhaps delayed ones
+	ReasonDelayed Reason = "delayed"
+	ReasonEmpty   Reason = "empty"
+)
+
+// Popped is the result of a pop or a peek.
+type Popped struct {
+	Items []Item
+
+	// Ready is the queue's counter of ready items after a pop that found some.
+	Ready int64
+
+	// Reason says why there are no items. It compares the queue's counters of leased
+	// and delayed items as they were when the transaction began.
+	Reason Reason
+
+	// Events report items past their TTL that the pop removed.
+	Events []Event
+
+	// More: the transaction removed as many items past their TTL as it may, and found
+	// no others so far. Commit and pop again.
+	More bool
+}
+
+// Pop removes items from one end of the queue; no other transaction gets them.
+//
+// It reads the head by snapshot, and the commit depends only on the popped items:
+// pops conflict when they choose the same item, and never with pushes. An item
+// whose push committed before the transaction began is not passed over for a less
+// urgent one.
+func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
+	return q.pop(tx, sel, 0)
+}
+
+// pop pops items for good when lease is 0, and otherwise for the time of the lease.
+func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error) {
+	if err := sel.check(); err != nil {
+		return Popped{}, err
+	}
+	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.generation(q.name), counterReady))
+	if lease > 0 {
+		tx.Prefetch(row(spaceTime))
+	}
+	ahead, err := q.startReadAhead(tx, &sel)
+	if err != nil {
+		return Popped{}, err
+	}
+	qtx, err := q.begin(tx)
+	if err != nil || qtx == nil {
+		return Popped{Reason: ReasonUnknown}, err
+	}
+	if sel.PopID != "" {
+		again, err := qtx.repeatPop(&sel, lease)
+		if err != nil || again != nil {
+			qtx.finish()
+			return deref(again), err
+		}
+	}
+	if qtx.state.paused {
+		qtx.finish()
+		return Popped{Reason: ReasonPaused}, nil
+	}
+	if sel.PopID != "" {
+		n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
+		if err != nil {
+			return Popped{}, err
+		}
+		if limit := qtx.state.config.DedupLimit; n.Remembered+qtx.tally.remembered >= limit {
+			return Popped{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+		}
+	}
+	return qtx.popNew(&sel, lease, ahead)
+}
+
+func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
+	head := collector{queueTx: qtx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: qtx.txSize}
+	if ahead != nil && ahead.guess == qtx.state {
+		head.ahead = ahead
+	}
+	if err := head.run(); err != nil {
+		return Popped{}, err
+	}
+	qtx.txSize = head.txSize
+	popped := Popped{More: head.more, Items: make([]Item, len(head.items))}
+	for i := range head.items {
+		p, e := head.items[i].place, &head.items[i].envelope
+		if err := qtx.loadContent(e, p); err != nil {
+			return Popped{}, err
+		}
+		qtx.removeReady(p, e)
+		var own *Lease
+		if lease == 0 {
+			qtx.drop(p, e)
+		} else {
+			now, err := qtx.now()
+			if err != nil {
+				return Popped{}, err
+			}
+			e.deliveries++
+			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
+			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})
+			own = qtx.lease(p, e, now+int64(lease))
+		}
+		item, err := head.items[i].item()
+		if err != nil {
+			return Popped{}, err
+		}
+		item.Lease = own
+		popped.Items[i] = item
+	}
+	if sel.PopID != "" && len(popped.Items) > 0 {
+		if err := qtx.rememberPop(sel, lease, &popped, head.items); err != nil {
+			return Popped{}, err
+		}
+	}
+	qtx.finish()
+	popped.Events = qtx.events
+	return popped, qtx.complete(qtx.snapshot, qtx.state, &popped)
+}
+
+func deref(t *Popped) Popped {
+	if t == nil {
+		return Popped{}
+	}
+	return *t
+}
+
+// complete sets Ready or Reason from the queue's counters.
+func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
+	if len(popped.Items) > 0 {
+		ready, err := r.Get(q.counterKey(s.generation, counterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready)))
+		return err
+	}
+	n, err := q.counts(r, s.generation)
+	switch {
+	case n.Leased > 0:
+		popped.Reason = ReasonLeased
+	case n.Delayed > 0:
+		popped.Reason = ReasonDelayed
+	default:
+		popped.Reason = ReasonEmpty
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// ErrPopIDReused: the pop id belongs to a pop with another end, band or lease.
+var ErrPopIDReused = errors.New("pop id was used for a different pop")
+
+// rememberedPop is the row that keeps a pop id for the queue's dedup window, so that
+// the repeated pop gets the same answer. It has the tokens of leased items. Items
+// that were popped for good have rows of their own.
+type rememberedPop struct {
+	due    int64
+	end    End
+	band   Band
+	lease  time.Duration // 0: popped for good
+	items  int64         // number of items that were popped for good
+	leases [][]byte      // their tokens
+}
+
+func popIDRow(queue, popID string) []byte {
+	return tuple.AppendString(queueRow(spacePopID, queue), popID)
+}
+
+// popItemRow is the key of a remembered pop's n-th item; its chunks follow it.
+func popItemRow(queue, popID string, n int64) []byte {
+	return tuple.AppendInt(tuple.AppendString(queueRow(spacePopItem, queue), popID), n)
+}
+
+func (m *rememberedPop) pack() []byte {
+	b := tuple.AppendInt(nil, m.due)
+	for _, field := range [...]int64{int64(m.end), m.band.Low, m.band.High, int64(m.lease), m.items} {
+		b = tuple.AppendInt(b, field)
+	}
+	for _, token := range m.leases {
+		b = tuple.AppendBytes(b, token)
+	}
+	return b
+}
+
+func parseRememberedPop(b []byte) (*rememberedPop, error) {
+	var m rememberedPop
+	var end, lease int64
+	rest, err := b, error(nil)
+	for _, field := range [...]*int64{&m.due, &end, &m.band.Low, &m.band.High, &lease, &m.items} {
+		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return nil, fmt.Errorf("damaged pop id: %w", err)
+		}
+	}
+	if m.end = End(end); int64(m.end) != end || m.end > Max {
+		return nil, fmt.Errorf("damaged pop id: end %d", end)
+	}
+	m.lease = time.Duration(lease)
+	for len(rest) > 0 {
+		var token []byte
+		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {
+			return nil, fmt.Errorf("damaged pop id: %w", err)
+		}
+		m.leases = append(m.leases, token)
+	}
+	return &m, nil
+}
+
+// repeatPop returns the answer of the first pop with this id, nil when this is the
+// first. It leaves out items that were settled since; when none is left, it returns
+// *LostError.
+func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, error) {
+	row, err := qtx.tx.Get(popIDRow(qtx.name, sel.PopID))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	m, err := parseRememberedPop(row)
+	if err != nil {
+		return nil, err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return nil, err
+	}
+	if m.due <= now {
+		qtx.forgetPop(sel.PopID, m) // the sweep is late
+		return nil, nil
+	}
+	if m.end != sel.End || m.band != *sel.Band || m.lease != lease {
+		return nil, ErrPopIDReused
+	}
+	popped := &Popped{}
+	for n := range m.items {
+		item, err := qtx.repeatTaken(sel.PopID, n)
+		if err != nil {
+			return nil, err
+		}
+		popped.Items = append(popped.Items, item)
+	}
+	for _, token := range m.leases {
+		item, err := qtx.repeatLeased(token, now)
+		if err != nil {
+			return nil, err
+		}
+		if item != nil {
+			popped.Items = append(popped.Items, *item)
+		}
+	}
+	if len(popped.Items) == 0 {
+		return nil, &LostError{LostGone}
+	}
+	return popped, qtx.complete(qtx.snapshot, qtx.state, popped)
+}
+
+func (qtx *queueTx) repeatTaken(popID string, n int64) (Item, error) {
+	key := popItemRow(qtx.name, popID, n)
+	row, err := qtx.tx.Get(key)
+	if err != nil {
+		return Item{}, err
+	}
+	p, value, err := splitPlace(row)
+	if err != nil {
+		return Item{}, fmt.Errorf("damaged pop: %w", err)
+	}
+	f := selected{place: p}
+	if f.envelope, err = parseEnvelope(value, p); err != nil {
+		return Item{}, err
+	}
+	if err := loadContent(qtx.tx, key, &f.envelope, place{}); err != nil {
+		return Item{}, err
+	}
+	return f.item()
+}
+
+func (qtx *queueTx) repeatLeased(token []byte, now int64) (*Item, error) {
+	lease, err := ParseLease(qtx.name, token)
+	if err != nil {
+		return nil, err
+	}
+	if lease.generation != qtx.state.generation {
+		return nil, nil
+	}
+	l, err := qtx.itemOfLease(lease)
+	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
+		return nil, err
+	}
+	again := l.asLeased()
+	again.extraAnswers++
+	qtx.set(spaceLeased, l.place, again.append(qtx.buffers.value[:0]))
+	stored, err := qtx.storedItem(qtx.tx, qtx.state, l, true)
+	if err != nil {
+		return nil, err
+	}
+	stored.Lease = qtx.lease(l.place, &l.envelope, l.due)
+	return &stored.Item, nil
+}
+
+// rememberPop keeps the answer of a pop. loaded are its items with their content.
+func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Popped, loaded []selected) error {
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	m := rememberedPop{due: now + int64(qtx.state.config.DedupWindow), end: sel.End, band: *sel.Band, lease: lease}
+	for i := range popped.Items {
+		if l := popped.Items[i].Lease; l != nil {
+			m.leases = append(m.leases, l.Token())
+			continue
+		}
+		f := &loaded[i]
+		key := popItemRow(qtx.name, sel.PopID, m.items)
+		kept := f.envelope
+		headers, payload := kept.headers, kept.payload
+		kept.chunks, kept.headers, kept.payload = 0, nil, nil
+		if err := kept.store(qtx.tx, key, place{}, headers, payload); err != nil {
+			return err
+		}
+		qtx.tx.Set(key, joinPlace(f.place, &kept))
+		m.items++
+	}
+	qtx.tx.Set(popIDRow(qtx.name, sel.PopID), m.pack())
+	qtx.tx.Set(idTimerKey(m.due, timerPopID, qtx.name, sel.PopID), nil)
+	qtx.store.alarm.expect(m.due)
+	qtx.tally.remembered++
+	return nil
+}
+
+func (qtx *queueTx) forgetPop(popID string, m *rememberedPop) {
+	qtx.tx.Clear(popIDRow(qtx.name, popID))
+	qtx.tx.Clear(idTimerKey(m.due, timerPopID, qtx.name, popID))
+	if m.items > 0 {
+		begin := tuple.AppendString(queueRow(spacePopItem, qtx.name), popID)
+		qtx.tx.ClearRange(tuple.Range(begin))
+	}
+	qtx.tally.remembered--
+}
+
+// joinPlace and splitPlace convert an item and its place to and from one value.
+func joinPlace(p place, e *envelope) []byte {
+	return e.append(tuple.AppendBytes(nil, p.append(nil)))
+}
+
+func splitPlace(b []byte) (place, []byte, error) {
+	at, rest, err := tuple.ConsumeBytes(b)
+	if err != nil {
+		return place{}, nil, err
+	}
+	p, err := parsePlace(at)
+	return p, rest, err
+}
+
+func (qtx *queueTx) popIDDue(t timer) error {
+	row, err := qtx.tx.Get(popIDRow(qtx.name, t.id))
+	if err != nil || row == nil {
+		return err
+	}
+	m, err := parseRememberedPop(row)
+	if err != nil || m.due != t.due {
+		return err
+	}
+	qtx.forgetPop(t.id, m)
+	return nil
+}

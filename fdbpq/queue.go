@@ -1,0 +1,39 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Queue is one queue of a store. Its methods work inside a transaction of the caller
+// and take effect when it commits.
+type Queue struct {
+	store *Store
+	name  string
+	cache *txCache
+}
+
+// Queue returns a handle for the queue with this name, which need not exist.
+func (s *Store) Queue(name string) Queue {
+	return Queue{store: s, name: name}
+}
+
+// Name returns the queue's name.
+func (q Queue) Name() string { return q.name }
+
+// In returns a handle for many operations on the queue within one transaction. It
+// reads the queue's state and store time once. No other handle may change the
+// queue's configuration, pause, purge or delete it in the same transaction.
+func (q Queue) In(tx kv.Tx) Queue {
+	q.cache = &txCache{tx: tx}
+	return q
+}
+
+// txCache keeps what a transaction has read about a queue.
+type txCache struct {
+	tx        kv.Tx
+	state     *queueState
+	read      bool
+	storeTime int64
+
+	buffers buffers
+}

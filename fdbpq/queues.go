@@ -1,0 +1,69 @@
+package fdbpq
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// QueuesBetween returns the names of existing queues that may have rows from the
+// first key to the last.
+func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error) {
+	var between []string
+	for after := ""; ; {
+		names, err := s.Queues(r, after, queuesPerRead)
+		if err != nil || len(names) == 0 {
+			return between, err
+		}
+		for _, name := range names {
+			for _, space := range queueSpaces {
+				begin := queueRow(space, name) // a row of its own in some spaces, which tuple.Range leaves out
+				_, end := tuple.Range(begin)
+				if bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
+					between = append(between, name)
+					break
+				}
+			}
+		}
+		after = names[len(names)-1]
+	}
+}
+
+// Queues returns up to limit names of existing queues in their order, starting after
+// the given name.
+func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
+	prefix := tuple.AppendString(nil, spaceState)
+	begin, end := tuple.Range(prefix)
+	if after != "" {
+		begin = append(queueRow(spaceState, after), 0)
+	}
+	var names []string
+	for len(names) < limit {
+		page, err := r.Range(begin, end, kv.RangeOptions{Limit: min(limit, queuesPerRead)})
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, pair := range page {
+			name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
+			if err != nil {
+				return nil, fmt.Errorf("damaged queue name: %w", err)
+			}
+			state, err := parseState(pair.Value)
+			if err != nil {
+				return nil, fmt.Errorf("queue %q: %w", name, err)
+			}
+			if state.exists && len(names) < limit {
+				names = append(names, name)
+			}
+		}
+		begin = append(page[len(page)-1].Key, 0)
+	}
+	return names, nil
+}
+
+const queuesPerRead = 1000

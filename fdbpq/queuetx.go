@@ -1,0 +1,166 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// queueTx works on one queue within a transaction. It sums up changes of the queue's
+// counters, which finish writes once. Without tx it only reads.
+type queueTx struct {
+	Queue
+	tx        kv.Tx     // nil for a view
+	snapshot  kv.Reader // the transaction's snapshot
+	state     *queueState
+	storeTime int64 // store time, 0 until it is read
+	tally     tally
+	arrived   bool // an item became ready
+	events    []Event
+	txSize    int // of the items processed so far
+	buffers   *buffers
+}
+
+// buffers are memory for building keys and values. The operations on one queue in
+// one transaction run one after the other and share it.
+type buffers struct {
+	generation int64  // of the prefixes
+	ready      []byte // prefixes of the two spaces that batches use most
+	leased     []byte
+	key        []byte
+	value      []byte
+}
+
+// tally has a number for each counter of a queue.
+type tally struct {
+	ready, leased, delayed, bytes, expiring, remembered int64
+}
+
+// begin returns a queueTx, nil when there is no such queue.
+func (q Queue) begin(tx kv.Tx) (*queueTx, error) {
+	s, err := q.readState(tx)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return q.newQueueTx(tx, s), nil
+}
+
+func (q Queue) newQueueTx(tx kv.Tx, s *queueState) *queueTx {
+	qtx := q.newQueueView(tx.Snapshot(), s)
+	qtx.tx = tx
+	return qtx
+}
+
+// newQueueView returns a queueTx that only reads.
+func (q Queue) newQueueView(r kv.Reader, s *queueState) *queueTx {
+	qtx := &queueTx{Queue: q, snapshot: r, state: s}
+	if q.cache != nil {
+		qtx.buffers = &q.cache.buffers
+	} else {
+		qtx.buffers = new(buffers)
+	}
+	return qtx
+}
+
+// now is store time, the same for all operations on the queue.
+func (qtx *queueTx) now() (int64, error) {
+	if qtx.storeTime == 0 && qtx.cache != nil {
+		qtx.storeTime = qtx.cache.storeTime
+	}
+	if qtx.storeTime == 0 {
+		now, err := qtx.store.now(qtx.snapshot)
+		if err != nil {
+			return 0, err
+		}
+		qtx.storeTime = now
+		if qtx.cache != nil {
+			qtx.cache.storeTime = now
+		}
+	}
+	return qtx.storeTime, nil
+}
+
+// prefix returns the prefix of the queue's keys in a space.
+func (qtx *queueTx) prefix(space string) []byte {
+	b, generation := qtx.buffers, qtx.state.generation
+	if b.generation != generation {
+		b.generation, b.ready, b.leased = generation, nil, nil
+	}
+	var kept *[]byte
+	switch space {
+	case spaceReady:
+		kept = &b.ready
+	case spaceLeased:
+		kept = &b.leased
+	default:
+		return generationPrefix(space, qtx.name, generation)
+	}
+	if *kept == nil {
+		*kept = generationPrefix(space, qtx.name, generation)
+	}
+	return *kept
+}
+
+// key returns the key of p in a space; it is valid until the next call, like
+// timerKey's.
+func (qtx *queueTx) key(space string, p place) []byte {
+	b := qtx.buffers
+	b.key = p.append(append(b.key[:0], qtx.prefix(space)...))
+	return b.key
+}
+
+// timerKey returns the key of the timer of the item at p.
+func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
+	b := qtx.buffers
+	b.key = appendTimerKey(b.key[:0], due, kind, qtx.name, qtx.state.generation, p)
+	return b.key
+}
+
+// set writes a value at p in a space. The value was built in buffers.value, whose
+// memory it may have replaced.
+func (qtx *queueTx) set(space string, p place, value []byte) {
+	qtx.tx.Set(qtx.key(space, p), value)
+	qtx.buffers.value = value
+}
+
+// addReady makes an item ready.
+func (qtx *queueTx) addReady(p place, e *envelope) {
+	qtx.set(spaceReady, p, e.append(qtx.buffers.value[:0]))
+	qtx.setExpiry(p, e)
+	qtx.tally.ready++
+	qtx.arrived = true
+}
+
+// removeReady clears a ready item's row. Two transactions that remove the same item
+// conflict.
+func (qtx *queueTx) removeReady(p place, e *envelope) {
+	key := qtx.key(spaceReady, p)
+	qtx.tx.Conflict(key)
+	qtx.tx.Clear(key)
+	qtx.clearExpiry(p, e)
+	if e.foreign {
+		qtx.tally.bytes += e.size // drop subtracts it, but the push did not add it
+		return
+	}
+	qtx.tally.ready--
+}
+
+// drop clears the rows that an item has outside its space.
+func (qtx *queueTx) drop(p place, e *envelope) {
+	qtx.clearContent(e, p)
+	qtx.tally.bytes -= e.size
+	if e.idPriority != p.priority {
+		qtx.tx.Clear(qtx.key(spaceForward, place{priority: e.idPriority, tail: p.tail}))
+	}
+}
+
+// finish writes the changes of the counters.
+func (qtx *queueTx) finish() {
+	for counter, delta := range qtx.tally.fields() {
+		if *delta != 0 {
+			qtx.tx.Add(qtx.counterKey(qtx.state.generation, counter), *delta)
+		}
+	}
+	if qtx.arrived {
+		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), 1)
+	}
+	qtx.tally, qtx.arrived = tally{}, false
+}

@@ -1,0 +1,41 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// readAhead is the head of a queue, read before the queue's state is known, so that
+// an engine over a network serves it at the same time as prefetched rows.
+type readAhead struct {
+	guess   *queueState // assumed state
+	scan    *scan
+	entries []entry // the first ones
+	given   bool
+}
+
+// startReadAhead reads the head of the queue if the queue's state can be guessed and
+// the transaction has not read it yet.
+func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
+	if q.cache != nil && q.cache.read || sel.PopID != "" {
+		return nil, nil
+	}
+	guess := q.store.queueStates.last(q.name)
+	if guess == nil || !guess.exists || guess.paused {
+		return nil, nil
+	}
+	s := q.scan(tx.Snapshot(), guess, sel.End, *sel.Band)
+	if s.oldest {
+		return nil, nil
+	}
+	entries, err := s.next(sel.Limit, sel.MaxBytes)
+	return &readAhead{guess: guess, scan: s, entries: entries}, err
+}
+
+// next returns the entries that were read ahead, and then those that follow.
+func (a *readAhead) next(limit, maxBytes int) ([]entry, error) {
+	if a.given {
+		return a.scan.next(limit, maxBytes)
+	}
+	a.given = true
+	return a.entries, nil
+}

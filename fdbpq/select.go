@@ -1,0 +1,141 @@
+package fdbpq
+
+import (
+	"errors"
+	"slices"
+)
+
+// Selection says which items to pop or peek, and how many.
+type Selection struct {
+	End      End
+	Band     *Band // nil: all priorities
+	Limit    int   // items at most; 1 to MaxBatch
+	MaxBytes int   // stop before the item that exceeds it, but give at least one; 0: MaxBatchBytes
+
+	// PopID makes a pop repeatable: within the queue's dedup window, pops with the
+	// same id return the same items. Peeks ignore it.
+	PopID string
+}
+
+var errLimit = errors.New("limit out of bounds: expected 1 to 1000 items")
+
+func (s *Selection) check() error {
+	if s.Limit < 1 || s.Limit > MaxBatch {
+		return errLimit
+	}
+	if s.Band == nil {
+		s.Band = &AllPriorities
+	}
+	if err := checkMsgID(s.PopID); err != nil {
+		return err
+	}
+	if s.MaxBytes <= 0 || s.MaxBytes > MaxBatchBytes {
+		s.MaxBytes = MaxBatchBytes
+	}
+	return nil
+}
+
+// selected is an item of a selection.
+type selected struct {
+	place    place
+	envelope envelope
+}
+
+// collector gathers the items of a selection.
+type collector struct {
+	*queueTx
+	sel    Selection
+	remove bool // remove items past their TTL, instead of skipping them
+	copies bool // the selected items are copied to other rows
+	ahead  *readAhead
+
+	items   []selected
+	bytes   int
+	txSize  int
+	expired int
+	more    bool
+}
+
+func (c *collector) run() error {
+	next := c.scan(c.snapshot, c.state, c.sel.End, *c.sel.Band).next
+	if c.ahead != nil {
+		next = c.ahead.next
+	}
+	for len(c.items) < c.sel.Limit {
+		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		c.items = slices.Grow(c.items, len(entries))
+		for _, entry := range entries {
+			done, err := c.add(entry)
+			if err != nil || done {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add adds one item and tells whether it was the last one.
+func (c *collector) add(at entry) (done bool, err error) {
+	e, err := parseEnvelope(at.value, at.place)
+	if err != nil {
+		return false, err
+	}
+	if e.expires != 0 {
+		now, err := c.now()
+		if err != nil {
+			return false, err
+		}
+		if e.expires <= now {
+			return c.skip(at.place, &e)
+		}
+	}
+	if len(c.items) > 0 && c.bytes+int(e.size) > c.sel.MaxBytes {
+		return true, nil
+	}
+	if !c.carry(&e, c.copies) {
+		return true, nil
+	}
+	c.bytes += int(e.size)
+	c.items = append(c.items, selected{place: at.place, envelope: e})
+	return len(c.items) == c.sel.Limit, nil
+}
+
+// skip skips or removes an item past its TTL.
+func (c *collector) skip(p place, e *envelope) (done bool, err error) {
+	if !c.remove {
+		return false, nil
+	}
+	if c.expired == maxExpired {
+		c.more = len(c.items) == 0
+		return true, nil
+	}
+	if !c.carry(e, c.state.config.DeadLetterExpired) {
+		return true, nil
+	}
+	c.expired++
+	c.removeReady(p, e)
+	return false, c.expire(p, e)
+}
+
+// carry tells whether one more item fits into the transaction.
+func (c *collector) carry(e *envelope, copied bool) bool {
+	weight := c.queueTx.itemTxSize(e, copied) + itemKeys*len(c.sel.PopID)
+	if c.txSize > 0 && c.txSize+weight > txSizeBudget {
+		c.more = len(c.items) == 0
+		return false
+	}
+	c.txSize += weight
+	return true
+}
+
+// maxExpired bounds how many items past their TTL one pop removes.
+const maxExpired = 256
+
+// The bounds of one pop. A bigger batch would not fit into a transaction.
+const (
+	MaxBatch      = 1000
+	MaxBatchBytes = 8 << 20
+)
