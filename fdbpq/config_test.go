@@ -17,7 +17,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`[]`:                               "JSON object",
 		`"lease"`:                          "JSON object",
 		`{"lease":"5s"`:                    "EOF",
-		`{"lease":"5s"} {}`:                "follows",
+		`{"lease":"5s"} {}`:                "data after",
 		`{"LEASE":"5s"}`:                   `unknown field "LEASE"`,
 		`{"leases":"5s"}`:                  "some of priority, lease, ttl",
 		`{"lease":null}`:                   "lease is null",
