@@ -3,6 +3,8 @@ package bridge
 import (
 	"errors"
 	"slices"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
 )
 
 // errAbsent makes a transaction run again without clients that have gone.
@@ -52,5 +54,6 @@ func (t *take) dropAbsent() {
 		b.done(r, errGone)
 	}
 	t.claim.requests, t.todo = present, slices.Concat(present, fresh)
-	t.limit, t.alone = len(t.todo), false
+	t.part = batch.NewPart(len(t.todo))
+	t.alone = false
 }

@@ -68,7 +68,7 @@ type Bridge struct {
 	gate     gate
 	room     room
 	replies  replies
-	lanes    kinds
+	lanes    lanes
 	waits    waits
 	peers    *peers.Peers
 	presence presence

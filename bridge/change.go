@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -84,28 +85,14 @@ func noOwnHeaders(header nats.Header, what string) *failure {
 	return nil
 }
 
-// runChanges settles leases and changes items and queues, a batch in one
-// transaction. What makes it fail runs alone.
-func (b *Bridge) runChanges(l *lane, batch []*request) {
-	for len(batch) > 0 {
-		n := len(batch)
-		var err error
-		for {
-			var at int
-			if at, err = b.tryChanges(l, batch[:n]); err == nil || n == 1 || isOutage(err) {
-				break
-			}
-			n = max(at, 1)
-		}
-		for _, r := range batch[:n] {
-			if err != nil {
-				r.outcome.failure = explain(err)
-			}
-			b.answerChange(r)
-		}
-		batch = batch[n:]
-	}
+// changes is the work of a lane of settlements, and of changes of items and queues.
+type changes struct {
+	*lane
+	events []fdbpq.Event // of the last transaction
 }
+
+// Work serves a batch of changes.
+func (l *changes) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
 
 func (b *Bridge) answerChange(r *request) {
 	switch {
@@ -118,39 +105,48 @@ func (b *Bridge) answerChange(r *request) {
 	}
 }
 
-// tryChanges runs a batch as one transaction. When that fails, it returns
-// which of them was at work, 0 when none was.
-func (b *Bridge) tryChanges(l *lane, batch []*request) (at int, err error) {
+// Try makes changes in one transaction.
+func (l *changes) Try(requests []*request) (at int, err error) {
 	started := time.Now()
-	var events []fdbpq.Event
 	var leases []fdbpq.Lease
-	for _, r := range batch {
+	for _, r := range requests {
 		if r.verb == verbAck {
 			leases = append(leases, r.settle.lease)
 		}
 	}
 	err = l.update(func(tx kv.Tx) error {
-		events = events[:0]
+		l.events = l.events[:0]
 		queue := l.queue.In(tx)
 		queue.PrefetchLeases(tx, leases...)
-		for i, r := range batch {
+		for i, r := range requests {
 			at = i
 			r.outcome = outcome{}
 			more, err := r.change(tx, queue)
 			if err != nil {
 				return err
 			}
-			events = append(events, more...)
+			l.events = append(l.events, more...)
 		}
-		at = 0
+		at = len(requests)
 		return nil
 	})
 	if err == nil {
-		b.stats.ran(kindChange, len(batch), started)
-		b.stats.moved(l.queue.Name(), flowSettled, settled(batch))
-		b.events.items(events)
+		l.bridge.stats.ran(kindChange, len(requests), started)
 	}
 	return at, err
+}
+
+// Answer answers changes.
+func (l *changes) Answer(requests []*request, err error) {
+	if err != nil {
+		l.bridge.refuseAll(requests, err)
+		return
+	}
+	l.bridge.stats.moved(l.queue.Name(), flowSettled, settled(requests))
+	l.bridge.events.items(l.events)
+	for _, r := range requests {
+		l.bridge.answerChange(r)
+	}
 }
 
 // change does one request's change within a transaction.

@@ -91,7 +91,7 @@ func (b *Bridge) route(r *request) *failure {
 		if f := b.readPush(r); f != nil {
 			return f
 		}
-		b.lanes.push.submit(r)
+		b.lanes.push.Submit(r.subject.Queue, r)
 		return nil
 	case verbPop, verbPeek:
 		if !answerable {
@@ -101,9 +101,9 @@ func (b *Bridge) route(r *request) *failure {
 			return f
 		}
 		if r.verb == verbPeek && r.pop.wait == 0 {
-			b.lanes.read.submit(r)
+			b.lanes.read.Submit(r.subject.Queue, r)
 		} else {
-			b.lanes.take.submit(r)
+			b.lanes.take.Submit(r.subject.Queue, r)
 		}
 		return nil
 	case verbAck:
@@ -118,7 +118,7 @@ func (b *Bridge) route(r *request) *failure {
 		if f := readChange(r); f != nil {
 			return f
 		}
-		b.lanes.change.submit(r)
+		b.lanes.change.Submit(r.subject.Queue, r)
 		return nil
 	}
 	if !answerable {
@@ -127,14 +127,14 @@ func (b *Bridge) route(r *request) *failure {
 	if r.verb == verbImport {
 		f := b.readImport(r)
 		if f == nil {
-			b.lanes.imports.submit(r)
+			b.lanes.imports.Submit(r.subject.Queue, r)
 		}
 		return f
 	}
 	if f := readQuery(r); f != nil {
 		return f
 	}
-	b.lanes.read.submit(r)
+	b.lanes.read.Submit(r.subject.Queue, r)
 	return nil
 }
 

@@ -1,6 +1,10 @@
 package bridge
 
-import "time"
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+)
 
 // TurnPatience has a bridge wait so long for others before it takes from a
 // queue. It may not have lost to any yet.
@@ -12,24 +16,20 @@ func PresencePatience(b *Bridge, d time.Duration) { b.presence.patience = d }
 
 // StuckAfter has pushes refused that have waited so long for one under way.
 func StuckAfter(b *Bridge, d time.Duration) {
-	b.lanes.push.mu.Lock()
-	defer b.lanes.push.mu.Unlock()
-	b.lanes.push.stuck = stuckTimes{d, d}
+	b.lanes.push.SetPatience(batch.Patience{First: d, Then: d})
 }
 
 // Lanes returns how many lanes wait for work, of all kinds.
 func Lanes(b *Bridge) (idle int) {
-	for _, ls := range b.lanes.all() {
-		ls.mu.Lock()
-		idle += len(ls.idle)
-		ls.mu.Unlock()
+	for _, kind := range b.lanes.all() {
+		idle += kind.Idle()
 	}
 	return idle
 }
 
 // AwaitLanes returns when no lane is left.
 func AwaitLanes(b *Bridge) {
-	for _, ls := range b.lanes.all() {
-		ls.running.Wait()
+	for _, kind := range b.lanes.all() {
+		kind.Wait()
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -109,40 +110,49 @@ const (
 	maxDeadText = 512     // bytes of a reason, a queue's name, an id
 )
 
-// runImports puts a batch of items where they stood, in one transaction.
-func (b *Bridge) runImports(l *lane, batch []*request) {
-	items := make([]fdbpq.Import, len(batch))
-	for i, r := range batch {
+// imports is the work of a lane of imports.
+type imports struct {
+	*lane
+	imported []fdbpq.Imported // what the last transaction did
+}
+
+// Work serves a batch of imports.
+func (l *imports) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
+
+// Try puts items where they stood, in one transaction.
+func (l *imports) Try(requests []*request) (int, error) {
+	items := make([]fdbpq.Import, len(requests))
+	for i, r := range requests {
 		items[i] = *r.item.place
 	}
-	var imported []fdbpq.Imported
 	started := time.Now()
 	err := l.update(func(tx kv.Tx) (err error) {
-		imported, err = l.queue.Import(tx, items...)
+		l.imported, err = l.queue.Import(tx, items...)
 		return err
 	})
-	switch {
-	case err == nil:
-		b.stats.ran(kindImport, len(batch), started)
-		added := 0
-		for i := range imported {
-			if imported[i].Err == nil && imported[i].Found == nil {
-				added++
-			}
-		}
-		b.stats.moved(l.queue.Name(), flowIn, added)
-		for i, r := range batch {
-			b.answerImport(l, r, &imported[i])
-		}
-	case len(batch) > 1 && !isOutage(err):
-		for i := range batch {
-			b.runImports(l, batch[i:i+1]) // what makes it fail fails alone
-		}
-	default:
-		for _, r := range batch {
-			b.refuse(r, explain(err))
+	if err == nil {
+		l.bridge.stats.ran(kindImport, len(requests), started)
+	}
+	return len(requests), err
+}
+
+// Answer answers imports.
+func (l *imports) Answer(requests []*request, err error) {
+	if err != nil {
+		l.bridge.refuseAll(requests, err)
+		return
+	}
+	added := 0
+	for i := range l.imported {
+		if l.imported[i].Err == nil && l.imported[i].Found == nil {
+			added++
 		}
 	}
+	l.bridge.stats.moved(l.queue.Name(), flowIn, added)
+	for i, r := range requests {
+		l.bridge.answerImport(l.lane, r, &l.imported[i])
+	}
+	l.imported = nil
 }
 
 // answerImport answers as a push is answered. That the same item stands there

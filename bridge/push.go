@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -25,42 +26,54 @@ func (b *Bridge) readPush(r *request) *failure {
 	return b.room.admit(r.msg.Data, r.item.Headers, 0, nil)
 }
 
-// runPushes pushes a batch in one transaction.
-func (b *Bridge) runPushes(l *lane, batch []*request) {
-	l.items = l.items[:0]
-	for _, r := range batch {
+// pushes is the work of a lane of pushes.
+type pushes struct {
+	*lane
+	items  []fdbpq.NewItem
+	pushed []fdbpq.Pushed // what the last transaction did
+}
+
+// Work serves a batch of pushes.
+func (l *pushes) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
+
+// Common says whether an error is no push's fault.
+func (l *pushes) Common(err error) bool { return isOutage(err) || errors.Is(err, fdbpq.ErrNoQueue) }
+
+// Try pushes items in one transaction.
+func (l *pushes) Try(requests []*request) (int, error) {
+	for _, r := range requests {
 		l.items = append(l.items, r.item.NewItem)
 	}
-	var pushed []fdbpq.Pushed
 	started := time.Now()
 	err := l.update(func(tx kv.Tx) (err error) {
-		pushed, err = l.queue.Push(tx, l.items...)
+		l.pushed, err = l.queue.Push(tx, l.items...)
 		return err
 	})
 	clear(l.items)
-	switch {
-	case err == nil:
-		b.stats.ran(kindPush, len(batch), started)
-		added := 0
-		for i := range pushed {
-			if pushed[i].Err == nil && !pushed[i].Duplicate {
-				added++
-			}
-		}
-		b.stats.moved(l.queue.Name(), flowIn, added)
-		for i, r := range batch {
-			b.answerPush(l, r, &pushed[i])
-		}
-	case len(batch) > 1 && !isOutage(err) && !errors.Is(err, fdbpq.ErrNoQueue):
-		// One of them is too large or too odd: the others need not suffer.
-		for i := range batch {
-			b.runPushes(l, batch[i:i+1])
-		}
-	default:
-		for _, r := range batch {
-			b.refuse(r, explain(err))
+	l.items = l.items[:0]
+	if err == nil {
+		l.bridge.stats.ran(kindPush, len(requests), started)
+	}
+	return len(requests), err
+}
+
+// Answer answers pushes.
+func (l *pushes) Answer(requests []*request, err error) {
+	if err != nil {
+		l.bridge.refuseAll(requests, err)
+		return
+	}
+	added := 0
+	for i := range l.pushed {
+		if l.pushed[i].Err == nil && !l.pushed[i].Duplicate {
+			added++
 		}
 	}
+	l.bridge.stats.moved(l.queue.Name(), flowIn, added)
+	for i, r := range requests {
+		l.bridge.answerPush(l.lane, r, &l.pushed[i])
+	}
+	l.pushed = nil
 }
 
 func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -88,51 +89,23 @@ func (r *request) listField(name string, value any) (known bool, f *failure) {
 	return true, f
 }
 
-// runReads serves what changes nothing, several requests on one state of the
-// store.
-func (b *Bridge) runReads(l *lane, batch []*request) {
-	for len(batch) > 0 {
-		n := len(batch)
-		var done int
-		var err error
-		for {
-			if done, err = b.tryReads(l, batch[:n]); err == nil || n == 1 || isOutage(err) {
-				break
-			}
-			n = max(done, 1) // what makes it fail runs alone
-		}
-		if err != nil {
-			done = n
-		}
-		for _, r := range batch[:done] {
-			switch {
-			case err != nil:
-				b.refuse(r, explain(err))
-			case r.verb == verbPeek:
-				b.answerPop(l, r)
-			case r.outcome.failure != nil:
-				b.refuse(r, r.outcome.failure)
-			case r.verb == verbGet:
-				b.answerHeld(l, r)
-			default:
-				b.answerBody(r)
-			}
-		}
-		batch = batch[done:]
-	}
-}
+// reads is the work of a lane of requests that change nothing.
+type reads struct{ *lane }
 
-// tryReads serves requests until their answers are large enough to be sent
-// first, and returns how many.
-func (b *Bridge) tryReads(l *lane, batch []*request) (done int, err error) {
+// Work serves a batch of reads.
+func (l *reads) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
+
+// Try serves requests on one state of the store, until their answers are large
+// enough to be sent first.
+func (l *reads) Try(requests []*request) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {
-		queues := queueNames{bridge: b, reader: reader}
+		queues := queueNames{bridge: l.bridge, reader: reader}
 		bytes := int64(0)
-		for done = 0; done < len(batch) && bytes < int64(b.options.Limits.BatchBytes); done++ {
-			r := batch[done]
+		for done = 0; done < len(requests) && bytes < int64(l.bridge.options.Limits.BatchBytes); done++ {
+			r := requests[done]
 			r.outcome = outcome{}
-			if err := b.read(reader, &queues, l.queue, r); err != nil {
+			if err := l.bridge.read(reader, &queues, l.queue, r); err != nil {
 				return err
 			}
 			bytes += r.outcome.size()
@@ -140,9 +113,30 @@ func (b *Bridge) tryReads(l *lane, batch []*request) (done int, err error) {
 		return nil
 	})
 	if err == nil {
-		b.stats.ran(kindRead, done, started)
+		l.bridge.stats.ran(kindRead, done, started)
 	}
 	return done, err
+}
+
+// Answer answers reads.
+func (l *reads) Answer(requests []*request, err error) {
+	if err != nil {
+		l.bridge.refuseAll(requests, err)
+		return
+	}
+	b := l.bridge
+	for _, r := range requests {
+		switch {
+		case r.verb == verbPeek:
+			b.answerPop(l.lane, r)
+		case r.outcome.failure != nil:
+			b.refuse(r, r.outcome.failure)
+		case r.verb == verbGet:
+			b.answerHeld(l.lane, r)
+		default:
+			b.answerBody(r)
+		}
+	}
 }
 
 // size is what an outcome takes in memory, roughly.

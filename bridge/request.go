@@ -134,6 +134,14 @@ func (b *Bridge) done(r *request, f *failure) {
 	requests.Put(r)
 }
 
+// refuseAll answers requests that failed together.
+func (b *Bridge) refuseAll(requests []*request, err error) {
+	f := explain(err)
+	for _, r := range requests {
+		b.refuse(r, f)
+	}
+}
+
 // refuse answers a request with a failure and ends it.
 func (b *Bridge) refuse(r *request, f *failure) {
 	if r.verb == verbPush && r.msg.Reply == "" {

@@ -142,7 +142,7 @@ func (b *Bridge) giveBack(lease fdbpq.Lease) {
 // submitSettlement hands a settlement to a lane, whose turn it is.
 func (b *Bridge) submitSettlement(r *request) {
 	if r.settle.kind == settleNext && r.msg.Reply != "" {
-		b.lanes.take.submit(r)
+		b.lanes.take.Submit(r.subject.Queue, r)
 		return
 	}
 	b.settle(r)
@@ -153,10 +153,10 @@ func (b *Bridge) submitSettlement(r *request) {
 // often as they pop, so that makes half as many transactions. Where bridges take
 // turns and lose to each other, it is only pops that do.
 func (b *Bridge) settle(r *request) {
-	if b.options.Exclusive && b.lanes.take.join(r) {
+	if b.options.Exclusive && b.lanes.take.Join(r.subject.Queue, r) {
 		return
 	}
-	b.lanes.change.submit(r)
+	b.lanes.change.Submit(r.subject.Queue, r)
 }
 
 // settleIn runs a settlement within a transaction. A lost lease is an answer, and

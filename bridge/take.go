@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -14,15 +15,21 @@ import (
 // a transaction.
 const aloneBytes = 3 << 20
 
-// runTakes serves pops: first those that wait, in the order in which they
-// came, then the new ones. What finds nothing is answered so, or waits.
-// Settlements go along. By themselves they give those who wait no reason to
-// look: what a settlement makes ready ends the queue's watch.
-func (b *Bridge) runTakes(l *lane, fresh []*request) {
-	settling := l.settling
-	for look := l.called || len(fresh) > 0; look; {
+// takes is the work of a lane of pops, along with which leases are settled.
+type takes struct {
+	*lane
+	changes changes // settlements that go without pops
+}
+
+// Work serves pops: first those that wait, in the order in which they came, then
+// the new ones. What finds nothing is answered so, or waits. Settlements go along.
+// By themselves they give those who wait no reason to look: what a settlement
+// makes ready ends the queue's watch.
+func (l *takes) Work(now batch.Batch[*request]) {
+	b, fresh, settling := l.bridge, now.Requests, now.Joined
+	for look := now.Kicked || len(fresh) > 0; look; {
 		claim := b.waits.claim(l.queue.Name())
-		t := take{bridge: b, lane: l, claim: claim, todo: fresh, settling: settling}
+		t := take{takes: l, claim: claim, todo: fresh, settling: settling}
 		if len(claim.requests) > 0 {
 			t.todo = append(claim.requests, fresh...)
 		}
@@ -39,16 +46,16 @@ func (b *Bridge) runTakes(l *lane, fresh []*request) {
 		settling = nil
 		look = len(fresh) > 0 || t.again
 	}
-	b.runChanges(l, settling)
+	batch.Run(settling, &l.changes)
 }
 
 // take is one transaction's worth of pops, and of settlements.
 type take struct {
-	bridge   *Bridge
-	lane     *lane
+	*takes
 	claim    claim
 	settling []*request
 	todo     []*request // those that waited, then new ones
+	part     batch.Part // how many of them the transaction is for
 	alone    bool       // the first one only, after it has failed
 	most     int        // items that its batch is cut to; 0: as many as it asks for
 	absent   []string   // reply subjects of those that waited and have gone
@@ -59,8 +66,7 @@ type take struct {
 
 	// What the last run of the transaction did.
 	queue   fdbpq.Queue             // within the transaction
-	done    int                     // requests served, of the first limit ones
-	limit   int                     //
+	done    int                     // requests served, of those in its part
 	again   bool                    // there is more to do now
 	nothing map[fdbpq.Band]*failure // where there is nothing more, and why
 	items   int
@@ -74,10 +80,10 @@ type take struct {
 // When a pop makes it fail, those before it run without it, and then it runs alone.
 func (t *take) run() {
 	started := time.Now()
-	t.limit = len(t.todo)
+	t.part = batch.NewPart(len(t.todo))
 	for {
 		t.runs = 0
-		err := t.lane.update(t.transaction)
+		err := t.update(t.transaction)
 		t.lost = t.lost || t.runs > 1
 		switch {
 		case err == nil:
@@ -90,15 +96,14 @@ func (t *take) run() {
 		case errors.Is(err, errAbsent):
 			t.dropAbsent()
 		case len(t.settling) > 0:
-			t.bridge.runChanges(t.lane, t.settling)
+			batch.Run(t.settling, &t.changes)
 			t.settling, t.failed = nil, true
 		case t.alone && !errors.Is(err, errCut):
 			t.fail(1, err)
 			return
-		case t.done > 0 && t.done < t.limit:
-			t.limit = t.done
 		default:
-			t.limit, t.alone = 1, true
+			t.part.Shrink(t.done)
+			t.alone = t.part.Len() == 1
 		}
 	}
 }
@@ -126,8 +131,8 @@ func (t *take) transaction(tx kv.Tx) error {
 		}
 		t.events = append(t.events, events...)
 	}
-	for t.done < t.limit && !t.full() {
-		end, claimed := t.limit, len(t.claim.requests)
+	for t.done < t.part.Len() && !t.full() {
+		end, claimed := t.part.Len(), len(t.claim.requests)
 		if t.done < claimed {
 			end = min(end, claimed)
 		} else if t.done == claimed && t.passesOver() {
@@ -156,14 +161,14 @@ func (t *take) transaction(tx kv.Tx) error {
 // wait for each other, and lose to each other, it is this that makes a
 // transaction worth a batch.
 func (t *take) gather() {
-	if t.alone || t.failed || t.limit < len(t.todo) {
+	if t.alone || t.failed || t.part.Len() < len(t.todo) {
 		return
 	}
 	most := t.bridge.options.Limits.BatchRequests
-	fresh, settling := t.lane.arrived(most-len(t.todo), most-len(t.settling))
+	fresh, settling := t.Arrived(most-len(t.todo), most-len(t.settling))
 	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
-	t.limit = len(t.todo)
+	t.part = batch.NewPart(len(t.todo))
 }
 
 // full says whether the transaction has done its share.

@@ -250,10 +250,10 @@ func (w *waits) watch(queue string, watch *kv.Watch) {
 	go func() {
 		<-watch.Done()
 		if pause := w.ended(list); pause > 0 {
-			time.AfterFunc(pause, func() { w.bridge.lanes.take.kick(queue) })
+			time.AfterFunc(pause, func() { w.bridge.lanes.take.Kick(queue) })
 			return
 		}
-		w.bridge.lanes.take.kick(queue)
+		w.bridge.lanes.take.Kick(queue)
 	}()
 }
 

@@ -1,0 +1,163 @@
+// Package batch runs requests in batches. What arrives for a key while a batch of
+// that key is under way is its next batch; no timer is involved, so a key without
+// work is served at once, and a busy one in batches that grow with the load. The
+// package knows neither requests nor transactions: a [Worker] does the work.
+//
+// What it guarantees: batches of a key follow one another, in the order in which
+// their requests were submitted, while keys do not wait for each other; a batch
+// stays within [Limits]; and requests that wait for too long behind a transaction
+// that does not end are handed back, in their order. [Run] is the one answer to
+// a request that makes its batch fail: the others are served without it, and no
+// order changes.
+package batch
+
+import (
+	"sync"
+	"time"
+)
+
+// Worker does the work of one lane, one batch after the other. It belongs to the
+// lane's goroutine and may keep buffers from batch to batch.
+type Worker[R any] interface {
+	// Begin is called when the lane turns to a key, End when the key has no work
+	// left. End must not call the lanes, which are locked.
+	Begin(key string)
+	End()
+
+	// Work does a batch. The slices are the lane's and used again afterwards.
+	Work(Batch[R])
+}
+
+// Batch is what a lane is to do now.
+type Batch[R any] struct {
+	Requests []R  // submitted, in their order
+	Joined   []R  // that go along, in their order
+	Kicked   bool // there may be more to do than requests say
+}
+
+// Limits bound one batch. At least one request always fits.
+type Limits struct {
+	Requests int // as many may join
+	Bytes    int
+}
+
+// Patience bounds how long requests wait behind a transaction that does not end.
+// After the first time, and then after every second one, the requests that have
+// waited for the second one are handed back.
+type Patience struct{ First, Then time.Duration }
+
+// Options say what lanes are made of. All but Patience are needed.
+type Options[R any] struct {
+	Limits   Limits
+	Patience Patience
+
+	// Worker returns the worker of a new lane.
+	Worker func(*Lane[R]) Worker[R]
+
+	// Size is how many bytes of Limits.Bytes a request takes.
+	Size func(R) int
+
+	// Arrived is when a request began to wait.
+	Arrived func(R) time.Time
+
+	// Stuck takes requests back that have waited for too long. Nothing of theirs
+	// was begun. It is called without any requests, too: the transaction is stuck.
+	Stuck func([]R)
+}
+
+// maxIdle bounds the goroutines, and the memory of their workers, that are kept
+// for keys that may have work again.
+const maxIdle = 64
+
+// Lanes are the lanes of one kind of work, one for each key that has some.
+type Lanes[R any] struct {
+	options Options[R]
+
+	mu      sync.Mutex
+	active  map[string]*Lane[R]
+	idle    []*Lane[R] // to be used again, with their buffers and grown stacks
+	stopped bool
+
+	running sync.WaitGroup // the lanes' goroutines
+}
+
+// New returns lanes without work.
+func New[R any](o Options[R]) *Lanes[R] {
+	return &Lanes[R]{options: o, active: make(map[string]*Lane[R])}
+}
+
+// Submit hands a request to the lane of its key.
+func (ls *Lanes[R]) Submit(key string, r R) {
+	ls.mu.Lock()
+	l := ls.lane(key)
+	l.pending = append(l.pending, r)
+	ls.mu.Unlock()
+}
+
+// Join hands a request to the lane of its key if that has work. It does not wait
+// behind the requests that were submitted: each batch takes along what has joined.
+func (ls *Lanes[R]) Join(key string, r R) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.active[key]
+	if l == nil {
+		return false
+	}
+	l.joined = append(l.joined, r)
+	return true
+}
+
+// Kick makes the lane of a key run, with requests or without.
+func (ls *Lanes[R]) Kick(key string) {
+	ls.mu.Lock()
+	ls.lane(key).kicked = true
+	ls.mu.Unlock()
+}
+
+// Idle returns how many lanes are kept for keys that may have work again.
+func (ls *Lanes[R]) Idle() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.idle)
+}
+
+// lane returns the running lane of a key. It is called with the lock held, which
+// the lane needs to look at what it has to do.
+func (ls *Lanes[R]) lane(key string) *Lane[R] {
+	l := ls.active[key]
+	if l != nil {
+		return l
+	}
+	if n := len(ls.idle); n > 0 {
+		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
+	} else {
+		l = &Lane[R]{of: ls, keys: make(chan string, 1)}
+		l.worker = ls.options.Worker(l)
+		ls.running.Go(l.run)
+	}
+	ls.active[key] = l
+	l.keys <- key
+	return l
+}
+
+// Stop ends the lanes without work, and the others when they have none left. What
+// is submitted afterwards is still done.
+func (ls *Lanes[R]) Stop() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.stopped = true
+	for _, l := range ls.idle {
+		close(l.keys)
+	}
+	ls.idle = nil
+}
+
+// Wait returns when all lanes have ended. Only after Stop.
+func (ls *Lanes[R]) Wait() { ls.running.Wait() }
+
+// SetPatience has requests handed back sooner or later than the options say.
+func (ls *Lanes[R]) SetPatience(p Patience) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.options.Patience = p
+}

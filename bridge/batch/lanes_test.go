@@ -1,0 +1,270 @@
+package batch_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+)
+
+// request is what the lanes of these tests carry.
+type request struct {
+	n, size int
+	arrived time.Time
+}
+
+// work tells of each batch and does it when it may.
+type work struct {
+	lane *batch.Lane[request]
+	key  string
+	on   *desk
+}
+
+// desk is where the workers of some lanes report.
+type desk struct {
+	begun chan begun
+	stuck chan []request
+}
+
+// begun is a batch that a worker has begun.
+type begun struct {
+	key    string
+	lane   *batch.Lane[request]
+	kicked bool
+	now    []int
+	joined []int
+	end    chan struct{} // to be closed
+}
+
+func numbers(requests []request) (n []int) {
+	for _, r := range requests {
+		n = append(n, r.n)
+	}
+	return n
+}
+
+func (w *work) Begin(key string) { w.key = key }
+func (w *work) End()             { w.key = "" }
+
+func (w *work) Work(now batch.Batch[request]) {
+	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
+	w.on.begun <- b
+	<-b.end
+}
+
+// newLanes returns lanes that end with the test, which may leave no batch undone.
+func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+	on := &desk{make(chan begun), make(chan []request, 16)}
+	lanes := batch.New(batch.Options[request]{
+		Limits:   limits,
+		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
+		Worker:   func(l *batch.Lane[request]) batch.Worker[request] { return &work{lane: l, on: on} },
+		Size:     func(r request) int { return r.size },
+		Arrived:  func(r request) time.Time { return r.arrived },
+		Stuck:    func(late []request) { on.stuck <- late },
+	})
+	t.Cleanup(func() {
+		lanes.Stop()
+		lanes.Wait()
+	})
+	return lanes, on
+}
+
+// expect is the next batch that a worker begins.
+func (d *desk) expect(t *testing.T, key string, now, joined []int) begun {
+	t.Helper()
+	b := <-d.begun
+	if b.key != key || !slices.Equal(b.now, now) || !slices.Equal(b.joined, joined) {
+		t.Errorf("a batch of %s: %v and %v, expected %s: %v and %v", b.key, b.now, b.joined, key, now, joined)
+	}
+	return b
+}
+
+var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
+
+// What arrives while a batch is under way is the next one, in its order. Other
+// keys do not wait.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, roomy)
+	lanes.Submit("a", request{n: 1})
+	first := on.expect(t, "a", []int{1}, nil)
+	for n := 2; n < 5; n++ {
+		lanes.Submit("a", request{n: n})
+	}
+	lanes.Submit("b", request{n: 9})
+	close(on.expect(t, "b", []int{9}, nil).end)
+	close(first.end)
+	second := on.expect(t, "a", []int{2, 3, 4}, nil)
+	lanes.Submit("a", request{n: 5})
+	close(second.end)
+	close(on.expect(t, "a", []int{5}, nil).end)
+}
+
+// A batch has no more requests, and no more bytes, than it may, but always one.
+func TestBatchLimits(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, batch.Limits{Requests: 3, Bytes: 100})
+	lanes.Submit("a", request{n: 0})
+	held := on.expect(t, "a", []int{0}, nil)
+	for n, size := range []int{1, 1, 1, 1, 200, 60, 40, 1} {
+		lanes.Submit("a", request{n: n, size: size})
+	}
+	close(held.end)
+	for _, want := range [][]int{{0, 1, 2}, {3}, {4}, {5, 6}, {7}} {
+		close(on.expect(t, "a", want, nil).end)
+	}
+}
+
+// What joins goes along with the next batch, not behind what was submitted, and
+// only where there is work.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, batch.Limits{Requests: 2, Bytes: 100})
+	if lanes.Join("a", request{n: 1}) {
+		t.Error("joined a key without work")
+	}
+	lanes.Submit("a", request{n: 1})
+	held := on.expect(t, "a", []int{1}, nil)
+	for n := 2; n < 7; n++ {
+		lanes.Submit("a", request{n: n})
+	}
+	for n := 20; n < 23; n++ {
+		if !lanes.Join("a", request{n: n}) {
+			t.Error("did not join")
+		}
+	}
+	close(held.end)
+	close(on.expect(t, "a", []int{2, 3}, []int{20, 21}).end)
+	last := on.expect(t, "a", []int{4, 5}, []int{22})
+	lanes.Join("a", request{n: 23})
+	lanes.Submit("a", request{n: 7})
+	lanes.Submit("a", request{n: 8})
+	came, along := last.lane.Arrived(1, 5)
+	if !slices.Equal(numbers(came), []int{6}) || !slices.Equal(numbers(along), []int{23}) {
+		t.Errorf("arrived: %v and %v", came, along)
+	}
+	if came, along = last.lane.Arrived(-1, 0); len(came)+len(along) > 0 {
+		t.Errorf("arrived: %v and %v", came, along)
+	}
+	lanes.Join("a", request{n: 24})
+	close(last.end)
+	last = on.expect(t, "a", []int{7, 8}, []int{24})
+	lanes.Join("a", request{n: 25})
+	close(last.end)
+	close(on.expect(t, "a", nil, []int{25}).end) // by itself it is a batch, too
+}
+
+// A kick makes a key run without requests, once.
+func TestKick(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, roomy)
+	lanes.Kick("a")
+	b := on.expect(t, "a", nil, nil)
+	if !b.kicked {
+		t.Error("it does not know that it was kicked")
+	}
+	lanes.Submit("a", request{n: 1})
+	close(b.end)
+	if b = on.expect(t, "a", []int{1}, nil); b.kicked {
+		t.Error("kicked again")
+	}
+	lanes.Kick("a")
+	lanes.Kick("a")
+	lanes.Submit("a", request{n: 2})
+	close(b.end)
+	if b = on.expect(t, "a", []int{2}, nil); !b.kicked {
+		t.Error("it does not know that it was kicked")
+	}
+	lanes.Submit("a", request{n: 3})
+	close(b.end)
+	if b = on.expect(t, "a", []int{3}, nil); b.kicked {
+		t.Error("kicked again")
+	}
+	close(b.end)
+}
+
+// Lanes are used again, and end when they are told to. What was submitted is done.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, roomy)
+	lanes.Submit("a", request{n: 1})
+	held := on.expect(t, "a", []int{1}, nil)
+	lanes.Submit("a", request{n: 2})
+	lanes.Stop()
+	close(held.end)
+	close(on.expect(t, "a", []int{2}, nil).end)
+	lanes.Wait()
+	lanes.Submit("a", request{n: 3})
+	close(on.expect(t, "a", []int{3}, nil).end)
+	lanes.Wait()
+	if n := lanes.Idle(); n > 0 {
+		t.Errorf("%d lanes wait after the end", n)
+	}
+}
+
+// Lanes without work are kept, but not too many.
+func TestIdleLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 64
+		lanes, on := newLanes(t, roomy)
+		for range 2 {
+			var held []begun
+			for key := range most + 10 {
+				lanes.Submit(string(rune('a'+key)), request{})
+				held = append(held, <-on.begun)
+			}
+			for _, b := range held {
+				close(b.end)
+			}
+			synctest.Wait()
+			if n := lanes.Idle(); n != most {
+				t.Errorf("%d lanes wait for work, expected %d", n, most)
+			}
+		}
+	})
+}
+
+// Behind a transaction that does not end, requests are handed back when they have
+// waited for the second patience, from the first patience on and then again and again.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		submit := func(n int) { lanes.Submit("a", request{n: n, arrived: time.Now()}) }
+		submit(1)
+		b := <-on.begun
+		b.lane.SetBusy(true)
+		submit(2)
+		<-time.After(3500 * time.Millisecond)
+		submit(3)
+		lanes.Join("a", request{n: 20, arrived: time.Now().Add(-time.Hour)})
+		late := func(want ...int) {
+			t.Helper()
+			if got := numbers(<-on.stuck); !slices.Equal(got, want) {
+				t.Errorf("late are %v, expected %v", got, want)
+			}
+		}
+		late(2, 20) // after 4 s
+		late(3)
+		late() // still stuck
+		submit(4)
+		b.lane.SetBusy(false)
+		<-time.After(time.Hour)
+		if len(on.stuck) > 0 {
+			t.Error("late although nothing is under way")
+		}
+		lanes.SetPatience(batch.Patience{First: time.Minute, Then: time.Minute})
+		b.lane.SetBusy(true)
+		start := time.Now()
+		late(4)
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("late after %s", took)
+		}
+		b.lane.SetBusy(false)
+		close(b.end)
+	})
+}
