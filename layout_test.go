@@ -62,6 +62,7 @@ var outside = []struct {
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},
+	{"github.com/spf13/cobra", []string{"cmd/pq"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"testing", []string{"testenv", "testenv/fdbtest", "fdbpq/kv/kvtest"}, "production code is not test code"},

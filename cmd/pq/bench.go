@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -19,33 +20,36 @@ type benching struct {
 	lease, together, ids    bool
 }
 
-func benchCommand() *command {
+func benchCommand(s *session) *cobra.Command {
 	b := &benching{items: 100_000, size: 128, priorities: 10, pushers: 64, poppers: 64, batch: 1}
-	return &command{
-		name: "bench", args: "[<queue>]", max: 1,
-		short: "measure how fast pushes and pops are",
-		long: `Pushes items and pops them again, and says how many a second that were and how
-long one took. Each pusher and each popper waits for its answer before it goes on.
-Without a queue it makes one and deletes it in the end; one that is given should
-be empty, because it is emptied.`,
-		examples: []example{
-			{"a worker's view: items on loan, acknowledged one by one", "pq bench --lease"},
-			{"pushing and popping at the same time", "pq bench --together"},
-			{"how long one push takes when nothing else happens", "pq bench --pushers 1 --poppers 1 -n 1000"},
-		},
-		flags: func(f *flags) {
-			f.number(&b.items, "items,n", "`number` of items")
-			f.number(&b.size, "size", "`bytes` of a payload")
-			f.number(&b.priorities, "priorities", "`number` of priorities, of which each item gets one at random")
-			f.number(&b.pushers, "pushers", "`number` of pushes at a time")
-			f.number(&b.poppers, "poppers", "`number` of pops at a time")
-			f.number(&b.batch, "batch", "`number` of items that a pop asks for")
-			f.yes(&b.lease, "lease", "pop with a lease, and acknowledge")
-			f.yes(&b.ids, "ids", "push with message ids")
-			f.yes(&b.together, "together", "push and pop at the same time")
-		},
-		run: b.run,
+	c := &cobra.Command{
+		Use: "bench [<queue>]", Args: arguments(0, 1),
+		Short: "measure how fast pushes and pops are",
+		Long: `Pushes items, pops them again, and prints how many a second and how long one took.
+Each pusher and each popper waits for its answer before it goes on. Without a
+queue it makes one and deletes it in the end; a queue that is given should be
+empty, because it is emptied.`,
+		Example: `  # as a worker: lease items and acknowledge each
+  pq bench --lease
+
+  # pushing and popping at the same time
+  pq bench --together
+
+  # how long one push takes when nothing else happens
+  pq bench --pushers 1 --poppers 1 -n 1000`,
+		RunE: func(_ *cobra.Command, args []string) error { return b.run(s, args) },
 	}
+	f := c.Flags()
+	f.IntVarP(&b.items, "items", "n", b.items, "`number` of items")
+	f.IntVar(&b.size, "size", b.size, "`bytes` of a payload")
+	f.IntVar(&b.priorities, "priorities", b.priorities, "`number` of priorities, of which each item gets one at random")
+	f.IntVar(&b.pushers, "pushers", b.pushers, "`number` of pushes at a time")
+	f.IntVar(&b.poppers, "poppers", b.poppers, "`number` of pops at a time")
+	f.IntVar(&b.batch, "batch", b.batch, "`number` of items that a pop asks for")
+	f.BoolVar(&b.lease, "lease", b.lease, "pop with a lease, and acknowledge")
+	f.BoolVar(&b.ids, "ids", b.ids, "push with message ids")
+	f.BoolVar(&b.together, "together", b.together, "push and pop at the same time")
+	return c
 }
 
 func (b *benching) run(s *session, args []string) (err error) {
@@ -74,8 +78,8 @@ func (b *benching) run(s *session, args []string) (err error) {
 			}
 		}()
 	}
-	pushes := &phase{name: "push", goal: int64(b.items), workers: b.pushers, work: func(ctx context.Context, _ int64) (int, error) { return b.push(ctx, q) }}
-	pops := &phase{name: "pop", goal: int64(b.items), workers: b.poppers, work: func(ctx context.Context, left int64) (int, error) { return b.pop(ctx, q, left) }}
+	pushes := &stage{name: "push", goal: int64(b.items), workers: b.pushers, work: func(ctx context.Context, _ int64) (int, error) { return b.push(ctx, q) }}
+	pops := &stage{name: "pop", goal: int64(b.items), workers: b.poppers, work: func(ctx context.Context, left int64) (int, error) { return b.pop(ctx, q, left) }}
 	if b.lease {
 		pops.name = "pop, ack"
 	}
@@ -87,7 +91,7 @@ func (b *benching) run(s *session, args []string) (err error) {
 	} else if pushes.run(s, nil); pushes.err == nil {
 		pops.run(s, nil)
 	}
-	for _, p := range []*phase{pushes, pops} {
+	for _, p := range []*stage{pushes, pops} {
 		if p.done.Load() > 0 {
 			if err := p.summary(s, b.size); err != nil {
 				return err

@@ -6,72 +6,74 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// command is something that pq does.
-type command struct {
-	name     string // one word, or two
-	args     string // what follows the name, as usage shows it
-	short    string // in a line
-	long     string
-	examples []example
-	flags    func(*flags)
-	min, max int  // arguments; max < 0: any number
-	verbatim bool // what follows the first argument is not ours to read
-	run      func(s *session, args []string) error
+func init() {
+	cobra.EnableCommandSorting = false // the help lists what is used most at the top
 }
 
-// example is a command line that help shows, with what it does.
-type example struct{ does, line string }
-
-// any number of arguments.
-const anyNumber = -1
-
-// group is a heading of the help.
-type group struct {
-	title    string
-	commands []*command
-}
-
-// groups are all commands.
-func groups() []group {
-	return []group{
-		{"Items", []*command{
-			pushCommand(), popCommand(), peekCommand(), consumeCommand(),
-			ackCommand(), nackCommand(), extendCommand(), terminateCommand(),
-			listCommand(), getCommand(), moveCommand(), rmCommand(),
-		}},
-		{"Queues", []*command{
-			lsCommand(), infoCommand(), configCommand(), pauseCommand(), resumeCommand(),
-			purgeCommand(), deleteCommand(), deadListCommand(), deadRequeueCommand(),
-			exportCommand(), importCommand(),
-		}},
-		{"Operation", []*command{
-			topCommand(), benchCommand(), doctorCommand(), permissionsCommand(), completionCommand(), versionCommand(),
-		}},
-	}
-}
-
-// find returns the command that the arguments begin with, and the rest.
-func find(args []string) (*command, []string) {
-	for words := min(2, len(args)); words > 0; words-- {
-		name := strings.Join(args[:words], " ")
-		for _, g := range groups() {
-			for _, c := range g.commands {
-				if c.name == name {
-					return c, args[words:]
-				}
+// rootCommand builds pq with all its commands.
+func rootCommand(s *session) *cobra.Command {
+	showVersion := false
+	root := &cobra.Command{
+		Use:           "pq",
+		Long:          helpProgram,
+		SilenceErrors: true, // report prints them
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case showVersion:
+				return s.printVersion()
+			case len(args) > 0:
+				return unknownCommand(c, args[0])
 			}
+			return s.help(c)
+		},
+	}
+	root.SetIn(s.stdin)
+	root.SetOut(s.stdout)
+	root.SetErr(s.stderr)
+	root.Flags().BoolVar(&showVersion, "version", false, "show the version of pq")
+	s.global.define(root.PersistentFlags())
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand(s))
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Items", []*cobra.Command{
+			pushCommand(s), popCommand(s), peekCommand(s), consumeCommand(s),
+			ackCommand(s), nackCommand(s), extendCommand(s), terminateCommand(s),
+			listCommand(s), getCommand(s), moveCommand(s), rmCommand(s),
+		}},
+		{"Queues", []*cobra.Command{
+			lsCommand(s), infoCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
+			purgeCommand(s), deleteCommand(s), deadCommand(s), exportCommand(s), importCommand(s),
+		}},
+		{"Operation", []*cobra.Command{
+			topCommand(s), benchCommand(s), doctorCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
 		}
 	}
-	return nil, nil
+	root.SetHelpCommandGroupID("Operation")
+	root.AddCommand(flagsTopic(root.PersistentFlags()))
+	s.defineCompletion(root)
+	return root
 }
 
 // usageError is a mistake in how pq was called.
 type usageError struct {
 	error
-	command *command // whose usage to point to; nil: the program's
+	command *cobra.Command // whose help to point to
 }
 
 func usagef(format string, args ...any) error {
@@ -80,112 +82,73 @@ func usagef(format string, args ...any) error {
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// dispatch runs the command that the arguments ask for.
-func (s *session) dispatch(args []string) error {
+// execute runs the command that the arguments ask for.
+func (s *session) execute(args []string) error {
 	var err error
 	if s.global, err = globalsFrom(s.env); err != nil {
 		return err
 	}
-	if len(args) > 0 && args[0] == completeCommand {
-		return s.complete(args[1:])
+	root := rootCommand(s)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquoteUsage(root)
 	}
-	before := newFlags()
-	s.global.define(before)
-	args, err = before.leading(args)
-	switch {
-	case errors.Is(err, errHelp), err == nil && len(args) == 0, err == nil && args[0] == "help" && len(args) == 1:
-		return s.help()
-	case err != nil:
-		return err
-	case args[0] == "help" && args[1] == helpFlags:
-		return s.helpOnFlags()
-	case args[0] == "help":
-		args = append(args[1:], "--help")
-	}
-	c, rest := find(args)
-	if c == nil {
-		return unknownCommand(args)
-	}
-	return s.runCommand(c, rest)
-}
-
-func (s *session) runCommand(c *command, args []string) error {
-	f := newFlags()
-	if c.flags != nil {
-		c.flags(f)
-	}
-	f.own()
-	s.global.define(f)
-	args, err := f.parse(args, c.verbatim)
-	if errors.Is(err, errHelp) {
-		return s.helpOn(c)
-	}
-	if err == nil {
-		err = c.check(args)
-	}
-	if err == nil {
-		err = c.run(s, args)
-	}
+	var helpErr error // cobra's functions for help return none
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { helpErr = s.help(c) })
+	root.SetArgs(arranged(root, args))
+	c, err := root.ExecuteContextC(s.ctx)
+	err = errors.Join(err, helpErr)
 	if usage := (*usageError)(nil); errors.As(err, &usage) && usage.command == nil {
 		usage.command = c
 	}
-	// What made going on pointless says more than that the context has ended.
+	// The cause that ended the context says more than that it has ended.
 	if cause := context.Cause(s.ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
 }
 
-// check finds what is wrong with the arguments of any command.
-func (c *command) check(args []string) error {
-	queue := len(args) > 0 && strings.HasPrefix(strings.TrimPrefix(c.args, "["), "<queue>")
-	switch {
-	case len(args) < c.min:
-		return usagef("found %s, expected %s", many(int64(len(args)), "argument"), c.args)
-	case c.max >= 0 && len(args) > c.max && c.args == "":
-		return usagef("the argument %q: expected none", args[0])
-	case c.max >= 0 && len(args) > c.max:
-		return usagef("the argument %q is too much: expected %s", args[c.max], c.args)
-	case queue && subjects.CheckQueue(args[0]) != nil:
-		return usagef("%w", subjects.CheckQueue(args[0]))
-	}
-	return nil
+// commandName is a command as it is typed after pq.
+func commandName(c *cobra.Command) string {
+	_, name, _ := strings.Cut(c.CommandPath(), " ")
+	return name
 }
 
-// unknownCommand names what may have been meant.
-func unknownCommand(args []string) error {
-	var near []string
-	for _, g := range groups() {
-		for _, c := range g.commands {
-			first, _, _ := strings.Cut(c.name, " ")
-			if strings.HasPrefix(c.name, args[0]) || strings.HasPrefix(args[0], first) || distance(first, args[0]) <= 2 {
-				near = append(near, "pq "+c.name)
-			}
+// anyNumber of arguments.
+const anyNumber = -1
+
+// arguments checks the number of arguments and, if the first of them is a queue,
+// its name.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		_, expected, _ := strings.Cut(c.Use, " ")
+		queue := len(args) > 0 && strings.HasPrefix(strings.TrimPrefix(expected, "["), "<queue>")
+		switch {
+		case len(args) < least:
+			return usagef("found %s, expected %s", many(int64(len(args)), "argument"), expected)
+		case most == 0 && len(args) > 0:
+			return usagef("the argument %q: expected none", args[0])
+		case most != anyNumber && len(args) > most:
+			return usagef("the argument %q is too much: expected %s", args[most], expected)
+		case queue && subjects.CheckQueue(args[0]) != nil:
+			return usagef("%w", subjects.CheckQueue(args[0]))
 		}
+		return nil
 	}
-	if len(near) > 0 {
-		return usagef("no command %q: perhaps %s", args[0], strings.Join(near, " or "))
-	}
-	return usagef("no command %q", args[0])
 }
 
-// distance is how many letters to change, add or drop to make one word of the
-// other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// unknownCommand names the commands that may have been meant.
+func unknownCommand(c *cobra.Command, name string) error {
+	c.SuggestionsMinimumDistance = maxTypos
+	if near := c.SuggestionsFor(name); len(near) > 0 {
+		return &usageError{fmt.Errorf("no command %q: perhaps %s", name, alternatives(c.CommandPath()+" ", near)), c}
 	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			corner, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, corner+cost)
-		}
-	}
-	return row[len(b)]
+	return &usageError{fmt.Errorf("no command %q", name), c}
+}
+
+// maxTypos is how many letters may differ for a name to be suggested.
+const maxTypos = 2
+
+// alternatives joins names, each with a prefix.
+func alternatives(prefix string, names []string) string {
+	return prefix + strings.Join(names, " or "+prefix)
 }

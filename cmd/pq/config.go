@@ -7,23 +7,25 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func configCommand() *command {
-	return &command{
-		name: "config", args: "<queue> [<field>=<value>...]", min: 1, max: anyNumber,
-		short: "show or change the configuration of a queue",
-		long: `Shows the configuration of a queue. With fields, changes those and shows the
+func configCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "config <queue> [<field>=<value>...]", Args: arguments(1, anyNumber),
+		ValidArgsFunction: s.completeConfig,
+		Short:             "show or change the configuration of a queue",
+		Long: `Shows the configuration of a queue. With fields, changes those and shows the
 whole; a queue that does not exist is made. The fields:
 
   priority             of items pushed without one
-  lease                of pops that ask for none; 0s: they take items for good
+  lease                of pops without one; 0s: they remove the items
   ttl                  of items pushed without one; 0s: for ever
-  max_deliveries       before an item that comes back is dead; 0: no limit
-  dead_letter          queue for dead items; empty: the queue's name and -dead
+  max_deliveries       before an item becomes a dead letter; 0: no limit
+  dead_letter          queue for dead letters; empty: the queue's name and -dead
   dead_letter_expired  whether items past their ttl go there: true or false
   dead_letters_from    queues whose dead items this one takes, separated by commas; *: all
   dedup_window         how long the ids of pushes and pops are remembered
@@ -31,12 +33,15 @@ whole; a queue that does not exist is made. The fields:
   ties                 which of equal priorities --max takes: newest or oldest
   max_length           of the queue, in items; 0: no limit
   overflow             what a push to a full queue does: refuse or evict`,
-		examples: []example{
-			{"show it", "pq config jobs"},
-			{"every pop a loan, three attempts each", "pq config jobs lease=5m max_deliveries=3"},
-			{"the same for another queue", `pq config copies $(pq config jobs --json | jq -r 'to_entries[]|"\(.key)=\(.value)"')`},
-		},
-		run: func(s *session, args []string) error {
+		Example: `  # show it
+  pq config jobs
+
+  # lease every item, for three deliveries at most
+  pq config jobs lease=5m max_deliveries=3
+
+  # the same for another queue
+  pq config copies $(pq config jobs --json | jq -r 'to_entries[]|"\(.key)=\(.value)"')`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			change, err := parseConfig(args[1:])
 			if err != nil {
 				return err
@@ -114,10 +119,8 @@ func parseConfig(args []string) (change client.ConfigChange, err error) {
 func configValue(kind reflect.Type, text string) (any, error) {
 	switch {
 	case kind == reflect.TypeFor[client.Duration]():
-		if _, err := time.ParseDuration(text); err != nil {
-			return nil, errors.New("expected a duration such as 30s or 1h30m")
-		}
-		return text, nil
+		d, err := parseDuration(text)
+		return d.String(), err
 	case kind.Kind() == reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {

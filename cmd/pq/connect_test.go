@@ -97,7 +97,8 @@ func TestLogins(t *testing.T) {
 		"admin":    `{"description": "all of it", "url": "` + s.URL() + `", "user": "admin", "password": "a"}`,
 		"producer": `{"url": "` + s.URL() + `", "user": "producer", "password": "p"}`,
 		"nobody":   `{"url": "` + s.URL() + `"}`,
-		"nsc":      `{"url": "` + s.URL() + `", "nsc": "nsc://o/a/u"}`,
+		"env":      `{"url": "` + s.URL() + `", "creds": "env://CREDS"}`,
+		"proxy":    `{"url": "` + s.URL() + `", "socks_proxy": "x"}`,
 		"broken":   `{`,
 	})
 	at := "HOME=" + dir
@@ -117,7 +118,8 @@ func TestLogins(t *testing.T) {
 		{"not half of a login", []string{"NATS_TOKEN=x"}, []string{"ls"}, 1, "Authorization Violation"},
 		{"no such context", nil, []string{"ls", "--context", "other"}, 2, `no context "other"`},
 		{"no context's name", nil, []string{"ls", "--context", "../x"}, 2, "expected a name"},
-		{"a context for nsc", nil, []string{"ls", "--context", "nsc"}, 1, "has the field nsc"},
+		{"a context with another scheme", nil, []string{"ls", "--context", "env"}, 1, "expected a file, or nsc://"},
+		{"a proxy that is no URL", nil, []string{"ls", "--context", "proxy"}, 1, "expected a URL such as socks5://"},
 		{"a broken context", nil, []string{"ls", "--context", "broken"}, 1, "context broken: "},
 		{"half of a certificate", nil, []string{"ls", "--tlscert", "x"}, 2, "expected both"},
 		{"no nkey", nil, []string{"ls", "--nkey", filepath.Join(dir, "none")}, 1, "expected a file with an NKey seed"},
@@ -152,6 +154,18 @@ func TestDoctorOfAProducer(t *testing.T) {
 	}
 }
 
+func TestContextNamesFiles(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"HOME": "/home/me", "KEYS": "/keys"}
+	saved := natsContext{login: login{Creds: "~/a.creds", NKey: "$KEYS/n", Key: "file:///key", CA: "/ca"}}
+	want := login{Creds: "/home/me/a.creds", NKey: "/keys/n", Key: "/key", CA: "/ca"}
+	if err := saved.resolve(env); err != nil || saved.login != want {
+		t.Errorf("resolved to %+v, %v, expected %+v", saved.login, err, want)
+	}
+}
+
+// What a login in the environment or on the command line leaves open comes from
+// the context.
 func TestLoginsAreTakenWhole(t *testing.T) {
 	t.Parallel()
 	saved := login{Server: "s", User: "u", Password: "p", CA: "ca", Creds: "c"}
@@ -164,11 +178,6 @@ func TestLoginsAreTakenWhole(t *testing.T) {
 		if diff := cmp.Diff(tc.want, tc.given.or(saved)); diff != "" {
 			t.Errorf("%+v: -want +got\n%s", tc.given, diff)
 		}
-	}
-	env := map[string]string{"HOME": "/home/me", "KEYS": "/keys"}
-	got := login{Creds: "~/a.creds", NKey: "$KEYS/n", CA: "/ca"}.expand(env)
-	if want := (login{Creds: "/home/me/a.creds", NKey: "/keys/n", CA: "/ca"}); got != want {
-		t.Errorf("expanded to %+v, expected %+v", got, want)
 	}
 }
 

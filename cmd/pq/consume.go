@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -27,46 +29,63 @@ type consuming struct {
 	failed  atomic.Int64
 }
 
-func consumeCommand() *command {
-	c := &consuming{options: client.ConsumeOptions{Workers: 1, Lease: 30 * time.Second}}
-	return &command{
-		name: "consume", args: "<queue> [<program> [<argument>...]]", min: 1, max: anyNumber, verbatim: true,
-		short: "run a program for each item",
-		long: `Takes items, one after another as they come, and runs a program for each. The
-payload is its standard input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES and
-PQ_FENCE are set, and PQ_HEADER_<NAME> for each header. When it exits with 0 the
-item is acknowledged, otherwise it is tried again later. While it runs the lease
-is extended. Without a program payloads are printed.
+func consumeCommand(s *session) *cobra.Command {
+	c := &consuming{session: s, options: client.ConsumeOptions{Workers: 1, Lease: 30 * time.Second}}
+	cmd := &cobra.Command{
+		Use: "consume <queue> [<program> [<argument>...]]", Args: arguments(1, anyNumber),
+		Annotations: map[string]string{programFollows: "yes"},
+		Short:       "run a program for each item",
+		Long: `Leases items as they come and runs a program for each. The payload is its standard
+input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES and PQ_FENCE are set, and
+PQ_HEADER_<NAME> for each header. When the program exits with 0 the item is
+acknowledged, otherwise it is delivered again later. While the program runs the
+lease is extended. Without a program the payloads are printed.
 
-Ctrl-C lets what runs end; a second one does not wait for it.`,
-		examples: []example{
-			{"a worker, four at a time", "pq consume jobs --workers 4 ./work.sh"},
-			{"what is there, and no more", "pq consume jobs --stop-when-empty ./work.sh --fast"},
-			{"a shell line", `pq consume mails -- sh -c 'mail -s "$PQ_HEADER_SUBJECT" me@example.com'`},
-			{"watch what comes, one by one", "pq consume jobs --json"},
-		},
-		flags: c.flags, run: c.run,
+After Ctrl-C pq waits for the programs that run; a second Ctrl-C kills them.`,
+		Example: `  # a worker, four at a time
+  pq consume jobs --workers 4 ./work.sh
+
+  # stop when the queue is empty
+  pq consume jobs --stop-when-empty ./work.sh --fast
+
+  # a shell line
+  pq consume mails -- sh -c 'mail -s "$PQ_HEADER_SUBJECT" me@example.com'
+
+  # print items as JSON as they come
+  pq consume jobs --json`,
+		ValidArgsFunction: c.complete,
+		RunE:              func(_ *cobra.Command, args []string) error { return c.run(s, args) },
 	}
+	c.flags(cmd.Flags())
+	return cmd
 }
 
-func (c *consuming) flags(f *flags) {
+func (c *consuming) flags(f *pflag.FlagSet) {
 	o := &c.options
-	f.number(&o.Workers, "workers,w", "`number` of items at a time")
-	f.yes(&c.max, "max", "the highest priority number first")
-	f.duration(&o.Lease, "lease,l", "`duration` for which an item stays with a worker that has died")
-	f.number(&o.Limit, "count,n", "stop after this `number` of items")
-	f.yes(&o.StopWhenEmpty, "stop-when-empty", "stop instead of waiting for more")
-	f.each(func(s string) error {
+	f.IntVarP(&o.Workers, "workers", "w", o.Workers, "`number` of items at a time")
+	f.BoolVar(&c.max, "max", c.max, "the highest priority number first")
+	durationVar(f, &o.Lease, "lease", "l", "`duration` after which the item of a worker that died is delivered again")
+	f.IntVarP(&o.Limit, "count", "n", o.Limit, "stop after this `number` of items")
+	f.BoolVar(&o.StopWhenEmpty, "stop-when-empty", o.StopWhenEmpty, "stop instead of waiting for more")
+	f.Func("band", "only priorities `low..high`; either end may be left out", func(s string) error {
 		band, err := parseBand(s)
 		o.Pop = append(o.Pop, band)
 		return err
-	}, "band", "only priorities `low..high`; either end may be left out")
-	f.number(&c.deadExit, "dead-exit", "exit `code` of the program that gives an item up at once")
-	f.duration(&o.Grace, "grace", "`duration` for which programs may go on after Ctrl-C, before they are asked to stop")
+	})
+	f.IntVar(&c.deadExit, "dead-exit", c.deadExit, "exit `code` of the program that makes the item a dead letter")
+	durationVar(f, &o.Grace, "grace", "", "`duration` to let programs go on after Ctrl-C, before SIGTERM")
+}
+
+// complete completes the queue, and leaves the program to the shell.
+func (c *consuming) complete(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return c.session.completeQueue(cmd, args, word)
 }
 
 func (c *consuming) run(s *session, args []string) error {
-	c.session, c.command = s, args[1:]
+	c.command = args[1:]
 	if c.options.Workers < 1 {
 		return usagef("--workers %d: expected 1 or more", c.options.Workers)
 	}
@@ -81,17 +100,17 @@ func (c *consuming) run(s *session, args []string) error {
 	if c.max {
 		c.options.End = client.Max
 	}
-	c.options.OnError = c.trouble
+	c.options.OnError = c.onError
 	client, err := s.connect(client.RetryFor(patience), client.Timeout(patience))
 	if err != nil {
 		return err
 	}
 	s.nc.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
 		if err != nil {
-			c.tell("connection lost: %v", err)
+			c.logf("connection lost: %v", err)
 		}
 	})
-	s.nc.SetReconnectHandler(func(nc *nats.Conn) { c.tell("connected to %s", nc.ConnectedUrlRedacted()) })
+	s.nc.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", nc.ConnectedUrlRedacted()) })
 	err = client.Queue(args[0]).Consume(s.ctx, c.handle, c.options)
 	s.say("%s handled, %s", many(c.handled.Load(), "item"), many(c.failed.Load(), "failure"))
 	if err == nil {
@@ -100,7 +119,7 @@ func (c *consuming) run(s *session, args []string) error {
 	return err
 }
 
-func (c *consuming) trouble(item *client.Item, err error) {
+func (c *consuming) onError(item *client.Item, err error) {
 	var empty *client.Error
 	if item == nil && errors.As(err, &empty) && errors.Is(err, client.ErrEmpty) {
 		return // it comes when there is something
@@ -109,11 +128,11 @@ func (c *consuming) trouble(item *client.Item, err error) {
 		c.failed.Add(1)
 		err = fmt.Errorf("item %s, delivery %d: %w", item.ID, item.Deliveries, err)
 	}
-	c.tell("%v", err)
+	c.logf("%v", err)
 }
 
-// tell writes a line for people, whole.
-func (c *consuming) tell(format string, args ...any) {
+// logf prints a line, whole.
+func (c *consuming) logf(format string, args ...any) {
 	c.output.Lock()
 	defer c.output.Unlock()
 	fmt.Fprintf(c.session.stderr, "pq: "+format+"\n", args...)

@@ -5,13 +5,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// deadLetters are the queues where dead letters of a queue may be: its own, and
-// the one that it has chosen. Which one that is everybody may know who may see
-// the queue.
+func deadCommand(s *session) *cobra.Command {
+	c := &cobra.Command{
+		Use: "dead", Args: cobra.ArbitraryArgs,
+		Short: "list or requeue dead letters",
+		Long:  `Dead letters are items that a queue has given up.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return usagef("found no command behind dead: expected list or requeue")
+		},
+	}
+	c.AddCommand(deadListCommand(s), deadRequeueCommand(s))
+	return c
+}
+
+// deadLetters are the queues that may hold the dead letters of a queue: its own,
+// and the one in its configuration.
 func (s *session) deadLetters(c *client.Client, queue string) ([]*client.Queue, error) {
 	info, err := c.Queue(queue).Info(s.ctx)
 	if err != nil && !errors.Is(err, client.ErrNotFound) {
@@ -24,16 +41,16 @@ func (s *session) deadLetters(c *client.Client, queue string) ([]*client.Queue, 
 	return []*client.Queue{c.Queue(info.Config.DeadLetter), own}, nil
 }
 
-func deadListCommand() *command {
+func deadListCommand(s *session) *cobra.Command {
 	count := 20
-	return &command{
-		name: "dead list", args: "<queue>", min: 1, max: 1,
-		short: "list the dead letters of a queue",
-		long: `Lists what a queue has given up: items that failed too often, were terminated,
-or outlived their TTL if the queue keeps those. Without any the exit code is 3.`,
-		examples: []example{{"what went wrong", "pq dead list jobs"}},
-		flags:    func(f *flags) { f.number(&count, "count,n", "list at most this `number`, 0 for all") },
-		run: func(s *session, args []string) error {
+	c := &cobra.Command{
+		Use: "list <queue>", Args: arguments(1, 1),
+		Short: "list the dead letters of a queue",
+		Long: `Lists the items that a queue has given up: they failed too often, were terminated,
+or outlived their TTL if the queue keeps those. If there are none the exit code is 3.`,
+		Example: `  # why items failed
+  pq dead list jobs`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			if count < 0 {
 				return usagef("--count %d: expected 0 or more", count)
 			}
@@ -41,19 +58,21 @@ or outlived their TTL if the queue keeps those. Without any the exit code is 3.`
 			if err != nil {
 				return err
 			}
-			graves, err := s.deadLetters(c, args[0])
+			holders, err := s.deadLetters(c, args[0])
 			if err != nil {
 				return err
 			}
-			return s.listDead(graves, args[0], count)
+			return s.listDead(holders, args[0], count)
 		},
 	}
+	c.Flags().IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
+	return c
 }
 
 // eachDead calls fn for the dead letters of a queue, until fn says no. A queue for
 // dead letters may be shared.
-func (s *session) eachDead(graves []*client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) error {
-	for _, dead := range graves {
+func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) error {
+	for _, dead := range holders {
 		if more, err := s.eachDeadIn(dead, origin, fn); err != nil || !more {
 			return err
 		}
@@ -86,10 +105,10 @@ func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.
 	return true, nil
 }
 
-func (s *session) listDead(graves []*client.Queue, origin string, most int) error {
+func (s *session) listDead(holders []*client.Queue, origin string, most int) error {
 	rows := [][]string{{"ID", "PRIORITY", "DIED", "SIZE", "REASON"}}
 	n := 0
-	err := s.eachDead(graves, origin, func(_ *client.Queue, i *client.Item) (bool, error) {
+	err := s.eachDead(holders, origin, func(_ *client.Queue, i *client.Item) (bool, error) {
 		n++
 		if s.global.json {
 			return n != most, s.printJSON(shown(i))

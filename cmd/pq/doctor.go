@@ -8,25 +8,27 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func doctorCommand() *command {
-	return &command{
-		name: "doctor", args: "[<queue>]", max: 1,
-		short: "find out what is wrong",
-		long: `Checks, one after another: the way to the NATS server, the bridges, their versions
-and stores, what this user may do, how fast the store commits, the clocks, and the
-queues; and says what to do about what it finds. To try things it makes a queue
-and deletes it again; with a queue given it looks at that one and changes nothing.
+func doctorCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor [<queue>]", Args: arguments(0, 1),
+		Short: "find out what is wrong",
+		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
+the permissions of this user, the speed of the store, the clocks and the queues,
+and says what to do about each finding. It makes a queue to try requests on, and
+deletes it again. With a queue given it reads that one and changes nothing.
 
-Exits with 1 when something does not work; what could be better is only said.`,
-		examples: []example{
-			{"as another user", "pq doctor --creds worker.creds"},
-			{"for somebody who may see one queue only", "pq doctor jobs"},
-		},
-		run: func(s *session, args []string) error {
+Exits with 1 when something does not work, and with 0 after warnings.`,
+		Example: `  # as another user
+  pq doctor --creds worker.creds
+
+  # as a user who may see one queue only
+  pq doctor jobs`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			d := &doctor{session: s}
 			if len(args) > 0 {
 				d.queue = args[0]
@@ -88,9 +90,9 @@ func (d *doctor) examine() {
 		return
 	}
 	if d.queue != "" {
-		d.looks()
+		d.tryReads()
 	} else {
-		d.tries()
+		d.tryAll()
 	}
 	d.queues()
 }

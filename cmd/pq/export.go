@@ -7,6 +7,8 @@ import (
 	"iter"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -14,40 +16,43 @@ import (
 // exporting are the flags of export.
 type exporting struct {
 	output string
+	force  bool
 	states []client.State
 }
 
-func exportCommand() *command {
+func exportCommand(s *session) *cobra.Command {
 	e := &exporting{}
-	return &command{
-		name: "export", args: "<queue>", min: 1, max: 1,
-		short: "write the items of a queue as JSON lines",
-		long: `Writes all items of a queue, one JSON object a line, in the order of their
+	c := &cobra.Command{
+		Use: "export <queue>", Args: arguments(1, 1),
+		Short: "write the items of a queue as JSON lines",
+		Long: `Writes all items of a queue, one JSON object a line, in the order of their
 priorities and of their pushes, and removes none. "pq import" puts them where
 they stood, here or in another store. Payloads that are not UTF-8 are written in
-base64. The last line says how many they are, with a checksum and the queue's
+base64. The last line has the number of items, a checksum and the queue's
 configuration; "jq 'select(.id)'" leaves it out.
 
-It is no snapshot: pause the queue, and let what is leased be settled, to get all
-of it exactly once. Leased items are written like the others, and are ready after
+It is no snapshot: to get every item exactly once, pause the queue and wait until
+no item is leased. Leased items are written like the others, and are ready after
 an import.`,
-		examples: []example{
-			{"to a file", "pq pause jobs && pq export jobs -o jobs.jsonl"},
-			{"to another server", "pq export jobs | pq --server nats://other import jobs"},
-		},
-		flags: func(f *flags) {
-			f.text(&e.output, "output,o", "`file` to write; standard output if not given")
-			f.each(func(s string) error {
-				switch state := client.State(s); state {
-				case client.Ready, client.Leased, client.Delayed:
-					e.states = append(e.states, state)
-					return nil
-				}
-				return errors.New("expected ready, leased or delayed")
-			}, "state", "only items in this `state`: ready, leased or delayed; may be repeated")
-		},
-		run: e.run,
+		Example: `  # to a file
+  pq pause jobs && pq export jobs -o jobs.jsonl
+
+  # to another server
+  pq export jobs | pq --server nats://other import jobs`,
+		RunE: func(_ *cobra.Command, args []string) error { return e.run(s, args) },
 	}
+	f := c.Flags()
+	f.StringVarP(&e.output, "output", "o", e.output, "`file` to write; standard output if not given")
+	f.BoolVarP(&e.force, "force", "f", e.force, "overwrite the file if it exists")
+	f.Func("state", "only items in this `state`: ready, leased or delayed; may be repeated", func(s string) error {
+		switch state := client.State(s); state {
+		case client.Ready, client.Leased, client.Delayed:
+			e.states = append(e.states, state)
+			return nil
+		}
+		return errors.New("expected ready, leased or delayed")
+	})
+	return c
 }
 
 func (e *exporting) run(s *session, args []string) (err error) {
@@ -69,13 +74,13 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	}
 	out := s.stdout
 	if e.output != "" {
-		file, createErr := os.Create(e.output)
+		file, createErr := e.create()
 		if createErr != nil {
 			return createErr
 		}
 		// A file that is to be relied on is on the disk when this ends well.
 		defer func() {
-			if err == nil {
+			if info, statErr := file.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
 				err = file.Sync()
 			}
 			err = errors.Join(err, file.Close())
@@ -91,6 +96,19 @@ func (e *exporting) run(s *session, args []string) (err error) {
 		s.say("the queue was in use, so this need not be all of it: see \"pq help export\"")
 	}
 	return nil
+}
+
+// create opens the file to write. A pipe or a device may exist: nothing is lost.
+func (e *exporting) create() (*os.File, error) {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if info, err := os.Stat(e.output); !e.force && (err != nil || info.Mode().IsRegular()) {
+		mode |= os.O_EXCL
+	}
+	file, err := os.OpenFile(e.output, mode, 0o666)
+	if errors.Is(err, os.ErrExist) {
+		return nil, usagef("%s exists: expected --force to overwrite it", e.output)
+	}
+	return file, err
 }
 
 // exportPage is how many items are asked for at a time.

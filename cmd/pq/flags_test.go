@@ -2,15 +2,17 @@ package main
 
 import (
 	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 )
 
-// reading are flags of each kind.
+// reading is what a command of each kind of flag reads.
 type reading struct {
 	Text   string
 	Number int
@@ -19,38 +21,52 @@ type reading struct {
 	Many   []string
 }
 
-func (r *reading) flags() *flags {
-	f := newFlags()
-	f.text(&r.Text, "text,t", "")
-	f.number(&r.Number, "number,n", "")
-	f.yes(&r.Yes, "yes,y", "")
-	f.duration(&r.Wait, "wait", "")
-	f.each(func(s string) error {
+// read reads a line with a command that has all kinds of flags.
+func read(line string, annotations map[string]string) (r reading, args string, err error) {
+	root := &cobra.Command{Use: "pq", SilenceErrors: true, SilenceUsage: true}
+	c := &cobra.Command{Use: "do", Annotations: annotations, RunE: func(_ *cobra.Command, found []string) error {
+		args = strings.Join(found, " ")
+		return nil
+	}}
+	c.Flags().StringVarP(&r.Text, "text", "t", "", "")
+	c.Flags().IntVarP(&r.Number, "number", "n", 0, "")
+	c.Flags().BoolVarP(&r.Yes, "yes", "y", false, "")
+	durationVar(c.Flags(), &r.Wait, "wait", "", "")
+	c.Flags().FuncP("many", "m", "", func(s string) error {
 		r.Many = append(r.Many, s)
 		return nil
-	}, "many,m", "")
-	return f
+	})
+	root.AddCommand(c)
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetFlagErrorFunc(flagError)
+	root.SetArgs(arranged(root, append([]string{"do"}, strings.Fields(line)...)))
+	err = root.Execute()
+	return r, args, err
 }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
+	program := map[string]string{programFollows: "yes"}
 	for _, tc := range []struct {
-		line     string
-		verbatim bool
-		want     reading
-		args     string
+		line        string
+		annotations map[string]string
+		want        reading
+		args        string
 	}{
-		{"a b", false, reading{}, "a b"},
-		{"-t x a --number=3 b -y", false, reading{Text: "x", Number: 3, Yes: true}, "a b"},
-		{"--text=a=b -n -5 -3 -y=false", false, reading{Text: "a=b", Number: -5}, "-3"},
-		{"-m 1 -m=2 --many 3 -", false, reading{Many: []string{"1", "2", "3"}}, "-"},
-		{"--wait 1m30s -- -y --text", false, reading{Wait: 90 * time.Second}, "-y --text"},
-		{"a -y b -n 3", true, reading{Yes: true}, "a b -n 3"},
-		{"a -y -- -n 3", true, reading{Yes: true}, "a -n 3"},
+		{"a b", nil, reading{}, "a b"},
+		{"-t x a --number=3 b -y", nil, reading{Text: "x", Number: 3, Yes: true}, "a b"},
+		{"--text=a=b -n -5 -3 -y=false", nil, reading{Text: "a=b", Number: -5}, "-3"},
+		{"-n5 -yn-6 -7 -tx", nil, reading{Number: -6, Yes: true, Text: "x"}, "-7"},
+		{"-m 1 -m=2 --many 3 -", nil, reading{Many: []string{"1", "2", "3"}}, "-"},
+		{"--wait 1m30s -- -y --text", nil, reading{Wait: 90 * time.Second}, "-y --text"},
+		{"--wait 2d", nil, reading{Wait: 48 * time.Hour}, ""},
+		{"a -y b -n 3", program, reading{Yes: true}, "a b -n 3"},
+		{"a -y -- -n 3", program, reading{Yes: true}, "a -n 3"},
+		{"a -n 3 -5 -y", program, reading{Number: 3, Yes: false}, "a -5 -y"},
 	} {
-		var r reading
-		args, err := r.flags().parse(strings.Fields(tc.line), tc.verbatim)
-		if err != nil || strings.Join(args, " ") != tc.args {
+		r, args, err := read(tc.line, tc.annotations)
+		if err != nil || args != tc.args {
 			t.Errorf("%s: arguments %q, %v, expected %s", tc.line, args, err, tc.args)
 		}
 		if diff := cmp.Diff(tc.want, r); diff != "" {
@@ -62,14 +78,19 @@ func TestFlags(t *testing.T) {
 func TestFlagMistakes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"--txt x":    "unknown flag --txt: perhaps --text",
-		"-x":         "unknown flag -x",
-		"--number x": `flag --number: "x": expected an integer`,
-		"--yes=x":    `flag --yes: "x": expected true or false`,
-		"--wait 5":   `flag --wait: "5": expected a duration such as 30s or 1h30m`,
-		"--text":     "flag --text: expected a value",
+		"--txt x":     "unknown flag --txt: perhaps --text",
+		"--nothing":   "unknown flag --nothing",
+		"-x":          "unknown flag -x",
+		"-yx":         "unknown flag -x",
+		"--number x":  `flag --number: "x": expected an integer`,
+		"-n x":        `flag --number: "x": expected an integer`,
+		"--yes=x":     `flag --yes: "x": expected true or false`,
+		"--wait 5":    `flag --wait: "5": expected a duration such as 30s, 1h30m or 7d`,
+		"--wait -5s":  `flag --wait: "-5s": expected a duration such as 30s, 1h30m or 7d`,
+		"--text":      "flag --text: expected a value",
+		"--yes a --=": "bad flag syntax: --=",
 	} {
-		_, err := new(reading).flags().parse(strings.Fields(line), false)
+		_, _, err := read(line, nil)
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, expected %s", line, err, want)
 		}
@@ -77,61 +98,78 @@ func TestFlagMistakes(t *testing.T) {
 			t.Errorf("%s: %T, expected a usage error", line, err)
 		}
 	}
-	if _, err := new(reading).flags().parse([]string{"-h"}, false); !errors.Is(err, errHelp) {
-		t.Errorf("-h: %v", err)
-	}
 }
 
-// Every command explains itself, and shows how it is used with flags and words
-// that there are.
-func TestHelpIsTrue(t *testing.T) {
+func TestDurations(t *testing.T) {
 	t.Parallel()
-	names := make(map[string]bool)
-	for _, g := range groups() {
-		for _, c := range g.commands {
-			if names[c.name] {
-				t.Errorf("%s is there twice", c.name)
-			}
-			names[c.name] = true
-			if c.short == "" || c.long == "" || c.run == nil {
-				t.Errorf("%s: expected it to be explained", c.name)
-			}
-			for line := range strings.SplitSeq(c.long, "\n") {
-				if len(line) > 96 {
-					t.Errorf("%s: a line of help has %d characters: %s", c.name, len(line), line)
-				}
-			}
-			for _, e := range c.examples {
-				checkExample(t, c, e.line)
-			}
+	for text, want := range map[string]time.Duration{
+		"1d": 24 * time.Hour, "7d12h": 180 * time.Hour, "0d": 0, "90s": 90 * time.Second, "65535d": 65535 * 24 * time.Hour,
+	} {
+		if got, err := parseDuration(text); got != want || err != nil {
+			t.Errorf("%s is %s, %v, expected %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "d", "1", "-1d", "-5s", "1d-2h", "1.5d", "1d1d", "1h1d", "65536d", "65535d2000000h"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%s is %s, expected an error", text, got)
 		}
 	}
 }
 
+// leaves calls fn for all commands that do something.
+func leaves(c *cobra.Command, fn func(*cobra.Command)) {
+	for _, sub := range c.Commands() {
+		leaves(sub, fn)
+	}
+	if !c.HasSubCommands() && !c.IsAdditionalHelpTopicCommand() {
+		fn(c)
+	}
+}
+
+// Every command explains itself, and shows how it is used, with flags and words
+// that exist.
+func TestHelpIsTrue(t *testing.T) {
+	t.Parallel()
+	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	leaves(rootCommand(s), func(c *cobra.Command) {
+		name := commandName(c)
+		if c.Short == "" || c.Long == "" || c.Example == "" || c.RunE == nil {
+			t.Errorf("%s: expected it to be explained", name)
+		}
+		for line := range strings.SplitSeq(c.Long, "\n") {
+			if len(line) > 96 {
+				t.Errorf("%s: a line of help has %d characters: %s", name, len(line), line)
+			}
+		}
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			if line != "" && !strings.HasPrefix(line, "  # ") {
+				checkExample(t, name, line)
+			}
+		}
+	})
+}
+
 // checkExample reads the part of an example that is about the command.
-func checkExample(t *testing.T, c *command, line string) {
+func checkExample(t *testing.T, name, line string) {
 	t.Helper()
-	_, rest, found := strings.Cut(line, "pq "+c.name)
+	_, rest, found := strings.Cut(line, "pq "+name)
 	if !found {
-		t.Errorf("the example %s is not about %s", line, c.name)
+		t.Errorf("the example %s is not about %s", line, name)
 		return
 	}
 	rest = regexp.MustCompile(`\$\(.*\)`).ReplaceAllString(rest, "X=")
 	for _, end := range []string{" | ", " && ", " > ", ")"} {
 		rest, _, _ = strings.Cut(rest, end)
 	}
-	f := newFlags()
-	if c.flags != nil {
-		// A fresh one: flags that gather keep what they have read.
-		again, _ := find(strings.Fields(c.name))
-		again.flags(f)
+	if strings.Contains(line, "xargs") {
+		rest += " X" // what xargs adds
 	}
-	(&globals{}).define(f)
-	args, err := f.parse(words(t, rest), c.verbatim)
-	if err == nil && len(args) < c.min && !strings.Contains(line, "xargs") {
-		err = c.check(args)
-	}
-	if err != nil {
+	// A fresh one: flags that gather keep what they have read.
+	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	root := rootCommand(s)
+	leaves(root, func(c *cobra.Command) { c.RunE = func(*cobra.Command, []string) error { return nil } })
+	root.SetArgs(arranged(root, append(strings.Fields(name), words(t, rest)...)))
+	if err := root.Execute(); err != nil {
 		t.Errorf("the example %s: %v", line, err)
 	}
 }

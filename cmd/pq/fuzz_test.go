@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -51,7 +54,7 @@ func FuzzImportedLine(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if _, err := newSum().line(line); err != nil && err.Error() == "" {
+		if _, err := newChecksum().line(line); err != nil && err.Error() == "" {
 			t.Errorf("%q: an error that says nothing", line)
 		}
 		read, err := readImported(line)
@@ -77,10 +80,17 @@ func FuzzContext(f *testing.F) {
 		if err != nil {
 			return
 		}
+		saved.NSC = "" // nsc is not to be run
+		if strings.HasPrefix(saved.Creds, nscScheme) {
+			return
+		}
+		if err := saved.resolve(map[string]string{"HOME": "/home"}); err != nil {
+			return
+		}
 		var own login
-		l := own.or(saved.expand(map[string]string{"HOME": "/home"}))
+		l := own.or(saved.login)
 		l.Creds, l.NKey, l.CA, l.Cert, l.Key = "", "", "", "", "" // not to be looked for
-		if _, err := l.options(); err != nil {
+		if _, err := l.options(); err != nil && l.SOCKSProxy == "" {
 			t.Errorf("%q: %v", text, err)
 		}
 	})
@@ -100,30 +110,20 @@ func FuzzArguments(f *testing.F) {
 		for part := range bytes.SplitSeq(joined, []byte{0}) {
 			args = append(args, string(part))
 		}
-		// Connecting comes after reading, so nothing that was read is done.
-		c, rest := find(args)
-		if c == nil {
-			if err := unknownCommand(args); err == nil {
-				t.Errorf("%q is no command and no mistake", args)
+		s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+		root := rootCommand(s)
+		leaves(root, func(c *cobra.Command) {
+			c.RunE = func(_ *cobra.Command, args []string) (err error) {
+				if c.Name() == "config" {
+					_, err = parseConfig(args[1:])
+				}
+				return err
 			}
-			return
-		}
-		var g globals
-		flags := newFlags()
-		if c.flags != nil {
-			c.flags(flags)
-		}
-		flags.own()
-		g.define(flags)
-		left, err := flags.parse(rest, c.verbatim)
-		if err == nil {
-			err = c.check(left)
-		}
-		if err == nil && c.name == "config" {
-			_, err = parseConfig(left[1:])
-		}
+		})
+		root.SetArgs(arranged(root, args))
+		err := root.Execute()
 		var usage *usageError
-		if err != nil && !errors.Is(err, errHelp) && !errors.As(err, &usage) {
+		if err != nil && !errors.As(err, &usage) {
 			t.Errorf("%q: %v is no mistake in the use", args, err)
 		}
 	})

@@ -1,18 +1,22 @@
 package main
 
-func getCommand() *command {
+import (
+	"github.com/spf13/cobra"
+)
+
+func getCommand(s *session) *cobra.Command {
 	var raw bool
-	return &command{
-		name: "get", args: "<queue> <id>", min: 2, max: 2,
-		short: "show an item by its id",
-		long: `Shows an item, whatever its state, and leaves it as it is. When there is none the
-exit code is 3.`,
-		examples: []example{
-			{"all there is to know", "pq get jobs FBUBAX_Af0DSUlItAA"},
-			{"the payload as it is", "pq get images FBUBAX_Af0DSUlItAA --raw > photo.jpg"},
-		},
-		flags: func(f *flags) { f.yes(&raw, "raw", "the payload only, as it is") },
-		run: func(s *session, args []string) error {
+	c := &cobra.Command{
+		Use: "get <queue> <id>", Args: arguments(2, 2),
+		Short: "show an item by its id",
+		Long: `Shows an item in any state, and changes nothing. If there is no such item the exit
+code is 3.`,
+		Example: `  # headers and payload
+  pq get jobs FBUBAX_Af0DSUlItAA
+
+  # the payload alone
+  pq get images FBUBAX_Af0DSUlItAA --raw > photo.jpg`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err
@@ -29,4 +33,7 @@ exit code is 3.`,
 			return s.print(shown(i).describe() + "\n" + string(line(i.Payload)))
 		},
 	}
+	f := c.Flags()
+	f.BoolVar(&raw, "raw", raw, "print the payload alone, unchanged")
+	return c
 }

@@ -1,114 +1,74 @@
 package main
 
 import (
-	"flag"
-	"fmt"
-	"strings"
-	"text/tabwriter"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-const helpHead = `pq: durable priority queues over NATS
+// helpLogin says how the server is found.
+const helpLogin = `pq finds the NATS server as the nats command does: by the selected context in
+~/.config/nats, by NATS_* variables, by flags. A flag counts more than a variable,
+a variable more than the context.`
 
-usage: pq [flags] <command> [arguments] [flags]
-`
+const helpProgram = `pq: durable priority queues over NATS
 
-// helpWay says how the server is found.
-const helpWay = `
-pq finds the NATS server as the nats command does: by the selected context in
-~/.config/nats, by NATS_* variables, by flags; later ones count more.
-`
+` + helpLogin + ` "pq help flags" shows the flags to log in with.
 
-const helpTail = helpWay + `
-Priorities are integers; low ones come first from the end called min.
+Priorities are integers; low ones come first. Durations look like 30s, 1h30m or 7d.
 
-Exit codes: 0 done, 1 failed, 2 called wrongly, 3 nothing there, 4 nothing was
-done because no bridge could do it: trying again may help.
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 nothing there; 4 no bridge could
+do it and nothing was done, so trying again may help.
 
-"pq help <command>" has examples. "pq doctor" says what is wrong.
-`
+"pq doctor" finds out what is wrong.`
 
-// help explains the program.
-func (s *session) help() error {
-	var b strings.Builder
-	b.WriteString(helpHead)
-	for _, g := range groups() {
-		fmt.Fprintf(&b, "\n%s\n", g.title)
-		table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		for _, c := range g.commands {
-			fmt.Fprintf(table, "  %s\t%s\n", c.name, c.short)
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
+// commonFlags are the flags of all commands that every help shows.
+var commonFlags = map[string]bool{"server": true, "context": true, "prefix": true, "timeout": true, "json": true}
+
+// help prints the help of a command. It leaves the flags to log in with to a topic
+// of their own, see flagsTopic.
+func (s *session) help(c *cobra.Command) error {
+	c.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = !commonFlags[f.Name] })
+	text := c.Long + "\n"
+	if c.Runnable() {
+		text += "\n" + c.UsageString()
 	}
-	b.WriteString("\nFlags of all commands (\"pq help flags\" has more, to log in with)\n")
-	f := newFlags()
-	s.global.define(f)
-	f.describe(&b, []string{"server", "context", "prefix", "timeout", "json"})
-	b.WriteString(helpTail)
-	return s.print(b.String())
+	return s.print(text)
 }
 
-// helpFlags is the word after help that explains the flags of all commands.
-const helpFlags = "flags"
-
-// helpOnFlags explains the flags that all commands have.
-func (s *session) helpOnFlags() error {
-	var b strings.Builder
-	b.WriteString("Flags of all commands, and the variables that say the same\n")
-	f := newFlags()
-	s.global.define(f)
-	f.describe(&b, nil)
-	b.WriteString(helpWay)
-	return s.print(b.String())
+// flagsTopic is a topic of the help, and no command.
+func flagsTopic(f *pflag.FlagSet) *cobra.Command {
+	return &cobra.Command{
+		Use:   "flags",
+		Short: "flags of all commands, and the variables that set the same",
+		Long:  "Flags of all commands, and the variables that set the same:\n\n" + f.FlagUsages() + "\n" + helpLogin,
+	}
 }
 
-// helpOn explains a command.
-func (s *session) helpOn(c *command) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "usage: pq %s %s [flags]\n\n%s\n", c.name, c.args, strings.TrimSpace(c.long))
-	f := newFlags()
-	if c.flags != nil {
-		c.flags(f)
+func helpCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [<command>]",
+		Short:   "show the help of a command",
+		Long:    `Shows the help of a command or topic.`,
+		Example: "  # the help of a command of two words\n  pq help dead list",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
+			if found, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range found.Commands() {
+					if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+						words = append(words, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return words, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			found, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = unknownCommand(found, rest[0])
+			}
+			if err != nil {
+				return err
+			}
+			return s.help(found)
+		},
 	}
-	f.own()
-	if len(f.mine) > 0 {
-		b.WriteString("\nFlags (\"pq help flags\" has those of all commands)\n")
-		f.describe(&b, f.mine)
-	}
-	if len(c.examples) > 0 {
-		b.WriteString("\nExamples\n")
-	}
-	for i, e := range c.examples {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "  # %s\n  %s\n", e.does, e.line)
-	}
-	return s.print(strings.Replace(b.String(), "  [flags]", " [flags]", 1))
-}
-
-// describe writes a table of flags; nil stands for all.
-func (f *flags) describe(b *strings.Builder, names []string) {
-	if names == nil {
-		f.own()
-		names = f.mine
-	}
-	table := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	for _, name := range names {
-		fl := f.set.Lookup(name)
-		value, usage := flag.UnquoteUsage(fl)
-		if value != "" {
-			value = " " + value
-		}
-		short := "   "
-		if s := f.short[name]; s != "" {
-			short = "-" + s + ","
-		}
-		if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" && fl.DefValue != "0s" {
-			usage += " (" + fl.DefValue + ")"
-		}
-		fmt.Fprintf(table, "  %s --%s%s\t%s\n", short, name, value, usage)
-	}
-	_ = table.Flush() // a strings.Builder takes everything
 }

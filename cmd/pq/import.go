@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -24,47 +26,50 @@ type importing struct {
 	resume bool
 }
 
-func importCommand() *command {
+func importCommand(s *session) *cobra.Command {
 	i := &importing{verify: true, ids: true}
-	return &command{
-		name: "import", args: "<queue>", min: 1, max: 1,
-		short: "put back what export has written",
-		long: `Puts items where they stood when "pq export" wrote them: with their ids, their
+	c := &cobra.Command{
+		Use: "import <queue>", Args: arguments(1, 1),
+		Short: "put exported items back",
+		Long: `Puts items where they stood when "pq export" wrote them: with their ids, their
 order, headers, deliveries, time stamps, delays and times to live, in this or
-another store. Leased ones become ready. What is there already is not doubled,
-so an import that was interrupted can be run again.
+another store. Leased items become ready. Items that are there already are not
+doubled, so an import that was interrupted can be run again.
 
-The queue is paused meanwhile, unless --live is given: an item that is taken
-before the end would come back if the import had to be run again. It stays
-paused when that fails, and when it was paused before; --resume lets it go in
-the end in any case. A queue that does not exist is made with the configuration it had.
+The queue is paused during the import, unless --live is given: an item that is
+popped before the end would come back if the import had to be run again. The queue
+stays paused when the import fails, and when it was paused before; --resume ends
+the pause after an import. A queue that does not exist is made with the
+configuration it had.
 
-The last line of the export tells whether all of it is there and unchanged. A
-file is checked before anything is imported; --verify=false takes what was
-changed on purpose.
+The last line of the export proves that it is whole and unchanged. A file is
+checked before anything is imported. --verify=false accepts changed exports.
 
 Lines without "id", which you may write yourself, are pushed as new items:
-"payload" or "payload_base64", and if there are, "priority" and "headers". So
-are all lines with --as-new. Run again within 2 minutes, it does not push them
-twice: the numbers of lines, or the ids, serve as message ids. A queue remembers
-1,000,000 of those unless configured otherwise, and --ids=false does without.`,
-		examples: []example{
-			{"from a file", "pq import jobs --file jobs.jsonl"},
-			{"once more, beside what is there", "pq import jobs --as-new --file jobs.jsonl"},
-			{"what you wrote yourself", `echo '{"priority": 3, "payload": "hello"}' | pq import jobs`},
-		},
-		flags: func(f *flags) {
-			f.text(&i.file, "file,f", "`file` to read; standard input if not given")
-			f.number(&i.skip, "skip", "leave out this `number` of lines at the beginning")
-			f.yes(&i.asNew, "as-new", "push the items as new ones, with ids and places of their own")
-			f.yes(&i.live, "live", "do not pause the queue meanwhile")
-			f.yes(&i.verify, "verify", "insist on an export that is whole and unchanged")
-			f.yes(&i.ids, "ids", "push with message ids, so that repeating it doubles nothing")
-			f.yes(&i.resume, "resume", "let the queue go in the end, also when it was paused before")
-			f.yes(&i.strict, "strict", "wait for each answer: keeps the order of pushes also with several bridges, slowly")
-		},
-		run: i.run,
+"payload" or "payload_base64", and optionally "priority" and "headers". With
+--as-new all lines are. Run again within 2 minutes, it does not push them twice:
+the numbers of lines, or the ids, serve as message ids. A queue remembers
+1,000,000 of those unless configured otherwise; --ids=false uses none.`,
+		Example: `  # from a file
+  pq import jobs --file jobs.jsonl
+
+  # a second time, as new items
+  pq import jobs --as-new --file jobs.jsonl
+
+  # items that you wrote yourself
+  echo '{"priority": 3, "payload": "hello"}' | pq import jobs`,
+		RunE: func(_ *cobra.Command, args []string) error { return i.run(s, args) },
 	}
+	f := c.Flags()
+	f.StringVarP(&i.file, "file", "f", i.file, "`file` to read; standard input if not given")
+	f.IntVar(&i.skip, "skip", i.skip, "skip this `number` of lines at the beginning")
+	f.BoolVar(&i.asNew, "as-new", i.asNew, "push the items as new ones, with new ids")
+	f.BoolVar(&i.live, "live", i.live, "do not pause the queue during the import")
+	f.BoolVar(&i.verify, "verify", i.verify, "require an export that is whole and unchanged")
+	f.BoolVar(&i.ids, "ids", i.ids, "push with message ids, so that a repetition doubles nothing")
+	f.BoolVar(&i.resume, "resume", i.resume, "resume the queue in the end, even if it was paused before")
+	f.BoolVar(&i.strict, "strict", i.strict, "wait for each answer: slow, but keeps the order of pushes with several bridges")
+	return c
 }
 
 func (i *importing) run(s *session, args []string) error {
@@ -73,9 +78,9 @@ func (i *importing) run(s *session, args []string) error {
 		return err
 	}
 	defer in.Close()
-	j := &restore{importing: i, session: s, sum: newSum()}
+	j := &restore{importing: i, session: s, sum: newChecksum()}
 	if file, is := in.(*os.File); is && total > 0 {
-		if j.seal, err = i.look(s, file, total); err != nil {
+		if j.trailer, err = i.look(s, file, total); err != nil {
 			return fmt.Errorf("%s: %w; nothing was imported, --verify=false does it all the same", i.file, err)
 		}
 	}
@@ -123,7 +128,7 @@ func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 func (i *importing) look(s *session, file *os.File, total int64) (*protocol.ExportSeal, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()
-	all, exported := newSum(), false
+	all, exported := newChecksum(), false
 	lines := lineScanner(io.TeeReader(file, counter(p.add)))
 	for lines.Scan() {
 		item, err := all.line(lines.Bytes())
@@ -143,7 +148,7 @@ func (i *importing) look(s *session, file *os.File, total int64) (*protocol.Expo
 		}
 	}
 	_, err := file.Seek(0, io.SeekStart)
-	return all.seal, err
+	return all.trailer, err
 }
 
 func hasID(line []byte) bool {

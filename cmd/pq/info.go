@@ -4,20 +4,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func infoCommand() *command {
-	return &command{
-		name: "info", args: "[<queue>]", max: 1,
-		short: "show a queue, or the bridge",
-		long: `Shows the counts, rates and configuration of a queue; without one, what a bridge
-says about itself.`,
-		examples: []example{
-			{"how many are ready", "pq info jobs --json | jq .ready"},
-			{"the bridge, its store, its limits", "pq info"},
-		},
-		run: func(s *session, args []string) error {
+func infoCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "info [<queue>]", Args: arguments(0, 1),
+		Short: "show a queue, or the bridge",
+		Long: `Shows the counts, rates and configuration of a queue. Without a queue it shows
+version, store and limits of a bridge.`,
+		Example: `  # the number of ready items
+  pq info jobs --json | jq .ready
+
+  # the bridge
+  pq info`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := s.connect()
 			if err != nil {
 				return err

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +24,7 @@ func (s *session) read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// hintAtInput tells somebody who sits before a command that waits for lines.
+// hintAtInput says on a terminal that the command reads lines.
 func (s *session) hintAtInput() {
 	if interactive(s.stdin) {
 		s.say("reading lines from the terminal; Ctrl-D ends them")
@@ -38,17 +40,30 @@ func parsePriority(s string) (int64, error) {
 	return priority, nil
 }
 
-// parseDuration reads a duration that is not negative.
+var errNoDuration = errors.New("expected a duration such as 30s, 1h30m or 7d")
+
+// parseDuration reads a duration that is not negative. Unlike time.ParseDuration
+// it knows days, in front of the rest: 7d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, errors.New("expected a duration such as 30s or 1h30m")
+	var total time.Duration
+	if days, rest, has := strings.Cut(s, "d"); has {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, errNoDuration
+		}
+		total, s = time.Duration(n)*day, cmp.Or(rest, "0s")
 	}
-	return d, nil
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || total+d < total {
+		return 0, errNoDuration
+	}
+	return total + d, nil
 }
 
-// confirm asks before something that cannot be undone. Without somebody to ask
-// it insists on --force.
+const day = 24 * time.Hour
+
+// confirm asks before something that cannot be undone. Where it cannot ask it
+// requires --force.
 func (s *session) confirm(force bool, format string, args ...any) error {
 	if force {
 		return nil

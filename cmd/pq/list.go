@@ -4,28 +4,25 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func listCommand() *command {
+func listCommand(s *session) *cobra.Command {
 	state, count, bodies := string(client.Ready), 20, false
 	var after string
-	return &command{
-		name: "list", args: "<queue>", min: 1, max: 1,
-		short: "list the items of a queue",
-		long: `Lists items in the order in which "pq pop" would take them, and changes nothing.
-Without any the exit code is 3.`,
-		examples: []example{
-			{"what is being worked on", "pq list jobs --state leased"},
-			{"all of it, with payloads, as JSON", "pq list jobs -n 0 --bodies --json"},
-		},
-		flags: func(f *flags) {
-			f.text(&state, "state", "items in this `state`: ready, leased or delayed")
-			f.number(&count, "count,n", "list at most this `number`, 0 for all")
-			f.text(&after, "after", "begin behind the item with this `id`")
-			f.yes(&bodies, "bodies,b", "payloads too")
-		},
-		run: func(s *session, args []string) error {
+	c := &cobra.Command{
+		Use: "list <queue>", Args: arguments(1, 1),
+		Short: "list the items of a queue",
+		Long: `Lists items in the order in which "pq pop" would take them, and changes nothing.
+If there are none the exit code is 3.`,
+		Example: `  # items that consumers work on
+  pq list jobs --state leased
+
+  # all items with their payloads, as JSON
+  pq list jobs -n 0 --bodies --json`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			switch client.State(state) {
 			case client.Ready, client.Leased, client.Delayed:
 			default:
@@ -42,6 +39,12 @@ Without any the exit code is 3.`,
 			return s.list(q, options, count)
 		},
 	}
+	f := c.Flags()
+	f.StringVar(&state, "state", state, "items in this `state`: ready, leased or delayed")
+	f.IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
+	f.StringVar(&after, "after", after, "start behind the item with this `id`")
+	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too")
+	return c
 }
 
 func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {

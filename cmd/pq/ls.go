@@ -6,18 +6,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func lsCommand() *command {
+func lsCommand(s *session) *cobra.Command {
 	var names bool
-	return &command{
-		name: "ls", max: 0,
-		short:    "list the queues",
-		long:     `Lists the queues with their counts. Without any the exit code is 3.`,
-		examples: []example{{"names only, for scripts", "pq ls --names"}},
-		flags:    func(f *flags) { f.yes(&names, "names", "names only") },
-		run: func(s *session, _ []string) error {
+	c := &cobra.Command{
+		Use: "ls", Args: arguments(0, 0),
+		Short: "list the queues",
+		Long:  `Lists the queues with their counts. If there are none the exit code is 3.`,
+		Example: `  # for scripts
+  pq ls --names`,
+		RunE: func(*cobra.Command, []string) error {
 			c, err := s.connect()
 			if err != nil {
 				return err
@@ -50,6 +52,9 @@ func lsCommand() *command {
 			return table(s.stdout, rows)
 		},
 	}
+	f := c.Flags()
+	f.BoolVar(&names, "names", names, "print names only")
+	return c
 }
 
 func (s *session) names(c *client.Client) error {

@@ -24,7 +24,7 @@ func main() {
 		<-signals
 		stop()
 		<-signals // this one does not wait for anything
-		s.programs.end()
+		s.programs.kill()
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(s.run(os.Args[1:]))
@@ -48,5 +48,5 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 // run runs a command and returns the exit code.
 func (s *session) run(args []string) int {
 	defer s.close()
-	return s.report(s.dispatch(args))
+	return s.report(s.execute(args))
 }

@@ -1,13 +1,18 @@
 package main
 
-func moveCommand() *command {
-	return &command{
-		name: "move", args: "<queue> <id> <priority>", min: 3, max: 3,
-		short: "give an item another priority",
-		long: `Gives an item another priority. Its id stays, and so does its place among the
-items of that priority. A leased item moves when it comes back.`,
-		examples: []example{{"to the front", "pq move jobs FBUBAX_Af0DSUlItAA -100"}},
-		run: func(s *session, args []string) error {
+import (
+	"github.com/spf13/cobra"
+)
+
+func moveCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "move <queue> <id> <priority>", Args: arguments(3, 3),
+		Short: "give an item another priority",
+		Long: `Gives an item another priority. Its id stays, and so does its place among the
+items of that priority. A leased item moves when its lease ends.`,
+		Example: `  # to the front
+  pq move jobs FBUBAX_Af0DSUlItAA -100`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			priority, err := parsePriority(args[2])
 			if err != nil {
 				return usagef("the priority %q: %w", args[2], err)
@@ -24,17 +29,17 @@ items of that priority. A leased item moves when it comes back.`,
 	}
 }
 
-func rmCommand() *command {
-	return &command{
-		name: "rm", args: "<queue> <id>...", min: 2, max: anyNumber,
-		short: "remove items by their ids",
-		long: `Removes items, whatever their state. Whoever works on a leased one finds the
-lease lost.`,
-		examples: []example{
-			{"one item", "pq rm jobs FBUBAX_Af0DSUlItAA"},
-			{"all delayed ones", "pq list jobs --state delayed -n 0 --json | jq -r .id | xargs pq rm jobs"},
-		},
-		run: func(s *session, args []string) error {
+func rmCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm <queue> <id>...", Args: arguments(2, anyNumber),
+		Short: "remove items by their ids",
+		Long:  `Removes items in any state. The consumer of a leased item finds its lease lost.`,
+		Example: `  # one item
+  pq rm jobs FBUBAX_Af0DSUlItAA
+
+  # all delayed items
+  pq list jobs --state delayed -n 0 --json | jq -r .id | xargs pq rm jobs`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err

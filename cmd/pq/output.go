@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -88,15 +87,6 @@ func startsNumber(cell string) bool {
 	return cell == "-" || cell != "" && strings.IndexByte("-0123456789", cell[0]) >= 0
 }
 
-// interactive says whether somebody looks at what is written there.
-func interactive(w any) bool {
-	file, is := w.(*os.File)
-	if !is {
-		return false
-	}
-	return isTerminal(file)
-}
-
 // thousands writes a number as 1,234,567.
 func thousands(n int64) string {
 	digits := strconv.FormatInt(n, 10)
@@ -133,7 +123,6 @@ func size(n int64) string {
 
 // span writes a duration in its two largest units: 2h5m, 3d4h.
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d <= 0:
 		return "0s"

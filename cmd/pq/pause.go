@@ -1,11 +1,18 @@
 package main
 
-func pauseCommand() *command {
-	return &command{
-		name: "pause", args: "<queue>", min: 1, max: 1,
-		short: "keep items from being popped",
-		long:  `Keeps items from being popped until "pq resume". Pushes go on; pops find nothing, or wait.`,
-		run: func(s *session, args []string) error {
+import (
+	"github.com/spf13/cobra"
+)
+
+func pauseCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "pause <queue>", Args: arguments(1, 1),
+		Short: "keep items from being popped",
+		Long: `Keeps items from being popped until "pq resume". Pushes go on; pops find nothing,
+or wait.`,
+		Example: `  # before an export
+  pq pause jobs && pq export jobs -o jobs.jsonl`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err
@@ -18,12 +25,14 @@ func pauseCommand() *command {
 	}
 }
 
-func resumeCommand() *command {
-	return &command{
-		name: "resume", args: "<queue>", min: 1, max: 1,
-		short: "let items be popped again",
-		long:  `Ends what "pq pause" began.`,
-		run: func(s *session, args []string) error {
+func resumeCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume <queue>", Args: arguments(1, 1),
+		Short: "let items be popped again",
+		Long:  `Ends the pause that "pq pause" began.`,
+		Example: `  # after an export
+  pq resume jobs`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -21,26 +24,39 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"admin":    subjects.Grammar.Admin,
 }
 
-func permissionsCommand() *command {
+func permissionsCommand(s *session) *cobra.Command {
 	var user string
-	return &command{
-		name: "permissions", args: "<role> [<queue>...]", min: 1, max: anyNumber,
-		short: "print what a user needs to be permitted",
-		long: `Prints a user for the configuration of a NATS server with the least permissions
+	c := &cobra.Command{
+		Use: "permissions <role> [<queue>...]", Args: arguments(1, anyNumber),
+		ValidArgsFunction: s.completePermissions,
+		Short:             "print the permissions that a user needs",
+		Long: `Prints a user for the configuration of a NATS server with the least permissions
 that a role needs: producer, consumer, requeuer, importer, viewer or admin of some queues,
 "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
 queue, which has to be named.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
-It has to be told of it: pq --inbox-prefix, nats --inbox-prefix.`,
-		examples: []example{
-			{"pqd's own user", "pq permissions pqd"},
-			{"a worker on two queues", "pq permissions consumer mails images --as worker"},
-			{"somebody who looks after dead letters", "pq permissions admin jobs jobs-dead"},
-		},
-		flags: func(f *flags) { f.text(&user, "as", "the user's `name`; that of the role if not given") },
-		run:   func(s *session, args []string) error { return s.permissions(args[0], args[1:], user) },
+Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
+		Example: `  # pqd's own user
+  pq permissions pqd
+
+  # a worker on two queues
+  pq permissions consumer mails images --as worker
+
+  # an admin of a queue and its dead letters
+  pq permissions admin jobs jobs-dead`,
+		RunE: func(_ *cobra.Command, args []string) error { return s.permissions(args[0], args[1:], user) },
 	}
+	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
+	return c
+}
+
+// completePermissions completes a role, and then queues.
+func (s *session) completePermissions(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return beginning(append(slices.Sorted(maps.Keys(roles)), bridgeRole), word), cobra.ShellCompDirectiveNoFileComp
+	}
+	return beginning(s.queueNames(), word), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (s *session) permissions(role string, queues []string, user string) error {

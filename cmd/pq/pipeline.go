@@ -9,12 +9,12 @@ import (
 type pipeline struct {
 	session  *session
 	queue    *client.Queue
-	flying   []*client.Future // in the order in which they were sent
+	pending  []*client.Future // unanswered, in the order in which they were sent
 	done     int64            // acknowledged, all of the first ones
 	last     map[int64]uint64 // by priority, the last place in push order
-	disorder int64            // items that came to stand before their predecessor
-	doubles  int64            // items that had been pushed before
-	placing  bool             // items have places, whatever order they come in
+	disorder int64            // items that stand before their predecessor
+	doubles  int64            // items that were pushed before
+	placed   bool             // items have places, whatever their order
 	each     func(client.Pushed) error
 	progress func(done int64)
 	err      error
@@ -40,7 +40,7 @@ func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
 
 // place is push for an item that has a place.
 func (p *pipeline) place(i *client.Import) error {
-	p.placing = true
+	p.placed = true
 	return p.send(func() (*client.Future, error) { return p.queue.ImportAsync(p.session.ctx, i) })
 }
 
@@ -48,8 +48,8 @@ func (p *pipeline) send(item func() (*client.Future, error)) error {
 	if p.err != nil {
 		return p.err
 	}
-	if len(p.flying) >= pipelineDepth {
-		if p.land(len(p.flying) / 2); p.err != nil {
+	if len(p.pending) >= pipelineDepth {
+		if p.await(len(p.pending) / 2); p.err != nil {
 			return p.err
 		}
 	}
@@ -58,18 +58,18 @@ func (p *pipeline) send(item func() (*client.Future, error)) error {
 		p.err = err
 		return err
 	}
-	p.flying = append(p.flying, f)
+	p.pending = append(p.pending, f)
 	return nil
 }
 
 // finish waits for the answers that are missing. The error is the first one.
 func (p *pipeline) finish() error {
-	p.land(len(p.flying))
+	p.await(len(p.pending))
 	return p.err
 }
 
-// fault is finish for when an error was reported already.
-func (p *pipeline) fault() error {
+// laterError is finish, without an error that push or place has returned already.
+func (p *pipeline) laterError() error {
 	if p.err != nil {
 		_ = p.finish() // it is the same
 		return nil
@@ -77,9 +77,9 @@ func (p *pipeline) fault() error {
 	return p.finish()
 }
 
-// land waits for the answers to the first n items in flight.
-func (p *pipeline) land(n int) {
-	for _, f := range p.flying[:n] {
+// await waits for the answers to the first n pending items.
+func (p *pipeline) await(n int) {
+	for _, f := range p.pending[:n] {
 		pushed, err := f.Result()
 		if err != nil {
 			if p.err == nil {
@@ -88,23 +88,23 @@ func (p *pipeline) land(n int) {
 			continue
 		}
 		if p.err != nil {
-			continue // what stands behind one that failed is not counted
+			continue // what comes after a failure is not counted
 		}
 		p.done++
 		p.note(pushed)
 		p.err = p.each(pushed)
 	}
-	p.flying = append(p.flying[:0], p.flying[n:]...)
+	p.pending = append(p.pending[:0], p.pending[n:]...)
 	p.progress(p.done)
 }
 
-// note compares an item's place with that of the one before it.
+// note compares an item's place with that of its predecessor.
 func (p *pipeline) note(pushed client.Pushed) {
 	if pushed.Duplicate {
 		p.doubles++
 		return
 	}
-	if p.placing {
+	if p.placed {
 		return
 	}
 	if pushed.Seq < p.last[pushed.Priority] {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
@@ -14,68 +17,81 @@ type popping struct {
 	max     bool
 	count   int
 	verbose bool
-	named   bool // with an id: repeating it answers the same items
+	named   bool // with an id: repeating it returns the same items
 }
 
-func popCommand() *command {
+func popCommand(s *session) *cobra.Command {
 	p := &popping{}
-	return &command{
-		name: "pop", args: "<queue>", min: 1, max: 1,
-		short: "take items from a queue",
-		long: `Takes the item with the lowest priority number and prints its payload, as a line.
-The item is gone then; with --lease it comes back unless "pq ack" is called in
+	c := &cobra.Command{
+		Use: "pop <queue>", Args: arguments(1, 1),
+		Short: "remove or lease the next items of a queue",
+		Long: `Removes the item with the lowest priority number and prints its payload as a line.
+With --lease the item stays and is delivered again unless "pq ack" settles it in
 time. On an empty queue the exit code is 3.`,
-		examples: []example{
-			{"the most urgent item", "pq pop jobs"},
-			{"up to 10 of the least urgent, waiting a minute for the first", "pq pop jobs --max -n 10 --wait 1m"},
-			{"on loan, with all there is to know", "pq pop jobs --lease 5m --json"},
-			{"only priorities 1 to 5", "pq pop jobs --band 1..5"},
-			{"a lost answer loses nothing: repeat it", "pq pop jobs --id shift-17"},
+		Example: `  # the most urgent item
+  pq pop jobs
+
+  # up to 10 of the least urgent, waiting a minute for the first
+  pq pop jobs --max -n 10 --wait 1m
+
+  # with a lease, as JSON
+  pq pop jobs --lease 5m --json
+
+  # only priorities 1 to 5
+  pq pop jobs --band 1..5
+
+  # safe to repeat when the answer was lost
+  pq pop jobs --id shift-17`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.run(s, args[0], !p.named, (*client.Queue).PopBatch)
 		},
-		flags: func(f *flags) {
-			p.flags(f)
-			f.each(func(s string) error {
-				d, err := parseDuration(s)
-				p.options = append(p.options, client.Lease(d))
-				return err
-			}, "lease,l", "take it on loan for this `duration`")
-			f.each(func(s string) error {
-				p.options = append(p.options, client.PopID(s))
-				p.named = true
-				return nil
-			}, "id,i", "`text` that names the pop: repeating it answers the same items")
-		},
-		run: func(s *session, args []string) error { return p.run(s, args[0], !p.named, (*client.Queue).PopBatch) },
 	}
+	f := c.Flags()
+	p.flags(f)
+	f.FuncP("lease", "l", "lease the items for this `duration`", func(s string) error {
+		d, err := parseDuration(s)
+		p.options = append(p.options, client.Lease(d))
+		return err
+	})
+	f.FuncP("id", "i", "`text` that names the pop: repeating it returns the same items", func(s string) error {
+		p.options = append(p.options, client.PopID(s))
+		p.named = true
+		return nil
+	})
+	return c
 }
 
-func peekCommand() *command {
+func peekCommand(s *session) *cobra.Command {
 	p := &popping{}
-	return &command{
-		name: "peek", args: "<queue>", min: 1, max: 1,
-		short: "look at the next items of a queue",
-		long: `Prints the payload that "pq pop" would take, and leaves it there. On an empty
+	c := &cobra.Command{
+		Use: "peek <queue>", Args: arguments(1, 1),
+		Short: "look at the next items of a queue",
+		Long: `Prints the payload that "pq pop" would take, and leaves it there. On an empty
 queue the exit code is 3.`,
-		examples: []example{
-			{"the most urgent item, with all there is to know", "pq peek jobs -v"},
-			{"the 5 least urgent ones as JSON", "pq peek jobs --max -n 5 --json"},
+		Example: `  # the most urgent item, with its id and headers
+  pq peek jobs -v
+
+  # the 5 least urgent ones as JSON
+  pq peek jobs --max -n 5 --json`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.run(s, args[0], false, (*client.Queue).PeekBatch)
 		},
-		flags: p.flags,
-		run:   func(s *session, args []string) error { return p.run(s, args[0], false, (*client.Queue).PeekBatch) },
 	}
+	p.flags(c.Flags())
+	return c
 }
 
-func (p *popping) flags(f *flags) {
-	f.yes(&p.max, "max", "the highest priority number first")
+func (p *popping) flags(f *pflag.FlagSet) {
+	f.BoolVar(&p.max, "max", p.max, "the highest priority number first")
 	p.count = 1
-	f.number(&p.count, "count,n", "take up to this `number` of items")
-	f.each(func(s string) error {
+	f.IntVarP(&p.count, "count", "n", p.count, "up to this `number` of items")
+	f.FuncP("wait", "w", "wait up to this `duration` for something to arrive", func(s string) error {
 		d, err := parseDuration(s)
 		p.options = append(p.options, client.Wait(d))
 		return err
-	}, "wait,w", "wait up to this `duration` for something to arrive")
-	f.each(p.band, "band", "only priorities `low..high`; either end may be left out")
-	f.yes(&p.verbose, "verbose,v", "print all there is to know about the items")
+	})
+	f.Func("band", "only priorities `low..high`; either end may be left out", p.band)
+	f.BoolVarP(&p.verbose, "verbose", "v", p.verbose, "print ids, headers and the like, too")
 }
 
 func (p *popping) band(s string) error {
@@ -84,10 +100,10 @@ func (p *popping) band(s string) error {
 	return err
 }
 
-// takeFunc is a pop or a peek.
-type takeFunc = func(*client.Queue, context.Context, client.End, int, ...client.PopOption) ([]*client.Item, error)
+// popFunc is a pop or a peek.
+type popFunc = func(*client.Queue, context.Context, client.End, int, ...client.PopOption) ([]*client.Item, error)
 
-func (p *popping) run(s *session, queue string, again bool, take takeFunc) error {
+func (p *popping) run(s *session, queue string, again bool, pop popFunc) error {
 	if p.count < 1 {
 		return usagef("--count %d: expected 1 or more", p.count)
 	}
@@ -100,7 +116,7 @@ func (p *popping) run(s *session, queue string, again bool, take takeFunc) error
 		end = client.Max
 	}
 	for left := p.count; left > 0; {
-		items, err := take(q, s.ctx, end, left, p.options...)
+		items, err := pop(q, s.ctx, end, left, p.options...)
 		if errors.Is(err, client.ErrEmpty) && left < p.count {
 			return nil
 		}

@@ -1,15 +1,19 @@
 package main
 
-func purgeCommand() *command {
+import (
+	"github.com/spf13/cobra"
+)
+
+func purgeCommand(s *session) *cobra.Command {
 	var force bool
-	return &command{
-		name: "purge", args: "<queue>", min: 1, max: 1,
-		short: "remove all items of a queue",
-		long: `Removes all items of a queue, the leased and delayed ones too, after asking. The
+	c := &cobra.Command{
+		Use: "purge <queue>", Args: arguments(1, 1),
+		Short: "remove all items of a queue",
+		Long: `Removes all items of a queue, the leased and delayed ones too, after asking. The
 queue and its configuration stay.`,
-		examples: []example{{"in a script", "pq purge jobs --force"}},
-		flags:    func(f *flags) { f.yes(&force, "force,f", "do not ask") },
-		run: func(s *session, args []string) error {
+		Example: `  # in a script
+  pq purge jobs --force`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err
@@ -28,17 +32,20 @@ queue and its configuration stay.`,
 			return s.answer(map[string]int64{"purged": n}, "removed %s", many(n, "item"))
 		},
 	}
+	f := c.Flags()
+	f.BoolVarP(&force, "force", "f", force, "do not ask")
+	return c
 }
 
-func deleteCommand() *command {
+func deleteCommand(s *session) *cobra.Command {
 	var force bool
-	return &command{
-		name: "delete", args: "<queue>", min: 1, max: 1,
-		short:    "delete a queue",
-		long:     `Deletes a queue with its items and its configuration, after asking.`,
-		examples: []example{{"in a script", "pq delete jobs --force"}},
-		flags:    func(f *flags) { f.yes(&force, "force,f", "do not ask") },
-		run: func(s *session, args []string) error {
+	c := &cobra.Command{
+		Use: "delete <queue>", Args: arguments(1, 1),
+		Short: "delete a queue",
+		Long:  `Deletes a queue with its items and its configuration, after asking.`,
+		Example: `  # in a script
+  pq delete jobs --force`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			q, err := s.queue(args[0])
 			if err != nil {
 				return err
@@ -56,4 +63,7 @@ func deleteCommand() *command {
 			return s.answer(map[string]string{"queue": q.Name()}, "deleted %s", q.Name())
 		},
 	}
+	f := c.Flags()
+	f.BoolVarP(&force, "force", "f", force, "do not ask")
+	return c
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -18,65 +20,73 @@ type pushing struct {
 	id      string
 }
 
-func pushCommand() *command {
+func pushCommand(s *session) *cobra.Command {
 	p := &pushing{header: make(nats.Header)}
-	return &command{
-		name: "push", args: "<queue> [<payload>...]", min: 1, max: anyNumber,
-		short: "add items to a queue",
-		long: `Adds each payload as an item and prints its id when it is on disk. The payload
-"-" stands for standard input, where each line is an item; how many they were is
-said at the end, their ids only with --json.`,
-		examples: []example{
-			{"an urgent item", "pq push jobs 'put out the fire' -p -5"},
-			{"not before tomorrow, and not after the day after", "pq push jobs 'call back' --delay 24h --ttl 48h"},
-			{"a file, with a header", "pq push images --file photo.jpg -H Content-Type:image/jpeg"},
-			{"each line an item", "seq 1000 | pq push numbers -"},
-			{"once, however often it is run", "pq push reports 'for May' --id report-may"},
-		},
-		flags: p.flags,
-		run:   p.run,
+	c := &cobra.Command{
+		Use: "push <queue> [<payload>...]", Args: arguments(1, anyNumber),
+		Short: "add items to a queue",
+		Long: `Adds each payload as an item and prints its id when it is on disk. The payload
+"-" is standard input, where each line is an item: their number is printed at the
+end, their ids only with --json.`,
+		Example: `  # an urgent item
+  pq push jobs 'put out the fire' -p -5
+
+  # not before tomorrow, and not after a week
+  pq push jobs 'call back' --delay 1d --ttl 7d
+
+  # a file, with a header
+  pq push images --file photo.jpg -H Content-Type:image/jpeg
+
+  # each line an item
+  seq 1000 | pq push numbers -
+
+  # once, even if repeated
+  pq push reports 'for May' --id report-may`,
+		RunE: func(_ *cobra.Command, args []string) error { return p.run(s, args) },
 	}
+	p.flags(c.Flags())
+	return c
 }
 
 func (p *pushing) add(o client.PushOption) { p.options = append(p.options, o) }
 
-func (p *pushing) flags(f *flags) {
-	f.each(func(s string) error {
+func (p *pushing) flags(f *pflag.FlagSet) {
+	f.FuncP("priority", "p", "its priority, a `number`; the queue's default if not given", func(s string) error {
 		priority, err := parsePriority(s)
 		p.add(client.Priority(priority))
 		return err
-	}, "priority,p", "its priority, a `number`; the queue's default if not given")
-	f.each(func(s string) error {
+	})
+	f.FuncP("delay", "d", "keep it back for this `duration`", func(s string) error {
 		d, err := parseDuration(s)
 		p.add(client.Delay(d))
 		return err
-	}, "delay,d", "keep it back for this `duration`")
-	f.each(func(s string) error {
+	})
+	f.Func("not-before", "keep it back until a `time` such as 2030-01-02T15:04:05Z", func(s string) error {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
 			return errors.New("expected a time such as 2030-01-02T15:04:05Z")
 		}
 		p.add(client.NotBefore(t))
 		return nil
-	}, "not-before", "keep it back until a `time` such as 2030-01-02T15:04:05Z")
-	f.each(func(s string) error {
+	})
+	f.Func("ttl", "drop it when it is not taken within this `duration`", func(s string) error {
 		d, err := parseDuration(s)
 		p.add(client.TTL(d))
 		return err
-	}, "ttl", "drop it when it is not taken within this `duration`")
-	f.each(func(s string) error {
+	})
+	f.FuncP("header", "H", "header to travel with it, `name:value`; may be repeated", func(s string) error {
 		key, value, ok := strings.Cut(s, ":")
 		if !ok {
 			return errors.New("expected <name>:<value>")
 		}
 		p.header.Add(strings.TrimSpace(key), strings.TrimSpace(value))
 		return nil
-	}, "header,H", "header to travel with it, `name:value`; may be repeated")
-	f.each(func(s string) error {
+	})
+	f.FuncP("file", "f", "a `file`'s content as an item, - for standard input; may be repeated", func(s string) error {
 		p.files = append(p.files, s)
 		return nil
-	}, "file,f", "a `file`'s content as an item, - for standard input; may be repeated")
-	f.text(&p.id, "id,i", "`text` that names the push: repeating it within 2 minutes pushes nothing")
+	})
+	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }
 
 func (p *pushing) run(s *session, args []string) error {

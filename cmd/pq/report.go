@@ -92,10 +92,10 @@ func unreachable(err error) bool {
 func hint(err error) string {
 	var usage *usageError
 	switch {
-	case errors.As(err, &usage) && usage.command != nil:
-		return fmt.Sprintf(`"pq help %s" has the usage and examples.`, usage.command.name)
+	case errors.As(err, &usage) && usage.command != nil && usage.command.HasParent():
+		return fmt.Sprintf(`"pq help %s" has the usage and examples.`, commandName(usage.command))
 	case errors.As(err, &usage):
-		return `"pq help" lists what there is.`
+		return `"pq help" lists the commands.`
 	case errors.Is(err, nats.ErrNoResponders):
 		return `Is pqd running, and is its prefix the same (--prefix)? "pq doctor" looks closer.`
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), unreachable(err):

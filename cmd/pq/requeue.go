@@ -3,26 +3,28 @@ package main
 import (
 	"errors"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
-func deadRequeueCommand() *command {
+func deadRequeueCommand(s *session) *cobra.Command {
 	var all bool
-	return &command{
-		name: "dead requeue", args: "<queue> [<id>...]", min: 1, max: anyNumber,
-		short: "push dead letters to their queue again",
-		long: `Pushes dead letters to the queue they come from, with their priority and headers,
+	c := &cobra.Command{
+		Use: "requeue <queue> [<id>...]", Args: arguments(1, anyNumber),
+		Short: "push dead letters to their queue again",
+		Long: `Pushes dead letters to the queue they come from, with their priority and headers,
 and removes them from the dead-letter queue. They are new items there: their
-deliveries count from 0, and they queue behind those of their priority.
+deliveries count from 0, and they stand behind the others of their priority.
 
-When it is interrupted, run it again: what was pushed in the last 2 minutes is
-not pushed twice.`,
-		examples: []example{
-			{"one of those that \"pq dead list\" has", "pq dead requeue jobs FBUBAX_Af0DSUlItAA"},
-			{"all, after the mistake is mended", "pq dead requeue jobs --all"},
-		},
-		flags: func(f *flags) { f.yes(&all, "all,a", "all dead letters of the queue") },
-		run: func(s *session, args []string) error {
+After an interruption run it again: an item that was pushed in the last 2 minutes
+is not pushed twice.`,
+		Example: `  # one that "pq dead list" shows
+  pq dead requeue jobs FBUBAX_Af0DSUlItAA
+
+  # all, after the cause was removed
+  pq dead requeue jobs --all`,
+		RunE: func(_ *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
 			if all == (len(ids) > 0) {
 				return usagef("expected ids, or --all")
@@ -31,16 +33,16 @@ not pushed twice.`,
 			if err != nil {
 				return err
 			}
-			graves, err := s.deadLetters(c, queue)
+			holders, err := s.deadLetters(c, queue)
 			if err != nil {
 				return err
 			}
 			r := &requeue{session: s, to: c.Queue(queue)}
 			if all {
-				err = s.eachDead(graves, queue, func(dead *client.Queue, i *client.Item) (bool, error) { return true, r.item(dead, i) })
+				err = s.eachDead(holders, queue, func(dead *client.Queue, i *client.Item) (bool, error) { return true, r.item(dead, i) })
 			}
 			for _, id := range ids {
-				if err = r.find(graves, id); err != nil {
+				if err = r.find(holders, id); err != nil {
 					break
 				}
 			}
@@ -51,6 +53,8 @@ not pushed twice.`,
 			return err
 		},
 	}
+	c.Flags().BoolVarP(&all, "all", "a", all, "all dead letters of the queue")
+	return c
 }
 
 // requeue moves items from one queue to another.
@@ -61,8 +65,8 @@ type requeue struct {
 }
 
 // find requeues the item with an id, which is in one of several queues.
-func (r *requeue) find(graves []*client.Queue, id string) (err error) {
-	for _, dead := range graves {
+func (r *requeue) find(holders []*client.Queue, id string) (err error) {
+	for _, dead := range holders {
 		var i *client.Item
 		if i, err = dead.Get(r.session.ctx, id); err == nil {
 			return r.item(dead, i)

@@ -18,8 +18,8 @@ type restore struct {
 	session *session
 	queue   *client.Queue
 	pipe    *pipeline
-	sum     *sum
-	seal    *protocol.ExportSeal // known beforehand, of a file
+	sum     *checksum
+	trailer *protocol.ExportSeal // known beforehand, of a file
 	placed  int64                // items sent to their places
 	made    bool                 // the queue was not there
 	paused  bool                 // by this import
@@ -58,7 +58,7 @@ func (r *restore) lines(in io.Reader) (err error) {
 		}
 	}
 	// What was sent before a line that cannot be read counts.
-	return errors.Join(err, lines.Err(), r.pipe.fault())
+	return errors.Join(err, lines.Err(), r.pipe.laterError())
 }
 
 func (r *restore) line(n int, text []byte) error {
@@ -73,7 +73,7 @@ func (r *restore) line(n int, text []byte) error {
 		return fmt.Errorf(`line %d: expected "priority" beside "id"`, n)
 	}
 	if r.placed == 0 {
-		if err := r.hold(); err != nil {
+		if err := r.pauseQueue(); err != nil {
 			return err
 		}
 	}
@@ -88,8 +88,8 @@ func (r *restore) line(n int, text []byte) error {
 	return r.pipe.place(i)
 }
 
-// hold keeps others from taking items until all are there.
-func (r *restore) hold() error {
+// pauseQueue keeps others from popping until all items are there.
+func (r *restore) pauseQueue() error {
 	if r.live {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (r *restore) hold() error {
 	info, err := r.queue.Info(ctx)
 	if errors.Is(err, client.ErrNotFound) {
 		r.made = true
-		info, err = &client.Info{}, r.configure(r.seal)
+		info, err = &client.Info{}, r.configure(r.trailer)
 	}
 	if err == nil && info.Paused {
 		r.was = true
@@ -148,8 +148,8 @@ func (r *restore) finish() error {
 			return r.stopped(fmt.Errorf("imported %s, but %w (--verify=false does not look)", many(r.pipe.done, "item"), err))
 		}
 	}
-	if r.made && r.seal == nil && r.sum.seal != nil {
-		if err := r.configure(r.sum.seal); err != nil {
+	if r.made && r.trailer == nil && r.sum.trailer != nil {
+		if err := r.configure(r.sum.trailer); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (r *restore) finish() error {
 
 func (r *restore) summary(took time.Duration) error {
 	s, pipe := r.session, r.pipe
-	if r.sum.items == 0 && r.sum.seal == nil {
+	if r.sum.items == 0 && r.sum.trailer == nil {
 		s.say("found nothing to import")
 		return exitError(exitNothing)
 	}

@@ -23,7 +23,7 @@ type session struct {
 	nc     *nats.Conn // nil until somebody needs it
 
 	reading  io.Reader // see input
-	programs programs
+	programs processGroups
 
 	unfinished string // what a command that failed has left behind, and what to do about it
 }
@@ -77,7 +77,7 @@ const patience = 10 * time.Minute
 // connectPatiently returns a client for such commands. A timeout on the command
 // line says that somebody waits all the same.
 func (s *session) connectPatiently() (*client.Client, error) {
-	if s.global.limited {
+	if s.global.limited() {
 		return s.connect(client.RetryFor(s.global.timeout))
 	}
 	return s.connect(client.RetryFor(patience), client.Timeout(patience))

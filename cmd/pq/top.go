@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
@@ -20,26 +22,26 @@ type watching struct {
 	last     []*client.Info // what was seen last
 }
 
-func topCommand() *command {
+func topCommand(s *session) *cobra.Command {
 	w := &watching{interval: time.Second, sort: "rate"}
-	return &command{
-		name: "top", max: 0,
-		short: "watch the queues",
-		long: `Shows the queues over and over: how many items are ready, leased and delayed, how
-old the next one is, how many pops wait, and how many items a second are pushed,
-popped and settled, averaged over a minute. Rates and waiting pops are those of
-the bridge that answers. Ctrl-C ends it.`,
-		examples: []example{
-			{"the longest queues first", "pq top --sort ready"},
-			{"once, into a file", "pq top --count 1 > queues.txt"},
-		},
-		flags: func(f *flags) {
-			f.duration(&w.interval, "interval,i", "`duration` between two looks")
-			f.number(&w.count, "count,n", "end after this `number` of looks")
-			f.text(&w.sort, "sort", "by this `column`: rate, ready, oldest or name")
-		},
-		run: w.run,
+	c := &cobra.Command{
+		Use: "top", Args: arguments(0, 0),
+		Short: "watch the queues",
+		Long: `Shows the queues every second: ready, leased and delayed items, the age of the next
+one, waiting pops, and the pushes, pops and settlements a second, averaged over a
+minute. Rates and waiting pops are those of the bridge that answers. Ctrl-C ends it.`,
+		Example: `  # the longest queues first
+  pq top --sort ready
+
+  # once, into a file
+  pq top --count 1 > queues.txt`,
+		RunE: func(_ *cobra.Command, args []string) error { return w.run(s, args) },
 	}
+	f := c.Flags()
+	durationVar(f, &w.interval, "interval", "i", "`duration` between two updates")
+	f.IntVarP(&w.count, "count", "n", w.count, "end after this `number` of updates")
+	f.StringVar(&w.sort, "sort", w.sort, "by this `column`: rate, ready, oldest or name")
+	return c
 }
 
 var orders = map[string]func(a, b *client.Info) int{

@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // release is set by the linker in released builds: -X main.release=1.2.3.
@@ -19,13 +21,16 @@ func version() string {
 	return "0.0.0-devel"
 }
 
-func versionCommand() *command {
-	return &command{
-		name: "version", max: 0,
-		short: "show the version of pq",
-		long:  `Shows the version of pq. "pq info" has that of the bridge.`,
-		run: func(s *session, _ []string) error {
-			return s.answer(map[string]string{"version": version()}, "pq %s", version())
-		},
+func versionCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Args: arguments(0, 0),
+		Short:   "show the version of pq",
+		Long:    `Shows the version of pq, as "pq --version" does. "pq info" shows the bridge's.`,
+		Example: "  # for a script\n  pq version --json | jq -r .version",
+		RunE:    func(*cobra.Command, []string) error { return s.printVersion() },
 	}
+}
+
+func (s *session) printVersion() error {
+	return s.answer(map[string]string{"version": version()}, "pq %s", version())
 }

@@ -32,8 +32,8 @@ func (d *doctor) permitted(attempts ...attempt) (may, mayNot []string) {
 
 func ignore[T any](_ T, err error) error { return err }
 
-// looks tries what changes nothing on a queue.
-func (d *doctor) looks() {
+// tryReads tries the requests that change nothing, on the queue that was given.
+func (d *doctor) tryReads() {
 	q := d.client.Queue(d.queue)
 	may, mayNot := d.permitted(
 		attempt{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
@@ -48,8 +48,8 @@ func (d *doctor) looks() {
 	d.permissions(may, mayNot, "what changes something was not tried")
 }
 
-// tries makes a queue of its own and does everything with it.
-func (d *doctor) tries() {
+// tryAll makes a queue and tries all requests on it.
+func (d *doctor) tryAll() {
 	q := d.client.Queue("doctor-" + nuid.Next())
 	ctx := d.session.ctx
 	may, err := d.try(func(ctx context.Context) error { return ignore(q.Configure(ctx, client.ConfigChange{})) })

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// phase is work that several do until enough is done.
-type phase struct {
+// stage is a part of the benchmark: workers push or pop until enough is done.
+type stage struct {
 	name    string
 	goal    int64
 	workers int
@@ -24,66 +24,66 @@ type phase struct {
 	err     error
 }
 
-// run does the work; a phase that goes on at the same time shows the progress.
-func (p *phase) run(s *session, shown *phase) {
+// run does the work. It shows its progress unless shown, which runs at the same time, does.
+func (g *stage) run(s *session, shown *stage) {
 	var bar *progress
 	if shown == nil {
-		bar = s.progress(p.name, p.goal, thousands)
+		bar = s.progress(g.name, g.goal, thousands)
 		defer bar.end()
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	began := time.Now()
 	var workers sync.WaitGroup
-	for range min(int64(p.workers), p.goal) {
+	for range min(int64(g.workers), g.goal) {
 		workers.Go(func() {
 			var times []time.Duration
 			var err error
 			for err == nil {
-				left := p.goal - p.done.Load()
-				if left <= 0 || p.started.Add(1) > p.goal {
+				left := g.goal - g.done.Load()
+				if left <= 0 || g.started.Add(1) > g.goal {
 					break
 				}
 				var n int
 				start := time.Now()
-				if n, err = p.work(ctx, left); err != nil {
+				if n, err = g.work(ctx, left); err != nil {
 					break
 				}
 				times = append(times, time.Since(start))
-				done := p.done.Add(int64(n))
+				done := g.done.Add(int64(n))
 				if bar != nil {
 					bar.set(done)
 				}
-				if done >= p.goal {
-					cancel() // those who wait for more wait in vain
+				if done >= g.goal {
+					cancel() // no more comes for pops that wait
 				}
 			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.times = append(p.times, times...)
-			if err != nil && p.done.Load() < p.goal && p.err == nil {
-				p.err = fmt.Errorf("%s: %w", p.name, err)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.times = append(g.times, times...)
+			if err != nil && g.done.Load() < g.goal && g.err == nil {
+				g.err = fmt.Errorf("%s: %w", g.name, err)
 				cancel()
 			}
 		})
 	}
 	workers.Wait()
-	p.took = time.Since(began)
+	g.took = time.Since(began)
 }
 
 // summary says how it went.
-func (p *phase) summary(s *session, size int) error {
-	slices.Sort(p.times)
-	at := func(q float64) time.Duration { return p.times[int(q*float64(len(p.times)-1))] }
-	rate := float64(p.done.Load()) / p.took.Seconds()
+func (g *stage) summary(s *session, size int) error {
+	slices.Sort(g.times)
+	at := func(q float64) time.Duration { return g.times[int(q*float64(len(g.times)-1))] }
+	rate := float64(g.done.Load()) / g.took.Seconds()
 	if s.global.json {
 		return s.printJSON(map[string]any{
-			"phase": p.name, "items": p.done.Load(), "seconds": p.took.Seconds(), "per_second": rate,
+			"phase": g.name, "items": g.done.Load(), "seconds": g.took.Seconds(), "per_second": rate,
 			"p50": at(0.5).Seconds(), "p90": at(0.9).Seconds(), "p99": at(0.99).Seconds(), "max": at(1).Seconds(),
 		})
 	}
 	return s.printf("%-9s %s in %s  %s/s  %.1f MiB/s  p50 %s  p90 %s  p99 %s  max %s",
-		p.name, many(p.done.Load(), "item"), span(p.took), thousands(int64(rate)), rate*float64(size)/(1<<20),
+		g.name, many(g.done.Load(), "item"), span(g.took), thousands(int64(rate)), rate*float64(size)/(1<<20),
 		milli(at(0.5)), milli(at(0.9)), milli(at(0.99)), milli(at(1)))
 }
 

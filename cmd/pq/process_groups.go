@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// programs are those that run for items. Each leads a process group of its own,
-// so that Ctrl-C at the terminal reaches pq alone, which lets it end; therefore
-// pq has to end whatever the group is left with when it does not wait.
-type programs struct {
+// processGroups are the programs that run for items. Each leads a process group of
+// its own, so that Ctrl-C at the terminal reaches pq alone, which waits for the
+// program. If it does not wait it has to kill the whole group.
+type processGroups struct {
 	mu     sync.Mutex
 	groups map[int]struct{}
 	ended  bool
@@ -18,7 +18,7 @@ type programs struct {
 
 // run starts a program and waits for its end. When the program's context has
 // ended, nothing of its group is left.
-func (p *programs) run(ctx context.Context, cmd *exec.Cmd) error {
+func (p *processGroups) run(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	if err := p.start(cmd); err != nil {
@@ -34,8 +34,8 @@ func (p *programs) run(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// start holds the lock so that no program starts unseen by end.
-func (p *programs) start(cmd *exec.Cmd) error {
+// start holds the lock so that no program starts unseen by kill.
+func (p *processGroups) start(cmd *exec.Cmd) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -51,8 +51,8 @@ func (p *programs) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// end kills all programs, and lets no other one start.
-func (p *programs) end() {
+// kill kills all programs, and lets no other one start.
+func (p *processGroups) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
