@@ -204,7 +204,7 @@ func (b *Bridge) silence(subs ...**nats.Subscription) {
 		*s = nil
 		// One that was drained has ended by itself.
 		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
-			b.options.Logger.Warn("unsubscribe", "subject", sub.Subject, "error", err)
+			b.options.Logger.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
 		}
 	}
 }
@@ -250,9 +250,9 @@ func (k *keeper) start(b *Bridge) {
 				case isOutage(err):
 					k.failed(err)
 				case errors.Is(err, kv.ErrDamaged):
-					k.log.Debug("store upkeep", "error", err) // the store has said it once
+					k.log.Debug("maintaining the store failed", "error", err) // the store has said it once
 				default:
-					k.log.Error("store upkeep", "error", err)
+					k.log.Error("maintaining the store failed", "error", err)
 				}
 			},
 			Alive: k.alive,

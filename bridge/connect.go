@@ -49,7 +49,7 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			level, text := slog.LevelError, "NATS"
+			level, text := slog.LevelError, "NATS reported an error"
 			switch {
 			case errors.Is(err, nats.ErrBadHeaderMsg):
 				level = slog.LevelDebug // its sender is told
@@ -71,7 +71,7 @@ func leave(nc *nats.Conn, log *slog.Logger) {
 	}
 	time.AfterFunc(rand.N(lameDuckSpread), func() {
 		if err := nc.ForceReconnect(); err != nil {
-			log.Warn("leave the NATS server", "error", err)
+			log.Warn("leaving the NATS server failed", "error", err)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 	}
 	if now := time.Now(); now.Sub(i.warned) > restWarn {
 		i.warned = now
-		b.options.Logger.Warn("more requests than can be refused: for moments the server answers that nobody is there")
+		b.options.Logger.Warn("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders")
 	}
 	turned, err := b.turnPushesAway()
 	defer func() {
@@ -100,7 +100,7 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 		err = b.nc.Flush()
 	}
 	if err != nil {
-		b.options.Logger.Error("rest from requests", "error", err)
+		b.options.Logger.Error("unsubscribing from requests failed", "error", err)
 		return
 	}
 	i.rests.Add(1)
@@ -111,7 +111,7 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 	}
 	b.subs.requests = nil
 	if err := b.subscribe(); err != nil {
-		b.options.Logger.Error("take requests again", "error", err)
+		b.options.Logger.Error("resubscribing to requests failed", "error", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func (b *Bridge) turnPushesAway() (subs []*nats.Subscription, err error) {
 
 func (b *Bridge) endTurning(sub *nats.Subscription) {
 	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) { // it may have ended
-		b.options.Logger.Debug("rest from requests", "error", err)
+		b.options.Logger.Debug("unsubscribing from requests failed", "error", err)
 	}
 }
 
@@ -151,7 +151,7 @@ var turned = nats.Header{
 func (b *Bridge) turnAway(m *nats.Msg) {
 	if b.intake.behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
 		if b.intake.deaf.Add(1) == 1 { // the metric tells of more
-			b.options.Logger.Warn("more pushes than can be turned away: for moments those without a reply subject are lost uncounted")
+			b.options.Logger.Warn("shedding load: pushes arrive faster than the bridge can refuse them; for moments those without a reply subject are lost uncounted")
 		}
 		b.endTurning(m.Sub)
 	}

@@ -21,10 +21,10 @@ var (
 	descRequests = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
 	descInFlight = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
 	descBytes    = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
-	descWaiters  = prometheus.NewDesc("pq_waiters", "Pops waiting for something to arrive.", nil, nil)
-	descLost     = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not taken in.", nil, nil)
-	descRests    = prometheus.NewDesc("pq_rests_total", "Times that no requests were taken because more came than could be refused.", nil, nil)
-	descDeaf     = prometheus.NewDesc("pq_deaf_total", "Rests in which pushes were not even turned away, so that those without a reply subject were lost uncounted.", nil, nil)
+	descWaiters  = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
+	descLost     = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
+	descRests    = prometheus.NewDesc("pq_rests_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
+	descDeaf     = prometheus.NewDesc("pq_deaf_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
 	descEvents   = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
 	descItems    = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
 	descOldest   = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
@@ -88,7 +88,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	queues, err := b.queueStats(ctx, metricsQueues)
 	if err != nil {
-		b.options.Logger.Debug("metrics of the queues", "error", err)
+		b.options.Logger.Debug("reading the metrics of the queues failed", "error", err)
 	}
 	for name, q := range queues {
 		gauge(descItems, float64(q.Ready), name, "ready")

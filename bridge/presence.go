@@ -76,7 +76,7 @@ func (p *presence) gone(replies []string) (gone []string) {
 		gone, err = p.untraced(suspects)
 	}
 	if err != nil {
-		p.bridge.options.Logger.Debug("ask whether clients are present", "error", err)
+		p.bridge.options.Logger.Debug("asking the server whether clients still wait failed", "error", err)
 	}
 	return gone
 }

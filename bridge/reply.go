@@ -70,7 +70,7 @@ func (r *replies) refuse(m *nats.Msg) *failure {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.warned) > logEvery {
 		r.warned = now
-		r.log.Warn("refused a request: its reply subject is none that is answered", "subject", shown(m.Subject), "reply", shown(m.Reply))
+		r.log.Warn("refused a request: its reply subject is neither an inbox nor an allowed reply subject", "subject", shown(m.Subject), "reply", shown(m.Reply))
 	}
 	f := failf(403, "reply subject %s: expected an inbox, in _INBOX.> or where else the bridge is set to answer", shown(m.Reply))
 	m.Reply = ""

@@ -102,7 +102,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 			err = m.Respond(body)
 		}
 		if err != nil {
-			s.bridge.options.Logger.Debug("discovery", "subject", m.Subject, "error", err)
+			s.bridge.options.Logger.Debug("answering discovery failed", "subject", m.Subject, "error", err)
 		}
 	}
 	for _, to := range [][2]string{{"", ""}, {peers.ServiceName, ""}, {peers.ServiceName, s.identity.ID}} {
@@ -128,7 +128,7 @@ func (s *service) stop() {
 
 func (s *service) unsubscribe(sub *nats.Subscription) {
 	if err := sub.Unsubscribe(); err != nil {
-		s.bridge.options.Logger.Debug("unsubscribe", "subject", sub.Subject, "error", err)
+		s.bridge.options.Logger.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *service) queues() json.RawMessage {
 	defer cancel()
 	queues, err := s.bridge.queueStats(ctx, statsQueues)
 	if err != nil {
-		s.bridge.options.Logger.Debug("statistics of the queues", "error", err)
+		s.bridge.options.Logger.Debug("reading the statistics of the queues failed", "error", err)
 	}
 	if queues == nil {
 		return nil

@@ -17,17 +17,17 @@ import (
 // of names, defaults and meanings: reading, checking and --help all use it.
 type settings struct {
 	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory> or fdb:<cluster file>[?prefix=<name>]"`
-	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the subjects begin with this: one or more tokens joined by dots"`
-	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"where the embedded NATS server listens; it runs when NATS_URL is not set"`
+	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
+	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
-	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"where /healthz, /readyz, /metrics and /varz are served"`
-	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"names by which /metrics and /varz may be called beside addresses and names without a dot, separated by commas; * is any"`
-	Replies    replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"patterns of reply subjects to answer beside _INBOX.> and _R_.>, separated by commas"`
+	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server with /healthz, /readyz, /metrics and /varz"`
+	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which /metrics and /varz answer, separated by commas; * allows all. Addresses and names without a dot always work"`
+	Replies    replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; it always answers _INBOX.> and _R_.>"`
 	Sync       bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
 	Log        logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
 	LogLevel   logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
-	Profile    bool            `envconfig:"PQ_PROFILE" default:"false" desc:"true serves /debug/pprof too, where PQ_HTTP says, and records who waits for what"`
+	Profile    bool            `envconfig:"PQ_PROFILE" default:"false" desc:"true also serves /debug/pprof at PQ_HTTP, with profiles of blocking"`
 	NATS       natsSettings    `ignored:"true"`
 	set        map[string]bool // the variables that were set
 }
@@ -151,9 +151,9 @@ func strangers(environment []string) []string {
 const usageHead = `pqd answers requests for priority queues on NATS subjects.
 
 usage: pqd [--help] [--version]
-       pqd backup <directory>   copies the embedded store that a running pqd has open
-       pqd check                looks for damage in an embedded store that is not in use
-       pqd salvage <directory>  writes what can be read of a damaged one, for pq import
+       pqd backup <directory>   copies the embedded store of a running pqd
+       pqd check                checks an embedded store that is not in use for damage
+       pqd salvage <directory>  writes the readable items of a damaged store to files for pq import
 
 Settings are environment variables. With none, pqd runs a NATS server of its own
 and keeps the queues in ./pq-data.

@@ -60,7 +60,7 @@ func startControl(dir string, store *local.DB, log *slog.Logger) *control {
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		log.Warn("no backups while this process runs: the socket for them cannot be made", "error", err)
+		log.Warn("making the socket for backups failed: pqd backup does not work with this process", "error", err)
 		return &control{}
 	}
 	c := &control{log: log, store: store}
@@ -69,7 +69,7 @@ func startControl(dir string, store *local.DB, log *slog.Logger) *control {
 	c.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Warn("no backups any more: the socket for them failed", "error", err)
+			log.Warn("the socket for backups failed: pqd backup does not work any more with this process", "error", err)
 		}
 	}()
 	return c
@@ -102,12 +102,12 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 		answer.Bytes, err = sizeOf(ask.To)
 	}
 	if err != nil {
-		c.log.Error("backup", "to", ask.To, "error", err)
+		c.log.Error("backup failed", "to", ask.To, "error", err)
 		answer.Error = err.Error()
 		writeJSON(w, http.StatusInternalServerError, answer)
 		return
 	}
-	c.log.Info("backup", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
+	c.log.Info("backup made", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
 	writeJSON(w, http.StatusOK, answer)
 }
 

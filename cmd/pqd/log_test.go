@@ -50,8 +50,8 @@ func TestServerLogOfClients(t *testing.T) {
 	log.Errorf(`[::1]:1234 - wid:6 - "v1.2:go:name" - maximum payload`)
 	log.Errorf("Error trying to connect to route")
 	for _, want := range []string{
-		`level=WARN msg="a NATS client" client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
-		`level=WARN msg="a NATS client" client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
+		`level=WARN msg="error of a NATS client" client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
+		`level=WARN msg="error of a NATS client" client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
 		`level=ERROR msg="Error trying to connect to route"`,
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -171,7 +171,7 @@ func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, form
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
 	if client := ofClient.FindStringSubmatch(text); client != nil {
-		l.log.Warn("a NATS client", "client", client[1], "error", text[len(client[0]):])
+		l.log.Warn("error of a NATS client", "client", client[1], "error", text[len(client[0]):])
 		return
 	}
 	l.log.Log(context.Background(), level, text)

@@ -46,9 +46,9 @@ func keepPrivate(dir string, log *slog.Logger) {
 	}
 	switch {
 	case err != nil:
-		log.Warn("other users may have access to the store: it should be for pqd's user alone, mode 0700", "directory", dir, "error", err)
+		log.Warn("other users may have access to the store: expected mode 0700, for pqd's user alone", "directory", dir, "error", err)
 	case changed > 0:
-		log.Info("other users had access to the store and do not have it any more", "directory", dir, "files", changed)
+		log.Info("removed the access of other users to the store", "directory", dir, "files", changed)
 	}
 }
 

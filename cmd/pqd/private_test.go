@@ -43,7 +43,7 @@ func TestStoreIsPrivate(t *testing.T) {
 	}
 	open(p.Dir)
 	p.Start(t)
-	p.AwaitLog(t, "do not have it any more")
+	p.AwaitLog(t, "removed the access of other users")
 	expectPrivate(t, p.Dir)
 	p.Stop(t)
 
@@ -51,7 +51,7 @@ func TestStoreIsPrivate(t *testing.T) {
 	write(t, stranger, "")
 	open(p.Dir)
 	p.Start(t)
-	p.AwaitLog(t, "do not have it any more")
+	p.AwaitLog(t, "removed the access of other users")
 	for _, path := range []string{p.Dir, stranger} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
@@ -103,7 +103,7 @@ authorization: { users: [
 			t.Fatal("let in with a wrong password")
 		}
 	}
-	p.AwaitLog(t, "a NATS client")
+	p.AwaitLog(t, "error of a NATS client")
 	nc := p.Connect(t, nats.UserInfo("app", "other"))
 	for range times {
 		if err := nc.PublishRequest("pq.jobs.info", "_INBOX.denied.x", nil); err != nil {
@@ -115,7 +115,7 @@ authorization: { users: [
 	nc.Close()
 	p.Stop(t)
 	log, allowed := p.Log(), most*(1+int(time.Since(began)/time.Minute))
-	for _, text := range []string{"a NATS client", "an answer may not be published"} {
+	for _, text := range []string{"error of a NATS client", "an answer may not be published"} {
 		if n := strings.Count(log, `"`+text+`"`); n < 1 || n > allowed {
 			t.Errorf("%q was logged %d times, expected %d at most", text, n, allowed)
 		}

@@ -38,8 +38,8 @@ func (d *daemon) reload() {
 		err = changed.reload(d.embedded, d.log)
 	}
 	if err != nil {
-		d.log.Error("the embedded NATS server keeps its configuration: the file cannot be applied", "file", file, "error", err)
+		d.log.Error("reloading the configuration of the embedded NATS server failed: the old one stays in force", "file", file, "error", err)
 		return
 	}
-	d.log.Info("the embedded NATS server has read its configuration again", "file", file)
+	d.log.Info("reloaded the configuration of the embedded NATS server", "file", file)
 }

@@ -35,7 +35,7 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 	certificate(t, dir)
 	users("{user: comes, password: c}")
 	p.HangUp(t)
-	p.AwaitLog(t, "has read its configuration again")
+	p.AwaitLog(t, "reloaded the configuration")
 	<-gone
 	if second := served(t, p.URL); second.Equal(first) {
 		t.Error("the certificate is the one from before")
@@ -51,7 +51,7 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 	// A file that is wrong changes nothing.
 	write(t, config, "authorization {")
 	p.HangUp(t)
-	p.AwaitLog(t, "the file cannot be applied")
+	p.AwaitLog(t, "the old one stays in force")
 	if body := pop(t, stays, "jobs", "min"); body != "x" {
 		t.Errorf("popped %q", body)
 	}

@@ -43,7 +43,7 @@ func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 		err = json.Unmarshal(m.Data, &info)
 	}
 	if err != nil || info.Data.User == "" {
-		d.log.Debug("what pqd's NATS user may do is not known", "error", err)
+		d.log.Debug("reading the permissions of pqd's NATS user failed", "error", err)
 		return
 	}
 	all := subjects.Permissions{Publish: []string{">"}, Subscribe: []string{">"}}

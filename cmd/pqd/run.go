@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
 	for _, name := range strangers(os.Environ()) {
-		d.log.Warn("not a setting of pqd, see pqd --help", "variable", name)
+		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}
 	warnOfOpenSecrets(s.NATS, d.log)
 	err = d.serve(ctx)
@@ -241,7 +241,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 func (d *daemon) awaitRead(ctx context.Context) error {
 	behind, err := awaitRead(ctx, d.embedded)
 	if behind > 0 {
-		d.log.Warn("connections that did not read their answers in time are cut off", "connections", behind)
+		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ func startTracing(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, s
 			return nil, none, usagef("%s=%q: expected http/protobuf, the only one that pqd speaks; collectors take it on port 4318", name, protocol)
 		}
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("tracing", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("exporting traces failed", "error", err) }))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, none, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
@@ -50,7 +50,7 @@ func startTracing(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, s
 		ctx, cancel := context.WithTimeout(context.Background(), traceFlushLimit)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Warn("tracing", "error", err) // a collector that is away is no failure of pqd
+			log.Warn("exporting the last traces failed", "error", err) // a collector that is away is no failure of pqd
 		}
 	}
 	return provider.Tracer("github.com/pqbridge/pqbridge/bridge", trace.WithInstrumentationVersion(version())), stop, nil
