@@ -15,6 +15,7 @@ ENGINE  ?= local
 FAULTS  ?= 5m
 DURATION ?= 1h
 RATE    ?= 200
+CUTS    ?= 10000
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
@@ -28,7 +29,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults soak simulate overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut soak simulate overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +92,9 @@ netfaults: ## OPS (100000) operations of clients on networks that cut, delay and
 
 soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)
+
+powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave; Linux with FUSE
+	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)

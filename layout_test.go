@@ -42,6 +42,7 @@ var imports = map[string][]string{
 	"client":            {"protocol", "subjects"},
 	"cmd/pq":            {"client", "protocol", "subjects"},
 	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},
+	"testenv/disk":      {},
 	"testenv/fdbtest":   {},
 	"testenv/history":   {},
 	"deploy/release":    {},
@@ -60,12 +61,13 @@ var outside = []struct {
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
 	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
+	{"github.com/hanwen/go-fuse/v2", []string{"testenv/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},
 	{"github.com/spf13/cobra", []string{"cmd/pq"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "testenv/fdbtest", "fdbpq/kv/kvtest"}, "production code is not test code"},
+	{"testing", []string{"testenv", "testenv/disk", "testenv/fdbtest", "fdbpq/kv/kvtest"}, "production code is not test code"},
 }
 
 // longFiles are production files past maxLines, each with its reason.

@@ -214,7 +214,7 @@ func (p *Process) finish(t testing.TB) {
 	if t.Failed() {
 		t.Logf("pqd logged:\n%s", p.Log())
 	}
-	checkDir(t, p.Dir)
+	CheckDir(t, p.Dir)
 }
 
 // timeout kills cmd when it takes too long; the function returned calls it off.

@@ -44,8 +44,8 @@ func check(t testing.TB, store *fdbpq.Store) {
 	}
 }
 
-// checkDir checks a store that a process has left behind, if it made one.
-func checkDir(t testing.TB, dir string) {
+// CheckDir checks a store that a process has left behind, if it made one.
+func CheckDir(t testing.TB, dir string) {
 	t.Helper()
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -37,6 +38,8 @@ type Worker struct {
 	Answers  *atomic.Int64 // of all workers
 	Loses    bool          // loses answers on purpose
 	Vanishes bool          // loses connections, and leases that run out: items come back by themselves
+	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
+	Padding  int           // bytes behind the name of an item
 
 	nc       *nats.Conn
 	requests int
@@ -100,7 +103,7 @@ func (w *Worker) Step() {
 	case n < 56 && w.Vanishes:
 		w.look(history.Lease, fleeting)
 	case n < 76 && len(w.held) < 4:
-		w.look(history.Lease, steady)
+		w.look(history.Lease, cmp.Or(w.Lasting, steady))
 	case len(w.held) > 0:
 		at := w.Random.IntN(len(w.held))
 		w.settle(at, []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.Random.IntN(4)])
@@ -108,6 +111,11 @@ func (w *Worker) Step() {
 		w.push()
 	}
 	w.Answers.Add(1)
+}
+
+// Hold takes over a lease.
+func (w *Worker) Hold(lease history.Operation) {
+	w.held = append(w.held, holding{lease.Ack, lease.Item, lease.Priority, lease.Fence, lease.Lease})
 }
 
 // Finish gives up what the worker holds.
@@ -125,7 +133,7 @@ func (w *Worker) name() string {
 func (w *Worker) push() {
 	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies)}
 	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.Queue, o.Priority))
-	request.Data = []byte(o.Item)
+	request.Data = []byte(o.Item + " " + strings.Repeat("x", w.Padding))
 	request.Header.Set("Nats-Msg-Id", o.Item)
 	w.record(o, func(o *history.Operation) bool {
 		reply, tries := w.insist(request)
@@ -189,7 +197,8 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 	switch status := reply.Header.Get("Status"); {
 	case IsItem(reply):
-		o.Outcome, o.Item = history.Done, string(reply.Data)
+		o.Outcome = history.Done
+		o.Item, _, _ = strings.Cut(string(reply.Data), " ")
 		var err error
 		if o.Priority, err = strconv.ParseInt(reply.Header.Get("PQ-Priority"), 10, 64); err != nil {
 			w.Errorf("%s: %v", o.Item, err)
@@ -200,8 +209,9 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		if o.Fence, err = strconv.ParseInt(reply.Header.Get("PQ-Fence"), 10, 64); err != nil {
 			w.Errorf("%s: %v", o.Item, err)
 		}
-		if o.Lease == steady {
-			w.held = append(w.held, holding{reply.Header.Get("PQ-Ack"), o.Item, o.Priority, o.Fence, o.Lease})
+		o.Ack = reply.Header.Get("PQ-Ack")
+		if o.Lease != fleeting {
+			w.Hold(*o)
 		}
 	case status == "404" || status == "408":
 		o.Outcome = history.Nothing
@@ -209,7 +219,7 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		// It was given back, as nobody received it, and is with another; or it
 		// ran out before its answer arrived.
 		o.Outcome = history.Unknown
-		if o.Lease == steady { // which does not run out here
+		if o.Lease != fleeting { // which does not run out here
 			o.Lease = 0
 		}
 	default:
@@ -306,20 +316,33 @@ func (w *Worker) send(request *nats.Msg, reply string) error {
 	return w.nc.PublishMsg(&nats.Msg{Subject: request.Subject, Reply: reply, Header: request.Header, Data: request.Data})
 }
 
+// Empty pops until nothing is ready.
+func (w *Worker) Empty() {
+	w.Helper()
+	for IsItem(w.pop(0)) {
+	}
+}
+
+// pop pops the first item, and insists on an answer.
+func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
+	request := nats.NewMsg("pq." + w.Queue + ".pop.min")
+	request.Header.Set("Nats-Msg-Id", w.name())
+	if wait > 0 {
+		request.Header.Set("PQ-Wait", wait.String())
+	}
+	w.record(history.Operation{Kind: history.Pop, End: history.Min}, func(o *history.Operation) bool {
+		reply, _ = w.insist(request)
+		return w.found(o, reply)
+	})
+	return reply
+}
+
 // Drain pops until the queue has nothing in any state.
 func (w *Worker) Drain() {
 	w.Helper()
 	w.Loses = false
 	for end := time.Now().Add(2 * Patience); ; {
-		o := history.Operation{Kind: history.Pop, End: history.Min}
-		request := nats.NewMsg("pq." + w.Queue + ".pop.min")
-		request.Header.Set("Nats-Msg-Id", w.name())
-		request.Header.Set("PQ-Wait", "200ms")
-		var reply *nats.Msg
-		w.record(o, func(o *history.Operation) bool {
-			reply, _ = w.insist(request)
-			return w.found(o, reply)
-		})
+		reply := w.pop(200 * time.Millisecond)
 		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.Info(), `"ready":0,"leased":0,"delayed":0`) {
 			return
 		}

@@ -49,6 +49,7 @@ type Operation struct {
 	Priority int64         `json:"priority"`       // of the item
 	Fence    int64         `json:"fence,omitempty"`
 	Lease    time.Duration `json:"lease,omitempty"` // asked for; of Extend: that of the lease; 0 when it is known to be over
+	Ack      string        `json:"ack,omitempty"`   // the subject that settles a lease
 	Call     time.Duration `json:"call"`            // since the history began
 	Return   time.Duration `json:"return"`
 	Outcome  Outcome       `json:"outcome"`

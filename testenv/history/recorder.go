@@ -23,6 +23,11 @@ type Recorder struct {
 // NewRecorder begins a history now.
 func NewRecorder() *Recorder { return &Recorder{began: time.Now()} }
 
+// Resume goes on with a history, at a moment that comes after all of it.
+func Resume(operations []Operation, at time.Duration) *Recorder {
+	return &Recorder{began: time.Now().Add(-at), operations: slices.Clone(operations)}
+}
+
 // Now is the time since the history began.
 func (r *Recorder) Now() time.Duration { return time.Since(r.began) }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,7 +20,7 @@ func claimDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error
 	if vfs.Root(disk) != vfs.Default {
 		return io.NopCloser(nil), nil // no other process reaches it
 	}
-	if err := disk.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDirectory(disk, dir); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(dir)
@@ -38,4 +40,40 @@ func claimDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error
 		return nil, fmt.Errorf("closing %s: %w", dir, err)
 	}
 	return io.NopCloser(nil), nil
+}
+
+// makeDirectory makes dir, and what is missing above it, durable: a name is on
+// the disk when the directory that has it was synced.
+func makeDirectory(disk vfs.FS, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	var parents []string
+	for at := dir; ; at = disk.PathDir(at) {
+		if _, err := disk.Stat(at); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		parents = append(parents, disk.PathDir(at))
+	}
+	if err := disk.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		if err := syncDirectory(disk, parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncDirectory makes the names in a directory durable.
+func syncDirectory(disk vfs.FS, dir string) error {
+	f, err := disk.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

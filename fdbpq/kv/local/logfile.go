@@ -88,6 +88,11 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	case isLog:
 		return d.newLog(f, name, number, 0), nil
 	case isManifest:
+		// What is made next says that this manifest is the one that counts, and of
+		// two names that are not synced a disk may keep the second alone.
+		if err := syncDirectory(d.FS, d.dir); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 		manifest := &syncedFile{File: f, number: number}
 		d.manifest.Store(manifest)
 		return manifest, nil

@@ -1,0 +1,283 @@
+package main_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/disk"
+	"github.com/pqbridge/pqbridge/testenv/history"
+)
+
+var flagCuts = flag.Int("pq.cuts", 0, "power cuts at most, and a hundredth of that with large items; 0: none")
+
+// recorded is what a pqd on a disk of a test did, and what its clients saw.
+type recorded struct {
+	events     []disk.Event
+	operations []history.Operation
+	end        time.Duration
+	random     *rand.Rand
+}
+
+const (
+	powerQueue = "jobs"
+	powerStore = "made/with/all" // its directories
+	longest    = 12 * time.Hour  // that a lease may last: a disk may be looked at long after its power cut
+)
+
+// record has clients use a pqd that is killed and stopped on the way, so that its
+// store is made, used, read again and merged on the disk.
+func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
+	recorder := history.NewRecorder()
+	d := disk.Mount(t, recorder.Now)
+	p := testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, powerStore))
+	var workers []*testenv.Worker
+	var answers atomic.Int64
+	for id := range 4 {
+		w := &testenv.Worker{
+			TB: t, ID: id, Queue: powerQueue, Recorder: recorder, Answers: &answers, Loses: true, Lasting: longest, Padding: padding,
+			Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
+			Random: rand.New(rand.NewPCG(random.Uint64(), 0)),
+		}
+		w.Connect()
+		workers = append(workers, w)
+	}
+	for round := range 4 {
+		var clients sync.WaitGroup
+		for _, w := range workers {
+			clients.Go(func() {
+				for range steps {
+					w.Step()
+				}
+			})
+		}
+		clients.Wait()
+		switch round {
+		case 0, 2:
+			p.Kill(t)
+			p.Start(t)
+		case 1:
+			p.Stop(t)
+			p.Start(t)
+		}
+	}
+	for _, w := range workers {
+		w.Close()
+	}
+	end := recorder.Now()
+	p.Kill(t)
+	if t.Failed() {
+		t.FailNow()
+	}
+	return recorded{d.Events(), recorder.Operations(), end, random}
+}
+
+// until is what clients had seen at a moment, and how many leases may belong to
+// nobody then: requests that were under way are neither done nor not.
+func until(operations []history.Operation, moment time.Duration) (seen []history.Operation, open int) {
+	for _, o := range operations {
+		switch {
+		case o.Call >= moment, o.Return >= moment && o.Kind == history.Peek:
+			continue
+		case o.Return >= moment:
+			o.Outcome, o.Return = history.Unknown, history.Never
+			switch o.Kind {
+			case history.Pop, history.Lease:
+				o.Item, o.Priority, o.Fence, o.Ack = "", 0, 0, ""
+			}
+			if o.Kind != history.Push && o.Kind != history.Pop {
+				open++
+			}
+		}
+		seen = append(seen, o)
+	}
+	return seen, open
+}
+
+// leases are those that their holders have not begun to settle.
+func leases(operations []history.Operation) []history.Operation {
+	type lease struct {
+		item  string
+		fence int64
+	}
+	held := make(map[lease]history.Operation)
+	for _, o := range operations {
+		if o.Kind == history.Lease && o.Outcome == history.Done {
+			held[lease{o.Item, o.Fence}] = o
+		}
+	}
+	for _, o := range operations {
+		if o.Kind == history.Ack || o.Kind == history.Nak {
+			delete(held, lease{o.Item, o.Fence})
+		}
+	}
+	return slices.SortedFunc(maps.Values(held), func(a, b history.Operation) int { return int(a.Call - b.Call) })
+}
+
+// judge starts pqd on what the disk held when the power failed, and has clients
+// go on.
+func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed uint64) {
+	dir := t.TempDir()
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		var err error
+		if content, at := tree[name], filepath.Join(dir, name); content == nil {
+			err = os.Mkdir(at, 0o700)
+		} else {
+			err = os.WriteFile(at, content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, open := until(r.operations, moment)
+	recorder := history.Resume(seen, moment)
+	store := filepath.Join(dir, powerStore)
+	p := testenv.Daemon(t, "PQ_STORE=local:"+store)
+	w := &testenv.Worker{
+		TB: t, ID: 99, Queue: powerQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
+		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
+		Random: rand.New(rand.NewPCG(seed, 0)),
+	}
+	w.Connect()
+	for _, lease := range leases(seen) {
+		w.Hold(lease)
+	}
+	w.Finish()
+	w.Empty()
+	var left struct{ Ready, Leased, Delayed int }
+	if text := cmp.Or(w.Info(), "{}"); json.Unmarshal([]byte(text), &left) != nil || left.Ready+left.Delayed > 0 || left.Leased > open {
+		t.Errorf("%s is left, expected no more than %d leased items, whose holders had no answer", text, open)
+	}
+	w.Close()
+	p.Kill(t)
+	testenv.CheckDir(t, store)
+	operations := recorder.Operations()
+	for range left.Leased { // which is as good as taken by a pop without an answer
+		operations = append(operations, history.Operation{Kind: history.Pop, Outcome: history.Unknown, Call: recorder.Now(), Return: history.Never})
+	}
+	testenv.Judge(t, operations)
+}
+
+// cut is a disk after a power cut, and when the power failed.
+type cut struct {
+	name   string
+	tree   disk.Tree
+	moment time.Duration
+}
+
+// cuts are what the disk may hold when the power fails behind one of so many
+// events, with nothing twice. Where nothing is synced for a while, the last moment
+// is the one at which most was acknowledged.
+func (r recorded) cuts(every int) iter.Seq[cut] {
+	return func(yield func(cut) bool) { r.eachCut(every, yield) }
+}
+
+func (r recorded) eachCut(every int, yield func(cut) bool) {
+	first := r.random.IntN(every)
+	replay := disk.NewReplay(r.events)
+	seed := maphash.MakeSeed()
+	seen := make(map[uint64]bool)
+	fresh := func(tree disk.Tree) bool {
+		var sum maphash.Hash
+		sum.SetSeed(seed)
+		for _, name := range slices.Sorted(maps.Keys(tree)) {
+			fmt.Fprintf(&sum, "%q %d ", name, len(tree[name]))
+			_, _ = sum.Write(tree[name])
+		}
+		known := seen[sum.Sum64()]
+		seen[sum.Sum64()] = true
+		return !known
+	}
+	for n := range r.events {
+		e, _ := replay.Next()
+		if n%every != first {
+			continue
+		}
+		moment, syncs := r.end, true
+		if n+1 < len(r.events) {
+			next := r.events[n+1]
+			moment, syncs = next.At, next.Kind == disk.Sync || next.Kind == disk.SyncDir
+		}
+		name := fmt.Sprintf("%d %s %s", n, e.Kind, filepath.Base(e.Path))
+		if syncs && !yield(cut{name + ", what was synced", replay.Safe(), moment}) {
+			return
+		}
+		if e.Kind == disk.Sync || e.Kind == disk.SyncDir {
+			continue // which leaves the disk as it was
+		}
+		if tree := replay.Torn(r.random, e); fresh(tree) && !yield(cut{name + ", what was written, torn", tree, moment}) {
+			return
+		}
+		if tree := replay.Part(r.random); fresh(tree) && !yield(cut{name + ", a part", tree, moment}) {
+			return
+		}
+	}
+}
+
+// Wherever the power fails while pqd makes its store, uses it, starts on it again
+// and merges its tables, pqd starts on what the disk holds, and everything that
+// clients were answered holds. Items are small, and every change of the disk is
+// looked at; or large, so that logs are changed and used again meanwhile.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	if *flagCuts == 0 {
+		t.Skip("no -pq.cuts: it needs a file system of its own, and takes minutes")
+	}
+	t.Run("small", func(t *testing.T) { record(t, seeded(t), 25, 2000).judgeAll(t, *flagCuts) })
+	t.Run("large", func(t *testing.T) { record(t, seeded(t), 100, 200_000).judgeAll(t, (*flagCuts+99)/100) })
+}
+
+// perEvent is how many cuts there are behind an event at most.
+const perEvent = 3
+
+func (r recorded) judgeAll(t *testing.T, most int) {
+	syncs := 0
+	for _, e := range r.events {
+		if e.Kind == disk.Sync || e.Kind == disk.SyncDir {
+			syncs++
+		}
+	}
+	t.Logf("%s; %d changes of the disk, %d syncs", history.Summary(r.operations), len(r.events)-syncs, syncs)
+	judged, failed, seed := 0, 0, r.random.Uint64()
+	batch := func(cuts []cut) {
+		if !t.Run(fmt.Sprint(judged), func(t *testing.T) {
+			for _, c := range cuts {
+				judged++
+				seed := seed + uint64(judged)
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					r.judge(t, c.tree, c.moment, seed)
+				})
+			}
+		}) {
+			failed++
+		}
+	}
+	var waiting []cut
+	for c := range r.cuts(max(1, perEvent*len(r.events)/most)) {
+		if waiting = append(waiting, c); len(waiting) == 4 {
+			batch(waiting)
+			waiting = nil
+		}
+		if failed == 5 {
+			break
+		}
+	}
+	batch(waiting)
+	t.Logf("%d power cuts", judged)
+}

@@ -1,0 +1,100 @@
+package disk
+
+import (
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Disk is a file system that is mounted.
+type Disk struct {
+	Dir string // where
+
+	clock func() time.Duration
+
+	mu       sync.Mutex
+	events   []Event
+	files    int // made so far
+	used     int64
+	capacity int64
+	fault    Fault
+}
+
+// Fault decides what becomes of a step of the process, before it takes effect:
+// zero lets it happen. It may take its time.
+type Fault func(kind Kind, path string) syscall.Errno
+
+// Mount mounts an empty disk whose events bear the time of this clock. It is
+// taken away when the test ends.
+func Mount(t testing.TB, clock func() time.Duration) *Disk {
+	t.Helper()
+	d := &Disk{Dir: t.TempDir(), clock: clock, capacity: 1 << 40}
+	timeout := time.Duration(0) // the kernel remembers nothing
+	server, err := fs.Mount(d.Dir, &folder{disk: d}, &fs.Options{
+		MountOptions: fuse.MountOptions{
+			DirectMount: true, MaxWrite: 1 << 20, DisableXAttrs: true, FsName: "pqbridge-test",
+		},
+		EntryTimeout: &timeout, AttrTimeout: &timeout,
+	})
+	if err != nil {
+		t.Fatalf("mount a file system with FUSE: %v: expected Linux with /dev/fuse, and root or fusermount3", err)
+	}
+	t.Cleanup(func() {
+		d.Fail(nil)
+		if err := server.Unmount(); err != nil {
+			t.Errorf("unmount %s: %v", d.Dir, err)
+			_ = syscall.Unmount(d.Dir, syscall.MNT_FORCE) // so that nobody waits for it
+		}
+	})
+	return d
+}
+
+// Events are those so far.
+func (d *Disk) Events() []Event {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.events)
+}
+
+// Fail has what comes meet this fault; nil ends that.
+func (d *Disk) Fail(fault Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = fault
+}
+
+// Resize gives the disk this many bytes, which may be fewer than it has in use.
+func (d *Disk) Resize(capacity int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.capacity = capacity
+}
+
+// Used is how many bytes its files have.
+func (d *Disk) Used() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used
+}
+
+// admit asks the fault about a step.
+func (d *Disk) admit(kind Kind, path string) syscall.Errno {
+	d.mu.Lock()
+	fault := d.fault
+	d.mu.Unlock()
+	if fault == nil {
+		return fs.OK
+	}
+	return fault(kind, path)
+}
+
+// note remembers an event. The caller holds the lock, and applies it.
+func (d *Disk) note(e Event) {
+	e.At = d.clock()
+	d.events = append(d.events, e)
+}
