@@ -11,29 +11,29 @@ import (
 )
 
 // A store in which something of everything stands.
-func (b *bench) furnish() {
-	b.Helper()
-	b.push("q",
+func (f *fixture) furnish() {
+	f.Helper()
+	f.push("q",
 		fdbpq.NewItem{Payload: []byte("ready"), MsgID: "id"},
 		fdbpq.NewItem{Payload: []byte("mortal"), TTL: time.Hour},
 		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Hour, TTL: 2 * time.Hour},
 		fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)},
 	)
-	b.push("zz", fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)})
-	moved := b.pushed("q", 5, "moved")[0]
-	b.update(func(tx kv.Tx) error {
-		_, err := b.Queue("q").Move(tx, moved, 7)
+	f.push("zz", fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)})
+	moved := f.pushed("q", 5, "moved")[0]
+	f.update(func(tx kv.Tx) error {
+		_, err := f.Queue("q").Move(tx, moved, 7)
 		return err
 	})
-	b.pushed("q", -1, "leased", "taken")
-	b.leaseOne("q", time.Hour)
-	b.update(func(tx kv.Tx) error {
+	f.pushed("q", -1, "leased", "taken")
+	f.leaseOne("q", time.Hour)
+	f.update(func(tx kv.Tx) error {
 		sel := fdbpq.Selection{Limit: 1, PopID: "pop"}
-		if _, err := b.Queue("q").Pop(tx, sel); err != nil {
+		if _, err := f.Queue("q").Pop(tx, sel); err != nil {
 			return err
 		}
 		sel.PopID = "large pop"
-		_, err := b.Queue("zz").Pop(tx, sel)
+		_, err := f.Queue("zz").Pop(tx, sel)
 		return err
 	})
 }
@@ -41,9 +41,9 @@ func (b *bench) furnish() {
 // Check finds every kind of damage.
 func TestCheckFindsDamage(t *testing.T) {
 	t.Parallel()
-	first := func(space string) func(*testing.T, *bench) kv.Pair {
-		return func(t *testing.T, b *bench) kv.Pair {
-			rows := b.rows(space)
+	first := func(space string) func(*testing.T, *fixture) kv.Pair {
+		return func(t *testing.T, f *fixture) kv.Pair {
+			rows := f.rows(space)
 			if len(rows) == 0 {
 				t.Fatalf("there is no row of kind %q", space)
 			}
@@ -55,7 +55,7 @@ func TestCheckFindsDamage(t *testing.T) {
 	copied := func(tx kv.Tx, row kv.Pair) { tx.Set(append(row.Key, 0x15, 0x01), row.Value) }
 	for _, c := range []struct {
 		what string
-		row  func(*testing.T, *bench) kv.Pair
+		row  func(*testing.T, *fixture) kv.Pair
 		do   func(kv.Tx, kv.Pair)
 		want string
 	}{
@@ -80,8 +80,8 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},
 		{"the items of a pop are gone", first("r"), remove, "of its items are missing"},
-		{"a part of a pop's item is gone", func(t *testing.T, b *bench) kv.Pair {
-			return b.rows("r")[2] // behind both pops' items
+		{"a part of a pop's item is gone", func(t *testing.T, f *fixture) kv.Pair {
+			return f.rows("r")[2] // behind both pops' items
 		}, remove, "bytes of its payload are missing"},
 		{"items belong to no pop", first("r"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(bytes.Replace(row.Key, []byte("pop"), []byte("pip"), 1), row.Value)
@@ -97,13 +97,13 @@ func TestCheckFindsDamage(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
 				db := open()
 				defer db.Close()
-				b := newBench(t, db)
-				b.furnish()
-				problems, err := b.Check(t.Context())
+				f := newFixture(t, db)
+				f.furnish()
+				problems, err := f.Check(t.Context())
 				if err != nil || len(problems) > 0 {
 					t.Fatalf("a good store: %q, %v", problems, err)
 				}
-				row := c.row(t, b)
+				row := c.row(t, f)
 				err = db.Update(t.Context(), func(tx kv.Tx) error {
 					c.do(tx, kv.Pair{Key: bytes.Clone(row.Key), Value: row.Value})
 					return nil
@@ -111,7 +111,7 @@ func TestCheckFindsDamage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if problems, err = b.Check(t.Context()); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
+				if problems, err = f.Check(t.Context()); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
 					t.Errorf("Check says %q, %v: expected something about %q", problems, err, c.want)
 				}
 			})

@@ -9,28 +9,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// now is store time as the process knows it.
-func (b *bench) now() int64 {
-	b.Helper()
-	now, err := b.Now(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	return now
-}
-
-// together lets time pass for several processes, a second at a time.
-func together(d time.Duration, processes ...*bench) {
-	for ; d > 0; d -= time.Second {
-		processes[0].clock.advance(min(d, time.Second))
-		for _, p := range processes {
-			if err := p.pulse.Beat(p.Context()); err != nil {
-				p.Fatal(err)
-			}
-		}
-	}
-}
-
 // A process whose wall clock is ten minutes off, ahead or behind, neither ends
 // a lease too early nor keeps one too long, whoever gave it and whoever sweeps.
 func TestLeaseUnderWrongClocks(t *testing.T) {
@@ -38,15 +16,15 @@ func TestLeaseUnderWrongClocks(t *testing.T) {
 	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				right := openBench(t, open)
+				right := openFixture(t, open)
 				together(5*time.Second, right)
 				wrong := right.another(skew)
 				together(5*time.Second, right, wrong)
 				right.pushed("q", 0, "one", "two")
-				for i, holder := range []*bench{right, wrong} {
+				for i, holder := range []*fixture{right, wrong} {
 					item := holder.leaseOne("q", 30*time.Second)
 					together(29*time.Second, right, wrong)
-					for _, p := range []*bench{right, wrong} {
+					for _, p := range []*fixture{right, wrong} {
 						if events := p.sweep(); len(events) > 0 {
 							t.Fatalf("holder %d: the lease ended a second too early: %v", i, events)
 						}
@@ -58,7 +36,7 @@ func TestLeaseUnderWrongClocks(t *testing.T) {
 					if err := holder.nack(*item.Lease, 0); err == nil {
 						t.Errorf("holder %d: the lease can still be given back", i)
 					}
-					right.take("q", fdbpq.Min, 1)
+					right.pop("q", fdbpq.Min, 1)
 				}
 			})
 		})
@@ -70,10 +48,10 @@ func TestLeaseUnderWrongClocks(t *testing.T) {
 func TestStoreTimePassesSteadily(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		first := openBench(t, open)
+		first := openFixture(t, open)
 		together(5*time.Second, first)
 		start, began := first.now(), time.Duration(first.clock.elapsed.Load())
-		processes := []*bench{first}
+		processes := []*fixture{first}
 		check := func() {
 			t.Helper()
 			passed := time.Duration(first.clock.elapsed.Load()) - began
@@ -110,7 +88,7 @@ func TestStoreTimePassesSteadily(t *testing.T) {
 func TestStoreTimeAfterPause(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		before := openBench(t, open)
+		before := openFixture(t, open)
 		together(5*time.Second, before)
 		before.pushed("q", 0, "one")
 		before.leaseOne("q", time.Hour)
@@ -148,7 +126,7 @@ func TestStoreTimeAfterPause(t *testing.T) {
 func TestStoreTimeOfNewProcess(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		old := openBench(t, open)
+		old := openFixture(t, open)
 		together(5*time.Second, old)
 		ahead := old.another(10 * time.Minute)
 		start := old.now()
@@ -176,20 +154,20 @@ func TestStoreTimeOfNewProcess(t *testing.T) {
 func TestBeatWithUnknownResult(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		together(5*time.Second, b)
-		start := b.now()
+		f := openFixture(t, open)
+		together(5*time.Second, f)
+		start := f.now()
 		for _, kind := range []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate} {
-			b.db.FailNext(kind)
-			together(2*time.Second, b)
-			b.db.Release()
-			together(time.Second, b)
+			f.db.FailNext(kind)
+			together(2*time.Second, f)
+			f.db.Release()
+			together(time.Second, f)
 		}
-		if passed := time.Duration(b.now() - start); passed != 9*time.Second {
+		if passed := time.Duration(f.now() - start); passed != 9*time.Second {
 			t.Errorf("%v of store time passed in 9s", passed)
 		}
-		if other := b.another(0); other.now() != b.now() {
-			t.Errorf("another process reads %d, expected %d", other.now(), b.now())
+		if other := f.another(0); other.now() != f.now() {
+			t.Errorf("another process reads %d, expected %d", other.now(), f.now())
 		}
 	})
 }
@@ -198,51 +176,51 @@ func TestBeatWithUnknownResult(t *testing.T) {
 func TestNotBeforeIsWallTime(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		ahead := b.another(10 * time.Minute)
+		f := openFixture(t, open)
+		ahead := f.another(10 * time.Minute)
 		at := wallStart.Add(15 * time.Minute)
-		b.push("q", fdbpq.NewItem{Payload: []byte("in 15 minutes"), NotBefore: at})
+		f.push("q", fdbpq.NewItem{Payload: []byte("in 15 minutes"), NotBefore: at})
 		ahead.push("q", fdbpq.NewItem{Payload: []byte("in 5 minutes"), NotBefore: at})
-		together(5*time.Minute, b, ahead)
-		b.sweep()
-		if got := payloads(b.take("q", fdbpq.Min, 2).Items); len(got) != 1 || got[0] != "in 5 minutes" {
+		together(5*time.Minute, f, ahead)
+		f.sweep()
+		if got := payloads(f.pop("q", fdbpq.Min, 2).Items); len(got) != 1 || got[0] != "in 5 minutes" {
 			t.Errorf("after 5 minutes there is %q", got)
 		}
-		together(10*time.Minute-time.Second, b, ahead)
-		b.sweep()
-		if popped := b.take("q", fdbpq.Min, 2); len(popped.Items) != 0 || popped.Reason != fdbpq.ReasonDelayed {
+		together(10*time.Minute-time.Second, f, ahead)
+		f.sweep()
+		if popped := f.pop("q", fdbpq.Min, 2); len(popped.Items) != 0 || popped.Reason != fdbpq.ReasonDelayed {
 			t.Errorf("a second too early there is %q (%s)", payloads(popped.Items), popped.Reason)
 		}
-		together(time.Second, b, ahead)
-		b.sweep()
-		if got := payloads(b.take("q", fdbpq.Min, 2).Items); len(got) != 1 {
+		together(time.Second, f, ahead)
+		f.sweep()
+		if got := payloads(f.pop("q", fdbpq.Min, 2).Items); len(got) != 1 {
 			t.Errorf("after 15 minutes there is %q", got)
 		}
 	})
 }
 
 // One process sweeps at a time; when it dies another one goes on.
-func TestSweepClaim(t *testing.T) {
+func TestSweeperTerm(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		a := openBench(t, open)
-		b := a.another(0)
+		a := openFixture(t, open)
+		f := a.another(0)
 		delayed := func() {
 			t.Helper()
 			a.push("q", fdbpq.NewItem{Delay: time.Second})
-			together(time.Second, a, b)
+			together(time.Second, a, f)
 		}
 		delayed()
 		if swept, err := a.Sweep(t.Context()); err != nil || swept.Timers != 1 || swept.Busy {
 			t.Fatalf("first sweep: %+v, %v", swept, err)
 		}
 		delayed()
-		swept, err := b.Sweep(t.Context())
+		swept, err := f.Sweep(t.Context())
 		if err != nil || !swept.Busy || swept.Timers != 0 || swept.Next <= 0 || swept.Next > 2*time.Second {
 			t.Fatalf("sweep of another process: %+v, %v: expected to be told who works", swept, err)
 		}
-		together(swept.Next, a, b) // and a is dead
-		if swept, err := b.Sweep(t.Context()); err != nil || swept.Timers != 1 {
+		together(swept.Next, a, f) // and a is dead
+		if swept, err := f.Sweep(t.Context()); err != nil || swept.Timers != 1 {
 			t.Fatalf("sweep after the first process died: %+v, %v", swept, err)
 		}
 	})
@@ -252,18 +230,18 @@ func TestSweepClaim(t *testing.T) {
 func TestSweepIsBounded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
+		f := openFixture(t, open)
 		const items = 600
 		news := make([]fdbpq.NewItem, items)
 		for i := range news {
 			news[i].Delay = time.Second
 		}
-		b.push("q", news...)
-		b.push("q", fdbpq.NewItem{Delay: time.Minute})
-		b.pass(time.Second)
+		f.push("q", news...)
+		f.push("q", fdbpq.NewItem{Delay: time.Minute})
+		f.pass(time.Second)
 		var done []int
 		for {
-			swept, err := b.Sweep(t.Context())
+			swept, err := f.Sweep(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,8 +253,8 @@ func TestSweepIsBounded(t *testing.T) {
 				break
 			}
 		}
-		if len(done) != 3 || b.counts("q").Ready != items {
-			t.Errorf("%d items became ready in sweeps of %v", b.counts("q").Ready, done)
+		if len(done) != 3 || f.counts("q").Ready != items {
+			t.Errorf("%d items became ready in sweeps of %v", f.counts("q").Ready, done)
 		}
 	})
 }
@@ -321,8 +299,8 @@ func TestDisplay(t *testing.T) {
 func TestStoreTimeOfOthers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		awake := openBench(t, open)
-		asleep := &bench{TB: t, base: awake.base, clock: newTestClock()}
+		awake := openFixture(t, open)
+		asleep := &fixture{TB: t, base: awake.base, clock: newTestClock()}
 		asleep.join(asleep.clock.options(0))
 		together(10*time.Second, asleep)
 		together(10*time.Second, awake)
@@ -342,7 +320,7 @@ func TestStoreTimeOfOthers(t *testing.T) {
 			}
 		}
 		before := awake.now()
-		if err := asleep.pulse.Beat(t.Context()); err != nil {
+		if err := asleep.heartbeat.Beat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if passed := time.Duration(awake.another(0).now() - before); passed < time.Hour || passed > time.Hour+time.Second {

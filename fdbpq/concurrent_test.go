@@ -124,7 +124,7 @@ func (c *crowd) selection(rng *rand.Rand) fdbpq.Selection {
 }
 
 // take takes for good, or leases and then does what workers do.
-func (c *crowd) take(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
+func (c *crowd) pop(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 	for {
 		sel := c.selection(rng)
 		before := c.pushing.Load()
@@ -304,7 +304,7 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 		start(&workers, n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.push(int(n), s, rng, items) })
 	}
 	for n := range uint64(6) {
-		start(&workers, 10+n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.take(s, rng, n%3 != 0) })
+		start(&workers, 10+n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.pop(s, rng, n%3 != 0) })
 	}
 	for n := range uint64(3) {
 		start(&keepers, 20+n, func(s *fdbpq.Store, _ *rand.Rand) error { return c.keep(ctx, s) })

@@ -24,17 +24,17 @@ var contenders = []struct {
 	pop  func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error)
 }{
 	{"recipe's plain pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
-		return inLane(ctx, s, s.Queue("q").PopRecipe)
+		return inSession(ctx, s, s.Queue("q").PopRecipe)
 	}},
 	{"Pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
-		return inLane(ctx, s, s.Queue("q").Pop)
+		return inSession(ctx, s, s.Queue("q").Pop)
 	}},
 	{"PopStaged", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
 		return s.PopStaged(ctx, "q", oneItem, 0)
 	}},
 }
 
-func inLane(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
+func inSession(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
 	session := s.Session()
 	defer session.Release()
 	err = session.Update(ctx, func(tx kv.Tx) (err error) {

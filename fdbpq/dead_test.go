@@ -9,43 +9,43 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-func (b *bench) terminate(lease fdbpq.Lease) error {
-	session := b.Session()
+func (f *fixture) terminate(lease fdbpq.Lease) error {
+	session := f.Session()
 	defer session.Release()
-	return session.Update(b.Context(), func(tx kv.Tx) error {
-		_, err := b.Queue(lease.Queue).Terminate(tx, lease, "poison")
+	return session.Update(f.Context(), func(tx kv.Tx) error {
+		_, err := f.Queue(lease.Queue).Terminate(tx, lease, "poison")
 		return err
 	})
 }
 
 // dies pushes an item and gives it up.
-func (b *bench) dies(queue string) {
-	b.Helper()
-	b.push(queue, fdbpq.NewItem{Payload: []byte("from " + queue)})
-	if err := b.terminate(*b.leaseOne(queue, time.Hour).Lease); err != nil {
-		b.Errorf("give up an item of %s: %v", queue, err)
+func (f *fixture) dies(queue string) {
+	f.Helper()
+	f.push(queue, fdbpq.NewItem{Payload: []byte("from " + queue)})
+	if err := f.terminate(*f.leaseOne(queue, time.Hour).Lease); err != nil {
+		f.Errorf("give up an item of %s: %v", queue, err)
 	}
 }
 
 // has holds how many items are ready in queues; those that are not named have
 // none, or are not there.
-func (b *bench) has(what string, want map[string]int64) {
-	b.Helper()
-	b.view(func(r kv.Reader) error {
-		names, err := b.Queues(r, "", 100)
+func (f *fixture) has(what string, want map[string]int64) {
+	f.Helper()
+	f.view(func(r kv.Reader) error {
+		names, err := f.Queues(r, "", 100)
 		for _, name := range names {
-			n, err := b.Queue(name).Counts(r)
+			n, err := f.Queue(name).Counts(r)
 			if err != nil {
 				return err
 			}
 			if n.Ready != want[name] {
-				b.Errorf("%s: %d items are ready in %s, expected %d", what, n.Ready, name, want[name])
+				f.Errorf("%s: %d items are ready in %s, expected %d", what, n.Ready, name, want[name])
 			}
 			delete(want, name)
 		}
 		for name, n := range want {
 			if n > 0 {
-				b.Errorf("%s: there is no queue %s", what, name)
+				f.Errorf("%s: there is no queue %s", what, name)
 			}
 		}
 		return err
@@ -57,12 +57,12 @@ func (b *bench) has(what string, want map[string]int64) {
 // other, and takes dead letters for as long as it says so.
 func TestDeadLettersNeedConsent(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
+		f := openFixture(t, open)
 		choose := func(queue, target string) error {
-			session := b.Session()
+			session := f.Session()
 			defer session.Release()
 			return session.Update(t.Context(), func(tx kv.Tx) error {
-				_, err := b.Queue(queue).Configure(tx, []byte(`{"dead_letter":"`+target+`"}`))
+				_, err := f.Queue(queue).Configure(tx, []byte(`{"dead_letter":"`+target+`"}`))
 				return err
 			})
 		}
@@ -73,39 +73,39 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 				t.Errorf("%s chose %s for its dead letters: %v, expected to be refused", queue, target, err)
 			}
 		}
-		b.pushed("victim", 0, "its own")
+		f.pushed("victim", 0, "its own")
 		refused("a", "victim")
 		refused("a", "nowhere")
 		refused("a", "a")
-		b.has("refused", map[string]int64{"victim": 1})
+		f.has("refused", map[string]int64{"victim": 1})
 		if err := choose("a", "a-dead"); err != nil { // its own, by its name
 			t.Error(err)
 		}
 
-		b.configure("victim", `{"dead_letters_from":"x,a","max_length":1}`)
+		f.configure("victim", `{"dead_letters_from":"x,a","max_length":1}`)
 		refused("b", "victim")
 		if err := choose("a", "victim"); err != nil {
 			t.Error(err)
 		}
-		b.dies("a")
-		b.has("with consent", map[string]int64{"victim": 2})
-		b.take("victim", fdbpq.Min, 2)
-		b.dies("victim")
-		b.has("what was pushed to it dies as everywhere", map[string]int64{"victim-dead": 1})
+		f.dies("a")
+		f.has("with consent", map[string]int64{"victim": 2})
+		f.pop("victim", fdbpq.Min, 2)
+		f.dies("victim")
+		f.has("what was pushed to it dies as everywhere", map[string]int64{"victim-dead": 1})
 
-		b.configure("victim", `{"dead_letters_from":""}`)
-		b.dies("a")
-		b.has("without consent", map[string]int64{"victim-dead": 1, "a-dead": 1})
-		b.configure("victim", `{"dead_letters_from":"*"}`)
-		b.dies("a")
-		b.has("with consent again", map[string]int64{"victim-dead": 1, "a-dead": 1, "victim": 1})
-		b.delete("victim")
-		b.dies("a")
-		b.has("it was deleted", map[string]int64{"victim-dead": 1, "a-dead": 2})
+		f.configure("victim", `{"dead_letters_from":""}`)
+		f.dies("a")
+		f.has("without consent", map[string]int64{"victim-dead": 1, "a-dead": 1})
+		f.configure("victim", `{"dead_letters_from":"*"}`)
+		f.dies("a")
+		f.has("with consent again", map[string]int64{"victim-dead": 1, "a-dead": 1, "victim": 1})
+		f.delete("victim")
+		f.dies("a")
+		f.has("it was deleted", map[string]int64{"victim-dead": 1, "a-dead": 2})
 
 		for _, bad := range []string{`{"dead_letters_from":"a,,b"}`, `{"dead_letters_from":","}`} {
-			err := b.fails(func(tx kv.Tx) error {
-				_, err := b.Queue("q").Configure(tx, []byte(bad))
+			err := f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Configure(tx, []byte(bad))
 				return err
 			})
 			var config *fdbpq.ConfigError
@@ -120,32 +120,32 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 // up again or outlives its TTL. What is pushed beside it is an item like any other.
 func TestDeadLettersDieOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.configure("q-dead", `{"max_deliveries":1,"dead_letter_expired":true,"ttl":"1h"}`)
-		b.dies("q")
+		f := openFixture(t, open)
+		f.configure("q-dead", `{"max_deliveries":1,"dead_letter_expired":true,"ttl":"1h"}`)
+		f.dies("q")
 		for range 3 {
-			if err := b.nack(*b.leaseOne("q-dead", time.Minute).Lease, 0); err != nil {
+			if err := f.nack(*f.leaseOne("q-dead", time.Minute).Lease, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		b.has("a dead letter came back three times", map[string]int64{"q-dead": 1})
-		if err := b.terminate(*b.leaseOne("q-dead", time.Minute).Lease); err != nil {
+		f.has("a dead letter came back three times", map[string]int64{"q-dead": 1})
+		if err := f.terminate(*f.leaseOne("q-dead", time.Minute).Lease); err != nil {
 			t.Error(err)
 		}
-		b.has("it was given up again", nil)
+		f.has("it was given up again", nil)
 
-		b.dies("q")
-		b.pass(time.Hour)
-		if events := b.sweep(); len(events) != 1 || events[0].Type != fdbpq.EventExpired {
+		f.dies("q")
+		f.pass(time.Hour)
+		if events := f.sweep(); len(events) != 1 || events[0].Type != fdbpq.EventExpired {
 			t.Errorf("events %v, expected that the dead letter outlived the TTL of its queue", events)
 		}
-		b.has("it outlived its TTL", nil)
+		f.has("it outlived its TTL", nil)
 
-		b.pushed("q-dead", 0, "ordinary")
-		if err := b.nack(*b.leaseOne("q-dead", time.Minute).Lease, 0); err != nil {
+		f.pushed("q-dead", 0, "ordinary")
+		if err := f.nack(*f.leaseOne("q-dead", time.Minute).Lease, 0); err != nil {
 			t.Error(err)
 		}
-		b.has("an ordinary item came back", map[string]int64{"q-dead-dead": 1})
+		f.has("an ordinary item came back", map[string]int64{"q-dead-dead": 1})
 	})
 }
 
@@ -153,33 +153,76 @@ func TestDeadLettersDieOnce(t *testing.T) {
 // dead-letter queue is made with it. Without one nothing is lost.
 func TestDeadLettersMakeNoQueue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		owner := openBench(t, open)
+		owner := openFixture(t, open)
 		options := owner.clock.options(0)
 		options.RefuseUnknown = true
-		b := owner.opened(options)
-		b.configure("q", `{"max_deliveries":1,"dead_letter_expired":true}`)
-		b.has("made", map[string]int64{"q": 0, "q-dead": 0})
-		b.dies("q")
-		b.has("given up", map[string]int64{"q-dead": 1})
+		f := owner.opened(options)
+		f.configure("q", `{"max_deliveries":1,"dead_letter_expired":true}`)
+		f.has("made", map[string]int64{"q": 0, "q-dead": 0})
+		f.dies("q")
+		f.has("given up", map[string]int64{"q-dead": 1})
 
-		b.delete("q-dead")
-		b.pushed("q", 0, "stays")
-		item := b.leaseOne("q", time.Hour)
-		if err := b.terminate(*item.Lease); !errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
+		f.delete("q-dead")
+		f.pushed("q", 0, "stays")
+		item := f.leaseOne("q", time.Hour)
+		if err := f.terminate(*item.Lease); !errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
 			t.Errorf("given up without a dead-letter queue: %v", err)
 		}
-		if err := b.nack(*item.Lease, 0); err != nil {
+		if err := f.nack(*item.Lease, 0); err != nil {
 			t.Errorf("the lease: %v", err)
 		}
-		b.leaseOne("q", time.Minute)
-		b.pass(time.Hour)
-		b.sweep()
-		b.has("came back twice", map[string]int64{"q": 1})
-		b.push("q", fdbpq.NewItem{TTL: time.Second})
-		b.pass(time.Hour)
-		if events := b.sweep(); len(events) != 1 || events[0].Type != fdbpq.EventExpired {
+		f.leaseOne("q", time.Minute)
+		f.pass(time.Hour)
+		f.sweep()
+		f.has("came back twice", map[string]int64{"q": 1})
+		f.push("q", fdbpq.NewItem{TTL: time.Second})
+		f.pass(time.Hour)
+		if events := f.sweep(); len(events) != 1 || events[0].Type != fdbpq.EventExpired {
 			t.Errorf("events %v, expected one that expired", events)
 		}
-		b.has("expired", map[string]int64{"q": 1})
+		f.has("expired", map[string]int64{"q": 1})
+	})
+}
+
+// An item that kills its workers is given up after its last delivery, keeps its
+// priority and headers, and tells where it came from.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"max_deliveries":3}`)
+		pushed := f.push("q", fdbpq.NewItem{Payload: []byte("poison"), Headers: []byte("headers"), Priority: 7, HasPriority: true})[0]
+		for n := range int64(3) {
+			item := f.leaseOne("q", time.Second)
+			if item.Deliveries != n+1 || item.Lease.Fence != n+1 {
+				t.Errorf("delivery %d says %d, fence %d", n+1, item.Deliveries, item.Lease.Fence)
+			}
+			f.pass(time.Second) // and the worker is dead
+			f.sweep()
+		}
+		if n := f.counts("q").Length(); n != 0 {
+			t.Errorf("%d items are left after the last delivery", n)
+		}
+		for range 20 { // its grave has no limit of its own
+			item := f.leaseOne("q-dead", time.Second)
+			want := fdbpq.DeadLetter{Reason: fdbpq.DeadMaxDeliveries, Origin: "q", OriginID: pushed.ID.String()}
+			if item.Priority != 7 || string(item.Headers) != "headers" || *item.Dead != want || item.ID == pushed.ID {
+				t.Fatalf("the dead item is %+v", item)
+			}
+			f.pass(time.Second)
+			f.sweep()
+		}
+		// One that was not received does not count.
+		f.pushed("q", 0, "lucky")
+		for range 5 {
+			item := f.leaseOne("q", time.Second)
+			if item.Deliveries != 1 {
+				t.Errorf("delivery %d, although none was received", item.Deliveries)
+			}
+			err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Return(tx, *item.Lease) })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }

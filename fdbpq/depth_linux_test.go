@@ -54,9 +54,9 @@ func BenchmarkDepth(b *testing.B) {
 		run  func(*fdbpq.Store)
 	}{
 		{"push", func(s *fdbpq.Store) { depthPush(b, s, rng, 1, fdbpq.NewItem{}) }},
-		{"pop.min", func(s *fdbpq.Store) { depthTake(b, s, fdbpq.Min) }},
+		{"pop.min", func(s *fdbpq.Store) { depthPop(b, s, fdbpq.Min) }},
 		{"push again", func(s *fdbpq.Store) { depthPush(b, s, rng, 1, fdbpq.NewItem{}) }},
-		{"pop.max", func(s *fdbpq.Store) { depthTake(b, s, fdbpq.Max) }},
+		{"pop.max", func(s *fdbpq.Store) { depthPop(b, s, fdbpq.Max) }},
 		{"lease and ack", func(s *fdbpq.Store) {
 			item := depthLease(b, s, 1)[0]
 			update(b, s, func(tx kv.Tx) error {
@@ -171,7 +171,7 @@ func (d *depth) purge(b *testing.B) {
 			}
 			start := time.Now()
 			depthPush(b, d.store, rng, 1, fdbpq.NewItem{})
-			depthTake(b, d.store, fdbpq.Min)
+			depthPop(b, d.store, fdbpq.Min)
 			times = append(times, time.Since(start))
 		}
 	}
@@ -231,7 +231,7 @@ func depthPush(b *testing.B, s *fdbpq.Store, rng *rand.Rand, n int, item fdbpq.N
 	})
 }
 
-func depthTake(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
+func depthPop(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
 	update(b, s, func(tx kv.Tx) error {
 		popped, err := s.Queue("q").Pop(tx, fdbpq.Selection{End: end, Limit: 1})
 		if err == nil && len(popped.Items) != 1 {

@@ -20,7 +20,7 @@ func TestGrantsAfterDowntime(t *testing.T) {
 	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				before := openBench(t, open)
+				before := openFixture(t, open)
 				before.pass(time.Second)
 				before.pushed("old", 0, "held", "lost")
 				before.leaseOne("old", time.Hour)
@@ -30,37 +30,37 @@ func TestGrantsAfterDowntime(t *testing.T) {
 
 				options := before.clock.options(0)
 				options.Exclusive = exclusive
-				b := before.opened(options)
-				start := b.now()
-				b.push("q", fdbpq.NewItem{Payload: []byte("mortal"), TTL: 40 * time.Second})
-				b.push("q", fdbpq.NewItem{Payload: []byte("later"), Delay: 40 * time.Second})
-				b.configure("q", `{"dedup_window":"40s"}`)
-				b.push("q", fdbpq.NewItem{Payload: []byte("once"), MsgID: "id", Priority: 9, HasPriority: true})
-				b.pushed("leased", 0, "one")
-				item := b.leaseOne("leased", 40*time.Second)
+				f := before.opened(options)
+				start := f.now()
+				f.push("q", fdbpq.NewItem{Payload: []byte("mortal"), TTL: 40 * time.Second})
+				f.push("q", fdbpq.NewItem{Payload: []byte("later"), Delay: 40 * time.Second})
+				f.configure("q", `{"dedup_window":"40s"}`)
+				f.push("q", fdbpq.NewItem{Payload: []byte("once"), MsgID: "id", Priority: 9, HasPriority: true})
+				f.pushed("leased", 0, "one")
+				item := f.leaseOne("leased", 40*time.Second)
 
 				for range 39 {
-					b.pass(time.Second)
+					f.pass(time.Second)
 				}
-				b.sweep()
-				if n := b.counts("q"); n.Ready != 2 || n.Delayed != 1 {
+				f.sweep()
+				if n := f.counts("q"); n.Ready != 2 || n.Delayed != 1 {
 					t.Errorf("a second before the end %+v are left, expected 2 ready and 1 delayed", n)
 				}
-				if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
+				if again := f.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
 					t.Error("a second before the end the message id is forgotten")
 				}
-				if n := b.counts("old"); n.Ready != 2 || n.Leased != 1 {
+				if n := f.counts("old"); n.Ready != 2 || n.Leased != 1 {
 					t.Errorf("of what was leased before the downtime there is %+v, expected that the short lease is over", n)
 				}
-				if err := b.nack(*item.Lease, 0); err != nil {
+				if err := f.nack(*item.Lease, 0); err != nil {
 					t.Errorf("a second before the end: %v", err)
 				}
-				b.pass(time.Second)
-				b.sweep()
-				if n := b.counts("q"); n.Ready != 2 || n.Delayed != 0 {
+				f.pass(time.Second)
+				f.sweep()
+				if n := f.counts("q"); n.Ready != 2 || n.Delayed != 0 {
 					t.Errorf("at the end %+v are left, expected what was delayed to be ready, and what was mortal to be gone", n)
 				}
-				if passed := time.Duration(b.now() - start); passed != 40*time.Second {
+				if passed := time.Duration(f.now() - start); passed != 40*time.Second {
 					t.Errorf("%v of store time passed in 40s", passed)
 				}
 			})
@@ -76,12 +76,12 @@ func TestSeveralResume(t *testing.T) {
 	for _, when := range []string{"while it watches", "as it writes"} {
 		t.Run(when, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				before := openBench(t, open)
+				before := openFixture(t, open)
 				before.pass(time.Second)
 				stopped := before.now()
 				before.clock.advance(time.Minute)
 				const looks = 6
-				var inner *bench
+				var inner *fixture
 				options := before.clock.options(10 * time.Second)
 				steps := 0
 				options.Wait = func(_ context.Context, d time.Duration) error {
@@ -92,7 +92,7 @@ func TestSeveralResume(t *testing.T) {
 					before.clock.advance(d)
 					return nil
 				}
-				outer := &bench{TB: t, base: before.base, clock: before.clock}
+				outer := &fixture{TB: t, base: before.base, clock: before.clock}
 				outer.hook = func(at fault.Point) {
 					if steps == looks && at == fault.BeforeCommit && inner == nil {
 						inner = before.next(0)
@@ -118,7 +118,7 @@ func TestSeveralResume(t *testing.T) {
 // watch, and adds nothing.
 func TestOpenAfterShortPause(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		before := openBench(t, open)
+		before := openFixture(t, open)
 		before.pass(time.Second)
 		stopped := before.now()
 		before.clock.advance(2 * time.Second)
@@ -152,7 +152,7 @@ func TestGraceAfterDowntime(t *testing.T) {
 				push(t, first, "q", "not done")
 				var leases []fdbpq.Lease
 				for range 2 {
-					popped, err := inLane(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
+					popped, err := inSession(t.Context(), first, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
 						return first.Queue("q").Lease(tx, sel, 30*time.Second)
 					})
 					if err != nil {

@@ -59,9 +59,9 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 	case dice < 35:
 		return pushOf(w.queueName(rng), w.pushItems(rng))
 	case dice < 45:
-		return takeOf(w.queueName(rng), w.selection(rng, true), 0)
+		return popOf(w.queueName(rng), w.selection(rng, true), 0)
 	case dice < 65:
-		return takeOf(w.queueName(rng), w.selection(rng, true), w.lease(rng))
+		return popOf(w.queueName(rng), w.selection(rng, true), w.lease(rng))
 	case dice < 85 && len(w.leases) > 0:
 		return w.settling(rng)
 	case dice < 88 && len(w.ids) > 0:

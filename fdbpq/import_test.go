@@ -63,7 +63,7 @@ func importOf(queue string, items []importItem) operation {
 			for _, one := range imported {
 				v := importedView{Seq: one.Seq, Err: kindOf(one.Err)}
 				if one.Found != nil {
-					v.Found = []itemView{heldViewOf(one.Found)}
+					v.Found = []itemView{storedViewOf(one.Found)}
 				}
 				out.Imported = append(out.Imported, v)
 			}
@@ -93,7 +93,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem) importedVie
 		return importedView{Err: "time"}
 	}
 	if there := q.byID(item.id); there != nil {
-		return importedView{Seq: home.seq, Found: []itemView{there.held()}}
+		return importedView{Seq: home.seq, Found: []itemView{there.stored()}}
 	}
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
@@ -115,10 +115,10 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem) importedVie
 	}
 	if !q.promises {
 		q.promises = true
-		q.fences = max(at.now/1000, q.fences+1<<20)
+		q.promisedFence = max(at.now/1000, q.promisedFence+1<<20)
 	}
-	q.fences = max(q.fences, added.fence+1)
-	added.floor = q.fences
+	q.promisedFence = max(q.promisedFence, added.fence+1)
+	added.minFence = q.promisedFence
 	q.high = max(q.high, home.seq)
 	m.add(q, added)
 	return importedView{Seq: home.seq}
@@ -168,21 +168,21 @@ func madeUpID(rng *rand.Rand, priority, count int64) string {
 
 // everything returns all items of a queue, whatever their state, as they are
 // to be imported elsewhere.
-func (b *bench) everything(queue string) (items []fdbpq.Import) {
-	b.Helper()
+func (f *fixture) everything(queue string) (items []fdbpq.Import) {
+	f.Helper()
 	for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
-		b.view(func(r kv.Reader) error {
-			page, err := b.Queue(queue).List(r, fdbpq.Listing{State: state, Limit: fdbpq.MaxBatch, Bodies: true})
+		f.view(func(r kv.Reader) error {
+			page, err := f.Queue(queue).List(r, fdbpq.Listing{State: state, Limit: fdbpq.MaxBatch, Bodies: true})
 			for _, stored := range page.Items {
 				item := fdbpq.Import{
 					ID: stored.ID, Priority: stored.Priority, Payload: stored.Payload, Headers: stored.Headers, Pushed: stored.Pushed,
 					Deliveries: stored.Deliveries, Fence: stored.Fence, Dead: stored.Dead,
 				}
 				if stored.Expires != 0 {
-					item.Expires = b.Display(stored.Expires)
+					item.Expires = f.Display(stored.Expires)
 				}
 				if stored.State == fdbpq.StateDelayed {
-					item.NotBefore = b.Display(stored.Due)
+					item.NotBefore = f.Display(stored.Due)
 				}
 				items = append(items, item)
 			}
@@ -209,7 +209,7 @@ func TestImportElsewhere(t *testing.T) {
 						return db
 					}
 				}
-				a, b := openBench(t, place(from)), openBench(t, place(to))
+				a, f := openFixture(t, place(from)), openFixture(t, place(to))
 				a.furnish()
 				a.update(func(tx kv.Tx) error { // a dead one
 					popped, err := a.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
@@ -223,8 +223,8 @@ func TestImportElsewhere(t *testing.T) {
 					shuffled := slices.Clone(items)
 					rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 					for _, want := range []bool{false, true} { // and again
-						b.update(func(tx kv.Tx) error {
-							imported, err := b.Queue(queue).Import(tx, shuffled...)
+						f.update(func(tx kv.Tx) error {
+							imported, err := f.Queue(queue).Import(tx, shuffled...)
 							for i, one := range imported {
 								if one.Err != nil || (one.Found != nil) != want || want && one.Found.ID != shuffled[i].ID {
 									t.Errorf("%s: import of %s: %+v", queue, shuffled[i].ID, one)
@@ -234,7 +234,7 @@ func TestImportElsewhere(t *testing.T) {
 						})
 					}
 					byID := func(x, y fdbpq.Import) int { return strings.Compare(x.ID.String(), y.ID.String()) }
-					got := b.everything(queue)
+					got := f.everything(queue)
 					slices.SortFunc(items, byID)
 					slices.SortFunc(got, byID)
 					if len(items) == 0 || len(got) != len(items) {
@@ -251,9 +251,9 @@ func TestImportElsewhere(t *testing.T) {
 						}
 					}
 				}
-				after := b.pushed("q", 5, "later")[0]
-				if last := a.pushed("q", 5, "last")[0]; b.get("q", after).Seq < a.get("q", last).Seq-1 {
-					t.Errorf("a push got the place %d, among those that were imported", b.get("q", after).Seq)
+				after := f.pushed("q", 5, "later")[0]
+				if last := a.pushed("q", 5, "last")[0]; f.get("q", after).Seq < a.get("q", last).Seq-1 {
+					t.Errorf("a push got the place %d, among those that were imported", f.get("q", after).Seq)
 				}
 			})
 		}
@@ -263,7 +263,7 @@ func TestImportElsewhere(t *testing.T) {
 // Where an item is to stand, no other one may.
 func TestImportOccupied(t *testing.T) {
 	t.Parallel()
-	b := openBench(t, func() kv.DB {
+	f := openFixture(t, func() kv.DB {
 		db, err := placeLocal(t)()
 		if err != nil {
 			t.Fatal(err)
@@ -292,8 +292,8 @@ func TestImportOccupied(t *testing.T) {
 		{"too large", fdbpq.Import{ID: id(2, 2, "b"), Priority: 2, Payload: make([]byte, fdbpq.MaxContent+1)}, fdbpq.ErrContent},
 		{"never", fdbpq.Import{ID: id(2, 2, "b"), Priority: 2, NotBefore: time.Now().Add(20 * 365 * 24 * time.Hour)}, fdbpq.ErrTime},
 	} {
-		b.update(func(tx kv.Tx) error {
-			imported, err := b.Queue("q").Import(tx, c.item)
+		f.update(func(tx kv.Tx) error {
+			imported, err := f.Queue("q").Import(tx, c.item)
 			if err == nil && (!errors.Is(imported[0].Err, c.want) || imported[0].Found != nil) {
 				t.Errorf("%s: got %+v, expected %v", c.what, imported[0], c.want)
 			}
@@ -307,7 +307,7 @@ func TestImportOccupied(t *testing.T) {
 func TestImportMeetsItself(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
+		f := openFixture(t, open)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for n := range 2 {
 			queue := fmt.Sprint("q", n)
@@ -317,15 +317,15 @@ func TestImportMeetsItself(t *testing.T) {
 			}
 			var imported []fdbpq.Imported
 			bring := func(tx kv.Tx) (err error) {
-				imported, err = b.Queue(queue).Import(tx, items...)
+				imported, err = f.Queue(queue).Import(tx, items...)
 				return err
 			}
-			b.update(func(tx kv.Tx) error { // the queue is there: what meets are the items
-				_, err := b.Queue(queue).Configure(tx, []byte(`{}`))
+			f.update(func(tx kv.Tx) error { // the queue is there: what meets are the items
+				_, err := f.Queue(queue).Configure(tx, []byte(`{}`))
 				return err
 			})
 			runs := 0
-			b.update(func(tx kv.Tx) error {
+			f.update(func(tx kv.Tx) error {
 				if err := bring(tx); err != nil {
 					return err
 				}
@@ -333,13 +333,13 @@ func TestImportMeetsItself(t *testing.T) {
 					return nil
 				}
 				other := make(chan error)
-				go func() { other <- b.base.Update(context.WithoutCancel(t.Context()), bring) }()
+				go func() { other <- f.base.Update(context.WithoutCancel(t.Context()), bring) }()
 				return <-other
 			})
 			if runs != 2 || imported[n].Found == nil {
 				t.Errorf("%d items: ran %d times, and found %v: expected the other one's in a second run", n+1, runs, imported[n].Found)
 			}
-			if ready := b.counts(queue).Ready; ready != int64(len(items)) {
+			if ready := f.counts(queue).Ready; ready != int64(len(items)) {
 				t.Errorf("there are %d items, expected %d", ready, len(items))
 			}
 		}
@@ -351,41 +351,77 @@ func TestImportMeetsItself(t *testing.T) {
 func TestImportAfterPurge(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		id := b.pushed("q", 0, "one")[0]
+		f := openFixture(t, open)
+		id := f.pushed("q", 0, "one")[0]
 		var before fdbpq.Popped
 		pop := func(tx kv.Tx) (err error) {
-			before, err = b.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: "pop"}, time.Hour)
+			before, err = f.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, PopID: "pop"}, time.Hour)
 			return err
 		}
-		b.update(pop)
-		b.update(func(tx kv.Tx) error {
-			_, err := b.Queue("q").Purge(tx)
+		f.update(pop)
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Purge(tx)
 			return err
 		})
-		b.update(func(tx kv.Tx) error {
-			imported, err := b.Queue("q").Import(tx, fdbpq.Import{ID: id, Payload: []byte("one")})
+		f.update(func(tx kv.Tx) error {
+			imported, err := f.Queue("q").Import(tx, fdbpq.Import{ID: id, Payload: []byte("one")})
 			if err == nil {
 				err = imported[0].Err
 			}
 			return err
 		})
-		again := b.leaseOne("q", time.Hour)
+		again := f.leaseOne("q", time.Hour)
 		if old := before.Items[0].Lease; again.ID != id || again.Lease.Fence <= old.Fence {
 			t.Fatalf("item %v has fence %d, expected %v and more than %d", again.ID, again.Lease.Fence, id, old.Fence)
 		}
 		for what, err := range map[string]error{
-			"acknowledging": b.ack(*before.Items[0].Lease),
-			"nacking":       b.nack(*before.Items[0].Lease, 0),
-			"popping again": b.fails(pop),
+			"acknowledging": f.ack(*before.Items[0].Lease),
+			"nacking":       f.nack(*before.Items[0].Lease, 0),
+			"popping again": f.fails(pop),
 		} {
 			var lost *fdbpq.LostError
 			if !errors.As(err, &lost) || lost.Reason != fdbpq.LostGone {
 				t.Errorf("%s with what was leased before the purge: %v", what, err)
 			}
 		}
-		if err := b.ack(*again.Lease); err != nil {
+		if err := f.ack(*again.Lease); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An item that is imported again from an earlier export has no fence that it had
+// before, so nobody who leased it before settles the new lease, or gets past a
+// guard that has seen the new fence.
+func TestImportAgain(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		id := f.pushed("q", 0, "one")[0]
+		export := f.everything("q")[0]
+		far := export
+		far.Fence = 1 << 55
+		var leases []fdbpq.Lease
+		for _, item := range []fdbpq.Import{export, export, far, far, export} {
+			old := f.leaseOne("q", time.Hour)
+			for _, l := range leases {
+				if l.Fence >= old.Lease.Fence {
+					t.Fatalf("fence %d after fence %d", old.Lease.Fence, l.Fence)
+				}
+				if why := lost(f.ack(l)); why != fdbpq.LostTaken {
+					t.Errorf("acknowledging with fence %d what has fence %d: %q, expected that it was taken", l.Fence, old.Lease.Fence, why)
+				}
+			}
+			leases = append(leases, *old.Lease)
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Remove(tx, id)
+				return err
+			})
+			if one := f.imports("q", item)[0]; one.Err != nil || one.Found != nil {
+				t.Fatalf("import: %+v", one)
+			}
+		}
+		if got := f.get("q", id).Fence; got != export.Fence {
+			t.Errorf("before its next lease the item has fence %d, expected the one that was imported, %d", got, export.Fence)
 		}
 	})
 }

@@ -100,13 +100,13 @@ func viewOf(item *fdbpq.Item) itemView {
 	return v
 }
 
-func heldViewOf(stored *fdbpq.StoredItem) itemView {
+func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Fence, v.Until = stored.State, stored.Due, stored.Fence, stored.Expires
 	return v
 }
 
-func takenOf(popped fdbpq.Popped) outcome {
+func poppedOf(popped fdbpq.Popped) outcome {
 	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Events: eventsOf(popped.Events)}
 	for i := range popped.Items {
 		out.Items = append(out.Items, viewOf(&popped.Items[i]))
@@ -185,7 +185,7 @@ func (s selection) String() string {
 	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID)
 }
 
-func takeOf(queue string, sel selection, lease time.Duration) operation {
+func popOf(queue string, sel selection, lease time.Duration) operation {
 	return operation{
 		name: fmt.Sprintf("take %s %v lease %v", queue, sel, lease),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
@@ -197,13 +197,13 @@ func takeOf(queue string, sel selection, lease time.Duration) operation {
 			} else {
 				popped, err = q.Lease(tx, sel.of(), lease)
 			}
-			out := takenOf(popped)
+			out := poppedOf(popped)
 			for i := range out.Items {
 				out.Items[i].queue = queue
 			}
 			return out, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.take(queue, at, sel, lease) },
+		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
 	}
 }
 
@@ -212,7 +212,7 @@ func peekOf(queue string, sel selection) operation {
 		name: fmt.Sprintf("peek %s %v", queue, sel),
 		look: func(p *process, r kv.Reader) (outcome, error) {
 			popped, err := p.store.Queue(queue).Peek(r, sel.of())
-			return takenOf(popped), err
+			return poppedOf(popped), err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.peek(queue, at, sel) },
 	}
@@ -266,7 +266,7 @@ func getOf(id knownID) operation {
 			if err != nil || stored == nil {
 				return outcome{}, err
 			}
-			return outcome{OK: true, Items: []itemView{heldViewOf(stored)}}, nil
+			return outcome{OK: true, Items: []itemView{storedViewOf(stored)}}, nil
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.get(id.queue, id.id) },
 	}
@@ -306,7 +306,7 @@ func listOf(queue string, l listing) operation {
 			page, err := p.store.Queue(queue).List(r, ask)
 			out := outcome{More: page.More}
 			for i := range page.Items {
-				out.Items = append(out.Items, heldViewOf(&page.Items[i]))
+				out.Items = append(out.Items, storedViewOf(&page.Items[i]))
 			}
 			return out, err
 		},
@@ -488,7 +488,7 @@ func collectOf() operation {
 			for _, q := range m.queues {
 				garbage += q.garbage
 			}
-			if garbage == 0 || m.claim(at) {
+			if garbage == 0 || m.becomeSweeper(at) {
 				return outcome{}
 			}
 			for _, q := range m.queues {
@@ -551,8 +551,8 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			delete(steady, fault.Unavailable)
 			defer p.suffer(steady)()
 			popped, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
-			return takenOf(popped), err
+			return poppedOf(popped), err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.take(queue, at, sel, lease) },
+		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
 	}
 }

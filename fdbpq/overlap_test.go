@@ -98,7 +98,7 @@ func (w *world) meet(rng *rand.Rand, first bool) operation {
 	case dice < 3 && !first:
 		return peekOf(w.queueName(rng), w.selection(rng, false))
 	case dice < 5 && len(w.leases) > 0 && first:
-		return bothOf(w.settling(rng), takeOf(w.queueName(rng), w.selection(rng, true), w.lease(rng)))
+		return bothOf(w.settling(rng), popOf(w.queueName(rng), w.selection(rng, true), w.lease(rng)))
 	}
 	return w.writing(rng, false)
 }

@@ -35,9 +35,9 @@ var situations = []struct {
 	{"gone", []func(*world) operation{leaseIt, ackIt}, 0},
 }
 
-func leaseIt(*world) operation { return takeOf("a", justOne(fdbpq.Min, ""), 20*time.Second) }
+func leaseIt(*world) operation { return popOf("a", justOne(fdbpq.Min, ""), 20*time.Second) }
 
-func leaseItWithID(*world) operation { return takeOf("a", justOne(fdbpq.Min, "pop"), 20*time.Second) }
+func leaseItWithID(*world) operation { return popOf("a", justOne(fdbpq.Min, "pop"), 20*time.Second) }
 
 func justOne(end fdbpq.End, popID string) selection {
 	return selection{end: end, band: everyPriority, limit: 1, maxBytes: fdbpq.MaxBatchBytes, popID: popID}
@@ -72,8 +72,8 @@ var meetings = []func(*world) operation{
 	func(*world) operation {
 		return pushOf("a", []pushItem{{payload: "urgent", priority: -9, hasPriority: true}})
 	},
-	func(*world) operation { return takeOf("a", justOne(fdbpq.Min, ""), 0) },
-	func(*world) operation { return takeOf("a", justOne(fdbpq.Max, "pop"), 0) },
+	func(*world) operation { return popOf("a", justOne(fdbpq.Min, ""), 0) },
+	func(*world) operation { return popOf("a", justOne(fdbpq.Max, "pop"), 0) },
 	leaseIt,
 	leaseItWithID,
 	ackIt,

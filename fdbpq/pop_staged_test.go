@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -178,14 +179,14 @@ func TestPopStagedOwnerDies(t *testing.T) {
 func TestPopStagedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.pushed("q", 0, "one", "two", "three")
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one", "two", "three")
 		for step, name := range []string{"it has registered", "it has fulfilled", "it has collected"} {
-			standing := fdbpq.NewStagedRequest(b.Store, "q", oneItem)
+			standing := fdbpq.NewStagedRequest(f.Store, "q", oneItem)
 			if err := standing.Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			dead := b.another(0)
+			dead := f.another(0)
 			commits := 0
 			dead.hook = func(at fault.Point) {
 				if at != fault.AfterCommit {
@@ -201,16 +202,190 @@ func TestPopStagedLeavesNothingBehind(t *testing.T) {
 			if commits != step+1 {
 				t.Errorf("after %s it had committed %d times", name, commits)
 			}
-			together(11*time.Second, b)
-			b.sweep()
-			if n := b.counts("q"); n.Ready != 3 || n.Leased != 0 {
+			together(11*time.Second, f)
+			f.sweep()
+			if n := f.counts("q"); n.Ready != 3 || n.Leased != 0 {
 				t.Errorf("after %s there are %+v", name, n)
 			}
 			for _, space := range []string{"o", "e", "z"} {
-				if rows := b.rows(space); len(rows) > 0 {
+				if rows := f.rows(space); len(rows) > 0 {
 					t.Errorf("after %s there are %d rows of kind %q left", name, len(rows), space)
 				}
 			}
+		}
+	})
+}
+
+// Whichever request is fulfilled by whom, it gets from its own end, and no more
+// than it asked for.
+func TestStagedDirection(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for i := range 6 {
+			f.pushed("q", int64(i), fmt.Sprint(i))
+		}
+		requests := []*fdbpq.StagedRequest{
+			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Max, Limit: 1}),
+			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}),
+			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Max, Limit: 1, Band: &fdbpq.Band{Low: 0, High: 2}}),
+		}
+		for _, r := range requests {
+			if err := r.Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		popped, err := f.another(0).PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(payloads(popped.Items)); got != "[1 3]" {
+			t.Errorf("the last request got %s", got)
+		}
+		for i, want := range []string{"[5]", "[0]", "[2]"} {
+			popped, answered, err := requests[i].Fetch(t.Context())
+			if err != nil || !answered {
+				t.Fatalf("request %d: answered %v, %v", i, answered, err)
+			}
+			if got := fmt.Sprint(payloads(popped.Items)); got != want {
+				t.Errorf("request %d got %s, expected %s", i, got, want)
+			}
+		}
+	})
+}
+
+// A request is answered once: who answers it late, by what the queue was like
+// earlier, changes nothing.
+func TestStagedAnswersOnce(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{}`)
+		sel := fdbpq.Selection{Limit: 1}
+		request := fdbpq.NewStagedRequest(f.Store, "q", sel)
+		if err := request.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late, parked, resume := f.another(0), make(chan struct{}), make(chan struct{})
+		commits := 0
+		late.hook = func(at fault.Point) {
+			if at != fault.BeforeCommit {
+				return
+			}
+			if commits++; commits == 2 { // behind its own registration: it answers
+				close(parked)
+				<-resume
+			}
+		}
+		done := make(chan error, 1)
+		go func() {
+			popped, err := late.PopStaged(t.Context(), "q", sel, 0)
+			if len(popped.Items) > 0 {
+				err = fmt.Errorf("took %q", payloads(popped.Items))
+			}
+			done <- err
+		}()
+		<-parked
+		f.pushed("q", 0, "one")
+		if _, err := f.another(0).PopStaged(t.Context(), "q", sel, 0); err != nil {
+			t.Fatal(err)
+		}
+		popped, answered, err := request.Fetch(t.Context())
+		if got := payloads(popped.Items); err != nil || !answered || len(got) != 1 {
+			t.Errorf("the request got %q, %v", got, err)
+		}
+		close(resume)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if rows := f.rows("e"); len(rows) > 0 {
+			t.Errorf("there are %d results that nobody will collect", len(rows))
+		}
+	})
+}
+
+// Unknown results in the steps of staged takes neither lose an item nor hand it
+// out twice, and leave no request behind.
+func TestStagedUnknownResults(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		const items = 120
+		for i := range items {
+			f.pushed("q", 0, fmt.Sprint(i))
+		}
+		var mu sync.Mutex
+		var got []string
+		var wg sync.WaitGroup
+		for i := range uint64(4) {
+			db := fault.Wrap(f.base, fault.Options{Seed: i, Yield: true})
+			s, err := fdbpq.Open(t.Context(), db, f.clock.options(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.SetChances(fault.Chances{fault.Conflict: 0.2, fault.UnknownNever: 0.1, fault.UnknownDone: 0.1, fault.UnknownLate: 0.1})
+			wg.Go(func() {
+				defer db.Release()
+				for {
+					popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(popped.Items) == 0 && popped.Reason == fdbpq.ReasonEmpty {
+						return
+					}
+					mu.Lock()
+					got = append(got, payloads(popped.Items)...)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		slices.Sort(got)
+		if n := len(slices.Compact(slices.Clone(got))); n != items || len(got) != items {
+			t.Errorf("took %d items, %d different ones, of %d", len(got), n, items)
+		}
+		for _, space := range []string{"o", "e"} {
+			if rows := f.rows(space); len(rows) > 0 {
+				t.Errorf("%d rows of requests are left", len(rows))
+			}
+		}
+	})
+}
+
+// Many requests for many large items are answered bit by bit.
+func TestStagedLargeItems(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.fill("q", 40, fdbpq.NewItem{Payload: make([]byte, 32<<10)})
+		f.fill("q", 40, fdbpq.NewItem{Payload: make([]byte, 600_000)})
+		var requests []*fdbpq.StagedRequest
+		for range 7 {
+			r := fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{Limit: 20, End: fdbpq.Min})
+			if err := r.Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			requests = append(requests, r)
+		}
+		last, err := f.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 1000}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(last.Items)
+		for _, r := range requests {
+			popped, answered, err := r.Fetch(t.Context())
+			if err != nil || !answered {
+				t.Fatalf("answered %v, %v", answered, err)
+			}
+			n += len(popped.Items)
+		}
+		for f.counts("q").Ready > 0 {
+			n += len(f.pop("q", fdbpq.Min, 1000).Items)
+		}
+		if n != 80 {
+			t.Errorf("took %d of 80 items", n)
 		}
 	})
 }

@@ -83,43 +83,43 @@ func TestPopWaitGivesUp(t *testing.T) {
 func TestPopWaitWakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, wake func(b *bench) // the waiter waits in between
+		before, wake func(f *fixture) // the waiter waits in between
 	}{
 		"push": {
-			before: func(b *bench) {},
-			wake:   func(b *bench) { b.pushed("q", 0, "a") },
+			before: func(f *fixture) {},
+			wake:   func(f *fixture) { f.pushed("q", 0, "a") },
 		},
 		"resume": {
-			before: func(b *bench) {
-				b.pushed("q", 0, "a")
-				b.update(b.Queue("q").Pause)
+			before: func(f *fixture) {
+				f.pushed("q", 0, "a")
+				f.update(f.Queue("q").Pause)
 			},
-			wake: func(b *bench) { b.update(b.Queue("q").Resume) },
+			wake: func(f *fixture) { f.update(f.Queue("q").Resume) },
 		},
 		"delay over": {
-			before: func(b *bench) { b.push("q", fdbpq.NewItem{Payload: []byte("a"), Delay: time.Minute}) },
-			wake: func(b *bench) {
-				b.pass(time.Minute)
-				b.sweep()
+			before: func(f *fixture) { f.push("q", fdbpq.NewItem{Payload: []byte("a"), Delay: time.Minute}) },
+			wake: func(f *fixture) {
+				f.pass(time.Minute)
+				f.sweep()
 			},
 		},
 		"lease over": {
-			before: func(b *bench) {
-				b.pushed("q", 0, "a")
-				b.leaseOne("q", time.Minute)
+			before: func(f *fixture) {
+				f.pushed("q", 0, "a")
+				f.leaseOne("q", time.Minute)
 			},
-			wake: func(b *bench) {
-				b.pass(time.Minute)
-				b.sweep()
+			wake: func(f *fixture) {
+				f.pass(time.Minute)
+				f.sweep()
 			},
 		},
 		"move into the band": {
-			before: func(b *bench) { b.pushed("q", 100, "a") },
-			wake: func(b *bench) {
-				b.update(func(tx kv.Tx) error {
-					found, err := b.Queue("q").Peek(tx, oneItem)
+			before: func(f *fixture) { f.pushed("q", 100, "a") },
+			wake: func(f *fixture) {
+				f.update(func(tx kv.Tx) error {
+					found, err := f.Queue("q").Peek(tx, oneItem)
 					if err == nil {
-						_, err = b.Queue("q").Move(tx, found.Items[0].ID, 0)
+						_, err = f.Queue("q").Move(tx, found.Items[0].ID, 0)
 					}
 					return err
 				})
@@ -133,11 +133,11 @@ func TestPopWaitWakes(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer base.Close()
-				b := newBench(t, base)
-				c.before(b)
+				f := newFixture(t, base)
+				c.before(f)
 				served := make(chan string)
 				go func() {
-					popped, err := b.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
+					popped, err := f.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
 					if err != nil {
 						t.Error(err)
 						served <- ""
@@ -151,7 +151,7 @@ func TestPopWaitWakes(t *testing.T) {
 					t.Fatalf("got %q without waiting", got)
 				default:
 				}
-				c.wake(b)
+				c.wake(f)
 				select {
 				case got := <-served:
 					if got != "a" {
@@ -175,7 +175,7 @@ func TestPopWaitWakesNoHerd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer base.Close()
-		waiting := newBench(t, base)
+		waiting := newFixture(t, base)
 		pusher := waiting.another(0)
 		pusher.configure("q", "{}")
 		looks := func() int {
@@ -217,11 +217,11 @@ func TestPopWaitWakesNoHerd(t *testing.T) {
 func TestPopWaitMissesNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		other := b.another(0)
-		b.configure("q", "{}")
+		f := openFixture(t, open)
+		other := f.another(0)
+		f.configure("q", "{}")
 		looks := 0
-		b.hook = func(at fault.Point) {
+		f.hook = func(at fault.Point) {
 			if at != fault.BeforeCommit {
 				return
 			}
@@ -229,7 +229,7 @@ func TestPopWaitMissesNothing(t *testing.T) {
 				other.pushed("q", 0, "one")
 			}
 		}
-		popped, err := b.PopWait(t.Context(), "q", oneItem, 0)
+		popped, err := f.PopWait(t.Context(), "q", oneItem, 0)
 		if err != nil || len(popped.Items) != 1 {
 			t.Fatalf("took %q, %v", payloads(popped.Items), err)
 		}

@@ -28,7 +28,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		base := open()
 		defer base.Close()
-		p := validity{due: make(map[fdbpq.ID][2]time.Time)}
+		p := punctuality{due: make(map[fdbpq.ID][2]time.Time)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var running sync.WaitGroup
@@ -68,7 +68,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 			running.Go(func() {
 				for ctx.Err() == nil {
 					push(t, s, "load", "one")
-					if _, err := inLane(t.Context(), s, s.Queue("load").Pop); err != nil {
+					if _, err := inSession(t.Context(), s, s.Queue("load").Pop); err != nil {
 						t.Error(err)
 					}
 					pops.Add(1)
@@ -83,7 +83,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 }
 
 // punctuality is when items fell due, and what came of it.
-type validity struct {
+type punctuality struct {
 	mu    sync.Mutex
 	due   map[fdbpq.ID][2]time.Time // at the earliest, at the latest
 	last  time.Time
@@ -93,7 +93,7 @@ type validity struct {
 
 // push adds items of which half are delayed and half expire, at some time in
 // the span that begins five seconds later.
-func (p *validity) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span time.Duration) {
+func (p *punctuality) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span time.Duration) {
 	p.mu.Lock() // until it is known when they are due
 	defer p.mu.Unlock()
 	for _, queue := range []string{"delayed", "mortal"} {
@@ -123,7 +123,7 @@ func (p *validity) push(t *testing.T, s *fdbpq.Store, rng *rand.Rand, span time.
 	}
 }
 
-func (p *validity) note(id fdbpq.ID) {
+func (p *punctuality) note(id fdbpq.ID) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *validity) note(id fdbpq.ID) {
 	p.late = append(p.late, now.Sub(due[1]))
 }
 
-func (p *validity) tell(t *testing.T, pops int64) {
+func (p *punctuality) tell(t *testing.T, pops int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.late) != len(p.due) || p.early > 0 {

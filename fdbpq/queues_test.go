@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -14,20 +15,20 @@ import (
 func TestQueuesBetween(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.furnish()
-		b.imports("q", fdbpq.Import{ID: b.pushed("zz", 0, "elsewhere")[0], Payload: []byte("imported")})
+		f := openFixture(t, open)
+		f.furnish()
+		f.imports("q", fdbpq.Import{ID: f.pushed("zz", 0, "elsewhere")[0], Payload: []byte("imported")})
 		seen := make(map[string]bool)
 		for space := 'a'; space < 'z'; space++ { // timers are of no queue in particular
 			ofQ := tuple.AppendString(tuple.AppendString(nil, string(space)), "q")
-			for _, row := range b.rows(string(space)) {
+			for _, row := range f.rows(string(space)) {
 				if !bytes.HasPrefix(row.Key, ofQ) {
 					continue
 				}
 				seen[string(space)] = true
 				var names []string
-				b.view(func(r kv.Reader) (err error) {
-					names, err = b.QueuesBetween(r, row.Key, row.Key)
+				f.view(func(r kv.Reader) (err error) {
+					names, err = f.QueuesBetween(r, row.Key, row.Key)
 					return err
 				})
 				if !slices.Equal(names, []string{"q"}) {
@@ -38,6 +39,41 @@ func TestQueuesBetween(t *testing.T) {
 		for _, space := range []string{"i", "d", "l", "f", "x", "m", "u", "p", "r"} {
 			if !seen[space] {
 				t.Errorf("there was no row of kind %q", space)
+			}
+		}
+	})
+}
+
+// Names that begin like others, or are odd, keep their queues apart.
+func TestQueuesDoNotMix(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		names := []string{"a", "a\x00", "a\x00\x01", "a\x01", "aa", "a\xff", "a.b", "a*", "a>", "ä", "", "\x00", "\xff", "a-dead"}
+		for _, name := range names {
+			f.push(name, fdbpq.NewItem{Payload: []byte(name), MsgID: "id", TTL: time.Hour}, fdbpq.NewItem{Payload: []byte(name), Delay: time.Second})
+		}
+		f.pass(time.Second)
+		f.sweep()
+		for i, name := range names {
+			if i%3 == 0 {
+				f.update(func(tx kv.Tx) error {
+					n, err := f.Queue(name).Purge(tx)
+					if n != 2 {
+						t.Errorf("purged %d items of %q", n, name)
+					}
+					return err
+				})
+				for more := true; more; {
+					var err error
+					if more, err = f.CollectGarbage(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				continue
+			}
+			if got := payloads(f.pop(name, fdbpq.Min, 10).Items); len(got) != 2 || got[0] != name || got[1] != name {
+				t.Errorf("queue %q holds %q", name, got)
 			}
 		}
 	})

@@ -141,7 +141,7 @@ func (w *world) end() error {
 	w.elapsed += fdbpq.MaxDedupWindow + time.Hour
 	for range 2 {
 		w.elapsed += 5 * time.Second // longer than another process has due work to itself
-		if err := p.pulse.Beat(w.ctx); err != nil {
+		if err := p.heartbeat.Beat(w.ctx); err != nil {
 			return err
 		}
 		for _, o := range []operation{sweepOf(), collectOf()} {

@@ -12,254 +12,21 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// bench is a store with one process, whose connection and clock a test rules.
-type bench struct {
-	testing.TB
-	*fdbpq.Store
-	base  kv.DB
-	db    *fault.DB         // base, as this process meets it
-	hook  func(fault.Point) // of db, when set
-	clock *testClock
-	pulse *fdbpq.Heartbeat
-}
-
-func newBench(t testing.TB, db kv.DB) *bench {
-	t.Helper()
-	b := &bench{TB: t, base: db, clock: newTestClock()}
-	b.join(b.clock.options(0))
-	return b
-}
-
-// join opens the store for another process.
-func (b *bench) join(options fdbpq.Options) {
-	b.Helper()
-	b.db = fault.Wrap(b.base, fault.Options{Hook: func(_ context.Context, at fault.Point) {
-		if b.hook != nil {
-			b.hook(at)
-		}
-	}})
-	store, err := fdbpq.Open(b.Context(), b.db, options)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Store, b.pulse = store, fdbpq.NewHeartbeat(store)
-}
-
-// another is a second process on the same store, while this one runs on.
-func (b *bench) another(skew time.Duration) *bench {
-	options := b.clock.options(skew)
-	options.Wait = func(ctx context.Context, d time.Duration) error {
-		b.clock.advance(d)
-		return b.pulse.Beat(ctx)
-	}
-	return b.opened(options)
-}
-
-// next is a process that opens the store when this one has ended.
-func (b *bench) next(skew time.Duration) *bench { return b.opened(b.clock.options(skew)) }
-
-func (b *bench) opened(options fdbpq.Options) *bench {
-	other := &bench{TB: b.TB, base: b.base, clock: b.clock}
-	other.join(options)
-	return other
-}
-
-// openBench opens a store that is checked and closed when the test ends.
-func openBench(t *testing.T, open func() kv.DB) *bench {
-	db := open()
-	b := newBench(t, db)
-	t.Cleanup(func() {
-		b.db.Release()
-		problems, err := b.Check(context.Background())
-		if err != nil {
-			t.Errorf("check: %v", err)
-		}
-		for _, problem := range problems {
-			t.Errorf("check: %s", problem)
-		}
-		if err := db.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
-}
-
-// update runs a transaction that must commit.
-func (b *bench) update(fn func(kv.Tx) error) {
-	b.Helper()
-	update(b.TB, b.Store, fn)
-}
-
-// fails runs a transaction that must fail, and returns how.
-func (b *bench) fails(fn func(kv.Tx) error) error {
-	b.Helper()
-	session := b.Session()
-	defer session.Release()
-	err := session.Update(b.Context(), fn)
-	if err == nil {
-		b.Fatal("the transaction committed, expected an error")
-	}
-	return err
-}
-
-func (b *bench) view(fn func(kv.Reader) error) {
-	b.Helper()
-	if err := b.View(b.Context(), fn); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) push(queue string, items ...fdbpq.NewItem) []fdbpq.Pushed {
-	b.Helper()
-	var pushed []fdbpq.Pushed
-	b.update(func(tx kv.Tx) (err error) {
-		pushed, err = b.Queue(queue).Push(tx, items...)
-		return err
-	})
-	return pushed
-}
-
-// pushed pushes items of one priority that must be taken in.
-func (b *bench) pushed(queue string, priority int64, payloads ...string) []fdbpq.ID {
-	b.Helper()
-	var ids []fdbpq.ID
-	for _, payload := range payloads {
-		p := b.push(queue, fdbpq.NewItem{Payload: []byte(payload), Priority: priority, HasPriority: true})[0]
-		if p.Err != nil {
-			b.Fatalf("push %q: %v", payload, p.Err)
-		}
-		ids = append(ids, p.ID)
-	}
-	return ids
-}
-
-func (b *bench) take(queue string, end fdbpq.End, limit int) fdbpq.Popped {
-	b.Helper()
-	var popped fdbpq.Popped
-	b.update(func(tx kv.Tx) (err error) {
-		popped, err = b.Queue(queue).Pop(tx, fdbpq.Selection{End: end, Limit: limit})
-		return err
-	})
-	return popped
-}
-
-func (b *bench) lease(queue string, end fdbpq.End, limit int, d time.Duration) fdbpq.Popped {
-	b.Helper()
-	var popped fdbpq.Popped
-	b.update(func(tx kv.Tx) (err error) {
-		popped, err = b.Queue(queue).Lease(tx, fdbpq.Selection{End: end, Limit: limit}, d)
-		return err
-	})
-	return popped
-}
-
-// leaseOne leases the first item, which must be there.
-func (b *bench) leaseOne(queue string, d time.Duration) fdbpq.Item {
-	b.Helper()
-	popped := b.lease(queue, fdbpq.Min, 1, d)
-	if len(popped.Items) != 1 {
-		b.Fatalf("leased %d items (%s), expected one", len(popped.Items), popped.Reason)
-	}
-	return popped.Items[0]
-}
-
-func (b *bench) counts(queue string) fdbpq.Counts {
-	b.Helper()
-	var n fdbpq.Counts
-	b.view(func(r kv.Reader) (err error) {
-		n, err = b.Queue(queue).Counts(r)
-		return err
-	})
-	return n
-}
-
-func (b *bench) get(queue string, id fdbpq.ID) *fdbpq.StoredItem {
-	b.Helper()
-	var stored *fdbpq.StoredItem
-	b.view(func(r kv.Reader) (err error) {
-		stored, err = b.Queue(queue).Get(r, id)
-		return err
-	})
-	return stored
-}
-
-func (b *bench) configure(queue, object string) {
-	b.Helper()
-	b.update(func(tx kv.Tx) error {
-		_, err := b.Queue(queue).Configure(tx, []byte(object))
-		return err
-	})
-}
-
-// settle does something with a lease and returns its error.
-func (b *bench) settle(fn func(kv.Tx) (fdbpq.Settled, error)) error {
-	b.Helper()
-	session := b.Session()
-	defer session.Release()
-	return session.Update(b.Context(), func(tx kv.Tx) error {
-		_, err := fn(tx)
-		return err
-	})
-}
-
-func (b *bench) ack(lease fdbpq.Lease) error {
-	b.Helper()
-	return b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue(lease.Queue).Ack(tx, lease) })
-}
-
-func (b *bench) nack(lease fdbpq.Lease, delay time.Duration) error {
-	b.Helper()
-	return b.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return b.Queue(lease.Queue).Nack(tx, lease, delay) })
-}
-
-// pass lets time pass, of which the process tells the store.
-func (b *bench) pass(d time.Duration) {
-	b.Helper()
-	b.clock.advance(d)
-	if err := b.pulse.Beat(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// sweep does all that is due and returns what happened.
-func (b *bench) sweep() []fdbpq.Event {
-	b.Helper()
-	var events []fdbpq.Event
-	for {
-		swept, err := b.Sweep(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		events = append(events, swept.Events...)
-		if swept.Timers == 0 {
-			return events
-		}
-	}
-}
-
-func payloads(items []fdbpq.Item) []string {
-	all := []string{}
-	for _, item := range items {
-		all = append(all, string(item.Payload))
-	}
-	return all
-}
-
 // A transaction whose result is unknown took effect and is not done again, or
 // did not and is, or is still under way and never will.
 func TestSessionResolvesUnknownResults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
+		f := openFixture(t, open)
 		unknown := []fault.Kind{fault.UnknownNever, fault.UnknownDone, fault.UnknownLate}
 		for _, kind := range unknown {
 			for _, then := range append(unknown, fault.None) {
-				p := b.another(0)
+				p := f.another(0)
 				p.db.FailNext(kind, then)
 				queue := fmt.Sprint(kind, " then ", then)
 				p.pushed(queue, 0, "once")
 				p.db.Release()
-				if n := b.counts(queue).Ready; n != 1 {
+				if n := f.counts(queue).Ready; n != 1 {
 					t.Errorf("%s: %d items after one push", queue, n)
 				}
 			}
@@ -272,20 +39,20 @@ func TestSessionResolvesUnknownResults(t *testing.T) {
 func TestSessionVoidsWhatIsStillUnderWay(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		session := b.Session()
+		f := openFixture(t, open)
+		session := f.Session()
 		defer session.Release()
 		ctx, cancel := context.WithCancel(t.Context())
-		b.db.FailNext(fault.UnknownLate)
+		f.db.FailNext(fault.UnknownLate)
 		err := session.Update(ctx, func(tx kv.Tx) error {
 			cancel()
-			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			_, err := f.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
 		if err == nil || errors.Is(err, kv.ErrUnknown) {
 			t.Fatalf("Update returned %v, expected an error that says that nothing was done", err)
 		}
-		if b.db.Release() > 0 || b.counts("q").Ready != 0 {
+		if f.db.Release() > 0 || f.counts("q").Ready != 0 {
 			t.Error("the transaction took effect after Update had returned without it")
 		}
 	})
@@ -296,8 +63,8 @@ func TestSessionVoidsWhatIsStillUnderWay(t *testing.T) {
 func TestSessionUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		p := b.another(0)
+		f := openFixture(t, open)
+		p := f.another(0)
 		session := p.Session()
 		p.hook = func(at fault.Point) {
 			if at == fault.AfterCommit {
@@ -319,18 +86,18 @@ func TestSessionUnknownStaysUnknown(t *testing.T) {
 func TestSessionWaitsForStore(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		session := b.Session()
+		f := openFixture(t, open)
+		session := f.Session()
 		defer session.Release()
-		b.db.FailNext(fault.UnknownDone, fault.Unavailable, fault.Unavailable, fault.Unavailable)
+		f.db.FailNext(fault.UnknownDone, fault.Unavailable, fault.Unavailable, fault.Unavailable)
 		err := session.Update(t.Context(), func(tx kv.Tx) error {
-			_, err := b.Queue("q").Push(tx, fdbpq.NewItem{})
+			_, err := f.Queue("q").Push(tx, fdbpq.NewItem{})
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := b.counts("q").Ready; n != 1 {
+		if n := f.counts("q").Ready; n != 1 {
 			t.Errorf("%d items after one push", n)
 		}
 	})
@@ -341,8 +108,8 @@ func TestSessionWaitsForStore(t *testing.T) {
 func TestSessionRow(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		session := b.Session()
+		f := openFixture(t, open)
+		session := f.Session()
 		defer session.Release()
 		own := errors.New("own")
 		for _, fn := range []func(tx kv.Tx) error{
@@ -358,7 +125,7 @@ func TestSessionRow(t *testing.T) {
 			if err := session.Update(t.Context(), fn); err != nil && err != own {
 				t.Fatal(err)
 			}
-			if rows := b.rows("n"); len(rows) > 0 {
+			if rows := f.rows("n"); len(rows) > 0 {
 				t.Errorf("there is a row %q", rows[0].Key)
 			}
 		}
@@ -377,7 +144,7 @@ func TestSessionRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows := b.rows("n")
+			rows := f.rows("n")
 			if len(rows) != 1 {
 				t.Fatalf("%s left %d session rows, expected one", what, len(rows))
 			}
@@ -390,33 +157,21 @@ func TestSessionRow(t *testing.T) {
 	})
 }
 
-// rows are all rows of a space.
-func (b *bench) rows(space string) []kv.Pair {
-	b.Helper()
-	prefix := "\x02" + space
-	var pairs []kv.Pair
-	b.view(func(r kv.Reader) (err error) {
-		pairs, err = r.Range([]byte(prefix+"\x00"), []byte(prefix+"\x01"), kv.RangeOptions{Limit: 1 << 20})
-		return err
-	})
-	return pairs
-}
-
 // Unknown results at every turn, also while finding out about others.
 func TestSessionUnderManyFaults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.db.SetChances(fault.Chances{
+		f := openFixture(t, open)
+		f.db.SetChances(fault.Chances{
 			fault.Conflict: 0.1, fault.UnknownNever: 0.2, fault.UnknownDone: 0.2, fault.UnknownLate: 0.2,
 		})
 		const pushes = 200
 		for i := range pushes {
-			b.pushed("q", 0, fmt.Sprint(i))
+			f.pushed("q", 0, fmt.Sprint(i))
 		}
 		seen := 0
 		for {
-			popped := b.take("q", fdbpq.Min, 7)
+			popped := f.pop("q", fdbpq.Min, 7)
 			if len(popped.Items) == 0 {
 				break
 			}
@@ -430,7 +185,7 @@ func TestSessionUnderManyFaults(t *testing.T) {
 		if seen != pushes {
 			t.Errorf("took %d items of %d", seen, pushes)
 		}
-		b.db.SetChances(nil)
+		f.db.SetChances(nil)
 	})
 }
 
@@ -439,9 +194,9 @@ func TestSessionUnderManyFaults(t *testing.T) {
 func TestRetireSessions(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		gone, silent := b.another(0), b.another(0)
-		for _, p := range []*bench{gone, silent} {
+		f := openFixture(t, open)
+		gone, silent := f.another(0), f.another(0)
+		for _, p := range []*fixture{gone, silent} {
 			for range 3 {
 				p.pass(2 * time.Second)
 			}
@@ -457,41 +212,41 @@ func TestRetireSessions(t *testing.T) {
 		gone.pushed("q", 0, "one")
 		retire := func() {
 			t.Helper()
-			b.pass(time.Second)
-			for next, err := b.RetireSessions(t.Context(), nil); next != nil || err != nil; next, err = b.RetireSessions(t.Context(), next) {
+			f.pass(time.Second)
+			for next, err := f.RetireSessions(t.Context(), nil); next != nil || err != nil; next, err = f.RetireSessions(t.Context(), next) {
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		b.pushed("q", 0, "one")
-		before := len(b.rows("n"))
+		f.pushed("q", 0, "one")
+		before := len(f.rows("n"))
 		for range 50 {
-			b.pass(time.Minute)
+			f.pass(time.Minute)
 			retire()
 		}
-		if n := len(b.rows("n")); n < before {
+		if n := len(f.rows("n")); n < before {
 			t.Fatalf("%d of %d rows are left after less than an hour", n, before)
 		}
 		for range 15 {
-			b.pass(time.Minute)
+			f.pass(time.Minute)
 			retire()
 		}
-		if rows := b.rows("n"); len(rows) != 2 {
+		if rows := f.rows("n"); len(rows) != 2 {
 			t.Errorf("%d rows are left, expected two of the process that lives: %q", len(rows), rows)
 		}
 		silent.db.FailNext(fault.UnknownNever)
 		if err := session.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
 			t.Errorf("Update with its trace retired returned %v, expected ErrUnknown", err)
 		}
-		n := b.counts("q").Ready
+		n := f.counts("q").Ready
 		for _, kind := range []fault.Kind{fault.None, fault.UnknownNever, fault.UnknownDone} {
 			silent.db.FailNext(kind)
 			if err := session.Update(t.Context(), pushOne); err != nil {
 				t.Errorf("%v after a long silence: %v", kind, err)
 			}
-			if n++; b.counts("q").Ready != n {
-				t.Errorf("%v after a long silence: %d items, expected %d", kind, b.counts("q").Ready, n)
+			if n++; f.counts("q").Ready != n {
+				t.Errorf("%v after a long silence: %d items, expected %d", kind, f.counts("q").Ready, n)
 			}
 		}
 	})
@@ -502,18 +257,18 @@ func TestRetireSessions(t *testing.T) {
 func TestRetireSessionsSparesWhoComesBack(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		silent := b.another(0)
-		together(5*time.Second, b, silent)
+		f := openFixture(t, open)
+		silent := f.another(0)
+		together(5*time.Second, f, silent)
 		silent.pushed("q", 0, "one")
-		b.pass(2 * time.Hour)
-		rows := len(b.rows("n"))
-		retirer := b.another(0)
+		f.pass(2 * time.Hour)
+		rows := len(f.rows("n"))
+		retirer := f.another(0)
 		called := false
 		retirer.hook = func(at fault.Point) {
 			if at == fault.BeforeCommit {
 				retirer.hook, called = nil, true
-				if err := silent.pulse.Beat(t.Context()); err != nil {
+				if err := silent.heartbeat.Beat(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -521,7 +276,7 @@ func TestRetireSessionsSparesWhoComesBack(t *testing.T) {
 		if _, err := retirer.RetireSessions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if left := len(b.rows("n")); left != rows || !called {
+		if left := len(f.rows("n")); left != rows || !called {
 			t.Errorf("%d of %d rows are left, called %v", left, rows, called)
 		}
 	})

@@ -12,42 +12,24 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// fill pushes n items of a size, a few in a transaction.
-func (b *bench) fill(queue string, n int, item fdbpq.NewItem) {
-	b.Helper()
-	perTx := max(1, min(n, 4<<20/(2*len(item.Payload)+200)))
-	for n > 0 {
-		batch := make([]fdbpq.NewItem, min(n, perTx))
-		for i := range batch {
-			batch[i] = item
-		}
-		for _, p := range b.push(queue, batch...) {
-			if p.Err != nil {
-				b.Fatal(p.Err)
-			}
-		}
-		n -= len(batch)
-	}
-}
-
 // An item comes back as it was pushed, whatever its size and its bytes.
 func TestContentOfAnySize(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
+		f := openFixture(t, open)
 		for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 89_999, 90_000, 90_001, 99_999, 100_000, 100_001, 180_000, 1 << 20, fdbpq.MaxContent} {
 			for _, of := range []string{"\x00", "\xff", "\x00\xff", "x"} {
 				content := bytes.Repeat([]byte(of), size/len(of))
 				cut := len(content) / 3
 				item := fdbpq.NewItem{Headers: content[:cut], Payload: content[cut:]}
-				id := b.push("q", item)[0].ID
-				leased := b.leaseOne("q", time.Minute)
-				if err := b.nack(*leased.Lease, 0); err != nil {
+				id := f.push("q", item)[0].ID
+				leased := f.leaseOne("q", time.Minute)
+				if err := f.nack(*leased.Lease, 0); err != nil {
 					t.Fatal(err)
 				}
 				pop := func() (item fdbpq.Item) {
-					b.update(func(tx kv.Tx) error {
-						popped, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
+					f.update(func(tx kv.Tx) error {
+						popped, err := f.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: fmt.Sprint(size, of)})
 						if err == nil {
 							item = popped.Items[0]
 						}
@@ -55,7 +37,7 @@ func TestContentOfAnySize(t *testing.T) {
 					})
 					return item
 				}
-				for _, got := range []fdbpq.Item{leased, b.get("q", id).Item, pop(), pop()} {
+				for _, got := range []fdbpq.Item{leased, f.get("q", id).Item, pop(), pop()} {
 					if !bytes.Equal(got.Headers, item.Headers) || !bytes.Equal(got.Payload, item.Payload) || got.Size != int64(len(content)) {
 						t.Errorf("%d bytes of %q came back as %d and %d, of %d", len(content), of, len(got.Headers), len(got.Payload), got.Size)
 					}
@@ -69,8 +51,8 @@ func TestContentOfAnySize(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		pushed := b.push("q",
+		f := openFixture(t, open)
+		pushed := f.push("q",
 			fdbpq.NewItem{Payload: []byte("first")},
 			fdbpq.NewItem{Payload: make([]byte, fdbpq.MaxContent), Headers: []byte{0}},
 			fdbpq.NewItem{Payload: []byte("id"), MsgID: strings.Repeat("\x00", kv.MaxKeySize)},
@@ -81,11 +63,11 @@ func TestTooLarge(t *testing.T) {
 				t.Errorf("item %d: error %v, expected %v", i, pushed[i].Err, want)
 			}
 		}
-		if got := payloads(b.take("q", fdbpq.Min, 10).Items); fmt.Sprint(got) != "[first last]" {
+		if got := payloads(f.pop("q", fdbpq.Min, 10).Items); fmt.Sprint(got) != "[first last]" {
 			t.Errorf("took %q", got)
 		}
-		err := b.fails(func(tx kv.Tx) error {
-			_, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: strings.Repeat("x", fdbpq.MaxMsgID+1)})
+		err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: strings.Repeat("x", fdbpq.MaxMsgID+1)})
 			return err
 		})
 		if !errors.Is(err, fdbpq.ErrMsgID) {
@@ -96,12 +78,12 @@ func TestTooLarge(t *testing.T) {
 		for i := range batch {
 			batch[i].Payload = make([]byte, 30_000)
 		}
-		err = b.fails(func(tx kv.Tx) error {
-			_, err := b.Queue("q").Push(tx, batch...)
+		err = f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Push(tx, batch...)
 			return err
 		})
-		if !errors.Is(err, kv.ErrTooLarge) || b.counts("q").Ready != 0 {
-			t.Errorf("a large batch: %v, and %d items are there", err, b.counts("q").Ready)
+		if !errors.Is(err, kv.ErrTooLarge) || f.counts("q").Ready != 0 {
+			t.Errorf("a large batch: %v, and %d items are there", err, f.counts("q").Ready)
 		}
 	})
 }
@@ -125,22 +107,22 @@ func TestBatchFitsTransaction(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				b := openBench(t, open)
-				b.fill(name, c.n, c.item)
+				f := openFixture(t, open)
+				f.fill(name, c.n, c.item)
 				// Leases first: what they take comes back.
 				for _, popID := range []string{"", "pop"} {
 					sel := fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID}
 					var leased fdbpq.Popped
-					b.update(func(tx kv.Tx) (err error) {
-						leased, err = b.Queue(name).Lease(tx, sel, time.Minute)
+					f.update(func(tx kv.Tx) (err error) {
+						leased, err = f.Queue(name).Lease(tx, sel, time.Minute)
 						return err
 					})
 					if n := len(leased.Items); n < 50 || n == c.n {
 						t.Errorf("a lease with the id %q took %d of %d items", popID, n, c.n)
 					}
-					b.update(func(tx kv.Tx) error {
+					f.update(func(tx kv.Tx) error {
 						for _, item := range leased.Items {
-							if _, err := b.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
+							if _, err := f.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
 								return err
 							}
 						}
@@ -149,10 +131,10 @@ func TestBatchFitsTransaction(t *testing.T) {
 				}
 				missing := 0
 				for _, popID := range []string{"another pop", ""} {
-					b.fill(name, missing, c.item)
+					f.fill(name, missing, c.item)
 					var popped fdbpq.Popped
-					b.update(func(tx kv.Tx) (err error) {
-						popped, err = b.Queue(name).Pop(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
+					f.update(func(tx kv.Tx) (err error) {
+						popped, err = f.Queue(name).Pop(tx, fdbpq.Selection{Limit: fdbpq.MaxBatch, PopID: popID})
 						return err
 					})
 					if n := len(popped.Items); n < 50 || n == c.n {
@@ -175,30 +157,30 @@ func TestManyLargeItemsDie(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				b := openBench(t, open)
-				b.configure("q", `{"dead_letter_expired":true,"max_deliveries":1}`)
+				f := openFixture(t, open)
+				f.configure("q", `{"dead_letter_expired":true,"max_deliveries":1}`)
 				items := []fdbpq.NewItem{small, large}
 				if how == "leased" {
 					items = []fdbpq.NewItem{{Payload: small.Payload}, {Payload: large.Payload}}
 				}
-				b.fill("q", 31, items[0])
-				b.fill("q", 3, items[1])
+				f.fill("q", 31, items[0])
+				f.fill("q", 3, items[1])
 				if how == "leased" {
-					for b.counts("q").Ready > 0 {
-						b.lease("q", fdbpq.Min, 10, time.Second)
+					for f.counts("q").Ready > 0 {
+						f.lease("q", fdbpq.Min, 10, time.Second)
 					}
 				}
-				b.pass(2 * time.Second)
+				f.pass(2 * time.Second)
 				if how == "taken" {
 					for {
-						popped := b.take("q", fdbpq.Min, 1)
+						popped := f.pop("q", fdbpq.Min, 1)
 						if !popped.More {
 							break
 						}
 					}
 				}
-				b.sweep()
-				if n := b.counts("q-dead"); n.Ready != 34 {
+				f.sweep()
+				if n := f.counts("q-dead"); n.Ready != 34 {
 					t.Errorf("%d of 34 items died", n.Ready)
 				}
 			})
@@ -238,11 +220,11 @@ func (r *readBytes) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, e
 func TestListReadsNoBodies(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.fill("q", 10, fdbpq.NewItem{Payload: make([]byte, 4<<20), Headers: []byte("headers")})
-		b.view(func(r kv.Reader) error {
+		f := openFixture(t, open)
+		f.fill("q", 10, fdbpq.NewItem{Payload: make([]byte, 4<<20), Headers: []byte("headers")})
+		f.view(func(r kv.Reader) error {
 			counted := &readBytes{Reader: r}
-			page, err := b.Queue("q").List(counted, fdbpq.Listing{Limit: 1000})
+			page, err := f.Queue("q").List(counted, fdbpq.Listing{Limit: 1000})
 			if err != nil {
 				return err
 			}
@@ -264,13 +246,13 @@ func TestListReadsNoBodies(t *testing.T) {
 func TestListEndsEarly(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.fill("q", 9, fdbpq.NewItem{Payload: make([]byte, 3<<20)})
+		f := openFixture(t, open)
+		f.fill("q", 9, fdbpq.NewItem{Payload: make([]byte, 3<<20)})
 		var after *fdbpq.ID
 		seen := 0
 		for more := true; more; {
-			b.view(func(r kv.Reader) error {
-				page, err := b.Queue("q").List(r, fdbpq.Listing{Limit: 1000, Bodies: true, After: after})
+			f.view(func(r kv.Reader) error {
+				page, err := f.Queue("q").List(r, fdbpq.Listing{Limit: 1000, Bodies: true, After: after})
 				if err != nil {
 					return err
 				}
@@ -294,24 +276,24 @@ func TestListEndsEarly(t *testing.T) {
 func TestDeadLetterFits(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		err := b.fails(func(tx kv.Tx) error {
-			_, err := b.Queue("q").Configure(tx, fmt.Appendf(nil, `{"dead_letter":%q}`, strings.Repeat("x", kv.MaxKeySize)))
+		f := openFixture(t, open)
+		err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Configure(tx, fmt.Appendf(nil, `{"dead_letter":%q}`, strings.Repeat("x", kv.MaxKeySize)))
 			return err
 		})
 		var config *fdbpq.ConfigError
 		if !errors.As(err, &config) {
 			t.Errorf("a long name: %v", err)
 		}
-		b.pushed("q", 0, "one")
-		item := b.leaseOne("q", time.Minute)
-		err = b.settle(func(tx kv.Tx) (fdbpq.Settled, error) {
-			return b.Queue("q").Terminate(tx, *item.Lease, strings.Repeat("because ", 20_000)+"é")
+		f.pushed("q", 0, "one")
+		item := f.leaseOne("q", time.Minute)
+		err = f.settle(func(tx kv.Tx) (fdbpq.Settled, error) {
+			return f.Queue("q").Terminate(tx, *item.Lease, strings.Repeat("because ", 20_000)+"é")
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		dead := b.take("q-dead", fdbpq.Min, 1).Items[0].Dead
+		dead := f.pop("q-dead", fdbpq.Min, 1).Items[0].Dead
 		if n := len(dead.Reason); n < 100 || n > 10_000 || !strings.HasPrefix(dead.Reason, "because because ") {
 			t.Errorf("the reason has %d bytes", n)
 		}
@@ -323,12 +305,12 @@ func TestDeadLetterFits(t *testing.T) {
 func TestLimitLowered(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		b.fill("q", 5000, fdbpq.NewItem{Payload: []byte("x")})
-		b.configure("q", `{"max_length":10,"overflow":"evict"}`)
+		f := openFixture(t, open)
+		f.fill("q", 5000, fdbpq.NewItem{Payload: []byte("x")})
+		f.configure("q", `{"max_length":10,"overflow":"evict"}`)
 		for last := int64(5000); ; {
-			b.pushed("q", -1, "new")
-			n := b.counts("q").Length()
+			f.pushed("q", -1, "new")
+			n := f.counts("q").Length()
 			if n == 10 {
 				break
 			}
@@ -337,7 +319,7 @@ func TestLimitLowered(t *testing.T) {
 			}
 			last = n
 		}
-		if got := b.take("q", fdbpq.Min, 100); len(got.Items) != 10 || string(got.Items[9].Payload) != "new" {
+		if got := f.pop("q", fdbpq.Min, 100); len(got.Items) != 10 || string(got.Items[9].Payload) != "new" {
 			t.Errorf("%d items are left, the last one is %q", len(got.Items), got.Items[9].Payload)
 		}
 	})

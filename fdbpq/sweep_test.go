@@ -12,7 +12,7 @@ import (
 
 // An item that cannot be read any more does not keep the leases of all others
 // from running out.
-func TestSweepLeavesDamageAside(t *testing.T) {
+func TestSweepIgnoresDamagedTimers(t *testing.T) {
 	t.Parallel()
 	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
 	if err != nil {

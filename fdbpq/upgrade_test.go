@@ -87,23 +87,23 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		b := openBench(t, open)
-		q := b.Queue("q")
-		if n, want := b.counts("q"), (fdbpq.Counts{Ready: 4, Leased: 1, Delayed: 1, Bytes: 32_836, Expiring: 1, Remembered: 2}); n != want {
+		f := openFixture(t, open)
+		q := f.Queue("q")
+		if n, want := f.counts("q"), (fdbpq.Counts{Ready: 4, Leased: 1, Delayed: 1, Bytes: 32_836, Expiring: 1, Remembered: 2}); n != want {
 			t.Errorf("there are %+v, expected %+v", n, want)
 		}
-		if again := b.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
+		if again := f.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
 			t.Errorf("a message pushed again: %+v", again)
 		}
 		var popped fdbpq.Popped
-		b.update(func(tx kv.Tx) (err error) {
+		f.update(func(tx kv.Tx) (err error) {
 			popped, err = q.Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
 			return err
 		})
 		if got := payloads(popped.Items); len(got) != 1 || got[0] != "taken" {
 			t.Errorf("a pop repeated gets %q", got)
 		}
-		b.view(func(r kv.Reader) error {
+		f.view(func(r kv.Reader) error {
 			page, err := q.List(r, fdbpq.Listing{State: fdbpq.StateLeased, Limit: 10})
 			if len(page.Items) != 1 || page.Items[0].Deliveries != 1 {
 				t.Errorf("leased are %+v", page.Items)
@@ -118,19 +118,19 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.ack(lease); err != nil {
+		if err := f.ack(lease); err != nil {
 			t.Errorf("a lease of the earlier version: %v", err)
 		}
 		id, err := fdbpq.ParseID(goldenID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stored := b.get("q", id); stored == nil || stored.Priority != 7 || string(stored.Payload) != "moved" {
+		if stored := f.get("q", id); stored == nil || stored.Priority != 7 || string(stored.Payload) != "moved" {
 			t.Errorf("the item that was moved is %+v", stored)
 		}
-		together(time.Hour, b)
-		b.sweep()
-		popped = b.take("q", fdbpq.Min, 10)
+		together(time.Hour, f)
+		f.sweep()
+		popped = f.pop("q", fdbpq.Min, 10)
 		var got []string
 		for _, item := range popped.Items {
 			got = append(got, fmt.Sprintf("%d %s %s", item.Priority, digest(item.Headers), digest(item.Payload)))
@@ -139,11 +139,11 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("there is %q, expected %q", got, want)
 		}
-		dead := b.take("q-dead", fdbpq.Min, 10).Items
+		dead := f.pop("q-dead", fdbpq.Min, 10).Items
 		if len(dead) != 1 || dead[0].Dead == nil || dead[0].Dead.Reason != "poison" || dead[0].Dead.Origin != "q" {
 			t.Errorf("dead are %+v", dead)
 		}
-		if seq := b.push("q", fdbpq.NewItem{})[0].Seq; seq != 9 {
+		if seq := f.push("q", fdbpq.NewItem{})[0].Seq; seq != 9 {
 			t.Errorf("the next place is %d, expected 9", seq)
 		}
 	})
@@ -162,25 +162,25 @@ func writeGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	b := newBench(t, db)
-	b.push("q",
+	f := newFixture(t, db)
+	f.push("q",
 		fdbpq.NewItem{Payload: []byte("ready"), Headers: []byte("headers"), MsgID: "id"},
 		fdbpq.NewItem{Payload: []byte("mortal"), TTL: time.Minute},
 		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Minute},
 		fdbpq.NewItem{Payload: bytes.Repeat([]byte("much"), 8200)},
 	)
-	moved := b.pushed("q", 5, "moved")[0]
-	b.pushed("q", -1, "leased", "dead", "taken")
-	leased := b.leaseOne("q", time.Hour)
-	dead := b.leaseOne("q", time.Hour)
-	b.update(func(tx kv.Tx) error {
-		if _, err := b.Queue("q").Move(tx, moved, 7); err != nil {
+	moved := f.pushed("q", 5, "moved")[0]
+	f.pushed("q", -1, "leased", "dead", "taken")
+	leased := f.leaseOne("q", time.Hour)
+	dead := f.leaseOne("q", time.Hour)
+	f.update(func(tx kv.Tx) error {
+		if _, err := f.Queue("q").Move(tx, moved, 7); err != nil {
 			return err
 		}
-		if _, err := b.Queue("q").Terminate(tx, *dead.Lease, "poison"); err != nil {
+		if _, err := f.Queue("q").Terminate(tx, *dead.Lease, "poison"); err != nil {
 			return err
 		}
-		_, err := b.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
+		_, err := f.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1, PopID: "pop"})
 		return err
 	})
 	var text bytes.Buffer
@@ -271,21 +271,21 @@ func TestOpenAtTheSameTime(t *testing.T) {
 func TestOpenAgain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		b := openBench(t, open)
-		rows := everything(t, b.base)
+		f := openFixture(t, open)
+		rows := everything(t, f.base)
 		for range 3 {
-			other := b.another(0)
-			if other.ID() != b.ID() || !bytes.Equal(other.Secret(), b.Secret()) {
+			other := f.another(0)
+			if other.ID() != f.ID() || !bytes.Equal(other.Secret(), f.Secret()) {
 				t.Error("another process sees another store")
 			}
 		}
-		if !slices.EqualFunc(rows, everything(t, b.base), func(a, b kv.Pair) bool {
+		if !slices.EqualFunc(rows, everything(t, f.base), func(a, b kv.Pair) bool {
 			return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
 		}) {
 			t.Error("opening a store changed it")
 		}
-		if len(b.Secret()) != 32 || len(b.ID()) != 32 {
-			t.Errorf("the secret has %d bytes, the id is %q", len(b.Secret()), b.ID())
+		if len(f.Secret()) != 32 || len(f.ID()) != 32 {
+			t.Errorf("the secret has %d bytes, the id is %q", len(f.Secret()), f.ID())
 		}
 	})
 }
@@ -297,16 +297,16 @@ func TestRowsOfLaterVersion(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		db := open()
 		defer db.Close()
-		b := newBench(t, db)
-		b.pushed("q", 0, "one")
-		item, state := b.rows("i")[0], b.rows("q")[0]
+		f := newFixture(t, db)
+		f.pushed("q", 0, "one")
+		item, state := f.rows("i")[0], f.rows("q")[0]
 		set := func(row kv.Pair, value []byte) {
 			t.Helper()
 			load(t, db, []kv.Pair{{Key: row.Key, Value: value}})
 		}
 		peek := func() (found fdbpq.Popped, err error) {
-			err = b.Store.View(t.Context(), func(r kv.Reader) (err error) {
-				found, err = b.Queue("q").Peek(r, fdbpq.Selection{Limit: 1})
+			err = f.Store.View(t.Context(), func(r kv.Reader) (err error) {
+				found, err = f.Queue("q").Peek(r, fdbpq.Selection{Limit: 1})
 				return err
 			})
 			return found, err

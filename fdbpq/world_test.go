@@ -46,7 +46,7 @@ type world struct {
 type process struct {
 	name  string
 	store *fdbpq.Store
-	pulse *fdbpq.Heartbeat
+	heartbeat *fdbpq.Heartbeat
 	db    *fault.DB
 	hook  func(fault.Point) // of db, when set
 	wall  func() time.Time
@@ -111,7 +111,7 @@ func (w *world) start(i int) error {
 		return err
 	}
 	w.opened(p, last)
-	p.store, p.pulse = store, fdbpq.NewHeartbeat(store)
+	p.store, p.heartbeat = store, fdbpq.NewHeartbeat(store)
 	p.chances = w.chances
 	p.db.SetChances(p.chances)
 	w.processes[i] = p

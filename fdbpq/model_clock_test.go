@@ -60,7 +60,7 @@ func (w *world) heartbeat(beats func() bool) error {
 		}
 		w.move(p)
 		restore := p.suffer(nil)
-		err := p.pulse.Beat(w.ctx)
+		err := p.heartbeat.Beat(w.ctx)
 		restore()
 		if err != nil {
 			return fmt.Errorf("beat of %s: %w", p.name, err)

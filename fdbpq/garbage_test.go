@@ -1,0 +1,203 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// A deleted queue leaves no row behind, and one of the same name begins anew: a
+// lease on an item of the old one is worth nothing, and who waits is woken.
+func TestDeletedQueueLeavesNothing(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		var old fdbpq.Lease
+		var id fdbpq.ID
+		var arrivals []string
+		for round := range 3 {
+			name := "mortal"
+			if round == 0 {
+				id = f.pushed(name, 0, "one")[0]
+			} else if one := f.imports(name, fdbpq.Import{ID: id})[0]; one.Err != nil {
+				t.Fatal(one.Err)
+			}
+			item := f.leaseOne(name, time.Hour)
+			if round > 0 {
+				if why := lost(f.ack(old)); why != fdbpq.LostGone {
+					t.Errorf("round %d: acknowledging what was leased before the queue was deleted: %q", round, why)
+				}
+			}
+			old = *item.Lease
+			for _, row := range f.rows("a") {
+				arrivals = append(arrivals, string(row.Value))
+			}
+			f.push(name, fdbpq.NewItem{MsgID: "id", TTL: time.Hour}, fdbpq.NewItem{Delay: time.Hour})
+			f.configure(name, `{"ttl":"1h"}`)
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue(name).Purge(tx)
+				return err
+			})
+			f.pushed(name, 1, "two")
+			f.delete(name)
+			f.collectGarbage()
+			f.pass(2 * time.Minute)
+			f.sweep()
+			prefix := tuple.AppendString(nil, name)
+			for _, row := range everything(t, f.base) {
+				if len(row.Key) > 3 && string(row.Key[3:min(len(row.Key), 3+len(prefix))]) == string(prefix) {
+					t.Errorf("round %d: there is a row %q = %q", round, row.Key, row.Value)
+				}
+			}
+			f.pass(time.Hour)
+			f.sweep()
+		}
+		if len(arrivals) != 3 || arrivals[0] == arrivals[1] || arrivals[1] == arrivals[2] {
+			t.Errorf("arrivals are %q: whoever watched an earlier queue would not be woken", arrivals)
+		}
+	})
+}
+
+// A purge of whatever size is a moment's work, and what it leaves behind goes
+// bit by bit.
+func TestPurgeIsBounded(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.fill("q", 2000, fdbpq.NewItem{})
+		f.fill("q", 700, fdbpq.NewItem{TTL: time.Hour})
+		f.fill("q", 700, fdbpq.NewItem{Delay: time.Hour, TTL: time.Hour})
+		f.fill("q", 20, fdbpq.NewItem{Payload: make([]byte, 100_000)})
+		f.lease("q", fdbpq.Min, 1000, time.Minute)
+		id := f.pushed("q", 0, "last")[0]
+		f.update(func(tx kv.Tx) error {
+			counted := &readRows{Tx: tx}
+			n, err := f.Queue("q").Purge(counted)
+			if n != 3421 || counted.rows > 10 {
+				t.Errorf("purged %d items, read %d rows", n, counted.rows)
+			}
+			return err
+		})
+		if f.counts("q") != (fdbpq.Counts{}) || f.get("q", id) != nil {
+			t.Errorf("after the purge there are %+v", f.counts("q"))
+		}
+		f.pushed("q", 0, "new")
+		rounds := 0
+		for more := true; more; rounds++ {
+			var err error
+			if more, err = f.CollectGarbage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rounds < 4 {
+			t.Errorf("collected all in %d rounds", rounds)
+		}
+		for _, space := range []string{"i", "d", "l", "x", "z", "g"} {
+			if rows := f.rows(space); len(rows) > 1 {
+				t.Errorf("%d rows of kind %q are left", len(rows), space)
+			}
+		}
+	})
+}
+
+// A purge in the middle of a transaction whose changes know of each other: what
+// follows is done to the new generation.
+func TestPurgeAmongChanges(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one", "two", "three")
+		first, second := *f.leaseOne("q", time.Minute).Lease, *f.leaseOne("q", time.Minute).Lease
+		f.update(func(tx kv.Tx) error {
+			q := f.Queue("q").In(tx)
+			if _, err := q.Ack(tx, first); err != nil {
+				return err
+			}
+			if popped, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(popped.Items[0].Payload) != "three" {
+				return fmt.Errorf("before the purge: %+v, %v", popped, err)
+			}
+			if _, err := q.Purge(tx); err != nil {
+				return err
+			}
+			var lost *fdbpq.LostError
+			if _, err := q.Ack(tx, second); !errors.As(err, &lost) || lost.Reason != fdbpq.LostGone {
+				return fmt.Errorf("acknowledgement of what was purged: %v", err)
+			}
+			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("new")}, fdbpq.NewItem{Payload: []byte("newer")}); err != nil {
+				return err
+			}
+			if popped, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute); err != nil || string(popped.Items[0].Payload) != "new" {
+				return fmt.Errorf("after the purge: %+v, %v", popped, err)
+			}
+			return nil
+		})
+		if n := f.counts("q"); n.Ready != 1 || n.Leased != 1 {
+			t.Errorf("%+v", n)
+		}
+		if item := f.leaseOne("q", time.Minute); string(item.Payload) != "newer" {
+			t.Errorf("took %q", item.Payload)
+		}
+	})
+}
+
+// A transaction that began before a purge and commits when all is cleared leaves
+// nothing in the key space that nobody will look at again.
+func TestPurgeUnderSlowTransactions(t *testing.T) {
+	t.Parallel()
+	slow := map[string]func(f *fixture, tx kv.Tx, l fdbpq.Lease) error{
+		"push": func(f *fixture, tx kv.Tx, _ fdbpq.Lease) error {
+			_, err := f.Queue("q").Push(tx, fdbpq.NewItem{TTL: time.Hour})
+			return err
+		},
+		"lease": func(f *fixture, tx kv.Tx, _ fdbpq.Lease) error {
+			_, err := f.Queue("q").Lease(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1}, time.Minute)
+			return err
+		},
+		"nack": func(f *fixture, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := f.Queue("q").Nack(tx, l, time.Minute)
+			return err
+		},
+		"extend": func(f *fixture, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := f.Queue("q").Extend(tx, l, time.Hour)
+			return err
+		},
+		"move": func(f *fixture, tx kv.Tx, l fdbpq.Lease) error {
+			_, err := f.Queue("q").Move(tx, l.ID(), 5)
+			return err
+		},
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		other := f.another(0)
+		for what, do := range slow {
+			f.pushed("q", 0, "one", "two")
+			lease := *f.leaseOne("q", time.Minute).Lease
+			runs := 0
+			session := f.Session()
+			err := session.Update(t.Context(), func(tx kv.Tx) error {
+				if err := do(f, tx, lease); err != nil {
+					return err
+				}
+				if runs++; runs == 1 {
+					other.purge("q")
+				}
+				return nil
+			})
+			session.Release()
+			var lost *fdbpq.LostError
+			if err != nil && !errors.As(err, &lost) {
+				t.Errorf("%s: %v", what, err)
+			}
+			other.purge("q") // of a push, which comes again
+			for _, space := range []string{"i", "d", "l", "f", "x", "z", "g"} {
+				if rows := f.rows(space); len(rows) > 0 {
+					t.Errorf("a slow %s leaves %d rows of kind %q", what, len(rows), space)
+				}
+			}
+		}
+	})
+}

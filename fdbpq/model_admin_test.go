@@ -1,0 +1,175 @@
+package fdbpq_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// listing is what List is asked for. After an item that is gone, the page
+// starts where it stood at first.
+type listing struct {
+	state fdbpq.State
+	after *knownID
+	limit int
+	plain bool // without bodies
+}
+
+// knownID is an id that a push or a take has answered.
+type knownID struct {
+	queue, id string
+}
+
+func (m *model) get(queue, id string) outcome {
+	if q := m.queue(queue); q != nil {
+		if item := q.byID(id); item != nil {
+			return outcome{OK: true, Items: []itemView{item.stored()}}
+		}
+	}
+	return outcome{}
+}
+
+func (m *model) removeID(queue, id string) outcome {
+	if q := m.queue(queue); q != nil {
+		if item := q.byID(id); item != nil {
+			q.remove(item.number)
+			return outcome{OK: true}
+		}
+	}
+	return outcome{}
+}
+
+func (m *model) move(queue, id string, priority int64) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{}
+	}
+	item := q.byID(id)
+	if item == nil {
+		return outcome{}
+	}
+	item.returnPriority = priority
+	if item.state != fdbpq.StateLeased {
+		item.priority = priority
+	}
+	return outcome{OK: true}
+}
+
+func (m *model) list(queue string, l listing) outcome {
+	if l.limit < 1 || l.limit > 1000 {
+		return outcome{Err: "other"}
+	}
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Err: "no queue"}
+	}
+	items := q.in(l.state)
+	if l.after != nil {
+		home := placeOf(l.after.id)
+		after := &home
+		if item := q.byID(l.after.id); item != nil {
+			after = item
+		}
+		items = slices.DeleteFunc(items, func(item *modelItem) bool { return compareItems(item, after) <= 0 })
+	}
+	out := outcome{More: len(items) > l.limit}
+	for _, item := range items[:min(len(items), l.limit)] {
+		v := item.stored()
+		if l.plain {
+			v.Payload = digest("")
+		}
+		out.Items = append(out.Items, v)
+	}
+	return out
+}
+
+func (m *model) inspect(queue string, at moment) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{}
+	}
+	out := outcome{OK: true, Counts: q.counts(), Config: q.config}
+	if q.paused {
+		out.Reason = fdbpq.ReasonPaused
+	}
+	for _, item := range q.order(selection{band: everyPriority}) {
+		if !item.expired(at.now) {
+			v := item.view()
+			v.Payload, v.Headers = "", ""
+			out.Items = []itemView{v}
+			break
+		}
+	}
+	return out
+}
+
+func (m *model) names() []string {
+	var names []string
+	for name, q := range m.queues {
+		if q.exists {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// takesDead tells whether a queue takes the dead items of another one: because it
+// has its name, or because its own configuration says so.
+func (m *model) acceptsDead(name, of string) bool {
+	if name == of+"-dead" {
+		return true
+	}
+	q := m.queue(name)
+	return q != nil && (q.config.DeadLettersFrom == "*" || strings.Contains(","+q.config.DeadLettersFrom+",", ","+of+","))
+}
+
+// configure applies a change that is known to be good, or is known not to be.
+func (m *model) configure(queue string, change func(*fdbpq.Config), good bool) outcome {
+	if !good {
+		return outcome{Err: "config"}
+	}
+	q := m.create(queue)
+	before := q.config.DeadLetter
+	change(&q.config)
+	if name := q.config.DeadLetter; name == queue || name != "" && name != before && !m.acceptsDead(name, queue) {
+		return outcome{Err: "config"}
+	}
+	return outcome{Config: q.config}
+}
+
+func (m *model) pause(queue string, paused bool) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Err: "no queue"}
+	}
+	q.paused = paused
+	return outcome{}
+}
+
+// purge is Purge, and Delete when the queue goes with its items.
+func (m *model) purge(queue string, queueToo bool) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Err: "no queue"}
+	}
+	n := len(q.items)
+	for _, d := range q.timers() {
+		if d.id == "" || queueToo {
+			m.forgetTimer(d)
+			d.kind = "stale " + d.kind
+			m.stale = append(m.stale, d)
+		}
+	}
+	q.items = nil
+	q.generation++
+	q.garbage++
+	q.promisedFence = 0
+	if queueToo {
+		q.exists, q.paused = false, false
+		clear(q.pushes)
+		clear(q.pops)
+	}
+	return outcome{N: int64(n)}
+}

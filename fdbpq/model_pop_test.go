@@ -1,0 +1,186 @@
+package fdbpq_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+type modelPop struct {
+	due        int64
+	end        fdbpq.End
+	band       fdbpq.Band
+	lease      time.Duration
+	generation int
+	taken      []itemView
+	leases     []modelLease
+}
+
+// selection is what takes and peeks ask for.
+type selection struct {
+	end      fdbpq.End
+	band     fdbpq.Band
+	limit    int
+	maxBytes int
+	popID    string
+}
+
+var everyPriority = fdbpq.Band{Low: math.MinInt64, High: math.MaxInt64}
+
+// order returns the ready items of a band as an end gives them out.
+func (q *modelQueue) order(sel selection) []*modelItem {
+	all := slices.DeleteFunc(q.in(fdbpq.StateReady), func(item *modelItem) bool {
+		return item.priority < sel.band.Low || item.priority > sel.band.High
+	})
+	if sel.end == fdbpq.Min {
+		return all
+	}
+	slices.Reverse(all)
+	if q.config.Ties == fdbpq.TiesOldest {
+		slices.SortStableFunc(all, func(a, b *modelItem) int {
+			return cmp.Or(cmp.Compare(b.priority, a.priority), compareItems(a, b))
+		})
+	}
+	return all
+}
+
+// choose returns which items a selection hits, and which that are past their
+// TTL stand before the last of them.
+func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, more bool) {
+	size := int64(0)
+	for _, item := range q.order(sel) {
+		switch {
+		case len(hit) == sel.limit:
+			return hit, passed, false
+		case item.expired(now):
+			if len(passed) == 256 {
+				return hit, passed, len(hit) == 0
+			}
+			passed = append(passed, *item)
+		case len(hit) > 0 && size+item.size() > int64(sel.maxBytes):
+			return hit, passed, false
+		default:
+			size += item.size()
+			hit = append(hit, *item)
+		}
+	}
+	return hit, passed, false
+}
+
+// complete says what the counters tell a take or a peek.
+func (q *modelQueue) complete(out *outcome) {
+	n := q.counts()
+	switch {
+	case len(out.Items) > 0:
+		out.Ready = n.Ready
+	case n.Leased > 0:
+		out.Reason = fdbpq.ReasonLeased
+	case n.Delayed > 0:
+		out.Reason = fdbpq.ReasonDelayed
+	default:
+		out.Reason = fdbpq.ReasonEmpty
+	}
+}
+
+func (m *model) peek(queue string, at moment, sel selection) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Reason: fdbpq.ReasonUnknown}
+	}
+	if q.paused {
+		return outcome{Reason: fdbpq.ReasonPaused}
+	}
+	var out outcome
+	for _, item := range q.order(sel) {
+		if len(out.Items) == sel.limit {
+			break
+		}
+		if item.expired(at.now) {
+			continue
+		}
+		size := item.size()
+		for _, v := range out.Items {
+			size += v.Size
+		}
+		if len(out.Items) > 0 && size > int64(sel.maxBytes) {
+			break
+		}
+		out.Items = append(out.Items, item.view())
+	}
+	q.complete(&out)
+	return out
+}
+
+// take is Pop, and Lease when lease is not 0.
+func (m *model) pop(queue string, at moment, sel selection, lease time.Duration) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Reason: fdbpq.ReasonUnknown}
+	}
+	if before, known := q.pops[sel.popID]; known {
+		if before.due > at.now {
+			return m.repeatPop(q, at, sel, lease, before)
+		}
+		m.forgetTimer(due{at: before.due, kind: "pop", queue: q.name, id: sel.popID})
+		delete(q.pops, sel.popID)
+	}
+	if q.paused {
+		return outcome{Reason: fdbpq.ReasonPaused}
+	}
+	if sel.popID != "" && q.counts().Remembered >= q.config.DedupLimit {
+		return outcome{Err: "remembered"}
+	}
+	hit, passed, more := q.choose(sel, at.now)
+	out := outcome{More: more}
+	for i := range passed {
+		q.remove(passed[i].number)
+		m.expire(q, at, passed[i], &out)
+	}
+	pop := modelPop{
+		due: at.now + int64(q.config.DedupWindow), end: sel.end, band: sel.band, lease: lease, generation: q.generation,
+	}
+	for _, item := range hit {
+		if lease == 0 {
+			q.remove(item.number)
+			out.Items = append(out.Items, item.view())
+			continue
+		}
+		held := q.byNumber(item.number)
+		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
+		held.deliveries++
+		held.fence, held.minFence, held.extraAnswers = max(held.fence+1, held.minFence), 0, 0
+		out.Items = append(out.Items, held.leased(at, q.generation))
+		pop.leases = append(pop.leases, modelLease{held.number, held.fence})
+	}
+	if lease == 0 {
+		pop.taken = slices.Clone(out.Items)
+	}
+	if sel.popID != "" && len(out.Items) > 0 {
+		q.pops[sel.popID] = pop
+	}
+	q.complete(&out)
+	return out
+}
+
+// again answers a pop that was answered before.
+func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Duration, before modelPop) outcome {
+	if before.end != sel.end || before.band != sel.band || before.lease != lease {
+		return outcome{Err: "replay"}
+	}
+	out := outcome{Items: slices.Clone(before.taken)}
+	for _, l := range before.leases {
+		item := q.byNumber(l.number)
+		if item != nil && item.state == fdbpq.StateLeased && item.fence == l.fence && item.due > at.now {
+			item.extraAnswers++
+			out.Items = append(out.Items, item.leased(at, q.generation))
+		}
+	}
+	if len(out.Items) == 0 {
+		return outcome{Err: "lost: gone"}
+	}
+	q.complete(&out)
+	return out
+}

@@ -1,0 +1,138 @@
+package fdbpq_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+type modelPush struct {
+	due           int64
+	id            string
+	seq, priority int64
+}
+
+// pushItem is one item of a push.
+type pushItem struct {
+	payload, headers string
+	priority         int64
+	hasPriority      bool
+	delay            time.Duration
+	notBefore        time.Duration // by the pusher's clock, from now; 0: none
+	ttl              time.Duration
+	msgID            string
+}
+
+// push adds items. Ids, and the place among concurrent pushes, are the store's
+// choice: they come from what it answered.
+func (m *model) push(queue string, at moment, items []pushItem, got outcome) outcome {
+	existed := m.queue(queue) != nil
+	q := m.create(queue)
+	var out outcome
+	var pushed []int // numbers, for those that were
+	for n, item := range items {
+		var answer pushedView
+		if n < len(got.Pushed) {
+			answer = got.Pushed[n]
+		}
+		view, number := m.pushOne(q, at, item, answer)
+		out.Pushed = append(out.Pushed, view)
+		pushed = append(pushed, number)
+		q.evict(&out, pushed)
+	}
+	q.exists = existed || slices.ContainsFunc(pushed, func(number int) bool { return number > 0 })
+	return out
+}
+
+// evict keeps the queue within its length, as far as eight items will do. Only
+// those that stand ready can go.
+func (q *modelQueue) evict(out *outcome, pushed []int) {
+	limit := q.config.MaxLength
+	if limit == 0 || q.config.Overflow != fdbpq.OverflowEvict {
+		return
+	}
+	for n := 0; n < 8 && int64(len(q.items)) > limit; n++ {
+		ready := q.in(fdbpq.StateReady)
+		if len(ready) == 0 {
+			return
+		}
+		victim := *ready[len(ready)-1]
+		q.remove(victim.number)
+		if n := slices.Index(pushed, victim.number); n >= 0 {
+			out.Pushed[n].Evicted = true
+		}
+		out.Events = append(out.Events, event(fdbpq.EventEvicted, q, &victim, 0, "", ""))
+	}
+}
+
+func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView) (pushedView, int) {
+	priority := item.priority
+	if !item.hasPriority {
+		priority = q.config.Priority
+	}
+	if item.msgID != "" {
+		first, known := q.pushes[item.msgID]
+		if known && first.due > at.now {
+			return pushedView{ID: first.id, Seq: first.seq, Priority: first.priority, Duplicate: true}, -1
+		}
+		m.forgetTimer(due{at: first.due, kind: "zpush", queue: q.name, id: item.msgID})
+		delete(q.pushes, item.msgID)
+	}
+	switch {
+	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
+		return pushedView{Err: "time"}, -1
+	case q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && int64(len(q.items)) >= q.config.MaxLength:
+		return pushedView{Err: "full"}, -1
+	case item.msgID != "" && q.counts().Remembered >= q.config.DedupLimit:
+		return pushedView{Err: "remembered"}, -1
+	case len(item.payload)+len(item.headers) > fdbpq.MaxContent:
+		return pushedView{Err: "content"}, -1
+	}
+	ttl := item.ttl
+	if ttl == 0 {
+		ttl = time.Duration(q.config.TTL)
+	}
+	delay := max(item.delay, item.notBefore)
+	added := modelItem{
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
+		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
+	}
+	if ttl > 0 {
+		added.expires = at.now + int64(ttl)
+	}
+	if delay > 0 {
+		added.state, added.due = fdbpq.StateDelayed, at.now+int64(delay)
+	}
+	number := m.add(q, added)
+	view := pushedView{ID: added.id, Seq: added.seq, Priority: priority}
+	if item.msgID != "" {
+		due := at.now + int64(q.config.DedupWindow)
+		q.pushes[item.msgID] = modelPush{due: due, id: added.id, seq: added.seq, priority: priority}
+	}
+	return view, number
+}
+
+// place is where the next push stands: behind all that came before it.
+func (m *model) place(q *modelQueue, answered int64) int64 {
+	switch {
+	case m.floor == nil:
+		q.high++
+		return q.high
+	case answered > m.floor[q.name]:
+		q.high = max(q.high, answered)
+		return answered
+	}
+	return q.high + 1 // until the store shows it
+}
+
+type pushedView struct {
+	ID        string
+	Seq       int64
+	Priority  int64
+	Duplicate bool
+	Evicted   bool
+	Err       string
+
+	queue string
+}

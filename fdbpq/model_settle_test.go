@@ -1,0 +1,148 @@
+package fdbpq_test
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+type modelLease struct {
+	number int
+	fence  int64
+}
+
+// heldLease is a lease as its holder knows it.
+type heldLease struct {
+	queue      string
+	token      string
+	id         string // of the item
+	fence      int64
+	generation int
+}
+
+// settlement is what can be done with a lease.
+type settlement string
+
+const (
+	settleAck       settlement = "ack"
+	settleNack      settlement = "nack"
+	settleReturn    settlement = "return"
+	settleExtend    settlement = "extend"
+	settleTerminate settlement = "terminate"
+)
+
+func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string) outcome {
+	q := m.queue(l.queue)
+	if q == nil || q.generation != l.generation {
+		return outcome{Err: "lost: gone"}
+	}
+	item := q.byID(l.id)
+	switch {
+	case item == nil:
+		return outcome{Err: "lost: gone"}
+	case item.fence != l.fence:
+		return outcome{Err: "lost: taken"}
+	}
+	late := what == settleAck || what == settleTerminate
+	if !late && (item.state != fdbpq.StateLeased || item.due <= at.now) {
+		return outcome{Err: "lost: expired"}
+	}
+	var out outcome
+	switch what {
+	case settleAck:
+		q.remove(item.number)
+	case settleTerminate:
+		gone := *item
+		q.remove(gone.number)
+		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
+	case settleExtend:
+		item.due = at.now + int64(d)
+		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
+	case settleReturn:
+		if item.extraAnswers > 0 {
+			item.extraAnswers-- // another answer may have arrived
+			break
+		}
+		if item.fence-item.deliveries >= fdbpq.MaxReturns {
+			m.putBack(q, at, item.number, 0, &out)
+			break
+		}
+		item.deliveries--
+		m.reinstate(q, at, item.number, 0, &out)
+	case settleNack:
+		m.putBack(q, at, item.number, d, &out)
+	}
+	return out
+}
+
+// release ends a lease on an item that was delivered and not settled.
+func (m *model) putBack(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
+	item := q.byNumber(number)
+	if limit := q.config.MaxDeliveries; limit > 0 && item.deliveries >= limit && item.dead == (fdbpq.DeadLetter{}) {
+		gone := *item
+		q.remove(number)
+		m.moveToDeadLetters(q, at, gone, "max_deliveries", out)
+		return
+	}
+	m.reinstate(q, at, number, delay, out)
+}
+
+// reinstate puts a leased item back where it was, or was moved to.
+func (m *model) reinstate(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
+	item := q.byNumber(number)
+	item.priority, item.extraAnswers = item.returnPriority, 0
+	switch {
+	case item.expired(at.now):
+		gone := *item
+		q.remove(number)
+		m.expire(q, at, gone, out)
+	case delay > 0:
+		item.state, item.due = fdbpq.StateDelayed, at.now+int64(delay)
+	default:
+		item.state = fdbpq.StateReady
+	}
+}
+
+// expire ends an item past its TTL that is in the queue no more.
+func (m *model) expire(q *modelQueue, at moment, item modelItem, out *outcome) {
+	if q.config.DeadLetterExpired && item.dead == (fdbpq.DeadLetter{}) {
+		m.moveToDeadLetters(q, at, item, "expired", out)
+		return
+	}
+	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, 0, "", ""))
+}
+
+// bury puts an item that is in the queue no more into the dead-letter queue.
+func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reason string, out *outcome) {
+	if item.state == fdbpq.StateLeased {
+		item.priority = item.returnPriority
+	}
+	if item.dead != (fdbpq.DeadLetter{}) {
+		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, ""))
+		return
+	}
+	name := q.name + "-dead"
+	if chosen := q.config.DeadLetter; chosen != "" && m.acceptsDead(chosen, q.name) {
+		name = chosen
+	}
+	out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, name))
+	grave := m.create(name)
+	buried := modelItem{
+		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
+		state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id},
+	}
+	if ttl := grave.config.TTL; ttl > 0 {
+		buried.expires = at.now + int64(ttl)
+	}
+	m.add(grave, buried)
+}
+
+func event(kind fdbpq.EventType, q *modelQueue, item *modelItem, deliveries int64, reason, dead string) string {
+	return showEvent(string(kind), q.name, item.id, item.priority, deliveries, reason, dead)
+}
+
+func showEvent(kind, queue, id string, priority, deliveries int64, reason, dead string) string {
+	return fmt.Sprintf("%s %s/%s priority %d, deliveries %d, reason %q to %q", kind, queue, id, priority, deliveries, reason, dead)
+}

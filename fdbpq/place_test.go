@@ -1,0 +1,32 @@
+package fdbpq_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Ids are taken in the one form in which they are given out.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		id := f.pushed("q", -5, "one")[0]
+		text := id.String()
+		if parsed, err := fdbpq.ParseID(text); err != nil || parsed != id {
+			t.Errorf("ParseID(%s): %v, %v", text, parsed, err)
+		}
+		for _, bad := range []string{"", "x", text[1:], text[:len(text)-1], text + "A", text + "=", text + "AA", strings.ToLower(text), " " + text} {
+			if parsed, err := fdbpq.ParseID(bad); err == nil && parsed == id {
+				t.Errorf("ParseID(%q) takes a second spelling", bad)
+			}
+		}
+		for _, unknown := range []fdbpq.ID{{}, f.pushed("other", -5, "two")[0]} {
+			if stored := f.get("q", unknown); stored != nil {
+				t.Errorf("there is an item with id %v", unknown)
+			}
+		}
+	})
+}

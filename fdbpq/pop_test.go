@@ -1,0 +1,185 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Each reason why nothing was found is told apart.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		expect := func(want fdbpq.Reason) {
+			t.Helper()
+			f.view(func(r kv.Reader) error {
+				found, err := f.Queue("q").Peek(r, fdbpq.Selection{Limit: 1})
+				if found.Reason != want || len(found.Items) > 0 {
+					t.Errorf("a peek finds %d items, reason %q, expected %q", len(found.Items), found.Reason, want)
+				}
+				return err
+			})
+			for _, popped := range []fdbpq.Popped{f.pop("q", fdbpq.Max, 1), f.lease("q", fdbpq.Min, 1, time.Minute)} {
+				if popped.Reason != want || len(popped.Items) > 0 {
+					t.Errorf("a take gets %d items, reason %q, expected %q", len(popped.Items), popped.Reason, want)
+				}
+			}
+		}
+		expect(fdbpq.ReasonUnknown)
+		f.configure("q", `{}`)
+		expect(fdbpq.ReasonEmpty)
+		f.push("q", fdbpq.NewItem{Delay: time.Hour})
+		expect(fdbpq.ReasonDelayed)
+		f.pushed("q", 0, "one")
+		f.leaseOne("q", time.Hour)
+		expect(fdbpq.ReasonLeased)
+		f.update(f.Queue("q").Pause)
+		f.pushed("q", 0, "two")
+		expect(fdbpq.ReasonPaused)
+		f.update(f.Queue("q").Resume)
+		if got := payloads(f.pop("q", fdbpq.Min, 1).Items); len(got) != 1 {
+			t.Errorf("took %q after the pause", got)
+		}
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Delete(tx)
+			return err
+		})
+		expect(fdbpq.ReasonUnknown)
+	})
+}
+
+// Pushing, taking and settling in one transaction with data of one's own, over
+// several queues.
+func TestComposition(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("in", 0, "work")
+		leased := f.leaseOne("in", time.Minute)
+		step := func(fail error) error {
+			session := f.Session()
+			defer session.Release()
+			return session.Update(t.Context(), func(tx kv.Tx) error {
+				tx.Set([]byte("\xfeown"), []byte("data"))
+				if _, err := f.Queue("out").Push(tx, fdbpq.NewItem{Payload: []byte("receipt")}, fdbpq.NewItem{Payload: []byte("for now")}); err != nil {
+					return err
+				}
+				popped, err := f.Queue("out").Pop(tx, fdbpq.Selection{End: fdbpq.Max, Limit: 1})
+				if err != nil {
+					return err
+				}
+				if got := payloads(popped.Items); len(got) != 1 || got[0] != "for now" || popped.Ready != 1 {
+					return fmt.Errorf("the transaction takes %q of its own pushes, %d are left", got, popped.Ready)
+				}
+				if _, err := f.Queue("in").Ack(tx, *leased.Lease); err != nil {
+					return err
+				}
+				return fail
+			})
+		}
+		own := errors.New("own")
+		if err := step(own); err != own {
+			t.Fatalf("Update returned %v, expected the closure's error", err)
+		}
+		if in, out := f.counts("in"), f.counts("out"); in.Leased != 1 || out.Length() != 0 {
+			t.Errorf("a transaction that failed left %+v and %+v", in, out)
+		}
+		if err := step(nil); err != nil {
+			t.Fatal(err)
+		}
+		if in, out := f.counts("in"), f.counts("out"); in.Length() != 0 || out.Ready != 1 {
+			t.Errorf("the transaction left %+v and %+v", in, out)
+		}
+		f.update(func(tx kv.Tx) error {
+			tx.Clear([]byte("\xfeown"))
+			return nil
+		})
+	})
+}
+
+// A take reads the head without depending on it: pushes, before it and behind
+// it, do not make it run again. The recipe's does.
+func TestPopDoesNotConflictWithPush(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		other := f.another(0)
+		for _, c := range []struct {
+			what string
+			take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)
+			runs int
+		}{{"Pop", f.Queue("q").Pop, 1}, {"PopRecipe", f.Queue("q").PopRecipe, 2}} {
+			f.pushed("q", 0, "one", "two", "three")
+			runs := 0
+			var popped fdbpq.Popped
+			f.update(func(tx kv.Tx) (err error) {
+				runs++
+				if popped, err = c.take(tx, fdbpq.Selection{Limit: 1}); err != nil {
+					return err
+				}
+				if runs == 1 {
+					other.pushed("q", -1, "more urgent")
+					other.pushed("q", 1, "less urgent")
+				}
+				return nil
+			})
+			if runs != c.runs || len(popped.Items) != 1 {
+				t.Errorf("%s ran %d times next to a push, expected %d", c.what, runs, c.runs)
+			}
+		}
+	})
+}
+
+// readRows counts the rows that ranges return.
+type readRows struct {
+	kv.Tx
+	rows int
+}
+
+func (r *readRows) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	pairs, err := r.Tx.Range(begin, end, opts)
+	r.rows += len(pairs)
+	return pairs, err
+}
+
+func (r *readRows) Snapshot() kv.Reader { return &snapshotRows{r.Tx.Snapshot(), r} }
+
+type snapshotRows struct {
+	kv.Reader
+	of *readRows
+}
+
+func (s *snapshotRows) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	pairs, err := s.Reader.Range(begin, end, opts)
+	s.of.rows += len(pairs)
+	return pairs, err
+}
+
+// Leased and delayed items stand out of the way of whoever looks at the head.
+func TestHeadIsNotSlowed(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for range 2 {
+			f.fill("q", 1000, fdbpq.NewItem{Priority: -1, HasPriority: true})
+			f.lease("q", fdbpq.Min, 1000, time.Hour)
+			f.fill("q", 1000, fdbpq.NewItem{Priority: -1, HasPriority: true, Delay: time.Hour})
+		}
+		f.pushed("q", 0, "one", "two")
+		for _, end := range []fdbpq.End{fdbpq.Min, fdbpq.Max} {
+			f.update(func(tx kv.Tx) error {
+				counted := &readRows{Tx: tx}
+				popped, err := f.Queue("q").Pop(counted, fdbpq.Selection{End: end, Limit: 1})
+				if len(popped.Items) != 1 || counted.rows > 2 {
+					t.Errorf("a take of %d items read %d rows", len(popped.Items), counted.rows)
+				}
+				return err
+			})
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Late acknowledgements: nobody took the item meanwhile, somebody did, somebody
+// finished it.
+func TestLateSettlement(t *testing.T) {
+	t.Parallel()
+	settle := map[string]func(*fixture, fdbpq.Lease) error{
+		"ack": (*fixture).ack,
+		"terminate": func(f *fixture, l fdbpq.Lease) error {
+			return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Terminate(tx, l, "") })
+		},
+		"nack":       func(f *fixture, l fdbpq.Lease) error { return f.nack(l, 0) },
+		"nack later": func(f *fixture, l fdbpq.Lease) error { return f.nack(l, time.Second) },
+		"extend": func(f *fixture, l fdbpq.Lease) error {
+			return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Extend(tx, l, time.Minute) })
+		},
+		"return": func(f *fixture, l fdbpq.Lease) error {
+			return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Return(tx, l) })
+		},
+	}
+	remove := func(f *fixture, l fdbpq.Lease) {
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Remove(tx, l.ID())
+			return err
+		})
+	}
+	purge := func(f *fixture, l fdbpq.Lease) {
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Purge(tx)
+			return err
+		})
+	}
+	for _, c := range []struct {
+		what     string
+		happened func(*fixture, fdbpq.Lease)
+		late     fdbpq.Lost // what acknowledging answers
+		inTime   fdbpq.Lost // what the others answer
+	}{
+		{"nothing", func(*fixture, fdbpq.Lease) {}, "", ""},
+		{"ran out, nobody noticed", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute) }, "", fdbpq.LostExpired},
+		{"ran out", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute); f.sweep() }, "", fdbpq.LostExpired},
+		{"leased again", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute); f.sweep(); f.leaseOne("q", time.Minute) }, fdbpq.LostTaken, fdbpq.LostTaken},
+		{"leased and returned again", func(f *fixture, _ fdbpq.Lease) {
+			f.pass(time.Minute)
+			f.sweep()
+			f.nack(*f.leaseOne("q", time.Minute).Lease, 0)
+		}, fdbpq.LostTaken, fdbpq.LostTaken},
+		{"taken for good", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute); f.sweep(); f.pop("q", fdbpq.Min, 1) }, fdbpq.LostGone, fdbpq.LostGone},
+		{"acknowledged", func(f *fixture, l fdbpq.Lease) { f.ack(l) }, fdbpq.LostGone, fdbpq.LostGone},
+		{"removed", remove, fdbpq.LostGone, fdbpq.LostGone},
+		{"purged", purge, fdbpq.LostGone, fdbpq.LostGone},
+		{"deleted and made again", func(f *fixture, l fdbpq.Lease) {
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Delete(tx)
+				return err
+			})
+			f.pushed("q", 0, "another")
+			f.leaseOne("q", time.Minute)
+		}, fdbpq.LostGone, fdbpq.LostGone},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				for name, fn := range settle {
+					f.pushed("q", 0, name)
+					l := *f.leaseOne("q", time.Minute).Lease
+					c.happened(f, l)
+					before := f.counts("q")
+					err := fn(f, l)
+					want := c.inTime
+					if name == "ack" || name == "terminate" {
+						want = c.late
+					}
+					var lost *fdbpq.LostError
+					switch {
+					case want == "" && err != nil:
+						t.Errorf("%s: %v", name, err)
+					case want != "" && (!errors.As(err, &lost) || lost.Reason != want):
+						t.Errorf("%s: %v, expected it to be lost: %s", name, err, want)
+					case want != "" && f.counts("q") != before:
+						t.Errorf("%s answered %v, and did something", name, err)
+					}
+					purge(f, l)
+				}
+			})
+		})
+	}
+}
