@@ -9,7 +9,7 @@ import (
 )
 
 // turn is a commit that comes next, and the transaction that it is of.
-type turn struct {
+type applyJob struct {
 	t *tx
 	c *commit
 }
@@ -25,7 +25,7 @@ func (db *DB) applyCommits() {
 		if err != nil {
 			db.fail(err)
 		}
-		db.turn.unlock()
+		db.commitLock.unlock()
 		if err != nil {
 			t.end()
 			close(c.durable)
@@ -57,11 +57,11 @@ func (db *DB) apply(t *tx, c *commit) (err error) {
 			err = fmt.Errorf("writing to the store failed: %v", p)
 		}
 	}()
-	last := db.linked.Load()
+	last := db.newest.Load()
 	c.version = last.version + 1
 	c.since = db.opts.Now()
 	last.next.Store(c)
-	db.linked.Store(c)
+	db.newest.Store(c)
 	set, cleared := t.buf.writes.outcome()
 	db.gaps.written(set, cleared, c.version)
 	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
@@ -69,7 +69,7 @@ func (db *DB) apply(t *tx, c *commit) (err error) {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
 	db.applied.Store(c)
-	db.watch(t, c)
+	db.activateWatches(t, c)
 	return nil
 }
 
@@ -78,7 +78,7 @@ const maxUnsynced = 4096
 
 // syncCommits waits until commits are on the disk, one after the other.
 func (db *DB) syncCommits() {
-	defer close(db.settled)
+	defer close(db.allSynced)
 	for c := range db.toSync {
 		db.syncing.Store(c)
 		if err := c.batch.SyncWait(); err != nil {
@@ -87,7 +87,7 @@ func (db *DB) syncCommits() {
 			db.fail(fmt.Errorf("syncing the store's log failed: %w", err))
 		}
 		if !db.opts.NoSync {
-			db.marks.committed(c.version)
+			db.idleMarks.committed(c.version)
 		}
 		db.closeBatch(c.batch)
 		c.batch = nil
@@ -116,12 +116,12 @@ func (db *DB) await(ctx context.Context, c *commit) error {
 
 // syncPatience is how long the disk may take before no more is given to it. What
 // is not given to it has certainly not happened when its caller gives up.
-const syncPatience = time.Second
+const lateAfter = time.Second
 
 // late returns a commit that the disk has taken longer for, if there is one.
 func (db *DB) late() *commit {
 	c := db.syncing.Load()
-	if c == nil || db.opts.Now().Sub(c.since) < syncPatience {
+	if c == nil || db.opts.Now().Sub(c.since) < lateAfter {
 		return nil
 	}
 	select {

@@ -93,14 +93,14 @@ func isTrailer(b []byte, number uint32) bool {
 }
 
 // wholeness is what was found in a log or a manifest.
-type wholeness struct {
+type scanResult struct {
 	sound  int64 // offset of the first byte that belongs to no chunk
 	behind int   // whole chunks behind that
 }
 
 // scanChunks calls use for each whole chunk of a log or a manifest, those behind
 // damage and behind its end included. The content is use's until it returns.
-func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s wholeness, err error) {
+func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s scanResult, err error) {
 	block, numeral := make([]byte, chunkBlock), binary.LittleEndian.AppendUint32(nil, number)
 	broken := false
 	for base := int64(0); ; base += chunkBlock {

@@ -16,7 +16,7 @@ import (
 // claimDirectory locks dir itself, and makes it if there is none. The store's
 // own lock is on a file in it: whoever deletes that file lets a second process
 // make a new one, and lock it. A directory cannot be deleted while it has files.
-func claimDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error) {
+func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error) {
 	if vfs.Root(disk) != vfs.Default {
 		return io.NopCloser(nil), nil // no other process reaches it
 	}

@@ -22,7 +22,7 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		done, err := db.attempt(ctx, fn)
+		done, err := db.updateOnce(ctx, fn)
 		if done {
 			return err
 		}
@@ -40,13 +40,13 @@ func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		if done, err := db.look(ctx, fn); done {
+		if done, err := db.viewOnce(ctx, fn); done {
 			return err
 		}
 	}
 }
 
-func (db *DB) look(ctx context.Context, fn func(kv.Reader) error) (done bool, err error) {
+func (db *DB) viewOnce(ctx context.Context, fn func(kv.Reader) error) (done bool, err error) {
 	t := db.begin()
 	defer t.end()
 	err = fn(&t.snapshot)
@@ -54,11 +54,11 @@ func (db *DB) look(ctx context.Context, fn func(kv.Reader) error) (done bool, er
 		db.stats.tooOld.Add(1)
 		return false, nil
 	}
-	return true, t.settle(ctx, err)
+	return true, t.awaitReads(ctx, err)
 }
 
 // attempt runs fn once. It is not done when fn has to run again.
-func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
+func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
 	t := db.begin()
 	defer func() {
 		if t != nil {
@@ -84,12 +84,12 @@ func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err
 		err = t.narrow()
 	}
 	if err != nil {
-		return true, t.settle(ctx, err)
+		return true, t.awaitReads(ctx, err)
 	}
 	if w.empty() {
 		// Perhaps there was nothing to clear. An empty batch would not be synced.
-		db.watch(t, nil)
-		return true, t.settle(ctx, nil)
+		db.activateWatches(t, nil)
+		return true, t.awaitReads(ctx, nil)
 	}
 	c, stale, err := db.prepare(ctx, t)
 	if stale {
@@ -97,12 +97,12 @@ func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err
 		c, _, err = db.prepare(ctx, t)
 	}
 	if err != nil {
-		return true, t.settle(ctx, err)
+		return true, t.awaitReads(ctx, err)
 	}
 	if c == nil {
 		return false, nil
 	}
-	db.toApply <- turn{t, c}
+	db.toApply <- applyJob{t, c}
 	t = nil // it is not ours any more
 	if err := db.await(ctx, c); err != nil {
 		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
@@ -112,7 +112,7 @@ func (db *DB) attempt(ctx context.Context, fn func(kv.Tx) error) (done bool, err
 
 // settle returns err when all that the transaction read is durable: whatever
 // its caller concludes from it must hold after a crash, too.
-func (t *tx) settle(ctx context.Context, err error) error {
+func (t *tx) awaitReads(ctx context.Context, err error) error {
 	t.release()
 	if t.upper != nil {
 		if late := t.db.await(ctx, t.upper); late != nil {
@@ -153,7 +153,7 @@ func (t *tx) narrow() error {
 		}
 	}
 	for _, r := range slices.Clone(w.cleared) {
-		all, err := t.storeKeys(r, few, w.clearStored)
+		all, err := t.storeKeys(r, few, w.clearEncoded)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (t *tx) narrow() error {
 func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err error) {
 	w, r := &t.buf.writes, &t.buf.reads
 	w.sort()
-	batch, err := db.fill(w)
+	batch, err := db.newBatch(w)
 	if err != nil {
 		return nil, false, unavailable(err)
 	}
@@ -185,22 +185,22 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 	checked := t.pinned
 	if checked != nil {
 		var loss *commit
-		if loss, checked = checked.conflict(r); loss != nil {
-			db.lost(ctx, loss)
+		if loss, checked = checked.firstConflict(r); loss != nil {
+			db.afterConflict(ctx, loss)
 			return nil, false, nil
 		}
 	}
 	c := newCommit(w)
-	if err := db.takeTurn(ctx); err != nil {
+	if err := db.lockCommits(ctx); err != nil {
 		return nil, false, unavailable(err)
 	}
 	defer func() {
 		if next == nil {
-			db.turn.unlock()
+			db.commitLock.unlock()
 		}
 	}()
 	if checked != nil {
-		if loss, _ := checked.conflict(r); loss != nil {
+		if loss, _ := checked.firstConflict(r); loss != nil {
 			db.stats.conflicts.Add(1) // it has had its turn, so it can be read
 			return nil, false, nil
 		}
@@ -210,7 +210,7 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 			return nil, true, nil
 		}
 	}
-	if err := db.resolve(w, batch); err != nil {
+	if err := db.resolveAtomics(w, batch); err != nil {
 		return nil, false, err
 	}
 	c.batch = batch
@@ -218,24 +218,24 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 }
 
 // takeTurn waits until it is the caller's turn to commit and the disk keeps up.
-func (db *DB) takeTurn(ctx context.Context) error {
+func (db *DB) lockCommits(ctx context.Context) error {
 	for {
-		if err := db.turn.lock(ctx); err != nil {
+		if err := db.commitLock.lock(ctx); err != nil {
 			return fmt.Errorf("the disk does not take what is to be written: %w", err)
 		}
 		if broken := db.broken.Load(); broken != nil {
-			db.turn.unlock()
+			db.commitLock.unlock()
 			return *broken
 		}
-		if err := db.tables.trouble(); err != nil {
-			db.turn.unlock()
+		if err := db.tables.err(); err != nil {
+			db.commitLock.unlock()
 			return err
 		}
 		late := db.late()
 		if late == nil {
 			return nil
 		}
-		db.turn.unlock()
+		db.commitLock.unlock()
 		if err := db.await(ctx, late); err != nil {
 			return err
 		}
@@ -244,13 +244,13 @@ func (db *DB) takeTurn(ctx context.Context) error {
 
 // lost makes sure that a transaction which lost against c reads c's writes the
 // next time: c may still be on its way into the store.
-func (db *DB) lost(ctx context.Context, c *commit) {
+func (db *DB) afterConflict(ctx context.Context, c *commit) {
 	db.stats.conflicts.Add(1)
 	if db.applied.Load().version >= c.version {
 		return
 	}
-	if err := db.turn.lock(ctx); err == nil {
-		db.turn.unlock()
+	if err := db.commitLock.lock(ctx); err == nil {
+		db.commitLock.unlock()
 	}
 }
 
@@ -262,10 +262,10 @@ func (db *DB) closeBatch(batch *pebble.Batch) {
 
 // fill returns a batch with the writes whose values are known. In the order of
 // their keys the store's memory takes them fastest.
-func (db *DB) fill(w *writes) (*pebble.Batch, error) {
-	batch := db.store.NewBatchWithSize(64 + maxMark + w.size() + 16*w.keys.len())
-	var buf [maxMark]byte
-	if err := batch.LogData(db.disk.mark().append(buf[:0]), nil); err != nil {
+func (db *DB) newBatch(w *writeSet) (*pebble.Batch, error) {
+	batch := db.store.NewBatchWithSize(64 + maxSyncMark + w.size() + 16*w.keys.len())
+	var buf [maxSyncMark]byte
+	if err := batch.LogData(db.disk.syncMark().append(buf[:0]), nil); err != nil {
 		return nil, err
 	}
 	for _, r := range w.cleared {
@@ -277,9 +277,9 @@ func (db *DB) fill(w *writes) (*pebble.Batch, error) {
 		var err error
 		e, key := &w.entries[i], w.keys.key(i)
 		switch {
-		case e.kind == writeSet:
+		case e.kind == kindSet:
 			err = batch.Set(key, w.value(e), nil)
-		case e.kind == writeClear && !w.cleared.contains(key):
+		case e.kind == kindClear && !w.cleared.contains(key):
 			err = batch.Delete(key, nil)
 		}
 		if err != nil {
@@ -291,13 +291,13 @@ func (db *DB) fill(w *writes) (*pebble.Batch, error) {
 
 // resolve puts the results of the atomic operations into the batch. It runs
 // under the commit lock, so what it reads is the newest there is.
-func (db *DB) resolve(w *writes, batch *pebble.Batch) error {
+func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
 	if len(w.cleared) > 0 {
 		db.counters.reset()
 	}
 	for i := range w.entries {
 		e, hash := &w.entries[i], w.keys.entries[i].hash
-		if e.kind != writeAtomic {
+		if e.kind != kindAtomic {
 			db.counters.drop(hash)
 			continue
 		}
@@ -324,7 +324,7 @@ func (db *DB) resolve(w *writes, batch *pebble.Batch) error {
 // watch activates the watches of a transaction that committed as c, or that
 // had nothing to commit if c is nil. What others wrote after the state that the
 // transaction read fires them at once.
-func (db *DB) watch(t *tx, c *commit) {
+func (db *DB) activateWatches(t *tx, c *commit) {
 	watches := t.watches
 	t.watches = nil
 	for _, w := range watches {

@@ -67,7 +67,7 @@ func (db *DB) Damage() []Damage {
 
 // damaged takes note of damage, and logs it once a file: the store comes across
 // it again and again.
-func (db *DB) damaged(d *Damage) error {
+func (db *DB) noteDamage(d *Damage) error {
 	if db.damages.add(d) {
 		db.opts.Log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
 	}
@@ -75,39 +75,39 @@ func (db *DB) damaged(d *Damage) error {
 }
 
 // corrupted takes note of what Pebble reports.
-func (db *DB) corrupted(info pebble.DataCorruptionInfo) error {
+func (db *DB) noteCorruption(info pebble.DataCorruptionInfo) error {
 	d := &Damage{File: info.Path, What: info.Details.Error()}
 	if begin, end := info.Bounds.Start, info.Bounds.End.Key; len(begin) > 0 && len(end) > 0 {
-		d.Begin, d.End = bytes.Clone(given(begin)), bytes.Clone(given(end))
+		d.Begin, d.End = bytes.Clone(decodeKey(begin)), bytes.Clone(decodeKey(end))
 	}
-	return db.damaged(d)
+	return db.noteDamage(d)
 }
 
 // unreadable makes of an error of a read what the transaction is told. What the
 // disk cannot read is damage like what it reads wrongly.
-func (db *DB) unreadable(err error) error {
+func (db *DB) readError(err error) error {
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
-		return db.corrupted(*info)
+		return db.noteCorruption(*info)
 	}
 	var path *fs.PathError
 	switch found := errors.As(err, &path); {
 	case found && errors.Is(err, syscall.EIO):
-		return db.damaged(&Damage{File: path.Path, What: err.Error()})
+		return db.noteDamage(&Damage{File: path.Path, What: err.Error()})
 	case pebble.IsCorruptionError(err):
-		return db.damaged(&Damage{File: "one of the store's files", What: err.Error()})
+		return db.noteDamage(&Damage{File: "one of the store's files", What: err.Error()})
 	}
 	return unavailable(err)
 }
 
 // undamaged turns an error of opening the store that is due to damage into a
 // Damage.
-func (db *DB) undamaged(found *survey, err error) error {
+func (db *DB) openError(found *logSurvey, err error) error {
 	var damage *Damage
 	switch info := pebble.ExtractDataCorruptionInfo(err); {
 	case err == nil || errors.As(err, &damage):
 		return err
 	case info != nil:
-		return db.corrupted(*info)
+		return db.noteCorruption(*info)
 	case pebble.IsCorruptionError(err):
 		return &Damage{File: found.reading, What: err.Error()}
 	}

@@ -40,7 +40,7 @@ func TestDamagedLog(t *testing.T) {
 			}
 			mustMark(t, db)
 			killed := snapshot(disk)
-			newest := db.disk.mark()
+			newest := db.disk.syncMark()
 			log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
 			rng := rand.New(rand.NewPCG(1, 1))
 			for i := range 20 {
@@ -79,9 +79,9 @@ func TestDamagedManifest(t *testing.T) {
 	}
 	mustMark(t, db)
 	killed := snapshot(disk)
-	newest := db.disk.mark()
+	newest := db.disk.syncMark()
 	manifest := fmt.Sprintf("db/%s%06d", manifestPrefix, newest.manifest)
-	found, err := newLogDisk(killed, "db", false).takeSurvey()
+	found, err := newLogDisk(killed, "db", false).surveyLogs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestMarkAtRest(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	db.marks.delay = time.Millisecond
+	db.idleMarks.delay = time.Millisecond
 	for i := range 3 {
 		mustUpdate(t, db, set(fmt.Sprint("item ", i), "x"))
 		awaitMark(t, db, disk)
@@ -200,7 +200,7 @@ func TestMarkAfterFlush(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	db.marks.delay = time.Millisecond
+	db.idleMarks.delay = time.Millisecond
 	mustUpdate(t, db, set("item", "x"))
 	awaitMark(t, db, disk)
 	if err := db.store.Flush(); err != nil {
@@ -213,13 +213,13 @@ func TestMarkAfterFlush(t *testing.T) {
 // and the manifest as it is now.
 func awaitMark(t *testing.T, db *DB, disk *vfs.MemFS) {
 	t.Helper()
-	now := db.disk.mark()
+	now := db.disk.syncMark()
 	await(t, "a mark in the log", func() bool {
 		var last chunk
 		var alone bool
-		_, err := newLogDisk(snapshot(disk), "db", false).examine(fmt.Sprintf("db/%06d.log", now.log), true, now.log, func(c chunk) {
-			last, alone = c, len(c.content) < 12+2+maxMark && binary.LittleEndian.Uint32(c.content[8:]) == 0
-			if m, ok := parseMark(c.content); ok {
+		_, err := newLogDisk(snapshot(disk), "db", false).scanFile(fmt.Sprintf("db/%06d.log", now.log), true, now.log, func(c chunk) {
+			last, alone = c, len(c.content) < 12+2+maxSyncMark && binary.LittleEndian.Uint32(c.content[8:]) == 0
+			if m, ok := parseSyncMark(c.content); ok {
 				alone = alone && int64(m.logSynced) >= last.at && m.manifest == now.manifest && m.manifestSynced >= now.manifestSynced
 			}
 		})
@@ -233,11 +233,11 @@ func TestMarkAtClose(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db := mustOpen(t, Options{FS: disk})
 	mustUpdate(t, db, set("item", "x"))
-	committed := db.disk.mark()
+	committed := db.disk.syncMark()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := newLogDisk(snapshot(disk), "db", false).takeSurvey()
+	found, err := newLogDisk(snapshot(disk), "db", false).surveyLogs()
 	if err != nil || found.synced[committed.log] < int64(committed.logSynced) {
 		t.Errorf("the log says that %d bytes were synced, %v; expected the %d that were", found.synced[committed.log], err, committed.logSynced)
 	}
@@ -248,7 +248,7 @@ func TestForgedMark(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	forged := mark{log: db.disk.mark().log, logSynced: 1 << 40, manifest: db.disk.mark().manifest, manifestSynced: 1 << 40}.append(nil)
+	forged := syncMark{log: db.disk.syncMark().log, logSynced: 1 << 40, manifest: db.disk.syncMark().manifest, manifestSynced: 1 << 40}.append(nil)
 	record := append(append(make([]byte, 12), byte(pebble.InternalKeyKindLogData), byte(len(forged))), forged...)
 	for i := range record {
 		value := slices.Concat(make([]byte, i), bytes.Repeat(record, 70_000/len(record)))
@@ -314,7 +314,7 @@ func TestFirstLogIsOfTheNewestFormat(t *testing.T) {
 	db := openMem(t, Options{FS: disk})
 	mustUpdate(t, db, set("a", "1"))
 	head := make([]byte, chunkHead)
-	f, err := disk.Open(fmt.Sprintf("db/%06d.log", db.disk.mark().log))
+	f, err := disk.Open(fmt.Sprintf("db/%06d.log", db.disk.syncMark().log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func reopened(disk vfs.FS, look func(*DB)) error {
 
 func mustMark(t *testing.T, db *DB) {
 	t.Helper()
-	if err := db.writeMark(); err != nil {
+	if err := db.writeSyncMark(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -419,7 +419,7 @@ func TestSalvage(t *testing.T) {
 	}
 	mustMark(t, db)
 	killed := snapshot(disk)
-	log, tables := fmt.Sprintf("db/%06d.log", db.disk.mark().log), files(t, killed, ".sst")
+	log, tables := fmt.Sprintf("db/%06d.log", db.disk.syncMark().log), files(t, killed, ".sst")
 	flip(t, killed, log, 40_000, 4)
 	flip(t, killed, tables[0], 100_000, 1)
 

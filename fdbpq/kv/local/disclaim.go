@@ -6,7 +6,7 @@ import "encoding/binary"
 // of the log was synced before them. Where syncs do nothing that is wrong, and
 // after a crash of the machine it would make of an end that was lost damage, with
 // which the store does not open.
-func disclaimSync(p []byte) {
+func clearSyncedOffsets(p []byte) {
 	for len(p) >= chunkHeadNew {
 		kind := p[chunkKind]
 		end := chunkHeadNew + int(binary.LittleEndian.Uint16(p[chunkLength:]))

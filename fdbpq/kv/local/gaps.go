@@ -40,13 +40,13 @@ type gap struct {
 
 // gapLimits keep the cache small and to the point.
 type gapLimits struct {
-	count    int // gaps at most
-	bytes    int // of their keys, at most
-	steps    int // over tombstones that make a gap worth remembering
-	patience int // steps over tombstones after which a scan looks for a gap
+	count     int // gaps at most
+	bytes     int // of their keys, at most
+	steps     int // over tombstones that make a gap worth remembering
+	lookAfter int // steps over tombstones after which a scan looks for a gap
 }
 
-var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 2, patience: 32}
+var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 2, lookAfter: 32}
 
 // forward says how to scan from pos towards end: go on at jump, because there
 // is nothing from pos up to it, and look for keys up to limit, where the next

@@ -189,9 +189,9 @@ func TestGapCacheStaysSmall(t *testing.T) {
 func TestGapsNeverHideRows(t *testing.T) {
 	t.Parallel()
 	for _, limits := range []gapLimits{
-		{count: 1 << 10, bytes: 1 << 20, steps: 1, patience: 1},
-		{count: 1 << 10, bytes: 1 << 20, steps: 2, patience: 3},
-		{count: 4, bytes: 1 << 20, steps: 1, patience: 2},
+		{count: 1 << 10, bytes: 1 << 20, steps: 1, lookAfter: 1},
+		{count: 1 << 10, bytes: 1 << 20, steps: 2, lookAfter: 3},
+		{count: 4, bytes: 1 << 20, steps: 1, lookAfter: 2},
 		defaultGapLimits,
 	} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {

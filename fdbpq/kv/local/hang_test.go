@@ -76,7 +76,7 @@ func TestDiskThatHangs(t *testing.T) {
 			c.at(disk, place)
 			db := openMem(t, Options{FS: disk, NoSync: c.noSync, Now: func() time.Time { return time.Unix(0, clock.Load()) }})
 			mustUpdate(t, db, set("a", "before"))
-			before := db.linked.Load()
+			before := db.newest.Load()
 			place.hold(t)
 
 			// One commit is held up.
@@ -99,7 +99,7 @@ func TestDiskThatHangs(t *testing.T) {
 			await(t, "the commit to be held up", func() bool { return isHeldUp(db, before, c.bytes > 0) })
 
 			// Others, and readers, wait, and give up by themselves.
-			clock.Add(int64(syncPatience))
+			clock.Add(int64(lateAfter))
 			read := func(r kv.Reader) error { _, err := r.Get([]byte("a")); return err }
 			for _, wait := range []func(context.Context) error{
 				func(ctx context.Context) error { return db.Update(ctx, set("b", "never")) },
@@ -146,7 +146,7 @@ func (p *patience) Done() <-chan struct{} {
 
 // isHeldUp tells whether a commit after this one waits: for a log, or to be synced.
 func isHeldUp(db *DB, before *commit, forLog bool) bool {
-	newest := db.linked.Load()
+	newest := db.newest.Load()
 	if forLog {
 		return newest != db.applied.Load()
 	}
@@ -159,7 +159,7 @@ func TestCloseAfterGivingUp(t *testing.T) {
 	place := newHold()
 	disk := vfs.NewMem()
 	db := mustOpen(t, Options{FS: &diskFS{FS: disk, onSync: place.pass}})
-	before := db.linked.Load()
+	before := db.newest.Load()
 	place.hold(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	held := make(chan error, 1)

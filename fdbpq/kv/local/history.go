@@ -15,10 +15,10 @@ import (
 // began, and with it to all that follow; what nobody holds is garbage, so the
 // list needs no trimming.
 type commit struct {
-	version uint64
-	keys    packedKeys // keys set or cleared
-	prints  []uint32   // open addressing by hash: the keys' fingerprints, 0 for free
-	ranges  []keyRange // ranges cleared
+	version      uint64
+	keys         packedKeys // keys set or cleared
+	fingerprints []uint32   // open addressing by hash: the keys' fingerprints, 0 for free
+	ranges       []keyRange // ranges cleared
 
 	next    atomic.Pointer[commit]
 	durable chan struct{} // closed when the commit and all before it are synced
@@ -28,7 +28,7 @@ type commit struct {
 }
 
 // newCommit describes what w is about to write. w must be sorted.
-func newCommit(w *writes) *commit {
+func newCommit(w *writeSet) *commit {
 	c := &commit{durable: make(chan struct{}), ranges: slices.Clone(w.cleared)}
 	n := w.keys.len()
 	if n == 0 {
@@ -47,13 +47,13 @@ func newCommit(w *writes) *commit {
 	for slots < 2*n {
 		slots *= 2
 	}
-	c.prints = make([]uint32, slots)
+	c.fingerprints = make([]uint32, slots)
 	for _, e := range w.keys.entries {
 		at := e.hash & uint64(slots-1)
-		for c.prints[at] != 0 {
+		for c.fingerprints[at] != 0 {
 			at = (at + 1) & uint64(slots-1)
 		}
-		c.prints[at] = fingerprint(e.hash)
+		c.fingerprints[at] = fingerprint(e.hash)
 	}
 	return c
 }
@@ -63,10 +63,10 @@ func fingerprint(hash uint64) uint32 { return uint32(hash>>32) | 1 }
 
 // wrote tells whether the commit may have changed key.
 func (c *commit) wrote(hash uint64, key []byte) bool {
-	if len(c.prints) > 0 {
-		mask := uint64(len(c.prints) - 1)
-		for at := hash & mask; c.prints[at] != 0; at = (at + 1) & mask {
-			if c.prints[at] != fingerprint(hash) {
+	if len(c.fingerprints) > 0 {
+		mask := uint64(len(c.fingerprints) - 1)
+		for at := hash & mask; c.fingerprints[at] != 0; at = (at + 1) & mask {
+			if c.fingerprints[at] != fingerprint(hash) {
 				continue
 			}
 			if i := c.keys.search(key); i < c.keys.len() && bytes.Equal(c.keys.key(i), key) {
@@ -152,7 +152,7 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 
 // conflict returns the first commit after c that changed what r depends on, or
 // nil; and the last commit it looked at.
-func (c *commit) conflict(r *reads) (loss, last *commit) {
+func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
 	first, final := r.bounds()
 	for last = c; ; {
 		n := last.next.Load()
@@ -168,7 +168,7 @@ func (c *commit) conflict(r *reads) (loss, last *commit) {
 
 // conflicts tells whether the commit changed what r depends on; r's keys lie
 // between first and final.
-func (c *commit) conflicts(r *reads, first, final []byte) bool {
+func (c *commit) conflicts(r *readSet, first, final []byte) bool {
 	// Most commits are about another queue altogether.
 	if n := c.keys.len(); len(c.ranges) > 0 || n > 0 &&
 		bytes.Compare(c.keys.key(0), final) <= 0 && bytes.Compare(c.keys.key(n-1), first) >= 0 {

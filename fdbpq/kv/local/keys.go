@@ -16,7 +16,7 @@ func hashKey(key []byte) uint64 { return maphash.Bytes(seed, key) }
 // an empty key, which would break its order and its range tombstones. Making
 // room for it concerns only keys that begin with a zero byte; the order of keys
 // is the same in both forms.
-func stored(key []byte) []byte {
+func encodeKey(key []byte) []byte {
 	if len(key) > 0 && key[0] != 0 {
 		return key
 	}
@@ -24,7 +24,7 @@ func stored(key []byte) []byte {
 }
 
 // given turns a stored key back into the one that stored was given.
-func given(key []byte) []byte {
+func decodeKey(key []byte) []byte {
 	if key[0] != 0 {
 		return key
 	}

@@ -68,30 +68,30 @@ type Options struct {
 
 // DB is the engine. It implements kv.DB.
 type DB struct {
-	store *pebble.DB
-	disk  *logDisk
-	opts  Options
-	claim io.Closer // on the directory
+	store   *pebble.DB
+	disk    *logDisk
+	opts    Options
+	dirLock io.Closer // on the directory
 
-	life     lifetime
-	turn     *mutex                 // held by the transaction that commits, until that is readable
-	toApply  chan turn              // the commit whose turn it is
-	toSync   chan *commit           // those that are readable, in their order
-	syncing  atomic.Pointer[commit] // the last one that was waited for
-	settled  chan struct{}          // closed when nothing is on its way to the disk any more
-	tables   tables
-	notices  *notices
-	linked   atomic.Pointer[commit] // the newest commit, readable or just about to be
-	applied  atomic.Pointer[commit] // the newest commit that surely is readable
-	broken   atomic.Pointer[error]  // set when nothing may be answered any more
-	gaps     gapCache
-	counters *counterCache
-	rows     rowCache
-	marks    marks
-	damages  damages
-	watches  watchSet
-	buffers  sync.Pool
-	stats    counts
+	life       lifetime
+	commitLock *mutex                 // held by the transaction that commits, until that is readable
+	toApply    chan applyJob          // the commit whose turn it is
+	toSync     chan *commit           // those that are readable, in their order
+	syncing    atomic.Pointer[commit] // the last one that was waited for
+	allSynced  chan struct{}          // closed when nothing is on its way to the disk any more
+	tables     tableHealth
+	background *backgroundLog
+	newest     atomic.Pointer[commit] // the newest commit, readable or just about to be
+	applied    atomic.Pointer[commit] // the newest commit that surely is readable
+	broken     atomic.Pointer[error]  // set when nothing may be answered any more
+	gaps       gapCache
+	counters   *counterCache
+	rows       rowCache
+	idleMarks  idleMarks
+	damages    damages
+	watches    watchSet
+	buffers    sync.Pool
+	stats      counts
 }
 
 type counts struct {
@@ -119,35 +119,35 @@ func Open(dir string, opts Options) (*DB, error) {
 		opts.Now = func() time.Time { return time.Time{} } // what is read never changes, and may take long
 	}
 	db := &DB{
-		opts:     opts,
-		turn:     newMutex(),
-		toApply:  make(chan turn, 1),
-		toSync:   make(chan *commit, maxUnsynced),
-		settled:  make(chan struct{}),
-		notices:  newNotices(opts.Log, opts.Now),
-		gaps:     gapCache{limits: defaultGapLimits},
-		counters: newCounterCache(),
-		buffers:  sync.Pool{New: newBuffers},
+		opts:       opts,
+		commitLock: newMutex(),
+		toApply:    make(chan applyJob, 1),
+		toSync:     make(chan *commit, maxUnsynced),
+		allSynced:  make(chan struct{}),
+		background: newBackgroundLog(opts.Log, opts.Now),
+		gaps:       gapCache{limits: defaultGapLimits},
+		counters:   newCounterCache(),
+		buffers:    sync.Pool{New: newBuffers},
 	}
 	db.life.idle = make(chan struct{})
-	db.tables = tables{notices: db.notices, closing: make(chan struct{})}
+	db.tables = tableHealth{background: db.background, closing: make(chan struct{})}
 	var err error
-	db.claim, err = claimDirectory(opts.FS, dir, opts.Log)
+	db.dirLock, err = lockDirectory(opts.FS, dir, opts.Log)
 	if err != nil {
-		return nil, refused(dir, err)
+		return nil, openFailure(dir, err)
 	}
 
 	db.disk = newLogDisk(tableDisk{opts.FS, &db.tables}, dir, opts.NoSync)
-	db.startMarks()
+	db.startIdleMarks()
 
 	// What an earlier process had not synced and the store found in its log all
 	// the same is durable when Open returns, as it is flushed first.
-	if err := db.openStore(dir); err != nil {
-		return nil, errors.Join(refused(dir, err), db.claim.Close())
+	if err := db.openPebble(dir); err != nil {
+		return nil, errors.Join(openFailure(dir, err), db.dirLock.Close())
 	}
 	first := &commit{durable: make(chan struct{})}
 	close(first.durable)
-	db.linked.Store(first)
+	db.newest.Store(first)
 	db.applied.Store(first)
 	go db.applyCommits()
 	go db.syncCommits()
@@ -155,7 +155,7 @@ func Open(dir string, opts Options) (*DB, error) {
 }
 
 // refused says why the store in dir was not opened.
-func refused(dir string, err error) error {
+func openFailure(dir string, err error) error {
 	if isLocked(err) {
 		return fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
 	}
@@ -172,21 +172,21 @@ func (db *DB) Close() error {
 		return kv.ErrClosed
 	}
 	db.watches.endAll()
-	db.marks.timer.Stop()
+	db.idleMarks.timer.Stop()
 	close(db.toApply)
 	if db.broken.Load() == nil {
-		<-db.settled
+		<-db.allSynced
 	}
 	if broken := db.broken.Load(); broken != nil {
 		return *broken // and who knows what the store would do now
 	}
 	close(db.tables.closing)
 	if !db.opts.NoSync && !db.opts.Salvage {
-		if err := db.writeMark(); err != nil {
+		if err := db.writeSyncMark(); err != nil {
 			return fmt.Errorf("kv/local: closing the store: %w", err)
 		}
 	}
-	if err := errors.Join(db.store.Close(), db.claim.Close()); err != nil {
+	if err := errors.Join(db.store.Close(), db.dirLock.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)
 	}
 	return nil

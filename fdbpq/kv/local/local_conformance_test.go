@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		seed   uint64
 	}{
 		{name: "Sync", limits: defaultGapLimits},
-		{name: "NoSyncAndGapsEverywhere", noSync: true, limits: gapLimits{count: 20, bytes: 1 << 20, steps: 1, patience: 1}, seed: 1},
+		{name: "NoSyncAndGapsEverywhere", noSync: true, limits: gapLimits{count: 20, bytes: 1 << 20, steps: 1, lookAfter: 1}, seed: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -347,19 +347,19 @@ func TestCallersCanGiveUp(t *testing.T) {
 	expect(db.View(over, func(kv.Reader) error { return nil }))
 
 	// While the store stalls commits, they wait for the lock.
-	if err := db.turn.lock(context.Background()); err != nil {
+	if err := db.commitLock.lock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- db.Update(ctx, set("a", "1")) }()
-	await(t, "a commit to wait", func() bool { return db.turn.waiting.Load() > 0 })
+	await(t, "a commit to wait", func() bool { return db.commitLock.waiting.Load() > 0 })
 	if got := mustGet(t, db, "a"); got != "" { // reads go on
 		t.Errorf("read %q", got)
 	}
 	cancel()
 	expect(<-result)
-	db.turn.unlock()
+	db.commitLock.unlock()
 
 	// A closure that never gets through runs until its time is over.
 	ctx, cancel = context.WithCancel(context.Background())
@@ -522,7 +522,7 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 	if c == nil || stale || err != nil {
 		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}
-	db.toApply <- turn{run, c}
+	db.toApply <- applyJob{run, c}
 	if err := db.await(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ type logDisk struct {
 	open     sync.Map // of *logFile, by name: the logs that are being written
 	log      atomic.Pointer[syncedFile]
 	manifest atomic.Pointer[syncedFile]
-	found    atomic.Pointer[survey] // while the store is being opened
+	survey   atomic.Pointer[logSurvey] // while the store is being opened
 }
 
 func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
@@ -68,7 +68,7 @@ func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
 }
 
 // mark says how far the newest log and manifest are synced.
-func (d *logDisk) mark() (m mark) {
+func (d *logDisk) syncMark() (m syncMark) {
 	if f := d.log.Load(); f != nil {
 		m.log, m.logSynced = f.number, uint64(f.synced.Load())
 	}
@@ -125,7 +125,7 @@ func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *lo
 // Open implements vfs.FS.
 func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	number, isLog, isManifest := d.parse(name)
-	if found := d.found.Load(); found != nil && (isLog || isManifest) {
+	if found := d.survey.Load(); found != nil && (isLog || isManifest) {
 		found.reading = name
 		switch damage := found.logDamage(name, number); {
 		case !isLog:
@@ -133,7 +133,7 @@ func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 			if damage != nil {
 				found.lost = append(found.lost, damage)
 			}
-			return d.rest(name, number)
+			return d.readableLog(name, number)
 		case damage != nil:
 			return nil, damage
 		}
@@ -194,7 +194,7 @@ var zeros [logAhead]byte
 // space for them, that was still written.
 func (f *logFile) Write(p []byte) (int, error) {
 	if f.lazy {
-		disclaimSync(p)
+		clearSyncedOffsets(p)
 	}
 	n, err := f.syncedFile.Write(p)
 	end := f.end.Load()

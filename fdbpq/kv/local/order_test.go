@@ -21,10 +21,10 @@ func TestStepsOfACommit(t *testing.T) {
 			return nil
 		})
 		return db, watch, func() <-chan error {
-			before := db.linked.Load().version
+			before := db.newest.Load().version
 			done := make(chan error, 1)
 			go func() { done <- db.Update(context.Background(), set("row", "new")) }()
-			await(t, "the commit in the list", func() bool { return db.linked.Load().version > before })
+			await(t, "the commit in the list", func() bool { return db.newest.Load().version > before })
 			return done
 		}
 	}
@@ -84,9 +84,9 @@ func TestAnswersWaitForWhatIsLinked(t *testing.T) {
 	t.Parallel()
 	db := openMem(t, Options{})
 	mustUpdate(t, db, set("row", "old"))
-	applied := db.linked.Load()
+	applied := db.newest.Load()
 	linked := &commit{version: applied.version + 1, durable: make(chan struct{})}
-	db.linked.Store(linked)
+	db.newest.Store(linked)
 	answered := make(chan error, 1)
 	go func() {
 		answered <- db.View(context.Background(), func(r kv.Reader) error {
@@ -106,5 +106,5 @@ func TestAnswersWaitForWhatIsLinked(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	db.linked.Store(applied)
+	db.newest.Store(applied)
 }

@@ -9,7 +9,7 @@ import "bytes"
 // and they look at the limit after each. So the limit is changed under way.
 // Should they copy the limit one day, scans would not stop any more, but step
 // where they could have jumped.
-type pace struct {
+type stepLimit struct {
 	reverse bool
 	limit   []byte // what the iterator compares with
 	cursor  []byte // the last entry passed
@@ -19,7 +19,7 @@ type pace struct {
 }
 
 // start allows for some more steps before the iterator must stop.
-func (p *pace) start(limit []byte, most int) {
+func (p *stepLimit) allow(limit []byte, most int) {
 	if p.stopped || !bytes.Equal(p.limit, limit) {
 		p.limit = append(p.limit[:0], limit...)
 	}
@@ -28,7 +28,7 @@ func (p *pace) start(limit []byte, most int) {
 
 // step is called for every entry passed; those of a key that has a value are
 // among them. The result tells the iterator not to skip the entry.
-func (p *pace) step(key []byte) bool {
+func (p *stepLimit) step(key []byte) bool {
 	p.steps++
 	if p.steps < p.most {
 		return false
@@ -50,4 +50,4 @@ func (p *pace) step(key []byte) bool {
 // position returns from where to go on after a stop, in memory of its own: what
 // comes before has no value. The last entry itself may have one when it was
 // reached backwards, because then the older entries of a key come first.
-func (p *pace) position() []byte { return keyAfter(p.cursor) }
+func (p *stepLimit) resumeAt() []byte { return keyAfter(p.cursor) }

@@ -3,14 +3,14 @@ package local
 import "bytes"
 
 // reads is what a transaction's commit depends on.
-type reads struct {
+type readSet struct {
 	keys            keySet
 	lowest, highest int32 // of the keys, by index
 	ranges          []keyRange
 	bytes           int // of the ranges' bounds
 }
 
-func (r *reads) addKey(hash uint64, key []byte) {
+func (r *readSet) addKey(hash uint64, key []byte) {
 	i, isNew := r.keys.add(hash, key)
 	switch {
 	case !isNew:
@@ -24,7 +24,7 @@ func (r *reads) addKey(hash uint64, key []byte) {
 }
 
 // bounds returns the lowest and the highest of the keys.
-func (r *reads) bounds() (lowest, highest []byte) {
+func (r *readSet) bounds() (lowest, highest []byte) {
 	if r.keys.len() == 0 {
 		return nil, nil
 	}
@@ -33,7 +33,7 @@ func (r *reads) bounds() (lowest, highest []byte) {
 
 // addRange copies the bounds. A range that continues the previous one extends
 // it, as a loop that reads batch after batch does.
-func (r *reads) addRange(begin, end []byte) {
+func (r *readSet) addRange(begin, end []byte) {
 	if bytes.Compare(begin, end) >= 0 {
 		return
 	}
@@ -54,9 +54,9 @@ func (r *reads) addRange(begin, end []byte) {
 	r.bytes += len(buf)
 }
 
-func (r *reads) size() int { return len(r.keys.arena) + r.bytes }
+func (r *readSet) size() int { return len(r.keys.arena) + r.bytes }
 
-func (r *reads) reset() {
+func (r *readSet) reset() {
 	r.keys.reset()
 	clear(r.ranges)
 	r.ranges = r.ranges[:0]

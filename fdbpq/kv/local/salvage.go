@@ -21,7 +21,7 @@ var errSalvage = errors.New("kv/local: the store is open to be salvaged, nothing
 func (db *DB) Skipped() uint64 { return db.stats.skipped.Load() }
 
 // skip notes that a read goes around damage. Every other error is the read's.
-func (db *DB) skip(err error) error {
+func (db *DB) skipDamage(err error) error {
 	if !errors.Is(err, kv.ErrDamaged) {
 		return err
 	}
@@ -31,23 +31,23 @@ func (db *DB) skip(err error) error {
 
 // around reads a range of a salvaged store. Where it cannot read, it goes on at
 // the next place where it can.
-func (t *tx) around(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	if opts.Reverse {
 		return nil, errSalvage
 	}
 	var pairs []kv.Pair
 	size := 0
 	for from := begin; from != nil; {
-		err := t.each(from, end, func(key, value []byte) (more bool) {
+		err := t.eachPair(from, end, func(key, value []byte) (more bool) {
 			from = keyAfter(key)
-			pairs = append(pairs, kv.Pair{Key: bytes.Clone(given(key)), Value: append([]byte{}, value...)})
+			pairs = append(pairs, kv.Pair{Key: bytes.Clone(decodeKey(key)), Value: append([]byte{}, value...)})
 			size += len(key) + len(value)
 			return len(pairs) < opts.Limit && (opts.MaxBytes == 0 || size < opts.MaxBytes)
 		})
 		if err == nil {
 			break
 		}
-		if err := t.db.skip(err); err != nil {
+		if err := t.db.skipDamage(err); err != nil {
 			return nil, err
 		}
 		from = t.readableAfter(from, end)
@@ -56,23 +56,23 @@ func (t *tx) around(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) 
 }
 
 // each calls use for the pairs of a range until that has had enough.
-func (t *tx) each(begin, end []byte, use func(key, value []byte) (more bool)) error {
+func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)) error {
 	iter, err := t.snap.NewIter(&pebble.IterOptions{UpperBound: end})
 	if err != nil {
-		return t.db.unreadable(err)
+		return t.db.readError(err)
 	}
 	for valid := iter.SeekGE(begin); valid; valid = iter.Next() {
 		value, err := iter.ValueAndErr()
 		if err != nil {
 			_ = iter.Close() // it is the same error
-			return t.db.unreadable(err)
+			return t.db.readError(err)
 		}
 		if !use(iter.Key(), value) {
 			break
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return t.db.unreadable(err)
+		return t.db.readError(err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (t *tx) each(begin, end []byte, use func(key, value []byte) (more bool)) er
 // tried first, as damage mostly is of one block.
 func (t *tx) readableAfter(begin, end []byte) []byte {
 	readable := func(key []byte) bool {
-		return t.each(key, end, func([]byte, []byte) bool { return false }) == nil
+		return t.eachPair(key, end, func([]byte, []byte) bool { return false }) == nil
 	}
 	bad := begin
 	for n := len(begin) - 1; n >= 0; n-- {
@@ -152,7 +152,7 @@ func newLogWriter[Number ~uint64](construct func(io.Writer, Number, record.LogWr
 
 // rest returns a log with all records that can be read of one, those behind
 // damage included.
-func (d *logDisk) rest(name string, number uint64) (vfs.File, error) {
+func (d *logDisk) readableLog(name string, number uint64) (vfs.File, error) {
 	memory := vfs.NewMem()
 	f, err := memory.Create("rest", vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *logDisk) rest(name string, number uint64) (vfs.File, error) {
 	var whole []byte
 	var writing error
 	open, end := false, int64(0)
-	_, err = d.examine(name, true, number, func(c chunk) {
+	_, err = d.scanFile(name, true, number, func(c chunk) {
 		next := c.at-end < chunkHeadNew // no more than padding is between the two
 		if open = c.first || open && next; !open {
 			return

@@ -20,23 +20,23 @@ type scan struct {
 	own     int // next own write, an index in writes.sorted
 	ownStop int // the index at which own writes end
 
-	patience int  // steps over tombstones after which to look for a gap
-	keysOnly bool // of the store, without own writes
+	lookAfter int  // steps over tombstones after which to look for a gap
+	keysOnly  bool // of the store, without own writes
 }
 
 // scratch is the memory of a scan.
 type scratch struct {
-	data  []byte // keys and values found
-	pairs []pairEnds
-	void  void
-	gaps  []keyRange // to be remembered
-	pace  pace
+	data    []byte // keys and values found
+	pairs   []pairEnds
+	stretch stretch
+	gaps    []keyRange // to be remembered
+	steps   stepLimit
 }
 
 type pairEnds struct{ key, value int } // offsets in data
 
 // void is the stretch of the store in which a scan has found no key lately.
-type void struct {
+type stretch struct {
 	edge    []byte // where it begins
 	afterIt bool   // edge is a key that was found
 	steps   int    // over tombstones
@@ -84,10 +84,10 @@ func (s *scan) run() (cut bool, err error) {
 	}
 	s.out = &s.t.buf.scratch
 	s.out.reset()
-	s.out.pace.reverse = s.opts.Reverse
-	s.patience = s.t.db.gaps.limits.patience
+	s.out.steps.reverse = s.opts.Reverse
+	s.lookAfter = s.t.db.gaps.limits.lookAfter
 	cut, err = s.read()
-	if s.t.db.linked.Load().version-s.t.pinned.version <= maxLag {
+	if s.t.db.newest.Load().version-s.t.pinned.version <= maxLag {
 		for _, r := range s.out.gaps {
 			s.t.db.gaps.record(r, s.t.pinned)
 		}
@@ -105,18 +105,18 @@ func (s *scan) read() (cut bool, err error) {
 	if s.opts.Reverse {
 		pos, last = last, pos
 	}
-	s.startVoid(pos, false)
+	s.startStretch(pos, false)
 	for {
 		if r, ok := s.cleared(pos); ok {
 			// Of what the transaction cleared, nothing is read, nor learnt.
-			s.note(pos, false)
+			s.endStretch(pos, false)
 			pos = r
-			s.startVoid(pos, false)
+			s.startStretch(pos, false)
 			continue
 		}
 		from, limit := s.jump(pos)
 		if !s.precedes(from, last) {
-			s.note(last, false)
+			s.endStretch(last, false)
 			return s.ownBefore(nil), nil
 		}
 		if r := s.nextCleared(from); r != nil && s.precedes(r, limit) {
@@ -171,7 +171,7 @@ func (s *scan) jump(pos []byte) (from, limit []byte) {
 		from, limit = s.jumpForward(pos)
 	}
 	if !bytes.Equal(from, pos) {
-		s.out.void.jumps++
+		s.out.stretch.jumps++
 	}
 	return from, limit
 }
@@ -211,18 +211,18 @@ func (s *scan) jumpBackward(pos []byte) (from, limit []byte) {
 // walk reads up to limit, or up to where it found that it should jump, and
 // returns where to go on.
 func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
-	void, pace := &s.out.void, &s.out.pace
-	pace.start(limit, s.patience<<void.stops)
+	stretch, steps := &s.out.stretch, &s.out.steps
+	steps.allow(limit, s.lookAfter<<stretch.stops)
 	for state := s.seek(from); ; state = s.step() {
-		if state == pebble.IterAtLimit && pace.stopped {
-			void.steps += pace.steps
+		if state == pebble.IterAtLimit && steps.stopped {
+			stretch.steps += steps.steps
 			// The gaps here may all be small ones. So stop less and less.
-			void.stops++
-			pos := pace.position()
+			stretch.stops++
+			pos := steps.resumeAt()
 			if from, _ := s.jump(pos); !bytes.Equal(from, pos) {
 				return from, false, nil
 			}
-			pace.start(limit, s.patience<<void.stops)
+			steps.allow(limit, s.lookAfter<<stretch.stops)
 			continue
 		}
 		if state != pebble.IterValid {
@@ -232,33 +232,33 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		if s.beyond(key, limit) {
 			break
 		}
-		void.steps += pace.steps - 1
-		s.learn()
-		s.note(key, true)
-		s.startVoid(key, true)
+		stretch.steps += steps.steps - 1
+		s.adaptLookAfter()
+		s.endStretch(key, true)
+		s.startStretch(key, true)
 		if s.ownBefore(key) {
 			return nil, true, nil
 		}
 		var value []byte
 		if !s.keysOnly {
 			if value, err = s.iter.ValueAndErr(); err != nil {
-				return nil, false, s.t.db.unreadable(err)
+				return nil, false, s.t.db.readError(err)
 			}
 		}
 		if s.emitBase(key, value) {
 			return nil, true, nil
 		}
-		pace.start(limit, s.patience)
+		steps.allow(limit, s.lookAfter)
 	}
 	if err := s.iter.Error(); err != nil {
-		return nil, false, s.t.db.unreadable(err)
+		return nil, false, s.t.db.readError(err)
 	}
-	void.steps += pace.steps
+	stretch.steps += steps.steps
 	return limit, false, nil
 }
 
-func (s *scan) startVoid(edge []byte, afterIt bool) {
-	v := &s.out.void
+func (s *scan) startStretch(edge []byte, afterIt bool) {
+	v := &s.out.stretch
 	v.edge = append(v.edge[:0], edge...)
 	v.afterIt = afterIt
 	v.steps, v.jumps, v.stops = 0, 0, 0
@@ -266,19 +266,19 @@ func (s *scan) startVoid(edge []byte, afterIt bool) {
 
 // learn adjusts the patience when a void was crossed. Where one stop was all it
 // took to get to a key, it should have come earlier.
-func (s *scan) learn() {
-	switch stops := s.out.void.stops; {
+func (s *scan) adaptLookAfter() {
+	switch stops := s.out.stretch.stops; {
 	case stops == 1:
-		s.patience = max(s.patience/2, s.t.db.gaps.limits.patience/8, 1)
+		s.lookAfter = max(s.lookAfter/2, s.t.db.gaps.limits.lookAfter/8, 1)
 	case stops > 1:
-		s.patience = s.t.db.gaps.limits.patience
+		s.lookAfter = s.t.db.gaps.limits.lookAfter
 	}
 }
 
 // note ends a void at a key, or at a bound. If it took many steps to cross it,
 // or several jumps, it will be one gap from now on.
-func (s *scan) note(to []byte, isKey bool) {
-	v := &s.out.void
+func (s *scan) endStretch(to []byte, isKey bool) {
+	v := &s.out.stretch
 	if v.steps < s.t.db.gaps.limits.steps && v.jumps < 2 {
 		return
 	}
@@ -306,7 +306,7 @@ func (s *scan) ownBefore(key []byte) (full bool) {
 			return false
 		}
 		s.ownStep()
-		if e := &w.entries[i]; e.kind != writeClear && s.emitOwn(e, own, 0) {
+		if e := &w.entries[i]; e.kind != kindClear && s.emitOwn(e, own, 0) {
 			return true
 		}
 	}
@@ -320,7 +320,7 @@ func (s *scan) emitBase(key, value []byte) (full bool) {
 		if i := w.sorted[s.own]; bytes.Equal(w.keys.key(i), key) {
 			s.ownStep()
 			e := &w.entries[i]
-			if e.kind == writeClear {
+			if e.kind == kindClear {
 				return false
 			}
 			return s.emitOwn(e, key, kv.DecodeInteger(value))
@@ -331,7 +331,7 @@ func (s *scan) emitBase(key, value []byte) (full bool) {
 
 func (s *scan) emitOwn(e *write, key []byte, base uint64) (full bool) {
 	w := &s.t.buf.writes
-	if e.kind == writeAtomic {
+	if e.kind == kindAtomic {
 		return s.emit(key, kv.EncodeInteger(w.evaluate(e, base)))
 	}
 	return s.emit(key, w.value(e))
@@ -371,16 +371,16 @@ func (s *scan) beyond(key, limit []byte) bool {
 
 func (s *scan) seek(from []byte) pebble.IterValidityState {
 	if s.opts.Reverse {
-		return s.iter.SeekLTWithLimit(from, s.out.pace.limit)
+		return s.iter.SeekLTWithLimit(from, s.out.steps.limit)
 	}
-	return s.iter.SeekGEWithLimit(from, s.out.pace.limit)
+	return s.iter.SeekGEWithLimit(from, s.out.steps.limit)
 }
 
 func (s *scan) step() pebble.IterValidityState {
 	if s.opts.Reverse {
-		return s.iter.PrevWithLimit(s.out.pace.limit)
+		return s.iter.PrevWithLimit(s.out.steps.limit)
 	}
-	return s.iter.NextWithLimit(s.out.pace.limit)
+	return s.iter.NextWithLimit(s.out.steps.limit)
 }
 
 func (o *scratch) reset() {
@@ -414,7 +414,7 @@ func (o *scratch) copyOut() []kv.Pair {
 		at := 0
 		for ; i < j; i++ {
 			k, v := o.pairs[i].key-begin, o.pairs[i].value-begin
-			pairs[i] = kv.Pair{Key: given(block[at:k:k]), Value: block[k:v:v]}
+			pairs[i] = kv.Pair{Key: decodeKey(block[at:k:k]), Value: block[k:v:v]}
 			at = v
 		}
 		begin = end

@@ -77,7 +77,7 @@ func TestPopsStayFlat(t *testing.T) {
 			most, popped := popAll(t, db, c.begin, c.end, c.opts)
 			// A row that was popped is two entries, one that is found is one or
 			// two, and it takes some steps until a scan looks for gaps.
-			if limit := 2*defaultGapLimits.patience + 6*c.opts.Limit; most > limit || popped != c.want {
+			if limit := 2*defaultGapLimits.lookAfter + 6*c.opts.Limit; most > limit || popped != c.want {
 				t.Errorf("%d rows popped, %d steps at most, want %d and no more than %d", popped, most, c.want, limit)
 			}
 			if err := db.Close(); err != nil {
@@ -87,7 +87,7 @@ func TestPopsStayFlat(t *testing.T) {
 			// A store that was opened again has to learn it again, once.
 			db = openMem(t, Options{FS: fs, NoSync: true})
 			steps(t, db, c.begin, c.end, c.opts)
-			if n, _ := steps(t, db, c.begin, c.end, c.opts); n > 2*defaultGapLimits.patience {
+			if n, _ := steps(t, db, c.begin, c.end, c.opts); n > 2*defaultGapLimits.lookAfter {
 				t.Errorf("the second scan took %d steps", n)
 			}
 		})

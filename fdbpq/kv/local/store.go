@@ -12,41 +12,41 @@ const memTableSize = 32 << 20
 
 // openStore opens the files. They are looked at first: where a log or a manifest
 // cannot be read, Pebble takes that for its end.
-func (db *DB) openStore(dir string) error {
-	found, err := db.disk.takeSurvey()
+func (db *DB) openPebble(dir string) error {
+	found, err := db.disk.surveyLogs()
 	if err != nil {
 		return err
 	}
 	found.salvage = db.opts.Salvage
-	db.disk.found.Store(found)
-	defer db.disk.found.Store(nil)
+	db.disk.survey.Store(found)
+	defer db.disk.survey.Store(nil)
 
 	// The first log of a new store is written before its format is settled, so it
 	// has an old one. Nothing is written to that log.
 	before, err := pebble.Peek(dir, db.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
-	db.store, err = pebble.Open(dir, db.storeOptions())
+	db.store, err = pebble.Open(dir, db.pebbleOptions())
 	for _, d := range found.lost {
-		_ = db.damaged(d) // the store goes on without
+		_ = db.noteDamage(d) // the store goes on without
 	}
 	if err != nil || settled || db.opts.Salvage {
-		return db.undamaged(found, err)
+		return db.openError(found, err)
 	}
 	if err := db.store.Close(); err != nil {
 		return err
 	}
-	db.store, err = pebble.Open(dir, db.storeOptions())
-	return db.undamaged(found, err)
+	db.store, err = pebble.Open(dir, db.pebbleOptions())
+	return db.openError(found, err)
 }
 
 // storeOptions sets Pebble up for queues on a small machine: rows live short,
 // are small, and are looked up by key almost as often as they are scanned.
-func (db *DB) storeOptions() *pebble.Options {
+func (db *DB) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                 db.disk,
 		ReadOnly:           db.opts.Salvage,
 		FormatMajorVersion: pebble.FormatNewest,
-		Logger:             storeLog{db},
+		Logger:             pebbleLog{db},
 
 		// A row that is set and cleared while it is still in memory never
 		// reaches a file. Two of these can wait to be flushed before commits
@@ -77,10 +77,10 @@ func (db *DB) storeOptions() *pebble.Options {
 		BackgroundError: func(err error) {
 			// DataCorruption has what is damage.
 			if !pebble.IsCorruptionError(err) && !db.tables.knows(err) {
-				db.notices.error("background work of the store failed", "err", err)
+				db.background.error("background work of the store failed", "err", err)
 			}
 		},
-		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.corrupted(info) }, // whoever reads gets the error
+		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.noteCorruption(info) }, // whoever reads gets the error
 		FlushEnd: func(info pebble.FlushInfo) {
 			db.tables.flushed(info.Err)
 			db.manifestWritten()
@@ -90,7 +90,7 @@ func (db *DB) storeOptions() *pebble.Options {
 			db.manifestWritten()
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
-			db.notices.warn("the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
+			db.background.warn("the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			db.stats.stalls.Add(1)
@@ -102,16 +102,16 @@ func (db *DB) storeOptions() *pebble.Options {
 }
 
 // storeLog passes on what the store has to say, except for its chatter.
-type storeLog struct{ db *DB }
+type pebbleLog struct{ db *DB }
 
-func (storeLog) Infof(string, ...any) {}
+func (pebbleLog) Infof(string, ...any) {}
 
-func (l storeLog) Errorf(format string, args ...any) {
-	l.db.notices.say(slog.LevelError, format, fmt.Sprintf(format, args...), nil)
+func (l pebbleLog) Errorf(format string, args ...any) {
+	l.db.background.say(slog.LevelError, format, fmt.Sprintf(format, args...), nil)
 }
 
 // Fatalf must not return.
-func (l storeLog) Fatalf(format string, args ...any) {
+func (l pebbleLog) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	l.db.fail(err)
 	panic(err)

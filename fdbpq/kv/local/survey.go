@@ -7,19 +7,19 @@ import (
 )
 
 // survey is what the logs of a store say about its files, before it is opened.
-type survey struct {
-	logs      map[uint64]wholeness // by number
-	synced    map[uint64]int64     // bytes of each log that were synced once
-	manifests map[uint64]int64     // bytes of each manifest that were synced once
-	salvage   bool                 // what can be read of logs is used
-	lost      []*Damage            // of such logs
-	reading   string               // the log or manifest that Pebble read last
+type logSurvey struct {
+	logs      map[uint64]scanResult // by number
+	synced    map[uint64]int64      // bytes of each log that were synced once
+	manifests map[uint64]int64      // bytes of each manifest that were synced once
+	salvage   bool                  // what can be read of logs is used
+	lost      []*Damage             // of such logs
+	reading   string                // the log or manifest that Pebble read last
 }
 
 // takeSurvey reads the logs in the directory, and compares the manifests with
 // what they say. Logs are compared when they are used: some are too old to be.
-func (d *logDisk) takeSurvey() (*survey, error) {
-	s := &survey{logs: make(map[uint64]wholeness), synced: make(map[uint64]int64), manifests: make(map[uint64]int64)}
+func (d *logDisk) surveyLogs() (*logSurvey, error) {
+	s := &logSurvey{logs: make(map[uint64]scanResult), synced: make(map[uint64]int64), manifests: make(map[uint64]int64)}
 	names, err := d.List(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -33,11 +33,11 @@ func (d *logDisk) takeSurvey() (*survey, error) {
 		if !isLog {
 			continue
 		}
-		s.logs[number], err = d.examine(name, true, number, func(c chunk) {
+		s.logs[number], err = d.scanFile(name, true, number, func(c chunk) {
 			if !c.first {
 				return
 			}
-			if m, ok := parseMark(c.content); ok {
+			if m, ok := parseSyncMark(c.content); ok {
 				s.synced[m.log] = max(s.synced[m.log], int64(m.logSynced))
 				s.manifests[m.manifest] = max(s.manifests[m.manifest], int64(m.manifestSynced))
 			}
@@ -48,7 +48,7 @@ func (d *logDisk) takeSurvey() (*survey, error) {
 	}
 	for number, synced := range s.manifests {
 		name := d.PathJoin(d.dir, fmt.Sprintf("%s%06d", manifestPrefix, number))
-		found, err := d.examine(name, false, 0, func(chunk) {})
+		found, err := d.scanFile(name, false, 0, func(chunk) {})
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // another one has replaced it
 		case err != nil:
@@ -60,21 +60,21 @@ func (d *logDisk) takeSurvey() (*survey, error) {
 	return s, nil
 }
 
-func (d *logDisk) examine(name string, log bool, number uint64, use func(chunk)) (wholeness, error) {
+func (d *logDisk) scanFile(name string, log bool, number uint64, use func(chunk)) (scanResult, error) {
 	f, err := d.FS.Open(name)
 	if err != nil {
-		return wholeness{}, err
+		return scanResult{}, err
 	}
 	found, err := scanChunks(f, log, uint32(number), use)
 	return found, errors.Join(err, f.Close())
 }
 
-func unsound(name string, found wholeness, synced int64) *Damage {
+func unsound(name string, found scanResult, synced int64) *Damage {
 	return &Damage{File: name, What: fmt.Sprintf("cannot be read beyond byte %d, and %d bytes were synced", found.sound, synced)}
 }
 
 // logDamage says what is missing of a log that the store needs.
-func (s *survey) logDamage(name string, number uint64) *Damage {
+func (s *logSurvey) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])
 	}

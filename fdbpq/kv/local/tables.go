@@ -15,9 +15,9 @@ import (
 // in memory and in its log. When it cannot, because the disk is full, commits
 // are refused until it can. The store would take some more of them, into memory
 // and old logs, and then hold up everybody, or fail for want of a new log.
-type tables struct {
-	notices *notices
-	closing chan struct{} // closed when the store is not to wait any more
+type tableHealth struct {
+	background *backgroundLog
+	closing    chan struct{} // closed when the store is not to wait any more
 
 	flush   atomic.Pointer[error] // why the last move from memory failed
 	compact atomic.Pointer[error] // why the last merge of tables failed
@@ -27,7 +27,7 @@ type tables struct {
 const retryPause = time.Second
 
 // trouble says why nothing may be committed, or nil.
-func (s *tables) trouble() error {
+func (s *tableHealth) err() error {
 	if err := s.flush.Load(); err != nil {
 		return fmt.Errorf("the store's tables cannot be written: %w", *err)
 	}
@@ -36,30 +36,30 @@ func (s *tables) trouble() error {
 
 // flushed notes how a move from memory ended. That nothing was left to write,
 // because all of it had been cleared, is an error to the store.
-func (s *tables) flushed(err error) {
+func (s *tableHealth) flushed(err error) {
 	switch {
 	case err != nil && !strings.HasSuffix(err.Error(), "empty table"):
 		s.flush.Store(&err)
-		s.notices.error("the store's tables cannot be written: no commits until they can", "err", err)
+		s.background.error("the store's tables cannot be written: no commits until they can", "err", err)
 	case s.flush.Swap(nil) != nil:
-		s.notices.over("the store's tables are written again")
+		s.background.recovered("the store's tables are written again")
 	}
 }
 
 // compacted notes how a merge of tables ended.
-func (s *tables) compacted(err error) {
+func (s *tableHealth) compacted(err error) {
 	switch {
 	case errors.Is(err, pebble.ErrCancelledCompaction):
 	case err != nil:
 		s.compact.Store(&err)
-		s.notices.error("the store's tables cannot be merged", "err", err)
+		s.background.error("the store's tables cannot be merged", "err", err)
 	case s.compact.Swap(nil) != nil:
-		s.notices.over("the store's tables are merged again")
+		s.background.recovered("the store's tables are merged again")
 	}
 }
 
 // knows tells whether err is one of those that were noted.
-func (s *tables) knows(err error) bool {
+func (s *tableHealth) knows(err error) bool {
 	for _, noted := range []*error{s.flush.Load(), s.compact.Load()} {
 		if noted != nil && errors.Is(err, *noted) {
 			return true
@@ -72,7 +72,7 @@ func (s *tables) knows(err error) bool {
 // table when it could not write the last one.
 type tableDisk struct {
 	vfs.FS
-	tables *tables
+	tables *tableHealth
 }
 
 // Unwrap implements vfs.FS.

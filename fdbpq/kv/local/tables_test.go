@@ -101,12 +101,12 @@ func TestNothingForTables(t *testing.T) {
 		if err := db.store.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.tables.trouble(); err != nil {
+		if err := db.tables.err(); err != nil {
 			t.Error(err)
 		}
 		db.tables.flushed(syscall.ENOSPC)
 	}
-	if err := db.tables.trouble(); !errors.Is(err, syscall.ENOSPC) {
+	if err := db.tables.err(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("trouble %v", err)
 	}
 	if err := db.store.Flush(); err != nil {
@@ -121,7 +121,7 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	now := time.Now()
-	n := newNotices(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	n := newBackgroundLog(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -131,7 +131,7 @@ func TestNotices(t *testing.T) {
 		n.error("it is broken", "err", context.Canceled)
 		n.warn("it is slow")
 	}
-	now = now.Add(noticeEvery)
+	now = now.Add(logEvery)
 	for range 2 {
 		n.error("it is broken")
 	}

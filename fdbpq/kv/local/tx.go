@@ -32,15 +32,15 @@ type tx struct {
 
 // buffers is the memory of a transaction, reused by later ones.
 type buffers struct {
-	reads   reads
-	writes  writes
+	reads   readSet
+	writes  writeSet
 	scratch scratch
 	step    func(key []byte) bool // of scratch.pace
 }
 
 func newBuffers() any {
 	b := new(buffers)
-	b.step = b.scratch.pace.step
+	b.step = b.scratch.steps.step
 	return b
 }
 
@@ -68,7 +68,7 @@ func (t *tx) open() error {
 	t.began = t.db.opts.Now()
 	t.pinned = t.db.applied.Load()
 	t.snap = t.db.store.NewSnapshot()
-	t.upper = t.db.linked.Load()
+	t.upper = t.db.newest.Load()
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (t *tx) iterator() (*pebble.Iterator, error) {
 	if t.iter == nil {
 		iter, err := t.snap.NewIter(&pebble.IterOptions{SkipPoint: t.buf.step})
 		if err != nil {
-			return nil, t.db.unreadable(err)
+			return nil, t.db.readError(err)
 		}
 		t.iter = iter
 	}
@@ -169,16 +169,16 @@ func (t *tx) lookUp(key []byte, snapshot bool) ([]byte, error) {
 	if len(key) > kv.MaxKeySize {
 		return nil, nil // there cannot be such a key
 	}
-	key = stored(key)
+	key = encodeKey(key)
 	hash := hashKey(key)
 	w := &t.buf.writes
 	own := w.find(hash, key)
 	switch {
 	case own == nil && w.cleared.contains(key):
 		return nil, nil
-	case own != nil && own.kind == writeClear:
+	case own != nil && own.kind == kindClear:
 		return nil, nil
-	case own != nil && own.kind == writeSet:
+	case own != nil && own.kind == kindSet:
 		return append(make([]byte, 0, own.len), w.value(own)...), nil
 	}
 	if !snapshot {
@@ -200,7 +200,7 @@ func (t *tx) read(hash uint64, key []byte) ([]byte, error) {
 	}
 	value, err := t.db.read(t.snap, key)
 	if err != nil && t.db.opts.Salvage {
-		return nil, t.db.skip(err)
+		return nil, t.db.skipDamage(err)
 	}
 	if value != nil {
 		rows.put(hash, key, value, t.pinned.version)
@@ -215,11 +215,11 @@ func (db *DB) read(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, db.unreadable(err)
+		return nil, db.readError(err)
 	}
 	value = append(make([]byte, 0, len(value)), value...)
 	if err := closer.Close(); err != nil {
-		return nil, db.unreadable(err)
+		return nil, db.readError(err)
 	}
 	return value, nil
 }
@@ -234,16 +234,16 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 	if bytes.Compare(begin, end) >= 0 {
 		return nil, nil
 	}
-	begin, end = stored(begin), stored(end)
+	begin, end = encodeKey(begin), encodeKey(end)
 	if t.db.opts.Salvage {
-		return t.around(begin, end, opts)
+		return t.rangeAroundDamage(begin, end, opts)
 	}
 	pairs, cut, err := t.scan(begin, end, opts)
 	if err != nil || snapshot {
 		return pairs, err
 	}
 	if cut {
-		last := stored(pairs[len(pairs)-1].Key)
+		last := encodeKey(pairs[len(pairs)-1].Key)
 		if opts.Reverse {
 			begin = last
 		} else {
@@ -262,7 +262,7 @@ func (t *tx) Conflict(key []byte) {
 	if t.snap == nil && t.open() != nil {
 		return
 	}
-	key = stored(key)
+	key = encodeKey(key)
 	t.buf.reads.addKey(hashKey(key), key)
 }
 
@@ -297,7 +297,7 @@ func (t *tx) Max(key []byte, value uint64) {
 }
 
 func (t *tx) Watch(key []byte) *kv.Watch {
-	w := &watch{key: bytes.Clone(stored(key)), done: make(chan struct{})}
+	w := &watch{key: bytes.Clone(encodeKey(key)), done: make(chan struct{})}
 	w.hash = hashKey(w.key)
 	if t.buf == nil {
 		t.db.watches.end(w)

@@ -12,7 +12,7 @@ import (
 // writes is what a transaction has written: at most one entry a key, which
 // says all there is to know about the key's new value, on top of the ranges
 // cleared.
-type writes struct {
+type writeSet struct {
 	keys    keySet
 	entries []write // of the keys, by their index
 	values  []byte  // arena of the entries' values
@@ -36,9 +36,9 @@ type write struct {
 type writeKind uint8
 
 const (
-	writeSet    writeKind = iota
-	writeClear            // the key has no value
-	writeAtomic           // operations on whatever value the store has
+	kindSet    writeKind = iota
+	kindClear            // the key has no value
+	kindAtomic           // operations on whatever value the store has
 )
 
 // atomic64 is an Add or a Max and the link to the next one on the same key.
@@ -55,12 +55,12 @@ func (a atomic64) apply(v uint64) uint64 {
 	return v + a.operand
 }
 
-func (w *writes) empty() bool { return w.keys.len() == 0 && len(w.cleared) == 0 }
+func (w *writeSet) empty() bool { return w.keys.len() == 0 && len(w.cleared) == 0 }
 
-func (w *writes) size() int { return len(w.keys.arena) + w.live + w.bounds }
+func (w *writeSet) size() int { return len(w.keys.arena) + w.live + w.bounds }
 
 // refuse makes the commit fail. The first reason stays.
-func (w *writes) refuse(format string, args ...any) {
+func (w *writeSet) refuse(format string, args ...any) {
 	if w.refused == nil {
 		w.refused = fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...)
 	}
@@ -69,41 +69,41 @@ func (w *writes) refuse(format string, args ...any) {
 // accepts checks a key as it was given and tells whether to go on with the write. What breaks
 // a limit is still remembered, so that the closure sees its own writes until
 // the commit refuses them; only a transaction far beyond all bounds is not.
-func (w *writes) accepts(key []byte) bool {
+func (w *writeSet) accepts(key []byte) bool {
 	if len(key) > kv.MaxKeySize {
 		w.refuse("key has %d bytes, at most %d are allowed", len(key), kv.MaxKeySize)
 	}
 	return len(w.keys.arena)+len(w.values) < 32*kv.MaxTxSize
 }
 
-func (w *writes) set(key, value []byte) {
+func (w *writeSet) set(key, value []byte) {
 	if !w.accepts(key) {
 		return
 	}
 	if len(value) > kv.MaxValueSize {
 		w.refuse("value has %d bytes, at most %d are allowed", len(value), kv.MaxValueSize)
 	}
-	e, _ := w.entry(stored(key))
+	e, _ := w.entry(encodeKey(key))
 	w.put(e, value)
 }
 
 // put makes value the new value of e, in the memory of the old one if it fits.
-func (w *writes) put(e *write, value []byte) {
+func (w *writeSet) put(e *write, value []byte) {
 	w.live -= int(e.len)
-	if e.kind != writeSet || len(value) > int(e.len) {
+	if e.kind != kindSet || len(value) > int(e.len) {
 		w.compact()
 		e.off = uint32(len(w.values))
 		w.values = append(w.values, value...)
 	} else {
 		copy(w.values[e.off:], value)
 	}
-	e.kind = writeSet
+	e.kind = kindSet
 	e.len = uint32(len(value))
 	w.live += len(value)
 }
 
 // compact drops the values that were overwritten, once they are the most.
-func (w *writes) compact() {
+func (w *writeSet) compact() {
 	if len(w.values) < 2*w.live+maxKept {
 		return
 	}
@@ -118,63 +118,63 @@ func (w *writes) compact() {
 	w.values = values
 }
 
-func (w *writes) clear(key []byte) {
+func (w *writeSet) clear(key []byte) {
 	if !w.accepts(key) {
 		return
 	}
-	e, _ := w.entry(stored(key))
+	e, _ := w.entry(encodeKey(key))
 	w.erase(e)
 }
 
-func (w *writes) erase(e *write) {
+func (w *writeSet) erase(e *write) {
 	w.live -= int(e.len)
-	*e = write{kind: writeClear}
+	*e = write{kind: kindClear}
 }
 
 // clearRange copies the bounds.
-func (w *writes) clearRange(begin, end []byte) {
+func (w *writeSet) clearRange(begin, end []byte) {
 	if bytes.Compare(begin, end) >= 0 || !w.accepts(nil) {
 		return
 	}
 	w.bounds += len(begin) + len(end)
-	r := keyRange{bytes.Clone(stored(begin)), bytes.Clone(stored(end))}
+	r := keyRange{bytes.Clone(encodeKey(begin)), bytes.Clone(encodeKey(end))}
 	for i := w.search(r.begin); i < len(w.sorted) && bytes.Compare(w.keys.key(w.sorted[i]), r.end) < 0; i++ {
 		w.erase(&w.entries[w.sorted[i]])
 	}
 	w.cleared.add(r)
 }
 
-func (w *writes) atomic(key []byte, op atomic64) {
+func (w *writeSet) atomic(key []byte, op atomic64) {
 	if !w.accepts(key) {
 		return
 	}
-	key = stored(key)
+	key = encodeKey(key)
 	e, isNew := w.entry(key)
 	if isNew {
-		*e = write{kind: writeAtomic, first: -1}
+		*e = write{kind: kindAtomic, first: -1}
 		if w.cleared.contains(key) {
-			e.kind = writeClear
+			e.kind = kindClear
 		}
 	}
 	switch e.kind {
-	case writeSet:
+	case kindSet:
 		w.putInteger(e, op.apply(kv.DecodeInteger(w.value(e))))
-	case writeClear:
+	case kindClear:
 		w.putInteger(e, op.apply(0))
-	case writeAtomic:
+	case kindAtomic:
 		w.chain(e, op)
 	}
 }
 
 // putInteger makes v the value of e.
-func (w *writes) putInteger(e *write, v uint64) {
+func (w *writeSet) putInteger(e *write, v uint64) {
 	var buf [8]byte
 	binary.LittleEndian.PutUint64(buf[:], v)
 	w.put(e, buf[:])
 }
 
 // chain appends op to the operations of e; two of a kind become one.
-func (w *writes) chain(e *write, op atomic64) {
+func (w *writeSet) chain(e *write, op atomic64) {
 	op.next = -1
 	if e.first >= 0 {
 		last := &w.atomics[e.last]
@@ -195,17 +195,17 @@ func (w *writes) chain(e *write, op atomic64) {
 }
 
 // evaluate applies the operations of e to the value that the store has.
-func (w *writes) evaluate(e *write, v uint64) uint64 {
+func (w *writeSet) evaluate(e *write, v uint64) uint64 {
 	for i := e.first; i >= 0; i = w.atomics[i].next {
 		v = w.atomics[i].apply(v)
 	}
 	return v
 }
 
-func (w *writes) value(e *write) []byte { return w.values[e.off : e.off+e.len] }
+func (w *writeSet) value(e *write) []byte { return w.values[e.off : e.off+e.len] }
 
 // entry returns the entry of key, and whether it is new: then it is zero.
-func (w *writes) entry(key []byte) (*write, bool) {
+func (w *writeSet) entry(key []byte) (*write, bool) {
 	i, isNew := w.keys.add(hashKey(key), key)
 	if isNew {
 		w.entries = append(w.entries, write{})
@@ -214,7 +214,7 @@ func (w *writes) entry(key []byte) (*write, bool) {
 }
 
 // find returns the entry of key or nil.
-func (w *writes) find(hash uint64, key []byte) *write {
+func (w *writeSet) find(hash uint64, key []byte) *write {
 	if i := w.keys.find(hash, key); i >= 0 {
 		return &w.entries[i]
 	}
@@ -222,12 +222,12 @@ func (w *writes) find(hash uint64, key []byte) *write {
 }
 
 // search returns the index in sorted of the first key not less than key.
-func (w *writes) search(key []byte) int {
+func (w *writeSet) search(key []byte) int {
 	w.sort()
 	return w.searchIn(w.sorted, key)
 }
 
-func (w *writes) searchIn(sorted []int32, key []byte) int {
+func (w *writeSet) searchIn(sorted []int32, key []byte) int {
 	lo, hi := 0, len(sorted)
 	for lo < hi {
 		if mid := int(uint(lo+hi) >> 1); bytes.Compare(w.keys.key(sorted[mid]), key) >= 0 {
@@ -242,7 +242,7 @@ func (w *writes) searchIn(sorted []int32, key []byte) int {
 // sort brings sorted up to date. It is called whenever the order matters, so
 // it must be cheap when little was added: a few keys are put in their places,
 // many are sorted and merged in.
-func (w *writes) sort() {
+func (w *writeSet) sort() {
 	const few = 4
 	old, all := len(w.sorted), w.keys.len()
 	if all-old <= few {
@@ -273,10 +273,10 @@ func (w *writes) sort() {
 
 // outcome returns the keys that will have a value after the commit, and the
 // single keys that will not.
-func (w *writes) outcome() (set, cleared keyList) {
+func (w *writeSet) outcome() (set, cleared keyList) {
 	w.setting, w.erasing = w.setting[:0], w.erasing[:0]
 	for _, i := range w.sorted {
-		if w.entries[i].kind != writeClear {
+		if w.entries[i].kind != kindClear {
 			w.setting = append(w.setting, i)
 		} else {
 			w.erasing = append(w.erasing, i)
@@ -286,7 +286,7 @@ func (w *writes) outcome() (set, cleared keyList) {
 }
 
 // clearStored clears a key in its stored form, unless it was written anyway.
-func (w *writes) clearStored(key []byte) {
+func (w *writeSet) clearEncoded(key []byte) {
 	if e, isNew := w.entry(key); isNew {
 		w.erase(e)
 	}
@@ -294,22 +294,22 @@ func (w *writes) clearStored(key []byte) {
 
 // narrowRange turns a cleared range into its keys, which are all that has to be
 // cleared as long as nobody sets another one.
-func (w *writes) narrowRange(r keyRange) {
+func (w *writeSet) narrowRange(r keyRange) {
 	w.cleared = slices.DeleteFunc(w.cleared, func(o keyRange) bool { return bytes.Equal(o.begin, r.begin) })
 	w.narrow = append(w.narrow, r)
 }
 
 // widenRanges undoes that.
-func (w *writes) widenRanges() {
+func (w *writeSet) widenRanges() {
 	for _, r := range w.narrow {
 		w.cleared.add(r)
 	}
 	w.narrow = w.narrow[:0]
 }
 
-func (w *writes) reset() {
+func (w *writeSet) reset() {
 	if w.keys.len() > maxKeptKeys || cap(w.values) > maxKept {
-		*w = writes{}
+		*w = writeSet{}
 		return
 	}
 	w.keys.reset()
