@@ -16,10 +16,10 @@ import (
 type fixture struct {
 	testing.TB
 	*fdbpq.Store
-	base  kv.DB
-	db    *fault.DB         // base, with faults between it and the process
-	hook  func(fault.Point) // of db, when set
-	clock *testClock
+	base      kv.DB
+	db        *fault.DB         // base, with faults between it and the process
+	hook      func(fault.Point) // of db, when set
+	clock     *testClock
 	heartbeat *fdbpq.Heartbeat
 }
 

@@ -44,15 +44,15 @@ type world struct {
 
 // process is one of several that use the store, with clocks of its own.
 type process struct {
-	name  string
-	store *fdbpq.Store
+	name      string
+	store     *fdbpq.Store
 	heartbeat *fdbpq.Heartbeat
-	db    *fault.DB
-	hook  func(fault.Point) // of db, when set
-	wall  func() time.Time
-	skew  time.Duration
-	begun time.Duration // when its monotonic clock was 0
-	ahead int64         // the model's store time minus that clock
+	db        *fault.DB
+	hook      func(fault.Point) // of db, when set
+	wall      func() time.Time
+	skew      time.Duration
+	begun     time.Duration // when its monotonic clock was 0
+	ahead     int64         // the model's store time minus that clock
 
 	chances fault.Chances
 }

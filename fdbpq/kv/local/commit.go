@@ -1,353 +1,187 @@
 package local
 
 import (
-	"context"
-	"fmt"
-	"math"
-	"math/rand/v2"
+	"bytes"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Update implements kv.DB.
-func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
-	if !db.life.enter() {
-		return kv.ErrClosed
-	}
-	defer db.life.leave()
-	for losses := 0; ; losses++ {
-		if err := ctx.Err(); err != nil {
-			return unavailable(err)
-		}
-		done, err := db.updateOnce(ctx, fn)
-		if done {
-			return err
-		}
-		pause(ctx, losses)
-	}
+// commit is one committed transaction as later ones need to know it: what it
+// wrote, and whether that is durable. Commits form a list in the order of their
+// versions. A transaction holds on to the commit that was the newest when it
+// began, and with it to all that follow; what nobody holds is garbage, so the
+// list needs no trimming.
+type commit struct {
+	version      uint64
+	keys         packedKeys // keys set or cleared
+	fingerprints []uint32   // open addressing by hash: the keys' fingerprints, 0 for free
+	ranges       []keyRange // ranges cleared
+
+	next    atomic.Pointer[commit]
+	durable chan struct{} // closed when the commit and all before it are synced
+
+	batch *pebble.Batch // nil when it is durable
+	since time.Time     // when it began to be written
 }
 
-// View implements kv.DB.
-func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
-	if !db.life.enter() {
-		return kv.ErrClosed
+// newCommit describes what w is about to write. w must be sorted.
+func newCommit(w *writeSet) *commit {
+	c := &commit{durable: make(chan struct{}), ranges: slices.Clone(w.cleared)}
+	n := w.keys.len()
+	if n == 0 {
+		return c
 	}
-	defer db.life.leave()
-	for {
-		if err := ctx.Err(); err != nil {
-			return unavailable(err)
-		}
-		if done, err := db.viewOnce(ctx, fn); done {
-			return err
-		}
+	size := 0
+	for _, e := range w.keys.entries {
+		size += int(e.len)
 	}
-}
-
-func (db *DB) viewOnce(ctx context.Context, fn func(kv.Reader) error) (done bool, err error) {
-	t := db.begin()
-	defer t.end()
-	err = fn(&t.snapshot)
-	if t.tooOld {
-		db.stats.tooOld.Add(1)
-		return false, nil
-	}
-	return true, t.awaitReads(ctx, err)
-}
-
-// attempt runs fn once. It is not done when fn has to run again.
-func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
-	t := db.begin()
-	defer func() {
-		if t != nil {
-			t.end()
-		}
-	}()
-	err = fn(t)
-	if t.tooOld || err == nil && t.checkAge() != nil {
-		db.stats.tooOld.Add(1)
-		return false, nil
-	}
-	w := &t.buf.writes
-	if db.opts.Salvage && err == nil && !w.empty() {
-		err = errSalvage
-	}
-	if err == nil {
-		err = w.refused
-	}
-	if size := w.size() + t.buf.reads.size(); err == nil && size > kv.MaxTxSize && !w.empty() {
-		err = fmt.Errorf("%w: transaction has %d bytes, at most %d are allowed", kv.ErrTooLarge, size, kv.MaxTxSize)
-	}
-	if err == nil && !w.empty() {
-		err = t.narrow()
-	}
-	if err != nil {
-		return true, t.awaitReads(ctx, err)
-	}
-	if w.empty() {
-		// Perhaps there was nothing to clear. An empty batch would not be synced.
-		db.activateWatches(t, nil)
-		return true, t.awaitReads(ctx, nil)
-	}
-	c, stale, err := db.prepare(ctx, t)
-	if stale {
-		w.widenRanges()
-		c, _, err = db.prepare(ctx, t)
-	}
-	if err != nil {
-		return true, t.awaitReads(ctx, err)
-	}
-	if c == nil {
-		return false, nil
-	}
-	db.toApply <- applyJob{t, c}
-	t = nil // it is not ours any more
-	if err := db.await(ctx, c); err != nil {
-		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
-	}
-	return true, nil
-}
-
-// settle returns err when all that the transaction read is durable: whatever
-// its caller concludes from it must hold after a crash, too.
-func (t *tx) awaitReads(ctx context.Context, err error) error {
-	t.release()
-	if t.upper != nil {
-		if late := t.db.await(ctx, t.upper); late != nil {
-			return unavailable(late)
-		}
-	}
-	return err
-}
-
-// pause makes a transaction that keeps losing step back for a moment, so that
-// many of them do not wear each other down.
-func pause(ctx context.Context, losses int) {
-	const patience = 4
-	if losses < patience {
-		return
-	}
-	longest := 50 * time.Microsecond << min(losses-patience, 6)
-	timer := time.NewTimer(rand.N(longest))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// narrow turns ranges to be cleared into the few keys that they hold, if they
-// are few: a tombstone for a range slows down every scan until it is gone, even
-// those that are nowhere near it.
-func (t *tx) narrow() error {
-	const few = 64
-	w := &t.buf.writes
-	if len(w.cleared) == 0 {
-		return nil
-	}
-	if t.snap == nil {
-		if err := t.open(); err != nil {
-			return err
-		}
-	}
-	for _, r := range slices.Clone(w.cleared) {
-		all, err := t.storeKeys(r, few, w.clearEncoded)
-		if err != nil {
-			return err
-		}
-		if all {
-			w.narrowRange(r)
-		}
-	}
-	return nil
-}
-
-// prepare checks that nothing the transaction depends on has changed, and
-// returns the commit that is to be applied next: the turn is its own until then.
-// It returns none if the transaction has lost and has to run again. It is stale
-// when somebody has set keys in ranges that were narrowed.
-func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err error) {
-	w, r := &t.buf.writes, &t.buf.reads
-	w.sort()
-	batch, err := db.newBatch(w)
-	if err != nil {
-		return nil, false, unavailable(err)
-	}
-	defer func() {
-		if next == nil {
-			db.closeBatch(batch)
-		}
-	}()
-
-	// Most conflicts show before the turn is taken.
-	checked := t.pinned
-	if checked != nil {
-		var loss *commit
-		if loss, checked = checked.firstConflict(r); loss != nil {
-			db.afterConflict(ctx, loss)
-			return nil, false, nil
-		}
-	}
-	c := newCommit(w)
-	if err := db.lockCommits(ctx); err != nil {
-		return nil, false, unavailable(err)
-	}
-	defer func() {
-		if next == nil {
-			db.commitLock.unlock()
-		}
-	}()
-	if checked != nil {
-		if loss, _ := checked.firstConflict(r); loss != nil {
-			db.stats.conflicts.Add(1) // it has had its turn, so it can be read
-			return nil, false, nil
-		}
-	}
-	for _, r := range w.narrow {
-		if t.pinned.changes(r, math.MaxUint64).begin != nil {
-			return nil, true, nil
-		}
-	}
-	if err := db.resolveAtomics(w, batch); err != nil {
-		return nil, false, err
-	}
-	c.batch = batch
-	return c, false, nil
-}
-
-// takeTurn waits until it is the caller's turn to commit and the disk keeps up.
-func (db *DB) lockCommits(ctx context.Context) error {
-	for {
-		if err := db.commitLock.lock(ctx); err != nil {
-			return fmt.Errorf("the disk does not take what is to be written: %w", err)
-		}
-		if broken := db.broken.Load(); broken != nil {
-			db.commitLock.unlock()
-			return *broken
-		}
-		if err := db.tables.err(); err != nil {
-			db.commitLock.unlock()
-			return err
-		}
-		late := db.late()
-		if late == nil {
-			return nil
-		}
-		db.commitLock.unlock()
-		if err := db.await(ctx, late); err != nil {
-			return err
-		}
-	}
-}
-
-// lost makes sure that a transaction which lost against c reads c's writes the
-// next time: c may still be on its way into the store.
-func (db *DB) afterConflict(ctx context.Context, c *commit) {
-	db.stats.conflicts.Add(1)
-	if db.applied.Load().version >= c.version {
-		return
-	}
-	if err := db.commitLock.lock(ctx); err == nil {
-		db.commitLock.unlock()
-	}
-}
-
-func (db *DB) closeBatch(batch *pebble.Batch) {
-	if err := batch.Close(); err != nil {
-		db.opts.Log.Error("kv/local: closing a batch failed", "err", err)
-	}
-}
-
-// fill returns a batch with the writes whose values are known. In the order of
-// their keys the store's memory takes them fastest.
-func (db *DB) newBatch(w *writeSet) (*pebble.Batch, error) {
-	batch := db.store.NewBatchWithSize(64 + maxSyncMark + w.size() + 16*w.keys.len())
-	var buf [maxSyncMark]byte
-	if err := batch.LogData(db.disk.syncMark().append(buf[:0]), nil); err != nil {
-		return nil, err
-	}
-	for _, r := range w.cleared {
-		if err := batch.DeleteRange(r.begin, r.end, nil); err != nil {
-			return nil, err
-		}
-	}
+	c.keys = packedKeys{data: make([]byte, 0, size), ends: make([]uint32, 0, n)}
 	for _, i := range w.sorted {
-		var err error
-		e, key := &w.entries[i], w.keys.key(i)
-		switch {
-		case e.kind == kindSet:
-			err = batch.Set(key, w.value(e), nil)
-		case e.kind == kindClear && !w.cleared.contains(key):
-			err = batch.Delete(key, nil)
-		}
-		if err != nil {
-			return nil, err
-		}
+		c.keys.data = append(c.keys.data, w.keys.key(i)...)
+		c.keys.ends = append(c.keys.ends, uint32(len(c.keys.data)))
 	}
-	return batch, nil
+	slots := 8
+	for slots < 2*n {
+		slots *= 2
+	}
+	c.fingerprints = make([]uint32, slots)
+	for _, e := range w.keys.entries {
+		at := e.hash & uint64(slots-1)
+		for c.fingerprints[at] != 0 {
+			at = (at + 1) & uint64(slots-1)
+		}
+		c.fingerprints[at] = fingerprint(e.hash)
+	}
+	return c
 }
 
-// resolve puts the results of the atomic operations into the batch. It runs
-// under the commit lock, so what it reads is the newest there is.
-func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
-	if len(w.cleared) > 0 {
-		db.counters.reset()
-	}
-	for i := range w.entries {
-		e, hash := &w.entries[i], w.keys.entries[i].hash
-		if e.kind != kindAtomic {
-			db.counters.drop(hash)
-			continue
-		}
-		key := w.keys.key(int32(i))
-		value, known := db.counters.get(hash, key)
-		if !known {
-			stored, err := db.read(db.store, key)
-			if err != nil {
-				db.counters.reset() // some hold what will not be committed
-				return err
+// fingerprint takes the bits of a hash that do not choose its slot.
+func fingerprint(hash uint64) uint32 { return uint32(hash>>32) | 1 }
+
+// wrote tells whether the commit may have changed key.
+func (c *commit) wrote(hash uint64, key []byte) bool {
+	if len(c.fingerprints) > 0 {
+		mask := uint64(len(c.fingerprints) - 1)
+		for at := hash & mask; c.fingerprints[at] != 0; at = (at + 1) & mask {
+			if c.fingerprints[at] != fingerprint(hash) {
+				continue
 			}
-			value = kv.DecodeInteger(stored)
-		}
-		value = w.evaluate(e, value)
-		db.counters.put(hash, key, value)
-		if err := batch.Set(key, kv.EncodeInteger(value), nil); err != nil {
-			db.counters.reset()
-			return unavailable(err)
+			if i := c.keys.search(key); i < c.keys.len() && bytes.Equal(c.keys.key(i), key) {
+				return true
+			}
+			break // a stranger's fingerprint; were key here, search had found it
 		}
 	}
-	return nil
+	for _, r := range c.ranges {
+		if r.contains(key) {
+			return true
+		}
+	}
+	return false
 }
 
-// watch activates the watches of a transaction that committed as c, or that
-// had nothing to commit if c is nil. What others wrote after the state that the
-// transaction read fires them at once.
-func (db *DB) activateWatches(t *tx, c *commit) {
-	watches := t.watches
-	t.watches = nil
-	for _, w := range watches {
-		from := t.pinned
-		switch {
-		case c != nil:
-			db.watches.add(w, c.version)
-		default:
-			if from == nil {
-				from = db.applied.Load()
-			}
-			db.watches.add(w, from.version)
+// wroteIn tells whether the commit may have changed a key of r.
+func (c *commit) wroteIn(r keyRange) bool {
+	if i := c.keys.search(r.begin); i < c.keys.len() && bytes.Compare(c.keys.key(i), r.end) < 0 {
+		return true
+	}
+	for _, o := range c.ranges {
+		if r.overlaps(o) {
+			return true
 		}
-		if from == nil {
+	}
+	return false
+}
+
+// extent is the part of a range in which there are changes: from the key first
+// up to the key last, or up to but without it.
+type extent struct {
+	first, last []byte
+	without     bool
+}
+
+func (x *extent) widen(first, last []byte, without bool) {
+	if x.first == nil || bytes.Compare(first, x.first) < 0 {
+		x.first = first
+	}
+	order := 1
+	if x.last != nil {
+		order = bytes.Compare(last, x.last)
+	}
+	if order > 0 || order == 0 && x.without {
+		x.last, x.without = last, without
+	}
+}
+
+// changesIn widens x by the changes that the commit made within r.
+func (c *commit) changesIn(r keyRange, x *extent) {
+	first := c.keys.search(r.begin)
+	last := c.keys.search(r.end) - 1
+	if first <= last {
+		x.widen(c.keys.key(first), c.keys.key(last), false)
+	}
+	for _, o := range c.ranges {
+		if !r.overlaps(o) {
 			continue
 		}
-		// A commit that is not among these fires the watch when it is applied.
-		applied := db.applied.Load()
-		for n := from.next.Load(); n != nil && n.version <= applied.version; n = n.next.Load() {
-			if n != c && n.wrote(w.hash, w.key) {
-				db.watches.end(w)
-				break
+		if bytes.Compare(o.begin, r.begin) < 0 {
+			o.begin = r.begin
+		}
+		if bytes.Compare(o.end, r.end) > 0 {
+			o.end = r.end
+		}
+		x.widen(o.begin, o.end, true)
+	}
+}
+
+// changes returns the part of r in which commits after c, up to version upTo,
+// made changes; a zero range if there were none.
+func (c *commit) changes(r keyRange, upTo uint64) keyRange {
+	var x extent
+	for n := c.next.Load(); n != nil && n.version <= upTo; n = n.next.Load() {
+		n.changesIn(r, &x)
+	}
+	if x.first != nil && !x.without {
+		x.last = keyAfter(x.last)
+	}
+	return keyRange{x.first, x.last}
+}
+
+// conflict returns the first commit after c that changed what r depends on, or
+// nil; and the last commit it looked at.
+func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
+	first, final := r.bounds()
+	for last = c; ; {
+		n := last.next.Load()
+		if n == nil {
+			return nil, last
+		}
+		last = n
+		if n.conflicts(r, first, final) {
+			return n, n
+		}
+	}
+}
+
+// conflicts tells whether the commit changed what r depends on; r's keys lie
+// between first and final.
+func (c *commit) conflicts(r *readSet, first, final []byte) bool {
+	// Most commits are about another queue altogether.
+	if n := c.keys.len(); len(c.ranges) > 0 || n > 0 &&
+		bytes.Compare(c.keys.key(0), final) <= 0 && bytes.Compare(c.keys.key(n-1), first) >= 0 {
+		for i, e := range r.keys.entries {
+			if c.wrote(e.hash, r.keys.key(int32(i))) {
+				return true
 			}
 		}
 	}
+	for _, o := range r.ranges {
+		if c.wroteIn(o) {
+			return true
+		}
+	}
+	return false
 }

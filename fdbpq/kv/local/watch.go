@@ -107,3 +107,34 @@ func (s *watchSet) endAll() {
 		}
 	}
 }
+
+// watch activates the watches of a transaction that committed as c, or that
+// had nothing to commit if c is nil. What others wrote after the state that the
+// transaction read fires them at once.
+func (db *DB) activateWatches(t *tx, c *commit) {
+	watches := t.watches
+	t.watches = nil
+	for _, w := range watches {
+		from := t.pinned
+		switch {
+		case c != nil:
+			db.watches.add(w, c.version)
+		default:
+			if from == nil {
+				from = db.applied.Load()
+			}
+			db.watches.add(w, from.version)
+		}
+		if from == nil {
+			continue
+		}
+		// A commit that is not among these fires the watch when it is applied.
+		applied := db.applied.Load()
+		for n := from.next.Load(); n != nil && n.version <= applied.version; n = n.next.Load() {
+			if n != c && n.wrote(w.hash, w.key) {
+				db.watches.end(w)
+				break
+			}
+		}
+	}
+}

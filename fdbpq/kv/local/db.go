@@ -94,10 +94,6 @@ type DB struct {
 	stats      counts
 }
 
-type counts struct {
-	commits, conflicts, tooOld, stalls, skipped atomic.Uint64
-}
-
 var _ kv.DB = (*DB)(nil)
 
 // Open opens the store in dir and creates it if there is none. Only one process
@@ -203,73 +199,4 @@ func (db *DB) fail(err error) {
 func exit(err error) {
 	go panic(fmt.Errorf("kv/local: what was answered may be lost, giving up: %w", err))
 	select {}
-}
-
-// lifetime lets transactions in until the store is closed, and waits for them.
-type lifetime struct {
-	mu     sync.Mutex
-	active int
-	closed bool
-	idle   chan struct{} // closed when the store is and nobody is active
-}
-
-func (l *lifetime) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.active++
-	return true
-}
-
-func (l *lifetime) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.active--
-	if l.closed && l.active == 0 {
-		close(l.idle)
-	}
-}
-
-// close returns when nobody is active any more. It is false the second time.
-func (l *lifetime) close() bool {
-	l.mu.Lock()
-	again := l.closed
-	l.closed = true
-	if !again && l.active == 0 {
-		close(l.idle)
-	}
-	l.mu.Unlock()
-	if again {
-		return false
-	}
-	<-l.idle
-	return true
-}
-
-// Metrics are for operators.
-type Metrics struct {
-	Commits   uint64 // transactions committed that wrote something
-	Conflicts uint64 // runs of closures that were repeated, because of another commit
-	TooOld    uint64 // runs of closures that were repeated, because they took too long
-	Stalls    uint64 // times that all commits had to wait, because the disk did not keep up
-	Gaps      int    // ranges known to be empty
-	DiskBytes uint64 // used by the store's files
-}
-
-// Metrics returns the numbers as they are now.
-func (db *DB) Metrics() (Metrics, error) {
-	if !db.life.enter() {
-		return Metrics{}, kv.ErrClosed
-	}
-	defer db.life.leave()
-	return Metrics{
-		Commits:   db.stats.commits.Load(),
-		Conflicts: db.stats.conflicts.Load(),
-		TooOld:    db.stats.tooOld.Load(),
-		Stalls:    db.stats.stalls.Load(),
-		Gaps:      db.gaps.size(),
-		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
-	}, nil
 }

@@ -1,0 +1,38 @@
+package local
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// resolve puts the results of the atomic operations into the batch. It runs
+// under the commit lock, so what it reads is the newest there is.
+func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
+	if len(w.cleared) > 0 {
+		db.counters.reset()
+	}
+	for i := range w.entries {
+		e, hash := &w.entries[i], w.keys.entries[i].hash
+		if e.kind != kindAtomic {
+			db.counters.drop(hash)
+			continue
+		}
+		key := w.keys.key(int32(i))
+		value, known := db.counters.get(hash, key)
+		if !known {
+			stored, err := db.read(db.store, key)
+			if err != nil {
+				db.counters.reset() // some hold what will not be committed
+				return err
+			}
+			value = kv.DecodeInteger(stored)
+		}
+		value = w.evaluate(e, value)
+		db.counters.put(hash, key, value)
+		if err := batch.Set(key, kv.EncodeInteger(value), nil); err != nil {
+			db.counters.reset()
+			return unavailable(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package local
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// logDisk is the disk of a store. It knows how far the newest log and manifest
+// are synced, and does some things for the store's logs.
+//
+// It writes them over zeros where they are not written over an old log. To sync
+// what lies within a file takes about two thirds of what it takes to sync what
+// made the file longer: there is no new size, and there are no new blocks, that
+// the file system would have to write down as well.
+//
+// It lets who reads a log that is being written read no further than it has been
+// written, zeros and remains of an old log not included. That is what a backup
+// does. It would otherwise read such remains first, and then what was written
+// over them and behind them meanwhile: to the store, a hole in what it once
+// synced.
+//
+// If it is lazy, a sync of a log that is being written does nothing, so it comes
+// to handing over to the operating system what the store holds back otherwise.
+// A log is synced when it is closed, before the next one begins: what a crash of
+// the machine takes back is the end of the last log.
+type logDisk struct {
+	vfs.FS
+	dir      string
+	lazy     bool
+	open     sync.Map // of *logFile, by name: the logs that are being written
+	log      atomic.Pointer[syncedFile]
+	manifest atomic.Pointer[syncedFile]
+	survey   atomic.Pointer[logSurvey] // while the store is being opened
+}
+
+func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
+	return &logDisk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy}
+}
+
+// Unwrap implements vfs.FS.
+func (d *logDisk) Unwrap() vfs.FS { return d.FS }
+
+const (
+	logSuffix      = ".log"
+	manifestPrefix = "MANIFEST-"
+)
+
+// parse tells the store's logs and manifests from its other files, and from
+// copies of logs.
+func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
+	if d.PathDir(name) != d.dir {
+		return 0, false, false
+	}
+	base := d.PathBase(name)
+	numeral, isLog := strings.CutSuffix(base, logSuffix)
+	if !isLog {
+		numeral, isManifest = strings.CutPrefix(base, manifestPrefix)
+	}
+	number, err := strconv.ParseUint(numeral, 10, 64)
+	return number, isLog && err == nil, isManifest && err == nil
+}
+
+// mark says how far the newest log and manifest are synced.
+func (d *logDisk) syncMark() (m syncMark) {
+	if f := d.log.Load(); f != nil {
+		m.log, m.logSynced = f.number, uint64(f.synced.Load())
+	}
+	if f := d.manifest.Load(); f != nil {
+		m.manifest, m.manifestSynced = f.number, uint64(f.synced.Load())
+	}
+	return m
+}
+
+// Create implements vfs.FS.
+func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	if err != nil {
+		return nil, err
+	}
+	switch number, isLog, isManifest := d.parse(name); {
+	case isLog:
+		return d.newLog(f, name, number, 0), nil
+	case isManifest:
+		// What is made next says that this manifest is the one that counts, and of
+		// two names that are not synced a disk may keep the second alone.
+		if err := syncDirectory(d.FS, d.dir); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		manifest := &syncedFile{File: f, number: number}
+		d.manifest.Store(manifest)
+		return manifest, nil
+	}
+	return f, nil
+}
+
+// ReuseForWrite implements vfs.FS.
+func (d *logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(from, to, category)
+	number, isLog, _ := d.parse(to)
+	if err != nil || !isLog {
+		return f, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return d.newLog(f, to, number, info.Size()), nil
+}
+
+func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *logFile {
+	log := &logFile{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy}
+	log.closed = func() { d.open.CompareAndDelete(name, log) }
+	d.open.Store(name, log)
+	d.log.Store(&log.syncedFile)
+	return log
+}
+
+// Open implements vfs.FS.
+func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	number, isLog, isManifest := d.parse(name)
+	if found := d.survey.Load(); found != nil && (isLog || isManifest) {
+		found.reading = name
+		switch damage := found.logDamage(name, number); {
+		case !isLog:
+		case found.salvage:
+			if damage != nil {
+				found.lost = append(found.lost, damage)
+			}
+			return d.readableLog(name, number)
+		case damage != nil:
+			return nil, damage
+		}
+	}
+	log, writing := d.open.Load(name)
+	f, err := d.FS.Open(name, opts...)
+	if err != nil || !writing {
+		return f, err
+	}
+	return &logReader{f, io.LimitedReader{R: f, N: log.(*logFile).end.Load()}}, nil
+}

@@ -1,0 +1,37 @@
+package local
+
+import (
+	"sync/atomic"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Metrics are for operators.
+type Metrics struct {
+	Commits   uint64 // transactions committed that wrote something
+	Conflicts uint64 // runs of closures that were repeated, because of another commit
+	TooOld    uint64 // runs of closures that were repeated, because they took too long
+	Stalls    uint64 // times that all commits had to wait, because the disk did not keep up
+	Gaps      int    // ranges known to be empty
+	DiskBytes uint64 // used by the store's files
+}
+
+// Metrics returns the numbers as they are now.
+func (db *DB) Metrics() (Metrics, error) {
+	if !db.life.enter() {
+		return Metrics{}, kv.ErrClosed
+	}
+	defer db.life.leave()
+	return Metrics{
+		Commits:   db.stats.commits.Load(),
+		Conflicts: db.stats.conflicts.Load(),
+		TooOld:    db.stats.tooOld.Load(),
+		Stalls:    db.stats.stalls.Load(),
+		Gaps:      db.gaps.size(),
+		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
+	}, nil
+}
+
+type counts struct {
+	commits, conflicts, tooOld, stalls, skipped atomic.Uint64
+}
