@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -38,9 +40,9 @@ func (d *losing) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return d.DB.Update(ctx, fn)
 }
 
-// contested starts a bridge that has lost to another one, which is the test. It
-// returns what the bridge says about the queue jobs.
-func contested(t *testing.T, patience time.Duration) (*client, answers) {
+// contested starts a bridge that has lost to another one at the queue jobs, and
+// waits an hour for its turn. It returns that other one, and what both say.
+func contested(t *testing.T) (c *client, other *peers.Turns, said answers) {
 	t.Helper()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
@@ -48,9 +50,9 @@ func contested(t *testing.T, patience time.Duration) (*client, answers) {
 	}
 	t.Cleanup(func() { db.Close() })
 	store := &losing{DB: db}
-	c := serveOn(t, store, bridge.Options{})
-	bridge.TurnPatience(c.env.Bridge, patience)
-	said := c.hear("_INBOX." + c.env.Store.ID() + ".take.jobs")
+	c = serveOn(t, store, bridge.Options{})
+	bridge.TurnPatience(c.env.Bridge, time.Hour)
+	said = c.hear(peers.Inbox(c.env.Store.ID()) + ".take.jobs")
 	c.push("pq.jobs.push.5", "first")
 	c.pop("pq.jobs.pop.min", "")
 	store.on.Store(true)
@@ -60,38 +62,25 @@ func contested(t *testing.T, patience time.Duration) (*client, answers) {
 	if n := len(said.came); n > 0 {
 		t.Fatalf("before anything was lost the bridge said %d things", n)
 	}
-	return c, said
-}
-
-// heard returns what the bridge says next, which has to be this.
-func (c *client) heard(said answers, what byte) {
-	c.Helper()
-	if m := c.next(said); len(m.Data) < 2 || m.Data[0] != what {
-		c.Fatalf("the bridge said %q, want %c and its name", m.Data, what)
-	}
-}
-
-func (c *client) say(said answers, what string) {
-	c.Helper()
-	if err := c.Publish(said.inbox, []byte(what)); err != nil {
-		c.Fatal(err)
-	}
+	other = peers.NewTurns(c.env.NATS.Connect(t, nats.NoEcho()), peers.Identity{ID: "other", StoreID: c.env.Store.ID()},
+		peers.Store{Secret: c.env.Store.Secret(), Time: c.env.Store.Time}, slog.New(slog.DiscardHandler))
+	other.Lost("jobs")
+	t.Cleanup(other.Stop)
+	return c, other, said
 }
 
 // A bridge that has lost to another one takes when that one is done, and takes
 // then for all who have asked meanwhile.
-func TestContestants(t *testing.T) {
+func TestPopsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	c, said := contested(t, time.Hour)
-	c.say(said, "+other")
-	if m := c.next(said); string(m.Data) != "+other" { // the test hears itself
-		t.Fatalf("heard %q", m.Data)
-	}
+	c, other, said := contested(t)
+	other.Await("jobs")
+	c.next(said)
 	for i := range 3 {
 		c.push("pq.jobs.push.5", fmt.Sprint("item ", i))
 	}
 	first := c.send("pq.jobs.pop.min", "")
-	c.heard(said, '+')
+	c.next(said)
 	more := []answers{c.send("pq.jobs.pop.min", ""), c.send("pq.jobs.pop.min", "")}
 	for deadline := time.Now().Add(patience); c.metrics()["pq_requests_in_flight{kind=work}"] < 3; {
 		if time.Now().After(deadline) {
@@ -99,32 +88,35 @@ func TestContestants(t *testing.T) {
 		}
 	}
 	c.push("pq.jobs.push.1", "urgent")
-	c.say(said, "-other")
+	other.Done("jobs")
 	if m := c.next(first); string(m.Data) != "urgent" {
 		t.Errorf("popped %q, want what came before it was the bridge's turn", m.Data)
 	}
 	for _, answer := range more {
 		c.next(answer)
 	}
-	if m := c.next(said); string(m.Data) != "-other" {
-		t.Fatalf("heard %q", m.Data)
-	}
-	c.heard(said, '-')
+	c.next(said) // the other one has finished
+	c.next(said) // and so has the bridge
 	if n := len(said.came); n > 0 {
 		t.Errorf("for three pops the bridge took more than one turn: %d more messages", n)
 	}
 }
 
-// One that is not heard any more is not waited for any longer, and nonsense
-// harms nobody.
-func TestContestantGone(t *testing.T) {
+// What clients publish where bridges talk does not delay a pop, let alone for the
+// hour that the bridge would wait for another one.
+func TestForgedTurns(t *testing.T) {
 	t.Parallel()
-	c, said := contested(t, time.Millisecond)
-	for _, nonsense := range []string{"", "+", "-", "-nobody", "?what", "+gone", "+gone", "+gone too"} {
-		c.say(said, nonsense)
+	c, other, said := contested(t)
+	other.Await("jobs")
+	other.Done("jobs")
+	for _, copied := range []*nats.Msg{c.next(said), c.next(said)} {
+		c.tell(said, copied.Data)
+	}
+	for _, forged := range []string{"", "+", "-", "-nobody", "?what", "+gone", "+gone", "+gone too", string(make([]byte, 47))} {
+		c.tell(said, []byte(forged))
 	}
 	for i := range 1000 {
-		c.say(said, fmt.Sprint("+", i))
+		c.tell(said, fmt.Append(nil, "+", i))
 	}
 	for i := range 3 {
 		c.push("pq.jobs.push.5", fmt.Sprint("item ", i))
@@ -132,25 +124,15 @@ func TestContestantGone(t *testing.T) {
 	}
 }
 
-// What somebody says in the bridge's own name, or of any number of others, does
-// not stop it.
-func TestContestantBelied(t *testing.T) {
-	t.Parallel()
-	c, said := contested(t, time.Hour)
-	c.say(said, "+other")
-	c.next(said) // the test hears itself
-	c.push("pq.jobs.push.5", "item")
-	popped := c.send("pq.jobs.pop.min", "")
-	want := c.next(said)
-	c.say(said, "-"+string(want.Data[1:]))
-	c.say(said, "-other")
-	if m := c.next(popped); string(m.Data) != "item" {
-		t.Errorf("popped %q", m.Data)
+func (c *client) tell(said answers, what []byte) {
+	c.Helper()
+	if err := c.Publish(said.inbox, what); err != nil {
+		c.Fatal(err)
 	}
 }
 
 // Bridges that pop one queue share it, and lose next to nothing to each other.
-func TestContest(t *testing.T) {
+func TestBridgesTakeTurns(t *testing.T) {
 	t.Parallel()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {

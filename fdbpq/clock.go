@@ -45,6 +45,10 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Time is this process's estimate of store time, for what needs no transaction.
+// Processes that commit agree on it to about a second.
+func (s *Store) Time() time.Duration { return time.Duration(s.clock.now()) }
+
 // now is this process's estimate.
 func (c *clock) now() int64 { return int64(c.elapsed()) + c.base.Load() }
 

@@ -10,7 +10,7 @@ const maxLine = 256
 
 // line is the order in which bridges take from a queue.
 type line struct {
-	until time.Time     // over then
+	until time.Duration // store time; over then
 	ids   []string      // of the bridges that want to take, in the order heard
 	turn  chan struct{} // closed when this bridge is the first; nil while it is not in the line
 }

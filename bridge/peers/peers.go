@@ -12,6 +12,7 @@ package peers
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -26,9 +27,16 @@ type Peers struct {
 // Options are what a bridge is to the others, and what it lets them change.
 type Options struct {
 	Self      Identity
+	Store     Store
 	StoreName string // for people
 	Service   Service
 	Logger    *slog.Logger
+}
+
+// Store is what bridges on one store know alike.
+type Store struct {
+	Secret []byte               // known to nobody else
+	Time   func() time.Duration // grows, and differs by some seconds at most
 }
 
 // New returns the peers of the bridge on a connection. Nothing is sent or
@@ -36,7 +44,7 @@ type Options struct {
 func New(nc *nats.Conn, o Options) *Peers {
 	rivals := NewRivals(nc, o.Self, o.StoreName, o.Logger)
 	return &Peers{
-		Turns:   NewTurns(nc, o.Self, o.Logger),
+		Turns:   NewTurns(nc, o.Self, o.Store, o.Logger),
 		Rivals:  rivals,
 		Standby: NewStandby(rivals, o.Service, o.Logger),
 	}

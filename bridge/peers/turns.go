@@ -17,13 +17,15 @@ import (
 // another one therefore form a line: each says that it wants to take, takes when
 // the bridges that said so before have finished, with all requests that have
 // arrived until then, and says that it has finished. Nothing depends on what is
-// said. A bridge that is not heard is not waited for, one that does not finish in
+// said: a bridge that is not heard is not waited for, one that does not finish in
 // time is not waited for any longer, and one that knows of no line says nothing
 // and waits for nobody.
 type Turns struct {
 	nc      *nats.Conn
 	id      string
 	subject string // the queue follows it
+	sealer  sealer
+	now     func() time.Duration
 	log     *slog.Logger
 
 	// Patience is how long the others are waited for. It may be changed until
@@ -33,7 +35,11 @@ type Turns struct {
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil until a transaction was lost
 	lines   map[string]*line   // by queue
+	heard   memory
 	stopped bool
+
+	saying sync.Mutex    // words leave in the order of their times
+	said   time.Duration // when the last one was
 }
 
 const (
@@ -47,22 +53,13 @@ const (
 
 	// maxLines bounds the queues that there are lines for.
 	maxLines = 1024
-
-	// maxWord bounds a word: ids of bridges have 22 bytes.
-	maxWord = 64
 )
 
-// Words.
-const (
-	wordWant = '+'
-	wordDone = '-'
-)
-
-// NewTurns returns the turns of a bridge. It listens to nobody yet.
-func NewTurns(nc *nats.Conn, self Identity, log *slog.Logger) *Turns {
+// NewTurns returns the turns of a bridge on a store. It listens to nobody yet.
+func NewTurns(nc *nats.Conn, self Identity, store Store, log *slog.Logger) *Turns {
 	return &Turns{
-		nc: nc, id: self.ID, subject: Inbox(self.StoreID) + ".take.", log: log,
-		Patience: turnPatience, lines: make(map[string]*line),
+		nc: nc, id: self.ID, subject: Inbox(self.StoreID) + ".take.", sealer: newSealer(store.Secret), now: store.Time, log: log,
+		Patience: turnPatience, lines: make(map[string]*line), heard: memory{last: make(map[string]time.Duration)},
 	}
 }
 
@@ -86,10 +83,10 @@ func (t *Turns) Lost(queue string) {
 		}
 		t.sub = sub
 	}
-	now := time.Now()
+	now := t.now()
 	if t.lines[queue] == nil {
 		for name, over := range t.lines {
-			if now.After(over.until) && over.turn == nil {
+			if now > over.until && over.turn == nil {
 				delete(t.lines, name)
 			}
 		}
@@ -98,26 +95,30 @@ func (t *Turns) Lost(queue string) {
 		}
 		t.lines[queue] = &line{}
 	}
-	t.lines[queue].until = now.Add(lineTime)
+	t.lines[queue].until = now + lineTime
 }
 
 // hear takes notice of another bridge's word.
 func (t *Turns) hear(m *nats.Msg) {
 	queue := strings.TrimPrefix(m.Subject, t.subject)
-	if len(m.Data) < 2 || len(m.Data) > maxWord {
+	w, ok := t.sealer.open(queue, m.Data)
+	if !ok || w.id == t.id {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.now()
+	if !t.heard.hears(w, now) {
+		return
+	}
 	l := t.lines[queue]
 	if l == nil {
 		return
 	}
-	l.until = time.Now().Add(lineTime)
-	id := string(m.Data[1:])
-	l.leave(id)
-	if m.Data[0] == wordWant {
-		l.join(id)
+	l.until = now + lineTime
+	l.leave(w.id)
+	if w.kind == wordWant {
+		l.join(w.id)
 	}
 	l.advance(t.id)
 }
@@ -146,7 +147,7 @@ func (t *Turns) join(queue string) chan struct{} {
 	if l == nil {
 		return nil
 	}
-	if time.Now().After(l.until) {
+	if t.now() > l.until {
 		delete(t.lines, queue)
 		return nil
 	}
@@ -193,8 +194,11 @@ func (t *Turns) Stop() {
 	t.sub = nil
 }
 
-func (t *Turns) say(queue string, word byte) {
-	if err := t.nc.Publish(t.subject+queue, append([]byte{word}, t.id...)); err != nil {
+func (t *Turns) say(queue string, kind byte) {
+	t.saying.Lock()
+	defer t.saying.Unlock()
+	t.said = max(t.said+1, t.now())
+	if err := t.nc.Publish(t.subject+queue, t.sealer.seal(queue, word{kind: kind, at: t.said, id: t.id})); err != nil {
 		t.log.Debug("telling other bridges failed", "error", err)
 	}
 }

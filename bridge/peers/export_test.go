@@ -1,0 +1,14 @@
+package peers
+
+import "time"
+
+// NewMemory returns an empty memory of words.
+func NewMemory() *memory { return &memory{last: make(map[string]time.Duration)} }
+
+// Hears is hears for a word that wants to take.
+func (m *memory) Hears(id string, at, now time.Duration) bool {
+	return m.hears(word{kind: wordWant, at: at, id: id}, now)
+}
+
+// Len is the number of bridges that are remembered.
+func (m *memory) Len() int { return len(m.last) }

@@ -1,0 +1,75 @@
+package peers
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// word is what one bridge tells the others on its store about a queue.
+//
+// Anybody who may publish to inboxes can publish where bridges talk, so a word is
+// authenticated with the store's secret, for its queue. It carries the store time
+// at which it was said, and no two words of a bridge carry the same: a word that
+// was heard before, or is too old, is a copy that somebody else has sent.
+type word struct {
+	kind byte
+	at   time.Duration // store time
+	id   string        // of the bridge
+}
+
+// Kinds of words.
+const (
+	wordWant = '+' // the bridge wants to take, and joins the line
+	wordDone = '-' // the bridge has taken, and leaves the line
+)
+
+const (
+	// wordMac is the part of the HMAC-SHA256 that is kept.
+	wordMac = 16
+
+	// wordBody is the length of a word without its MAC and its bridge's id.
+	wordBody = 1 + 8
+
+	// maxID bounds the ids of bridges, which have 22 bytes.
+	maxID = 64
+)
+
+// sealer authenticates words.
+type sealer struct{ key []byte }
+
+// newSealer derives the key for words from the store's secret, which is the key
+// for other things as well.
+func newSealer(secret []byte) sealer {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("turns of bridges"))
+	return sealer{key: mac.Sum(nil)}
+}
+
+// mac authenticates the body of a word for a queue.
+func (s sealer) mac(queue string, body []byte) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write(append([]byte{byte(len(queue))}, queue...))
+	mac.Write(body)
+	return mac.Sum(nil)[:wordMac]
+}
+
+// seal returns a word as it is sent.
+func (s sealer) seal(queue string, w word) []byte {
+	body := binary.BigEndian.AppendUint64([]byte{w.kind}, uint64(w.at))
+	body = append(body, w.id...)
+	return append(s.mac(queue, body), body...)
+}
+
+// open reads a word that a bridge on this store has said about the queue.
+func (s sealer) open(queue string, sent []byte) (w word, ok bool) {
+	if len(sent) <= wordMac+wordBody || len(sent) > wordMac+wordBody+maxID {
+		return w, false
+	}
+	mac, body := sent[:wordMac], sent[wordMac:]
+	if !hmac.Equal(mac, s.mac(queue, body)) {
+		return w, false
+	}
+	return word{kind: body[0], at: time.Duration(binary.BigEndian.Uint64(body[1:])), id: string(body[wordBody:])}, true
+}
