@@ -6,15 +6,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// turn is a commit that comes next, and the transaction that it is of.
+// applyJob is a commit to be applied, and its transaction.
 type applyJob struct {
 	t *tx
 	c *commit
 }
 
-// applyCommits makes commits readable, one after the other. The store holds it
-// up when it cannot keep pace with writing to the disk, or begins a new log on a
-// disk that does not answer; whoever waits for the commit can give up meanwhile.
+// applyCommits makes commits readable, one after the other. Pebble blocks it while
+// flushes fall behind, and when a new log is begun on a disk that does not answer.
+// The caller that waits for the commit can give up meanwhile.
 func (db *DB) applyCommits() {
 	defer close(db.toSync)
 	for next := range db.toApply {
@@ -39,18 +39,18 @@ func (db *DB) applyCommits() {
 // apply makes the commit readable. An error leaves the store unusable. The order
 // of the steps matters:
 //
-//   - The commit is in the list before its writes can be read. So whoever reads
-//     them finds it there, and knows what to wait for.
-//   - It has split the gaps before its writes can be read. So whoever reads
-//     them does not jump over them.
-//   - The cache of rows has forgotten what it writes before that can be read. So
-//     whoever reads it is not told what was there before, nor puts that there.
-//   - It becomes the commit to pin after its writes can be read. So whoever
-//     pins it does not miss them.
+//   - The commit joins the list before its writes can be read, so that their readers
+//     find it there and wait until it is durable.
+//   - It splits gaps before its writes can be read, so that scans do not jump over
+//     them.
+//   - The cache of rows drops the written rows before the writes can be read, so that
+//     readers neither get nor cache the old values.
+//   - It becomes the commit to pin after its writes can be read, so that a
+//     transaction that pins it does not miss them.
 //   - Watches fire after its writes can be read.
 func (db *DB) apply(t *tx, c *commit) (err error) {
 	defer func() {
-		// That is how the store reports that it cannot write its log.
+		// Pebble panics when it cannot write its log.
 		if p := recover(); p != nil {
 			err = fmt.Errorf("writing to the store failed: %v", p)
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// resolve puts the results of the atomic operations into the batch. It runs
-// under the commit lock, so what it reads is the newest there is.
+// resolveAtomics adds the results of the atomic operations to the batch. It runs
+// under the commit lock, so it reads the newest values.
 func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
 	if len(w.cleared) > 0 {
 		db.counters.reset()
@@ -22,7 +22,7 @@ func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
 		if !known {
 			stored, err := db.read(db.store, key)
 			if err != nil {
-				db.counters.reset() // some hold what will not be committed
+				db.counters.reset() // some have values that will not be committed
 				return err
 			}
 			value = kv.DecodeInteger(stored)

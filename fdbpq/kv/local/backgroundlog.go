@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// noticeEvery is how often the same is logged while it lasts.
+// logEvery is the shortest interval between messages of the same kind.
 const logEvery = time.Minute
 
-// notices log what goes wrong in the background. What goes wrong again and again
-// is logged once in a while.
+// backgroundLog logs problems of background work. It logs a repeated problem at most
+// once in logEvery.
 type backgroundLog struct {
 	log  *slog.Logger
 	now  func() time.Time
 	mu   sync.Mutex
-	last map[string]lastLogged // by kind, of which there are not many
+	last map[string]lastLogged // by kind; there are few
 }
 
 type lastLogged struct {
@@ -32,7 +32,7 @@ func (n *backgroundLog) error(text string, attrs ...any) { n.say(slog.LevelError
 
 func (n *backgroundLog) warn(text string, attrs ...any) { n.say(slog.LevelWarn, text, text, attrs) }
 
-// say logs a text, if nothing of its kind was logged a short time ago.
+// say logs a text, unless one of its kind was logged within logEvery.
 func (n *backgroundLog) say(level slog.Level, kind, text string, attrs []any) {
 	if missed, due := n.due(kind); due {
 		if missed > 0 {
@@ -55,5 +55,5 @@ func (n *backgroundLog) due(kind string) (missed int, due bool) {
 	return last.missed, true
 }
 
-// over says that what was wrong is not any more.
+// recovered logs the end of a problem.
 func (n *backgroundLog) recovered(text string) { n.log.Info("kv/local: " + text) }

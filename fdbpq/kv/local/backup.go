@@ -10,18 +10,17 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// partial is what the name of a backup ends in that is not whole yet.
+// partial ends the name of an incomplete backup.
 const partial = ".partial"
 
-// Backup copies the store into dir, which must not exist, while it is being
-// used. The copy is a store like any other. It has everything that was committed
-// before the call, synced or not, and of what commits meanwhile a part that has
-// no gaps. When Backup returns without an error the copy is on the disk, and dir
-// never has only a part of it.
+// Backup copies the store, while it is in use, into dir, which must not exist. The
+// copy is a store like any other. It has every transaction that committed before
+// the call, synced or not, and a prefix of those that commit during it. dir exists
+// only once the copy is complete, and when Backup returns without an error, the copy
+// is on the disk.
 //
-// On the store's own file system most of the copy are links to the same files,
-// which the store never changes, so it takes a moment and hardly any space at
-// first.
+// On the store's own file system most files of the copy are hard links to files that
+// the store never changes, so at first a backup takes little time and space.
 func (db *DB) Backup(dir string) error {
 	if !db.life.enter() {
 		return kv.ErrClosed
@@ -48,7 +47,7 @@ func (db *DB) backup(dir string) error {
 		}
 	}
 	if err := db.store.Checkpoint(unfinished, pebble.WithFlushedWAL()); err != nil {
-		return err // it has cleaned up behind itself
+		return err // Checkpoint removes what it has made
 	}
 	err := disk.Rename(unfinished, dir)
 	if err != nil {

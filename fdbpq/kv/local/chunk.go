@@ -18,15 +18,15 @@ const (
 	chunkHeadLog = 11 // and the log's number 4
 	chunkHeadNew = 19 // and how far the log was synced 8
 
-	chunkLength = 4 // where they stand
+	chunkLength = 4 // offsets
 	chunkKind   = 6
 	chunkNumber = 7
 	chunkSynced = 11
 )
 
-// chunkKinds are the kinds of chunks by the number that stands for them: how
-// long their headers are, and whether a record begins and ends with them. Of
-// manifests they are 1 to 4, of logs the others.
+// chunkKinds are the kinds of chunks by their number: the length of the header, and
+// whether a record begins or ends with the chunk. Manifests have kinds 1 to 4, logs
+// the others.
 var chunkKinds = [...]struct {
 	head        int
 	first, last bool
@@ -38,13 +38,13 @@ var chunkKinds = [...]struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is that of a chunk, of all from its kind on.
+// checksum returns a chunk's checksum; p starts at the chunk's kind.
 func checksum(p []byte) uint32 {
 	sum := crc32.Checksum(p, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-// chunk is one that is whole: its checksum is right.
+// chunk is a complete chunk with a valid checksum.
 type chunk struct {
 	at, end     int64 // in the file
 	first, last bool  // of a record
@@ -71,8 +71,8 @@ func parseChunk(b []byte, log bool, number uint32) (c chunk, size int, ok bool) 
 	return chunk{first: kind.first, last: kind.last, content: b[kind.head:size]}, size, true
 }
 
-// isPadding says whether b, the rest of a block, is what a writer leaves where no
-// further chunk fits.
+// isPadding tells whether b, the rest of a block, is padding where no further chunk
+// fits.
 func isPadding(b []byte) bool {
 	if len(b) >= chunkHeadNew {
 		return false
@@ -85,21 +85,20 @@ func isPadding(b []byte) bool {
 	return true
 }
 
-// isTrailer says whether b begins with what a writer leaves at the end of a log
-// that it closes.
+// isTrailer tells whether b begins with the trailer of a closed log.
 func isTrailer(b []byte, number uint32) bool {
 	return len(b) >= chunkHeadLog && binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[chunkLength:]) == 0 &&
 		b[chunkKind] == 5 && binary.LittleEndian.Uint32(b[chunkNumber:]) == number+1
 }
 
-// wholeness is what was found in a log or a manifest.
+// scanResult is the result of reading a log or a manifest.
 type scanResult struct {
 	sound  int64 // offset of the first byte that belongs to no chunk
-	behind int   // whole chunks behind that
+	behind int   // complete chunks after that
 }
 
-// scanChunks calls use for each whole chunk of a log or a manifest, those behind
-// damage and behind its end included. The content is use's until it returns.
+// scanChunks calls use for each complete chunk of a log or a manifest, those after
+// damage and after its end included. The content is valid until use returns.
 func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s scanResult, err error) {
 	block, numeral := make([]byte, chunkBlock), binary.LittleEndian.AppendUint32(nil, number)
 	broken := false
@@ -144,16 +143,15 @@ func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s scanRe
 	}
 }
 
-// disclaimSync takes back what the chunks of a piece of a log say about how much
-// of the log was synced before them. Where syncs do nothing that is wrong, and
-// after a crash of the machine it would make of an end that was lost damage, with
-// which the store does not open.
+// clearSyncedOffsets clears the synced offsets in the chunks of a part of a log. They
+// are wrong where syncs do nothing: after a crash of the machine, a lost end of the log
+// would look like damage, and the store would not open.
 func clearSyncedOffsets(p []byte) {
 	for len(p) >= chunkHeadNew {
 		kind := p[chunkKind]
 		end := chunkHeadNew + int(binary.LittleEndian.Uint16(p[chunkLength:]))
 		if int(kind) >= len(chunkKinds) || chunkKinds[kind].head != chunkHeadNew || end > len(p) {
-			return // the rest of a block, or the mark at the end
+			return // padding or a trailer
 		}
 		clear(p[chunkSynced:chunkHeadNew])
 		binary.LittleEndian.PutUint32(p, checksum(p[chunkKind:end]))

@@ -9,11 +9,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commit is one committed transaction as later ones need to know it: what it
-// wrote, and whether that is durable. Commits form a list in the order of their
-// versions. A transaction holds on to the commit that was the newest when it
-// began, and with it to all that follow; what nobody holds is garbage, so the
-// list needs no trimming.
+// commit is what later transactions need to know of a committed one: the keys that
+// it wrote, and whether it is durable. Commits form a linked list in the order of
+// their versions. A transaction refers to the commit that was the newest when it
+// began, and thereby to all later ones; the garbage collector frees the others.
 type commit struct {
 	version      uint64
 	keys         packedKeys // keys set or cleared
@@ -58,7 +57,7 @@ func newCommit(w *writeSet) *commit {
 	return c
 }
 
-// fingerprint takes the bits of a hash that do not choose its slot.
+// fingerprint returns the bits of a hash that do not choose its slot.
 func fingerprint(hash uint64) uint32 { return uint32(hash>>32) | 1 }
 
 // wrote tells whether the commit may have changed key.
@@ -72,7 +71,7 @@ func (c *commit) wrote(hash uint64, key []byte) bool {
 			if i := c.keys.search(key); i < c.keys.len() && bytes.Equal(c.keys.key(i), key) {
 				return true
 			}
-			break // a stranger's fingerprint; were key here, search had found it
+			break // another key's fingerprint: search would have found key
 		}
 	}
 	for _, r := range c.ranges {
@@ -96,8 +95,8 @@ func (c *commit) wroteIn(r keyRange) bool {
 	return false
 }
 
-// extent is the part of a range in which there are changes: from the key first
-// up to the key last, or up to but without it.
+// extent is the part of a range that has changes: from the key first to the key last,
+// which it includes or not.
 type extent struct {
 	first, last []byte
 	without     bool
@@ -116,7 +115,7 @@ func (x *extent) widen(first, last []byte, without bool) {
 	}
 }
 
-// changesIn widens x by the changes that the commit made within r.
+// changesIn widens x by the commit's changes within r.
 func (c *commit) changesIn(r keyRange, x *extent) {
 	first := c.keys.search(r.begin)
 	last := c.keys.search(r.end) - 1
@@ -137,8 +136,8 @@ func (c *commit) changesIn(r keyRange, x *extent) {
 	}
 }
 
-// changes returns the part of r in which commits after c, up to version upTo,
-// made changes; a zero range if there were none.
+// changes returns the part of r that commits after c changed, up to version upTo; a
+// zero range if there were none.
 func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 	var x extent
 	for n := c.next.Load(); n != nil && n.version <= upTo; n = n.next.Load() {
@@ -150,8 +149,8 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 	return keyRange{x.first, x.last}
 }
 
-// conflict returns the first commit after c that changed what r depends on, or
-// nil; and the last commit it looked at.
+// firstConflict returns the first commit after c that changed what r depends on, or
+// nil, and the last commit that it examined.
 func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
 	first, final := r.bounds()
 	for last = c; ; {
@@ -169,7 +168,7 @@ func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
 // conflicts tells whether the commit changed what r depends on; r's keys lie
 // between first and final.
 func (c *commit) conflicts(r *readSet, first, final []byte) bool {
-	// Most commits are about another queue altogether.
+	// Most commits concern other queues.
 	if n := c.keys.len(); len(c.ranges) > 0 || n > 0 &&
 		bytes.Compare(c.keys.key(0), final) <= 0 && bytes.Compare(c.keys.key(n-1), first) >= 0 {
 		for i, e := range r.keys.entries {

@@ -2,9 +2,9 @@ package local
 
 import "bytes"
 
-// counterCache holds the newest values of keys that were changed by atomic
-// operations, so that a counter which every transaction changes is not read
-// from the store each time. It belongs to whoever holds the commit lock.
+// counterCache has the newest values of keys that were changed by atomic operations,
+// so that commits need not read busy counters from the store. The commit lock guards
+// it.
 type counterCache struct {
 	sets [][counterWays]counter
 }
@@ -38,7 +38,7 @@ func (c *counterCache) get(hash uint64, key []byte) (uint64, bool) {
 	return 0, false
 }
 
-// put remembers value; it may forget another key, the one put longest ago.
+// put caches a value. It may evict the oldest entry of the set.
 func (c *counterCache) put(hash uint64, key []byte, value uint64) {
 	set := c.set(hash)
 	for i := range set {
@@ -51,7 +51,7 @@ func (c *counterCache) put(hash uint64, key []byte, value uint64) {
 	set[0] = counter{hash: hash, key: append(make([]byte, 0, len(key)), key...), value: value}
 }
 
-// drop forgets whatever has this hash.
+// drop removes the entries with this hash.
 func (c *counterCache) drop(hash uint64) {
 	set := c.set(hash)
 	for i := range set {

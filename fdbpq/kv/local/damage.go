@@ -15,14 +15,14 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Damage says that a file of the store does not hold what was written to it. It
+// Damage: a file of the store does not have the content that was written to it. It
 // wraps kv.ErrDamaged.
 type Damage struct {
 	File string // its name
 	What string // is wrong with it
 
-	// Begin and End are the first and the last key that the file has, if that is
-	// known: of the keys between them any may be concerned.
+	// Begin and End are the first and the last key of the file, if they are known.
+	// The damage may concern any key between them.
 	Begin, End []byte
 }
 
@@ -31,13 +31,13 @@ func (d *Damage) Error() string { return fmt.Sprintf("%v: %s: %s", kv.ErrDamaged
 // Unwrap lets errors.Is find kv.ErrDamaged.
 func (d *Damage) Unwrap() error { return kv.ErrDamaged }
 
-// damages is the damage found so far, one entry a file.
+// damages is the damage found so far, with one entry for each file.
 type damages struct {
 	mu     sync.Mutex
 	byFile map[string]*Damage
 }
 
-// add returns false when damage of the file is known.
+// add returns false when damage of the file was known before.
 func (s *damages) add(d *Damage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *damages) add(d *Damage) bool {
 	return true
 }
 
-// Damage returns what was found to be damaged since the store was opened, in
-// the order of the files' names.
+// Damage returns the damage found since the store was opened, in the order of the
+// files' names.
 func (db *DB) Damage() []Damage {
 	s := &db.damages
 	s.mu.Lock()
@@ -65,8 +65,8 @@ func (db *DB) Damage() []Damage {
 	return all
 }
 
-// damaged takes note of damage, and logs it once a file: the store comes across
-// it again and again.
+// noteDamage records damage and logs it once for each file, since reads find it again
+// and again.
 func (db *DB) noteDamage(d *Damage) error {
 	if db.damages.add(d) {
 		db.opts.Log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
@@ -74,7 +74,7 @@ func (db *DB) noteDamage(d *Damage) error {
 	return d
 }
 
-// corrupted takes note of what Pebble reports.
+// noteCorruption records damage that Pebble reports.
 func (db *DB) noteCorruption(info pebble.DataCorruptionInfo) error {
 	d := &Damage{File: info.Path, What: info.Details.Error()}
 	if begin, end := info.Bounds.Start, info.Bounds.End.Key; len(begin) > 0 && len(end) > 0 {
@@ -83,8 +83,8 @@ func (db *DB) noteCorruption(info pebble.DataCorruptionInfo) error {
 	return db.noteDamage(d)
 }
 
-// unreadable makes of an error of a read what the transaction is told. What the
-// disk cannot read is damage like what it reads wrongly.
+// readError turns an error of a read into the transaction's error. A read error of the
+// disk counts as damage, like a wrong checksum.
 func (db *DB) readError(err error) error {
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
 		return db.noteCorruption(*info)
@@ -99,8 +99,7 @@ func (db *DB) readError(err error) error {
 	return unavailable(err)
 }
 
-// undamaged turns an error of opening the store that is due to damage into a
-// Damage.
+// openError turns an error of opening the store into a Damage if damage caused it.
 func (db *DB) openError(found *logSurvey, err error) error {
 	var damage *Damage
 	switch info := pebble.ExtractDataCorruptionInfo(err); {

@@ -1,24 +1,22 @@
 // Package local is the embedded engine: a kv.DB in one directory of one
 // machine, on top of Pebble.
 //
-// Transactions are optimistic. A closure runs without any lock on a snapshot
-// of the store; the commit takes a lock for as long as it needs to check that
-// nothing the closure depends on has changed, and to put the writes into the
-// store's memory and its log. It waits for the log to be synced outside the
-// lock, so transactions that commit at about the same time share one sync.
+// Transactions are optimistic. A closure runs without a lock on a snapshot of the
+// store. The commit holds a lock while it checks for conflicts and writes to the
+// store's memory and its log. It waits for the sync of the log without the lock, so
+// transactions that commit at about the same time share one sync.
 //
-// Durable means synced to disk. Update and View return when everything they
-// read and wrote is, and a sync that fails ends the process, because from then
-// on nobody knows what is on the disk. With Options.NoSync durable means written
-// to the operating system, which survives the process but not the machine.
-//
-// Whoever gives up before the disk has a commit, because its context ends, gets
-// ErrUnknown if the commit can be read already or may be in a moment: it takes
-// effect unless the process ends. Otherwise ErrUnknown does not occur.
-//
-// A disk that does not answer, and one that is full where tables are written,
-// hold nobody up beyond the end of their contexts, and once it works again so
-// does the store.
+// Guarantees:
+//   - When Update or View returns, everything that it read and wrote is durable:
+//     synced to the disk. With Options.NoSync durable means written to the operating
+//     system, which survives the process but not the machine.
+//   - A sync that fails ends the process, because the content of the disk is unknown
+//     from then on.
+//   - ErrUnknown occurs only when the context ends while a commit waits for the disk.
+//     That commit takes effect unless the process ends first.
+//   - Calls return when their context ends, also while the disk does not answer or is
+//     full. The store works again once the disk does.
+//   - A read that needs a damaged file returns ErrDamaged.
 package local
 
 import (
@@ -38,31 +36,29 @@ import (
 
 // Options are an operator's choices; the zero value is right for production.
 type Options struct {
-	// NoSync makes Update and View return when the operating system has what they
-	// rest on, without waiting for the disk. The end of the process takes nothing
-	// back. A crash of the machine takes back the most recent commits, but never a
-	// part of one, nor one without all later ones.
+	// NoSync makes Update and View return once the operating system has the data,
+	// without waiting for the disk. No commit is lost when the process ends. A crash of
+	// the machine loses the most recent commits, each as a whole and with all later
+	// ones.
 	NoSync bool
 
-	// Salvage opens a store that may be damaged, to read what is left of it.
-	// Nothing is changed. What cannot be read is passed over, as if it were not
-	// there: Damage and Skipped tell of it. What was cleared may be there again,
-	// when it was noted in what cannot be read.
+	// Salvage opens a damaged store read-only. Reads skip what cannot be read; Damage
+	// and Skipped report it. Rows that were cleared may reappear, if the part that says
+	// so cannot be read.
 	Salvage bool
 
-	// Log receives what goes wrong in the background; nil stands for
-	// slog.Default().
+	// Log receives problems of background work; nil stands for slog.Default().
 	Log *slog.Logger
 
-	// FS is where the directory lies; nil stands for the machine's own files.
+	// FS is the file system; nil stands for the machine's own.
 	FS vfs.FS
 
-	// Fatal is called when nothing may be answered any more, because writing or
-	// syncing failed; nil ends the process. Should it return, every transaction
-	// under way and to come fails.
+	// Fatal is called when writing or syncing failed, so that no transaction may
+	// succeed any more; nil ends the process. If it returns, all current and later
+	// transactions fail.
 	Fatal func(error)
 
-	// Now tells the time by which transactions age; nil stands for time.Now.
+	// Now is the clock for the age of transactions; nil stands for time.Now.
 	Now func() time.Time
 }
 
@@ -74,16 +70,16 @@ type DB struct {
 	dirLock io.Closer // on the directory
 
 	life       lifetime
-	commitLock *mutex                 // held by the transaction that commits, until that is readable
-	toApply    chan applyJob          // the commit whose turn it is
-	toSync     chan *commit           // those that are readable, in their order
-	syncing    atomic.Pointer[commit] // the last one that was waited for
-	allSynced  chan struct{}          // closed when nothing is on its way to the disk any more
+	commitLock *mutex                 // held by a commit until it is readable
+	toApply    chan applyJob          // the commit that holds the lock
+	toSync     chan *commit           // readable commits in their order
+	syncing    atomic.Pointer[commit] // the commit whose sync is waited for
+	allSynced  chan struct{}          // closed when all commits are synced and no more can follow
 	tables     tableHealth
 	background *backgroundLog
-	newest     atomic.Pointer[commit] // the newest commit, readable or just about to be
-	applied    atomic.Pointer[commit] // the newest commit that surely is readable
-	broken     atomic.Pointer[error]  // set when nothing may be answered any more
+	newest     atomic.Pointer[commit] // the newest commit, readable or about to be
+	applied    atomic.Pointer[commit] // the newest commit that is certainly readable
+	broken     atomic.Pointer[error]  // set when no transaction may succeed any more
 	gaps       gapCache
 	counters   *counterCache
 	rows       rowCache
@@ -96,8 +92,8 @@ type DB struct {
 
 var _ kv.DB = (*DB)(nil)
 
-// Open opens the store in dir and creates it if there is none. Only one process
-// can have it open, whatever becomes of the files in dir.
+// Open opens the store in dir and creates it if there is none. Only one process can
+// have it open, even if files in dir are deleted.
 func Open(dir string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -112,7 +108,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		opts.Now = time.Now
 	}
 	if opts.Salvage {
-		opts.Now = func() time.Time { return time.Time{} } // what is read never changes, and may take long
+		opts.Now = func() time.Time { return time.Time{} } // the content never changes, and reading it may take long
 	}
 	db := &DB{
 		opts:       opts,
@@ -136,8 +132,8 @@ func Open(dir string, opts Options) (*DB, error) {
 	db.disk = newLogDisk(tableDisk{opts.FS, &db.tables}, dir, opts.NoSync)
 	db.startIdleMarks()
 
-	// What an earlier process had not synced and the store found in its log all
-	// the same is durable when Open returns, as it is flushed first.
+	// Pebble flushes what it finds in the log, so commits that an earlier process had
+	// not synced are durable when Open returns.
 	if err := db.openPebble(dir); err != nil {
 		return nil, errors.Join(openFailure(dir, err), db.dirLock.Close())
 	}
@@ -150,7 +146,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	return db, nil
 }
 
-// refused says why the store in dir was not opened.
+// openFailure wraps an error of opening the store in dir.
 func openFailure(dir string, err error) error {
 	if isLocked(err) {
 		return fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
@@ -174,7 +170,7 @@ func (db *DB) Close() error {
 		<-db.allSynced
 	}
 	if broken := db.broken.Load(); broken != nil {
-		return *broken // and who knows what the store would do now
+		return *broken // closing Pebble could block or panic
 	}
 	close(db.tables.closing)
 	if !db.opts.NoSync && !db.opts.Salvage {
@@ -188,15 +184,15 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// fail notes that nothing may be answered any more, for err.
+// fail makes all transactions fail from now on.
 func (db *DB) fail(err error) {
 	if db.broken.CompareAndSwap(nil, &err) {
 		db.opts.Fatal(err)
 	}
 }
 
-// exit ends the process in a way that nobody can recover from.
+// exit ends the process by a panic that cannot be recovered.
 func exit(err error) {
-	go panic(fmt.Errorf("kv/local: what was answered may be lost, giving up: %w", err))
+	go panic(fmt.Errorf("kv/local: answered writes may be lost, ending the process: %w", err))
 	select {}
 }

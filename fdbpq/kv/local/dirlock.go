@@ -13,12 +13,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// claimDirectory locks dir itself, and makes it if there is none. The store's
-// own lock is on a file in it: whoever deletes that file lets a second process
-// make a new one, and lock it. A directory cannot be deleted while it has files.
+// lockDirectory locks dir itself, and makes it if there is none. Pebble locks only a
+// file in it: if that file is deleted, a second process can create and lock another
+// one. A directory cannot be deleted while it has files.
 func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error) {
 	if vfs.Root(disk) != vfs.Default {
-		return io.NopCloser(nil), nil // no other process reaches it
+		return io.NopCloser(nil), nil // no other process can access it
 	}
 	if err := makeDirectory(disk, dir); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return nil, errors.Join(err, f.Close())
 	}
-	// Some network file systems lock files only.
+	// Some network file systems cannot lock directories.
 	log.Warn("kv/local: the directory of the store cannot be locked, only a file in it: do not delete LOCK", "directory", dir, "err", err)
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("closing %s: %w", dir, err)
@@ -42,8 +42,8 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 	return io.NopCloser(nil), nil
 }
 
-// makeDirectory makes dir, and what is missing above it, durable: a name is on
-// the disk when the directory that has it was synced.
+// makeDirectory makes dir and missing directories above it, durably: a name is on the
+// disk once the directory that has it is synced.
 func makeDirectory(disk vfs.FS, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

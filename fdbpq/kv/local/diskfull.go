@@ -11,22 +11,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// tables knows whether the store can write its tables, to which it moves what is
-// in memory and in its log. When it cannot, because the disk is full, commits
-// are refused until it can. The store would take some more of them, into memory
-// and old logs, and then hold up everybody, or fail for want of a new log.
+// tableHealth knows whether Pebble can write its tables. When it cannot, because the
+// disk is full, commits are refused until it can. Otherwise Pebble would accept more of
+// them until memory and old logs are full, and then block all commits, or fail because
+// it cannot make a new log.
 type tableHealth struct {
 	background *backgroundLog
-	closing    chan struct{} // closed when the store is not to wait any more
+	closing    chan struct{} // closed when Create need not pause any more
 
-	flush   atomic.Pointer[error] // why the last move from memory failed
-	compact atomic.Pointer[error] // why the last merge of tables failed
+	flush   atomic.Pointer[error] // error of the last flush, or nil
+	compact atomic.Pointer[error] // error of the last compaction, or nil
 }
 
-// retryPause holds up the store, which by itself tries again at once.
+// retryPause delays retries of Pebble, which retries at once.
 const retryPause = time.Second
 
-// trouble says why nothing may be committed, or nil.
+// err returns why commits are refused, or nil.
 func (s *tableHealth) err() error {
 	if err := s.flush.Load(); err != nil {
 		return fmt.Errorf("the store's tables cannot be written: %w", *err)
@@ -34,31 +34,31 @@ func (s *tableHealth) err() error {
 	return nil
 }
 
-// flushed notes how a move from memory ended. That nothing was left to write,
-// because all of it had been cleared, is an error to the store.
+// flushed records the result of a flush. Pebble reports an error when there was nothing
+// to write because all of it had been cleared.
 func (s *tableHealth) flushed(err error) {
 	switch {
 	case err != nil && !strings.HasSuffix(err.Error(), "empty table"):
 		s.flush.Store(&err)
-		s.background.error("the store's tables cannot be written: no commits until they can", "err", err)
+		s.background.error("the store's tables cannot be written: commits are refused until they can be", "err", err)
 	case s.flush.Swap(nil) != nil:
 		s.background.recovered("the store's tables are written again")
 	}
 }
 
-// compacted notes how a merge of tables ended.
+// compacted records the result of a compaction.
 func (s *tableHealth) compacted(err error) {
 	switch {
 	case errors.Is(err, pebble.ErrCancelledCompaction):
 	case err != nil:
 		s.compact.Store(&err)
-		s.background.error("the store's tables cannot be merged", "err", err)
+		s.background.error("the store's tables cannot be compacted", "err", err)
 	case s.compact.Swap(nil) != nil:
-		s.background.recovered("the store's tables are merged again")
+		s.background.recovered("the store's tables are compacted again")
 	}
 }
 
-// knows tells whether err is one of those that were noted.
+// knows tells whether err was recorded.
 func (s *tableHealth) knows(err error) bool {
 	for _, noted := range []*error{s.flush.Load(), s.compact.Load()} {
 		if noted != nil && errors.Is(err, *noted) {
@@ -68,8 +68,8 @@ func (s *tableHealth) knows(err error) bool {
 	return false
 }
 
-// tableDisk is the disk of a store that waits for a moment before it makes a
-// table when it could not write the last one.
+// tableDisk is a file system that pauses before it creates a table, if the last one
+// could not be written.
 type tableDisk struct {
 	vfs.FS
 	tables *tableHealth

@@ -6,22 +6,21 @@ import (
 	"sync"
 )
 
-// gapCache remembers ranges of the store that hold no keys. The store marks a
-// cleared key with a tombstone that stays until a compaction reaches it, and a
-// scan steps over every one of them. A queue is popped at its ends, so each
-// pop would step over the remains of all pops before it. Instead a scan that
-// had to step over many tombstones leaves a gap here, and later ones jump.
+// gapCache remembers ranges of the store that have no keys. Pebble marks a cleared
+// key with a tombstone that stays until a compaction reaches it, and a scan steps over
+// each of them. A queue is popped at its ends, so each pop would step over the
+// tombstones of all earlier pops. Instead a scan that stepped over many tombstones
+// records a gap, and later scans jump over it.
 //
 // A gap is true from the version asOf up to now: a commit that sets a key
 // within a gap splits it before the key can be read. A transaction that reads
 // an older state may use the gap as well, except where commits between its
 // state and asOf made changes; see scan.jumpForward.
 //
-// Gaps that meet are merged. What is left of a gap that was split may be full
-// of tombstones, or may lie between two keys that were never apart, as when a
-// drained queue fills up again. Nobody knows until a scan comes by. So such a
-// piece is kept, but as a guess: a scan does not stop for it, and turns to it
-// only when it finds itself among tombstones.
+// Adjacent gaps are merged. A piece of a split gap may be full of tombstones, or empty
+// between two adjacent keys, as when a drained queue fills up again. So such a piece is
+// kept as a guess: a scan does not stop for it, and uses it only when it meets
+// tombstones.
 type gapCache struct {
 	limits gapLimits
 
@@ -38,20 +37,19 @@ type gap struct {
 	newer, older *gap
 }
 
-// gapLimits keep the cache small and to the point.
+// gapLimits bound the cache.
 type gapLimits struct {
 	count     int // gaps at most
 	bytes     int // of their keys, at most
-	steps     int // over tombstones that make a gap worth remembering
+	steps     int // over tombstones that make a scan record a gap
 	lookAfter int // steps over tombstones after which a scan looks for a gap
 }
 
 var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 2, lookAfter: 32}
 
-// forward says how to scan from pos towards end: go on at jump, because there
-// is nothing from pos up to it, and look for keys up to limit, where the next
-// gap that is sure begins (or where end is). The jump holds for the version
-// asOf and later.
+// forward says how to scan from pos towards end. There are no keys from pos to jump,
+// so continue there; look for keys up to limit, where the next sure gap or end is. The
+// jump holds for the version asOf and later.
 func (c *gapCache) forward(pos, end []byte) (jump, limit []byte, asOf uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,13 +92,13 @@ func (c *gapCache) backward(pos, begin []byte) (jump, limit []byte, asOf uint64)
 	}
 }
 
-// record remembers that the state right after the commit at, and whatever a
-// transaction that pinned it read, has no keys in r. It keeps r's slices.
+// record records that r has no keys in the state after the commit at, nor in the state
+// that a transaction which pinned it reads. It keeps r's slices.
 func (c *gapCache) record(r keyRange, at *commit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Commits that wrote here since then have either split the gaps before and
-	// must be looked for, or will do so and find this one.
+	// Later commits that wrote here have either called written already, so that their
+	// changes must be left out, or will call it and split this gap.
 	changed := at.changes(r, math.MaxUint64)
 	if changed.begin == nil {
 		c.insert(gap{keyRange: r, asOf: at.version, sure: true})
@@ -111,7 +109,7 @@ func (c *gapCache) record(r keyRange, at *commit) {
 	c.evict()
 }
 
-// insert adds g, merged with the gaps that it meets.
+// insert adds g, merged with adjacent and overlapping gaps.
 func (c *gapCache) insert(g gap) {
 	if bytes.Compare(g.begin, g.end) >= 0 {
 		return
@@ -121,7 +119,7 @@ func (c *gapCache) insert(g gap) {
 	c.place(&g)
 }
 
-// absorb takes the gaps that g meets out of l and widens g by them.
+// absorb removes the gaps that touch g from l and widens g by them.
 func (c *gapCache) absorb(l *gapList, g *gap) {
 	at := l.search(g.begin)
 	if left := l.before(at); l.at(left) != nil && bytes.Equal(l.at(left).end, g.begin) {
@@ -144,7 +142,7 @@ func (c *gapCache) absorb(l *gapList, g *gap) {
 	}
 }
 
-// evict forgets the gaps that were not used for the longest time.
+// evict removes the least recently used gaps.
 func (c *gapCache) evict() {
 	for c.len() > c.limits.count || c.sure.bytes+c.guesses.bytes > c.limits.bytes {
 		l := c.list(c.oldest)
@@ -152,9 +150,9 @@ func (c *gapCache) evict() {
 	}
 }
 
-// written makes the cache follow a commit that is about to be applied. Keys it
-// sets are taken out of the gaps; a key it clears between two gaps makes them
-// one. Both lists of keys are sorted.
+// written updates the cache for a commit that is about to be applied. Keys that it sets
+// split gaps; a key that it clears between two gaps joins them. Both lists of keys are
+// sorted.
 func (c *gapCache) written(set, cleared keyList, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +181,7 @@ func (c *gapCache) join(left, right *gap, version uint64) {
 	left.end, left.asOf = right.end, version
 }
 
-// keyList is some sorted keys of those that a transaction writes.
+// keyList is a sorted part of the keys that a transaction writes.
 type keyList struct {
 	keys *keySet
 	list []int32
@@ -235,7 +233,7 @@ func (c *gapCache) writtenIn(l *gapList, set keyList) {
 	}
 }
 
-// split puts what the keys leave of g back in place.
+// split inserts the pieces of g between the keys.
 func (c *gapCache) split(g *gap, keys keyList) {
 	piece := gap{keyRange: g.keyRange, asOf: g.asOf}
 	for i := range keys.len() {
@@ -271,11 +269,11 @@ func (c *gapCache) list(g *gap) *gapList {
 }
 
 func (c *gapCache) place(g *gap) {
-	c.list(g).place(g)
+	c.list(g).insert(g)
 	c.link(g)
 }
 
-// remove takes a gap out of l and returns the place of the next one.
+// remove removes a gap from l and returns the position of the next one.
 func (c *gapCache) remove(at gapPos, l *gapList) gapPos {
 	c.unlink(l.at(at))
 	return l.remove(at)

@@ -6,10 +6,9 @@ import (
 	"sort"
 )
 
-// gapList is gaps in the order of their keys, none of which overlap. It is a
-// list of short blocks: all that the cache does is to find a gap, look at its
-// neighbours, and put one in or take one out; that takes less with blocks than
-// with a tree.
+// gapList is a list of gaps in the order of their keys; they do not overlap. It consists
+// of short blocks, which are faster than a tree for finding, inserting and removing a
+// gap and its neighbours.
 type gapList struct {
 	blocks [][]*gap // none is empty
 	count  int
@@ -18,12 +17,12 @@ type gapList struct {
 
 const maxGapBlock = 128 // gaps in a block
 
-// gapPos is the place of a gap, or one before or after them all.
+// gapPos is the position of a gap, or one before the first or after the last.
 type gapPos struct {
 	block, index int
 }
 
-// search returns the place of the first gap that ends after key.
+// search returns the position of the first gap that ends after key.
 func (l *gapList) search(key []byte) gapPos {
 	b := sort.Search(len(l.blocks), func(i int) bool {
 		block := l.blocks[i]
@@ -37,7 +36,7 @@ func (l *gapList) search(key []byte) gapPos {
 	return gapPos{b, i}
 }
 
-// searchBack returns the place of the last gap that begins before key.
+// searchBack returns the position of the last gap that begins before key.
 func (l *gapList) searchBack(key []byte) gapPos {
 	at := l.search(key)
 	if g := l.at(at); g != nil && bytes.Compare(g.begin, key) < 0 {
@@ -46,7 +45,7 @@ func (l *gapList) searchBack(key []byte) gapPos {
 	return l.before(at)
 }
 
-// at returns the gap at a place, or nil.
+// at returns the gap at a position, or nil.
 func (l *gapList) at(p gapPos) *gap {
 	if p.block < 0 || p.block >= len(l.blocks) {
 		return nil
@@ -64,8 +63,8 @@ func (l *gapList) before(p gapPos) gapPos {
 	return gapPos{p.block - 1, len(l.blocks[p.block-1]) - 1}
 }
 
-// place puts g where it belongs.
-func (l *gapList) place(g *gap) {
+// insert inserts g in its order.
+func (l *gapList) insert(g *gap) {
 	l.count++
 	l.bytes += len(g.begin) + len(g.end)
 	if len(l.blocks) == 0 {
@@ -91,7 +90,7 @@ func (l *gapList) place(g *gap) {
 	l.blocks[at.block] = slices.Insert(l.blocks[at.block], at.index, g)
 }
 
-// remove takes a gap out and returns the place of the next one.
+// remove removes a gap and returns the position of the next one.
 func (l *gapList) remove(at gapPos) gapPos {
 	g := l.at(at)
 	l.count--

@@ -6,16 +6,15 @@ import (
 	"slices"
 )
 
-// seed makes the hashes of this process unpredictable for whoever chooses keys.
+// seed makes the hashes of this process unpredictable for clients that choose keys.
 var seed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint64 { return maphash.Bytes(seed, key) }
 
-// stored returns the form in which a key is handled everywhere behind the
-// methods of a transaction, and kept in the store: the store has no place for
-// an empty key, which would break its order and its range tombstones. Making
-// room for it concerns only keys that begin with a zero byte; the order of keys
-// is the same in both forms.
+// encodeKey returns the form of a key in the store and behind the methods of a
+// transaction. Pebble does not support an empty key, which breaks its order and its range
+// tombstones. Encoding changes only keys that are empty or begin with a zero byte, and
+// keeps the order of keys.
 func encodeKey(key []byte) []byte {
 	if len(key) > 0 && key[0] != 0 {
 		return key
@@ -23,7 +22,7 @@ func encodeKey(key []byte) []byte {
 	return append(make([]byte, 1, len(key)+1), key...)
 }
 
-// given turns a stored key back into the one that stored was given.
+// decodeKey reverses encodeKey.
 func decodeKey(key []byte) []byte {
 	if key[0] != 0 {
 		return key
@@ -31,9 +30,8 @@ func decodeKey(key []byte) []byte {
 	return key[1:]
 }
 
-// keySet is a set of keys in the order they were added. The keys lie in one
-// arena, so a set of any size costs a handful of allocations, and none when it
-// is reused.
+// keySet is a set of keys in the order in which they were added. They share one arena,
+// so a set of any size needs few allocations, and none when it is reused.
 type keySet struct {
 	arena   []byte
 	entries []keyEntry
@@ -100,7 +98,7 @@ func (s *keySet) grow() {
 	}
 }
 
-// reset empties the set and keeps its memory, unless that is unusually much.
+// reset empties the set and keeps its memory, unless it is large.
 func (s *keySet) reset() {
 	if cap(s.arena) > maxKept || len(s.entries) > maxKeptKeys {
 		*s = keySet{}
@@ -111,8 +109,8 @@ func (s *keySet) reset() {
 	clear(s.slots)
 }
 
-// What a buffer keeps when it is put away for reuse. To clear a large table for
-// every small transaction would take longer than the transaction.
+// The most memory that a buffer keeps for reuse. Clearing a large table for every small
+// transaction would take longer than the transaction.
 const (
 	maxKept     = 1 << 20 // bytes
 	maxKeptKeys = 1 << 11
@@ -179,8 +177,8 @@ func (s rangeSet) contains(key []byte) bool {
 	return i < len(s) && bytes.Compare(s[i].begin, key) <= 0
 }
 
-// packedKeys is a sorted list of keys in two pieces of memory without
-// pointers, so that long lists of them cost the garbage collector nothing.
+// packedKeys is a sorted list of keys in two slices without pointers, so that the
+// garbage collector need not scan long lists.
 type packedKeys struct {
 	data []byte
 	ends []uint32

@@ -4,12 +4,12 @@ import (
 	"sync"
 )
 
-// lifetime lets transactions in until the store is closed, and waits for them.
+// lifetime counts active transactions, and admits none once the store is closed.
 type lifetime struct {
 	mu     sync.Mutex
 	active int
 	closed bool
-	idle   chan struct{} // closed when the store is and nobody is active
+	idle   chan struct{} // closed when the store is closed and no transaction is active
 }
 
 func (l *lifetime) enter() bool {
@@ -31,7 +31,7 @@ func (l *lifetime) leave() {
 	}
 }
 
-// close returns when nobody is active any more. It is false the second time.
+// close returns when no transaction is active. It returns false the second time.
 func (l *lifetime) close() bool {
 	l.mu.Lock()
 	again := l.closed

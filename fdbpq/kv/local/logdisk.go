@@ -11,24 +11,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is the disk of a store. It knows how far the newest log and manifest
-// are synced, and does some things for the store's logs.
+// logDisk is the file system of a store. It knows how far the newest log and manifest
+// are synced, and changes how logs are written and read.
 //
-// It writes them over zeros where they are not written over an old log. To sync
-// what lies within a file takes about two thirds of what it takes to sync what
-// made the file longer: there is no new size, and there are no new blocks, that
-// the file system would have to write down as well.
+// It writes logs over zeros, or over an old log. A sync within a file takes about two
+// thirds of the time of a sync after the file has grown, since the file system need not
+// write a new size and new blocks.
 //
-// It lets who reads a log that is being written read no further than it has been
-// written, zeros and remains of an old log not included. That is what a backup
-// does. It would otherwise read such remains first, and then what was written
-// over them and behind them meanwhile: to the store, a hole in what it once
-// synced.
+// Readers of a log that is being written, such as backups, read only as far as it was
+// written when they opened it. Otherwise they could read remains of an old log, and then
+// what was written over and behind them meanwhile. The store would take that for a hole
+// in what it had synced.
 //
-// If it is lazy, a sync of a log that is being written does nothing, so it comes
-// to handing over to the operating system what the store holds back otherwise.
-// A log is synced when it is closed, before the next one begins: what a crash of
-// the machine takes back is the end of the last log.
+// If lazy is set, syncs of a log that is being written do nothing: Pebble then only
+// hands its buffers to the operating system. A log is synced when it is closed, before
+// the next one begins. So a crash of the machine loses only the end of the last log.
 type logDisk struct {
 	vfs.FS
 	dir      string
@@ -66,7 +63,7 @@ func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
 	return number, isLog && err == nil, isManifest && err == nil
 }
 
-// mark says how far the newest log and manifest are synced.
+// syncMark returns how far the newest log and manifest are synced.
 func (d *logDisk) syncMark() (m syncMark) {
 	if f := d.log.Load(); f != nil {
 		m.log, m.logSynced = f.number, uint64(f.synced.Load())

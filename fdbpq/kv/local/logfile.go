@@ -11,19 +11,19 @@ import (
 // logFile is a log.
 type logFile struct {
 	syncedFile
-	size   int64 // of the file, zeros and remains included
-	lazy   bool  // it is synced when it is closed
+	size   int64 // of the file, with zeros and remains of an old log
+	lazy   bool  // sync only when it is closed
 	closed func()
 }
 
-// logAhead is how much longer a file is made at a time. The sync that follows
-// takes longer by as many bytes; with fewer it would happen more often.
+// logAhead is the number of zeros that are added to a log at a time. More of them make
+// the next sync slower; fewer make such syncs more frequent.
 const logAhead = 256 << 10
 
 var zeros [logAhead]byte
 
-// Write implements io.Writer. Zeros follow what was written: when there is no
-// space for them, that was still written.
+// Write implements io.Writer. It adds zeros behind the written bytes; it succeeds
+// when there is no space for the zeros.
 func (f *logFile) Write(p []byte) (int, error) {
 	if f.lazy {
 		clearSyncedOffsets(p)
@@ -35,7 +35,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 	}
 	f.size = end + logAhead
 	if _, err := f.WriteAt(zeros[:], end); err != nil {
-		f.size = math.MaxInt64 // it goes without
+		f.size = math.MaxInt64 // add none from now on
 	}
 	return n, nil
 }
@@ -66,7 +66,7 @@ func (f *logFile) Close() error {
 	return errors.Join(err, f.File.Close())
 }
 
-// logReader reads a log, by Read alone, up to where it had been written.
+// logReader reads a log up to where it was written when it was opened. Only Read works.
 type logReader struct {
 	vfs.File
 	limited io.LimitedReader

@@ -6,18 +6,18 @@ import (
 	"io/fs"
 )
 
-// survey is what the logs of a store say about its files, before it is opened.
+// logSurvey is the result of reading the logs of a store before Pebble opens it.
 type logSurvey struct {
 	logs      map[uint64]scanResult // by number
-	synced    map[uint64]int64      // bytes of each log that were synced once
-	manifests map[uint64]int64      // bytes of each manifest that were synced once
-	salvage   bool                  // what can be read of logs is used
-	lost      []*Damage             // of such logs
+	synced    map[uint64]int64      // bytes of each log that are known to have been synced
+	manifests map[uint64]int64      // the same of each manifest
+	salvage   bool                  // damaged logs are read as far as possible
+	lost      []*Damage             // damage of such logs
 	reading   string                // the log or manifest that Pebble read last
 }
 
-// takeSurvey reads the logs in the directory, and compares the manifests with
-// what they say. Logs are compared when they are used: some are too old to be.
+// surveyLogs reads the logs in the directory, and checks manifests against the sync
+// marks in them. Logs are checked when Pebble opens them, since it ignores old ones.
 func (d *logDisk) surveyLogs() (*logSurvey, error) {
 	s := &logSurvey{logs: make(map[uint64]scanResult), synced: make(map[uint64]int64), manifests: make(map[uint64]int64)}
 	names, err := d.List(d.dir)
@@ -50,7 +50,7 @@ func (d *logDisk) surveyLogs() (*logSurvey, error) {
 		name := d.PathJoin(d.dir, fmt.Sprintf("%s%06d", manifestPrefix, number))
 		found, err := d.scanFile(name, false, 0, func(chunk) {})
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // another one has replaced it
+		case errors.Is(err, fs.ErrNotExist): // a later manifest has replaced it
 		case err != nil:
 			return nil, err
 		case found.sound < synced:
@@ -73,7 +73,7 @@ func unsound(name string, found scanResult, synced int64) *Damage {
 	return &Damage{File: name, What: fmt.Sprintf("cannot be read beyond byte %d, and %d bytes were synced", found.sound, synced)}
 }
 
-// logDamage says what is missing of a log that the store needs.
+// logDamage returns the damage of a log, nil if all that was synced can be read.
 func (s *logSurvey) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])

@@ -8,10 +8,10 @@ import (
 
 // Metrics are for operators.
 type Metrics struct {
-	Commits   uint64 // transactions committed that wrote something
-	Conflicts uint64 // runs of closures that were repeated, because of another commit
-	TooOld    uint64 // runs of closures that were repeated, because they took too long
-	Stalls    uint64 // times that all commits had to wait, because the disk did not keep up
+	Commits   uint64 // committed transactions that wrote something
+	Conflicts uint64 // runs of closures repeated after a conflict
+	TooOld    uint64 // runs of closures repeated because they took too long
+	Stalls    uint64 // times that all commits waited because flushes fell behind
 	Gaps      int    // ranges known to be empty
 	DiskBytes uint64 // used by the store's files
 }

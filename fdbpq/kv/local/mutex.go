@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// mutex is a mutual exclusion lock whose waiters can give up. The store stalls
-// all commits while it cannot keep up with writing to the disk; a transaction
-// must not wait for that any longer than its caller does.
+// mutex is a mutual exclusion lock whose waiters can give up. Pebble blocks all commits
+// while flushes fall behind, and a transaction must not wait longer than its context.
 type mutex struct {
 	held    atomic.Bool
 	waiting atomic.Int32
@@ -20,8 +19,8 @@ func (m *mutex) lock(ctx context.Context) error {
 	if m.held.CompareAndSwap(false, true) {
 		return nil
 	}
-	// Whoever unlocks looks for waiters after it let go, and a waiter tries
-	// again after it said that it waits: one of them sees the other.
+	// unlock looks for waiters after it has released the lock, and a waiter tries again
+	// after it has registered: one of them sees the other.
 	m.waiting.Add(1)
 	defer m.waiting.Add(-1)
 	for !m.held.CompareAndSwap(false, true) {

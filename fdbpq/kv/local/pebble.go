@@ -10,8 +10,8 @@ import (
 
 const memTableSize = 32 << 20
 
-// openStore opens the files. They are looked at first: where a log or a manifest
-// cannot be read, Pebble takes that for its end.
+// openPebble opens the store. It checks logs and manifests first, because Pebble takes
+// the first unreadable byte for the end of a file.
 func (db *DB) openPebble(dir string) error {
 	found, err := db.disk.surveyLogs()
 	if err != nil {
@@ -21,13 +21,13 @@ func (db *DB) openPebble(dir string) error {
 	db.disk.survey.Store(found)
 	defer db.disk.survey.Store(nil)
 
-	// The first log of a new store is written before its format is settled, so it
-	// has an old one. Nothing is written to that log.
+	// The first log of a new store has an old format. Opening the store twice replaces it
+	// before anything is written to it.
 	before, err := pebble.Peek(dir, db.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
 	db.store, err = pebble.Open(dir, db.pebbleOptions())
 	for _, d := range found.lost {
-		_ = db.noteDamage(d) // the store goes on without
+		_ = db.noteDamage(d) // reported through Damage
 	}
 	if err != nil || settled || db.opts.Salvage {
 		return db.openError(found, err)
@@ -39,8 +39,8 @@ func (db *DB) openPebble(dir string) error {
 	return db.openError(found, err)
 }
 
-// storeOptions sets Pebble up for queues on a small machine: rows live short,
-// are small, and are looked up by key almost as often as they are scanned.
+// pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,
+// small, and looked up by key almost as often as they are scanned.
 func (db *DB) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                 db.disk,
@@ -48,16 +48,14 @@ func (db *DB) pebbleOptions() *pebble.Options {
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             pebbleLog{db},
 
-		// A row that is set and cleared while it is still in memory never
-		// reaches a file. Two of these can wait to be flushed before commits
-		// have to.
+		// A row that is set and cleared while it is in a memory table never reaches a
+		// file. Commits wait when two memory tables are waiting to be flushed.
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
 
-		// Pebble takes what its tables in memory occupy out of its cache of
-		// blocks. There is one that is written to and one that is flushed, or kept
-		// to be written to next; what is left is for blocks. Without it every seek
-		// reads a file's index from the disk.
+		// Pebble charges memory tables to its block cache: one that is written to and
+		// one that is flushed or kept for reuse. The rest is for blocks; without it every
+		// seek reads a file's index from the disk.
 		CacheSize: 2*memTableSize + 64<<20,
 
 		L0CompactionThreshold: 2,
@@ -68,19 +66,19 @@ func (db *DB) pebbleOptions() *pebble.Options {
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 
-		// A file has one index, not an index of indexes, so that the head of a
-		// long queue is found as fast as that of a short one.
+		// With large index blocks a file has one index and not an index of indexes, so
+		// that the head of a long queue is found as fast as that of a short one.
 		o.Levels[i].BlockSize = 16 << 10
 		o.Levels[i].IndexBlockSize = 256 << 10
 	}
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) {
-			// DataCorruption has what is damage.
+			// DataCorruption reports damage.
 			if !pebble.IsCorruptionError(err) && !db.tables.knows(err) {
 				db.background.error("background work of the store failed", "err", err)
 			}
 		},
-		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.noteCorruption(info) }, // whoever reads gets the error
+		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.noteCorruption(info) }, // the read returns the error
 		FlushEnd: func(info pebble.FlushInfo) {
 			db.tables.flushed(info.Err)
 			db.manifestWritten()
@@ -101,7 +99,7 @@ func (db *DB) pebbleOptions() *pebble.Options {
 	return o
 }
 
-// storeLog passes on what the store has to say, except for its chatter.
+// pebbleLog logs Pebble's errors, and not its information.
 type pebbleLog struct{ db *DB }
 
 func (pebbleLog) Infof(string, ...any) {}

@@ -2,7 +2,7 @@ package local
 
 import "bytes"
 
-// reads is what a transaction's commit depends on.
+// readSet is the keys and ranges that a transaction's commit depends on.
 type readSet struct {
 	keys            keySet
 	lowest, highest int32 // of the keys, by index
@@ -31,8 +31,8 @@ func (r *readSet) bounds() (lowest, highest []byte) {
 	return r.keys.key(r.lowest), r.keys.key(r.highest)
 }
 
-// addRange copies the bounds. A range that continues the previous one extends
-// it, as a loop that reads batch after batch does.
+// addRange copies the bounds. A range that continues the previous one, as in a loop
+// that reads page after page, extends it.
 func (r *readSet) addRange(begin, end []byte) {
 	if bytes.Compare(begin, end) >= 0 {
 		return

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// rowCache holds rows that one transaction after the other reads, such as the
-// configuration of a queue: to look one up in the store takes as long as much of
-// the rest of a small transaction. Each row has one slot, which many share.
+// rowCache caches rows that many transactions read, such as the state of a queue: a
+// lookup in the store takes a large part of the time of a small transaction. Each row
+// has one slot, which it shares with other rows.
 type rowCache struct {
 	mu    sync.Mutex
 	slots [rowSlots]rowSlot
@@ -15,20 +15,20 @@ type rowCache struct {
 
 const (
 	rowSlots = 512  // a power of two
-	maxRow   = 1024 // bytes of key and value; so it is half a megabyte at most
+	maxRow   = 1024 // bytes of key and value; half a megabyte in all
 )
 
 type rowSlot struct {
-	key, value []byte // key nil: none is held
-	from       uint64 // the row is what it was in this version, and not changed since
-	looked     uint64 // hash of the row last looked up in the store: the second time it is held
+	key, value []byte // key nil: free
+	from       uint64 // version since which the row is unchanged
+	looked     uint64 // hash of the last row offered; a row is cached the second time
 	written    uint64 // version of the last commit that wrote a row of this slot
 }
 
 func (c *rowCache) slot(hash uint64) *rowSlot { return &c.slots[hash&(rowSlots-1)] }
 
-// get returns the row's value in a state that contains all of version pinned.
-// It is the cache's.
+// get returns the row's value in a state that contains version pinned. The value
+// belongs to the cache.
 func (c *rowCache) get(hash uint64, key []byte, pinned uint64) (value []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,9 +39,9 @@ func (c *rowCache) get(hash uint64, key []byte, pinned uint64) (value []byte, ok
 	return s.value, true
 }
 
-// put offers what was read in a state that contains all of version pinned. The
-// state may contain some of later commits: if one of them wrote here, nobody
-// knows in which version the row was so.
+// put offers a row that was read in a state that contains version pinned. The state may
+// contain some of the later commits: if one of them wrote to this slot, the version of
+// the row is unknown, and it is not cached.
 func (c *rowCache) put(hash uint64, key, value []byte, pinned uint64) {
 	if len(key)+len(value) > maxRow {
 		return
@@ -56,7 +56,7 @@ func (c *rowCache) put(hash uint64, key, value []byte, pinned uint64) {
 	}
 }
 
-// write forgets what a commit changes. It is called before that can be read.
+// write drops the rows that a commit changes, before its writes can be read.
 func (c *rowCache) write(keys *keySet, cleared []keyRange, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *rowCache) write(keys *keySet, cleared []keyRange, version uint64) {
 		}
 	}
 	if len(cleared) > 0 {
-		// Hardly ever: most are narrowed to the keys that they hold.
+		// Rare: narrow replaces most ranges by their keys.
 		for i := range c.slots {
 			c.slots[i] = rowSlot{written: version}
 		}

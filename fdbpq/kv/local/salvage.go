@@ -13,14 +13,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// errSalvage is what becomes of writes to a store that is salvaged.
-var errSalvage = errors.New("kv/local: the store is open to be salvaged, nothing can be written")
+// errSalvage: a salvaged store is read-only.
+var errSalvage = errors.New("kv/local: the store is open for salvage, which is read-only")
 
-// Skipped returns how often a read of a salvaged store went around something that
-// cannot be read.
+// Skipped returns how often reads of a salvaged store skipped damage.
 func (db *DB) Skipped() uint64 { return db.stats.skipped.Load() }
 
-// skip notes that a read goes around damage. Every other error is the read's.
+// skipDamage counts damage that a read skips. It returns any other error.
 func (db *DB) skipDamage(err error) error {
 	if !errors.Is(err, kv.ErrDamaged) {
 		return err
@@ -29,8 +28,8 @@ func (db *DB) skipDamage(err error) error {
 	return nil
 }
 
-// around reads a range of a salvaged store. Where it cannot read, it goes on at
-// the next place where it can.
+// rangeAroundDamage reads a range of a salvaged store, and continues after damage where
+// it can read again.
 func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	if opts.Reverse {
 		return nil, errSalvage
@@ -55,7 +54,7 @@ func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pa
 	return pairs, nil
 }
 
-// each calls use for the pairs of a range until that has had enough.
+// eachPair calls use for the pairs of a range as long as it returns true.
 func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)) error {
 	iter, err := t.snap.NewIter(&pebble.IterOptions{UpperBound: end})
 	if err != nil {
@@ -77,9 +76,9 @@ func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)
 	return nil
 }
 
-// readableAfter returns a key behind which the range can be read again, though
-// not at begin; nil if there is none. Keys that have much in common with begin are
-// tried first, as damage mostly is of one block.
+// readableAfter returns a key after begin from which the range can be read again; nil if
+// there is none. It tries keys with long common prefixes with begin first, since damage
+// usually concerns one block.
 func (t *tx) readableAfter(begin, end []byte) []byte {
 	readable := func(key []byte) bool {
 		return t.eachPair(key, end, func([]byte, []byte) bool { return false }) == nil
@@ -110,7 +109,7 @@ func (t *tx) readableAfter(begin, end []byte) []byte {
 	return nil
 }
 
-// bisections bound how closely the end of damage is looked for.
+// bisections bounds the search for the end of damage.
 const bisections = 40
 
 // prefixEnd returns the first key behind all that begin with prefix, nil if there
@@ -142,7 +141,7 @@ func between(low, high []byte) []byte {
 	return bytes.TrimRight(middle, "\x00")
 }
 
-// newLogWriter calls record.NewLogWriter, whose type for numbers has no name here.
+// newLogWriter calls record.NewLogWriter, whose number type is internal to Pebble.
 func newLogWriter[Number ~uint64](construct func(io.Writer, Number, record.LogWriterConfig) *record.LogWriter, w io.Writer, number uint64) *record.LogWriter {
 	return construct(w, Number(number), record.LogWriterConfig{
 		WriteWALSyncOffsets: func() bool { return false },
@@ -150,7 +149,7 @@ func newLogWriter[Number ~uint64](construct func(io.Writer, Number, record.LogWr
 	})
 }
 
-// rest returns a log with all records that can be read of one, those behind
+// readableLog returns a copy of a log with all records that can be read, those after
 // damage included.
 func (d *logDisk) readableLog(name string, number uint64) (vfs.File, error) {
 	memory := vfs.NewMem()

@@ -7,9 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// scan is one range read: the store's pairs, with the gaps jumped over, merged
-// with the transaction's own writes. It runs in either direction; "before" and
-// "after" are meant in the direction of the scan.
+// scan is one range read. It jumps over gaps and merges the store's pairs with the
+// transaction's own writes. "Before" and "after" mean the direction of the scan, which
+// may be backward.
 type scan struct {
 	t       *tx
 	iter    *pebble.Iterator
@@ -17,7 +17,7 @@ type scan struct {
 	end     []byte
 	opts    kv.RangeOptions
 	out     *scratch
-	own     int // next own write, an index in writes.sorted
+	own     int // next own write, an index in writeSet.sorted
 	ownStop int // the index at which own writes end
 
 	lookAfter int  // steps over tombstones after which to look for a gap
@@ -29,19 +29,20 @@ type scratch struct {
 	data    []byte // keys and values found
 	pairs   []pairEnds
 	stretch stretch
-	gaps    []keyRange // to be remembered
+	gaps    []keyRange // to be recorded
 	steps   stepLimit
 }
 
 type pairEnds struct{ key, value int } // offsets in data
 
-// void is the stretch of the store in which a scan has found no key lately.
+// stretch is the part of the store in which the scan has found no key since the last
+// one.
 type stretch struct {
 	edge    []byte // where it begins
 	afterIt bool   // edge is a key that was found
 	steps   int    // over tombstones
 	jumps   int    // over gaps
-	stops   int    // among tombstones, to look for a gap
+	stops   int    // among tombstones, each to look for a gap
 }
 
 // scan returns the pairs of a range, and whether a bound of opts cut it short.
@@ -60,8 +61,8 @@ func (t *tx) scan(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, bool, err
 	return s.out.copyOut(), cut, nil
 }
 
-// storeKeys calls use for all keys of a range that the store has, unless they
-// are more than limit.
+// storeKeys calls use for all keys of the store in a range, unless there are more than
+// limit.
 func (t *tx) storeKeys(r keyRange, limit int, use func(key []byte)) (all bool, err error) {
 	s := scan{t: t, begin: r.begin, end: r.end, opts: kv.RangeOptions{Limit: limit + 1}, keysOnly: true}
 	cut, err := s.run()
@@ -76,7 +77,7 @@ func (t *tx) storeKeys(r keyRange, limit int, use func(key []byte)) (all bool, e
 	return true, nil
 }
 
-// run reads the range and shares what it has learnt about gaps.
+// run reads the range and records the gaps that it found.
 func (s *scan) run() (cut bool, err error) {
 	s.iter, err = s.t.iterator()
 	if err != nil {
@@ -95,9 +96,9 @@ func (s *scan) run() (cut bool, err error) {
 	return cut, err
 }
 
-// maxLag is how many commits may have followed the state that a transaction
-// reads, for what it learns to be of use: it has to be held against all of them
-// while commits wait.
+// maxLag bounds the commits after the state that a scan reads. With more of them its gaps
+// are not recorded, since record compares them with each of these commits while other
+// commits wait.
 const maxLag = 1000
 
 func (s *scan) read() (cut bool, err error) {
@@ -108,7 +109,7 @@ func (s *scan) read() (cut bool, err error) {
 	s.startStretch(pos, false)
 	for {
 		if r, ok := s.cleared(pos); ok {
-			// Of what the transaction cleared, nothing is read, nor learnt.
+			// Do not read what the transaction cleared, and record no gaps in it.
 			s.endStretch(pos, false)
 			pos = r
 			s.startStretch(pos, false)
@@ -129,8 +130,7 @@ func (s *scan) read() (cut bool, err error) {
 	}
 }
 
-// cleared returns where to go on if pos lies in a range that the transaction
-// has cleared.
+// cleared returns where to continue if pos is in a range that the transaction cleared.
 func (s *scan) cleared(pos []byte) ([]byte, bool) {
 	ranges := s.clearedRanges()
 	if s.opts.Reverse {
@@ -143,7 +143,7 @@ func (s *scan) cleared(pos []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// nextCleared returns where the next such range begins, seen from pos, or nil.
+// nextCleared returns where the next such range after pos begins, or nil.
 func (s *scan) nextCleared(pos []byte) []byte {
 	ranges := s.clearedRanges()
 	if s.opts.Reverse {
@@ -181,8 +181,8 @@ func (s *scan) jumpForward(pos []byte) (from, limit []byte) {
 	if asOf <= s.t.pinned.version {
 		return from, limit
 	}
-	// What was empty at asOf may not have been at this transaction's state, but
-	// only where a commit in between made a change.
+	// The range is empty at asOf. In this transaction's older state it may have keys
+	// where a commit in between made a change.
 	changed := s.t.pinned.changes(keyRange{pos, from}, asOf)
 	if changed.begin == nil || bytes.Compare(changed.begin, s.end) >= 0 {
 		return from, limit
@@ -208,15 +208,14 @@ func (s *scan) jumpBackward(pos []byte) (from, limit []byte) {
 	return changed.end, changed.begin
 }
 
-// walk reads up to limit, or up to where it found that it should jump, and
-// returns where to go on.
+// walk reads up to limit, or to a gap, and returns where to continue.
 func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 	stretch, steps := &s.out.stretch, &s.out.steps
 	steps.allow(limit, s.lookAfter<<stretch.stops)
 	for state := s.seek(from); ; state = s.step() {
 		if state == pebble.IterAtLimit && steps.stopped {
 			stretch.steps += steps.steps
-			// The gaps here may all be small ones. So stop less and less.
+			// The gaps here may all be small, so stop less and less often.
 			stretch.stops++
 			pos := steps.resumeAt()
 			if from, _ := s.jump(pos); !bytes.Equal(from, pos) {
@@ -264,8 +263,8 @@ func (s *scan) startStretch(edge []byte, afterIt bool) {
 	v.steps, v.jumps, v.stops = 0, 0, 0
 }
 
-// learn adjusts the patience when a void was crossed. Where one stop was all it
-// took to get to a key, it should have come earlier.
+// adaptLookAfter adjusts lookAfter at the end of a stretch. If a single stop led to a
+// key, the scan should have stopped earlier.
 func (s *scan) adaptLookAfter() {
 	switch stops := s.out.stretch.stops; {
 	case stops == 1:
@@ -275,8 +274,8 @@ func (s *scan) adaptLookAfter() {
 	}
 }
 
-// note ends a void at a key, or at a bound. If it took many steps to cross it,
-// or several jumps, it will be one gap from now on.
+// endStretch ends a stretch at a key or at a bound. If crossing it took many steps or
+// several jumps, it becomes a gap.
 func (s *scan) endStretch(to []byte, isKey bool) {
 	v := &s.out.stretch
 	if v.steps < s.t.db.gaps.limits.steps && v.jumps < 2 {
@@ -296,7 +295,7 @@ func (s *scan) endStretch(to []byte, isKey bool) {
 	s.out.gaps = append(s.out.gaps, r)
 }
 
-// ownBefore puts out the own writes before key, all of them if key is nil.
+// ownBefore emits the own writes before key, all of them if key is nil.
 func (s *scan) ownBefore(key []byte) (full bool) {
 	w := &s.t.buf.writes
 	for s.own != s.ownStop {
@@ -313,7 +312,7 @@ func (s *scan) ownBefore(key []byte) (full bool) {
 	return false
 }
 
-// emitBase puts out a pair of the store with the own write to it, if any.
+// emitBase emits a pair of the store, merged with the own write to its key.
 func (s *scan) emitBase(key, value []byte) (full bool) {
 	if s.own != s.ownStop {
 		w := &s.t.buf.writes
@@ -393,9 +392,9 @@ func (o *scratch) reset() {
 	o.gaps = o.gaps[:0]
 }
 
-// copyOut returns the pairs in memory of their own. Small ones share blocks:
-// an allocation for each would cost more than the rest of the scan, and one for
-// all of them would let a single small pair keep them all from being freed.
+// copyOut returns copies of the pairs. Small pairs share blocks: an allocation for each
+// pair costs more than the rest of the scan, and with one allocation for all, a single
+// pair would keep all of them in memory.
 func (o *scratch) copyOut() []kv.Pair {
 	const blockSize = 16 << 10
 	if len(o.pairs) == 0 {

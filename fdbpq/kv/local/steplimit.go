@@ -2,13 +2,11 @@ package local
 
 import "bytes"
 
-// pace counts the entries that an iterator passes, and stops it when it has
-// passed too many in a row without finding a key that has a value. The store's
-// iterators cannot do that: they look for a key until they find one or reach a
-// limit, however many tombstones lie on the way. But they report each entry,
-// and they look at the limit after each. So the limit is changed under way.
-// Should they copy the limit one day, scans would not stop any more, but step
-// where they could have jumped.
+// stepLimit counts the entries that an iterator passes, and stops it when it has passed
+// too many in a row without finding a key. Pebble's iterators cannot do that: they pass
+// any number of tombstones until they find a key or reach their limit. But they report
+// each entry and compare with the limit after each, so stepLimit changes the bytes of
+// the limit. If a later Pebble copies the limit, scans become slower but stay correct.
 type stepLimit struct {
 	reverse bool
 	limit   []byte // what the iterator compares with
@@ -18,7 +16,7 @@ type stepLimit struct {
 	stopped bool
 }
 
-// start allows for some more steps before the iterator must stop.
+// allow lets the iterator take up to most further steps.
 func (p *stepLimit) allow(limit []byte, most int) {
 	if p.stopped || !bytes.Equal(p.limit, limit) {
 		p.limit = append(p.limit[:0], limit...)
@@ -26,8 +24,8 @@ func (p *stepLimit) allow(limit []byte, most int) {
 	p.steps, p.most, p.stopped = 0, most, false
 }
 
-// step is called for every entry passed; those of a key that has a value are
-// among them. The result tells the iterator not to skip the entry.
+// step is called for every entry passed, live keys included. It returns false, so that
+// the iterator does not skip the entry.
 func (p *stepLimit) step(key []byte) bool {
 	p.steps++
 	if p.steps < p.most {
@@ -47,7 +45,7 @@ func (p *stepLimit) step(key []byte) bool {
 	return false
 }
 
-// position returns from where to go on after a stop, in memory of its own: what
-// comes before has no value. The last entry itself may have one when it was
-// reached backwards, because then the older entries of a key come first.
+// resumeAt returns a new key at which to continue after a stop: there are no live keys
+// before it. The last entry itself may be live in a backward scan, which sees the older
+// entries of a key first.
 func (p *stepLimit) resumeAt() []byte { return keyAfter(p.cursor) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxUnsynced is more than the store takes before it waits for the disk.
+// maxUnsynced is more commits than Pebble accepts before it waits for the disk.
 const maxUnsynced = 4096
 
 // syncCommits waits until commits are on the disk, one after the other.
@@ -15,8 +15,8 @@ func (db *DB) syncCommits() {
 	for c := range db.toSync {
 		db.syncing.Store(c)
 		if err := c.batch.SyncWait(); err != nil {
-			// What later transactions have read is perhaps not on disk and never
-			// will be. Nothing may be answered any more.
+			// Later transactions may have read what will never be on the disk. No
+			// transaction may succeed any more.
 			db.fail(fmt.Errorf("syncing the store's log failed: %w", err))
 		}
 		if !db.opts.NoSync {
@@ -28,13 +28,13 @@ func (db *DB) syncCommits() {
 	}
 }
 
-// await waits until a commit, and with it every earlier one, is on disk. When
-// ctx ends first it says how long it has waited.
+// await waits until a commit and all earlier ones are on the disk. When ctx ends
+// first, the error says how long it waited.
 func (db *DB) await(ctx context.Context, c *commit) error {
 	select {
 	case <-c.durable:
 	default:
-		began := db.opts.Now() // c.since may be about to be written
+		began := db.opts.Now() // c.since may be written at the same time
 		select {
 		case <-c.durable:
 		case <-ctx.Done():
@@ -47,11 +47,11 @@ func (db *DB) await(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// syncPatience is how long the disk may take before no more is given to it. What
-// is not given to it has certainly not happened when its caller gives up.
+// lateAfter is how long a sync may take before further commits wait. A commit that
+// still waits when its context ends has certainly not happened.
 const lateAfter = time.Second
 
-// late returns a commit that the disk has taken longer for, if there is one.
+// late returns the commit whose sync takes longer than lateAfter, or nil.
 func (db *DB) late() *commit {
 	c := db.syncing.Load()
 	if c == nil || db.opts.Now().Sub(c.since) < lateAfter {

@@ -6,8 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// syncedFile is a file that is written from its beginning to its end, and knows
-// how much of it is on the disk.
+// syncedFile is a file that is written sequentially and knows how much of it is synced.
 type syncedFile struct {
 	vfs.File
 	number      uint64

@@ -9,24 +9,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A log ends somewhere in zeros, or in the remains of an older log, and after a
-// power loss in anything. So Pebble takes what it cannot read for the end of the
-// newest log, damage in its middle included, unless it happens to know better.
-// Marks are what this engine knows it by: each commit writes into the log how far
-// log and manifest were synced before it. What cannot be read and lies before
-// that was acknowledged once. A commit's own mark does not cover the commit, so
-// the last one of a series is followed by a mark alone.
+// syncMark says how far log and manifest were synced. A log ends in zeros, in the
+// remains of an older log, or after a power loss in any bytes. So Pebble takes the first
+// unreadable byte of the newest log for its end, even when the log is damaged in the
+// middle. Therefore each commit writes a mark into the log: unreadable bytes before the
+// last mark's offset are damage, since they had been synced. A mark does not cover its
+// own commit, so an idle mark follows the last commit of a series.
 type syncMark struct {
 	log, logSynced           uint64 // number of the newest log, bytes of it
 	manifest, manifestSynced uint64
 }
 
-// markTag tells marks from other data that a log might hold.
+// syncMarkTag tells sync marks from other data in a log.
 const syncMarkTag = "pq\x00\x01"
 
 const maxSyncMark = len(syncMarkTag) + 4*binary.MaxVarintLen64
 
-// markDelay is how long after the last commit a mark is written alone.
+// idleMarkDelay is the time from the last commit to the idle mark.
 const idleMarkDelay = time.Second
 
 func (m syncMark) append(b []byte) []byte {
@@ -37,8 +36,8 @@ func (m syncMark) append(b []byte) []byte {
 	return b
 }
 
-// parseMark finds the mark in the beginning of a log's record. The record is a
-// batch: 12 bytes of header, and the mark is the first thing in it.
+// parseSyncMark parses the mark at the beginning of a log's record. The record is a
+// batch, in which the mark follows a header of 12 bytes.
 func parseSyncMark(record []byte) (m syncMark, ok bool) {
 	const header = 12
 	if len(record) < header+2 || record[header] != byte(pebble.InternalKeyKindLogData) {
@@ -64,7 +63,7 @@ func parseSyncMark(record []byte) (m syncMark, ok bool) {
 	return m, true
 }
 
-// marks writes a mark alone when nobody has committed for a while.
+// idleMarks writes a mark when there was no commit for idleMarkDelay.
 type idleMarks struct {
 	delay time.Duration
 	timer *time.Timer
@@ -85,7 +84,7 @@ func (db *DB) manifestWritten() {
 	}
 }
 
-// committed sets the timer behind a commit, unless it is set.
+// committed sets the timer after a commit, unless it is set.
 func (m *idleMarks) committed(version uint64) {
 	if !m.armed.Load() && m.armed.CompareAndSwap(false, true) {
 		m.after.Store(version)
@@ -109,7 +108,7 @@ func (db *DB) writeIdleMark() {
 	}
 }
 
-// writeMark writes a mark into the log and syncs it.
+// writeSyncMark writes a mark into the log and syncs it.
 func (db *DB) writeSyncMark() (err error) {
 	defer func() {
 		if p := recover(); p != nil {

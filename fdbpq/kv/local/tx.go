@@ -10,22 +10,21 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// tx is one run of a closure. It fixes the state that it reads at its first
-// read, so a transaction that only writes never conflicts and holds nothing.
+// tx is one run of a closure. Its first read fixes the state that it reads, so a
+// transaction that only writes never conflicts and pins nothing.
 type tx struct {
 	db       *DB
 	buf      *buffers // nil when the run is over
 	snapshot snapshotReader
 
-	// The state read is that of pebble's snapshot. It contains everything up to
-	// the commit pinned, nothing after the commit upper, and of those between
-	// (hardly ever is there one) possibly some: conflicts are looked for after
-	// pinned, durability is awaited up to upper.
+	// The transaction reads Pebble's snapshot. That contains all commits up to pinned,
+	// none after upper, and possibly some of the few in between. So conflicts are
+	// searched after pinned, and durability is awaited up to upper.
 	pinned, upper *commit
 	snap          *pebble.Snapshot
 	iter          *pebble.Iterator
 	began         time.Time
-	tooOld        bool // a read failed for that reason
+	tooOld        bool // a read failed because the transaction is too old
 
 	watches []*watch
 }
@@ -35,7 +34,7 @@ type buffers struct {
 	reads   readSet
 	writes  writeSet
 	scratch scratch
-	step    func(key []byte) bool // of scratch.pace
+	step    func(key []byte) bool // of scratch.steps
 }
 
 func newBuffers() any {
@@ -57,7 +56,7 @@ func (db *DB) begin() *tx {
 	return t
 }
 
-// open fixes the state to read, or checks that it is not too old.
+// open fixes the state to read, or checks the age of an open transaction.
 func (t *tx) open() error {
 	if t.buf == nil {
 		return errEnded
@@ -91,15 +90,15 @@ func (t *tx) iterator() (*pebble.Iterator, error) {
 	return t.iter, nil
 }
 
-// release lets go of the state read.
+// release releases the state to read.
 func (t *tx) release() {
 	if t.iter != nil {
-		_ = t.iter.Close() // the reads have reported what went wrong with them
+		_ = t.iter.Close() // the reads have reported its errors
 		t.iter = nil
 	}
 	if t.snap != nil {
 		if err := t.snap.Close(); err != nil {
-			t.db.opts.Log.Error("kv/local: releasing a state of the store failed", "err", err)
+			t.db.opts.Log.Error("kv/local: releasing a snapshot failed", "err", err)
 		}
 		t.snap = nil
 	}
@@ -127,7 +126,7 @@ func (t *tx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	return t.readRange(begin, end, opts, false)
 }
 
-// Prefetch has nothing to do: a read takes less time than to prepare it.
+// Prefetch does nothing: a read is faster than its preparation.
 func (t *tx) Prefetch(...[]byte) {}
 
 func (t *tx) Snapshot() kv.Reader { return &t.snapshot }
@@ -258,7 +257,7 @@ func (t *tx) Conflict(key []byte) {
 	if len(key) > kv.MaxKeySize {
 		return // there cannot be such a key
 	}
-	// Without an earlier read the commit depends on what key is from now on.
+	// Without an earlier read the commit depends on key's value from now on.
 	if t.snap == nil && t.open() != nil {
 		return
 	}

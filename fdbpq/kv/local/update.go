@@ -57,7 +57,7 @@ func (db *DB) viewOnce(ctx context.Context, fn func(kv.Reader) error) (done bool
 	return true, t.awaitReads(ctx, err)
 }
 
-// attempt runs fn once. It is not done when fn has to run again.
+// updateOnce runs fn once. done is false when fn has to run again.
 func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
 	t := db.begin()
 	defer func() {
@@ -87,7 +87,7 @@ func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, 
 		return true, t.awaitReads(ctx, err)
 	}
 	if w.empty() {
-		// Perhaps there was nothing to clear. An empty batch would not be synced.
+		// The ranges to clear may have been empty. Pebble does not sync an empty batch.
 		db.activateWatches(t, nil)
 		return true, t.awaitReads(ctx, nil)
 	}
@@ -103,15 +103,15 @@ func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, 
 		return false, nil
 	}
 	db.toApply <- applyJob{t, c}
-	t = nil // it is not ours any more
+	t = nil // applyCommits ends it
 	if err := db.await(ctx, c); err != nil {
 		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 	}
 	return true, nil
 }
 
-// settle returns err when all that the transaction read is durable: whatever
-// its caller concludes from it must hold after a crash, too.
+// awaitReads returns err once all that the transaction read is durable, so that
+// conclusions from it hold after a crash, too.
 func (t *tx) awaitReads(ctx context.Context, err error) error {
 	t.release()
 	if t.upper != nil {
@@ -122,14 +122,14 @@ func (t *tx) awaitReads(ctx context.Context, err error) error {
 	return err
 }
 
-// pause makes a transaction that keeps losing step back for a moment, so that
-// many of them do not wear each other down.
+// pause delays a transaction that has lost several conflicts, so that many of them
+// make progress.
 func pause(ctx context.Context, losses int) {
-	const patience = 4
-	if losses < patience {
+	const undelayed = 4
+	if losses < undelayed {
 		return
 	}
-	longest := 50 * time.Microsecond << min(losses-patience, 6)
+	longest := 50 * time.Microsecond << min(losses-undelayed, 6)
 	timer := time.NewTimer(rand.N(longest))
 	defer timer.Stop()
 	select {
@@ -138,9 +138,8 @@ func pause(ctx context.Context, losses int) {
 	}
 }
 
-// narrow turns ranges to be cleared into the few keys that they hold, if they
-// are few: a tombstone for a range slows down every scan until it is gone, even
-// those that are nowhere near it.
+// narrow replaces cleared ranges that have few keys by these keys: a range tombstone
+// slows down every scan of the store, wherever it is, until it is compacted.
 func (t *tx) narrow() error {
 	const few = 64
 	w := &t.buf.writes
@@ -164,10 +163,9 @@ func (t *tx) narrow() error {
 	return nil
 }
 
-// prepare checks that nothing the transaction depends on has changed, and
-// returns the commit that is to be applied next: the turn is its own until then.
-// It returns none if the transaction has lost and has to run again. It is stale
-// when somebody has set keys in ranges that were narrowed.
+// prepare checks for conflicts and returns the commit to be applied next, which holds
+// the commit lock until then. It returns nil after a conflict: the transaction has to
+// run again. stale says that another commit set keys in ranges that were narrowed.
 func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err error) {
 	w, r := &t.buf.writes, &t.buf.reads
 	w.sort()
@@ -181,7 +179,7 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 		}
 	}()
 
-	// Most conflicts show before the turn is taken.
+	// Most conflicts are found without the lock.
 	checked := t.pinned
 	if checked != nil {
 		var loss *commit
@@ -201,7 +199,7 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 	}()
 	if checked != nil {
 		if loss, _ := checked.firstConflict(r); loss != nil {
-			db.stats.conflicts.Add(1) // it has had its turn, so it can be read
+			db.stats.conflicts.Add(1) // it held the lock, so it has been applied
 			return nil, false, nil
 		}
 	}
@@ -217,11 +215,11 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 	return c, false, nil
 }
 
-// takeTurn waits until it is the caller's turn to commit and the disk keeps up.
+// lockCommits takes the commit lock once tables can be written and no sync is late.
 func (db *DB) lockCommits(ctx context.Context) error {
 	for {
 		if err := db.commitLock.lock(ctx); err != nil {
-			return fmt.Errorf("the disk does not take what is to be written: %w", err)
+			return fmt.Errorf("earlier commits still wait for the disk: %w", err)
 		}
 		if broken := db.broken.Load(); broken != nil {
 			db.commitLock.unlock()
@@ -242,8 +240,8 @@ func (db *DB) lockCommits(ctx context.Context) error {
 	}
 }
 
-// lost makes sure that a transaction which lost against c reads c's writes the
-// next time: c may still be on its way into the store.
+// afterConflict waits until c is applied, so that the transaction that lost against
+// it reads its writes when it runs again.
 func (db *DB) afterConflict(ctx context.Context, c *commit) {
 	db.stats.conflicts.Add(1)
 	if db.applied.Load().version >= c.version {
@@ -260,8 +258,8 @@ func (db *DB) closeBatch(batch *pebble.Batch) {
 	}
 }
 
-// fill returns a batch with the writes whose values are known. In the order of
-// their keys the store's memory takes them fastest.
+// newBatch returns a batch with the writes whose values are known, in the order of
+// their keys, which Pebble inserts fastest.
 func (db *DB) newBatch(w *writeSet) (*pebble.Batch, error) {
 	batch := db.store.NewBatchWithSize(64 + maxSyncMark + w.size() + 16*w.keys.len())
 	var buf [maxSyncMark]byte

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// watchSet is the watches that wait for a commit.
+// watchSet has the watches that wait for a commit.
 type watchSet struct {
-	count  atomic.Int64 // lets commits pass by when nobody watches
+	count  atomic.Int64 // lets commits skip an empty set
 	mu     sync.Mutex
 	byHash map[uint64][]*watch
 }
@@ -18,7 +18,7 @@ type watch struct {
 	done chan struct{}
 
 	// Guarded by the set's lock.
-	since   uint64 // commits up to this version are not news
+	since   uint64 // commits up to this version do not fire the watch
 	pending bool   // in the set
 	ended   bool   // done is closed
 }
@@ -37,7 +37,7 @@ func (s *watchSet) add(w *watch, since uint64) {
 	s.count.Add(1)
 }
 
-// end closes the watch. Several callers may do so.
+// end ends the watch. It may be called repeatedly.
 func (s *watchSet) end(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,9 +108,9 @@ func (s *watchSet) endAll() {
 	}
 }
 
-// watch activates the watches of a transaction that committed as c, or that
-// had nothing to commit if c is nil. What others wrote after the state that the
-// transaction read fires them at once.
+// activateWatches activates the watches of a transaction that committed as c, or had
+// nothing to commit if c is nil. Commits after the state that the transaction read fire
+// them at once.
 func (db *DB) activateWatches(t *tx, c *commit) {
 	watches := t.watches
 	t.watches = nil
@@ -128,7 +128,7 @@ func (db *DB) activateWatches(t *tx, c *commit) {
 		if from == nil {
 			continue
 		}
-		// A commit that is not among these fires the watch when it is applied.
+		// Later commits fire the watch when they are applied.
 		applied := db.applied.Load()
 		for n := from.next.Load(); n != nil && n.version <= applied.version; n = n.next.Load() {
 			if n != c && n.wrote(w.hash, w.key) {

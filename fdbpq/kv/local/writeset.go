@@ -9,9 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// writes is what a transaction has written: at most one entry a key, which
-// says all there is to know about the key's new value, on top of the ranges
-// cleared.
+// writeSet has a transaction's writes: the cleared ranges, and on top of them at most one
+// entry for each key, which determines the key's new value.
 type writeSet struct {
 	keys    keySet
 	entries []write // of the keys, by their index
@@ -19,11 +18,11 @@ type writeSet struct {
 	live    int     // bytes of values in use
 	atomics []atomic64
 	cleared rangeSet
-	bounds  int        // bytes of the cleared ranges as they were given
-	sorted  []int32    // keys in order; those added since the last sort are missing
+	bounds  int        // bytes of the bounds of ClearRange calls
+	sorted  []int32    // keys in order, without those added since the last sort
 	setting []int32    // the keys of sorted that will have a value
-	erasing []int32    // and those that will not
-	narrow  []keyRange // cleared ranges that became single keys
+	erasing []int32    // the keys of sorted that will have none
+	narrow  []keyRange // cleared ranges that were replaced by their keys
 	refused error      // why the commit must fail
 }
 
@@ -38,7 +37,7 @@ type writeKind uint8
 const (
 	kindSet    writeKind = iota
 	kindClear            // the key has no value
-	kindAtomic           // operations on whatever value the store has
+	kindAtomic           // operations on the store's value
 )
 
 // atomic64 is an Add or a Max and the link to the next one on the same key.
@@ -59,16 +58,16 @@ func (w *writeSet) empty() bool { return w.keys.len() == 0 && len(w.cleared) == 
 
 func (w *writeSet) size() int { return len(w.keys.arena) + w.live + w.bounds }
 
-// refuse makes the commit fail. The first reason stays.
+// refuse makes the commit fail, with the first reason given.
 func (w *writeSet) refuse(format string, args ...any) {
 	if w.refused == nil {
 		w.refused = fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...)
 	}
 }
 
-// accepts checks a key as it was given and tells whether to go on with the write. What breaks
-// a limit is still remembered, so that the closure sees its own writes until
-// the commit refuses them; only a transaction far beyond all bounds is not.
+// accepts checks the size of a key and tells whether to perform the write. Writes beyond
+// a limit are performed, so that the closure sees its own writes until the commit fails,
+// except in a transaction far beyond all limits.
 func (w *writeSet) accepts(key []byte) bool {
 	if len(key) > kv.MaxKeySize {
 		w.refuse("key has %d bytes, at most %d are allowed", len(key), kv.MaxKeySize)
@@ -102,7 +101,7 @@ func (w *writeSet) put(e *write, value []byte) {
 	w.live += len(value)
 }
 
-// compact drops the values that were overwritten, once they are the most.
+// compact drops overwritten values once they are most of the arena.
 func (w *writeSet) compact() {
 	if len(w.values) < 2*w.live+maxKept {
 		return
@@ -173,7 +172,7 @@ func (w *writeSet) putInteger(e *write, v uint64) {
 	w.put(e, buf[:])
 }
 
-// chain appends op to the operations of e; two of a kind become one.
+// chain appends op to the operations of e, merged with the last one of the same kind.
 func (w *writeSet) chain(e *write, op atomic64) {
 	op.next = -1
 	if e.first >= 0 {
@@ -194,7 +193,7 @@ func (w *writeSet) chain(e *write, op atomic64) {
 	w.atomics = append(w.atomics, op)
 }
 
-// evaluate applies the operations of e to the value that the store has.
+// evaluate applies the operations of e to the store's value.
 func (w *writeSet) evaluate(e *write, v uint64) uint64 {
 	for i := e.first; i >= 0; i = w.atomics[i].next {
 		v = w.atomics[i].apply(v)
@@ -239,9 +238,8 @@ func (w *writeSet) searchIn(sorted []int32, key []byte) int {
 	return lo
 }
 
-// sort brings sorted up to date. It is called whenever the order matters, so
-// it must be cheap when little was added: a few keys are put in their places,
-// many are sorted and merged in.
+// sort updates sorted. It is called often, so it must be cheap when few keys were added:
+// it inserts a few keys one by one, and sorts and merges many.
 func (w *writeSet) sort() {
 	const few = 4
 	old, all := len(w.sorted), w.keys.len()
@@ -271,8 +269,8 @@ func (w *writeSet) sort() {
 	}
 }
 
-// outcome returns the keys that will have a value after the commit, and the
-// single keys that will not.
+// outcome returns the keys that will have a value after the commit, and the keys that
+// will have none.
 func (w *writeSet) outcome() (set, cleared keyList) {
 	w.setting, w.erasing = w.setting[:0], w.erasing[:0]
 	for _, i := range w.sorted {
@@ -285,21 +283,21 @@ func (w *writeSet) outcome() (set, cleared keyList) {
 	return keyList{&w.keys, w.setting}, keyList{&w.keys, w.erasing}
 }
 
-// clearStored clears a key in its stored form, unless it was written anyway.
+// clearEncoded clears an encoded key, unless the transaction has written it.
 func (w *writeSet) clearEncoded(key []byte) {
 	if e, isNew := w.entry(key); isNew {
 		w.erase(e)
 	}
 }
 
-// narrowRange turns a cleared range into its keys, which are all that has to be
-// cleared as long as nobody sets another one.
+// narrowRange removes a cleared range whose keys are cleared one by one. That is the same
+// as long as no other commit sets a key in it.
 func (w *writeSet) narrowRange(r keyRange) {
 	w.cleared = slices.DeleteFunc(w.cleared, func(o keyRange) bool { return bytes.Equal(o.begin, r.begin) })
 	w.narrow = append(w.narrow, r)
 }
 
-// widenRanges undoes that.
+// widenRanges undoes narrowRange.
 func (w *writeSet) widenRanges() {
 	for _, r := range w.narrow {
 		w.cleared.add(r)
