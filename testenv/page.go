@@ -52,12 +52,17 @@ func Blocks(t testing.TB, file, language string) []Block {
 }
 
 // Shown matches what a page shows of a program's output: in it, … stands for
-// anything within a line, and alone on a line for any number of lines.
+// anything within a line, and alone on a line for any number of lines. <id> on a
+// line of its own stands for the id of an item.
 func Shown(text string) *regexp.Regexp {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		if line == "…" {
 			lines[i] = `.*(\n.*)*`
+			continue
+		}
+		if line == "<id>" {
+			lines[i] = `[\w-]+`
 			continue
 		}
 		parts := strings.Split(line, "…")

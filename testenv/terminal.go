@@ -17,6 +17,7 @@ import (
 type Step struct {
 	Where   string // file:line of the command
 	Command string
+	Stdin   string // of a [Transcript]
 	Output  string
 }
 
@@ -50,12 +51,17 @@ func Steps(t testing.TB, file string) []Step {
 // What a page shows is compared by [Shown]. Empty lines and the width of columns
 // do not count, times and ports may be any, and the headers of an answer stand in
 // the order of their names. In a command, <id> and <ack> stand for the last id and
-// ack subject that were printed.
+// ack subject that were printed. [InProcess] returns a terminal for transcripts,
+// which compares in the same way.
 //
 // `nats sub` runs until Close, as it would in a terminal of its own. A command
 // with ^C in its output runs until it has printed what stands before that.
 type Terminal struct {
-	process *Process
+	name      string // of the program that is run within the test, or ""
+	program   Program
+	variables map[string]string
+
+	process *Process // nil with a program
 	nc      *nats.Conn
 	bash    *shell            // nil until it is needed
 	printed map[string]string // what placeholders stand for
@@ -77,8 +83,14 @@ func (p *Process) Terminal(t testing.TB) *Terminal {
 // Run runs a command and compares what it prints with what the page shows.
 func (term *Terminal) Run(t testing.TB, step Step) {
 	t.Helper()
+	if term.program != nil {
+		text := term.runProgram(t, step)
+		step.Output = term.expand(step.Output)
+		compare(t, step, text)
+		return
+	}
 	command := strings.NewReplacer(documentedHTTP, term.process.HTTP, documentedNATS, term.process.URL).Replace(term.fill(t, step))
-	words := split(command)
+	words := Words(command)
 	var lines []string
 	var text string
 	var err error
@@ -105,7 +117,8 @@ func (term *Terminal) Run(t testing.TB, step Step) {
 		t.Fatalf("%s: %s: %v\n%s", step.Where, step.Command, err, strings.Join(lines, "\n"))
 	}
 	term.remember(lines)
-	term.compare(t, step, lines)
+	printed := strings.NewReplacer(term.process.HTTP, documentedHTTP, term.process.URL, documentedNATS).Replace(strings.Join(lines, "\n"))
+	compare(t, step, printed)
 }
 
 // Close ends what still runs: each `nats sub` has to have printed what the page
@@ -135,15 +148,6 @@ func (term *Terminal) Close(t testing.TB) {
 		}
 	}
 	term.nc.Close()
-}
-
-// split cuts a command into words; single quotes hold one together.
-func split(command string) []string {
-	var words []string
-	for _, match := range regexp.MustCompile(`'([^']*)'|\S+`).FindAllStringSubmatch(command, -1) {
-		words = append(words, cmp.Or(match[1], strings.Trim(match[0], "'")))
-	}
-	return words
 }
 
 var placeholder = regexp.MustCompile(`<(id|ack)>`)
@@ -187,7 +191,6 @@ func (term *Terminal) subscribe(step Step, args []string) error {
 
 var (
 	logged = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d `)
-	spaces = regexp.MustCompile(` {2,}`)
 	rtt    = regexp.MustCompile(`(?m)Received with rtt \S+$`)
 )
 
@@ -197,16 +200,20 @@ const (
 	documentedHTTP = "http://127.0.0.1:8622"
 )
 
-func (term *Terminal) compare(t testing.TB, step Step, lines []string) {
+// compare compares what a command printed with what the page shows, but for times,
+// empty lines and the width of columns.
+func compare(t testing.TB, step Step, printed string) {
 	t.Helper()
 	unify := func(s string) string {
 		s = rtt.ReplaceAllString(logged.ReplaceAllString(s, stamp), "Received with rtt 1ms")
-		s = strings.NewReplacer(term.process.HTTP, documentedHTTP, term.process.URL, documentedNATS).Replace(s)
-		return spaces.ReplaceAllString(strings.Join(nonEmpty(s), "\n"), " ")
+		lines := nonEmpty(s)
+		for i, line := range lines {
+			lines[i] = strings.Join(strings.Fields(line), " ")
+		}
+		return strings.Join(lines, "\n")
 	}
-	printed := unify(strings.Join(lines, "\n"))
-	if !Shown(unify(step.Output)).MatchString(printed) {
-		t.Errorf("%s: %s\nprints\n%s\nand the page says\n%s", step.Where, step.Command, printed, step.Output)
+	if !Shown(unify(step.Output)).MatchString(unify(printed)) {
+		t.Errorf("%s: %s\nprints\n%s\nexpected\n%s", step.Where, step.Command, printed, step.Output)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // reading is what a command of each kind of flag reads.
@@ -168,7 +170,7 @@ func checkExample(t *testing.T, name, line string) {
 	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 	root := rootCommand(s)
 	leaves(root, func(c *cobra.Command) { c.RunE = func(*cobra.Command, []string) error { return nil } })
-	root.SetArgs(arranged(root, append(strings.Fields(name), words(t, rest)...)))
+	root.SetArgs(arranged(root, append(strings.Fields(name), testenv.Words(rest)...)))
 	if err := root.Execute(); err != nil {
 		t.Errorf("the example %s: %v", line, err)
 	}
