@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// call is a transaction of the engine on behalf of an Update.
+// call is one transaction of the engine for an Update.
 type call struct {
 	db    *DB
 	ctx   context.Context
@@ -21,8 +21,8 @@ type call struct {
 	watches []*kv.Watch
 }
 
-// errThrownAway makes the engine forget a run.
-var errThrownAway = errors.New("fault: a run that is thrown away")
+// errDiscarded makes the engine discard a run.
+var errDiscarded = errors.New("fault: the run is discarded")
 
 // run is the closure that the engine sees.
 func (c *call) run(base kv.Tx) error {
@@ -35,48 +35,48 @@ func (c *call) run(base kv.Tx) error {
 	}
 	c.db.at(c.ctx, BeforeCommit)
 	if c.wrote {
-		c.cutOff()
+		c.applyCondition()
 	}
 	if c.fault.kind == Conflict || c.fault.kind == UnknownNever && c.wrote {
-		return errThrownAway
+		return errDiscarded
 	}
 	return nil
 }
 
-// cutOff takes another fault when there is no connection any more.
-func (c *call) cutOff() {
+// applyCondition replaces the fault by an unknown result when the connection is broken.
+func (c *call) applyCondition() {
 	c.db.mu.Lock()
 	isCutOff := c.db.condition != connected
 	c.db.mu.Unlock()
 	if !isCutOff {
 		return
 	}
-	c.db.giveBack(c.fault)
+	c.db.requeue(c.fault)
 	c.fault = injection{kind: UnknownNever}
 	if c.db.coin() {
 		c.fault.kind = UnknownDone
 	}
 }
 
-// result turns what the engine says into what the caller hears.
+// result turns the engine's result into the caller's.
 func (c *call) result(err error) error {
 	if err == nil && c.wrote {
 		c.db.at(c.ctx, AfterCommit)
 	}
-	happened := err == errThrownAway || err == nil && c.wrote && c.fault.kind == UnknownDone
+	happened := err == errDiscarded || err == nil && c.wrote && c.fault.kind == UnknownDone
 	switch {
 	case happened:
 		c.endWatches()
 		c.db.count(func(s *Stats) { s.Injected[c.fault.kind]++ })
 		if c.fault.kind == Conflict {
-			return errThrownAway
+			return errDiscarded
 		}
 		return errUnknown(c.fault.kind)
 	case err != nil:
-		c.db.giveBack(c.fault)
+		c.db.requeue(c.fault)
 		return err
 	default:
-		c.db.giveBack(c.fault)
+		c.db.requeue(c.fault)
 		return c.keepWatches()
 	}
 }
@@ -85,16 +85,15 @@ func errUnknown(kind Kind) error {
 	return fmt.Errorf("%w: injected (%s)", kv.ErrUnknown, kind)
 }
 
-// endWatches ends those of a transaction that did not commit as far as its
-// caller can tell.
+// endWatches ends the watches of a transaction whose caller gets an error.
 func (c *call) endWatches() {
 	for _, w := range c.watches {
 		w.Cancel()
 	}
 }
 
-// keepWatches remembers those of a transaction that committed, for the time when
-// the connection breaks. If it has, nobody knows about the transaction either.
+// keepWatches keeps the watches of a committed transaction, to end them when the
+// connection breaks. If it is broken already, the result of the transaction is unknown.
 func (c *call) keepWatches() error {
 	db := c.db
 	db.mu.Lock()
@@ -130,7 +129,7 @@ func pending(watches []*kv.Watch) []*kv.Watch {
 	return rest
 }
 
-// tx is an engine's transaction that takes note of writes and watches.
+// tx records the writes and watches of an engine's transaction.
 type tx struct {
 	kv.Tx
 	call *call

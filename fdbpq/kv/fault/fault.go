@@ -1,17 +1,16 @@
-// Package fault makes a store misbehave in the ways that package kv allows, for
-// tests of what is built on it. [Wrap] puts a layer on top of any engine:
+// Package fault injects faults that package kv allows into a store, for tests of its
+// users. [Wrap] wraps any engine:
 //
-//   - A run of a closure is thrown away as after a conflict, and repeated.
-//   - The store is unavailable, and does nothing.
-//   - A commit has an unknown result: it never takes effect, or it has already,
-//     or it does so later. In the last case the engine still validates it by
-//     what it read, at a time when its caller has long moved on.
-//   - The connection breaks, or the process dies, in the midst of transactions.
+//   - A run of a closure is discarded as after a conflict, and repeated.
+//   - The store is unavailable: nothing runs.
+//   - A commit has an unknown result. It never takes effect, or has taken effect, or
+//     takes effect later, when its caller has moved on; the engine still checks a late
+//     commit for conflicts.
+//   - The connection breaks, or the process dies, during transactions.
 //
-// Faults come by chance, from a seed, or one by one as a test demands them. A
-// hook lets a test order events where the order matters. Nothing here waits for
-// time to pass, and nothing goes on by itself: a late commit happens within a
-// later call.
+// Faults are random, from a seed, or scripted by the test. A hook lets a test order
+// events. Nothing here waits for time to pass or runs in the background: a late commit
+// happens within a later call.
 package fault
 
 import (
@@ -25,17 +24,17 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Kind is what can happen to a run of a closure. Only transactions that wrote
-// something meet the unknown results.
+// Kind is a fault in a run of a closure. Unknown results occur only in transactions that
+// write.
 type Kind int
 
 const (
 	None         Kind = iota
-	Conflict          // the run is thrown away and the closure runs again
+	Conflict          // the run is discarded and the closure runs again
 	Unavailable       // ErrUnavailable; the closure does not run
 	UnknownNever      // ErrUnknown; the commit never takes effect
 	UnknownDone       // ErrUnknown; the commit has taken effect
-	UnknownLate       // ErrUnknown; the commit is still to come
+	UnknownLate       // ErrUnknown; the commit takes effect later, unless it conflicts
 )
 
 func (k Kind) String() string {
@@ -57,7 +56,7 @@ func (k Kind) String() string {
 }
 
 // Chances are the probabilities of faults in each run of a closure; together
-// they are at most 1. Of these a View meets Conflict and Unavailable only.
+// they are at most 1. In a View only Conflict and Unavailable occur.
 type Chances map[Kind]float64
 
 // pick returns the fault at x, a number from 0 up to 1.
@@ -70,7 +69,7 @@ func (c Chances) pick(x float64) Kind {
 	return None
 }
 
-// Point is a place in a call where others may get in between.
+// Point is a point in a call at which other calls can be scheduled.
 type Point int
 
 const (
@@ -79,13 +78,13 @@ const (
 	AfterCommit               // an Update has taken effect and is about to return
 )
 
-// Options vary a wrapped store. The zero value injects nothing by itself.
+// Options configure a wrapped store. The zero value injects no random faults.
 type Options struct {
 	Seed    uint64
 	Chances Chances
 
-	// Yield makes calls give up the processor now and then, so that they meet
-	// more often.
+	// Yield makes calls yield the processor at random, so that they overlap more
+	// often.
 	Yield bool
 
 	// Hook is called at the points of calls, with the context of the call. It
@@ -97,10 +96,10 @@ type Options struct {
 type Stats struct {
 	Updates, Views int          // calls
 	Runs           int          // runs of closures
-	Reruns         int          // runs that the engine repeated of its own accord
+	Reruns         int          // runs that the engine repeated
 	Injected       map[Kind]int // faults
 
-	// What became of commits that were late.
+	// Results of late commits.
 	LateDone, LateFailed, LateDropped int
 }
 
@@ -117,12 +116,12 @@ type DB struct {
 	script    []Kind
 	condition condition
 	closed    bool
-	late      []*straggler
+	late      []*lateCommit
 	watches   []*kv.Watch // of committed transactions; some have ended
 	stats     Stats
 }
 
-// condition is how the process stands to its store.
+// condition is the state of the process's connection to the store.
 type condition int
 
 const (
@@ -133,8 +132,8 @@ const (
 
 var _ kv.DB = (*DB)(nil)
 
-// Wrap returns base with faults. Close the wrapper, and that closes base: the
-// other way round, Close would wait for commits that are late.
+// Wrap returns base with faults. Close the wrapper, which closes base; base.Close would
+// wait for late commits.
 func Wrap(base kv.DB, opts Options) *DB {
 	return &DB{
 		base:    base,
@@ -146,11 +145,10 @@ func Wrap(base kv.DB, opts Options) *DB {
 	}
 }
 
-// FailNext demands faults for the coming runs of closures in Update, one for
-// each run, ahead of those that come by chance. What does not fit a run, because
-// its closure fails or writes nothing, is kept for the next one. None demands a
-// run without a fault. A commit that is late on demand waits for Release, Drop
-// or Close.
+// FailNext scripts faults for the next runs of closures in Update, one for each run;
+// they precede random ones. A fault that does not fit a run, because the closure fails or
+// writes nothing, is kept for the next run. None scripts a run without a fault. A
+// scripted late commit waits for Release, Drop or Close.
 func (db *DB) FailNext(faults ...Kind) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -178,13 +176,13 @@ func (db *DB) Stats() Stats {
 // effect, some never do.
 func (db *DB) Disconnect() { db.become(disconnected) }
 
-// Reconnect ends what Disconnect began.
+// Reconnect ends the effect of Disconnect.
 func (db *DB) Reconnect() { db.become(connected) }
 
 // Crash ends the process that uses the store, but not the store. Calls fail with
 // ErrClosed from now on, watches end, and transactions that are about to commit
-// have an unknown result. The store below belongs to the next process: Close
-// does not close it any more. Late commits are as they were, on their way.
+// have an unknown result. The base belongs to the next process: Close does not close it
+// any more. Late commits stay under way.
 func (db *DB) Crash() { db.become(crashed) }
 
 func (db *DB) become(c condition) {
@@ -202,20 +200,19 @@ func (db *DB) become(c condition) {
 	}
 }
 
-// Close implements kv.DB. Commits that are still late are made or dropped, as
-// chance will have it.
+// Close implements kv.DB. It commits or drops late commits at random.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()
 		return kv.ErrClosed
 	}
-	db.closed = true // from here on, no commit is late
+	db.closed = true // no commit becomes late from here on
 	late := db.late
 	db.late = nil
 	db.mu.Unlock()
 	for _, s := range late {
-		db.settle(s, db.coin())
+		db.finishLate(s, db.coin())
 	}
 	db.active.Wait()
 
@@ -246,7 +243,7 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		} else {
 			err = c.result(db.base.Update(ctx, c.run))
 		}
-		if err != errThrownAway {
+		if err != errDiscarded {
 			return err
 		}
 	}
@@ -273,18 +270,18 @@ func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 				return err
 			}
 			if f.kind == Conflict {
-				return errThrownAway
+				return errDiscarded
 			}
 			return nil
 		})
-		if err != errThrownAway {
+		if err != errDiscarded {
 			return err
 		}
 		db.count(func(s *Stats) { s.Injected[Conflict]++ })
 	}
 }
 
-// enter lets a call in. The caller must call active.Done.
+// enter admits a call. The caller must call active.Done.
 func (db *DB) enter() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -295,13 +292,13 @@ func (db *DB) enter() error {
 	return nil
 }
 
-// injection is a fault that may happen to a run.
+// injection is the fault chosen for a run.
 type injection struct {
 	kind     Kind
 	scripted bool // by FailNext
 }
 
-// draw decides about a run, or that there is none.
+// draw chooses the fault of a run, or returns an error instead of a run.
 func (db *DB) draw(ctx context.Context, update bool) (injection, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -330,8 +327,8 @@ func (db *DB) draw(ctx context.Context, update bool) (injection, error) {
 	return f, nil
 }
 
-// giveBack keeps a fault that did not happen for the next run.
-func (db *DB) giveBack(f injection) {
+// requeue keeps a scripted fault that did not happen for the next run.
+func (db *DB) requeue(f injection) {
 	if f.scripted && f.kind != None {
 		db.mu.Lock()
 		defer db.mu.Unlock()
@@ -352,7 +349,7 @@ func (db *DB) at(ctx context.Context, point Point) {
 	if db.hook != nil {
 		db.hook(ctx, point)
 	}
-	db.settleDue()
+	db.finishDueLate()
 }
 
 func (db *DB) coin() bool {

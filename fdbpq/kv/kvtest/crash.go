@@ -16,19 +16,17 @@ import (
 type Machine struct {
 	DB kv.DB
 
-	// PowerLoss starts a machine with what the disk of this one might hold had
-	// the power failed just now: all that was synced, and any part of the rest
-	// that the disk could have kept. It is called once, while transactions run
-	// or after Close. This machine runs on, but nobody cares for its answers;
-	// the suite closes both stores.
+	// PowerLoss starts a machine with a possible content of this one's disk after a
+	// power failure at this moment: all that was synced, and any part of the rest. It is
+	// called once, while transactions run or after Close. This machine keeps running, but
+	// its answers no longer count; the suite closes both stores.
 	//
-	// The suite finds more when a sync takes longer than it needs to, for
-	// instance because the disk yields the processor before each.
+	// The suite finds more defects when syncs are slow, for instance because the disk
+	// yields the processor before each one.
 	PowerLoss func() Machine
 }
 
-// CrashHarness tells the suite how to get at an engine that keeps its rows on a
-// disk.
+// CrashHarness gives the suite access to an engine that keeps its rows on a disk.
 type CrashHarness struct {
 	// Open returns a machine with a store without rows.
 	Open func(t testing.TB) Machine
@@ -37,7 +35,7 @@ type CrashHarness struct {
 	Seed uint64
 }
 
-// RunCrash judges what an engine makes of power losses.
+// RunCrash tests an engine under power losses.
 func RunCrash(t *testing.T, h CrashHarness) {
 	for _, c := range crashCases {
 		t.Run(c.name, func(t *testing.T) { c.run(newCrashFixture(t, h)) })
@@ -71,7 +69,7 @@ func newCrashFixture(t testing.TB, h CrashHarness) *crashFixture {
 	return &crashFixture{fixture: f, powerLoss: powerLoss}
 }
 
-// moveTo goes on with another machine.
+// moveTo continues with another machine.
 func (f *crashFixture) moveTo(m Machine) {
 	f.Helper()
 	if err := f.db.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
@@ -169,15 +167,15 @@ func testAnswersSurvive(f *crashFixture) {
 }
 
 const (
-	crashLanes  = 3
-	crashTokens = 400
+	crashCounters = 3
+	crashTokens   = 400
 )
 
 // crashWorkload is what runs when the power fails.
 //
 // A chain of transactions counts itself in one row; its number i notes itself
 // under log/i and clears token i. So all that the chain ever did follows from
-// how far it got. Lanes count for themselves, blindly, each commit in several
+// how far it got. Counters count blindly: each of their commits writes its number to several
 // rows. Others look at all this, in every way that gives an answer.
 type crashWorkload struct {
 	f         *crashFixture
@@ -199,14 +197,14 @@ type crashWorkload struct {
 
 // crashAnswers is what the answers given so far rest on.
 type crashAnswers struct {
-	chain uint64 // transactions of the chain
-	lanes [crashLanes]uint64
+	chain    uint64 // transactions of the chain
+	counters [crashCounters]uint64
 }
 
 // chainAttempt is a run of a closure that may have been committed.
 type chainAttempt struct {
-	writes []op
-	lanes  [crashLanes]uint64 // what it saw of the lanes
+	writes   []op
+	counters [crashCounters]uint64 // what it saw of the counters
 }
 
 func newCrashWorkload(f *crashFixture, rng *rand.Rand) *crashWorkload {
@@ -228,9 +226,9 @@ func tokenKey(i uint64) string { return fmt.Sprintf("token/%04d", i) }
 func logKey(i uint64) string   { return fmt.Sprintf("log/%04d", i) }
 func copyKey(i uint64) string  { return fmt.Sprintf("copy/%04d", i) }
 
-// laneKeys are the rows of a lane, far apart from each other.
-func laneKeys(lane int) []string {
-	return []string{fmt.Sprintf("a/%d", lane), fmt.Sprintf("m/%d", lane), fmt.Sprintf("z/%d", lane)}
+// counterKeys are the rows of a counter, far apart from each other.
+func counterKeys(counter int) []string {
+	return []string{fmt.Sprintf("a/%d", counter), fmt.Sprintf("m/%d", counter), fmt.Sprintf("z/%d", counter)}
 }
 
 // run works until the power fails and returns what is left.
@@ -246,15 +244,15 @@ func (w *crashWorkload) run() Machine {
 			for n := uint64(1); errs[i] == nil && !w.lost.Load(); n++ {
 				var seen crashAnswers
 				switch {
-				case i < crashLanes:
-					seen, errs[i] = w.lane(i, n)
-				case i < crashLanes+2:
+				case i < crashCounters:
+					seen, errs[i] = w.count(i, n)
+				case i < crashCounters+2:
 					seen, errs[i] = w.chain(fmt.Sprintf("%d.%d", i, n), rng)
 				default:
 					seen, errs[i] = w.look(rng)
 				}
 				if errs[i] == nil {
-					w.answer(seen, i >= crashLanes+2)
+					w.answer(seen, i >= crashCounters+2)
 				}
 			}
 		})
@@ -277,9 +275,9 @@ func (w *crashWorkload) answer(seen crashAnswers, looked bool) {
 	}
 	news := seen.chain > w.answered.chain
 	w.answered.chain = max(w.answered.chain, seen.chain)
-	for lane := range seen.lanes {
-		news = news || seen.lanes[lane] > w.answered.lanes[lane]
-		w.answered.lanes[lane] = max(w.answered.lanes[lane], seen.lanes[lane])
+	for counter := range seen.counters {
+		news = news || seen.counters[counter] > w.answered.counters[counter]
+		w.answered.counters[counter] = max(w.answered.counters[counter], seen.counters[counter])
 	}
 	if !looked {
 		w.commits++
@@ -297,15 +295,15 @@ func (w *crashWorkload) cutPower() {
 	}
 }
 
-// lane commits the n-th transaction of a lane.
-func (w *crashWorkload) lane(lane int, n uint64) (seen crashAnswers, err error) {
+// count commits the n-th transaction of a counter.
+func (w *crashWorkload) count(counter int, n uint64) (seen crashAnswers, err error) {
 	padding := ""
-	if lane == 0 {
+	if counter == 0 {
 		padding = strings.Repeat("x", 30_000) // more than a block of a log
 	}
-	seen.lanes[lane] = n
+	seen.counters[counter] = n
 	err = w.f.db.Update(w.f.ctx, func(tx kv.Tx) error {
-		for _, key := range laneKeys(lane) {
+		for _, key := range counterKeys(counter) {
 			tx.Set([]byte(key), []byte(integer(n)+padding))
 		}
 		return nil
@@ -339,8 +337,8 @@ func (w *crashWorkload) chain(name string, rng *rand.Rand) (seen crashAnswers, e
 		if count%8 == 7 {
 			attempt.writes = append(attempt.writes, clearRange(copyKey(count-5), copyKey(count)))
 		}
-		for lane := range attempt.lanes {
-			attempt.lanes[lane], err = readInteger(tx.Snapshot().Get([]byte(laneKeys(lane)[0])))
+		for counter := range attempt.counters {
+			attempt.counters[counter], err = readInteger(tx.Snapshot().Get([]byte(counterKeys(counter)[0])))
 			if err != nil {
 				return err
 			}
@@ -354,7 +352,7 @@ func (w *crashWorkload) chain(name string, rng *rand.Rand) (seen crashAnswers, e
 		for _, write := range attempt.writes {
 			write.apply(tx)
 		}
-		seen = crashAnswers{chain: count + 1, lanes: attempt.lanes}
+		seen = crashAnswers{chain: count + 1, counters: attempt.counters}
 		return nil
 	})
 	return seen, err
@@ -411,13 +409,13 @@ func lookAt(r kv.Reader, what int) (seen crashAnswers, err error) {
 		}
 	case 3:
 		var keys [][]byte
-		for lane := range crashLanes {
-			keys = append(keys, []byte(laneKeys(lane)[2]))
+		for counter := range crashCounters {
+			keys = append(keys, []byte(counterKeys(counter)[2]))
 		}
 		var values [][]byte
 		values, err = r.GetAll(keys)
-		for lane, value := range values {
-			seen.lanes[lane] = kv.DecodeInteger(value)
+		for counter, value := range values {
+			seen.counters[counter] = kv.DecodeInteger(value)
 		}
 	}
 	return seen, err
@@ -425,26 +423,26 @@ func lookAt(r kv.Reader, what int) (seen crashAnswers, err error) {
 
 // check compares what is left with what was answered, and with itself.
 func (w *crashWorkload) check(r kv.Reader) error {
-	var lanes [crashLanes]uint64
+	var counters [crashCounters]uint64
 	want := model{}
-	for lane := range lanes {
-		keys := laneKeys(lane)
+	for counter := range counters {
+		keys := counterKeys(counter)
 		for i, key := range keys {
 			value, err := r.Get([]byte(key))
 			if err != nil {
 				return err
 			}
 			n := kv.DecodeInteger(value)
-			if i > 0 && n != lanes[lane] {
-				return fmt.Errorf("half of a transaction is left: %s comes from number %d of its lane, %s from %d", keys[0], lanes[lane], key, n)
+			if i > 0 && n != counters[counter] {
+				return fmt.Errorf("half of a transaction is left: %s comes from number %d of its counter, %s from %d", keys[0], counters[counter], key, n)
 			}
-			lanes[lane] = n
+			counters[counter] = n
 			if value != nil {
 				want[key] = string(value)
 			}
 		}
-		if answered := w.answered.lanes[lane]; lanes[lane] < answered {
-			return fmt.Errorf("lane %d got to %d, but an answer rested on %d", lane, lanes[lane], answered)
+		if answered := w.answered.counters[counter]; counters[counter] < answered {
+			return fmt.Errorf("counter %d got to %d, but an answer rested on %d", counter, counters[counter], answered)
 		}
 	}
 
@@ -467,9 +465,9 @@ func (w *crashWorkload) check(r kv.Reader) error {
 		if !known {
 			return fmt.Errorf("%s holds a note of nobody: %s", pair.Key, show(pair.Value))
 		}
-		for lane, saw := range attempt.lanes {
-			if lanes[lane] < saw {
-				return fmt.Errorf("lane %d got to %d, but transaction %s, which is left, saw %d of it", lane, lanes[lane], pair.Key, saw)
+		for counter, saw := range attempt.counters {
+			if counters[counter] < saw {
+				return fmt.Errorf("counter %d got to %d, but transaction %s, which is left, saw %d of it", counter, counters[counter], pair.Key, saw)
 			}
 		}
 		want.apply(attempt.writes...)

@@ -91,9 +91,9 @@ func (s step) observe(r kv.Reader) (string, error) {
 	return text.String(), err
 }
 
-// replayed is a transaction that read the row that counts transactions, and
-// increased it if it wrote.
-type replayed struct {
+// recordedTx is a transaction that read the row that counts transactions, and
+// incremented it if it wrote.
+type recordedTx struct {
 	begin, end int64
 	base       uint64 // transactions before this one
 	wrote      bool
@@ -108,14 +108,14 @@ func testReplay(f *fixture) {
 	var (
 		now     clock
 		mu      sync.Mutex
-		history []replayed
+		history []recordedTx
 	)
 	unwanted := errors.New("not to be committed")
 	f.work(6, transactions, func(i int) error {
 		rng := rand.New(rand.NewPCG(f.seed, uint64(i)))
 		script := randomScript(rng)
 		kind := rng.IntN(8)
-		var t replayed
+		var t recordedTx
 		run := func(r kv.Reader) (err error) {
 			t.seen = t.seen[:0]
 			if t.base, err = readInteger(r.Get([]byte("seq"))); err != nil {
@@ -174,11 +174,11 @@ func testReplay(f *fixture) {
 }
 
 // replay checks a history and returns the state it leads to.
-func (f *fixture) replay(history []replayed) model {
+func (f *fixture) replay(history []recordedTx) model {
 	f.Helper()
 	// Those that only read the state after n transactions come before the one
 	// that changes it.
-	slices.SortFunc(history, func(a, b replayed) int {
+	slices.SortFunc(history, func(a, b recordedTx) int {
 		switch {
 		case a.base != b.base:
 			return int(a.base) - int(b.base)

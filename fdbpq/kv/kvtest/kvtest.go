@@ -1,13 +1,13 @@
-// Package kvtest judges engines: it holds the contract of package kv as tests.
+// Package kvtest tests engines against the contract of package kv.
 //
 // An engine calls [Run] from a test of its own, and [RunCrash] as well when it
-// keeps its rows on disks whose power a test can cut. The suite only uses
-// package kv, never waits for time to pass, and keeps its transactions small,
-// so it serves engines in memory, on disk and over a network alike.
+// keeps its rows on disks whose power a test can cut. The suite uses only package kv,
+// never waits for time to pass, and keeps its transactions small, so it suits engines in
+// memory, on disk and over a network.
 //
-// Most tests order concurrent transactions exactly, by running one of them
-// from inside the closure of another. Package kv forbids closures to block, for
-// the sake of production; an optimistic engine must bear it nevertheless.
+// Most tests order concurrent transactions exactly, by running one of them inside the
+// closure of another one. Package kv forbids closures that block, but an optimistic
+// engine has to work with them.
 package kvtest
 
 import (
@@ -20,32 +20,32 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// How long a test waits for one thing that must happen, and how long it may
-// take altogether. Only engines that fail make tests wait.
+// How long a test waits for one event, and how long it may take in all. Tests wait
+// only when an engine fails.
 const (
 	patience = 90 * time.Second
 	deadline = 5 * time.Minute
 )
 
-// Harness tells the suite how to get at an engine.
+// Harness gives the suite access to an engine.
 type Harness struct {
 	// Open returns a store without rows. Stores are used one after the other;
 	// the suite closes them.
 	Open func(t testing.TB) kv.DB
 
 	// Advance moves the clock by which transactions of the store opened last
-	// grow old. Nil leaves out the tests that need it.
+	// age. Nil skips the tests that need it.
 	Advance func(d time.Duration)
 
-	// Reruns says that the engine may run closures again without need, as a
-	// wrapper that injects conflicts does. Tests that count runs are left out.
+	// Reruns says that the engine may rerun closures without a conflict, as a wrapper
+	// that injects conflicts does. Tests that count runs are skipped.
 	Reruns bool
 
 	// Seed varies the random tests; every seed must pass.
 	Seed uint64
 }
 
-// Run judges an engine.
+// Run tests an engine.
 func Run(t *testing.T, h Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
