@@ -16,7 +16,7 @@ var errGone = &failure{code: 408, text: "the client stopped listening for its an
 // someAbsent asks for the clients that waited and are about to be given items
 // for good, and says whether some of them have gone.
 func (t *take) someAbsent() bool {
-	var ask []*request
+	var ask []*pop
 	var replies []string
 	for _, r := range t.todo[:min(t.done, len(t.claim.requests))] {
 		if r.losesItems() && !r.place.present {
@@ -36,22 +36,22 @@ func (t *take) someAbsent() bool {
 
 // losesItems says whether what the request has found is lost when nobody
 // receives it: a lease is given back, and a pop with an id can be repeated.
-func (r *request) losesItems() bool {
-	return r.verb == verbPop && r.outcome.leased == 0 && r.pop.id == "" && len(r.outcome.items) > 0
+func (r *pop) losesItems() bool {
+	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0
 }
 
 // dropAbsent ends the waits of clients that have gone.
 func (t *take) dropAbsent() {
 	b := t.bridge
 	fresh := t.todo[len(t.claim.requests):]
-	var present []*request
+	var present []*pop
 	for _, r := range t.claim.requests {
 		if !slices.Contains(t.absent, r.msg.Reply) {
 			present = append(present, r)
 			continue
 		}
 		b.waits.remove(r)
-		b.done(r, errGone)
+		b.done(&r.request, errGone)
 	}
 	t.claim.requests, t.todo = present, slices.Concat(present, fresh)
 	t.part = batch.NewPart(len(t.todo))

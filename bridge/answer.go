@@ -11,19 +11,19 @@ import (
 )
 
 // answerPop answers a pop or a peek with what it found.
-func (b *Bridge) answerPop(l *lane, r *request) {
-	if f := r.outcome.failure; f != nil {
-		b.refuse(r, f)
+func (b *Bridge) answerPop(l *lane, r *pop) {
+	if f := r.failure; f != nil {
+		b.refuse(&r.request, f)
 		return
 	}
-	items := r.outcome.items
+	items := r.found
 	for i := range items {
-		b.answerItem(l, r, &items[i], r.outcome.ready+int64(len(items)-1-i))
+		b.answerItem(l, r, &items[i], r.ready+int64(len(items)-1-i))
 	}
-	if r.pop.batch {
+	if r.ask.batch {
 		b.publish(&nats.Msg{Subject: r.msg.Reply, Header: endOfBatch})
 	}
-	b.done(r, nil)
+	b.done(&r.request, nil)
 }
 
 var endOfBatch = nats.Header{
@@ -32,12 +32,12 @@ var endOfBatch = nats.Header{
 }
 
 // answerItem sends one item. A leased one that cannot be sent is given back.
-func (b *Bridge) answerItem(l *lane, r *request, item *fdbpq.Item, behind int64) {
+func (b *Bridge) answerItem(l *lane, r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.reset()
 	m := nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: item.Payload}
 	if lease := item.Lease; lease != nil {
-		w.token = b.sealer.append(w.token[:0], lease, &r.pop, r.outcome.leased)
+		w.token = b.sealer.append(w.token[:0], lease, &r.ask, r.leased)
 		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.sealer.conn, w.token)
 		w.end(protocol.HeaderAck)
 		w.text = appendTime(w.text, lease.Expires)

@@ -6,6 +6,12 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // readObject reads a JSON object with no more than one level and hands each
@@ -95,4 +101,38 @@ func readBool(what string, value any) (bool, *failure) {
 		return false, failf(400, "%s: expected true or false", what)
 	}
 	return v, nil
+}
+
+// noBody refuses what would be ignored.
+func noBody(r *request) *failure {
+	if len(bytes.TrimSpace(r.msg.Data)) > 0 {
+		return failf(400, "%s has the body %s: expected none", r.subject.Verb, shown(string(r.msg.Data)))
+	}
+	return nil
+}
+
+// noOwnHeaders refuses headers of ours where there are none.
+func noOwnHeaders(header nats.Header, what string) *failure {
+	for key := range header {
+		if strings.HasPrefix(key, protocol.HeaderPrefix) {
+			return failf(400, "header %s is none of %s: expected no %s header", shown(key), what, protocol.HeaderPrefix)
+		}
+	}
+	return nil
+}
+
+// noOptions refuses a body and headers of ours where there is nothing to be said.
+func noOptions(r *request) *failure {
+	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
+		return f
+	}
+	return noBody(r)
+}
+
+func readID(text string) (fdbpq.ID, *failure) {
+	id, err := fdbpq.ParseID(text)
+	if err != nil {
+		return id, failf(400, "id %s: %s", shown(text), err)
+	}
+	return id, nil
 }

@@ -70,6 +70,13 @@ func noQueue(queue string) *failure {
 	return f
 }
 
+func noItem(queue, id string) *failure {
+	return &failure{
+		code: 404, description: protocol.DescriptionNotFound, reason: protocol.ReasonUnknown,
+		text: "queue " + queue + " has no item " + id,
+	}
+}
+
 // explain turns an error of the core or the store into what the sender of a
 // request is told.
 func explain(err error) *failure {
@@ -131,11 +138,11 @@ func (b *Bridge) answerFailure(r *request, f *failure) {
 	status := f.code
 	var body []byte
 	switch {
-	case r.verb == verbAck && !r.settle.held:
+	case r.refusal == asSettlement:
 		status = 503 // AckSync notices nothing else
 	case f.code == 504:
 		status = 0 // whoever sees one may take it for certain
-	case r.verb == verbPush && f.code != 503:
+	case r.refusal == asPublish && f.code != 503:
 		status = 0 // JetStream has errors in the body
 		body = errorBody(protocol.PushResponseType, f)
 	case f.code == 400:

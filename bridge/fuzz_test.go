@@ -33,16 +33,16 @@ func FuzzPop(f *testing.F) {
 	f.Add([]byte(nil), "PQ-Wait", "1h", true)
 	f.Add([]byte(nil), "Nats-Msg-Id", "a", false)
 	f.Fuzz(func(t *testing.T, body []byte, key, value string, peek bool) {
-		r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{key: {value}}}, verb: verbPop}
-		r.subject.Verb = subjects.PopMin
+		verb := subjects.PopMin
 		if peek {
-			r.verb, r.subject.Verb = verbPeek, subjects.PeekMin
+			verb = subjects.PeekMin
 		}
-		if f := readPop(r); f != nil {
+		r := newRequest(verbOf(verb), subjects.Subject{Verb: verb}, &nats.Msg{Data: body, Header: nats.Header{key: {value}}})
+		if f := r.work.read(nil); f != nil {
 			told(t, f)
 			return
 		}
-		p := r.pop
+		p := r.work.(*pop).ask
 		if p.limit < 1 || p.limit > fdbpq.MaxBatch || p.wait < 0 || p.wait > protocol.MaxWait || p.lease < 0 || p.lease > fdbpq.MaxLease ||
 			p.maxBytes < 0 || p.maxBytes > fdbpq.MaxBatchBytes || len(p.id) > fdbpq.MaxMsgID || p.band.Low > p.band.High {
 			t.Errorf("%q, %q: %q gives %+v", body, key, value, p)
@@ -60,9 +60,9 @@ func FuzzPushHeaders(f *testing.F) {
 		if strings.ContainsAny(first+second, "\n") || strings.ContainsAny(key, ":\n") || key == "" {
 			return // no header of a message
 		}
-		r := &request{msg: &nats.Msg{Header: nats.Header{key: {first, second}}}}
-		r.subject.Queue = "jobs"
-		if f := readPushHeaders(r); f != nil {
+		r := new(push)
+		r.msg, r.subject.Queue = &nats.Msg{Header: nats.Header{key: {first, second}}}, "jobs"
+		if f := r.readHeaders(); f != nil {
 			told(t, f)
 			return
 		}
@@ -97,9 +97,9 @@ func FuzzSettlement(f *testing.F) {
 	f.Add([]byte(nil), token, "job")
 	f.Add([]byte(nil), "AAAA", "jobs")
 	f.Fuzz(func(t *testing.T, body []byte, given, queue string) {
-		r := &request{msg: &nats.Msg{Data: body}}
-		r.subject = subjects.Subject{Queue: queue, Verb: subjects.Ack, Token: given}
-		failed := b.readSettlement(r)
+		r := new(settlement)
+		r.msg, r.subject = &nats.Msg{Data: body}, subjects.Subject{Queue: queue, Verb: subjects.Ack, Token: given}
+		failed := r.read(b)
 		if failed != nil {
 			told(t, failed)
 		}
@@ -107,8 +107,8 @@ func FuzzSettlement(f *testing.F) {
 		if genuine := given == token && queue == "jobs"; opened != genuine {
 			t.Errorf("token %q of %q: opened %v", given, queue, opened)
 		}
-		if opened && failed == nil && (r.settle.lease.Fence != lease.Fence || r.settle.lease.ID() != lease.ID() || r.pop.end != fdbpq.Max) {
-			t.Errorf("%+v, %+v", r.settle, r.pop)
+		if opened && failed == nil && (r.lease.Fence != lease.Fence || r.lease.ID() != lease.ID() || r.ask.end != fdbpq.Max) {
+			t.Errorf("%+v, %+v", r.lease, r.ask)
 		}
 	})
 }
@@ -162,20 +162,24 @@ func FuzzRequest(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{key: {"1"}}}, subject: s, verb: verbOf(s.Verb)}
-			var failed *failure
-			switch r.verb {
-			case verbRemove, verbMove, verbAdmin:
-				failed = readChange(r)
-			case verbInfo, verbList, verbGet, verbSys:
-				failed = readQuery(r)
+			r := newRequest(verbOf(s.Verb), s, &nats.Msg{Data: body, Header: nats.Header{key: {"1"}}})
+			switch r.work.(type) {
+			case *push, *importing, *pop, *settlement:
+				continue // have targets of their own
 			}
-			if failed != nil {
+			if failed := r.work.read(b); failed != nil {
 				told(t, failed)
 				continue
 			}
-			if l := r.listing; l.offset < 0 || (s.Verb == subjects.List || s.Verb == subjects.SysList) && (l.page.Limit < 1 || l.page.Limit > fdbpq.MaxBatch) {
-				t.Errorf("%s %q: %+v", subject, body, l)
+			offset, limit := int64(0), 1
+			switch l := r.work.(type) {
+			case *list:
+				limit = l.page.Limit
+			case *queues:
+				offset, limit = l.offset, l.limit
+			}
+			if offset < 0 || limit < 1 || limit > fdbpq.MaxBatch {
+				t.Errorf("%s %q: %+v", subject, body, r.work)
 			}
 		}
 	})
@@ -189,8 +193,8 @@ func FuzzMeant(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix, rest string) {
 		b := &Bridge{options: Options{Prefix: prefix}}
 		subject := prefix + "." + rest
-		if v := b.meant(subject); v > verbNone {
-			t.Errorf("%q means %d", subject, v)
+		if v := b.meant(subject); verbs[v.index] != v {
+			t.Errorf("%q means %+v", subject, v)
 		}
 		if queue := b.meantQueue(subject); queue != "" && subjects.CheckQueue(queue) != nil {
 			t.Errorf("%q means the queue %q", subject, queue)
@@ -236,12 +240,13 @@ func FuzzImport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, key, value string, body []byte) {
 		b := &Bridge{}
 		b.room.most.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
-		r := &request{msg: &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, arrived: time.Now()}
-		if failed := b.readImport(r); failed != nil {
+		r := new(importing)
+		r.msg, r.arrived = &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, time.Now()
+		if failed := r.read(b); failed != nil {
 			told(t, failed)
 			return
 		}
-		i := r.item.place
+		i := r.item
 		if i.ID.String() != r.msg.Header.Get("PQ-Id") || i.Deliveries < 0 || i.Fence < 0 || i.Deliveries > maxNumber || i.Fence > maxNumber || i.Pushed.IsZero() && key != "Nats-Time-Stamp" {
 			t.Errorf("%q: %q gives %+v", key, value, i)
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// readPushHeaders reads the headers of a push and gathers those that travel
+// readHeaders reads the headers of a push and gathers those that travel
 // with the item.
-func readPushHeaders(r *request) *failure {
+func (r *push) readHeaders() *failure {
 	var block []byte
 	for key, values := range r.msg.Header {
-		travels, f := readPushHeader(r, key, values)
+		travels, f := r.readHeader(key, values)
 		if f != nil {
 			return f
 		}
@@ -37,11 +37,21 @@ func readPushHeaders(r *request) *failure {
 	return nil
 }
 
-// readPushHeader reads one header and says whether it travels with the item.
-func readPushHeader(r *request, key string, values []string) (travels bool, f *failure) {
-	if strings.HasPrefix(key, protocol.HeaderPrefix) {
-		return false, readOurPushHeader(r, key, values)
+// readHeader reads one header and says whether it travels with the item.
+func (r *push) readHeader(key string, values []string) (travels bool, f *failure) {
+	switch {
+	case strings.HasPrefix(key, protocol.HeaderPrefix):
+		return false, r.readOurHeader(key, values)
+	case key == protocol.HeaderMsgID:
+		r.item.MsgID, f = readMsgID(values)
+		return false, f
 	}
+	return travelsWithItem(key, values, r.subject.Queue)
+}
+
+// travelsWithItem says whether a header that is not ours is kept with an item of
+// a queue.
+func travelsWithItem(key string, values []string, queue string) (travels bool, f *failure) {
 	if !strings.HasPrefix(key, "Nats-") {
 		return key != protocol.HeaderStatus, nil
 	}
@@ -49,12 +59,9 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 		return false, failf(400, "header %s is not supported: %s", shown(key), ours)
 	}
 	switch {
-	case key == protocol.HeaderMsgID:
-		r.item.MsgID, f = readMsgID(values)
-		return false, f
 	case key == nats.ExpectedStreamHdr:
-		if len(values) != 1 || values[0] != r.subject.Queue {
-			return false, failf(400, "%s is %s: the queue is %s", key, shown(strings.Join(values, ", ")), r.subject.Queue)
+		if len(values) != 1 || values[0] != queue {
+			return false, failf(400, "%s is %s: the queue is %s", key, shown(strings.Join(values, ", ")), queue)
 		}
 		return false, nil
 	case strings.HasPrefix(key, "Nats-Expected-"):
@@ -73,7 +80,7 @@ func readPushHeader(r *request, key string, values []string) (travels bool, f *f
 	return true, nil
 }
 
-func readOurPushHeader(r *request, key string, values []string) *failure {
+func (r *push) readOurHeader(key string, values []string) *failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
 		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:

@@ -15,17 +15,26 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// readImport reads an item as it was answered somewhere, to be put where it
-// stood.
-func (b *Bridge) readImport(r *request) *failure {
-	i := &fdbpq.Import{Payload: r.msg.Data}
+// importing puts an item, as it was answered somewhere, to where it stood.
+type importing struct {
+	request
+	item fdbpq.Import
+}
+
+func makeImport(subjects.Verb) work { return new(importing) }
+
+func (r *importing) submit(b *Bridge) { b.lanes.imports.Submit(r.subject.Queue, r) }
+
+func (r *importing) read(b *Bridge) *failure {
+	i := &r.item
+	i.Payload = r.msg.Data
 	hasID, hasPriority := false, false
 	for key, values := range r.msg.Header {
 		switch {
 		case key == protocol.HeaderMsgID:
 			return failf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
 		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
-			travels, f := readPushHeader(r, key, values)
+			travels, f := travelsWithItem(key, values, r.subject.Queue)
 			if travels {
 				i.Headers, f = appendHeader(i.Headers, key, values)
 			}
@@ -52,7 +61,6 @@ func (b *Bridge) readImport(r *request) *failure {
 	if i.Pushed.IsZero() {
 		i.Pushed = r.arrived
 	}
-	r.item.place = i
 	return b.room.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
@@ -117,13 +125,13 @@ type imports struct {
 }
 
 // Work serves a batch of imports.
-func (l *imports) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
+func (l *imports) Work(now batch.Batch[*importing]) { batch.Run(now.Requests, l) }
 
 // Try puts items where they stood, in one transaction.
-func (l *imports) Try(requests []*request) (int, error) {
+func (l *imports) Try(requests []*importing) (int, error) {
 	items := make([]fdbpq.Import, len(requests))
 	for i, r := range requests {
-		items[i] = *r.item.place
+		items[i] = r.item
 	}
 	started := time.Now()
 	err := l.update(func(tx kv.Tx) (err error) {
@@ -137,9 +145,9 @@ func (l *imports) Try(requests []*request) (int, error) {
 }
 
 // Answer answers imports.
-func (l *imports) Answer(requests []*request, err error) {
+func (l *imports) Answer(requests []*importing, err error) {
 	if err != nil {
-		l.bridge.refuseAll(requests, err)
+		refuseAll(l.bridge, requests, err)
 		return
 	}
 	added := 0
@@ -157,22 +165,22 @@ func (l *imports) Answer(requests []*request, err error) {
 
 // answerImport answers as a push is answered. That the same item stands there
 // already is as good as having put it there.
-func (b *Bridge) answerImport(l *lane, r *request, done *fdbpq.Imported) {
+func (b *Bridge) answerImport(l *lane, r *importing, done *fdbpq.Imported) {
 	err := done.Err
-	if err == nil && done.Found != nil && !same(done.Found, r.item.place) {
+	if err == nil && done.Found != nil && !same(done.Found, &r.item) {
 		err = fdbpq.ErrOccupied
 	}
 	if err != nil {
-		b.refuse(r, explain(err))
+		b.refuse(&r.request, explain(err))
 		return
 	}
-	p := fdbpq.Pushed{ID: r.item.place.ID, Seq: done.Seq, Priority: r.item.place.Priority, Duplicate: done.Found != nil}
+	p := fdbpq.Pushed{ID: r.item.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}
 	if p.Duplicate {
 		p.Priority = done.Found.Priority
 	}
 	l.out = appendPubAck(l.out[:0], r.subject.Queue, &p)
 	b.publish(&nats.Msg{Subject: r.msg.Reply, Data: l.out})
-	b.done(r, nil)
+	b.done(&r.request, nil)
 }
 
 // same compares an item with what was imported. The headers of one message have

@@ -23,31 +23,51 @@ const txTimeoutDown = time.Second
 // lanes are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type lanes struct {
-	push, imports, take, change, read *batch.Lanes[*request]
+	push    *batch.Lanes[*push]
+	imports *batch.Lanes[*importing]
+	take    *batch.Lanes[*pop]
+	change  *batch.Lanes[changer]
+	read    *batch.Lanes[query]
 }
 
 func (ls *lanes) init(b *Bridge) {
-	of := func(worker func(*lane) batch.Worker[*request]) *batch.Lanes[*request] {
-		return batch.New(batch.Options[*request]{
-			Limits: batch.Limits{Requests: b.options.Limits.BatchRequests, Bytes: b.options.Limits.BatchBytes},
-			// A transaction of which it is not known yet whether it was committed
-			// may take as long as fdbpq's resolveTimeout.
-			Patience: batch.Patience{First: txTimeout, Then: txTimeoutDown},
-			Worker:   func(l *batch.Lane[*request]) batch.Worker[*request] { return worker(&lane{Lane: l, bridge: b}) },
-			Size:     func(r *request) int { return r.msg.Size() },
-			Arrived:  func(r *request) time.Time { return r.arrived },
-			Stuck:    b.stuck,
-		})
-	}
-	ls.push = of(func(l *lane) batch.Worker[*request] { return &pushes{lane: l} })
-	ls.imports = of(func(l *lane) batch.Worker[*request] { return &imports{lane: l} })
-	ls.take = of(func(l *lane) batch.Worker[*request] { return &takes{lane: l, changes: changes{lane: l}} })
-	ls.change = of(func(l *lane) batch.Worker[*request] { return &changes{lane: l} })
-	ls.read = of(func(l *lane) batch.Worker[*request] { return &reads{lane: l} })
+	ls.push = newLanes(b, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
+	ls.imports = newLanes(b, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
+	ls.take = newLanes(b, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
+		return &takes{lane: l, of: of, changes: changes{lane: l}}
+	})
+	ls.change = newLanes(b, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	ls.read = newLanes(b, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] { return &reads{l} })
 }
 
-func (ls *lanes) all() []*batch.Lanes[*request] {
-	return []*batch.Lanes[*request]{ls.push, ls.imports, ls.take, ls.change, ls.read}
+// newLanes returns the lanes of one kind of work.
+func newLanes[W work](b *Bridge, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
+	return batch.New(batch.Options[W]{
+		Limits: batch.Limits{Requests: b.options.Limits.BatchRequests, Bytes: b.options.Limits.BatchBytes},
+		// A transaction of which it is not known yet whether it was committed
+		// may take as long as fdbpq's resolveTimeout.
+		Patience: batch.Patience{First: txTimeout, Then: txTimeoutDown},
+		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
+			return worker(&lane{bridge: b, setBusy: of.SetBusy}, of)
+		},
+		Size:    func(w W) int { return w.head().msg.Size() },
+		Arrived: func(w W) time.Time { return w.head().arrived },
+		Stuck: func(late []W) {
+			b.notice(errStuck)
+			refuseAll(b, late, errStuck)
+		},
+	})
+}
+
+// anyLanes are lanes as far as all kinds are alike.
+type anyLanes interface {
+	Stop()
+	Wait()
+	Idle() int
+}
+
+func (ls *lanes) all() []anyLanes {
+	return []anyLanes{ls.push, ls.imports, ls.take, ls.change, ls.read}
 }
 
 func (ls *lanes) stop() {
@@ -58,8 +78,8 @@ func (ls *lanes) stop() {
 
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
-	*batch.Lane[*request]
 	bridge  *Bridge
+	setBusy func(bool) // a transaction is under way
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions
 
@@ -87,8 +107,8 @@ func (l *lane) update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
 	l.bridge.room.look()
-	l.SetBusy(true)
-	defer l.SetBusy(false)
+	l.setBusy(true)
+	defer l.setBusy(false)
 	err := l.session.Update(ctx, fn)
 	l.bridge.notice(err)
 	return err
@@ -114,12 +134,6 @@ func (l *lane) timeout() (context.Context, context.CancelFunc) {
 
 // errStuck: the store has not said for long whether it has committed.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
-
-// stuck refuses requests that have waited too long for the transaction under way.
-func (b *Bridge) stuck(late []*request) {
-	b.notice(errStuck)
-	b.refuseAll(late, errStuck)
-}
 
 // noticeRead is notice for what changes nothing. A read that took too long was
 // perhaps a large one; upkeep tells soon enough when the store is away.

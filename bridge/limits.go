@@ -88,14 +88,14 @@ func (g *gate) init(l Limits) {
 	g.settlements.empty = make(chan struct{}, 1)
 	g.fullBytes = failf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
 	g.fullBytes.reason = protocol.ReasonBusy
-	for _, v := range []verb{verbPush, verbAck} {
+	for _, v := range []*verb{verbPush, verbAck} {
 		of, most := g.flight(v)
 		of.full = failf(429, "too many requests in flight: this bridge takes %d", most)
 		of.full.reason = protocol.ReasonBusy
 	}
 }
 
-func (g *gate) flight(v verb) (of *flight, most int) {
+func (g *gate) flight(v *verb) (of *flight, most int) {
 	if v == verbAck {
 		return &g.settlements, g.limits.Requests * settleFactor
 	}
@@ -105,12 +105,12 @@ func (g *gate) flight(v verb) (of *flight, most int) {
 // enter lets a request in, unless it would be too much; then it says what is.
 func (g *gate) enter(r *request) *failure {
 	of, most := g.flight(r.verb)
-	n, size := of.n.Add(1), g.bytes.Add(r.held)
+	n, size := of.n.Add(1), g.bytes.Add(r.counted)
 	switch {
 	case n > int64(most):
 		g.leave(r)
 		return of.full
-	case size > g.limits.Bytes && size > r.held:
+	case size > g.limits.Bytes && size > r.counted:
 		g.leave(r)
 		return g.fullBytes
 	}
@@ -121,16 +121,16 @@ func (g *gate) enter(r *request) *failure {
 func (g *gate) force(r *request) {
 	of, _ := g.flight(r.verb)
 	of.n.Add(1)
-	g.bytes.Add(r.held)
+	g.bytes.Add(r.counted)
 }
 
 // leave ends what enter began. It may be called again.
 func (g *gate) leave(r *request) {
-	if r.held < 0 {
+	if r.counted < 0 {
 		return
 	}
-	g.bytes.Add(-r.held)
-	r.held = -1
+	g.bytes.Add(-r.counted)
+	r.counted = -1
 	of, _ := g.flight(r.verb)
 	if of.n.Add(-1) == 0 && g.closed() {
 		select {

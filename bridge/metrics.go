@@ -59,8 +59,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for v := range b.stats.verbs {
-		s, name := &b.stats.verbs[v], verb(v).String()
+	for i, v := range verbs {
+		s, name := &b.stats.verbs[i], v.name
 		counter(descRequests, s.served.Load(), name, "200")
 		for i, code := range protocol.ErrorCodes {
 			if n := s.failed[i].Load(); n > 0 {

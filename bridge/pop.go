@@ -36,24 +36,64 @@ func (p *popRequest) plain() bool {
 	return !p.batch && p.maxBytes == 0 && p.id == ""
 }
 
-// readPop reads what a pop or a peek asks for.
-func readPop(r *request) *failure {
+// pop takes items, or looks at them: a pop or a peek, or what follows +NXT.
+type pop struct {
+	request
+	ask     popRequest
+	peeks   bool        // it leaves the items where they are
+	settles *settlement // that it is part of
+	place   waiting     // where it waits
+
+	// What the transaction found.
+	found  []fdbpq.Item
+	ready  int64         // items left behind the last of them
+	leased time.Duration // for how long they were leased
+}
+
+var popPool pool[pop]
+
+func makePop(subjects.Verb) work { return popPool.get() }
+
+func makePeek(subjects.Verb) work {
+	p := popPool.get()
+	p.peeks = true
+	return p
+}
+
+func (p *pop) end(*Bridge) { popPool.put(p) }
+
+func (p *pop) items() []fdbpq.Item { return p.found }
+
+// submit hands a pop to the lane of those that change the queue, even when it only
+// looks but would wait: there those that wait are served.
+func (p *pop) submit(b *Bridge) {
+	if p.peeks && p.ask.wait == 0 {
+		b.lanes.read.Submit(p.subject.Queue, p)
+	} else {
+		b.lanes.take.Submit(p.subject.Queue, p)
+	}
+}
+
+// forget forgets what a transaction found that was not the last one.
+func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
+
+func (r *pop) read(*Bridge) *failure {
 	end := fdbpq.Min
 	if r.subject.Verb == subjects.PopMax || r.subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max
 	}
-	r.pop = popRequest{end: end, band: fdbpq.AllPriorities, limit: 1}
+	r.ask = popRequest{end: end, band: fdbpq.AllPriorities, limit: 1}
 	if len(r.msg.Data) == 0 && len(r.msg.Header) == 0 {
 		return nil
 	}
-	o := popOptions{peek: r.verb == verbPeek}
+	o := popOptions{peek: r.peeks}
 	if f := o.readBody("the body", r.msg.Data); f != nil {
 		return f
 	}
 	if f := o.readHeaders(r.msg.Header); f != nil {
 		return f
 	}
-	o.apply(&r.pop)
+	o.apply(&r.ask)
 	return nil
 }
 

@@ -9,21 +9,35 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// readPush reads what a push asks for.
-func (b *Bridge) readPush(r *request) *failure {
-	r.item = incoming{NewItem: fdbpq.NewItem{
-		Payload:     r.msg.Data,
-		Priority:    r.subject.Priority,
-		HasPriority: r.subject.HasPriority,
-	}}
-	if len(r.msg.Header) > 0 {
-		if f := readPushHeaders(r); f != nil {
+// push adds an item.
+type push struct {
+	request
+	item fdbpq.NewItem
+}
+
+var pushPool pool[push]
+
+func makePush(subjects.Verb) work { return pushPool.get() }
+
+func (p *push) end(*Bridge) { pushPool.put(p) }
+
+func (p *push) submit(b *Bridge) { b.lanes.push.Submit(p.subject.Queue, p) }
+
+func (p *push) read(b *Bridge) *failure {
+	p.item = fdbpq.NewItem{
+		Payload:     p.msg.Data,
+		Priority:    p.subject.Priority,
+		HasPriority: p.subject.HasPriority,
+	}
+	if len(p.msg.Header) > 0 {
+		if f := p.readHeaders(); f != nil {
 			return f
 		}
 	}
-	return b.room.admit(r.msg.Data, r.item.Headers, 0, nil)
+	return b.room.admit(p.msg.Data, p.item.Headers, 0, nil)
 }
 
 // pushes is the work of a lane of pushes.
@@ -34,15 +48,15 @@ type pushes struct {
 }
 
 // Work serves a batch of pushes.
-func (l *pushes) Work(now batch.Batch[*request]) { batch.Run(now.Requests, l) }
+func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common says whether an error is no push's fault.
 func (l *pushes) Common(err error) bool { return isOutage(err) || errors.Is(err, fdbpq.ErrNoQueue) }
 
 // Try pushes items in one transaction.
-func (l *pushes) Try(requests []*request) (int, error) {
+func (l *pushes) Try(requests []*push) (int, error) {
 	for _, r := range requests {
-		l.items = append(l.items, r.item.NewItem)
+		l.items = append(l.items, r.item)
 	}
 	started := time.Now()
 	err := l.update(func(tx kv.Tx) (err error) {
@@ -58,9 +72,9 @@ func (l *pushes) Try(requests []*request) (int, error) {
 }
 
 // Answer answers pushes.
-func (l *pushes) Answer(requests []*request, err error) {
+func (l *pushes) Answer(requests []*push, err error) {
 	if err != nil {
-		l.bridge.refuseAll(requests, err)
+		refuseAll(l.bridge, requests, err)
 		return
 	}
 	added := 0
@@ -76,10 +90,10 @@ func (l *pushes) Answer(requests []*request, err error) {
 	l.pushed = nil
 }
 
-func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
+func (b *Bridge) answerPush(l *lane, r *push, p *fdbpq.Pushed) {
 	b.events.items(p.Events)
 	if p.Err != nil {
-		b.refuse(r, explain(p.Err))
+		b.refuse(&r.request, explain(p.Err))
 		return
 	}
 	if r.msg.Reply != "" {
@@ -88,7 +102,7 @@ func (b *Bridge) answerPush(l *lane, r *request, p *fdbpq.Pushed) {
 			b.options.Logger.Debug("answer lost", "subject", r.msg.Reply, "error", err)
 		}
 	}
-	b.done(r, nil)
+	b.done(&r.request, nil)
 }
 
 // appendPubAck appends a protocol.PushResponse, without an allocation.

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -10,108 +9,68 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// verb is what requests are counted by.
-type verb uint8
-
-const (
-	verbPush verb = iota
-	verbImport
-	verbPop
-	verbPeek
-	verbAck
-	verbInfo
-	verbList
-	verbGet
-	verbRemove
-	verbMove
-	verbAdmin
-	verbSys
-	verbNone // no request of the protocol
-	verbs
-)
-
-var verbNames = [verbs]string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys", "none"}
-
-func (v verb) String() string { return verbNames[v] }
-
-// verbOf groups the verbs of subjects.
-func verbOf(v subjects.Verb) verb {
-	switch v {
-	case subjects.Push:
-		return verbPush
-	case subjects.Import:
-		return verbImport
-	case subjects.PopMin, subjects.PopMax:
-		return verbPop
-	case subjects.PeekMin, subjects.PeekMax:
-		return verbPeek
-	case subjects.Ack:
-		return verbAck
-	case subjects.Info:
-		return verbInfo
-	case subjects.List:
-		return verbList
-	case subjects.Get:
-		return verbGet
-	case subjects.Remove:
-		return verbRemove
-	case subjects.Move:
-		return verbMove
-	case subjects.SysList, subjects.SysInfo:
-		return verbSys
-	case subjects.Event:
-		return verbNone
-	}
-	return verbAdmin
-}
-
-// request is a message on its way through the bridge. Which fields are used
-// depends on the verb.
+// request is a message on its way through the bridge, as far as all verbs are
+// alike. It is part of a [work], which has what its verb reads and finds.
 type request struct {
 	msg     *nats.Msg
 	subject subjects.Subject
-	verb    verb
+	verb    *verb
+	refusal refusal
+	work    work // that it is part of
 	arrived time.Time
-	held    int64         // bytes that the gate counts; -1 when it counts the request no more
+	counted int64         // bytes that the gate counts; -1 when it counts the request no more
 	since   time.Time     // start of the work on it; zero while it waits
 	spent   time.Duration // work on it before it waited
 
-	item    incoming   // push and import
-	pop     popRequest // pop, peek and what follows +NXT
-	place   waiting    // of a pop: where it waits
-	settle  settlement // ack
-	turn    turn       // ack: among the settlements of its lease
-	id      fdbpq.ID   // get, remove, move
-	listing listing    // list, sys
-	outcome outcome
-}
-
-// incoming is an item that comes in.
-type incoming struct {
-	fdbpq.NewItem
-	place *fdbpq.Import // of one that goes back to where it stood
-}
-
-// outcome is what a transaction found or did for a request. It stands only
-// when the transaction has committed.
-type outcome struct {
+	// failure is why the transaction did not do what was asked for. It stands only
+	// when the transaction has committed.
 	failure *failure
-	items   []fdbpq.Item
-	ready   int64         // items left behind the last of them
-	leased  time.Duration // for how long they were leased
-	lease   *fdbpq.Lease  // with a new end
-	held    *fdbpq.StoredItem
-	body    []byte
 }
 
-var requests = sync.Pool{New: func() any { return new(request) }}
+// work is a request of one verb.
+type work interface {
+	// head returns what it has in common with other requests.
+	head() *request
 
-func newRequest(m *nats.Msg) *request {
-	r := requests.Get().(*request)
-	r.msg, r.arrived, r.held = m, time.Now(), int64(m.Size())
-	r.since = r.arrived
+	// read reads what is asked for, submit hands it to the lane that does it.
+	read(*Bridge) *failure
+	submit(*Bridge)
+
+	// items are what it is answered with, for its trace.
+	items() []fdbpq.Item
+
+	// end gives back what it has taken: it was answered, and is not used any more.
+	end(*Bridge)
+}
+
+func (r *request) head() *request      { return r }
+func (r *request) items() []fdbpq.Item { return nil }
+func (r *request) end(*Bridge)         {}
+
+// newRequest returns the work of a verb that a message asks for.
+func newRequest(v *verb, s subjects.Subject, m *nats.Msg) *request {
+	w := v.make(s.Verb)
+	r := w.head()
+	r.prepare(w, v, s, m)
 	return r
 }
+
+func (r *request) prepare(w work, v *verb, s subjects.Subject, m *nats.Msg) {
+	r.msg, r.subject, r.verb, r.refusal, r.work = m, s, v, v.refusal, w
+	r.arrived, r.counted = time.Now(), int64(m.Size())
+	r.since = r.arrived
+}
+
+// nobody is a message that asks for nothing that can be done.
+type nobody struct{ request }
+
+func makeNone(subjects.Verb) work { return new(nobody) }
+
+func (n *nobody) read(*Bridge) *failure {
+	return failf(400, "subject %s: expected one that asks for something", shown(n.msg.Subject))
+}
+
+func (n *nobody) submit(*Bridge) {}
 
 // took is how long the bridge has worked on the request. Waiting for something
 // to arrive is no work.
@@ -129,24 +88,22 @@ func (b *Bridge) done(r *request, f *failure) {
 		b.traced(r, f)
 	}
 	b.gate.leave(r)
-	b.turns.end(r)
-	*r = request{}
-	requests.Put(r)
-}
-
-// refuseAll answers requests that failed together.
-func (b *Bridge) refuseAll(requests []*request, err error) {
-	f := explain(err)
-	for _, r := range requests {
-		b.refuse(r, f)
-	}
+	r.work.end(b)
 }
 
 // refuse answers a request with a failure and ends it.
 func (b *Bridge) refuse(r *request, f *failure) {
-	if r.verb == verbPush && r.msg.Reply == "" {
+	if r.refusal == asPublish && r.msg.Reply == "" {
 		b.events.lost(r.subject.Queue, f)
 	}
 	b.answerFailure(r, f)
 	b.done(r, f)
+}
+
+// refuseAll answers requests that failed together.
+func refuseAll[W work](b *Bridge, requests []W, err error) {
+	f := explain(err)
+	for _, w := range requests {
+		b.refuse(w.head(), f)
+	}
 }

@@ -28,25 +28,6 @@ type service struct {
 	subs     []*nats.Subscription
 }
 
-// endpoints are the verbs as discovery shows them.
-var endpoints = [...]struct {
-	verb    verb
-	subject string // behind prefix and queue
-}{
-	{verbPush, "*.push"},
-	{verbImport, "*.import"},
-	{verbPop, "*.pop.*"},
-	{verbPeek, "*.peek.*"},
-	{verbAck, "*.ack.>"},
-	{verbInfo, "*.info"},
-	{verbList, "*.list"},
-	{verbGet, "*.get.*"},
-	{verbRemove, "*.remove.*"},
-	{verbMove, "*.move.*.*"},
-	{verbAdmin, "*.admin.*"},
-	{verbSys, "_sys.*"},
-}
-
 func (s *service) start(ctx context.Context, b *Bridge, self peers.Identity) error {
 	s.bridge, s.started = b, time.Now().UTC()
 	s.identity = micro.ServiceIdentity{
@@ -138,9 +119,9 @@ func (s *service) info() micro.Info {
 		Type:            micro.InfoResponseType,
 		Description:     "durable double-ended priority queues",
 	}
-	for _, e := range endpoints {
+	for _, v := range endpoints() {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: e.verb.String(), Subject: s.bridge.options.Prefix + "." + e.subject, QueueGroup: queueGroup,
+			Name: v.name, Subject: s.bridge.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
 			Metadata: map[string]string{},
 		})
 	}
@@ -150,22 +131,22 @@ func (s *service) info() micro.Info {
 func (s *service) stats() micro.Stats {
 	b := s.bridge
 	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: b.service.started}
-	for _, e := range endpoints {
-		v := &b.stats.verbs[e.verb]
-		requests, failures := v.requests()
+	for _, v := range endpoints() {
+		counted := &b.stats.verbs[v.index]
+		requests, failures := counted.requests()
 		endpoint := &micro.EndpointStats{
-			Name: e.verb.String(), Subject: b.options.Prefix + "." + e.subject, QueueGroup: queueGroup,
+			Name: v.name, Subject: b.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
 			NumRequests: int(requests), NumErrors: int(failures),
-			ProcessingTime: time.Duration(v.nanos.Load()),
+			ProcessingTime: time.Duration(counted.nanos.Load()),
 		}
-		if code := int(v.lastCode.Load()); code != 0 {
+		if code := int(counted.lastCode.Load()); code != 0 {
 			// Its text may quote what somebody sent, and is for that one alone.
 			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure{code: code}).describe()
 		}
 		if requests > 0 {
 			endpoint.AverageProcessingTime = endpoint.ProcessingTime / time.Duration(requests)
 		}
-		if e.verb == verbInfo {
+		if v == verbInfo {
 			endpoint.Data = s.queues()
 		}
 		stats.Endpoints = append(stats.Endpoints, endpoint)

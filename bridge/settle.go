@@ -26,25 +26,37 @@ const (
 	settleReturn // nobody received the item
 )
 
-// settlement is what a message on an ack subject asks for.
+// settlement is a message on an ack subject.
 type settlement struct {
+	pop    // with the band, the end and the lease of the pop that the lease is from; +NXT asks for another one like it
 	kind   settleKind
 	lease  fdbpq.Lease
 	delay  time.Duration // of a nack
 	reason string        // of a term
-	held   bool          // it took effect
+	turn   turn          // among the settlements of its lease
+
+	tookEffect bool
+	renewed    *fdbpq.Lease // with a new end
+}
+
+var settlementPool pool[settlement]
+
+func makeSettlement(subjects.Verb) work { return settlementPool.get() }
+
+func (s *settlement) end(b *Bridge) {
+	b.turns.end(s)
+	settlementPool.put(s)
 }
 
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
-// readSettlement reads what a settlement asks for.
-func (b *Bridge) readSettlement(r *request) *failure {
-	s := &r.settle
+func (s *settlement) read(b *Bridge) *failure {
+	s.settles = s
 	var f *failure
-	if s.lease, r.pop, f = b.sealer.open(r.subject.Queue, r.subject.Token); f != nil {
+	if s.lease, s.ask, f = b.sealer.open(s.subject.Queue, s.subject.Token); f != nil {
 		return f
 	}
-	verb, rest := r.msg.Data, []byte(nil)
+	verb, rest := s.msg.Data, []byte(nil)
 	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
 		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
 	}
@@ -69,10 +81,10 @@ func (b *Bridge) readSettlement(r *request) *failure {
 		if f := o.readBody("the request behind +NXT", rest); f != nil {
 			return f
 		}
-		if f := o.readHeaders(r.msg.Header); f != nil {
+		if f := o.readHeaders(s.msg.Header); f != nil {
 			return f
 		}
-		o.apply(&r.pop)
+		o.apply(&s.ask)
 		return nil
 	default:
 		return failf(400, "a settlement is %s: expected %s", shown(string(verb)), settleForms)
@@ -80,7 +92,7 @@ func (b *Bridge) readSettlement(r *request) *failure {
 	if len(rest) > 0 {
 		return failf(400, "%s is followed by %s: expected nothing", verb, shown(string(rest)))
 	}
-	return noOwnHeaders(r.msg.Header, "a settlement")
+	return noOwnHeaders(s.msg.Header, "a settlement")
 }
 
 // readNackDelay reads what may follow -NAK.
@@ -132,47 +144,53 @@ func (b *Bridge) signal(m *nats.Msg) {
 // giveBack returns an item that did not reach whoever it was leased to. It is
 // not refused under load: the lease running out would cost more.
 func (b *Bridge) giveBack(lease fdbpq.Lease) {
-	r := newRequest(&nats.Msg{})
-	r.verb, r.subject = verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}
-	r.settle = settlement{kind: settleReturn, lease: lease}
-	b.gate.force(r)
-	b.settle(r)
+	s := settlementPool.get()
+	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
+	s.settles, s.kind, s.lease = s, settleReturn, lease
+	b.gate.force(&s.request)
+	s.settle(b)
 }
 
-// submitSettlement hands a settlement to a lane, whose turn it is.
-func (b *Bridge) submitSettlement(r *request) {
-	if r.settle.kind == settleNext && r.msg.Reply != "" {
-		b.lanes.take.Submit(r.subject.Queue, r)
+// submit hands a settlement to a lane when it is its turn.
+func (s *settlement) submit(b *Bridge) {
+	if b.turns.take(s) {
+		s.start(b)
+	}
+}
+
+// start hands a settlement to a lane, whose turn it is.
+func (s *settlement) start(b *Bridge) {
+	if s.kind == settleNext && s.msg.Reply != "" {
+		b.lanes.take.Submit(s.subject.Queue, &s.pop)
 		return
 	}
-	b.settle(r)
+	s.settle(b)
 }
 
 // settle hands a settlement to a lane. Those of a store that this bridge has for
 // itself go along with the queue's pops while there are any: workers settle as
 // often as they pop, so that makes half as many transactions. Where bridges take
 // turns and lose to each other, it is only pops that do.
-func (b *Bridge) settle(r *request) {
-	if b.options.Exclusive && b.lanes.take.Join(r.subject.Queue, r) {
+func (s *settlement) settle(b *Bridge) {
+	if b.options.Exclusive && b.lanes.take.Join(s.subject.Queue, &s.pop) {
 		return
 	}
-	b.lanes.change.Submit(r.subject.Queue, r)
+	b.lanes.change.Submit(s.subject.Queue, s)
 }
 
-// settleIn runs a settlement within a transaction. A lost lease is an answer, and
-// so is that there is no queue for dead letters; any other error ends the
-// transaction.
-func (r *request) settleIn(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+// apply settles the lease within a transaction. A lost lease is an answer, and so
+// is that there is no queue for dead letters; any other error ends the transaction.
+func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	s.failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error
-	s := &r.settle
 	switch s.kind {
 	case settleAck, settleNext:
 		done, err = q.Ack(tx, s.lease)
 	case settleNack:
 		done, err = q.Nack(tx, s.lease, s.delay)
 	case settleProgress:
-		done, err = q.Extend(tx, s.lease, r.pop.lease)
+		done, err = q.Extend(tx, s.lease, s.ask.lease)
 	case settleTerm:
 		done, err = q.Terminate(tx, s.lease, s.reason)
 	case settleReturn:
@@ -180,21 +198,36 @@ func (r *request) settleIn(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	}
 	var lost *fdbpq.LostError
 	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
-		r.outcome.failure = explain(err)
+		s.failure = explain(err)
 		return nil, nil
 	}
-	r.outcome.lease = done.Lease
+	s.renewed = done.Lease
 	return done.Events, err
 }
 
-// answerSettlement says that a settlement held: nothing but an empty message.
-func (b *Bridge) answerSettlement(r *request) {
-	if r.msg.Reply != "" {
-		m := &nats.Msg{Subject: r.msg.Reply}
-		if lease := r.outcome.lease; lease != nil {
-			m.Header = nats.Header{protocol.HeaderLeaseExpires: {timeText(lease.Expires)}}
+// answer says that a settlement took effect: nothing but an empty message.
+func (s *settlement) answer(b *Bridge) {
+	if s.msg.Reply != "" {
+		m := &nats.Msg{Subject: s.msg.Reply}
+		if s.renewed != nil {
+			m.Header = nats.Header{protocol.HeaderLeaseExpires: {timeText(s.renewed.Expires)}}
 		}
 		b.publish(m)
 	}
-	b.done(r, nil)
+	b.done(&s.request, nil)
+}
+
+// endsLease says whether a settlement that took effect has ended its lease for good.
+func (s *settlement) endsLease() bool {
+	return s.failure == nil && s.kind != settleProgress && s.kind != settleReturn
+}
+
+// leasesOf returns the leases that are settled among some changes.
+func leasesOf(requests []changer) (leases []fdbpq.Lease) {
+	for _, r := range requests {
+		if s, is := r.(*settlement); is {
+			leases = append(leases, s.lease)
+		}
+	}
+	return leases
 }

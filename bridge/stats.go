@@ -14,7 +14,7 @@ import (
 
 // statistics are what a bridge knows about its own work since it started.
 type statistics struct {
-	verbs   [verbs]verbStats
+	verbs   []verbStats  // as in the table of verbs
 	lost    atomic.Int64 // pushes without a reply subject that were not taken in
 	latency *prometheus.HistogramVec
 	batches *prometheus.HistogramVec
@@ -74,14 +74,15 @@ func (s *statistics) init() {
 		Name: "pq_transaction_seconds", Help: "Time of a transaction, reruns and durability included.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
 	}, []string{"kind"})
-	for v := range s.verbs {
-		s.verbs[v].latency = s.latency.WithLabelValues(verb(v).String())
+	s.verbs = make([]verbStats, len(verbs))
+	for i, v := range verbs {
+		s.verbs[i].latency = s.latency.WithLabelValues(v.name)
 	}
 }
 
 // count counts a request that was answered.
 func (s *statistics) count(r *request, f *failure) {
-	v := &s.verbs[r.verb]
+	v := &s.verbs[r.verb.index]
 	took := r.took()
 	v.nanos.Add(int64(took))
 	v.latency.Observe(took.Seconds())
@@ -96,8 +97,8 @@ func (s *statistics) count(r *request, f *failure) {
 }
 
 // turnedAway counts a request that was refused before anything was done for it.
-func (s *statistics) turnedAway(by verb, f *failure) {
-	v := &s.verbs[by]
+func (s *statistics) turnedAway(by *verb, f *failure) {
+	v := &s.verbs[by.index]
 	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
 	v.lastCode.Store(int32(f.code))
 }

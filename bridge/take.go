@@ -18,14 +18,16 @@ const aloneBytes = 3 << 20
 // takes is the work of a lane of pops, along with which leases are settled.
 type takes struct {
 	*lane
-	changes changes // settlements that go without pops
+	of      *batch.Lane[*pop]
+	changes changes   // settlements that go without pops
+	apart   []changer // these
 }
 
 // Work serves pops: first those that wait, in the order in which they came, then
 // the new ones. What finds nothing is answered so, or waits. Settlements go along.
 // By themselves they give those who wait no reason to look: what a settlement
 // makes ready ends the queue's watch.
-func (l *takes) Work(now batch.Batch[*request]) {
+func (l *takes) Work(now batch.Batch[*pop]) {
 	b, fresh, settling := l.bridge, now.Requests, now.Joined
 	for look := now.Kicked || len(fresh) > 0; look; {
 		claim := b.waits.claim(l.queue.Name())
@@ -46,15 +48,25 @@ func (l *takes) Work(now batch.Batch[*request]) {
 		settling = nil
 		look = len(fresh) > 0 || t.again
 	}
-	batch.Run(settling, &l.changes)
+	l.settle(settling)
+}
+
+// settle runs settlements without pops.
+func (l *takes) settle(settling []*pop) {
+	for _, r := range settling {
+		l.apart = append(l.apart, r.settles)
+	}
+	batch.Run(l.apart, &l.changes)
+	clear(l.apart)
+	l.apart = l.apart[:0]
 }
 
 // take is one transaction's worth of pops, and of settlements.
 type take struct {
 	*takes
 	claim    claim
-	settling []*request
-	todo     []*request // those that waited, then new ones
+	settling []*pop
+	todo     []*pop     // those that waited, then new ones
 	part     batch.Part // how many of them the transaction is for
 	alone    bool       // the first one only, after it has failed
 	most     int        // items that its batch is cut to; 0: as many as it asks for
@@ -71,7 +83,7 @@ type take struct {
 	nothing map[fdbpq.Band]*failure // where there is nothing more, and why
 	items   int
 	bytes   int64
-	acked   []*request // those who want the next item and settled for it
+	acked   []*pop // those who want the next item and settled for it
 	events  []fdbpq.Event
 	watch   *kv.Watch
 }
@@ -96,7 +108,7 @@ func (t *take) run() {
 		case errors.Is(err, errAbsent):
 			t.dropAbsent()
 		case len(t.settling) > 0:
-			batch.Run(t.settling, &t.changes)
+			t.settle(t.settling)
 			t.settling, t.failed = nil, true
 		case t.alone && !errors.Is(err, errCut):
 			t.fail(1, err)
@@ -111,7 +123,8 @@ func (t *take) run() {
 func (t *take) fail(n int, err error) {
 	f := explain(err)
 	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
-		r.outcome = outcome{failure: f}
+		r.forget()
+		r.failure = f
 	}
 	t.done, t.items, t.acked, t.watch = n, 0, nil, nil
 	t.again = n < len(t.todo) || len(t.claim.beyond) > 0
@@ -124,8 +137,7 @@ func (t *take) transaction(tx kv.Tx) error {
 	clear(t.nothing)
 	t.queue = t.lane.queue.In(tx)
 	for _, r := range t.settling {
-		r.outcome = outcome{}
-		events, err := r.settleIn(tx, t.queue)
+		events, err := r.settles.apply(tx, t.queue)
 		if err != nil {
 			return err
 		}
@@ -165,7 +177,7 @@ func (t *take) gather() {
 		return
 	}
 	most := t.bridge.options.Limits.BatchRequests
-	fresh, settling := t.Arrived(most-len(t.todo), most-len(t.settling))
+	fresh, settling := t.of.Arrived(most-len(t.todo), most-len(t.settling))
 	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
 	t.part = batch.NewPart(len(t.todo))
@@ -202,23 +214,23 @@ func (t *take) leavesWaiters() bool {
 }
 
 // keepsWaiting says whether the request found nothing and has time left.
-func (r *request) keepsWaiting() bool {
-	return r.pop.wait > 0 && r.outcome.failure != nil && r.outcome.failure.code == 404
+func (r *pop) keepsWaiting() bool {
+	return r.ask.wait > 0 && r.failure != nil && r.failure.code == 404
 }
 
 // step serves some of the first requests and returns how many; 0 leaves them
 // to the next transaction.
-func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
+func (t *take) step(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
-	first.outcome = outcome{}
-	if first.pop.limit > 1 && t.items > 0 {
+	first.forget()
+	if first.ask.limit > 1 && t.items > 0 {
 		return 0, nil // together they might be too large
 	}
-	if first.verb == verbAck && !first.settle.held {
-		settled, err := t.queue.Ack(tx, first.settle.lease)
+	if first.settles != nil && !first.settles.tookEffect {
+		settled, err := t.queue.Ack(tx, first.settles.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) {
-			first.outcome.failure = explain(err)
+			first.failure = explain(err)
 			return 1, nil
 		}
 		if err != nil {
@@ -228,16 +240,16 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 		t.events = append(t.events, settled.Events...)
 	}
 	// A new pop with an id may have been answered before.
-	if f := t.nothing[first.pop.band]; f != nil && (first.pop.id == "" || first.place.in != nil) {
-		first.outcome.failure = f
+	if f := t.nothing[first.ask.band]; f != nil && (first.ask.id == "" || first.place.in != nil) {
+		first.failure = f
 		return 1, nil
 	}
-	if first.verb == verbPeek {
-		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.pop.selection())
+	if first.peeks {
+		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection())
 		if err != nil {
 			return 0, err
 		}
-		first.peeked(t.bridge, t.lane.queue.Name(), &taken)
+		first.seen(t.bridge, t.lane.queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
 		}
@@ -251,16 +263,16 @@ func (t *take) step(tx kv.Tx, todo []*request) (int, error) {
 }
 
 // joins says whether the request asks for the next item in just the same way.
-func (r *request) joins(first *request) bool {
-	return first.verb == verbPop && r.verb == verbPop && first.pop.plain() && r.pop.plain() &&
-		r.pop.end == first.pop.end && r.pop.band == first.pop.band && r.pop.lease == first.pop.lease
+func (r *pop) joins(first *pop) bool {
+	return !first.peeks && !r.peeks && first.settles == nil && r.settles == nil && first.ask.plain() && r.ask.plain() &&
+		r.ask.end == first.ask.end && r.ask.band == first.ask.band && r.ask.lease == first.ask.lease
 }
 
 // take takes items for requests that ask for one each, or for one that asks
 // for more, and returns how many requests it has served.
-func (t *take) take(tx kv.Tx, todo []*request) (int, error) {
+func (t *take) take(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
-	sel := first.pop.selection()
+	sel := first.ask.selection()
 	if len(todo) > 1 {
 		sel.Limit = len(todo)
 		sel.MaxBytes = int(max(1, int64(t.bridge.options.Limits.BatchBytes)-t.bytes))
@@ -283,7 +295,7 @@ func (t *take) take(tx kv.Tx, todo []*request) (int, error) {
 		return 0, nil // expired items were in the way, and more are
 	}
 	if len(items) == 0 {
-		first.outcome.failure = nothing(t.lane.queue.Name(), taken.Reason)
+		first.failure = nothing(t.lane.queue.Name(), taken.Reason)
 		t.foundNothing(first)
 		return 1, nil
 	}
@@ -292,28 +304,30 @@ func (t *take) take(tx kv.Tx, todo []*request) (int, error) {
 		t.bytes += items[i].Size
 	}
 	if len(todo) == 1 {
-		first.outcome = outcome{items: items, ready: taken.Ready, leased: leased}
+		first.found, first.ready, first.leased = items, taken.Ready, leased
 		return 1, nil
 	}
 	for i := range items {
-		todo[i].outcome = outcome{items: items[i : i+1 : i+1], ready: taken.Ready + int64(len(items)-1-i), leased: leased}
+		p := todo[i]
+		p.forget()
+		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), leased
 	}
 	return len(items), nil
 }
 
 // foundNothing remembers that others who want the same band need not look.
-func (t *take) foundNothing(r *request) {
+func (t *take) foundNothing(r *pop) {
 	if t.nothing == nil {
 		t.nothing = make(map[fdbpq.Band]*failure)
 	}
-	t.nothing[r.pop.band] = r.outcome.failure
+	t.nothing[r.ask.band] = r.failure
 }
 
 // pick takes or leases what is selected, and says for how long. Items that
 // would not fit into an answer are left where they are.
-func (t *take) pick(tx kv.Tx, r *request, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
+func (t *take) pick(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
 	queue := t.queue
-	if lease = r.pop.lease; lease == 0 {
+	if lease = r.ask.lease; lease == 0 {
 		config, err := queue.Config(tx)
 		if err != nil {
 			return taken, 0, err
@@ -348,19 +362,26 @@ var errCut = errors.New("batch ends at an item that does not fit into an answer"
 // next item need not settle again: also one that has to look for it once more.
 func (t *take) settled() int {
 	for _, r := range t.acked {
-		r.settle.held = true
+		r.settles.tookEffect = true
+		r.refusal = asService // what may fail now is the pop behind it
 	}
-	return settled(t.settling) + len(t.acked)
+	n := len(t.acked)
+	for _, r := range t.settling {
+		if r.settles.endsLease() {
+			n++
+		}
+	}
+	return n
 }
 
 // finish answers what was served and returns the new requests that were not.
-func (t *take) finish() []*request {
+func (t *take) finish() []*pop {
 	b, queue := t.bridge, t.lane.queue.Name()
 	claimed := len(t.claim.requests)
 	b.stats.moved(queue, flowOut, t.items)
 	b.stats.moved(queue, flowSettled, t.settled())
 	for _, r := range t.settling {
-		b.answerChange(r)
+		b.answerChange(r.settles)
 	}
 	for i, r := range t.todo[:t.done] {
 		switch {
@@ -371,17 +392,17 @@ func (t *take) finish() []*request {
 			b.answerPop(t.lane, r)
 		case i < claimed:
 			if f := b.waits.unclaim(r); f != nil {
-				b.refuse(r, f)
+				b.refuse(&r.request, f)
 			}
 		default:
 			if f := b.waits.add(r); f != nil {
-				b.refuse(r, f)
+				b.refuse(&r.request, f)
 			}
 		}
 	}
 	for _, r := range t.todo[min(t.done, claimed):claimed] {
 		if f := b.waits.unclaim(r); f != nil {
-			b.refuse(r, f)
+			b.refuse(&r.request, f)
 		}
 	}
 	if t.watch != nil {

@@ -27,32 +27,34 @@ var traceContext = propagation.TraceContext{}
 // traced makes the span of a request that was answered.
 func (b *Bridge) traced(r *request, f *failure) {
 	var links []trace.Link
-	name := r.verb.String()
-	switch {
-	case r.verb == verbPush:
-	case r.verb == verbPop, r.verb == verbAck && len(r.outcome.items) > 0:
+	verb, items := r.verb, r.work.items()
+	if verb == verbAck && len(items) > 0 {
+		verb = verbPop // what follows +NXT
+	}
+	switch verb {
+	case verbPush:
+	case verbPop:
 		if f != nil && (f.code == 404 || f.code == 408) {
 			return // somebody looks for work all day long
 		}
-		name = verbPop.String()
-		links = linksTo(r.outcome.items)
+		links = linksTo(items)
 	default:
 		return
 	}
 	ctx := traceContext.Extract(context.Background(), messageCarrier(r.msg.Header))
 	queue := r.subject.Queue
-	_, span := b.options.Tracer.Start(ctx, strings.TrimSpace(name+" "+queue), // a malformed subject names no queue
+	_, span := b.options.Tracer.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
 		trace.WithTimestamp(r.arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "pqbridge"),
-			attribute.String("messaging.operation.name", name),
+			attribute.String("messaging.operation.name", verb.name),
 			attribute.String("messaging.destination.name", queue),
 		))
 	defer span.End(trace.WithTimestamp(time.Now()))
 	if !span.IsRecording() {
 		return
 	}
-	if n := len(r.outcome.items); n > 0 {
+	if n := len(items); n > 0 {
 		span.SetAttributes(attribute.Int("messaging.batch.message_count", n))
 	}
 	if f != nil {

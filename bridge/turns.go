@@ -9,7 +9,7 @@ type turns struct {
 	bridge *Bridge
 
 	mu   sync.Mutex
-	last map[leaseKey]*request // by lease: the last settlement that is not done
+	last map[leaseKey]*settlement // by lease: the last settlement that is not done
 }
 
 // leaseKey names a lease as its ack subject does.
@@ -17,22 +17,22 @@ type leaseKey struct{ queue, token string }
 
 // turn is a settlement's place among those of its lease.
 type turn struct {
-	taken bool     // it has one
-	next  *request // waits for it
+	taken bool        // it has one
+	next  *settlement // waits for it
 }
 
 func (t *turns) init(b *Bridge) {
-	t.bridge, t.last = b, make(map[leaseKey]*request)
+	t.bridge, t.last = b, make(map[leaseKey]*settlement)
 }
 
-func (r *request) lease() leaseKey { return leaseKey{r.subject.Queue, r.subject.Token} }
+func (r *settlement) leaseKey() leaseKey { return leaseKey{r.subject.Queue, r.subject.Token} }
 
 // take takes a turn for a settlement, and says whether it is the first in line.
-func (t *turns) take(r *request) bool {
+func (t *turns) take(r *settlement) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.last[r.lease()]
-	t.last[r.lease()] = r
+	before := t.last[r.leaseKey()]
+	t.last[r.leaseKey()] = r
 	r.turn.taken = true
 	if before != nil {
 		before.turn.next = r
@@ -41,18 +41,18 @@ func (t *turns) take(r *request) bool {
 }
 
 // end ends a settlement's turn: it took effect, or was refused.
-func (t *turns) end(r *request) {
+func (t *turns) end(r *settlement) {
 	if !r.turn.taken {
 		return
 	}
 	t.mu.Lock()
 	next := r.turn.next
 	if next == nil {
-		delete(t.last, r.lease())
+		delete(t.last, r.leaseKey())
 	}
 	r.turn = turn{}
 	t.mu.Unlock()
 	if next != nil {
-		t.bridge.submitSettlement(next)
+		next.start(t.bridge)
 	}
 }

@@ -39,7 +39,7 @@ type waitlist struct {
 // line is those who wait for something in the same band, in the order in which
 // they came: if there is nothing for the first, there is nothing for any.
 type line struct {
-	first, last *request
+	first, last *pop
 	size        int
 }
 
@@ -48,7 +48,7 @@ type waiting struct {
 	in         *line // nil: it does not wait
 	queue      *waitlist
 	number     uint64 // in the order of the queue
-	prev, next *request
+	prev, next *pop
 	end        time.Time
 	heap       int  // index among the deadlines
 	claimed    bool // a transaction is trying to serve it
@@ -70,12 +70,12 @@ const (
 	waitFraction = 10 // of the time, when that is less
 )
 
-func (r *request) deadline() time.Time {
-	return r.arrived.Add(r.pop.wait - min(waitMargin, r.pop.wait/waitFraction))
+func (r *pop) deadline() time.Time {
+	return r.arrived.Add(r.ask.wait - min(waitMargin, r.ask.wait/waitFraction))
 }
 
 // add makes a new request wait; it does not count as in flight any more.
-func (w *waits) add(r *request) *failure {
+func (w *waits) add(r *pop) *failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed != nil {
@@ -93,10 +93,10 @@ func (w *waits) add(r *request) *failure {
 		queue = &waitlist{lines: make(map[fdbpq.Band]*line)}
 		w.queues[r.subject.Queue] = queue
 	}
-	in := queue.lines[r.pop.band]
+	in := queue.lines[r.ask.band]
 	if in == nil {
 		in = &line{}
-		queue.lines[r.pop.band] = in
+		queue.lines[r.ask.band] = in
 	}
 	queue.last++
 	queue.size++
@@ -112,8 +112,10 @@ func (w *waits) add(r *request) *failure {
 	if w.ends[0] == r {
 		w.timer.Reset(time.Until(end))
 	}
-	w.bridge.gate.leave(r)
-	w.bridge.turns.end(r) // of +NXT: it has settled
+	w.bridge.gate.leave(&r.request)
+	if r.settles != nil {
+		w.bridge.turns.end(r.settles)
+	}
 	r.msg = kept(r.msg)
 	r.spent, r.since = r.took(), time.Time{}
 	return nil
@@ -138,13 +140,13 @@ func kept(m *nats.Msg) *nats.Msg {
 const maxTraceField = 512
 
 // remove ends the wait of a request that is being answered.
-func (w *waits) remove(r *request) {
+func (w *waits) remove(r *pop) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop(r)
 }
 
-func (w *waits) drop(r *request) {
+func (w *waits) drop(r *pop) {
 	p := r.place
 	if p.in == nil {
 		return
@@ -164,7 +166,7 @@ func (w *waits) drop(r *request) {
 	p.in.size--
 	p.queue.size--
 	if p.in.size == 0 {
-		delete(p.queue.lines, r.pop.band)
+		delete(p.queue.lines, r.ask.band)
 	}
 	if p.queue.size == 0 {
 		delete(w.queues, r.subject.Queue)
@@ -177,7 +179,7 @@ func (w *waits) drop(r *request) {
 
 // claim is what a transaction tries to serve of those that wait.
 type claim struct {
-	requests []*request   // in the order in which they came
+	requests []*pop       // in the order in which they came
 	beyond   []fdbpq.Band // in which more wait
 	watched  bool         // the queue's watch is set
 }
@@ -208,13 +210,13 @@ func (w *waits) claim(queue string) claim {
 		}
 	}
 	if len(list.lines) > 1 {
-		slices.SortFunc(c.requests, func(a, b *request) int { return cmp.Compare(a.place.number, b.place.number) })
+		slices.SortFunc(c.requests, func(a, b *pop) int { return cmp.Compare(a.place.number, b.place.number) })
 	}
 	return c
 }
 
 // unclaim lets a request wait on, or says why it may not.
-func (w *waits) unclaim(r *request) *failure {
+func (w *waits) unclaim(r *pop) *failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.place.claimed, r.since = false, time.Time{}
@@ -272,11 +274,11 @@ func (w *waits) ended(list *waitlist) time.Duration {
 // expire answers those whose time is up.
 func (w *waits) expire() {
 	for _, r := range w.overdue(time.Now()) {
-		w.bridge.refuse(r, errWaited)
+		w.bridge.refuse(&r.request, errWaited)
 	}
 }
 
-func (w *waits) overdue(now time.Time) (over []*request) {
+func (w *waits) overdue(now time.Time) (over []*pop) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.ends) > 0 && !w.ends[0].place.end.After(now) {
@@ -302,7 +304,7 @@ func (w *waits) close(why *failure) {
 	w.mu.Lock()
 	w.closed = why
 	w.timer.Stop()
-	var refused []*request
+	var refused []*pop
 	for _, r := range slices.Clone(w.ends) {
 		if !r.place.claimed {
 			w.drop(r)
@@ -311,7 +313,7 @@ func (w *waits) close(why *failure) {
 	}
 	w.mu.Unlock()
 	for _, r := range refused {
-		w.bridge.refuse(r, why)
+		w.bridge.refuse(&r.request, why)
 	}
 }
 
@@ -339,7 +341,7 @@ func (w *waits) count(queue string) int {
 }
 
 // deadlines is a heap of waiters, the next to be over first.
-type deadlines []*request
+type deadlines []*pop
 
 func (d deadlines) Len() int           { return len(d) }
 func (d deadlines) Less(i, j int) bool { return d[i].place.end.Before(d[j].place.end) }
@@ -350,7 +352,7 @@ func (d deadlines) Swap(i, j int) {
 }
 
 func (d *deadlines) Push(x any) {
-	r := x.(*request)
+	r := x.(*pop)
 	r.place.heap = len(*d)
 	*d = append(*d, r)
 }

@@ -1,0 +1,113 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+func makeAdmin(v subjects.Verb) work {
+	switch v {
+	case subjects.AdminConfig:
+		return new(configure)
+	case subjects.AdminPurge:
+		return &admin{do: func(tx kv.Tx, q fdbpq.Queue) (any, error) {
+			n, err := q.Purge(tx)
+			return protocol.Purged{Purged: n}, err
+		}}
+	case subjects.AdminPause:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error { return q.Pause(tx) })}
+	case subjects.AdminResume:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error { return q.Resume(tx) })}
+	case subjects.AdminDelete:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Delete(tx)
+			return err
+		})}
+	}
+	return new(nobody)
+}
+
+// admin is a request that changes a whole queue and says nothing but what.
+type admin struct {
+	change
+	do func(kv.Tx, fdbpq.Queue) (answer any, err error)
+}
+
+// named answers with the name of the queue.
+func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, error) {
+	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
+}
+
+func (a *admin) read(*Bridge) *failure { return noOptions(&a.request) }
+
+func (a *admin) submit(b *Bridge) { b.lanes.change.Submit(a.subject.Queue, a) }
+
+func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	answer, err := a.do(tx, q)
+	return nil, a.did(answer, err)
+}
+
+// configure changes the configuration of a queue, or shows it when the body is empty.
+type configure struct{ change }
+
+func (c *configure) submit(b *Bridge) { b.lanes.change.Submit(c.subject.Queue, c) }
+
+// read leaves the body to the core but for what only the bridge knows: which
+// queues can be reached.
+func (c *configure) read(*Bridge) *failure {
+	if f := noOwnHeaders(c.msg.Header, c.subject.Verb.String()); f != nil {
+		return f
+	}
+	var config struct {
+		DeadLetter      string `json:"dead_letter"`
+		DeadLettersFrom string `json:"dead_letters_from"`
+	}
+	if json.Unmarshal(c.msg.Data, &config) != nil {
+		return nil // which the core says in its own words
+	}
+	if config.DeadLetter != "" {
+		if err := subjects.CheckQueue(config.DeadLetter); err != nil {
+			return failf(400, "configuration: dead_letter: %s", err)
+		}
+	}
+	if config.DeadLettersFrom == "" || config.DeadLettersFrom == "*" {
+		return nil
+	}
+	for name := range strings.SplitSeq(config.DeadLettersFrom, ",") {
+		if err := subjects.CheckQueue(name); err != nil {
+			return failf(400, "configuration: dead_letters_from: expected names of queues separated by commas, or *: %s", err)
+		}
+	}
+	return nil
+}
+
+func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	if object := bytes.TrimSpace(c.msg.Data); len(object) > 0 {
+		config, err := q.Configure(tx, object)
+		return nil, c.did(Config(config), err)
+	}
+	i, err := q.Inspect(tx.Snapshot())
+	if err == nil && i == nil {
+		err = fdbpq.ErrNoQueue
+	}
+	if err != nil {
+		return nil, c.did(nil, err)
+	}
+	return nil, c.did(Config(i.Config), nil)
+}
+
+// Config is a configuration as it is answered.
+func Config(c fdbpq.Config) protocol.Config {
+	return protocol.Config{
+		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
+		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
+		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
+		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
+	}
+}

@@ -1,0 +1,58 @@
+package bridge
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// edit is a request that removes an item or moves it to another priority.
+type edit struct {
+	change
+	id fdbpq.ID
+}
+
+func (e *edit) read(*Bridge) (f *failure) {
+	if f = noOptions(&e.request); f == nil {
+		e.id, f = readID(e.subject.ID)
+	}
+	return f
+}
+
+// found answers which item was changed, or that there is none.
+func (e *edit) found(found bool, priority int64, err error) error {
+	if err == nil && !found {
+		e.failure = noItem(e.subject.Queue, e.subject.ID)
+		return nil
+	}
+	return e.did(protocol.Changed{ID: e.subject.ID, Priority: priority}, err)
+}
+
+// removal removes an item.
+type removal struct{ edit }
+
+func makeRemove(subjects.Verb) work { return new(removal) }
+
+func (r *removal) submit(b *Bridge) { b.lanes.change.Submit(r.subject.Queue, r) }
+
+func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	held, err := q.Get(tx.Snapshot(), r.id)
+	if err != nil || held == nil {
+		return nil, r.found(false, 0, err)
+	}
+	found, err := q.Remove(tx, r.id)
+	return nil, r.found(found, held.Priority, err)
+}
+
+// move gives an item another priority.
+type move struct{ edit }
+
+func makeMove(subjects.Verb) work { return new(move) }
+
+func (m *move) submit(b *Bridge) { b.lanes.change.Submit(m.subject.Queue, m) }
+
+func (m *move) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	found, err := q.Move(tx, m.id, m.subject.Priority)
+	return nil, m.found(found, m.subject.Priority, err)
+}

@@ -1,0 +1,80 @@
+package bridge
+
+import (
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// get shows an item, whatever its state.
+type get struct {
+	request
+	id    fdbpq.ID
+	item  *fdbpq.StoredItem
+	ready int64 // items in its queue
+}
+
+func makeGet(subjects.Verb) work { return new(get) }
+
+func (g *get) submit(b *Bridge) { b.lanes.read.Submit(g.subject.Queue, g) }
+
+func (g *get) read(*Bridge) (f *failure) {
+	if f = noOptions(&g.request); f == nil {
+		g.id, f = readID(g.subject.ID)
+	}
+	return f
+}
+
+func (g *get) find(v *view) (err error) {
+	if g.item, err = v.queue.Get(v.reader, g.id); err != nil {
+		return err
+	}
+	if g.item == nil {
+		g.failure = noItem(g.subject.Queue, g.subject.ID)
+		return nil
+	}
+	counts, err := v.queue.Counts(v.reader)
+	g.ready = counts.Ready
+	g.failure = v.bridge.room.unanswerable(g.subject.Queue, &g.item.Item)
+	return err
+}
+
+func (g *get) size() int64 {
+	if g.item == nil {
+		return 0
+	}
+	return g.item.Size
+}
+
+func (g *get) answer(l *lane) {
+	b, item, w := l.bridge, g.item, &l.header
+	w.reset()
+	w.item(&item.Item)
+	w.string(protocol.HeaderState, string(item.State))
+	if item.Fence > 0 {
+		w.text = strconv.AppendInt(w.text, item.Fence, 10)
+		w.end(protocol.HeaderFence)
+	}
+	if item.Expires != 0 {
+		w.text = appendTime(w.text, b.store.Display(item.Expires))
+		w.end(protocol.HeaderExpires)
+	}
+	w.text = strconv.AppendInt(w.text, g.ready, 10)
+	w.end(protocol.HeaderNumPending)
+	switch item.State {
+	case fdbpq.StateLeased:
+		w.text = appendTime(w.text, b.store.Display(item.Due))
+		w.end(protocol.HeaderLeaseExpires)
+	case fdbpq.StateDelayed:
+		w.text = appendTime(w.text, b.store.Display(item.Due))
+		w.end(protocol.HeaderNotBefore)
+	}
+	w.finish()
+	addHeaders(w.fields, item.Headers)
+	b.publish(&nats.Msg{Subject: g.msg.Reply, Header: w.fields, Data: item.Payload})
+	b.done(&g.request, nil)
+}

@@ -1,0 +1,164 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// list shows a page of items.
+type list struct {
+	look
+	page fdbpq.Listing
+}
+
+func makeList(subjects.Verb) work { return new(list) }
+
+func (l *list) submit(b *Bridge) { b.lanes.read.Submit(l.subject.Queue, l) }
+
+func (l *list) read(*Bridge) *failure {
+	l.page.Limit = protocol.DefaultListLimit
+	return readOptions(&l.request, "limit, after, state, bodies", l.field)
+}
+
+func (l *list) field(name string, value any) (known bool, f *failure) {
+	switch name {
+	case "limit":
+		l.page.Limit, f = readLimit(name, value)
+	case "bodies":
+		l.page.Bodies, f = readBool(name, value)
+	case "after":
+		var s string
+		if s, f = readString(name, value); f == nil {
+			id, err := fdbpq.ParseID(s)
+			if err != nil {
+				f = failf(400, "after is %s: %s", shown(s), err)
+			}
+			l.page.After = &id
+		}
+	case "state":
+		var s string
+		s, f = readString(name, value)
+		l.page.State = fdbpq.State(s)
+		switch l.page.State {
+		case fdbpq.StateReady, fdbpq.StateLeased, fdbpq.StateDelayed:
+		default:
+			if f == nil {
+				f = failf(400, `state is %s: expected "ready", "leased" or "delayed"`, shown(s))
+			}
+		}
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+// readOptions reads what may be said in the body of a request for a page.
+func readOptions(r *request, fields string, field func(name string, value any) (known bool, f *failure)) *failure {
+	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
+		return f
+	}
+	if len(bytes.TrimSpace(r.msg.Data)) == 0 {
+		return nil
+	}
+	return readObject("the body", r.msg.Data, fields, field)
+}
+
+// readLimit reads how long a page may be.
+func readLimit(name string, value any) (int, *failure) {
+	n, f := readInteger(name, value, 1, math.MaxInt64)
+	return int(min(n, fdbpq.MaxBatch)), f
+}
+
+// pageReserve is kept of an answer's size for what stands around the items.
+const pageReserve = 256
+
+func (l *list) find(v *view) error {
+	page, err := v.queue.List(v.reader, l.page)
+	if err != nil {
+		return l.unlessUnknown(err)
+	}
+	room := int(v.bridge.nc.MaxPayload()) - pageReserve
+	body := []byte(`{"items":[`)
+	var last string
+	more := page.More
+	for i := range page.Items {
+		item := v.bridge.listed(&page.Items[i], l.page.Bodies)
+		text, err := json.Marshal(item)
+		if err != nil {
+			return err
+		}
+		if len(body)+len(text) > room && i > 0 {
+			more = true
+			break
+		}
+		if text, err = fitting(item, text, room-len(body)); err != nil {
+			return err
+		}
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, text...)
+		last = item.ID
+	}
+	body = append(body, ']')
+	if more && last != "" {
+		body = append(append(append(body, `,"next":"`...), last...), '"')
+	}
+	l.body = append(body, '}')
+	return nil
+}
+
+// fitting leaves out what makes the first item of a page too large for an answer:
+// get has it. In JSON a header may be six times as long as in a message.
+func fitting(l *protocol.Listed, text []byte, room int) ([]byte, error) {
+	for _, leaveOut := range []func(){
+		func() { l.Body = nil },
+		func() { l.Headers = nil },
+		func() { l.Dead = nil },
+	} {
+		if len(text) <= room {
+			break
+		}
+		leaveOut()
+		var err error
+		if text, err = json.Marshal(l); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) *protocol.Listed {
+	headers := make(nats.Header)
+	addHeaders(headers, held.Headers)
+	item := &protocol.Listed{
+		ID:         held.ID.String(),
+		Priority:   held.Priority,
+		State:      protocol.State(held.State),
+		Deliveries: held.Deliveries,
+		Pushed:     held.Pushed.UTC(),
+		Size:       held.Size,
+		Fence:      held.Fence,
+		Headers:    headers,
+	}
+	if held.State != fdbpq.StateReady {
+		item.Due = b.store.Display(held.Due).UTC()
+	}
+	if held.Expires != 0 {
+		item.Expires = b.store.Display(held.Expires).UTC()
+	}
+	if held.Dead != nil {
+		item.Dead = (*protocol.Death)(held.Dead)
+	}
+	if withBody {
+		item.Body = append([]byte{}, held.Payload...) // empty is not left out
+	}
+	return item
+}

@@ -1,0 +1,97 @@
+package bridge
+
+import (
+	"math"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+func makeSys(v subjects.Verb) work {
+	if v == subjects.SysList {
+		return new(queues)
+	}
+	return new(system)
+}
+
+// queues lists the names of the queues.
+type queues struct {
+	look
+	offset int64
+	limit  int
+}
+
+func (q *queues) submit(b *Bridge) { b.lanes.read.Submit(q.subject.Queue, q) }
+
+func (q *queues) read(*Bridge) *failure {
+	q.limit = protocol.DefaultListLimit
+	return readOptions(&q.request, "offset, limit", q.field)
+}
+
+func (q *queues) field(name string, value any) (known bool, f *failure) {
+	switch name {
+	case "limit":
+		q.limit, f = readLimit(name, value)
+	case "offset":
+		q.offset, f = readInteger(name, value, 0, math.MaxInt64)
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+func (q *queues) find(v *view) error {
+	names, err := v.queueNames()
+	if err != nil {
+		return err
+	}
+	first := int(min(q.offset, int64(len(names))))
+	last := min(first+q.limit, len(names))
+	return q.answerJSON(protocol.Queues{Total: len(names), Offset: q.offset, Limit: q.limit, Queues: names[first:last]})
+}
+
+// queueNames are the names of all queues, read once for however many requests: there
+// may be many queues, and the total is part of every answer.
+func (v *view) queueNames() ([]string, error) {
+	if v.names != nil {
+		return v.names, nil
+	}
+	names := []string{}
+	for after := ""; ; {
+		more, err := v.bridge.store.Queues(v.reader, after, queuesPerRead)
+		if err != nil {
+			return nil, err
+		}
+		if names = append(names, more...); len(more) < queuesPerRead {
+			v.names = names
+			return names, nil
+		}
+		after = more[len(more)-1]
+	}
+}
+
+const queuesPerRead = 1000
+
+// system shows the bridge itself.
+type system struct{ look }
+
+func (s *system) read(*Bridge) *failure { return noOptions(&s.request) }
+
+func (s *system) submit(b *Bridge) { b.lanes.read.Submit(s.subject.Queue, s) }
+
+func (s *system) find(v *view) error {
+	b := v.bridge
+	limits := b.options.Limits
+	return s.answerJSON(protocol.System{
+		Version: b.options.Version, Store: b.options.StoreName, StoreID: b.store.ID(),
+		Prefix: b.options.Prefix, Uptime: time.Since(b.service.started).Seconds(), Damage: b.options.Damage(),
+		Limits: protocol.Limits{
+			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
+			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
+			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
+			Payload: b.room.payload(),
+		},
+	})
+}
