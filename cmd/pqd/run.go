@@ -37,7 +37,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("pqd", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and reported once
 	showVersion := flags.Bool("version", false, "")
-	switch err := flags.Parse(args); {
+	args, err := parseArgs(flags, args)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return printUsage(stdout)
 	case err != nil:
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	switch args := flags.Args(); {
+	switch {
 	case len(args) == 2 && args[0] == "backup":
 		return backup(ctx, s, args[1], stdout)
 	case len(args) == 1 && args[0] == "check":
@@ -72,6 +73,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil // asked to stop before it was ready
 	}
 	return err
+}
+
+// parseArgs reads the flags before and behind the first argument, and returns the
+// arguments.
+func parseArgs(flags *flag.FlagSet, args []string) ([]string, error) {
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return nil, err
+	}
+	command := flags.Arg(0)
+	err := flags.Parse(flags.Args()[1:])
+	return append([]string{command}, flags.Args()...), err
 }
 
 // daemon is what the parts of pqd have in common.

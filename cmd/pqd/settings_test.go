@@ -66,6 +66,7 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "a backup of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"backup", "x"}, says: []string{"PQ_STORE", "fdbbackup"}},
 		{name: "a check of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"check"}, says: []string{"PQ_STORE", "expected an embedded store"}},
 		{name: "an unknown flag", args: []string{"--port=1"}, says: []string{"-port", "expected --help or --version"}},
+		{name: "an unknown flag of a command", args: []string{"backup", "--port=1"}, says: []string{"-port", "expected --help or --version"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := testenv.Run(t, c.env, c.args...)
@@ -106,6 +107,17 @@ func TestHelpShowsEverySetting(t *testing.T) {
 	} {
 		if !regexp.MustCompile(`(?m)^` + row).MatchString(stdout) {
 			t.Errorf("no row like %q in:\n%s", row, stdout)
+		}
+	}
+}
+
+// A flag behind a command is no directory to write to.
+func TestHelpBehindCommand(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"backup", "check", "salvage"} {
+		code, stdout, stderr := testenv.Run(t, nil, command, "--help")
+		if code != 0 || !strings.Contains(stdout, "usage: pqd") {
+			t.Errorf("%s --help: exit code %d: %s%s", command, code, stdout, stderr)
 		}
 	}
 }
