@@ -53,9 +53,11 @@ empty, because it is emptied.`,
 }
 
 func (b *benching) run(s *session, args []string) (err error) {
-	for _, n := range []int{b.items, b.priorities, b.pushers, b.poppers, b.batch} {
+	for name, n := range map[string]int{
+		"items": b.items, "priorities": b.priorities, "pushers": b.pushers, "poppers": b.poppers, "batch": b.batch,
+	} {
 		if n < 1 {
-			return usagef("found the number %d: expected 1 or more", n)
+			return usagef("--%s %d: expected 1 or more", name, n)
 		}
 	}
 	if b.size < 0 {

@@ -139,7 +139,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 // unknownCommand names the commands that may have been meant.
 func unknownCommand(c *cobra.Command, name string) error {
 	c.SuggestionsMinimumDistance = maxTypos
-	if near := c.SuggestionsFor(name); len(near) > 0 {
+	if near := c.SuggestionsFor(name); name != "" && len(near) > 0 {
 		return &usageError{fmt.Errorf("no command %q: perhaps %s", name, alternatives(c.CommandPath()+" ", near)), c}
 	}
 	return &usageError{fmt.Errorf("no command %q", name), c}

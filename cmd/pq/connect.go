@@ -31,6 +31,9 @@ func (s *session) dialWith(denied func(error)) (*nats.Conn, error) {
 				denied(err)
 			}
 		}))
+	if s.global.timeout == 0 {
+		return nil, usagef("--timeout 0s: expected more")
+	}
 	server := cmp.Or(l.Server, nats.DefaultURL)
 	nc, err := nats.Connect(server, options...)
 	if err != nil {
@@ -45,5 +48,8 @@ type connectError struct {
 	err    error
 }
 
-func (e *connectError) Error() string { return fmt.Sprintf("connect to %s: %v", e.server, e.err) }
+func (e *connectError) Error() string {
+	return fmt.Sprintf("connect to %s: %s", e.server, withoutPrefix(e.err))
+}
+
 func (e *connectError) Unwrap() error { return e.err }

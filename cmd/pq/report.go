@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -64,8 +65,11 @@ func (s *session) warn(err error) {
 		s.warnJSON(err, exitCode(err))
 		return
 	}
-	fmt.Fprintf(s.stderr, "pq: %v\n", err)
+	fmt.Fprintf(s.stderr, "pq: %s\n", withoutPrefix(err))
 }
+
+// withoutPrefix is the text of an error without the one that nats.go puts in front.
+func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "nats: ") }
 
 func exitCode(err error) int {
 	var answer *client.Error
@@ -115,7 +119,7 @@ func (s *session) warnJSON(err error, code int) {
 		Exit   int           `json:"exit"`
 		Code   int           `json:"code,omitempty"`
 		Reason client.Reason `json:"reason,omitempty"`
-	}{Error: err.Error(), Exit: code}
+	}{Error: withoutPrefix(err), Exit: code}
 	var e *client.Error
 	if errors.As(err, &e) {
 		shown.Error, shown.Code, shown.Reason = e.Description, e.Code, e.Reason

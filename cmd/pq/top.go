@@ -63,8 +63,11 @@ const (
 )
 
 func (w *watching) run(s *session, _ []string) (err error) {
-	if w.interval <= 0 || w.count < 0 {
-		return usagef("--interval %s, --count %d: expected more than nothing", w.interval, w.count)
+	if w.interval == 0 {
+		return usagef("--interval 0s: expected more")
+	}
+	if w.count < 0 {
+		return usagef("--count %d: expected 0 or more", w.count)
 	}
 	if orders[w.sort] == nil {
 		return usagef("--sort %q: expected rate, ready, oldest or name", w.sort)
