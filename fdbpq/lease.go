@@ -175,3 +175,25 @@ func (qtx *queueTx) leaseDue(t timer) error {
 	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
 	return qtx.putBack(t.place, &l, 0)
 }
+
+// Extend makes the lease last for d from now.
+func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
+	if d <= 0 || d > MaxLease {
+		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
+	}
+	var extended *Lease
+	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		now, err := qtx.now()
+		if err != nil {
+			return err
+		}
+		leased := l.asLeased()
+		qtx.removeLeased(l.place, leased)
+		leased.due = now + int64(d)
+		qtx.addLeased(l.place, leased)
+		extended = qtx.lease(l.place, &l.envelope, leased.due)
+		return nil
+	})
+	settled.Lease = extended
+	return settled, err
+}

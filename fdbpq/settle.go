@@ -88,28 +88,6 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	})
 }
 
-// Extend makes the lease last for d from now.
-func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
-	if d <= 0 || d > MaxLease {
-		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
-	}
-	var extended *Lease
-	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		now, err := qtx.now()
-		if err != nil {
-			return err
-		}
-		leased := l.asLeased()
-		qtx.removeLeased(l.place, leased)
-		leased.due = now + int64(d)
-		qtx.addLeased(l.place, leased)
-		extended = qtx.lease(l.place, &l.envelope, leased.due)
-		return nil
-	})
-	settled.Lease = extended
-	return settled, err
-}
-
 // PrefetchLeases says which leases the transaction is about to settle, so that an
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {

@@ -100,7 +100,7 @@ func (db *DB) readError(err error) error {
 }
 
 // openError turns an error of opening the store into a Damage if damage caused it.
-func (db *DB) openError(found *logSurvey, err error) error {
+func (db *DB) openError(found *logCheck, err error) error {
 	var damage *Damage
 	switch info := pebble.ExtractDataCorruptionInfo(err); {
 	case err == nil || errors.As(err, &damage):

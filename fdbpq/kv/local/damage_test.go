@@ -81,7 +81,7 @@ func TestDamagedManifest(t *testing.T) {
 	killed := snapshot(disk)
 	newest := db.disk.syncMark()
 	manifest := fmt.Sprintf("db/%s%06d", manifestPrefix, newest.manifest)
-	found, err := newLogDisk(killed, "db", false).surveyLogs()
+	found, err := newLogDisk(killed, "db", false).checkLogs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestMarkAtClose(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := newLogDisk(snapshot(disk), "db", false).surveyLogs()
+	found, err := newLogDisk(snapshot(disk), "db", false).checkLogs()
 	if err != nil || found.synced[committed.log] < int64(committed.logSynced) {
 		t.Errorf("the log says that %d bytes were synced, %v; expected the %d that were", found.synced[committed.log], err, committed.logSynced)
 	}

@@ -33,7 +33,7 @@ type logDisk struct {
 	open     sync.Map // of *logFile, by name: the logs that are being written
 	log      atomic.Pointer[syncedFile]
 	manifest atomic.Pointer[syncedFile]
-	survey   atomic.Pointer[logSurvey] // while the store is being opened
+	logCheck atomic.Pointer[logCheck] // while the store is being opened
 }
 
 func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
@@ -121,7 +121,7 @@ func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *lo
 // Open implements vfs.FS.
 func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	number, isLog, isManifest := d.parse(name)
-	if found := d.survey.Load(); found != nil && (isLog || isManifest) {
+	if found := d.logCheck.Load(); found != nil && (isLog || isManifest) {
 		found.reading = name
 		switch damage := found.logDamage(name, number); {
 		case !isLog:

@@ -13,13 +13,13 @@ const memTableSize = 32 << 20
 // openPebble opens the store. It checks logs and manifests first, because Pebble takes
 // the first unreadable byte for the end of a file.
 func (db *DB) openPebble(dir string) error {
-	found, err := db.disk.surveyLogs()
+	found, err := db.disk.checkLogs()
 	if err != nil {
 		return err
 	}
 	found.salvage = db.opts.Salvage
-	db.disk.survey.Store(found)
-	defer db.disk.survey.Store(nil)
+	db.disk.logCheck.Store(found)
+	defer db.disk.logCheck.Store(nil)
 
 	// The first log of a new store has an old format. Opening the store twice replaces it
 	// before anything is written to it.

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 )
 
-// logSurvey is the result of reading the logs of a store before Pebble opens it.
-type logSurvey struct {
+// logCheck is the result of reading the logs of a store before Pebble opens it.
+type logCheck struct {
 	logs      map[uint64]scanResult // by number
 	synced    map[uint64]int64      // bytes of each log that are known to have been synced
 	manifests map[uint64]int64      // the same of each manifest
@@ -16,10 +16,10 @@ type logSurvey struct {
 	reading   string                // the log or manifest that Pebble read last
 }
 
-// surveyLogs reads the logs in the directory, and checks manifests against the sync
+// checkLogs reads the logs in the directory, and checks manifests against the sync
 // marks in them. Logs are checked when Pebble opens them, since it ignores old ones.
-func (d *logDisk) surveyLogs() (*logSurvey, error) {
-	s := &logSurvey{logs: make(map[uint64]scanResult), synced: make(map[uint64]int64), manifests: make(map[uint64]int64)}
+func (d *logDisk) checkLogs() (*logCheck, error) {
+	s := &logCheck{logs: make(map[uint64]scanResult), synced: make(map[uint64]int64), manifests: make(map[uint64]int64)}
 	names, err := d.List(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -74,7 +74,7 @@ func unsound(name string, found scanResult, synced int64) *Damage {
 }
 
 // logDamage returns the damage of a log, nil if all that was synced can be read.
-func (s *logSurvey) logDamage(name string, number uint64) *Damage {
+func (s *logCheck) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])
 	}
