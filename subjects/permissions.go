@@ -12,8 +12,8 @@ type Permissions struct {
 	Publish, Subscribe []string
 }
 
-// Inbox is where clients get their replies unless they are told otherwise.
-// Whoever subscribes to all of it reads the replies of others; see [Permissions.WithInbox].
+// Inbox is where clients get their replies by default. A subscriber of all of it
+// reads the replies of others; see [Permissions.WithInbox].
 const Inbox = "_INBOX.>"
 
 // accountReplies are the reply subjects that servers make up for requests from
@@ -31,7 +31,7 @@ func InboxPrefix(user string) (string, error) {
 }
 
 // WithInbox returns the permissions with an inbox of the user's own instead of
-// all inboxes, so that nobody else reads its replies and it reads nobody's.
+// all inboxes: no other user reads its replies, and it reads no other user's.
 func (p Permissions) WithInbox(user string) (Permissions, error) {
 	prefix, err := InboxPrefix(user)
 	if err != nil {
@@ -60,8 +60,8 @@ func (g Grammar) Producer(queue string) (Permissions, error) {
 	return g.client(queue, "push", "push.*")
 }
 
-// Importer returns what it takes to put items where they stood in a queue.
-// Whoever may do that is trusted with ids.
+// Importer returns the permissions to put items back where they stood in a queue.
+// The bridge trusts the ids of imports.
 func (g Grammar) Importer(queue string) (Permissions, error) {
 	return g.client(queue, "import")
 }

@@ -108,7 +108,7 @@ func (s *settings) check() error {
 	case s.set["NATS_CERT"] != s.set["NATS_KEY"]:
 		return usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
 	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "":
-		return usagef("%s is set, but the embedded NATS server lets everybody in: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
+		return usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
 	}
 	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {
 		return usagef("%s is for connecting to NATS_URL, which is not set", tls[0])

@@ -122,7 +122,7 @@ func parseServers(list string) ([]*url.URL, error) {
 		}
 		parsed, err := url.Parse(server)
 		if err != nil || !isServer(parsed) {
-			return nil, fmt.Errorf("address %d of the list is none: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
+			return nil, fmt.Errorf("address %d of the list is malformed: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
 				"in a user or password, write all but letters and digits as %% and two hexadecimal digits", i+1)
 		}
 		servers = append(servers, parsed)

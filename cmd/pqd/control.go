@@ -17,9 +17,9 @@ import (
 )
 
 // socketName is the Unix socket in the directory of an embedded store through
-// which the pqd that has it open can be asked for a backup. Whoever may write
-// to the store's directory may connect; there is no other permission to give,
-// and no port that anybody reaches.
+// which the pqd that has it open can be asked for a backup. Every user who may
+// write to the store's directory may connect. There is no other permission to
+// give, and no network port.
 const socketName = "pqd.sock"
 
 // control answers on the socket.

@@ -16,8 +16,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// damage says what is damaged of an embedded store, for those who ask pqd how it
-// is. The zero value is that of a store that never is.
+// damage reports the damage of an embedded store to health checks, metrics and
+// clients. The zero value is that of a store that is never damaged.
 type damage struct {
 	db    *local.DB
 	store *fdbpq.Store
@@ -88,7 +88,7 @@ func adviseDamage(err error) error {
 	if !errors.Is(err, kv.ErrDamaged) {
 		return err
 	}
-	return fmt.Errorf("%w: restore a backup, or have pqd salvage <directory> write what can be read; see \"The store is damaged\" in docs/operations.md", err)
+	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/operations.md", err)
 }
 
 var storeDamaged = prometheus.NewDesc("pq_store_damaged_files", "Files of the store that were found to be damaged since pqd started.", nil, nil)

@@ -17,11 +17,11 @@ const (
 	ballastPart = 8
 )
 
-// newBallast returns memory that nobody touches, so the machine need not have
-// it. But it counts when Go decides whether to look for garbage, which it does
-// when the heap has doubled. Under load some 4 MB are in use: Go would go through
-// them 20 times a second, which is 2 to 3 % of all work and more with leases, and
-// now does once. For that, up to 70 MB more of garbage lie about.
+// newBallast returns memory that is never touched, so it takes no memory of the
+// machine. But Go counts it when it decides whether to collect garbage, which it
+// does when the heap has doubled. Under load some 4 MB are in use: Go would collect
+// 20 times a second, which is 2 to 3 % of all work and more with leases. With the
+// ballast it collects once a second, and keeps up to 70 MB more of garbage.
 func newBallast() []byte {
 	size := min(ballastMost, debug.SetMemoryLimit(-1)/ballastPart)
 	if os.Getenv("GOGC") != "" || size < ballastLeast {

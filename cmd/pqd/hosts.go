@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// A page that somebody opens in a browser can have the browser ask pqd, under a
-// name of the page's own that has come to mean 127.0.0.1, and read the answer.
-// The Host header still says that name. So what pqd tells about itself is for
-// those who call it by an address, by a name that no public name server gives
-// out, by its own, or by one that the operator has allowed.
+// A web page can make the browser call pqd under the page's own name, once that name
+// resolves to 127.0.0.1, and read the answer (DNS rebinding). The Host header still
+// has that name. So pqd's pages answer only under an address, under a name that no
+// public name server resolves, under the host's own name, or under a name that the
+// operator has allowed.
 
 // hostNames are names by which pqd may be called; * is any.
 type hostNames []string
 
-// guard refuses pages to those who call pqd by another name.
+// guard refuses requests for other host names.
 func (allowed hostNames) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed.allow(r.Host) {
-			http.Error(w, "Host is none of pqd's: expected an address, localhost, or a name that PQ_HTTP_HOSTS allows", http.StatusMisdirectedRequest)
+			http.Error(w, "host name not allowed: expected an address, localhost, or a name in PQ_HTTP_HOSTS", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)

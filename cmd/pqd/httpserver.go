@@ -18,7 +18,7 @@ import (
 // httpStopLimit bounds the wait for requests under way when the server stops.
 const httpStopLimit = time.Second
 
-// routes are the pages that pqd serves. Whether it is well is told under any name.
+// routes are the pages that pqd serves. Health checks work under any host name.
 func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names hostNames) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h.live))
@@ -46,7 +46,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.WriteHeader(code)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // the client went away: nobody is left to tell
+	_ = encoder.Encode(body) // the client went away
 }
 
 // webServer serves HTTP until it is stopped.

@@ -23,8 +23,8 @@ const (
 	logEvery = time.Minute
 )
 
-// maxTold bounds the messages that are remembered.
-const maxTold = 1000
+// maxMessages bounds the messages that are remembered.
+const maxMessages = 1000
 
 // limitedLog leaves out warnings and errors that repeat. The next one that is
 // logged says how many were.
@@ -36,18 +36,18 @@ type limitedLog struct {
 // repeats counts lines by their message. Most messages are fixed texts; what
 // varies stands in the attributes.
 type repeats struct {
-	mu   sync.Mutex
-	told map[string]*told
+	mu     sync.Mutex
+	counts map[string]*tally
 }
 
-// told is how often a message was logged, and left out, since a time.
-type told struct {
+// tally is how often a message was logged, and left out, since a time.
+type tally struct {
 	since       time.Time
 	times, left int
 }
 
 func newLimitedLog(to slog.Handler) *limitedLog {
-	return &limitedLog{to, &repeats{told: make(map[string]*told)}}
+	return &limitedLog{to, &repeats{counts: make(map[string]*tally)}}
 }
 
 // Handle implements slog.Handler.
@@ -68,17 +68,17 @@ func (l *limitedLog) Handle(ctx context.Context, r slog.Record) error {
 func (p *repeats) count(message string, now time.Time) (left int, passes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.told[message]
+	t := p.counts[message]
 	if t == nil {
-		if len(p.told) == maxTold {
-			clear(p.told)
+		if len(p.counts) == maxMessages {
+			clear(p.counts)
 		}
-		t = &told{since: now}
-		p.told[message] = t
+		t = &tally{since: now}
+		p.counts[message] = t
 	}
 	if now.Sub(t.since) >= logEvery {
 		left = t.left
-		*t = told{since: now}
+		*t = tally{since: now}
 	}
 	if t.times == logMost {
 		t.left++

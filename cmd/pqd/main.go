@@ -48,7 +48,7 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	case err := <-done:
 		return err
 	case <-time.After(limit):
-		return fmt.Errorf("shutdown took longer than %s; what was acknowledged is safe", limit)
+		return fmt.Errorf("shutdown took longer than %s; acknowledged items are safe", limit)
 	}
 }
 

@@ -92,12 +92,12 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 	return nil
 }
 
-// enterLameDuck has the server take no more connections and tell its clients that
-// it is about to stop. One of them closes told when it hears that.
-func enterLameDuck(ctx context.Context, srv *server.Server, told <-chan struct{}) {
+// enterLameDuck makes the server accept no more connections and announce to its
+// clients that it is about to stop. One of them closes announced when it reads that.
+func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
 	go srv.LameDuckShutdown() // returns when the server is shut down
 	select {
-	case <-told:
+	case <-announced:
 	case <-ctx.Done():
 	}
 }
@@ -163,8 +163,8 @@ func (l natsLog) Fatalf(format string, args ...any) {
 // ofClient is how lines about a connection of a client begin.
 var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 
-// Errorf is called for what clients do, too: whatever they do is no error of
-// pqd's, for which somebody has to get up.
+// Errorf is called for mistakes of clients too. These are no errors of pqd, and no
+// reason to wake an operator.
 func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }
 

@@ -15,7 +15,7 @@ const (
 )
 
 // serveProfiles adds the pages that go tool pprof reads. The command line stays
-// unsaid: it is nobody's business but the operator's.
+// out of them: it is for the operator alone.
 func serveProfiles(mux *http.ServeMux, names hostNames) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)

@@ -97,7 +97,7 @@ type daemon struct {
 	damage   damage
 	store    *fdbpq.Store
 	embedded *server.Server // nil when NATS_URL is set
-	lameDuck chan struct{}  // closed when the embedded server has told that it stops
+	lameDuck chan struct{}  // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 }
 

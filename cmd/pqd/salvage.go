@@ -34,7 +34,7 @@ func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdou
 	defer func() { err = errors.Join(err, db.Close()) }()
 	store, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})
 	if err != nil {
-		return fmt.Errorf("what every store begins with cannot be read: %w", err)
+		return fmt.Errorf("the header of the store cannot be read: %w", err)
 	}
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err

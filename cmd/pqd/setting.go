@@ -13,7 +13,7 @@ import (
 )
 
 // The types of settings. Their Decode methods say what was expected; the
-// variable and what it held are added by whoever reports the error.
+// caller that reports the error adds the variable and its value.
 
 // storeName is local:<directory> or fdb:<cluster file>, the latter optionally
 // followed by ?prefix=<name> to share a cluster with others.

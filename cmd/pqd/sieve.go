@@ -11,7 +11,7 @@ import (
 
 // sieve reads what the embedded server sends to the bridge and takes out header
 // blocks that are larger than the bridge takes. nats.go reads every header of a
-// message before anybody can refuse it, on the goroutine that reads for the whole
+// message before the bridge can refuse it, on the goroutine that reads for the whole
 // bridge: some hundred messages with 100,000 headers each kept it busy until the
 // server cut it off. To count lines is a hundred times as fast. The message
 // arrives without body and headers, with a status that has the bridge refuse it.
@@ -137,7 +137,7 @@ func lastNumber(line []byte) (n int, before []byte, ok bool) {
 	return n, line[:at], at < len(line) && at > 0 && line[at-1] == ' '
 }
 
-// give hands over what has been looked at and so many bytes behind it.
+// give passes on what has been looked at, and behind bytes after it.
 func (s *sieve) give(looked, behind int) {
 	s.pass, s.in = s.in[:looked:looked], s.in[looked:]
 	s.rest = behind

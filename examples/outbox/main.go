@@ -6,8 +6,8 @@
 //
 //	go run -tags fdb ./examples/outbox /etc/foundationdb/fdb.cluster 4711 'three chairs'
 //
-// A pqd with PQ_STORE=fdb:/etc/foundationdb/fdb.cluster hands the job out, at
-// once to whoever waits for it: pq pop shipping --wait 1m
+// A pqd with PQ_STORE=fdb:/etc/foundationdb/fdb.cluster delivers the job, at once
+// to a pop that waits for it: pq pop shipping --wait 1m
 package main
 
 import (

@@ -56,9 +56,9 @@ func run() error {
 
 // work does one job. What it returns decides: nil acknowledges the job, an error
 // gives it back to be tried again later, and GiveUp makes it a dead letter. The
-// lease is extended while it runs; if it is lost all the same, ctx ends. Since a
-// job may then be done by somebody else, too, what it does should not harm when
-// done twice, or be guarded by item.Fence.
+// lease is extended while it runs; if it is lost all the same, ctx ends. Another
+// worker may then do the job too, so the work must be harmless when done twice, or
+// be guarded by item.Fence.
 func work(ctx context.Context, item *client.Item) error {
 	verb, object, found := strings.Cut(string(item.Payload), " ")
 	if !found {
