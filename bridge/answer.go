@@ -11,19 +11,19 @@ import (
 )
 
 // answerPop answers a pop or a peek with what it found.
-func (b *Bridge) answerPop(l *lane, r *pop) {
+func (l *lane) answerPop(r *pop) {
 	if f := r.failure; f != nil {
-		b.refuse(&r.request, f)
+		l.refuse(&r.request, f)
 		return
 	}
 	items := r.found
 	for i := range items {
-		b.answerItem(l, r, &items[i], r.ready+int64(len(items)-1-i))
+		l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i))
 	}
 	if r.ask.batch {
-		b.publish(&nats.Msg{Subject: r.msg.Reply, Header: endOfBatch})
+		l.publish(&nats.Msg{Subject: r.msg.Reply, Header: endOfBatch})
 	}
-	b.done(&r.request, nil)
+	l.done(&r.request, nil)
 }
 
 var endOfBatch = nats.Header{
@@ -32,13 +32,13 @@ var endOfBatch = nats.Header{
 }
 
 // answerItem sends one item. A leased one that cannot be sent is given back.
-func (b *Bridge) answerItem(l *lane, r *pop, item *fdbpq.Item, behind int64) {
+func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.reset()
 	m := nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: item.Payload}
 	if lease := item.Lease; lease != nil {
-		w.token = b.sealer.append(w.token[:0], lease, &r.ask, r.leased)
-		w.text = b.grammar.AppendAck(w.text, r.subject.Queue, b.sealer.conn, w.token)
+		w.token = l.sealer.append(w.token[:0], lease, &r.ask, r.leased)
+		w.text = l.grammar.AppendAck(w.text, r.subject.Queue, l.sealer.conn, w.token)
 		w.end(protocol.HeaderAck)
 		w.text = appendTime(w.text, lease.Expires)
 		w.end(protocol.HeaderLeaseExpires)
@@ -53,8 +53,8 @@ func (b *Bridge) answerItem(l *lane, r *pop, item *fdbpq.Item, behind int64) {
 		m.Reply = w.fields[protocol.HeaderAck][0]
 	}
 	addHeaders(w.fields, item.Headers)
-	if !b.publish(&m) && item.Lease != nil {
-		b.giveBack(*item.Lease)
+	if !l.publish(&m) && item.Lease != nil {
+		l.giveBack(*item.Lease)
 	}
 }
 

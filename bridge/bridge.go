@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -60,12 +58,12 @@ const queueGroup = "pq"
 
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
+	*responder
 	nc       *nats.Conn
 	store    *fdbpq.Store
 	options  Options
 	grammar  subjects.Grammar
 	sealer   sealer
-	gate     gate
 	room     room
 	replies  replies
 	lanes    lanes
@@ -73,10 +71,8 @@ type Bridge struct {
 	peers    *peers.Peers
 	presence presence
 	turns    turns
-	stats    statistics
-	events   announcer
 	service  service
-	keeper   keeper
+	keeper   *keeper
 	intake   intake
 	subs     subscriptions
 	drained  drained
@@ -110,12 +106,16 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b := &Bridge{nc: nc, store: store, options: o, grammar: grammar}
-	b.keeper.log = o.Logger
+	b.keeper = newKeeper(o.Logger)
+	stats := newStatistics()
+	b.responder = &responder{
+		nc: nc, log: o.Logger, tracer: o.Tracer, stats: stats, gate: newGate(o.Limits),
+		events: newAnnouncer(nc, grammar, o.Logger, stats),
+	}
 	if err := b.replies.init(o, store.ID()); err != nil {
 		return nil, err
 	}
 	b.sealer.init(store.Secret())
-	b.gate.init(o.Limits)
 	b.lanes.init(b)
 	b.waits.init(b)
 	self := peers.Identity{ID: nuid.Next(), Prefix: o.Prefix, StoreID: store.ID()}
@@ -128,9 +128,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Service: peers.Service{Pause: b.enterStandby, Resume: b.leaveStandby},
 	})
 	b.presence.init(b)
-	b.turns.init(b)
-	b.stats.init()
-	b.events.init(b)
+	b.turns.init(func(s *settlement) { s.start(b) })
 	b.intake.init()
 	if err := b.service.start(ctx, b, self); err != nil {
 		return nil, err
@@ -148,7 +146,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(b)
+	b.keeper.start(store, b.events.item)
 	b.peers.Standby.Start()
 	return b, nil
 }
@@ -223,77 +221,4 @@ func (b *Bridge) Ready() error {
 		return reason
 	}
 	return b.keeper.ready()
-}
-
-// keeper runs the store's own upkeep and knows whether the store commits.
-type keeper struct {
-	log    *slog.Logger
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu      sync.Mutex
-	problem error // nil while the store commits
-	logged  time.Time
-}
-
-// logEvery keeps a store that stays away from flooding the log.
-const logEvery = time.Minute
-
-func (k *keeper) start(b *Bridge) {
-	ctx, cancel := context.WithCancel(context.Background())
-	k.cancel, k.done = cancel, make(chan struct{})
-	go func() {
-		defer close(k.done)
-		b.store.Maintain(ctx, fdbpq.Maintenance{
-			Event: b.events.item,
-			Problem: func(err error) {
-				switch {
-				case isOutage(err):
-					k.failed(err)
-				case errors.Is(err, kv.ErrDamaged):
-					k.log.Debug("maintaining the store failed", "error", err) // the store has said it once
-				default:
-					k.log.Error("maintaining the store failed", "error", err)
-				}
-			},
-			Alive: k.alive,
-		})
-	}()
-}
-
-func (k *keeper) stop() {
-	if k.cancel != nil {
-		k.cancel()
-		<-k.done
-	}
-}
-
-// failed notes that the store did not do what it should. It counts until the
-// store commits again, which upkeep tries every second.
-func (k *keeper) failed(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.problem == nil || time.Since(k.logged) >= logEvery {
-		k.logged = time.Now()
-		k.log.Warn("the store has a problem", "error", err)
-	}
-	k.problem = err
-}
-
-func (k *keeper) alive() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.problem != nil {
-		k.problem = nil
-		k.log.Info("the store commits again")
-	}
-}
-
-func (k *keeper) ready() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.problem != nil {
-		return fmt.Errorf("store: %w", k.problem)
-	}
-	return nil
 }

@@ -18,7 +18,7 @@ type changer interface {
 	apply(kv.Tx, fdbpq.Queue) ([]fdbpq.Event, error)
 
 	// answer says that it was done.
-	answer(*Bridge)
+	answer(*responder)
 
 	// endsLease says whether what was done has ended a lease for good.
 	endsLease() bool
@@ -27,7 +27,7 @@ type changer interface {
 // changes is the work of a lane of changes.
 type changes struct {
 	*lane
-	events []fdbpq.Event // of the last transaction
+	happened []fdbpq.Event // in the last transaction
 }
 
 // Work serves a batch of changes.
@@ -38,7 +38,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
 	err = l.update(func(tx kv.Tx) error {
-		l.events = l.events[:0]
+		l.happened = l.happened[:0]
 		queue := l.queue.In(tx)
 		queue.PrefetchLeases(tx, leases...)
 		for i, r := range requests {
@@ -47,13 +47,13 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 			if err != nil {
 				return err
 			}
-			l.events = append(l.events, more...)
+			l.happened = append(l.happened, more...)
 		}
 		at = len(requests)
 		return nil
 	})
 	if err == nil {
-		l.bridge.stats.ran(kindChange, len(requests), started)
+		l.stats.ran(kindChange, len(requests), started)
 	}
 	return at, err
 }
@@ -61,7 +61,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 // Answer answers changes.
 func (l *changes) Answer(requests []changer, err error) {
 	if err != nil {
-		refuseAll(l.bridge, requests, err)
+		refuseAll(l.responder, requests, err)
 		return
 	}
 	ended := 0
@@ -70,19 +70,19 @@ func (l *changes) Answer(requests []changer, err error) {
 			ended++
 		}
 	}
-	l.bridge.stats.moved(l.queue.Name(), flowSettled, ended)
-	l.bridge.events.items(l.events)
+	l.stats.moved(l.queue.Name(), flowSettled, ended)
+	l.events.items(l.happened)
 	for _, r := range requests {
-		l.bridge.answerChange(r)
+		answerChange(l.responder, r)
 	}
 }
 
-func (b *Bridge) answerChange(r changer) {
+func answerChange(re *responder, r changer) {
 	if f := r.head().failure; f != nil {
-		b.refuse(r.head(), f)
+		re.refuse(r.head(), f)
 		return
 	}
-	r.answer(b)
+	r.answer(re)
 }
 
 // change is a request that changes an item or a queue, and is answered in JSON.
@@ -91,8 +91,8 @@ type change struct {
 	body []byte // of the answer
 }
 
-func (c *change) answer(b *Bridge) { b.answerBody(&c.request, c.body) }
-func (c *change) endsLease() bool  { return false }
+func (c *change) answer(re *responder) { re.answerBody(&c.request, c.body) }
+func (c *change) endsLease() bool      { return false }
 
 // did is what a change was answered, or why it was not made. That there is no such
 // queue is an answer, too.
@@ -111,15 +111,4 @@ func (r *request) unlessUnknown(err error) error {
 		return nil
 	}
 	return err
-}
-
-// answerBody answers a request with a body.
-func (b *Bridge) answerBody(r *request, body []byte) {
-	if r.msg.Reply != "" {
-		if err := b.nc.Publish(r.msg.Reply, body); err != nil {
-			b.refuse(r, failf(413, "the answer has %d bytes and cannot be sent: %s", len(body), err))
-			return
-		}
-	}
-	b.done(r, nil)
 }

@@ -2,14 +2,9 @@ package bridge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -121,56 +116,4 @@ func explain(err error) *failure {
 func isOutage(err error) bool {
 	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-// answerFailure tells the sender of a request that it was not served.
-func (b *Bridge) answerFailure(r *request, f *failure) {
-	if r.msg.Reply == "" {
-		return
-	}
-	header := nats.Header{
-		micro.ErrorHeader:     {headerText(f.text)},
-		micro.ErrorCodeHeader: {strconv.Itoa(f.code)},
-	}
-	if f.reason != "" {
-		header[protocol.HeaderReason] = []string{string(f.reason)}
-	}
-	status := f.code
-	var body []byte
-	switch {
-	case r.refusal == asSettlement:
-		status = 503 // AckSync notices nothing else
-	case f.code == 504:
-		status = 0 // whoever sees one may take it for certain
-	case r.refusal == asPublish && f.code != 503:
-		status = 0 // JetStream has errors in the body
-		body = errorBody(protocol.PushResponseType, f)
-	case f.code == 400:
-		// Whoever misspells a subject may have meant to publish to a stream.
-		body = errorBody(protocol.ErrorResponseType, f)
-	}
-	if status != 0 {
-		header[protocol.HeaderStatus] = []string{strconv.Itoa(status)}
-		header[protocol.HeaderDescription] = []string{f.describe()}
-	}
-	b.publish(&nats.Msg{Subject: r.msg.Reply, Header: header, Data: body})
-}
-
-// errorBody is a failure as JetStream answers errors.
-func errorBody(responseType string, f *failure) []byte {
-	body, err := json.Marshal(protocol.NewErrorResponse(responseType, f.code, f.text))
-	if err != nil {
-		return nil // numbers and strings always marshal
-	}
-	return body
-}
-
-// publish sends an answer and says whether it left. There is nobody to tell
-// when it did not: the sender hears nothing and asks again.
-func (b *Bridge) publish(m *nats.Msg) bool {
-	err := b.nc.PublishMsg(m)
-	if err != nil {
-		b.options.Logger.Debug("answer lost", "subject", m.Subject, "error", err)
-	}
-	return err == nil
 }

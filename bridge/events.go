@@ -2,8 +2,11 @@ package bridge
 
 import (
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -12,7 +15,10 @@ import (
 
 // announcer publishes events. Nobody has to listen, and none is repeated.
 type announcer struct {
-	bridge *Bridge
+	nc      *nats.Conn
+	grammar subjects.Grammar
+	log     *slog.Logger
+	stats   *statistics
 
 	mu     sync.Mutex
 	lately map[string]*losses // by queue: what must not be announced yet
@@ -35,10 +41,11 @@ const (
 	maxLately = 1024
 )
 
-func (a *announcer) init(b *Bridge) {
-	a.bridge = b
-	a.lately = make(map[string]*losses)
-	a.counts = make(map[fdbpq.EventType]int64)
+func newAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *statistics) *announcer {
+	return &announcer{
+		nc: nc, grammar: grammar, log: log, stats: stats,
+		lately: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
+	}
 }
 
 func (a *announcer) items(events []fdbpq.Event) {
@@ -61,7 +68,7 @@ func (a *announcer) item(e fdbpq.Event) {
 // lost reports a push that nobody waits for and that was not taken in: at once
 // when it is the first, and then with others.
 func (a *announcer) lost(queue string, f *failure) {
-	a.bridge.stats.lost.Add(1)
+	a.stats.lost.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.lately[queue]
@@ -106,16 +113,15 @@ func (a *announcer) announce(queue string, f *failure, n int) {
 }
 
 func (a *announcer) publish(queue, kind string, event any) {
-	b := a.bridge
-	subject, err := b.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
+	subject, err := a.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
 	if err == nil {
 		var body []byte
 		if body, err = json.Marshal(event); err == nil {
-			err = b.nc.Publish(subject, body)
+			err = a.nc.Publish(subject, body)
 		}
 	}
 	if err != nil {
-		b.options.Logger.Debug("event lost", "queue", queue, "event", kind, "error", err)
+		a.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (g *get) size() int64 {
 }
 
 func (g *get) answer(l *lane) {
-	b, item, w := l.bridge, g.item, &l.header
+	item, w := g.item, &l.header
 	w.reset()
 	w.item(&item.Item)
 	w.string(protocol.HeaderState, string(item.State))
@@ -60,21 +60,21 @@ func (g *get) answer(l *lane) {
 		w.end(protocol.HeaderFence)
 	}
 	if item.Expires != 0 {
-		w.text = appendTime(w.text, b.store.Display(item.Expires))
+		w.text = appendTime(w.text, l.store.Display(item.Expires))
 		w.end(protocol.HeaderExpires)
 	}
 	w.text = strconv.AppendInt(w.text, g.ready, 10)
 	w.end(protocol.HeaderNumPending)
 	switch item.State {
 	case fdbpq.StateLeased:
-		w.text = appendTime(w.text, b.store.Display(item.Due))
+		w.text = appendTime(w.text, l.store.Display(item.Due))
 		w.end(protocol.HeaderLeaseExpires)
 	case fdbpq.StateDelayed:
-		w.text = appendTime(w.text, b.store.Display(item.Due))
+		w.text = appendTime(w.text, l.store.Display(item.Due))
 		w.end(protocol.HeaderNotBefore)
 	}
 	w.finish()
 	addHeaders(w.fields, item.Headers)
-	b.publish(&nats.Msg{Subject: g.msg.Reply, Header: w.fields, Data: item.Payload})
-	b.done(&g.request, nil)
+	l.publish(&nats.Msg{Subject: g.msg.Reply, Header: w.fields, Data: item.Payload})
+	l.done(&g.request, nil)
 }

@@ -139,7 +139,7 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		return err
 	})
 	if err == nil {
-		l.bridge.stats.ran(kindImport, len(requests), started)
+		l.stats.ran(kindImport, len(requests), started)
 	}
 	return len(requests), err
 }
@@ -147,7 +147,7 @@ func (l *imports) Try(requests []*importing) (int, error) {
 // Answer answers imports.
 func (l *imports) Answer(requests []*importing, err error) {
 	if err != nil {
-		refuseAll(l.bridge, requests, err)
+		refuseAll(l.responder, requests, err)
 		return
 	}
 	added := 0
@@ -156,22 +156,22 @@ func (l *imports) Answer(requests []*importing, err error) {
 			added++
 		}
 	}
-	l.bridge.stats.moved(l.queue.Name(), flowIn, added)
+	l.stats.moved(l.queue.Name(), flowIn, added)
 	for i, r := range requests {
-		l.bridge.answerImport(l.lane, r, &l.imported[i])
+		l.answer(r, &l.imported[i])
 	}
 	l.imported = nil
 }
 
-// answerImport answers as a push is answered. That the same item stands there
+// answer answers as a push is answered. That the same item stands there
 // already is as good as having put it there.
-func (b *Bridge) answerImport(l *lane, r *importing, done *fdbpq.Imported) {
+func (l *imports) answer(r *importing, done *fdbpq.Imported) {
 	err := done.Err
 	if err == nil && done.Found != nil && !same(done.Found, &r.item) {
 		err = fdbpq.ErrOccupied
 	}
 	if err != nil {
-		b.refuse(&r.request, explain(err))
+		l.refuse(&r.request, explain(err))
 		return
 	}
 	p := fdbpq.Pushed{ID: r.item.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}
@@ -179,8 +179,8 @@ func (b *Bridge) answerImport(l *lane, r *importing, done *fdbpq.Imported) {
 		p.Priority = done.Found.Priority
 	}
 	l.out = appendPubAck(l.out[:0], r.subject.Queue, &p)
-	b.publish(&nats.Msg{Subject: r.msg.Reply, Data: l.out})
-	b.done(&r.request, nil)
+	l.publish(&nats.Msg{Subject: r.msg.Reply, Data: l.out})
+	l.done(&r.request, nil)
 }
 
 // same compares an item with what was imported. The headers of one message have

@@ -2,13 +2,13 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // txTimeout is how long a transaction may take, reruns included, before its
@@ -31,30 +31,36 @@ type lanes struct {
 }
 
 func (ls *lanes) init(b *Bridge) {
-	ls.push = newLanes(b, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
-	ls.imports = newLanes(b, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
-	ls.take = newLanes(b, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
-		return &takes{lane: l, of: of, changes: changes{lane: l}}
+	base := lane{
+		responder: b.responder, store: b.store, keeper: b.keeper, room: &b.room, sealer: &b.sealer,
+		grammar: b.grammar, limits: b.options.Limits, giveBack: b.giveBack,
+	}
+	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
+	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
+	ls.take = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
+		return &takes{lane: l, bridge: b, of: of, changes: changes{lane: l}}
 	})
-	ls.change = newLanes(b, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
-	ls.read = newLanes(b, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] { return &reads{l} })
+	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] { return &reads{lane: l, bridge: b} })
 }
 
 // newLanes returns the lanes of one kind of work.
-func newLanes[W work](b *Bridge, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
+func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
 	return batch.New(batch.Options[W]{
-		Limits: batch.Limits{Requests: b.options.Limits.BatchRequests, Bytes: b.options.Limits.BatchBytes},
+		Limits: batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes},
 		// A transaction of which it is not known yet whether it was committed
 		// may take as long as fdbpq's resolveTimeout.
 		Patience: batch.Patience{First: txTimeout, Then: txTimeoutDown},
 		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
-			return worker(&lane{bridge: b, setBusy: of.SetBusy}, of)
+			l := base
+			l.setBusy = of.SetBusy
+			return worker(&l, of)
 		},
 		Size:    func(w W) int { return w.head().msg.Size() },
 		Arrived: func(w W) time.Time { return w.head().arrived },
 		Stuck: func(late []W) {
-			b.notice(errStuck)
-			refuseAll(b, late, errStuck)
+			base.keeper.notice(errStuck)
+			refuseAll(base.responder, late, errStuck)
 		},
 	})
 }
@@ -78,8 +84,16 @@ func (ls *lanes) stop() {
 
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
-	bridge  *Bridge
-	setBusy func(bool) // a transaction is under way
+	*responder
+	store    *fdbpq.Store
+	keeper   *keeper
+	room     *room
+	sealer   *sealer
+	grammar  subjects.Grammar
+	limits   Limits
+	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
+	setBusy  func(bool)        // a transaction is under way
+
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions
 
@@ -90,7 +104,7 @@ type lane struct {
 
 // Begin turns to a queue.
 func (l *lane) Begin(queue string) {
-	l.queue, l.session = l.bridge.store.Queue(queue), l.bridge.store.Session()
+	l.queue, l.session = l.store.Queue(queue), l.store.Session()
 }
 
 // End lets others have the session.
@@ -106,11 +120,11 @@ func (l *lane) Common(err error) bool { return isOutage(err) }
 func (l *lane) update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.bridge.room.look()
+	l.room.look()
 	l.setBusy(true)
 	defer l.setBusy(false)
 	err := l.session.Update(ctx, fn)
-	l.bridge.notice(err)
+	l.keeper.notice(err)
 	return err
 }
 
@@ -118,15 +132,15 @@ func (l *lane) update(fn func(kv.Tx) error) error {
 func (l *lane) view(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.bridge.room.look()
-	err := l.bridge.store.View(ctx, fn)
-	l.bridge.noticeRead(err)
+	l.room.look()
+	err := l.store.View(ctx, fn)
+	l.keeper.noticeRead(err)
 	return err
 }
 
 func (l *lane) timeout() (context.Context, context.CancelFunc) {
 	d := txTimeout
-	if l.bridge.keeper.ready() != nil {
+	if l.keeper.ready() != nil {
 		d = txTimeoutDown
 	}
 	return context.WithTimeout(context.Background(), d)
@@ -134,21 +148,3 @@ func (l *lane) timeout() (context.Context, context.CancelFunc) {
 
 // errStuck: the store has not said for long whether it has committed.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
-
-// noticeRead is notice for what changes nothing. A read that took too long was
-// perhaps a large one; upkeep tells soon enough when the store is away.
-func (b *Bridge) noticeRead(err error) {
-	if errors.Is(err, context.DeadlineExceeded) {
-		b.options.Logger.Debug("read took too long", "error", err)
-		return
-	}
-	b.notice(err)
-}
-
-// notice remembers that the store failed, for [Bridge.Ready].
-func (b *Bridge) notice(err error) {
-	if err != nil && isOutage(err) {
-		b.options.Logger.Debug("transaction failed", "error", err)
-		b.keeper.failed(err)
-	}
-}

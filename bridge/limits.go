@@ -82,8 +82,8 @@ type flight struct {
 	full  *failure      // for those beyond the limit; made once, for there are many when there are any
 }
 
-func (g *gate) init(l Limits) {
-	g.limits = l
+func newGate(l Limits) *gate {
+	g := &gate{limits: l}
 	g.work.empty = make(chan struct{}, 1)
 	g.settlements.empty = make(chan struct{}, 1)
 	g.fullBytes = failf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
@@ -93,6 +93,7 @@ func (g *gate) init(l Limits) {
 		of.full = failf(429, "too many requests in flight: this bridge takes %d", most)
 		of.full.reason = protocol.ReasonBusy
 	}
+	return g
 }
 
 func (g *gate) flight(v *verb) (of *flight, most int) {

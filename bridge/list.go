@@ -89,7 +89,7 @@ func (l *list) find(v *view) error {
 	var last string
 	more := page.More
 	for i := range page.Items {
-		item := v.bridge.listed(&page.Items[i], l.page.Bodies)
+		item := listed(v.bridge.store, &page.Items[i], l.page.Bodies)
 		text, err := json.Marshal(item)
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func fitting(l *protocol.Listed, text []byte, room int) ([]byte, error) {
 	return text, nil
 }
 
-func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) *protocol.Listed {
+func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol.Listed {
 	headers := make(nats.Header)
 	addHeaders(headers, held.Headers)
 	item := &protocol.Listed{
@@ -149,10 +149,10 @@ func (b *Bridge) listed(held *fdbpq.StoredItem, withBody bool) *protocol.Listed 
 		Headers:    headers,
 	}
 	if held.State != fdbpq.StateReady {
-		item.Due = b.store.Display(held.Due).UTC()
+		item.Due = store.Display(held.Due).UTC()
 	}
 	if held.Expires != 0 {
-		item.Expires = b.store.Display(held.Expires).UTC()
+		item.Expires = store.Display(held.Expires).UTC()
 	}
 	if held.Dead != nil {
 		item.Dead = (*protocol.Death)(held.Dead)

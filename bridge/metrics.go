@@ -47,7 +47,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c collector) histograms() []*prometheus.HistogramVec {
-	s := &c.bridge.stats
+	s := c.bridge.stats
 	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
 }
 

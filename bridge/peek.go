@@ -22,7 +22,7 @@ func (p *pop) size() (n int64) {
 	return n
 }
 
-func (p *pop) answer(l *lane) { l.bridge.answerPop(l, p) }
+func (p *pop) answer(l *lane) { l.answerPop(p) }
 
 // seen keeps what a peek has found, up to the first item that cannot be sent.
 func (p *pop) seen(b *Bridge, queue string, taken *fdbpq.Popped) {

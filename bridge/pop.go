@@ -60,7 +60,7 @@ func makePeek(subjects.Verb) work {
 	return p
 }
 
-func (p *pop) end(*Bridge) { popPool.put(p) }
+func (p *pop) end() { popPool.put(p) }
 
 func (p *pop) items() []fdbpq.Item { return p.found }
 

@@ -22,7 +22,7 @@ var pushPool pool[push]
 
 func makePush(subjects.Verb) work { return pushPool.get() }
 
-func (p *push) end(*Bridge) { pushPool.put(p) }
+func (p *push) end() { pushPool.put(p) }
 
 func (p *push) submit(b *Bridge) { b.lanes.push.Submit(p.subject.Queue, p) }
 
@@ -66,7 +66,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	clear(l.items)
 	l.items = l.items[:0]
 	if err == nil {
-		l.bridge.stats.ran(kindPush, len(requests), started)
+		l.stats.ran(kindPush, len(requests), started)
 	}
 	return len(requests), err
 }
@@ -74,7 +74,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
 	if err != nil {
-		refuseAll(l.bridge, requests, err)
+		refuseAll(l.responder, requests, err)
 		return
 	}
 	added := 0
@@ -83,26 +83,26 @@ func (l *pushes) Answer(requests []*push, err error) {
 			added++
 		}
 	}
-	l.bridge.stats.moved(l.queue.Name(), flowIn, added)
+	l.stats.moved(l.queue.Name(), flowIn, added)
 	for i, r := range requests {
-		l.bridge.answerPush(l.lane, r, &l.pushed[i])
+		l.answer(r, &l.pushed[i])
 	}
 	l.pushed = nil
 }
 
-func (b *Bridge) answerPush(l *lane, r *push, p *fdbpq.Pushed) {
-	b.events.items(p.Events)
+func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
+	l.events.items(p.Events)
 	if p.Err != nil {
-		b.refuse(&r.request, explain(p.Err))
+		l.refuse(&r.request, explain(p.Err))
 		return
 	}
 	if r.msg.Reply != "" {
 		l.out = appendPubAck(l.out[:0], r.subject.Queue, p)
-		if err := b.nc.Publish(r.msg.Reply, l.out); err != nil {
-			b.options.Logger.Debug("answer lost", "subject", r.msg.Reply, "error", err)
+		if err := l.nc.Publish(r.msg.Reply, l.out); err != nil {
+			l.log.Debug("answer lost", "subject", r.msg.Reply, "error", err)
 		}
 	}
-	b.done(&r.request, nil)
+	l.done(&r.request, nil)
 }
 
 // appendPubAck appends a protocol.PushResponse, without an allocation.

@@ -32,7 +32,10 @@ type view struct {
 }
 
 // reads is the work of a lane of queries.
-type reads struct{ *lane }
+type reads struct {
+	*lane
+	bridge *Bridge
+}
 
 // Work serves a batch of queries.
 func (l *reads) Work(now batch.Batch[query]) { batch.Run(now.Requests, l) }
@@ -44,7 +47,7 @@ func (l *reads) Try(requests []query) (done int, err error) {
 	err = l.view(func(reader kv.Reader) error {
 		v := view{bridge: l.bridge, reader: reader, queue: l.queue}
 		bytes := int64(0)
-		for done = 0; done < len(requests) && bytes < int64(l.bridge.options.Limits.BatchBytes); done++ {
+		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes); done++ {
 			r := requests[done]
 			r.head().failure = nil
 			if err := r.find(&v); err != nil {
@@ -55,7 +58,7 @@ func (l *reads) Try(requests []query) (done int, err error) {
 		return nil
 	})
 	if err == nil {
-		l.bridge.stats.ran(kindRead, done, started)
+		l.stats.ran(kindRead, done, started)
 	}
 	return done, err
 }
@@ -63,12 +66,12 @@ func (l *reads) Try(requests []query) (done int, err error) {
 // Answer answers queries.
 func (l *reads) Answer(requests []query, err error) {
 	if err != nil {
-		refuseAll(l.bridge, requests, err)
+		refuseAll(l.responder, requests, err)
 		return
 	}
 	for _, r := range requests {
 		if f := r.head().failure; f != nil {
-			l.bridge.refuse(r.head(), f)
+			l.refuse(r.head(), f)
 			continue
 		}
 		r.answer(l.lane)
@@ -82,7 +85,7 @@ type look struct {
 }
 
 func (l *look) size() int64       { return int64(len(l.body)) }
-func (l *look) answer(lane *lane) { lane.bridge.answerBody(&l.request, l.body) }
+func (l *look) answer(lane *lane) { lane.answerBody(&l.request, l.body) }
 
 func (l *look) answerJSON(body any) (err error) {
 	l.body, err = json.Marshal(body)

@@ -40,12 +40,12 @@ type work interface {
 	items() []fdbpq.Item
 
 	// end gives back what it has taken: it was answered, and is not used any more.
-	end(*Bridge)
+	end()
 }
 
 func (r *request) head() *request      { return r }
 func (r *request) items() []fdbpq.Item { return nil }
-func (r *request) end(*Bridge)         {}
+func (r *request) end()                {}
 
 // newRequest returns the work of a verb that a message asks for.
 func newRequest(v *verb, s subjects.Subject, m *nats.Msg) *request {
@@ -79,31 +79,4 @@ func (r *request) took() time.Duration {
 		return r.spent
 	}
 	return r.spent + time.Since(r.since)
-}
-
-// done ends a request that was answered; f is nil when it was served.
-func (b *Bridge) done(r *request, f *failure) {
-	b.stats.count(r, f)
-	if b.options.Tracer != nil {
-		b.traced(r, f)
-	}
-	b.gate.leave(r)
-	r.work.end(b)
-}
-
-// refuse answers a request with a failure and ends it.
-func (b *Bridge) refuse(r *request, f *failure) {
-	if r.refusal == asPublish && r.msg.Reply == "" {
-		b.events.lost(r.subject.Queue, f)
-	}
-	b.answerFailure(r, f)
-	b.done(r, f)
-}
-
-// refuseAll answers requests that failed together.
-func refuseAll[W work](b *Bridge, requests []W, err error) {
-	f := explain(err)
-	for _, w := range requests {
-		b.refuse(w.head(), f)
-	}
 }

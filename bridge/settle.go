@@ -43,8 +43,10 @@ var settlementPool pool[settlement]
 
 func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
-func (s *settlement) end(b *Bridge) {
-	b.turns.end(s)
+func (s *settlement) end() {
+	if turns := s.turn.of; turns != nil {
+		turns.end(s)
+	}
 	settlementPool.put(s)
 }
 
@@ -206,15 +208,15 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 }
 
 // answer says that a settlement took effect: nothing but an empty message.
-func (s *settlement) answer(b *Bridge) {
+func (s *settlement) answer(re *responder) {
 	if s.msg.Reply != "" {
 		m := &nats.Msg{Subject: s.msg.Reply}
 		if s.renewed != nil {
 			m.Header = nats.Header{protocol.HeaderLeaseExpires: {timeText(s.renewed.Expires)}}
 		}
-		b.publish(m)
+		re.publish(m)
 	}
-	b.done(&s.request, nil)
+	re.done(&s.request, nil)
 }
 
 // endsLease says whether a settlement that took effect has ended its lease for good.

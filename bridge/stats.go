@@ -60,8 +60,8 @@ const (
 
 var kindNames = [...]string{"push", "import", "take", "change", "read"}
 
-func (s *statistics) init() {
-	s.queues = make(map[string]*flows)
+func newStatistics() *statistics {
+	s := &statistics{queues: make(map[string]*flows)}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
@@ -78,6 +78,7 @@ func (s *statistics) init() {
 	for i, v := range verbs {
 		s.verbs[i].latency = s.latency.WithLabelValues(v.name)
 	}
+	return s
 }
 
 // count counts a request that was answered.

@@ -18,6 +18,7 @@ const aloneBytes = 3 << 20
 // takes is the work of a lane of pops, along with which leases are settled.
 type takes struct {
 	*lane
+	bridge  *Bridge
 	of      *batch.Lane[*pop]
 	changes changes   // settlements that go without pops
 	apart   []changer // these
@@ -99,7 +100,7 @@ func (t *take) run() {
 		t.lost = t.lost || t.runs > 1
 		switch {
 		case err == nil:
-			t.bridge.stats.ran(kindTake, len(t.settling)+t.done, started)
+			t.stats.ran(kindTake, len(t.settling)+t.done, started)
 			t.bridge.events.items(t.events)
 			return
 		case isOutage(err):
@@ -176,7 +177,7 @@ func (t *take) gather() {
 	if t.alone || t.failed || t.part.Len() < len(t.todo) {
 		return
 	}
-	most := t.bridge.options.Limits.BatchRequests
+	most := t.limits.BatchRequests
 	fresh, settling := t.of.Arrived(most-len(t.todo), most-len(t.settling))
 	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
@@ -185,7 +186,7 @@ func (t *take) gather() {
 
 // full says whether the transaction has done its share.
 func (t *take) full() bool {
-	limits := &t.bridge.options.Limits
+	limits := &t.limits
 	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
 }
 
@@ -256,7 +257,7 @@ func (t *take) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, nil
 	}
 	n := 1
-	for n < len(todo) && t.items+n < t.bridge.options.Limits.BatchRequests && todo[n].joins(first) {
+	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].joins(first) {
 		n++
 	}
 	return t.take(tx, todo[:n])
@@ -275,7 +276,7 @@ func (t *take) take(tx kv.Tx, todo []*pop) (int, error) {
 	sel := first.ask.selection()
 	if len(todo) > 1 {
 		sel.Limit = len(todo)
-		sel.MaxBytes = int(max(1, int64(t.bridge.options.Limits.BatchBytes)-t.bytes))
+		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
 	}
 	if t.alone {
 		if t.most > 0 {
@@ -343,7 +344,7 @@ func (t *take) pick(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, 
 		return taken, 0, err
 	}
 	for i := range taken.Items {
-		f := t.bridge.room.unanswerable(queue.Name(), &taken.Items[i])
+		f := t.room.unanswerable(queue.Name(), &taken.Items[i])
 		if f != nil && i > 0 {
 			t.most = i
 			return taken, 0, errCut
@@ -381,7 +382,7 @@ func (t *take) finish() []*pop {
 	b.stats.moved(queue, flowOut, t.items)
 	b.stats.moved(queue, flowSettled, t.settled())
 	for _, r := range t.settling {
-		b.answerChange(r.settles)
+		answerChange(t.responder, r.settles)
 	}
 	for i, r := range t.todo[:t.done] {
 		switch {
@@ -389,7 +390,7 @@ func (t *take) finish() []*pop {
 			if i < claimed {
 				b.waits.remove(r)
 			}
-			b.answerPop(t.lane, r)
+			t.answerPop(r)
 		case i < claimed:
 			if f := b.waits.unclaim(r); f != nil {
 				b.refuse(&r.request, f)

@@ -25,7 +25,7 @@ import (
 var traceContext = propagation.TraceContext{}
 
 // traced makes the span of a request that was answered.
-func (b *Bridge) traced(r *request, f *failure) {
+func (re *responder) traced(r *request, f *failure) {
 	var links []trace.Link
 	verb, items := r.verb, r.work.items()
 	if verb == verbAck && len(items) > 0 {
@@ -43,7 +43,7 @@ func (b *Bridge) traced(r *request, f *failure) {
 	}
 	ctx := traceContext.Extract(context.Background(), messageCarrier(r.msg.Header))
 	queue := r.subject.Queue
-	_, span := b.options.Tracer.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
+	_, span := re.tracer.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
 		trace.WithTimestamp(r.arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "pqbridge"),

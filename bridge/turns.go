@@ -6,7 +6,7 @@ import "sync"
 // may run in different lanes, which know nothing of each other: so the first one
 // of a lease goes to a lane, and the others follow one by one.
 type turns struct {
-	bridge *Bridge
+	start func(*settlement) // hands one to a lane
 
 	mu   sync.Mutex
 	last map[leaseKey]*settlement // by lease: the last settlement that is not done
@@ -17,12 +17,12 @@ type leaseKey struct{ queue, token string }
 
 // turn is a settlement's place among those of its lease.
 type turn struct {
-	taken bool        // it has one
-	next  *settlement // waits for it
+	of   *turns      // nil: it has none
+	next *settlement // waits for it
 }
 
-func (t *turns) init(b *Bridge) {
-	t.bridge, t.last = b, make(map[leaseKey]*settlement)
+func (t *turns) init(start func(*settlement)) {
+	t.start, t.last = start, make(map[leaseKey]*settlement)
 }
 
 func (r *settlement) leaseKey() leaseKey { return leaseKey{r.subject.Queue, r.subject.Token} }
@@ -33,7 +33,7 @@ func (t *turns) take(r *settlement) bool {
 	defer t.mu.Unlock()
 	before := t.last[r.leaseKey()]
 	t.last[r.leaseKey()] = r
-	r.turn.taken = true
+	r.turn.of = t
 	if before != nil {
 		before.turn.next = r
 	}
@@ -42,7 +42,7 @@ func (t *turns) take(r *settlement) bool {
 
 // end ends a settlement's turn: it took effect, or was refused.
 func (t *turns) end(r *settlement) {
-	if !r.turn.taken {
+	if r.turn.of == nil {
 		return
 	}
 	t.mu.Lock()
@@ -53,6 +53,6 @@ func (t *turns) end(r *settlement) {
 	r.turn = turn{}
 	t.mu.Unlock()
 	if next != nil {
-		next.start(t.bridge)
+		t.start(next)
 	}
 }

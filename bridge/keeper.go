@@ -1,0 +1,107 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// keeper runs the store's own upkeep and knows whether the store commits.
+type keeper struct {
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	problem error // nil while the store commits
+	logged  time.Time
+}
+
+// logEvery keeps a store that stays away from flooding the log.
+const logEvery = time.Minute
+
+func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
+
+// start runs the store's upkeep until stop. It reports what happens to items.
+func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel, k.done = cancel, make(chan struct{})
+	go func() {
+		defer close(k.done)
+		store.Maintain(ctx, fdbpq.Maintenance{
+			Event: event,
+			Problem: func(err error) {
+				switch {
+				case isOutage(err):
+					k.failed(err)
+				case errors.Is(err, kv.ErrDamaged):
+					k.log.Debug("maintaining the store failed", "error", err) // the store has said it once
+				default:
+					k.log.Error("maintaining the store failed", "error", err)
+				}
+			},
+			Alive: k.alive,
+		})
+	}()
+}
+
+func (k *keeper) stop() {
+	if k.cancel != nil {
+		k.cancel()
+		<-k.done
+	}
+}
+
+// failed notes that the store did not do what it should. It counts until the
+// store commits again, which upkeep tries every second.
+func (k *keeper) failed(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem == nil || time.Since(k.logged) >= logEvery {
+		k.logged = time.Now()
+		k.log.Warn("the store has a problem", "error", err)
+	}
+	k.problem = err
+}
+
+func (k *keeper) alive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil {
+		k.problem = nil
+		k.log.Info("the store commits again")
+	}
+}
+
+func (k *keeper) ready() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil {
+		return fmt.Errorf("store: %w", k.problem)
+	}
+	return nil
+}
+
+// noticeRead is notice for what changes nothing. A read that took too long was
+// perhaps a large one; upkeep tells soon enough when the store is away.
+func (k *keeper) noticeRead(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		k.log.Debug("read took too long", "error", err)
+		return
+	}
+	k.notice(err)
+}
+
+// notice remembers that the store failed, for [Bridge.Ready].
+func (k *keeper) notice(err error) {
+	if err != nil && isOutage(err) {
+		k.log.Debug("transaction failed", "error", err)
+		k.failed(err)
+	}
+}
