@@ -1,10 +1,9 @@
-// Package subjects is the grammar of the subjects that the bridge answers, as
-// docs/protocol.md lists them: it parses them, builds them, and says which of
-// them each party needs.
+// Package subjects is the grammar of the subjects that the bridge serves, as listed in
+// docs/protocol.md. It parses and builds subjects, and returns the permissions that each
+// role needs.
 //
-// A subject that parses builds to the same subject again, and one that builds
-// parses to the same fields. Errors say which rule was broken and what is
-// allowed; their texts are short, printable ASCII and fit to be sent to the client.
+// Build reverses Parse, and Parse reverses Build. Errors name the broken rule and what is
+// allowed; their texts are short printable ASCII and can be sent to clients.
 package subjects
 
 import (
@@ -15,7 +14,7 @@ import (
 // MaxPrefix bounds the bytes of a prefix.
 const MaxPrefix = 128
 
-// sysToken stands where a queue's name stands, for what concerns no queue.
+// sysToken replaces the queue's name in subjects that concern no queue.
 const sysToken = "_sys"
 
 // Grammar knows the subjects under one prefix. Get one from [New].
@@ -46,7 +45,7 @@ func (g Grammar) All() string { return g.prefix + ">" }
 // Acks is the pattern of all settlements.
 func (g Grammar) Acks() string { return g.prefix + "*.ack.>" }
 
-// AcksOf is the pattern of the settlements of what one connection handed out.
+// AcksOf is the pattern of the settlements of leases that one connection granted.
 func (g Grammar) AcksOf(conn string) string { return g.prefix + "*.ack." + conn + ".>" }
 
 // Events is the pattern of a queue's events, or of all queues' when queue is *.

@@ -13,15 +13,14 @@ const (
 	MaxID    = 128
 )
 
-// deadSuffix marks a generated dead-letter queue. It may stand behind a name
-// of full length, and such a queue has to be poppable like any other.
+// deadSuffix ends the names of default dead-letter queues. It may follow a name of full
+// length.
 const deadSuffix = "-dead"
 
-// DeadLetter returns the name of the dead-letter queue of a queue that
-// configures none.
+// DeadLetter returns the name of the queue's default dead-letter queue.
 func DeadLetter(queue string) string { return queue + deadSuffix }
 
-// CheckQueue tells whether a queue may have this name: 1 to 64 of A-Z a-z 0-9
+// CheckQueue returns an error unless a queue may have this name: 1 to 64 of A-Z a-z 0-9
 // - _, not starting with _, and up to 69 when the name ends in -dead.
 func CheckQueue(name string) error {
 	if len(name) > MaxQueue+len(deadSuffix) ||
@@ -33,8 +32,8 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// ParsePriority reads a priority in its one canonical form, so that a
-// permission for one priority's subject cannot be had under another spelling.
+// ParsePriority parses a priority in its canonical form. It refuses other spellings, since
+// permissions for a priority's subject would not cover them.
 func ParsePriority(s string) (int64, error) {
 	digits := strings.TrimPrefix(s, "-")
 	for i := range len(digits) {
@@ -56,8 +55,8 @@ func errPriority(s string) error {
 	return fmt.Errorf("priority %s: expected an integer in decimal, without +, leading zeros or spaces", quote(s))
 }
 
-// CheckPattern tells whether a pattern may stand in a list of permissions: tokens
-// joined by dots, of which * stands for one and > at the end for all that follow.
+// CheckPattern returns an error unless a pattern may be in a list of permissions: tokens
+// joined by dots, of which * matches one token, and > at the end one or more.
 func CheckPattern(pattern string) error {
 	tokens := strings.Split(pattern, ".")
 	for i, token := range tokens {
@@ -93,8 +92,8 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// quote makes what a client sent fit for an error text, which travels in a
-// header: no control characters, and not kilobytes of it.
+// quote quotes a client's text for an error, which is sent in a header: without control
+// characters, and shortened.
 func quote(s string) string {
 	const most = 80
 	if len(s) > most {

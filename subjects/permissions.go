@@ -7,17 +7,17 @@ import (
 
 // Permissions are the patterns that a server lets a user publish and subscribe
 // to, in the sense of permissions.publish.allow and permissions.subscribe.allow
-// of its configuration. A user who does several things needs the union.
+// of its configuration. A user with several roles needs the union.
 type Permissions struct {
 	Publish, Subscribe []string
 }
 
-// Inbox is where clients get their replies by default. A subscriber of all of it
-// reads the replies of others; see [Permissions.WithInbox].
+// Inbox is the default pattern of reply subjects. A user who may subscribe to all of it
+// can read the replies of other users; see [Permissions.WithInbox].
 const Inbox = "_INBOX.>"
 
-// accountReplies are the reply subjects that servers make up for requests from
-// other accounts.
+// accountReplies are the reply subjects that servers generate for requests from other
+// accounts.
 const accountReplies = "_R_.>"
 
 // InboxPrefix returns the inbox prefix of a user who has one of its own, for
@@ -30,8 +30,8 @@ func InboxPrefix(user string) (string, error) {
 	return strings.TrimSuffix(Inbox, ">") + user, nil
 }
 
-// WithInbox returns the permissions with an inbox of the user's own instead of
-// all inboxes: no other user reads its replies, and it reads no other user's.
+// WithInbox replaces the pattern of all inboxes by the user's own inbox, so that users
+// cannot read each other's replies.
 func (p Permissions) WithInbox(user string) (Permissions, error) {
 	prefix, err := InboxPrefix(user)
 	if err != nil {
@@ -51,29 +51,29 @@ func (p Permissions) WithInbox(user string) (Permissions, error) {
 // pq: its name is the same under every prefix.
 var discovery = []string{"$SRV.*", "$SRV.*.pq", "$SRV.*.pq.*"}
 
-// every stands for all queues where the name of one is asked for.
+// every is the wildcard for all queues in place of a name.
 const every = "*"
 
-// Producer returns what it takes to push to a queue, or to all when queue is *.
+// Producer returns the permissions to push to a queue, or to all when queue is *.
 // To allow one priority only, replace the pattern of push.* by its subject.
 func (g Grammar) Producer(queue string) (Permissions, error) {
 	return g.client(queue, "push", "push.*")
 }
 
-// Importer returns the permissions to put items back where they stood in a queue.
-// The bridge trusts the ids of imports.
+// Importer returns the permissions to import items into a queue. Import trusts the ids of
+// items, so importers must be trusted.
 func (g Grammar) Importer(queue string) (Permissions, error) {
 	return g.client(queue, "import")
 }
 
-// Consumer returns what it takes to look at, pop, lease and settle items. The
-// dead-letter queue is another queue.
+// Consumer returns the permissions to peek, pop, lease and settle items. The dead-letter
+// queue is another queue.
 func (g Grammar) Consumer(queue string) (Permissions, error) {
 	return g.client(queue, "pop.*", "peek.*", "ack.*.*")
 }
 
-// Requeuer returns what it takes to list the dead letters of a queue, which are in
-// its own dead-letter queue, and to push them to it again.
+// Requeuer returns the permissions to list the dead letters in a queue's default
+// dead-letter queue, and to push them to the queue again.
 func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	p, err := g.client(queue, "info", "push", "push.*")
 	if err != nil {
@@ -89,14 +89,14 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	return p, nil
 }
 
-// Viewer returns what it takes to see a queue and its items without changing
-// anything; with *, also the list of queues and the bridges themselves.
+// Viewer returns the permissions to read a queue and its items; with *, also the list of
+// queues and of bridges.
 func (g Grammar) Viewer(queue string) (Permissions, error) {
 	return g.viewer(queue, "info", "list", "get.*", "peek.*")
 }
 
-// Admin returns what it takes to see and change a queue and its items, short
-// of pushing and popping.
+// Admin returns the permissions to read and change a queue and its items, except for
+// pushes and pops.
 func (g Grammar) Admin(queue string) (Permissions, error) {
 	return g.viewer(queue, "info", "list", "get.*", "peek.*", "remove.*", "move.*.*", "admin.*")
 }
@@ -113,7 +113,7 @@ func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
 	return p, nil
 }
 
-// client returns what it takes to send requests of these forms and be answered.
+// client returns the permissions to send requests of these forms and receive answers.
 func (g Grammar) client(queue string, verbs ...string) (Permissions, error) {
 	if queue != every {
 		if err := CheckQueue(queue); err != nil {
@@ -145,7 +145,7 @@ func Covers(pattern, narrower string) bool {
 	}
 }
 
-// Beyond returns the patterns of p that allow more than needed does.
+// Beyond returns the patterns of p that allow more than needed allows.
 func (p Permissions) Beyond(needed Permissions) Permissions {
 	beyond := func(patterns, needed []string) (more []string) {
 		for _, pattern := range patterns {
@@ -158,14 +158,13 @@ func (p Permissions) Beyond(needed Permissions) Permissions {
 	return Permissions{Publish: beyond(p.Publish, needed.Publish), Subscribe: beyond(p.Subscribe, needed.Subscribe)}
 }
 
-// UserInfo is where a server tells a user what it may do.
+// UserInfo is the subject on which a server tells a user its permissions.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// Bridge returns what the bridge itself needs. It answers into inboxes by
-// name rather than by allow_responses, which admits one message a request and
-// would cut batches short. It asks for other bridges as it starts, because two
-// with one prefix must not have different stores, and what it may do, because
-// that should be no more than this.
+// Bridge returns the permissions of the bridge itself. It may publish to all inboxes,
+// since allow_responses admits one message a request, which is too few for batches. At the
+// start it discovers other bridges, because two with one prefix must not have different
+// stores, and reads its own permissions, to warn if they exceed these.
 func (g Grammar) Bridge() Permissions {
 	return Permissions{
 		Publish:   append([]string{g.Events(every), Inbox, accountReplies, UserInfo}, discovery...),

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Subject is a subject in its parts. The fields that its verb does not have
-// are zero.
+// Subject is a parsed subject. Fields that its verb does not have are zero.
 type Subject struct {
 	Queue       string // for all verbs but SysList and SysInfo
 	Verb        Verb
@@ -16,10 +15,10 @@ type Subject struct {
 	HasPriority bool   // tells priority 0 from none
 	ID          string // for Get, Remove and Move
 	Event       string // the type of an Event
-	Conn, Token string // for Ack: the connection that handed the item out, and the lease
+	Conn, Token string // for Ack: the connection that granted the lease, and its token
 }
 
-// Parse takes a subject apart. The parts share its memory.
+// Parse parses a subject. The fields share its memory.
 func (g Grammar) Parse(subject string) (Subject, error) {
 	rest, under := strings.CutPrefix(subject, g.prefix)
 	if !under || g.prefix == "" {
@@ -133,8 +132,7 @@ func admin(what string) Verb {
 	return 0
 }
 
-// tokens hands out the tokens of a subject one after the other. What stands
-// before, between and after dots is a token even when it is empty.
+// tokens iterates over the tokens of a subject. A token may be empty.
 type tokens struct {
 	rest  string
 	left  bool // rest is at least one token
@@ -150,15 +148,15 @@ func (t *tokens) next() (token string) {
 	return token
 }
 
-// Build puts a subject together. It fails for parts that Parse would not
-// return: names against the rules, and fields that the verb does not have.
+// Build builds a subject. It returns an error for fields that Parse would not return:
+// invalid names, and fields that the verb does not have.
 func (g Grammar) Build(s Subject) (string, error) {
 	if s.Verb < Push || s.Verb > SysInfo {
 		return "", errors.New("subject without a verb")
 	}
 	b := []byte(g.prefix)
 	if s.Verb != SysList && s.Verb != SysInfo {
-		// Here, because a dot in it would be blamed on something else.
+		// Checked here, because Parse would report a dot in it as another error.
 		if err := CheckQueue(s.Queue); err != nil {
 			return "", err
 		}
@@ -188,8 +186,8 @@ func (g Grammar) Build(s Subject) (string, error) {
 	return subject, nil
 }
 
-// AppendAck appends the subject that settles a lease, for names that are known
-// to keep the rules: the bridge builds one for every item it hands out.
+// AppendAck appends the subject that settles a lease. It checks nothing: the bridge builds
+// one for each leased item, from valid names.
 func (g Grammar) AppendAck(b []byte, queue, conn string, token []byte) []byte {
 	b = append(append(b, g.prefix...), queue...)
 	b = append(append(b, ".ack."...), conn...)

@@ -2,7 +2,7 @@ package subjects
 
 import "strings"
 
-// Verb is what a subject asks for. The zero Verb is none.
+// Verb is the operation that a subject requests. The zero Verb is invalid.
 type Verb uint8
 
 // The verbs.
@@ -53,10 +53,10 @@ var verbNames = [...]string{
 	SysInfo:     "_sys.info",
 }
 
-// queueVerbs is what an unknown verb is answered with.
+// queueVerbs is the list in the error for an unknown verb.
 var queueVerbs = strings.Join(verbNames[Push:SysList], ", ")
 
-// String returns the verb as it stands in a subject, such as "pop.min".
+// String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {
 	if v < Push || v > SysInfo {
 		return "none"

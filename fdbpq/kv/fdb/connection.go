@@ -14,16 +14,14 @@ import (
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 )
 
-// maxWatches is how many watches a connection may hold. A process that waits
-// holds one for each queue; the library's own limit of 10,000 would be met by
-// whoever has that many queues. What a watch costs is a few hundred bytes here
-// and in a storage server, which limits them by itself.
+// maxWatches bounds the watches of a connection. A process with waiting pops has one for
+// each queue, so the library's default of 10,000 would limit the number of queues. A watch
+// needs a few hundred bytes here and in a storage server, which has a limit of its own.
 const maxWatches = 100_000
 
-// connections holds the process's connections by the path of their cluster
-// file. Stores in one cluster share one, and the client library runs one network
-// thread for all of them. The lock also stands in for the one that is missing in
-// the bindings' own table of databases.
+// connections has the process's connections by the path of their cluster file. Stores in
+// one cluster share a connection, and the client library runs one network thread for all.
+// The lock also guards the bindings' table of databases, which has none.
 var connections = struct {
 	sync.Mutex
 	open map[string]*connection
@@ -58,7 +56,7 @@ func connect(path string) (*connection, error) {
 	return c, nil
 }
 
-// release gives the connection up; the last one to do so closes it.
+// release releases the connection; the last user closes it.
 func (c *connection) release() {
 	connections.Lock()
 	defer connections.Unlock()
@@ -76,8 +74,8 @@ type clusterFile struct {
 
 const clusterFileForm = `one line such as "name:id@10.0.0.1:4500,10.0.0.2:4500"`
 
-// findClusterFile reads a cluster file. The client library has no more to say
-// about a bad one than a number, and nothing at all about a path that is wrong.
+// findClusterFile reads a cluster file, to report errors that say what is wrong. The
+// client library reports only a number for a bad file, and nothing for a wrong path.
 func findClusterFile(path string) (clusterFile, error) {
 	if path == "" {
 		path = defaultClusterFile()
@@ -100,8 +98,8 @@ func findClusterFile(path string) (clusterFile, error) {
 	return clusterFile{path: path, coordinators: coordinators}, nil
 }
 
-// parseClusterFile returns the coordinators. It is more forgiving than the
-// library, which has the last word.
+// parseClusterFile returns the coordinators. It accepts more than the library, which
+// parses the file again.
 func parseClusterFile(content string) (coordinators string, ok bool) {
 	for line := range strings.Lines(content) {
 		line, _, _ = strings.Cut(line, "#")
@@ -115,7 +113,7 @@ func parseClusterFile(content string) (coordinators string, ok bool) {
 	return "", false
 }
 
-// defaultClusterFile looks where the library does.
+// defaultClusterFile returns the library's default path.
 func defaultClusterFile() string {
 	if path := os.Getenv("FDB_CLUSTER_FILE"); path != "" {
 		return path

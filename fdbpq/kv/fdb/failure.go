@@ -28,7 +28,7 @@ const (
 	codeInternal              = 4100
 )
 
-// stage is how far a transaction had come when it failed.
+// stage is the stage of a transaction in which it failed.
 type stage int
 
 const (
@@ -40,14 +40,14 @@ const (
 type verdict int
 
 const (
-	again    verdict = iota // certainly not committed, and worth another run
-	hopeless                // certainly not committed, and another run would fare no better
+	again    verdict = iota // certainly not committed; another run may succeed
+	hopeless                // certainly not committed; another run would fail, too
 	tooLarge                // hopeless because of a limit
 	unknown                 // may have been committed, or may yet be
 )
 
-// judge says what an error code means. At the commit only codes that are known
-// to be certain count as certain: beside commit_unknown_result (1021) and
+// judge returns what an error code means. At the commit only codes that are known to be
+// certain count as certain: besides commit_unknown_result (1021) and
 // cluster_version_changed (1039) that leaves, among others,
 // transaction_timed_out (1031), transaction_cancelled (1025) and
 // operation_cancelled (1101) unknown.
@@ -65,14 +65,13 @@ func judge(code int, at stage) verdict {
 	return hopeless
 }
 
-// certainlyNotCommitted asks the library, which knows best what its version
-// and the cluster's mean.
+// certainlyNotCommitted asks the library, which knows the codes of its version.
 func certainlyNotCommitted(code int) bool {
 	return C.fdb_error_predicate(C.int(apple.ErrorPredicateRetryableNotCommitted), C.fdb_error_t(code)) != 0
 }
 
-// refusedByClient tells whether a code says that the library was used wrongly.
-// It notices before it sends anything.
+// refusedByClient tells whether a code reports a wrong use of the library, which it
+// detects before it sends anything.
 func refusedByClient(code int) bool { return 2000 <= code && code < 2200 }
 
 // code returns the error code of the bindings' error.

@@ -13,9 +13,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// commitGrace is how long a commit may take that was sent when its context
-// ended. Commits take milliseconds, so within this time nearly all that will
-// come back have; the others cost whoever asked an ErrUnknown to resolve.
+// commitGrace is how long a commit that is under way may take after its context ended.
+// Commits take milliseconds, so nearly all results arrive within this time; the others
+// become ErrUnknown.
 const commitGrace = time.Second
 
 // errAbandoned is what reads return when the transaction's context has ended.
@@ -31,14 +31,13 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	})
 }
 
-// View runs fn in a transaction that only reads. All its reads are of one
-// version, so it needs no commit, and nothing needs to be remembered for one.
+// View runs fn in a transaction that only reads. All of its reads are of one version, so
+// it needs no commit and records no read conflicts.
 func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return db.run(ctx, func(t *tx) error { return fn(&t.snapshot) })
 }
 
-// run attempts a transaction until it ends otherwise than by a failure that
-// another attempt may not meet.
+// run repeats a transaction until it succeeds or fails for good.
 func (db *DB) run(ctx context.Context, attempt func(*tx) error) error {
 	if err := db.enter(); err != nil {
 		return err
@@ -64,11 +63,10 @@ func (db *DB) run(ctx context.Context, attempt func(*tx) error) error {
 
 // run is a transaction of the client library, which all runs of a closure use.
 //
-// The library knows nothing of contexts. What ends its transaction's waiting is
-// a reset, and what keeps it from waiting again is a cancel. A cancel alone would
-// do if the library heeded it while it still looks for a version of itself that
-// speaks the cluster's language; hence the reset, and the lock under which
-// everything is begun that may wait.
+// The library knows no contexts. A reset ends what its transaction waits for, and a cancel
+// keeps it from waiting again. A cancel alone has no effect while the library looks for a
+// version of itself that speaks the cluster's protocol; hence the reset, and the lock
+// under which every call begins that may wait.
 type run struct {
 	db      *DB
 	ctx     context.Context
@@ -121,9 +119,8 @@ func (r *run) kill() {
 	r.tr.Cancel()
 }
 
-// end ends the run. To reset the transaction frees the memory that the library
-// holds for it, of which the garbage collector, who will find it some time
-// later, knows nothing. Watches of a transaction that committed stay.
+// end ends the run. The reset frees the library's memory for the transaction, which the
+// garbage collector does not know. Watches of a committed transaction stay.
 func (r *run) end() {
 	r.forget()
 	r.mu.Lock()
@@ -163,9 +160,8 @@ func (r *run) commit() *failure {
 	return nil
 }
 
-// rerun returns nil when the closure is to be run again, after a while that
-// grows with the number of failures, and otherwise the error that the
-// transaction ends with.
+// rerun returns nil when the closure has to run again, after a pause that grows with the
+// number of failures, and otherwise the error of the transaction.
 func (r *run) rerun(f *failure) error {
 	switch judge(code(f.err), f.at) {
 	case unknown:
@@ -185,7 +181,7 @@ func (r *run) rerun(f *failure) error {
 	return nil
 }
 
-// unavailable is what the transaction ends with after a last failure.
+// unavailable returns the error of a transaction after its last failure.
 func (r *run) unavailable(last error) error {
 	ended := r.ctx.Err()
 	switch {
@@ -197,8 +193,8 @@ func (r *run) unavailable(last error) error {
 	return fmt.Errorf("%w: %w, after: %w", kv.ErrUnavailable, ended, last)
 }
 
-// backOff waits as long as the library finds right and makes the transaction
-// fit for another run.
+// backOff waits for the library's back-off time and resets the transaction for another
+// run.
 func (r *run) backOff(err error) error {
 	r.mu.Lock()
 	if r.dead || r.ctx.Err() != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// errEnded is what a transaction says that is used after its closure returned.
+// errEnded: the transaction was used after its closure returned.
 var errEnded = errors.New("kv/fdb: transaction used after its closure returned")
 
-// tx is one run of a closure. Keys are put behind the prefix on the way to the
-// library and taken from there on the way back; that keeps their order.
+// tx is one run of a closure. It adds the store's prefix to keys for the library and
+// removes it from the library's keys, which keeps their order.
 type tx struct {
 	run      *run
 	snapshot snapshotReader
 	failure  *failure // the first call to the store that failed
 	refused  error    // the first write that broke a limit
-	begun    bool     // the state to read has been chosen for sure
+	begun    bool     // the state to read is certainly fixed
 	writes   bool
 	watches  bool
 	ended    bool
-	ahead    map[string]apple.FutureByteSlice // reads under way that nobody has asked for yet
+	ahead    map[string]apple.FutureByteSlice // prefetches under way that no read has used yet
 	key1     []byte                           // buffers for keys: the library copies them
 	key2     []byte
 }
@@ -39,8 +39,8 @@ func newTx(r *run) *tx {
 	return t
 }
 
-// usable returns an error when the transaction can only fail. After a write
-// that was refused no read could be right.
+// usable returns an error when the transaction can only fail. After a refused write no
+// read would be correct.
 func (t *tx) usable() error {
 	switch {
 	case t.ended:
@@ -51,8 +51,8 @@ func (t *tx) usable() error {
 	return t.refused
 }
 
-// fail remembers that a call failed, for that decides how the run ends, and
-// returns the error that the closure gets to see.
+// fail records the first failed call, which decides how the run ends, and returns the
+// closure's error.
 func (t *tx) fail(err error) error {
 	if t.failure == nil {
 		t.failure = &failure{err, reading}
@@ -66,7 +66,7 @@ func (t *tx) commit() error {
 		return t.refused
 	}
 	if !t.writes && !t.watches {
-		return nil // all it read is of one version, and of no further use
+		return nil // all of its reads are of one version
 	}
 	if t.failure = t.run.commit(); t.failure != nil {
 		if !t.writes {
@@ -153,8 +153,8 @@ func (t *tx) Prefetch(keys ...[]byte) {
 	}
 }
 
-// await waits for the key's prefetch, if there is one. What comes of it does
-// not matter: the read that follows meets the same failure.
+// await waits for the key's prefetch, if there is one. It ignores the result: the read
+// that follows has the same.
 func (t *tx) await(key []byte) {
 	if future, under := t.ahead[string(key)]; under {
 		delete(t.ahead, string(key))
@@ -202,9 +202,8 @@ func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
 	return values, nil
 }
 
-// readRange reads by snapshot and says itself what the commit depends on. Left
-// to itself the library adds everything it fetched, which is more than was
-// looked at when MaxBytes ends a read.
+// readRange reads by snapshot and adds the read conflict itself. The library would add
+// everything that it fetched, which is more than was read when MaxBytes ends a read.
 func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) ([]kv.Pair, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
@@ -248,7 +247,7 @@ func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.Ke
 	limit := min(opts.Limit, math.MaxInt32) // the library's limits have 32 bits
 	options := apple.RangeOptions{Limit: limit, Reverse: opts.Reverse, Mode: apple.StreamingModeExact}
 	if opts.MaxBytes > 0 {
-		// As much as a storage server gives in one answer.
+		// As much as a storage server returns at once.
 		options.Mode = apple.StreamingModeSerial
 	}
 	result, err := t.beginRange(bounds, options)
@@ -297,9 +296,8 @@ func (t *tx) Conflict(key []byte) {
 	}
 }
 
-// begin has the transaction choose the state that it reads. Unless a row had to
-// be fetched before, the library would only do so at the commit, and overlook
-// what changed until then.
+// begin fixes the state that the transaction reads. Without a read before, the library
+// would fix it at the commit and miss changes until then.
 func (t *tx) begin() error {
 	if t.begun {
 		return nil
@@ -317,9 +315,8 @@ func (t *tx) begin() error {
 	return err
 }
 
-// accepts tells whether a write of key and value can be handed to the library.
-// It would say what it thinks of one that is too large no sooner than with the
-// next read.
+// accepts tells whether a write of key and value is within the limits. The library would
+// report a write that is too large only with the next read.
 func (t *tx) accepts(key, value []byte) bool {
 	switch {
 	case t.usable() != nil:

@@ -15,8 +15,8 @@ type watch struct {
 	done   chan struct{}
 }
 
-// newWatch follows the future until it ends, for whatever reason: the library
-// ends it when the transaction does not commit, too.
+// newWatch follows the future until it ends. The library also ends it when the
+// transaction does not commit.
 func (db *DB) newWatch(future apple.FutureNil) *kv.Watch {
 	w := &watch{future: future, done: make(chan struct{})}
 	db.mu.Lock()
@@ -29,8 +29,8 @@ func (db *DB) newWatch(future apple.FutureNil) *kv.Watch {
 
 func (db *DB) follow(w *watch) {
 	defer db.watching.Done()
-	// Whoever waits looks at the key again, whether it changed or the library
-	// cannot tell any more.
+	// The waiter reads the key again, whether it has changed or the library cannot
+	// tell any more.
 	if err := w.future.Get(); err != nil && code(err) == codeTooManyWatches {
 		db.refusedWatches.Add(1)
 	}
