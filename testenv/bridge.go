@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Bridged is a bridge with what it stands on.
+// Bridged is a bridge with its NATS server and store.
 type Bridged struct {
 	NATS   *Server
 	Store  *fdbpq.Store

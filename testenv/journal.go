@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// journal keeps the lines that a process logs, and tells who waits for more.
+// journal keeps the lines that a process logs, and wakes tests that wait for more.
 type journal struct {
 	mu    sync.Mutex
 	lines []string

@@ -89,7 +89,7 @@ func message(flags *flag.FlagSet, args []string) (*nats.Msg, error) {
 	return m, nil
 }
 
-// stamp stands before what the nats command logs.
+// stamp begins the lines that the nats command logs.
 const stamp = "00:00:00 "
 
 // natsRequest is `nats req`.

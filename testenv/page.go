@@ -15,7 +15,7 @@ type Block struct {
 	Text string
 }
 
-// Where says where a line of the block stands, counted from 0.
+// Where returns the position of a line of the block, counted from 0.
 func (b *Block) Where(line int) string { return fmt.Sprintf("%s:%d", b.File, b.Line+line) }
 
 // Blocks returns the blocks of a Markdown file that are fenced as a language,
@@ -51,7 +51,7 @@ func Blocks(t testing.TB, file, language string) []Block {
 	return blocks
 }
 
-// Shown matches what a page shows of a program's output: in it, … stands for
+// Shown matches the output of a program that a page shows: in it, … stands for
 // anything within a line, and alone on a line for any number of lines. <id> on a
 // line of its own stands for the id of an item.
 func Shown(text string) *regexp.Regexp {

@@ -264,7 +264,7 @@ func again(reply *nats.Msg) bool {
 		code == "409" && reply.Header.Get("Description") == "Server Shutdown"
 }
 
-// nobody tells that the server found nobody to take the request.
+// nobody tells whether the server found no responder for the request.
 func nobody(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
@@ -362,7 +362,7 @@ func (w *Worker) Info() string {
 // Close closes the worker's connection.
 func (w *Worker) Close() { w.nc.Close() }
 
-// IsAck tells whether a reply says that a push was taken in.
+// IsAck tells whether a reply acknowledges a push.
 func IsAck(reply *nats.Msg) bool {
 	var ack struct {
 		Seq   uint64
@@ -371,5 +371,5 @@ func IsAck(reply *nats.Msg) bool {
 	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
 }
 
-// IsItem tells an item from every other reply to a pop.
+// IsItem tells whether a reply to a pop is an item.
 func IsItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }

@@ -1,7 +1,7 @@
-// Package kv is the seam between the queue core and the store that keeps its
-// rows: an ordered map of byte strings with serializable, optimistic
-// transactions. It is FoundationDB's contract cut down to what the core uses,
-// so an engine that passes kvtest can carry queues.
+// Package kv is the interface between the queue core and the store of its rows: an
+// ordered map of byte strings with serializable, optimistic transactions. It is the
+// part of FoundationDB's contract that the core uses. An engine that passes kvtest can
+// store queues.
 //
 // # Transactions
 //
@@ -17,13 +17,13 @@
 // # Durability
 //
 // When Update or View returns, with or without an error of the closure's own,
-// everything the closure read and wrote is durable: no answer ever rests on
-// state that a crash could take back.
+// everything the closure read and wrote is durable: no answer depends on state
+// that a crash could lose.
 //
 // # Ownership
 //
-// Keys and values handed to a transaction belong to the caller again when the
-// call returns; slices that a transaction returns belong to the caller.
+// Keys and values passed to a transaction belong to the caller again when the call
+// returns; slices that a transaction returns belong to the caller.
 package kv
 
 import (

@@ -66,7 +66,7 @@ func Shared(t testing.TB) *Cluster {
 // prefixes counts the stores that tests of this process made room for.
 var prefixes atomic.Uint64
 
-// Prefix returns a key prefix that nobody uses yet.
+// Prefix returns an unused key prefix.
 func Prefix() []byte { return fmt.Appendf(nil, "test-%08d/", prefixes.Add(1)) }
 
 // New returns a cluster for this test alone, which may do to it whatever it
@@ -95,7 +95,7 @@ func own(t testing.TB, o config) *Cluster {
 }
 
 // Pause keeps all processes from running, until Resume. Their connections stay
-// open, so nobody is told.
+// open, so clients do not notice.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()
 	for _, p := range c.Processes {

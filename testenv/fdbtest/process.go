@@ -87,7 +87,7 @@ func (p *Process) kill() {
 	<-p.exited
 }
 
-// freeAddresses returns addresses that nobody listens on.
+// freeAddresses returns addresses without a listener.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	for range n {
@@ -110,7 +110,7 @@ type leash struct {
 }
 
 func newLeash(dir string) (*leash, error) {
-	// The group is told to hang up when its last relative dies while one of its
+	// The kernel sends SIGHUP to the group when its last relative dies while one of its
 	// processes is paused.
 	cmd := exec.Command("sh", "-c", `trap "" HUP; cat >/dev/null; rm -rf "$0"; kill -s KILL 0`, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

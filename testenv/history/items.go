@@ -48,7 +48,7 @@ func (it *item) over() bool {
 	return false
 }
 
-// judgeEnd: what was popped or acknowledged is not handed out or shown again.
+// judgeEnd: an item that was popped or acknowledged is not delivered or shown again.
 func (j *judge) judgeEnd(it *item) {
 	end := Never
 	var by *Operation

@@ -45,7 +45,7 @@ type Operation struct {
 	Client   int           `json:"client"`
 	Kind     Kind          `json:"kind"`
 	End      End           `json:"end,omitempty"`
-	Item     string        `json:"item,omitempty"` // pushed, handed out or settled; each item is pushed once
+	Item     string        `json:"item,omitempty"` // pushed, delivered or settled; each item is pushed once
 	Priority int64         `json:"priority"`       // of the item
 	Fence    int64         `json:"fence,omitempty"`
 	Lease    time.Duration `json:"lease,omitempty"` // asked for; of Extend: that of the lease; 0 when it is known to be over

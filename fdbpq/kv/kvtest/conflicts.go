@@ -152,7 +152,7 @@ func reads() []read {
 			return scan("b", "h", all, "b d f")(tx.Snapshot())
 		}, "d", "b c e f g"},
 
-		// A read of an own Add or Max rests on the row below it.
+		// A read of an own Add or Max depends on the store's row.
 		{"Get after Add", after([]op{add("d", 1)}, get("d")), "d", "b c e f g"},
 		{"Get after Max", after([]op{raise("c", 1)}, get("c")), "c", "b d e f g"},
 		{"GetAll after Add", after([]op{add("d", 1)}, on(getAll("cd"))), "c d", "b e f g"},
@@ -171,7 +171,7 @@ func reads() []read {
 	}
 }
 
-// changes returns all ways to change a key of those that read speaks of.
+// changes returns all ways to change one of the read's keys.
 func changes(key string) []op {
 	writes := []op{set(key, "changed"), add(key, 3), raise(key, 1<<30)}
 	if key == "b" || key == "d" || key == "f" {
@@ -419,8 +419,8 @@ func testWideRanges(f *fixture) {
 		}
 	}
 
-	// Whoever reads an older state has the rows, whatever others have learnt of
-	// the newer one meanwhile.
+	// A transaction that reads an older state has the rows, whatever the engine has
+	// cached of the newer state.
 	f.start(fill...)
 	ran := false
 	f.update(func(tx kv.Tx) error {

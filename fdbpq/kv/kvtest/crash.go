@@ -53,7 +53,7 @@ var crashCases = []crashCase{
 	{"AnswersSurvive", testAnswersSurvive},
 }
 
-// crashFixture is a fixture whose store stands on a machine.
+// crashFixture is a fixture whose store is on a machine.
 type crashFixture struct {
 	*fixture
 	powerLoss func() Machine
@@ -99,8 +99,8 @@ func testCommitsSurvive(f *crashFixture) {
 	}
 }
 
-// testCloseKeepsCommits closes the store in the midst of transactions. Those
-// that committed are there afterwards, those that did not are not.
+// testCloseKeepsCommits closes the store during transactions. Afterwards it has all
+// committed writes and no others.
 func testCloseKeepsCommits(f *crashFixture) {
 	const workers = 4
 	var (
@@ -195,7 +195,7 @@ type crashWorkload struct {
 	machine  Machine                 // after the power loss
 }
 
-// crashAnswers is what the answers given so far rest on.
+// crashAnswers is the state that the answers so far depend on.
 type crashAnswers struct {
 	chain    uint64 // transactions of the chain
 	counters [crashCounters]uint64
@@ -358,7 +358,7 @@ func (w *crashWorkload) chain(name string, rng *rand.Rand) (seen crashAnswers, e
 	return seen, err
 }
 
-// look reads in some way and returns what the answer rests on.
+// look reads in some way and returns the state that the answer depends on.
 func (w *crashWorkload) look(rng *rand.Rand) (seen crashAnswers, err error) {
 	how, what := rng.IntN(6), rng.IntN(4)
 	own := errors.New("own")

@@ -43,8 +43,8 @@ func raise(key string, v uint64) op                       { return op{kind: opMa
 func integer(v uint64) string                             { return string(kv.EncodeInteger(v)) }
 func readInteger(value []byte, err error) (uint64, error) { return kv.DecodeInteger(value), err }
 
-// apply hands the write to tx in buffers that it scribbles over afterwards:
-// they belong to the caller again.
+// apply passes the write to tx in buffers that it overwrites afterwards: they belong to
+// the caller again.
 func (o op) apply(tx kv.Tx) {
 	key, end, value := []byte(o.key), []byte(o.end), []byte(o.value)
 	switch o.kind {
@@ -64,7 +64,7 @@ func (o op) apply(tx kv.Tx) {
 	scribble(value)
 }
 
-// String writes the operation as it stands in a failure's history.
+// String returns the operation as a failure's history shows it.
 func (o op) String() string {
 	switch o.kind {
 	case opSet:
@@ -81,7 +81,7 @@ func (o op) String() string {
 	return "unknown operation"
 }
 
-// scribble ruins b, for whoever still uses it.
+// scribble overwrites b, to expose later uses of it.
 func scribble(b []byte) {
 	for i := range b {
 		b[i] = '#'

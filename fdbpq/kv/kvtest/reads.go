@@ -352,7 +352,7 @@ func testOneStateInView(f *fixture) {
 	f.expectRows("a", "new", "c", "new")
 }
 
-// testNewest: what has been answered is seen by whoever asks next.
+// testNewest: a transaction reads the writes of all commits that returned before it.
 func testNewest(f *fixture) {
 	for i := range 100 {
 		value := fmt.Sprint(i)
