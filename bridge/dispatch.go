@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -28,6 +29,9 @@ func (b *Bridge) receive(m *nats.Msg) {
 				return // whoever handed the item out hears it too
 			}
 		}
+	}
+	if err != nil && m.Reply == "" && peers.IsProof(m.Subject) {
+		return // between other bridges
 	}
 	unfit := checkBlock(m)
 	if m.Reply != "" && !b.replies.answers(m.Reply) {

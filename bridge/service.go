@@ -75,6 +75,9 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 
 func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 	handle := func(m *nats.Msg) {
+		if verb == micro.InfoVerb {
+			s.bridge.peers.Rivals.Prove(m)
+		}
 		if !s.bridge.replies.answers(m.Reply) {
 			return
 		}

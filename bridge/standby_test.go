@@ -156,9 +156,11 @@ func TestStandbyAfterReconnect(t *testing.T) {
 			served(elder, 20)
 
 			elder.drain(t)
+			up := younger.nc.StatusChanged(nats.CONNECTED) // it may serve again before it has reconnected
 			if err := younger.nc.ForceReconnect(); err != nil {
 				t.Fatal(err)
 			}
+			await(t, up, "the younger one connects again")
 			younger.diary.await(t, "serving again")
 			if err := younger.bridge.Ready(); err != nil {
 				t.Error(err)

@@ -31,14 +31,19 @@ func (i Identity) Metadata() map[string]string {
 	return meta
 }
 
-// identityOf reads what service discovery shows. A time that cannot be read is
-// none: such a bridge is never the one that goes on standby.
+// identityOf reads what service discovery shows.
 func identityOf(s micro.ServiceIdentity) Identity {
-	started, err := time.Parse(time.RFC3339Nano, s.Metadata[metaStarted])
+	return Identity{ID: s.ID, Prefix: s.Metadata[metaPrefix], StoreID: s.Metadata[metaStoreID], Started: startedOf(s.Metadata[metaStarted])}
+}
+
+// startedOf reads a time. One that cannot be read is none: such a bridge is never
+// the one that goes on standby.
+func startedOf(text string) time.Time {
+	started, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		started = time.Time{}
+		return time.Time{}
 	}
-	return Identity{ID: s.ID, Prefix: s.Metadata[metaPrefix], StoreID: s.Metadata[metaStoreID], Started: started}
+	return started
 }
 
 // exclusive says whether nobody else can open the bridge's store.

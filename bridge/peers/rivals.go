@@ -2,24 +2,27 @@ package peers
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 )
 
 // ServiceName is what service discovery finds bridges by, whatever their prefix.
 const ServiceName = "pq"
 
-// How long to listen for other bridges: for the first answer, and after each.
-// When nobody is there, the server says so at once.
+// How long a search takes: until the first answer, and after each. When nobody is
+// there, the server says so at once.
 const (
 	firstAnswer = 2 * time.Second
 	nextAnswer  = 250 * time.Millisecond
+
+	// longestRound bounds each of the two rounds of a search, however much is
+	// answered, and maxHints the answers that are looked into.
+	longestRound = 5 * time.Second
+	maxHints     = 64
 )
 
 // Rivals finds the bridges that must not serve beside this one. Bridges under
@@ -31,69 +34,61 @@ type Rivals struct {
 	self      Identity
 	storeName string
 	log       *slog.Logger
+
+	mu     sync.Mutex
+	warned map[string]bool // ids of hints that have been logged
 }
+
+// maxWarned bounds the hints that are logged: whoever forges one can forge more.
+const maxWarned = 64
 
 // NewRivals returns what finds the rivals of a bridge on its connection.
 func NewRivals(nc *nats.Conn, self Identity, storeName string, log *slog.Logger) *Rivals {
-	return &Rivals{nc: nc, self: self, storeName: storeName, log: log}
+	return &Rivals{nc: nc, self: self, storeName: storeName, log: log, warned: make(map[string]bool)}
 }
 
 // Refuse returns an error that names a rival, if there is one. A bridge that
 // starts can be found before it asks: of two that start at the same time, at
 // least one finds the other.
 func (r *Rivals) Refuse(ctx context.Context) error {
-	rivals, err := r.find(ctx)
-	if err == nil && len(rivals) > 0 {
-		err = r.describe(rivals[0])
+	found, err := r.find(ctx)
+	if err == nil && len(found.rivals) > 0 {
+		err = r.describe(found.rivals[0])
 	}
 	return err
 }
 
-// find asks all bridges who they are.
-func (r *Rivals) find(ctx context.Context) (found []Identity, err error) {
-	inbox := r.nc.NewInbox()
-	sub, err := r.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("look for other bridges: %w", err)
-	}
-	defer r.unsubscribe(sub)
-	ask, err := micro.ControlSubject(micro.InfoVerb, ServiceName, "")
-	if err != nil {
-		return nil, err
-	}
-	if err := r.nc.PublishRequest(ask, inbox, nil); err != nil {
-		return nil, fmt.Errorf("look for other bridges: %w", err)
-	}
-	for patience := firstAnswer; ; patience = nextAnswer {
-		m, err := r.next(ctx, sub, patience)
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
-			return found, nil
-		case err != nil:
-			return nil, fmt.Errorf("look for other bridges: %w", err)
-		}
-		var info micro.Info
-		if err := json.Unmarshal(m.Data, &info); err != nil {
-			continue // not a bridge
-		}
-		if other := identityOf(info.ServiceIdentity); r.self.rivals(other) {
-			found = append(found, other)
-		}
-	}
+// sighting is what a search has found.
+type sighting struct {
+	rivals []Identity // that have proven themselves
+	alone  bool       // the server says that nobody else answers
 }
 
-func (r *Rivals) next(ctx context.Context, sub *nats.Subscription, patience time.Duration) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return sub.NextMsgWithContext(ctx)
+// find asks all bridges who they are, and those that would be rivals for a proof.
+func (r *Rivals) find(ctx context.Context) (found sighting, err error) {
+	s := search{rivals: r, inbox: r.nc.NewInbox(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
+	defer s.end()
+	if err := s.run(ctx); err != nil {
+		return found, fmt.Errorf("look for other bridges: %w", err)
+	}
+	for _, h := range s.hints {
+		if !h.proven {
+			r.warn(h.Identity)
+		}
+	}
+	return sighting{rivals: s.found, alone: s.alone}, nil
 }
 
-func (r *Rivals) unsubscribe(sub *nats.Subscription) {
-	if err := sub.Unsubscribe(); err != nil {
-		r.log.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+// warn tells the operator of a hint without a proof.
+func (r *Rivals) warn(o Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.warned[o.ID] || len(r.warned) >= maxWarned {
+		return
 	}
+	r.warned[o.ID] = true
+	r.log.Warn("discovery names a bridge that must not serve beside this one, but it does not prove that it is one: the answer is forged, or the bridge an older version or without the permissions that it needs",
+		"id", o.ID, "prefix", o.Prefix, "store_id", o.StoreID)
 }
 
 // describe says why two bridges must not serve side by side.

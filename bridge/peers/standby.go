@@ -21,6 +21,10 @@ const (
 	lastLook  = 30 * time.Second
 )
 
+// missingLooks in a row have to miss the rival before a bridge serves again,
+// unless the server says that nobody is there: the rival may be slow to answer.
+const missingLooks = 2
+
 // Service is what goes on standby.
 type Service struct {
 	Pause  func(context.Context) error // takes no more requests
@@ -33,6 +37,7 @@ type Standby struct {
 	service Service
 	log     *slog.Logger
 	warned  map[string]bool // ids of rivals that have been logged
+	missing int             // looks in a row that did not find the rival
 	cancel  context.CancelFunc
 	done    chan struct{}
 
@@ -71,7 +76,9 @@ func (s *Standby) Start() {
 				pause = min(2*pause, lastLook)
 			}
 			next.Stop()
-			s.look(ctx)
+			if s.look(ctx); s.missing > 0 {
+				pause = firstLook
+			}
 		}
 	}()
 }
@@ -103,13 +110,13 @@ func (s *Standby) look(ctx context.Context) {
 	if !s.rivals.nc.IsConnected() {
 		return
 	}
-	rivals, err := s.rivals.find(ctx)
+	found, err := s.rivals.find(ctx)
 	if err != nil {
 		s.log.Debug("looking for other bridges failed", "error", err)
 		return
 	}
 	var reason error
-	for _, o := range rivals {
+	for _, o := range found.rivals {
 		switch problem := s.rivals.describe(o); {
 		case s.rivals.self.yieldsTo(o):
 			reason = problem
@@ -118,7 +125,14 @@ func (s *Standby) look(ctx context.Context) {
 			s.log.Error("a bridge that started later serves beside this one; it should go on standby", "error", problem)
 		}
 	}
-	switch standby := s.Reason() != nil; {
+	standby := s.Reason() != nil
+	if reason == nil && standby && !found.alone {
+		s.missing++
+	} else {
+		s.missing = 0
+	}
+	switch {
+	case s.missing > 0 && s.missing < missingLooks:
 	case reason != nil && !standby:
 		s.set(reason)
 		err = s.service.Pause(ctx)

@@ -1,0 +1,184 @@
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// search is one search for rivals, in two rounds: who is there, and is it true.
+type search struct {
+	rivals *Rivals
+	inbox  string // questions of the second round are answered below it
+	came   chan *nats.Msg
+	subs   []*nats.Subscription
+	nonce  string
+	hints  []hint
+	found  []Identity
+	alone  bool
+}
+
+// searchRoom is how many answers may lie unread; more are dropped.
+const searchRoom = 1024
+
+func (s *search) run(ctx context.Context) error {
+	if err := s.ask(ctx); err != nil || len(s.hints) == 0 {
+		return err
+	}
+	return s.challenge(ctx)
+}
+
+// ask asks all bridges who they are.
+func (s *search) ask(ctx context.Context) error {
+	question, err := micro.ControlSubject(micro.InfoVerb, ServiceName, "")
+	if err != nil {
+		return err
+	}
+	if err := s.listen(s.inbox); err != nil {
+		return err
+	}
+	if err := s.rivals.nc.PublishRequest(question, s.inbox, nil); err != nil {
+		return err
+	}
+	end := time.Now().Add(longestRound)
+	for patience := firstAnswer; len(s.hints) < maxHints; patience = min(nextAnswer, time.Until(end)) {
+		m, err := s.next(ctx, patience)
+		if m == nil {
+			return err
+		}
+		if unheard(m) {
+			s.alone = true
+			return nil
+		}
+		s.read(m)
+	}
+	return nil
+}
+
+// read notes a hint.
+func (s *search) read(m *nats.Msg) {
+	var info micro.Info
+	if json.Unmarshal(m.Data, &info) != nil {
+		return // not a bridge
+	}
+	o := identityOf(info.ServiceIdentity)
+	known := slices.ContainsFunc(s.hints, func(h hint) bool { return h.Identity == o })
+	if !known && o.provable() && s.rivals.self.rivals(o) {
+		s.hints = append(s.hints, hint{Identity: o})
+	}
+}
+
+// challenge asks the rivals for a proof.
+func (s *search) challenge(ctx context.Context) error {
+	r := s.rivals
+	body, err := json.Marshal(challenge{Prefix: r.self.Prefix, Nonce: s.nonce})
+	if err != nil {
+		return err
+	}
+	if err := s.listen(s.inbox + ".*"); err != nil {
+		return err
+	}
+	for _, h := range s.hints {
+		if err := s.listen(proofSubject(r.self.Prefix, h.Prefix)); err != nil {
+			return err
+		}
+	}
+	for i, h := range s.hints {
+		question, err := micro.ControlSubject(micro.InfoVerb, ServiceName, h.ID)
+		if err != nil {
+			return err
+		}
+		if proofSubject(r.self.Prefix, h.Prefix) == "" {
+			// This bridge may not hear what that one may publish. But that one
+			// gets the requests of this one, and answers what it does not know.
+			question = r.self.Prefix + sysEvent
+		}
+		if err := r.nc.PublishRequest(question, s.inbox+"."+strconv.Itoa(i), body); err != nil {
+			return err
+		}
+	}
+	end := time.Now().Add(firstAnswer)
+	for open(s.hints) {
+		m, err := s.next(ctx, time.Until(end))
+		if m == nil {
+			return err
+		}
+		if at, answer := strings.CutPrefix(m.Subject, s.inbox+"."); answer {
+			s.answered(m, at)
+		} else if o, ok := r.proven(m, s.nonce); ok {
+			s.add(o)
+		}
+	}
+	return nil
+}
+
+// answered takes notice of the answer to a challenge, which is no proof unless
+// nothing else can be one.
+func (s *search) answered(m *nats.Msg, at string) {
+	i, err := strconv.Atoi(at)
+	if err != nil || i < 0 || i >= len(s.hints) {
+		return
+	}
+	h := &s.hints[i]
+	switch {
+	case unheard(m):
+		h.gone = true
+	case proofSubject(s.rivals.self.Prefix, h.Prefix) == "":
+		s.add(h.Identity)
+	}
+}
+
+// add adds a rival that has proven itself.
+func (s *search) add(o Identity) {
+	for i := range s.hints {
+		if s.hints[i].ID == o.ID {
+			s.hints[i].proven = true
+		}
+	}
+	if !slices.ContainsFunc(s.found, func(f Identity) bool { return f.ID == o.ID }) {
+		s.found = append(s.found, o)
+	}
+}
+
+// listen subscribes to a subject, once.
+func (s *search) listen(subject string) error {
+	if subject == "" || slices.ContainsFunc(s.subs, func(sub *nats.Subscription) bool { return sub.Subject == subject }) {
+		return nil
+	}
+	sub, err := s.rivals.nc.ChanSubscribe(subject, s.came)
+	if err == nil {
+		s.subs = append(s.subs, sub)
+	}
+	return err
+}
+
+// next returns what comes next: nothing when the time is over.
+func (s *search) next(ctx context.Context, patience time.Duration) (*nats.Msg, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case m := <-s.came:
+		return m, nil
+	case <-late.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *search) end() {
+	for _, sub := range s.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			s.rivals.log.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+		}
+	}
+}
+
+// unheard says whether the server answers that nobody has got the question.
+func unheard(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }

@@ -1,0 +1,211 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/subjects"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// guarded is a server with a bridge's user for each of these prefixes, who has no
+// more than the permissions that a bridge needs, and with other users.
+func guarded(t *testing.T, others map[string]subjects.Permissions, prefixes ...string) *testenv.Server {
+	t.Helper()
+	user := func(name string, p subjects.Permissions) *server.User {
+		return &server.User{Username: name, Password: name, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: p.Publish},
+			Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+		}}
+	}
+	return testenv.NATS(t, func(o *server.Options) {
+		for _, prefix := range prefixes {
+			grammar, err := subjects.New(prefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Users = append(o.Users, user(prefix, grammar.Bridge()))
+		}
+		for name, p := range others {
+			o.Users = append(o.Users, user(name, p))
+		}
+	})
+}
+
+// under starts a bridge with a store of its own, as the user of its prefix.
+func under(t *testing.T, srv *testenv.Server, prefix string, log diary) (*solo, error) {
+	t.Helper()
+	s := &solo{store: testenv.Store(t), diary: log}
+	options := append(bridge.ConnectOptions(slog.New(log)), nats.UserInfo(prefix, prefix), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		t.Errorf("the bridge of %s: %v", prefix, err)
+	}))
+	s.nc = srv.Connect(t, options...)
+	var err error
+	s.bridge, err = bridge.Start(t.Context(), s.nc, s.store, bridge.Options{Prefix: prefix, Exclusive: true, Logger: slog.New(log)})
+	if err == nil {
+		t.Cleanup(func() { s.drain(t) })
+	}
+	return s, err
+}
+
+// With the permissions that bridges need and no others, one proves to another that
+// it serves the same prefix, or one within the other.
+func TestRivalsProveThemselves(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		first, second string
+		rivals        bool
+	}{
+		{"pq", "pq", true},
+		{"pq", "pq.jobs", true},
+		{"pq.jobs", "pq", true},
+		{"pq", "pq.jobs.eu.west", true},
+		{"pq.jobs.eu.west", "pq", true},
+		{"pq.jobs", "pq.mail", false},
+	} {
+		t.Run(tc.second+" beside "+tc.first, func(t *testing.T) {
+			t.Parallel()
+			prefixes := []string{tc.first, tc.second}
+			if tc.first == tc.second {
+				prefixes = prefixes[:1]
+			}
+			srv := guarded(t, nil, prefixes...)
+			first, err := under(t, srv, tc.first, newDiary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = under(t, srv, tc.second, newDiary())
+			if refused := err != nil; refused != tc.rivals {
+				t.Fatalf("starting the second one: %v", err)
+			}
+			if tc.rivals && !strings.Contains(err.Error(), tc.first) {
+				t.Errorf("the error does not name the other prefix: %v", err)
+			}
+			if err := first.bridge.Ready(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// forger answers discovery as if it were a bridge on another store, started long
+// ago, with these prefixes, and asks are told of each question. It may publish and
+// hear more than any role of ours, short of events.
+func forger(t *testing.T, srv *testenv.Server, prefixes ...string) (asked <-chan *nats.Msg) {
+	t.Helper()
+	nc := srv.Connect(t, nats.UserInfo("forger", "forger"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("the forger: %v", err)
+		}
+	}))
+	questions := make(chan *nats.Msg, 1<<10)
+	answer := func(m *nats.Msg) {
+		var question struct{ Nonce string }
+		_ = json.Unmarshal(m.Data, &question) // the first one has no body
+		for i, prefix := range prefixes {
+			identity := micro.ServiceIdentity{Name: "pq", ID: "forged" + string(rune('a'+i)), Version: "1.0.0", Metadata: map[string]string{
+				"prefix": prefix, "store_id": "another", "started": "2001-01-01T00:00:00Z",
+			}}
+			body, err := json.Marshal(map[string]any{
+				"type": "io.nats.micro.v1.info_response", "name": identity.Name, "id": identity.ID, "version": identity.Version, "metadata": identity.Metadata,
+				"nonce": question.Nonce, "prefix": prefix, "store_id": "another", "started": "2001-01-01T00:00:00Z",
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			_ = m.Respond(body)
+			if question.Nonce != "" {
+				for _, subject := range []string{"pq._sys.event.bridge", prefix + "._sys.event.bridge", m.Reply + ".0"} {
+					_ = nc.Publish(subject, body)
+				}
+			}
+		}
+		questions <- m
+	}
+	for _, subject := range []string{"$SRV.INFO.pq", "$SRV.INFO.pq.*"} {
+		if _, err := nc.Subscribe(subject, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	return questions
+}
+
+// What is answered in a bridge's stead neither keeps a bridge from starting nor
+// has one go on standby, as long as its author may not publish events.
+func TestForgedRivals(t *testing.T) {
+	t.Parallel()
+	prefixes := []string{"pq", "pq.jobs", "pq.>", "", "pq pq", "pq.jobs.eu"}
+	srv := guarded(t, map[string]subjects.Permissions{"forger": {
+		Publish:   []string{"_INBOX.>", "$SRV.>", "pq.jobs.push", "pq.jobs.pop.*", "pq.jobs.ack.*.*"},
+		Subscribe: []string{"_INBOX.>", "$SRV.>", "pq.*.event.*"},
+	}}, "pq")
+	log := newDiary()
+	serving, err := under(t, srv, "pq", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := forger(t, srv, prefixes...)
+	log.await(t, "does not prove that it is one")
+	// The next question comes when all has followed that follows from the last one.
+	for len(asked) > 0 {
+		<-asked
+	}
+	up := serving.nc.StatusChanged(nats.CONNECTED)
+	if err := serving.nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, up, "the bridge connects again")
+	for searched := false; !searched; {
+		select {
+		case m := <-asked:
+			searched = len(m.Data) == 0
+		case <-time.After(patience):
+			t.Fatal("the bridge does not look for others")
+		}
+	}
+	if err := serving.bridge.Ready(); err != nil {
+		t.Errorf("the bridge does not serve because of a forged answer: %v", err)
+	}
+	serving.drain(t)
+
+	log = newDiary()
+	if _, err := under(t, srv, "pq", log); err != nil {
+		t.Errorf("a bridge does not start because of a forged answer: %v", err)
+	}
+	log.await(t, "does not prove that it is one")
+}
+
+// A proof tells of the bridge alone that it was asked for: a client can have any
+// bridge prove itself, and gains nothing by it.
+func TestProofIsForOneQuestion(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := object[micro.Ping](c, "$SRV.PING.pq", "").ID
+	proofs := c.hear("pq._sys.event.bridge")
+	for _, malformed := range []string{"x", `{}`, `{"prefix":"pq"}`, `{"nonce":"n"}`, `{"prefix":"pq.>","nonce":"n"}`, `{"prefix":"other","nonce":"n"}`,
+		`{"prefix":"pq.a.b","nonce":"n"}`, `{"prefix":"pq","nonce":"` + strings.Repeat("n", 65) + `"}`, `{"prefix":"pq","nonce":"n"` + strings.Repeat(" ", 600) + `}`} {
+		c.ask("$SRV.INFO.pq."+id, malformed)
+	}
+	c.ask("$SRV.INFO.pq", `{"prefix":"pq","nonce":"for all"}`)
+	c.ask("$SRV.INFO.pq."+id, `{"prefix":"pq","nonce":"mine"}`)
+	var proof struct {
+		Type, Nonce, ID, Prefix string
+		StoreID                 string `json:"store_id"`
+	}
+	decode(t, c.next(proofs).Data, &proof)
+	if proof.Type != "io.pq.v1.event.bridge" || proof.Nonce != "mine" || proof.ID != id || proof.Prefix != "pq" || proof.StoreID != c.env.Store.ID() {
+		t.Errorf("%+v", proof)
+	}
+}
