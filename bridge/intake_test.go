@@ -62,7 +62,7 @@ func TestRests(t *testing.T) {
 	registry := c.registry()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for metric(t, registry, "pq_rests_total") == 0 { // it begins on its own
+	for metric(t, registry, "pq_load_shedding_total") == 0 { // it begins on its own
 		<-ticker.C
 	}
 	events := c.hear("pq.*.event.error")
