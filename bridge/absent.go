@@ -18,8 +18,8 @@ var errGone = &failure{code: 408, text: "the client stopped listening for its an
 func (t *take) someAbsent() bool {
 	var ask []*pop
 	var replies []string
-	for _, r := range t.todo[:min(t.done, len(t.claim.requests))] {
-		if r.losesItems() && !r.place.present {
+	for _, r := range t.todo[:min(t.done, len(t.waiting.Pops))] {
+		if r.losesItems() && !r.present {
 			ask = append(ask, r)
 			replies = append(replies, r.msg.Reply)
 		}
@@ -29,7 +29,7 @@ func (t *take) someAbsent() bool {
 	}
 	t.absent = t.bridge.presence.gone(replies)
 	for _, r := range ask {
-		r.place.present = true // those that have gone are dropped
+		r.present = true // those that have gone are dropped
 	}
 	return len(t.absent) > 0
 }
@@ -43,17 +43,17 @@ func (r *pop) losesItems() bool {
 // dropAbsent ends the waits of clients that have gone.
 func (t *take) dropAbsent() {
 	b := t.bridge
-	fresh := t.todo[len(t.claim.requests):]
+	fresh := t.todo[len(t.waiting.Pops):]
 	var present []*pop
-	for _, r := range t.claim.requests {
+	for _, r := range t.waiting.Pops {
 		if !slices.Contains(t.absent, r.msg.Reply) {
 			present = append(present, r)
 			continue
 		}
-		b.waits.remove(r)
+		b.waiting.Remove(r.place)
 		b.done(&r.request, errGone)
 	}
-	t.claim.requests, t.todo = present, slices.Concat(present, fresh)
+	t.waiting.Pops, t.todo = present, slices.Concat(present, fresh)
 	t.part = batch.NewPart(len(t.todo))
 	t.alone = false
 }

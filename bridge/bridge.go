@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -67,7 +68,7 @@ type Bridge struct {
 	room     room
 	replies  replies
 	lanes    lanes
-	waits    waits
+	waiting  *waiting.Pops[*pop]
 	peers    *peers.Peers
 	presence presence
 	turns    turns
@@ -117,7 +118,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b.sealer.init(store.Secret())
 	b.lanes.init(b)
-	b.waits.init(b)
 	self := peers.Identity{ID: nuid.Next(), Prefix: o.Prefix, StoreID: store.ID()}
 	if o.Exclusive {
 		self.Started = time.Now()
@@ -127,7 +127,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: b.enterStandby, Resume: b.leaveStandby},
 	})
-	b.presence.init(b)
+	b.presence.init(nc, o.Logger)
+	b.lineUp()
 	b.turns.init(func(s *settlement) { s.start(b) })
 	b.intake.init()
 	if err := b.service.start(ctx, b, self); err != nil {

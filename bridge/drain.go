@@ -33,7 +33,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.intake.mu.Lock()
 	defer b.intake.mu.Unlock()
 	b.service.stop()
-	b.waits.close(errShutdown)
+	b.waiting.Close(errShutdown)
 	err := errors.Join(
 		b.drain(ctx, b.subs.requests, &b.gate.work),
 		b.endSignals(ctx),

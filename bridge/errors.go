@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -38,7 +39,7 @@ func (f *failure) describe() string {
 
 var (
 	errShutdown = &failure{code: 409, text: "the bridge is shutting down: ask again", description: protocol.DescriptionShutdown}
-	errWaited   = &failure{code: 408, text: "nothing arrived within the time given"}
+	errWaited   = &failure{code: 408, text: waiting.ErrOver.Error()}
 )
 
 // nothing says why there is no item.
@@ -78,9 +79,14 @@ func explain(err error) *failure {
 	var f *failure
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
+	var full *waiting.FullError
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.Is(err, waiting.ErrOver):
+		return errWaited
+	case errors.As(err, &full):
+		return &failure{code: 409, text: err.Error()}
 	case errors.As(err, &lost):
 		return &failure{code: 410, text: lost.Error(), reason: protocol.Reason(lost.Reason)}
 	case errors.As(err, &config):

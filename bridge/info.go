@@ -29,7 +29,7 @@ func (i *info) find(v *view) error {
 	}
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
-		Waiting: v.bridge.waits.count(name), Rates: v.bridge.stats.rates(name),
+		Waiting: v.bridge.waiting.WaitingAt(name), Rates: v.bridge.stats.rates(name),
 		Oldest: age(q), Paused: q.Paused, Config: Config(q.Config),
 	})
 }

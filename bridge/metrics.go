@@ -27,6 +27,7 @@ var (
 	descDeaf     = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
 	descEvents   = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
 	descItems    = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
+	descWaiting  = prometheus.NewDesc("pq_queue_waiting", "Pops that wait at a queue.", []string{"queue"}, nil)
 	descOldest   = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
 )
 
@@ -38,7 +39,7 @@ const (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descRests, descDeaf, descEvents, descItems, descOldest} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descRests, descDeaf, descEvents, descItems, descWaiting, descOldest} {
 		to <- d
 	}
 	for _, v := range c.histograms() {
@@ -71,7 +72,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descInFlight, float64(b.gate.work.n.Load()), "work")
 	gauge(descInFlight, float64(b.gate.settlements.n.Load()), "settlement")
 	gauge(descBytes, float64(b.gate.bytes.Load()))
-	gauge(descWaiters, float64(b.waits.count("")))
+	gauge(descWaiters, float64(b.waiting.Waiting()))
 	counter(descLost, b.stats.lost.Load())
 	counter(descRests, b.intake.rests.Load())
 	counter(descDeaf, b.intake.deaf.Load())
@@ -94,6 +95,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		gauge(descItems, float64(q.Ready), name, "ready")
 		gauge(descItems, float64(q.Leased), name, "leased")
 		gauge(descItems, float64(q.Delayed), name, "delayed")
+		gauge(descWaiting, float64(q.Waiting), name)
 		gauge(descOldest, q.Oldest, name)
 	}
 }

@@ -42,7 +42,8 @@ type pop struct {
 	ask     popRequest
 	peeks   bool        // it leaves the items where they are
 	settles *settlement // that it is part of
-	place   waiting     // where it waits
+	place   *place      // where it waits; nil: it does not
+	present bool        // while it waits: its client was asked after
 
 	// What the transaction found.
 	found  []fdbpq.Item

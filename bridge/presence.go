@@ -2,7 +2,9 @@ package bridge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +27,8 @@ import (
 // Nobody is asked by way of a server older than version 2.11, which would deliver
 // the question. Whoever cannot be asked, or is not told of in time, is present.
 type presence struct {
-	bridge   *Bridge
+	nc       *nats.Conn
+	log      *slog.Logger
 	inbox    string
 	patience time.Duration
 
@@ -34,6 +37,7 @@ type presence struct {
 	came    chan *nats.Msg     // what the server says about questions
 	asked   uint64             // number of the last question
 	refused map[string]bool    // by question under way
+	stopped bool
 }
 
 const (
@@ -54,8 +58,8 @@ const (
 // The server forgets where to after one message, a traced one included.
 var mappedReplies = [...]string{"_R_.", "_GR_.", "$GR."}
 
-func (p *presence) init(b *Bridge) {
-	p.bridge, p.inbox, p.patience = b, b.nc.NewInbox(), presencePatience
+func (p *presence) init(nc *nats.Conn, log *slog.Logger) {
+	p.nc, p.log, p.inbox, p.patience = nc, log, nc.NewInbox(), presencePatience
 	p.came = make(chan *nats.Msg, presenceRoom)
 	p.refused = make(map[string]bool)
 }
@@ -76,7 +80,7 @@ func (p *presence) gone(replies []string) (gone []string) {
 		gone, err = p.untraced(suspects)
 	}
 	if err != nil {
-		p.bridge.options.Logger.Debug("asking the server whether clients still wait failed", "error", err)
+		p.log.Debug("asking the server whether clients still wait failed", "error", err)
 	}
 	return gone
 }
@@ -88,7 +92,7 @@ func leadsOut(reply string) bool {
 // traces says whether the server can trace a message without delivering it.
 func (p *presence) traces() bool {
 	var major, minor int
-	_, err := fmt.Sscanf(p.bridge.nc.ConnectedServerVersion(), "%d.%d", &major, &minor)
+	_, err := fmt.Sscanf(p.nc.ConnectedServerVersion(), "%d.%d", &major, &minor)
 	return err == nil && (major > 2 || major == 2 && minor >= 11)
 }
 
@@ -105,7 +109,7 @@ func (p *presence) suspects(replies []string) (suspects []string, err error) {
 			return nil, err
 		}
 	}
-	if err := p.bridge.nc.FlushTimeout(p.patience); err != nil {
+	if err := p.nc.FlushTimeout(p.patience); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -123,8 +127,11 @@ func (p *presence) suspects(replies []string) (suspects []string, err error) {
 func (p *presence) open(n int) (questions []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stopped {
+		return nil, errors.New("the bridge has ended")
+	}
 	if p.sub == nil {
-		if p.sub, err = p.bridge.nc.ChanSubscribe(p.inbox+".*", p.came); err != nil {
+		if p.sub, err = p.nc.ChanSubscribe(p.inbox+".*", p.came); err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +168,7 @@ func (p *presence) read() {
 
 // ask sends a question. The trace goes to dest.
 func (p *presence) ask(reply, question, dest string) error {
-	return p.bridge.nc.PublishMsg(&nats.Msg{Subject: reply, Reply: question, Header: nats.Header{
+	return p.nc.PublishMsg(&nats.Msg{Subject: reply, Reply: question, Header: nats.Header{
 		headerTraceDest: {dest},
 		headerTraceOnly: {"true"},
 	}})
@@ -169,8 +176,8 @@ func (p *presence) ask(reply, question, dest string) error {
 
 // untraced returns the reply subjects to which the server knows no way at all.
 func (p *presence) untraced(replies []string) (gone []string, err error) {
-	inbox := p.bridge.nc.NewInbox()
-	sub, err := p.bridge.nc.SubscribeSync(inbox + ".*")
+	inbox := p.nc.NewInbox()
+	sub, err := p.nc.SubscribeSync(inbox + ".*")
 	if err != nil {
 		return nil, err
 	}
@@ -212,9 +219,16 @@ func leadsNowhere(trace []byte) bool {
 	return len(seen.Events) > 0
 }
 
-// stop ends the subscription.
+// stop ends the subscription. Nobody is asked any more.
 func (p *presence) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bridge.silence(&p.sub)
+	p.stopped = true
+	if p.sub == nil {
+		return
+	}
+	if err := p.sub.Unsubscribe(); err != nil {
+		p.log.Debug("unsubscribe", "subject", p.sub.Subject, "error", err)
+	}
+	p.sub = nil
 }

@@ -237,7 +237,7 @@ func (b *Bridge) statsOf(ctx context.Context, names []string) (map[string]queueS
 			}
 			queues[name] = queueStats{
 				Ready: i.Ready, Leased: i.Leased, Delayed: i.Delayed,
-				Oldest: age(i), Waiting: b.waits.count(name),
+				Oldest: age(i), Waiting: b.waiting.WaitingAt(name),
 			}
 		}
 		return nil

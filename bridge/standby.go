@@ -25,7 +25,7 @@ func (b *Bridge) enterStandby(ctx context.Context) (err error) {
 			*sub = nil
 		}
 	}
-	b.waits.close(errStandby)
+	b.waiting.Close(errStandby)
 	return err
 }
 
@@ -33,7 +33,7 @@ func (b *Bridge) enterStandby(ctx context.Context) (err error) {
 func (b *Bridge) leaveStandby() error {
 	b.intake.mu.Lock()
 	defer b.intake.mu.Unlock()
-	b.waits.open()
+	b.waiting.Open()
 	err := b.subscribe()
 	if err != nil {
 		b.silence(&b.subs.requests, &b.subs.signals, &b.subs.acks)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -31,10 +32,10 @@ type takes struct {
 func (l *takes) Work(now batch.Batch[*pop]) {
 	b, fresh, settling := l.bridge, now.Requests, now.Joined
 	for look := now.Kicked || len(fresh) > 0; look; {
-		claim := b.waits.claim(l.queue.Name())
-		t := take{takes: l, claim: claim, todo: fresh, settling: settling}
-		if len(claim.requests) > 0 {
-			t.todo = append(claim.requests, fresh...)
+		attempt := b.attempt(l.queue.Name())
+		t := take{takes: l, waiting: attempt, todo: fresh, settling: settling}
+		if len(attempt.Pops) > 0 {
+			t.todo = append(attempt.Pops, fresh...)
 		}
 		if len(t.todo) == 0 {
 			break
@@ -65,7 +66,7 @@ func (l *takes) settle(settling []*pop) {
 // take is one transaction's worth of pops, and of settlements.
 type take struct {
 	*takes
-	claim    claim
+	waiting  waiting.Attempt[*pop]
 	settling []*pop
 	todo     []*pop     // those that waited, then new ones
 	part     batch.Part // how many of them the transaction is for
@@ -128,7 +129,7 @@ func (t *take) fail(n int, err error) {
 		r.failure = f
 	}
 	t.done, t.items, t.acked, t.watch = n, 0, nil, nil
-	t.again = n < len(t.todo) || len(t.claim.beyond) > 0
+	t.again = n < len(t.todo) || len(t.waiting.Beyond) > 0
 }
 
 func (t *take) transaction(tx kv.Tx) error {
@@ -145,10 +146,10 @@ func (t *take) transaction(tx kv.Tx) error {
 		t.events = append(t.events, events...)
 	}
 	for t.done < t.part.Len() && !t.full() {
-		end, claimed := t.part.Len(), len(t.claim.requests)
-		if t.done < claimed {
-			end = min(end, claimed)
-		} else if t.done == claimed && t.passesOver() {
+		end, waited := t.part.Len(), len(t.waiting.Pops)
+		if t.done < waited {
+			end = min(end, waited)
+		} else if t.done == waited && t.passesOver() {
 			break
 		}
 		n, err := t.step(tx, t.todo[t.done:end])
@@ -164,7 +165,7 @@ func (t *take) transaction(tx kv.Tx) error {
 		return errAbsent
 	}
 	t.again = t.done < len(t.todo) || t.passesOver()
-	if !t.again && !t.claim.watched && t.leavesWaiters() {
+	if !t.again && !t.waiting.Watched && t.leavesWaiters() {
 		t.watch = t.queue.Arrivals(tx)
 	}
 	return nil
@@ -190,10 +191,10 @@ func (t *take) full() bool {
 	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
 }
 
-// passesOver says whether there may be something for waiting requests that
-// were not claimed: new ones have to stay behind them.
+// passesOver says whether there may be something for waiting requests that this
+// transaction does not try to serve: new ones have to stay behind them.
 func (t *take) passesOver() bool {
-	for _, band := range t.claim.beyond {
+	for _, band := range t.waiting.Beyond {
 		if t.nothing[band] == nil {
 			return true
 		}
@@ -203,7 +204,7 @@ func (t *take) passesOver() bool {
 
 // leavesWaiters says whether somebody waits after this transaction.
 func (t *take) leavesWaiters() bool {
-	if len(t.claim.beyond) > 0 {
+	if len(t.waiting.Beyond) > 0 {
 		return true
 	}
 	for _, r := range t.todo[:t.done] {
@@ -241,7 +242,7 @@ func (t *take) step(tx kv.Tx, todo []*pop) (int, error) {
 		t.events = append(t.events, settled.Events...)
 	}
 	// A new pop with an id may have been answered before.
-	if f := t.nothing[first.ask.band]; f != nil && (first.ask.id == "" || first.place.in != nil) {
+	if f := t.nothing[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {
 		first.failure = f
 		return 1, nil
 	}
@@ -378,7 +379,7 @@ func (t *take) settled() int {
 // finish answers what was served and returns the new requests that were not.
 func (t *take) finish() []*pop {
 	b, queue := t.bridge, t.lane.queue.Name()
-	claimed := len(t.claim.requests)
+	waited := len(t.waiting.Pops)
 	b.stats.moved(queue, flowOut, t.items)
 	b.stats.moved(queue, flowSettled, t.settled())
 	for _, r := range t.settling {
@@ -387,27 +388,21 @@ func (t *take) finish() []*pop {
 	for i, r := range t.todo[:t.done] {
 		switch {
 		case !r.keepsWaiting():
-			if i < claimed {
-				b.waits.remove(r)
+			if i < waited {
+				b.waiting.Remove(r.place)
 			}
 			t.answerPop(r)
-		case i < claimed:
-			if f := b.waits.unclaim(r); f != nil {
-				b.refuse(&r.request, f)
-			}
+		case i < waited:
+			b.waitOn(r)
 		default:
-			if f := b.waits.add(r); f != nil {
-				b.refuse(&r.request, f)
-			}
+			b.wait(r)
 		}
 	}
-	for _, r := range t.todo[min(t.done, claimed):claimed] {
-		if f := b.waits.unclaim(r); f != nil {
-			b.refuse(&r.request, f)
-		}
+	for _, r := range t.todo[min(t.done, waited):waited] {
+		b.waitOn(r)
 	}
 	if t.watch != nil {
-		b.waits.watch(queue, t.watch)
+		b.waiting.Watch(queue, t.watch)
 	}
-	return t.todo[max(t.done, claimed):]
+	return t.todo[max(t.done, waited):]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // waiting waits until so many pops wait at a queue, or at one that does not
@@ -196,6 +197,105 @@ func TestTooManyWaiters(t *testing.T) {
 		if m := c.next(sub); string(m.Data) != "x" {
 			t.Errorf("%q, %v", m.Data, m.Header)
 		}
+	}
+}
+
+// One queue cannot keep another one from waiting, and one client not another one of
+// its queue.
+func TestWaitingPlacesAreShared(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 5}})
+	inbox := c.NewInbox()
+	flood := c.hear(inbox + ".*")
+	for i := range 20 {
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", i), Header: h("PQ-Wait", "100s")}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 15 {
+		c.refused(c.next(flood), 409)
+	}
+	other := c.send("pq.other.pop.min", "", "PQ-Wait", "100s")
+	if m := c.refused(c.next(flood), 409); m.Subject != inbox+".4" || m.Header.Get("Description") != "Exceeded MaxWaiting" {
+		t.Errorf("%s had to make room: %v", m.Subject, m.Header)
+	}
+	beside := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+	if m := c.refused(c.next(flood), 409); m.Subject != inbox+".3" {
+		t.Errorf("%s had to make room", m.Subject)
+	}
+	for _, subject := range []string{"pq.other.push", "pq.jobs.push", "pq.jobs.push", "pq.jobs.push", "pq.jobs.push"} {
+		c.push(subject, "x")
+	}
+	for i := range 3 {
+		if m := c.next(flood); m.Subject != fmt.Sprint(inbox, ".", i) || string(m.Data) != "x" {
+			t.Errorf("%q, %v to %s", m.Data, m.Header, m.Subject)
+		}
+	}
+	for _, answer := range []answers{other, beside} {
+		if m := c.next(answer); string(m.Data) != "x" {
+			t.Errorf("%q, %v", m.Data, m.Header)
+		}
+	}
+}
+
+// The places of clients that have gone come back, although nothing arrives.
+func TestPlacesOfClientsThatHaveGone(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 4}})
+	bridge.PresencePatience(c.env.Bridge, patience)
+	gone := c.another()
+	for _, lease := range []string{"1s", "1m", "1h"} {
+		gone.send("pq.jobs.pop.min", "", "PQ-Wait", "100s", "PQ-Lease", lease)
+	}
+	stays := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+	c.waiting("jobs", 4)
+	gone.Close()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
+	for late := time.Now().Add(patience); ended() != 3; <-look.C {
+		if time.Now().After(late) {
+			t.Fatalf("%g waits are over, want 3", ended())
+		}
+	}
+	if n := c.total(); n != 1 {
+		t.Errorf("%d pops wait, want 1", n)
+	}
+	c.push("pq.jobs.push", "x")
+	if m := c.next(stays); string(m.Data) != "x" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+}
+
+// Pops wait for a bounded number of bands, and those that want any item are not
+// concerned.
+func TestTooManyBands(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	sub := c.listen()
+	for i := range protocol.MaxBands {
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "100s", "PQ-Band", fmt.Sprintf("%d..%d", i, i))}
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.waiting("jobs", protocol.MaxBands)
+	m := c.refused(c.raw("pq.jobs.pop.min", "", "PQ-Wait", "1s", "PQ-Band", "5.."), 409)
+	if m.Header.Get("Description") != "Exceeded MaxWaiting" || !strings.Contains(m.Header.Get("Nats-Service-Error"), "bands") {
+		t.Errorf("%v", m.Header)
+	}
+	any := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+	c.waiting("jobs", protocol.MaxBands+1)
+	for i := range protocol.MaxBands {
+		c.push(fmt.Sprint("pq.jobs.push.", i), strconv.Itoa(i))
+		if m := c.next(sub); string(m.Data) != strconv.Itoa(i) {
+			t.Fatalf("%q, %v", m.Data, m.Header)
+		}
+	}
+	c.push("pq.jobs.push.1000000", "any")
+	if m := c.next(any); string(m.Data) != "any" {
+		t.Errorf("%q, %v", m.Data, m.Header)
 	}
 }
 

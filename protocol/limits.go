@@ -10,6 +10,10 @@ const (
 	// of a request that crossed accounts.
 	MaxWait = 110 * time.Second
 
+	// MaxBands is for how many different bands pops may wait at a queue at a time.
+	// Waiting for all priorities is no band.
+	MaxBands = 512
+
 	// MaxPopBody bounds the body of a pop, of which many may wait at a time. The
 	// longest id fits, even if JSON escapes all of its bytes.
 	MaxPopBody = 8 << 10

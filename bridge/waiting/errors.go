@@ -1,0 +1,14 @@
+package waiting
+
+import "errors"
+
+// Why a wait ended.
+var (
+	ErrOver = errors.New("nothing arrived within the time given")
+	ErrGone = errors.New("the client stopped listening for its answer")
+)
+
+// FullError says of what there is too much for a pop to wait, or to wait on.
+type FullError struct{ text string }
+
+func (e *FullError) Error() string { return e.text }

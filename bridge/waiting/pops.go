@@ -1,0 +1,269 @@
+// Package waiting keeps the pops that found nothing until something arrives for
+// them or their time is up. It knows neither NATS nor the store: it is told which
+// pop waits for what, and says which pops to try to serve and whose wait has ended.
+//
+// What it guarantees: pops that wait for the same band are served in the order in
+// which they came. Each wait ends once: with [Pops.Remove] by whoever served it,
+// with an error from [Pops.Keep], or with a call of Options.End. The places are bounded, and
+// when all are taken a queue that has fewer than its share gets one from the
+// queue that has the most, and within a queue a client from the client that has the
+// most. A waiting pop costs no goroutine and no timer of its own.
+package waiting
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Options say what a line of waiting pops is made of. T is what a caller knows a
+// pop by. The functions are called without a lock held, and may be called at the
+// same time.
+type Options[T any] struct {
+	// Places is how many pops wait at most.
+	Places int
+
+	// Bands is for how many different bands pops wait at a queue at most, the one
+	// of all priorities aside: each has to be looked at when something arrives.
+	Bands int
+
+	// End ends the wait of a pop that nobody is trying to serve. Why is ErrOver,
+	// ErrGone, a *FullError, or what Close was called with.
+	End func(pop T, why error)
+
+	// Serve has a queue's pops served: something may have arrived for them.
+	Serve func(queue string)
+
+	// Gone returns which of the reply subjects nobody listens to any more.
+	Gone func(replies []string) []string
+}
+
+// Wait is what a pop waits for, and for how long.
+type Wait struct {
+	Queue string
+	Band  fdbpq.Band
+	Reply string    // where its answer goes
+	Ends  time.Time // when it is answered that nothing arrived
+}
+
+// Pop is a pop that waits, or is to wait. Get one from [NewPop].
+type Pop[T any] struct {
+	wait      Wait
+	caller    T
+	number    uint64 // in the order of the queue
+	queue     *queue[T]
+	line      *line[T]
+	client    *client[T]
+	asked     time.Time // when it came, or was last asked whether its client is there
+	attempted bool      // a transaction is trying to serve it
+	ended     error     // why it does not wait any more, although one is
+
+	inLine, ofClient, inSweep element[T]
+	ending                    int // its index among those that end
+}
+
+// NewPop returns a pop that does not wait yet. The caller knows it as the value that
+// Options.End and [Pops.Attempt] give it.
+func NewPop[T any](w Wait, caller T) *Pop[T] { return &Pop[T]{wait: w, caller: caller} }
+
+// Pops are all that wait, by queue.
+type Pops[T any] struct {
+	options Options[T]
+
+	mu      sync.Mutex
+	queues  map[string]*queue[T]
+	longest heap[*queue[T]] // the queue where most wait is first
+	ends    heap[*Pop[T]]   // the pop whose time is up next is first
+	expiry  *time.Timer
+	sweeps  sweep[T]
+	closed  error // why nothing may wait
+}
+
+// New returns an empty line.
+func New[T any](o Options[T]) *Pops[T] {
+	p := &Pops[T]{options: o, queues: make(map[string]*queue[T])}
+	p.longest = heap[*queue[T]]{
+		before: func(a, b *queue[T]) bool { return a.size > b.size },
+		index:  func(q *queue[T]) *int { return &q.rank },
+	}
+	p.ends = heap[*Pop[T]]{
+		before: func(a, b *Pop[T]) bool { return a.wait.Ends.Before(b.wait.Ends) },
+		index:  func(pop *Pop[T]) *int { return &pop.ending },
+	}
+	p.expiry = stopped(p.expire)
+	p.sweeps.timer = stopped(p.sweep)
+	return p
+}
+
+// stopped returns a timer that calls fn when it has been reset.
+func stopped(fn func()) *time.Timer {
+	timer := time.AfterFunc(time.Hour, fn)
+	timer.Stop()
+	return timer
+}
+
+// Add makes a pop wait, behind those that wait for the same band, or says why it
+// must not. It may be over before Add returns.
+func (p *Pops[T]) Add(pop *Pop[T]) error {
+	w := &pop.wait
+	p.mu.Lock()
+	evicted, err := p.admit(w)
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	ended := evicted != nil && p.end(evicted, p.full(evicted.wait.Queue))
+	now := time.Now()
+	q := p.queues[w.Queue]
+	if q == nil {
+		q = newQueue[T](w.Queue)
+		p.queues[w.Queue] = q
+		p.longest.push(q)
+	}
+	pop.asked = now
+	q.add(pop)
+	p.longest.fix(q)
+	p.ends.push(pop)
+	if p.ends.first() == pop {
+		p.expiry.Reset(w.Ends.Sub(now))
+	}
+	p.sweeps.pops.add(pop, &pop.inSweep)
+	p.plan(now)
+	p.mu.Unlock()
+	if ended {
+		p.options.End(evicted.caller, evicted.ended)
+	}
+	return nil
+}
+
+// end takes a pop out of the line. It says whether the caller has to tell so: who
+// is trying to serve the pop tells otherwise.
+func (p *Pops[T]) end(pop *Pop[T], why error) (tell bool) {
+	p.drop(pop)
+	pop.ended = why
+	return !pop.attempted
+}
+
+// drop gives back the place of a pop, if it has one.
+func (p *Pops[T]) drop(pop *Pop[T]) {
+	q := pop.queue
+	if q == nil {
+		return
+	}
+	q.drop(pop)
+	p.longest.fix(q)
+	p.ends.remove(pop)
+	p.sweeps.pops.drop(&pop.inSweep)
+	if q.size == 0 {
+		p.longest.remove(q)
+		delete(p.queues, q.name)
+		if q.watch != nil {
+			q.watch.Cancel()
+		}
+	}
+}
+
+// Remove ends the wait of a pop that was served, or that is refused for another reason.
+func (p *Pops[T]) Remove(pop *Pop[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(pop)
+}
+
+// expire ends the waits whose time is up.
+func (p *Pops[T]) expire() {
+	for _, pop := range p.over() {
+		p.options.End(pop.caller, ErrOver)
+	}
+}
+
+func (p *Pops[T]) over() (tell []*Pop[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for p.ends.size() > 0 && !p.ends.first().wait.Ends.After(now) {
+		if pop := p.ends.first(); p.end(pop, ErrOver) {
+			tell = append(tell, pop)
+		}
+	}
+	if p.ends.size() > 0 {
+		p.expiry.Reset(p.ends.first().wait.Ends.Sub(now))
+	}
+	return tell
+}
+
+// Watch has the queue's pops served when the watch ends.
+func (p *Pops[T]) Watch(name string, watch *kv.Watch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.queues[name]
+	if q == nil {
+		watch.Cancel()
+		return
+	}
+	q.watch = watch
+	go func() {
+		<-watch.Done()
+		if pause := p.arrived(q); pause > 0 {
+			time.AfterFunc(pause, func() { p.options.Serve(name) })
+			return
+		}
+		p.options.Serve(name)
+	}()
+}
+
+// arrived forgets a queue's watch and says how long to wait before the queue is
+// looked at.
+func (p *Pops[T]) arrived(q *queue[T]) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return q.arrived()
+}
+
+// Close ends all waits, and those of all pops that come until Open.
+func (p *Pops[T]) Close(why error) {
+	for _, pop := range p.close(why) {
+		p.options.End(pop.caller, why)
+	}
+}
+
+func (p *Pops[T]) close(why error) (tell []*Pop[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = why
+	p.expiry.Stop()
+	p.sweeps.timer.Stop()
+	p.sweeps.next = time.Time{}
+	for p.ends.size() > 0 {
+		if pop := p.ends.first(); p.end(pop, why) {
+			tell = append(tell, pop)
+		}
+	}
+	return tell
+}
+
+// Open lets pops wait again.
+func (p *Pops[T]) Open() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = nil
+}
+
+// Waiting is how many pops wait.
+func (p *Pops[T]) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ends.size()
+}
+
+// WaitingAt is how many pops wait at a queue.
+func (p *Pops[T]) WaitingAt(queue string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.queues[queue]; q != nil {
+		return q.size
+	}
+	return 0
+}

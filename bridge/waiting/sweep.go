@@ -1,0 +1,100 @@
+package waiting
+
+import "time"
+
+// A client may go without a word, and its pop would keep its place for up to two
+// minutes. So the clients are asked after now and then: soon when places are
+// short, and never many at a time.
+const (
+	askEvery     = 15 * time.Second // for each pop
+	askSoon      = time.Second      // instead, while three quarters of the places are taken
+	sweepEvery   = time.Second
+	sweepAtMost  = 1000 // pops
+	shortOfEvery = 4    // of so many places one is free or less
+)
+
+// sweep has all pops, the one that was asked after longest ago first.
+type sweep[T any] struct {
+	pops  list[T]
+	timer *time.Timer
+	next  time.Time // when the timer ends; zero: it does not run
+	last  time.Time // when pops were last asked after
+	under bool      // it is under way
+}
+
+// plan sets the timer to the next sweep, unless one comes before.
+func (p *Pops[T]) plan(now time.Time) {
+	s := &p.sweeps
+	if s.under || s.pops.size == 0 {
+		return
+	}
+	every := askEvery
+	if p.ends.size() >= p.options.Places-p.options.Places/shortOfEvery {
+		every = askSoon
+	}
+	due := s.pops.first.pop.asked.Add(every)
+	if soonest := s.last.Add(sweepEvery); due.Before(soonest) {
+		due = soonest
+	}
+	if s.next.IsZero() || due.Before(s.next) {
+		s.next = due
+		s.timer.Reset(due.Sub(now))
+	}
+}
+
+// sweep ends the waits of clients that have gone.
+func (p *Pops[T]) sweep() {
+	asked := p.ask()
+	var gone []string
+	if len(asked) > 0 {
+		gone = p.options.Gone(replies(asked))
+	}
+	for _, pop := range p.forget(asked, gone) {
+		p.options.End(pop.caller, ErrGone)
+	}
+}
+
+// ask returns the pops to ask after now.
+func (p *Pops[T]) ask() (asked []*Pop[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, now := &p.sweeps, time.Now()
+	s.next, s.last, s.under = time.Time{}, now, true
+	for range min(sweepAtMost, s.pops.size) {
+		pop := s.pops.first.pop
+		if now.Sub(pop.asked) < askSoon {
+			break
+		}
+		pop.asked = now
+		s.pops.drop(&pop.inSweep)
+		s.pops.add(pop, &pop.inSweep)
+		asked = append(asked, pop)
+	}
+	return asked
+}
+
+func replies[T any](pops []*Pop[T]) []string {
+	all := make([]string, len(pops))
+	for i, pop := range pops {
+		all[i] = pop.wait.Reply
+	}
+	return all
+}
+
+// forget takes those of the pops out of the line whose clients have gone.
+func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
+	nobody := make(map[string]bool, len(gone))
+	for _, reply := range gone {
+		nobody[reply] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pop := range asked {
+		if pop.queue != nil && nobody[pop.wait.Reply] && p.end(pop, ErrGone) {
+			tell = append(tell, pop)
+		}
+	}
+	p.sweeps.under = false
+	p.plan(time.Now())
+	return tell
+}
