@@ -74,6 +74,7 @@ type Bridge struct {
 	turns    turns
 	service  service
 	keeper   *keeper
+	arrivals arrivals
 	intake   intake
 	subs     subscriptions
 	drained  drained
@@ -135,6 +136,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b.room.init(nc, o.Prefix) // the server has said by now what it allows
+	b.arrivals.start(b.receiveNext, o.Logger)
 	err = b.subscribe()
 	if err == nil {
 		// The server has said by now what it does not permit.
@@ -152,34 +154,38 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	return b, nil
 }
 
-// pendingBytes bounds what nats.go keeps for a subscription whose callback is
-// behind; what is beyond is dropped. The callback never blocks, it refuses what
-// is too much, and rests when even that is too much, so it does not come to it.
+// pendingBytes bounds what has come and was not looked at; what is beyond is
+// dropped. Looking at messages never blocks: what is too much is refused, and when
+// even that is too much the bridge rests, so it does not come to it.
 const pendingBytes = 256 << 20
 
 // subscribe makes the subscriptions that are missing.
 func (b *Bridge) subscribe() (err error) {
-	add := func(to **nats.Subscription, subject, group string, handle nats.MsgHandler) {
+	add := func(to **nats.Subscription, subject string, subscribe func() (*nats.Subscription, error)) {
 		if err != nil || *to != nil {
 			return
 		}
-		if group == "" {
-			*to, err = b.nc.Subscribe(subject, handle)
-		} else {
-			*to, err = b.nc.QueueSubscribe(subject, group, handle)
-		}
-		if err == nil {
-			err = (*to).SetPendingLimits(-1, pendingBytes)
-		}
-		if err != nil {
+		if *to, err = subscribe(); err != nil {
 			err = fmt.Errorf("subscribe to %s: %w", subject, err)
 		}
 	}
+	share := func(to **nats.Subscription, subject string) {
+		add(to, subject, func() (*nats.Subscription, error) {
+			return b.nc.ChanQueueSubscribe(subject, queueGroup, b.arrivals.came)
+		})
+	}
+	signals := b.grammar.AcksOf(b.sealer.conn)
 	// An item must not be handed out before signals are heard, and signals not be
 	// heard while nobody settles: their subscription matches settlements too.
-	add(&b.subs.acks, b.grammar.Acks(), queueGroup, b.receive)
-	add(&b.subs.signals, b.grammar.AcksOf(b.sealer.conn), "", b.signal)
-	add(&b.subs.requests, b.grammar.All(), queueGroup, b.receiveRequest)
+	share(&b.subs.acks, b.grammar.Acks())
+	add(&b.subs.signals, signals, func() (*nats.Subscription, error) {
+		sub, err := b.nc.Subscribe(signals, b.signal)
+		if err == nil {
+			err = sub.SetPendingLimits(-1, pendingBytes)
+		}
+		return sub, err
+	})
+	share(&b.subs.requests, b.grammar.All())
 	if err != nil {
 		return err
 	}
@@ -192,6 +198,7 @@ func (b *Bridge) subscribe() (err error) {
 func (b *Bridge) unsubscribe() {
 	b.service.stop()
 	b.silence(&b.subs.requests, &b.subs.acks, &b.subs.signals)
+	b.arrivals.stop()
 }
 
 // silence ends subscriptions at once.

@@ -29,7 +29,7 @@ type drained struct {
 func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Standby.Stop()
 	b.gate.close()
-	close(b.intake.ended)
+	b.intake.end()
 	b.intake.mu.Lock()
 	defer b.intake.mu.Unlock()
 	b.service.stop()
@@ -83,6 +83,9 @@ func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error 
 	}
 	if err := b.flush(ctx); err != nil {
 		return err
+	}
+	if sub.Type() == nats.ChanSubscription {
+		return b.arrivals.wait(ctx)
 	}
 	handed := make(chan struct{})
 	if err := b.nc.Barrier(func() { close(handed) }); err != nil {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -47,38 +48,36 @@ type intake struct {
 	rests   atomic.Int64
 	deaf    atomic.Int64 // times that pushes were not even turned away
 	warned  time.Time
-	ended   chan struct{} // closed when the bridge drains
+	serving context.Context // until the bridge drains
+	end     context.CancelFunc
 }
 
-func (i *intake) init() { i.ended = make(chan struct{}) }
+func (i *intake) init() { i.serving, i.end = context.WithCancel(context.Background()) }
 
-// receiveRequest is the callback for requests.
-func (b *Bridge) receiveRequest(m *nats.Msg) {
+// receiveNext takes the next message that has arrived.
+func (b *Bridge) receiveNext(m *nats.Msg) {
 	i := &b.intake
-	if i.behind(m.Sub) && !i.resting.Load() {
+	if i.looks() && tooMuch(b.arrivals.pending()) && !i.resting.Load() {
 		i.resting.Store(true)
-		go b.rest(m.Sub)
+		go b.rest()
 	}
 	b.receive(m)
 }
 
-// behind says now and then that too much lies before a callback.
-func (i *intake) behind(sub *nats.Subscription) bool {
-	if i.passed.Add(1)%restLook != 0 {
-		return false
-	}
-	n, bytes, err := sub.Pending()
-	return err == nil && (n > restAt || bytes > restAtBytes)
-}
+// looks says now and then that it is time to look how much is pending.
+func (i *intake) looks() bool { return i.passed.Add(1)%restLook == 0 }
+
+func tooMuch(messages, bytes int) bool { return messages > restAt || bytes > restAtBytes }
 
 // rest takes no requests until those that have arrived are with the lanes or
 // refused. The next subscription begins after that, so their order stays.
-func (b *Bridge) rest(sub *nats.Subscription) {
+func (b *Bridge) rest() {
 	i := &b.intake
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	defer i.resting.Store(false)
-	if sub != b.subs.requests || b.gate.closed() {
+	sub := b.subs.requests
+	if sub == nil || b.gate.closed() {
 		return // somebody else has ended it
 	}
 	if now := time.Now(); now.Sub(i.warned) > restWarn {
@@ -91,8 +90,6 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 			b.endTurning(sub)
 		}
 	}()
-	empty := make(chan struct{})
-	sub.SetClosedHandler(func(string) { close(empty) })
 	if err == nil {
 		err = sub.Drain()
 	}
@@ -104,10 +101,8 @@ func (b *Bridge) rest(sub *nats.Subscription) {
 		return
 	}
 	i.rests.Add(1)
-	select {
-	case <-empty: // or the connection was closed
-	case <-i.ended:
-		return
+	if b.arrivals.wait(i.serving) != nil {
+		return // the bridge drains
 	}
 	b.subs.requests = nil
 	if err := b.subscribe(); err != nil {
@@ -147,9 +142,15 @@ var turned = nats.Header{
 	micro.ErrorCodeHeader:      {strconv.Itoa(errResting.code)},
 }
 
+// behind says that too much lies before a callback.
+func behind(sub *nats.Subscription) bool {
+	n, bytes, err := sub.Pending()
+	return err == nil && tooMuch(n, bytes)
+}
+
 // turnAway refuses a push without looking at it.
 func (b *Bridge) turnAway(m *nats.Msg) {
-	if b.intake.behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
+	if b.intake.looks() && behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
 		if b.intake.deaf.Add(1) == 1 { // the metric tells of more
 			b.options.Logger.Warn("shedding load: pushes arrive faster than the bridge can refuse them; for moments those without a reply subject are lost uncounted")
 		}

@@ -28,6 +28,23 @@ func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	c.lost(c.next(next), "gone")
 }
 
+// What one connection sends about a lease takes effect in the order in which it was
+// sent: after the acknowledgement there is nothing left to extend.
+func TestSettlementsKeepTheOrderOfTheirConnection(t *testing.T) {
+	t.Parallel()
+	for name, exclusive := range map[string]bool{"own store": true, "shared store": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, bridge.Options{Exclusive: exclusive})
+			for _, ack := range c.leases(200) {
+				first, next := c.send(ack, "+ACK"), c.send(ack, "+WPI")
+				c.accepted(c.next(first))
+				c.lost(c.next(next), "gone")
+			}
+		})
+	}
+}
+
 // An acknowledgement that waits for the next item has settled: what follows it on
 // the same lease is answered at once.
 func TestSettlementBehindOneThatWaits(t *testing.T) {
