@@ -13,8 +13,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -408,13 +406,13 @@ func repeat(l task, n int) (loads []task) {
 func conflicts(t *testing.T, daemons []*testenv.Process) (n int64) {
 	t.Helper()
 	for _, d := range daemons {
-		n += int64(metric(t, d, "pq_store_conflicts_total"))
+		n += int64(daemonMetric(t, d, "pq_store_conflicts_total"))
 	}
 	return n
 }
 
-// metric reads a metric from a daemon's page.
-func metric(t *testing.T, d *testenv.Process, name string) float64 {
+// daemonMetric reads a number of a daemon's page of metrics.
+func daemonMetric(t *testing.T, d *testenv.Process, name string) float64 {
 	t.Helper()
 	response, err := http.Get(d.HTTP + "/metrics")
 	if err != nil {
@@ -425,15 +423,5 @@ func metric(t *testing.T, d *testenv.Process, name string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(page)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			number, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return number
-		}
-	}
-	t.Fatalf("pqd has no metric %s", name)
-	return 0
+	return metric(t, string(page), name)
 }

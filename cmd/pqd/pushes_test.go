@@ -51,10 +51,10 @@ func TestPushes(t *testing.T) {
 		for _, connections := range []int{1, clients} {
 			l.Kind, l.URL, l.Connections = "pushes", server.URL(), connections
 			pushes := sum(drive(t, l))
-			batches := metric(t, d, `pq_batch_requests_count{kind="push"}`)
+			batches := daemonMetric(t, d, `pq_batch_requests_count{kind="push"}`)
 			t.Logf("| %7d | %7d | %8.0f | %8.0f | %5.2f | %8.1f | %8.2f | %8s | %8s |", clients, connections,
 				float64(sets.Done)/measureTime.Seconds(), float64(pushes.Done)/measureTime.Seconds(), float64(pushes.Done)/float64(sets.Done),
-				metric(t, d, `pq_batch_requests_sum{kind="push"}`)/batches, 1000*metric(t, d, `pq_transaction_seconds_sum{kind="push"}`)/batches,
+				daemonMetric(t, d, `pq_batch_requests_sum{kind="push"}`)/batches, 1000*daemonMetric(t, d, `pq_transaction_seconds_sum{kind="push"}`)/batches,
 				pushes.P50.Round(10*time.Microsecond), pushes.P99.Round(10*time.Microsecond))
 		}
 		d.Stop(t)
