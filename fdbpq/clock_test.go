@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// A process whose wall clock is ten minutes off, ahead or behind, neither ends
-// a lease too early nor keeps one too long, whoever gave it and whoever sweeps.
+// A process whose wall clock is ten minutes off, ahead or behind, neither ends a lease
+// early nor extends it, whichever process granted it and whichever sweeps.
 func TestLeaseUnderWrongClocks(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
@@ -74,7 +74,7 @@ func TestStoreTimePassesSteadily(t *testing.T) {
 			check()
 		}
 		late := processes[0].another(-time.Hour)
-		for range 90 { // somebody who hears nothing meanwhile moves nothing back
+		for range 90 { // a process that missed heartbeats moves nothing back
 			together(time.Second, processes...)
 		}
 		processes = append(processes, late)

@@ -21,7 +21,7 @@ import (
 type crowd struct {
 	t         testing.TB
 	clock     *testClock
-	staging   bool // takes by way of requests; then nobody dies and no time passes, so that nothing runs out unseen
+	staging   bool // pops by PopStaged; then no worker dies and no time passes, so that no lease runs out unseen
 	processes []*fdbpq.Store
 	stamps    atomic.Int64 // orders calls and returns
 	pushing   atomic.Int64 // pushers still at work
@@ -39,7 +39,7 @@ type life struct {
 	pusher int
 	pushed span
 	taken  []possession
-	ended  []string // how, each time somebody was told that the item is gone
+	ended  []string // how, each time an answer said that the item is gone
 }
 
 // possession is one time the item was handed out.
@@ -50,7 +50,7 @@ type possession struct {
 	fence    int64 // 0: taken for good
 	expires  time.Time
 	now      time.Time // by the clock that all share, when it was answered
-	returned bool      // the holder gave it back in time
+	returned bool      // the worker gave it back in time
 }
 
 func (c *crowd) stamp() int64 { return c.stamps.Add(1) }
@@ -199,13 +199,13 @@ func (c *crowd) work(s *fdbpq.Store, rng *rand.Rand, item fdbpq.Item) error {
 		returned = true
 		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Return(tx, l) }
 	case 3:
-		c.clock.advance(21 * time.Second) // too late, unless nobody noticed
+		c.clock.advance(21 * time.Second) // too late, unless the item was not popped since
 		fallthrough
 	default:
 		end = "acknowledged"
 		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Ack(tx, l) }
 	}
-	if returned { // noted before, because somebody may get it at once
+	if returned { // noted before, because another worker may get it at once
 		c.mark(item, func(l *life, p *possession) { p.returned = true })
 	}
 	_, err := c.do(s, func(tx kv.Tx) error {
@@ -247,9 +247,9 @@ func (c *crowd) keep(ctx context.Context, s *fdbpq.Store) error {
 	return nil
 }
 
-// Pushers, takers, workers that die, and sweepers, in several processes and
-// under all faults at once: no item is lost, none is handed out twice, leases do
-// not overlap, and what is ready is not passed over.
+// Producers, consumers, workers that die, and sweepers, in several processes and under
+// all faults at once: no item is lost or delivered twice, leases do not overlap, and
+// ready items are not passed over.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	for _, staging := range []bool{false, true} {

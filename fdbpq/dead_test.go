@@ -203,7 +203,7 @@ func TestPoison(t *testing.T) {
 		if n := f.counts("q").Length(); n != 0 {
 			t.Errorf("%d items are left after the last delivery", n)
 		}
-		for range 20 { // its grave has no limit of its own
+		for range 20 { // a dead letter has no limit of deliveries
 			item := f.leaseOne("q-dead", time.Second)
 			want := fdbpq.DeadLetter{Reason: fdbpq.DeadMaxDeliveries, Origin: "q", OriginID: pushed.ID.String()}
 			if item.Priority != 7 || string(item.Headers) != "headers" || *item.Dead != want || item.ID == pushed.ID {

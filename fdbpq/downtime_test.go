@@ -133,8 +133,8 @@ func TestOpenAfterShortPause(t *testing.T) {
 	})
 }
 
-// What fell due while no process ran is left alone for three seconds, so that
-// a holder that comes back can still say that it is done.
+// Timers that fell due while no process ran wait for three seconds, so that a consumer
+// that reconnects can still acknowledge.
 func TestGraceAfterDowntime(t *testing.T) {
 	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
 		t.Run(name, func(t *testing.T) {

@@ -144,8 +144,8 @@ func TestPurgeAmongChanges(t *testing.T) {
 	})
 }
 
-// A transaction that began before a purge and commits when all is cleared leaves
-// nothing in the key space that nobody will look at again.
+// A transaction that began before a purge, and commits after the rows are cleared,
+// leaves no rows in the cleared generation.
 func TestPurgeUnderSlowTransactions(t *testing.T) {
 	t.Parallel()
 	slow := map[string]func(f *fixture, tx kv.Tx, l fdbpq.Lease) error{

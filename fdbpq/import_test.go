@@ -19,8 +19,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// importItem is an item of an import; times are from now, by the clock of whoever
-// imports.
+// importItem is an item of an import; times are from now, by the clock of the
+// importing process.
 type importItem struct {
 	id                 string
 	priority           int64
@@ -390,9 +390,9 @@ func TestImportAfterPurge(t *testing.T) {
 	})
 }
 
-// An item that is imported again from an earlier export has no fence that it had
-// before, so nobody who leased it before settles the new lease, or gets past a
-// guard that has seen the new fence.
+// An item that is imported again from an earlier export gets no fence that it had
+// before, so an earlier lease neither settles the new one nor passes a guard that has
+// seen the new fence.
 func TestImportAgain(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)

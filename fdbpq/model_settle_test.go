@@ -13,7 +13,7 @@ type modelLease struct {
 	fence  int64
 }
 
-// heldLease is a lease as its holder knows it.
+// heldLease is a lease as its consumer knows it.
 type heldLease struct {
 	queue      string
 	token      string

@@ -130,7 +130,7 @@ func (m *model) equal(other *model) bool {
 	return reflect.DeepEqual(m.plain(), other.plain())
 }
 
-// plain is the model without what nobody can ever see.
+// plain is the model without what no operation can observe.
 func (m *model) plain() *model {
 	c := m.clone()
 	c.born, c.floor = 0, nil

@@ -64,7 +64,7 @@ func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
 	})
 }
 
-// Many takers at once get every item exactly once, leased or for good.
+// Many concurrent pops get every item exactly once, leased or for good.
 func TestPopStagedServesEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	const items, takers = 600, 16
@@ -113,7 +113,7 @@ func TestPopStagedServesEveryItemOnce(t *testing.T) {
 	}
 }
 
-// While somebody's request stands, a take that would win registers behind it.
+// While there is a request, a pop that would win registers behind it.
 func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})

@@ -160,7 +160,7 @@ func (s *snapshotRows) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair
 	return pairs, err
 }
 
-// Leased and delayed items stand out of the way of whoever looks at the head.
+// Leased and delayed items do not slow down reads of the head.
 func TestHeadIsNotSlowed(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

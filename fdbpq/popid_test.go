@@ -161,7 +161,7 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// A pop that is repeated does not get the lease that somebody else holds by now.
+// A repeated pop does not get the lease that another consumer has by now.
 func TestLostReplyAndLostLease(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -268,8 +268,8 @@ func TestRecipePopsOurs(t *testing.T) {
 	}
 }
 
-// Both pop the same queue at the same time: nobody gets an item twice, and none
-// is lost.
+// Both pop the same queue at the same time: no item is delivered twice, and none is
+// lost.
 func TestRecipePopsBesideOurs(t *testing.T) {
 	const n = 60
 	store, theirs := besideRecipe(t)

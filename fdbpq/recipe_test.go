@@ -82,8 +82,8 @@ func TestRecipeItems(t *testing.T) {
 	})
 }
 
-// Rows of other programs whose priorities are no 64-bit integers are in nobody's
-// way: neither at the ends, where floats and larger integers sort, nor in lists,
+// Rows of other programs whose priorities are no 64-bit integers disturb nothing:
+// neither at the ends, where floats and larger integers sort, nor in lists,
 // nor when the queue is purged.
 func TestPrioritiesOfOtherPrograms(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Late acknowledgements: nobody took the item meanwhile, somebody did, somebody
-// finished it.
+// Late acknowledgements, when the item was not popped since, was popped, or was
+// acknowledged by another consumer.
 func TestLateSettlement(t *testing.T) {
 	t.Parallel()
 	settle := map[string]func(*fixture, fdbpq.Lease) error{

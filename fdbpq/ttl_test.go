@@ -26,8 +26,8 @@ func TestExpiryBehindTheHead(t *testing.T) {
 	})
 }
 
-// An item whose TTL ends while it is leased stays its holder's. When it comes
-// back it goes at once, however it comes back.
+// An item whose TTL ends while it is leased stays leased. When the lease ends, in
+// whatever way, the item expires at once.
 func TestExpiryWhileLeased(t *testing.T) {
 	t.Parallel()
 	back := map[string]func(f *fixture, l fdbpq.Lease) (fdbpq.Settled, error){

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whoever deletes the files of locks lets nobody in. The second name of the
-// directory is for what keeps one process from opening one name twice.
+// Deleting the lock files does not let a second process in. The test opens the directory
+// by a second name, because one process cannot open one name twice anyway.
 func TestStoreIsLockedWithoutItsFile(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

@@ -14,11 +14,11 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// hold holds up whoever comes, from the moment it is closed until it is opened.
+// hold blocks callers while it is closed.
 type hold struct {
 	closed atomic.Bool
 	open   chan struct{}
-	held   chan struct{} // closed when somebody is held up
+	held   chan struct{} // closed when a caller is blocked
 	once   sync.Once
 }
 
@@ -132,7 +132,7 @@ func TestDiskThatHangs(t *testing.T) {
 	}
 }
 
-// patience is a context that tells when somebody begins to wait for its end.
+// patience is a context that tells when a caller begins to wait for its end.
 type patience struct {
 	context.Context
 	once  sync.Once
@@ -153,7 +153,7 @@ func isHeldUp(db *DB, before *commit, forLog bool) bool {
 	return newest != before && db.syncing.Load() == newest
 }
 
-// Close waits for what nobody waits for any more.
+// Close waits for commits whose callers have given up.
 func TestCloseAfterGivingUp(t *testing.T) {
 	t.Parallel()
 	place := newHold()

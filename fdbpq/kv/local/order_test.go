@@ -78,8 +78,8 @@ func TestStepsOfACommit(t *testing.T) {
 	})
 }
 
-// An answer waits for the newest commit that it may rest on: one that is in the
-// list may be readable already, although nobody has said so yet.
+// An answer waits for the newest commit that it may depend on: a commit in the list may
+// be readable before it counts as applied.
 func TestAnswersWaitForWhatIsLinked(t *testing.T) {
 	t.Parallel()
 	db := openMem(t, Options{})

@@ -50,7 +50,7 @@ func TestRowCache(t *testing.T) {
 		t.Fatal("a row that was read three times is not held")
 	}
 
-	// Each kind of write ends it, and is seen by whoever begins after it.
+	// Each kind of write ends it, and later transactions see the write.
 	kinds := []struct {
 		write func(kv.Tx)
 		value string
