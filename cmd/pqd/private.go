@@ -15,7 +15,7 @@ const notOthers fs.FileMode = 0o077
 
 // storeFile tells the files of a store from others, which are not pqd's to
 // change, nor is a directory that has some.
-var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|` + regexp.QuoteMeta(socketName) + `)$`)
+var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|SYNCED|` + regexp.QuoteMeta(socketName) + `)$`)
 
 // keepPrivate takes others' permissions from the store in dir, which this process
 // has open. What is made from now on never gives them any, see main.

@@ -65,6 +65,71 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
+// A log that was cut short has lost the marks of its end as well; one that is gone
+// has no marks at all.
+func TestLogCutShort(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	for i := range 50 {
+		mustUpdate(t, db, set(fmt.Sprintf("item %04d", i), strings.Repeat("x", 1000)))
+	}
+	db.writeIdleMark()
+	killed := snapshot(disk)
+	newest := db.disk.syncMark()
+	log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
+	for i := range int64(21) {
+		after := snapshot(killed)
+		if i == 20 {
+			if err := after.Remove(log); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			replace(t, after, log, mustRead(t, killed, log)[:synced*i/20])
+		}
+		err := reopened(after, func(*DB) {})
+		if damage := (*Damage)(nil); !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log {
+			t.Errorf("cut %d of 20: %v, expected damage in %s", i, err, log)
+		}
+	}
+	if err := reopened(killed, func(*DB) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A note that was cut off while it was written leaves the one before it, and a
+// new process goes on behind both.
+func TestSyncNote(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want uint64) {
+		t.Helper()
+		var n syncNote
+		if m, err := n.read(disk, "db"); err != nil || m.logSynced != want {
+			t.Errorf("read %d, %v, expected %d", m.logSynced, err, want)
+		}
+	}
+	expect(0)
+	name := disk.PathJoin("db", syncNoteName)
+	for i := uint64(1); i < 6; i++ {
+		var n syncNote
+		if _, err := n.read(disk, "db"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(n.write(disk, "db", syncMark{log: 7, logSynced: i}), n.close()); err != nil {
+			t.Fatal(err)
+		}
+		expect(i)
+		whole := mustRead(t, disk, name)
+		flip(t, disk, name, int64(i%2)*noteSlot+noteHead, 1)
+		expect(i - 1)
+		replace(t, disk, name, whole)
+	}
+}
+
 // A manifest that cannot be read to where it was synced is damage, too: what it
 // says last is which logs and tables there are.
 func TestDamagedManifest(t *testing.T) {
@@ -351,16 +416,23 @@ func files(t *testing.T, disk vfs.FS, suffix string) (names []string) {
 // flip changes bits of a file.
 func flip(t *testing.T, disk vfs.FS, name string, at int64, bits byte) {
 	t.Helper()
+	bytes := mustRead(t, disk, name)
+	bytes[at] ^= bits
+	replace(t, disk, name, bytes)
+}
+
+// mustRead is what a file holds.
+func mustRead(t *testing.T, disk vfs.FS, name string) []byte {
+	t.Helper()
 	f, err := disk.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := io.ReadAll(f)
+	bytes, err := io.ReadAll(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	content[at] ^= bits
-	replace(t, disk, name, content)
+	return bytes
 }
 
 func replace(t *testing.T, disk vfs.FS, name string, content []byte) {

@@ -177,8 +177,9 @@ func (db *DB) Close() error {
 		if err := db.writeSyncMark(); err != nil {
 			return fmt.Errorf("kv/local: closing the store: %w", err)
 		}
+		db.noteSynced()
 	}
-	if err := errors.Join(db.store.Close(), db.dirLock.Close()); err != nil {
+	if err := errors.Join(db.store.Close(), db.disk.note.close(), db.dirLock.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ type logCheck struct {
 	logs      map[uint64]scanResult // by number
 	synced    map[uint64]int64      // bytes of each log that are known to have been synced
 	manifests map[uint64]int64      // the same of each manifest
+	missing   *Damage               // the newest log, if it is not there
 	salvage   bool                  // damaged logs are read as far as possible
 	lost      []*Damage             // damage of such logs
 	reading   string                // the log or manifest that Pebble read last
@@ -27,9 +28,13 @@ func (d *logDisk) checkLogs() (*logCheck, error) {
 	if err != nil {
 		return nil, err
 	}
+	newestManifest := uint64(0)
 	for _, name := range names {
 		name = d.PathJoin(d.dir, name)
-		number, isLog, _ := d.parse(name)
+		number, isLog, isManifest := d.parse(name)
+		if isManifest {
+			newestManifest = max(newestManifest, number)
+		}
 		if !isLog {
 			continue
 		}
@@ -44,6 +49,19 @@ func (d *logDisk) checkLogs() (*logCheck, error) {
 		})
 		if err != nil {
 			return nil, err
+		}
+	}
+	note, err := d.note.read(d.FS, d.dir)
+	if err != nil {
+		return nil, err
+	}
+	if note.log > 0 {
+		s.noted(note)
+		// A log goes when its rows are in tables, which a newer manifest says or
+		// a newer log shows.
+		if newestManifest <= note.manifest && !s.anyFrom(note.log) {
+			name := d.PathJoin(d.dir, fmt.Sprintf("%06d%s", note.log, logSuffix))
+			s.missing = &Damage{File: name, What: fmt.Sprintf("is missing, and %d bytes were synced", note.logSynced)}
 		}
 	}
 	for number, synced := range s.manifests {

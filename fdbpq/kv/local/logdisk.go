@@ -34,6 +34,7 @@ type logDisk struct {
 	log      atomic.Pointer[syncedFile]
 	manifest atomic.Pointer[syncedFile]
 	logCheck atomic.Pointer[logCheck] // while the store is being opened
+	note     syncNote
 }
 
 func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
@@ -46,6 +47,7 @@ func (d *logDisk) Unwrap() vfs.FS { return d.FS }
 const (
 	logSuffix      = ".log"
 	manifestPrefix = "MANIFEST-"
+	markerPrefix   = "marker."
 )
 
 // parse tells the store's logs and manifests from its other files, and from
@@ -84,16 +86,30 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	case isLog:
 		return d.newLog(f, name, number, 0), nil
 	case isManifest:
-		// What is made next says that this manifest is the one that counts, and of
-		// two names that are not synced a disk may keep the second alone.
-		if err := syncDirectory(d.FS, d.dir); err != nil {
-			return nil, errors.Join(err, f.Close())
+		// What is made next says that this manifest is the one that counts.
+		if err := d.keepName(f); err != nil {
+			return nil, err
 		}
 		manifest := &syncedFile{File: f, number: number}
 		d.manifest.Store(manifest)
 		return manifest, nil
+	case strings.HasPrefix(d.PathBase(name), markerPrefix):
+		// The marker before it is removed next.
+		if err := d.keepName(f); err != nil {
+			return nil, err
+		}
 	}
 	return f, nil
+}
+
+// keepName makes the name of a file that was just made durable, for a change of
+// another name that rests on it: of changes that are not synced a disk may keep
+// the second without the first.
+func (d *logDisk) keepName(f vfs.File) error {
+	if err := syncDirectory(d.FS, d.dir); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return nil
 }
 
 // ReuseForWrite implements vfs.FS.

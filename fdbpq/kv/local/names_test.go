@@ -1,6 +1,7 @@
 package local
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 type markerFS struct {
 	*vfs.MemFS
 	*testing.T
-	seen int
+	seen, removed int
 }
 
 func (d *markerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -27,9 +28,25 @@ func (d *markerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return d.MemFS.Create(name, category)
 }
 
-// A manifest is on the disk before its marker is made: of two names that are not
-// synced a disk may keep one, and a marker of nothing would be a store that no
-// pqd opens.
+func (d *markerFS) Remove(name string) error {
+	if before, _, is := strings.Cut(name, ".manifest."); is {
+		d.removed++
+		safe := d.CrashClone(vfs.CrashCloneCfg{})
+		names, err := safe.List(safe.PathDir(name))
+		left := slices.DeleteFunc(names, func(other string) bool {
+			other = safe.PathJoin(safe.PathDir(name), other)
+			return other == name || !strings.HasPrefix(other, before+".manifest.")
+		})
+		if err != nil || len(left) == 0 {
+			d.Errorf("%s is about to be removed, and no other marker is on the disk: %v", name, err)
+		}
+	}
+	return d.MemFS.Remove(name)
+}
+
+// A manifest is on the disk before its marker is made, and that before the marker
+// of another one goes: of changes that are not synced a disk may keep one, and a
+// marker of nothing, or no marker, would be a store that no pqd opens.
 func TestManifestBeforeMarker(t *testing.T) {
 	t.Parallel()
 	disk := &markerFS{MemFS: vfs.NewCrashableMem(), T: t}
@@ -39,8 +56,8 @@ func TestManifestBeforeMarker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if disk.seen < 2 {
-		t.Errorf("%d manifests were made, expected one for each start", disk.seen)
+	if disk.seen < 2 || disk.removed == 0 {
+		t.Errorf("%d markers were made and %d removed, expected one for each start", disk.seen, disk.removed)
 	}
 }
 

@@ -18,6 +18,13 @@ func (db *DB) openPebble(dir string) error {
 		return err
 	}
 	found.salvage = db.opts.Salvage
+	switch {
+	case found.missing == nil:
+	case found.salvage:
+		found.lost = append(found.lost, found.missing)
+	default:
+		return found.missing
+	}
 	db.disk.logCheck.Store(found)
 	defer db.disk.logCheck.Store(nil)
 

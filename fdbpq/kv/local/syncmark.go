@@ -49,6 +49,11 @@ func parseSyncMark(record []byte) (m syncMark, ok bool) {
 		return syncMark{}, false
 	}
 	rest = rest[n : n+int(size)]
+	return readSyncMark(rest)
+}
+
+// readSyncMark reads a mark as append writes it.
+func readSyncMark(rest []byte) (m syncMark, ok bool) {
 	if len(rest) < len(syncMarkTag) || string(rest[:len(syncMarkTag)]) != syncMarkTag {
 		return syncMark{}, false
 	}
@@ -101,11 +106,14 @@ func (db *DB) writeIdleMark() {
 	m.armed.Store(false) // a commit from here on sets the timer again
 	if newest := db.applied.Load().version; newest != m.after.Load() {
 		m.committed(newest)
+		db.noteSynced()
 		return
 	}
 	if err := db.writeSyncMark(); err != nil {
 		db.fail(err)
+		return
 	}
+	db.noteSynced()
 }
 
 // writeSyncMark writes a mark into the log and syncs it.

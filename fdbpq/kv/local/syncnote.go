@@ -1,0 +1,112 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The marks in a log say nothing about its end when they are gone with it: a log
+// that was cut short looks like one that was never longer. So a file beside the
+// logs has the newest mark too. It is written at the end and, while the store is
+// in use, every second. Its two slots are written in turn, each in a sector of its
+// own: a write that is cut off leaves the other slot.
+const (
+	syncNoteName = "SYNCED"
+	noteSlot     = 512
+	noteHead     = 4 + 8 // checksum, number of the write
+)
+
+// syncNote is that file. It is opened by the first write.
+type syncNote struct {
+	mu     sync.Mutex
+	file   vfs.File
+	number uint64 // of the last write
+}
+
+// write writes down a mark.
+func (n *syncNote) write(disk vfs.FS, dir string, m syncMark) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.file == nil {
+		f, err := disk.OpenReadWrite(disk.PathJoin(dir, syncNoteName), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		if err := syncDirectory(disk, dir); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		n.file = f
+	}
+	n.number++
+	slot := binary.LittleEndian.AppendUint64(make([]byte, 4, noteSlot), n.number)
+	slot = m.append(slot)[:noteSlot]
+	binary.LittleEndian.PutUint32(slot, crc32.Checksum(slot[4:], castagnoli))
+	if _, err := n.file.WriteAt(slot, int64(n.number%2)*noteSlot); err != nil {
+		return err
+	}
+	return n.file.SyncData()
+}
+
+// read returns the mark that was written last; none is the zero value.
+func (n *syncNote) read(disk vfs.FS, dir string) (newest syncMark, err error) {
+	f, err := disk.Open(disk.PathJoin(dir, syncNoteName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return syncMark{}, nil
+	}
+	if err != nil {
+		return syncMark{}, err
+	}
+	content, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return syncMark{}, err
+	}
+	for ; len(content) >= noteSlot; content = content[noteSlot:] {
+		slot := content[:noteSlot]
+		number := binary.LittleEndian.Uint64(slot[4:])
+		m, ok := readSyncMark(slot[noteHead:])
+		if ok && number > n.number && binary.LittleEndian.Uint32(slot) == crc32.Checksum(slot[4:], castagnoli) {
+			newest, n.number = m, number
+		}
+	}
+	return newest, nil
+}
+
+func (n *syncNote) close() error {
+	if n.file == nil {
+		return nil
+	}
+	return n.file.Close()
+}
+
+// noteSynced writes down how far log and manifest are synced. A store without the
+// note is as good, but for damage of its log's end.
+func (db *DB) noteSynced() {
+	if db.opts.NoSync || db.opts.Salvage {
+		return
+	}
+	if err := db.disk.note.write(db.disk.FS, db.disk.dir, db.disk.syncMark()); err != nil {
+		db.background.warn("noting how far the log is synced failed", "err", err)
+	}
+}
+
+// noted adds what the note says to the check.
+func (s *logCheck) noted(m syncMark) {
+	s.synced[m.log] = max(s.synced[m.log], int64(m.logSynced))
+	s.manifests[m.manifest] = max(s.manifests[m.manifest], int64(m.manifestSynced))
+}
+
+// anyFrom tells whether a log with this number, or a newer one, is there.
+func (s *logCheck) anyFrom(number uint64) bool {
+	for there := range s.logs {
+		if there >= number {
+			return true
+		}
+	}
+	return false
+}
