@@ -16,6 +16,7 @@ FAULTS  ?= 5m
 DURATION ?= 1h
 RATE    ?= 200
 CUTS    ?= 10000
+FLIPS   ?= 500
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
@@ -29,7 +30,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut soak simulate overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +90,10 @@ linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopp
 netfaults: OPS = 100000
 netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside
 	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+diskfaults: OPS = 15000
+diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
+	$(GO) test -run '^(TestDiskFaults|TestBitFlips)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 
 soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)

@@ -86,28 +86,49 @@ func (p *Process) launch(t testing.TB) {
 // AwaitReady waits until the process says that it is ready.
 func (p *Process) AwaitReady(t testing.TB) {
 	t.Helper()
+	if !p.Ready(t) {
+		t.Fatalf("pqd ended before it was ready, with exit code %d", p.cmd.ProcessState.ExitCode())
+	}
+}
+
+// Begin is Start without the wait.
+func (p *Process) Begin(t testing.TB) {
+	t.Helper()
+	p.launch(t)
+}
+
+// Ready waits until the process is ready or has ended, and tells which.
+func (p *Process) Ready(t testing.TB) bool {
+	t.Helper()
 	var ready struct {
 		Message string `json:"msg"`
 		NATS    string `json:"nats"`
 		HTTP    string `json:"http"`
 	}
-	p.await(t, "is ready", func(line string) bool {
+	if !p.logs(t, "is ready", func(line string) bool {
 		return json.Unmarshal([]byte(line), &ready) == nil && ready.Message == "ready"
-	})
+	}) {
+		return false
+	}
 	p.URL, p.HTTP = ready.NATS, ready.HTTP
 	if !sets(p.env, "NATS_URL") && !sets(p.env, "PQ_NATS_CONFIG") {
 		p.env = append(p.env, "PQ_LISTEN="+strings.TrimPrefix(p.URL, "nats://"))
 	}
 	p.env = append(p.env, "PQ_HTTP="+strings.TrimPrefix(p.HTTP, "http://"))
+	return true
 }
 
 // AwaitLog waits for a line with this text from the process that runs now.
 func (p *Process) AwaitLog(t testing.TB, text string) {
 	t.Helper()
-	p.await(t, "has logged "+text, func(line string) bool { return strings.Contains(line, text) })
+	if !p.logs(t, "has logged "+text, func(line string) bool { return strings.Contains(line, text) }) {
+		t.Fatalf("pqd ended before it has logged %q, with exit code %d", text, p.cmd.ProcessState.ExitCode())
+	}
 }
 
-func (p *Process) await(t testing.TB, what string, match func(line string) bool) {
+// logs waits for a line of the process that runs now. It is false when that has
+// ended without it.
+func (p *Process) logs(t testing.TB, what string, match func(line string) bool) bool {
 	t.Helper()
 	late := time.After(Patience)
 	for next := p.log.start(); ; {
@@ -115,10 +136,10 @@ func (p *Process) await(t testing.TB, what string, match func(line string) bool)
 		ended := isClosed(p.exited)
 		lines, more := p.log.from(next)
 		if slices.ContainsFunc(lines, match) {
-			return
+			return true
 		}
 		if ended {
-			t.Fatalf("pqd ended before it %s, with exit code %d", what, p.cmd.ProcessState.ExitCode())
+			return false
 		}
 		next += len(lines)
 		select {

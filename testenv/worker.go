@@ -40,6 +40,7 @@ type Worker struct {
 	Vanishes bool          // loses connections, and leases that run out: items come back by themselves
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
 	Padding  int           // bytes behind the name of an item
+	Damaged  int           // requests that were refused, as the store is damaged
 
 	nc       *nats.Conn
 	requests int
@@ -222,6 +223,9 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		if o.Lease != fleeting { // which does not run out here
 			o.Lease = 0
 		}
+	case status == "506":
+		w.Damaged++
+		return false
 	default:
 		w.Errorf("%s: refused: %v %s", o.Kind, reply.Header, reply.Data)
 		return false
@@ -248,6 +252,9 @@ func (w *Worker) settle(at int, kind history.Kind) {
 			o.Outcome = history.Done
 		case "410":
 			o.Outcome = history.Nothing
+		case "506":
+			w.Damaged++
+			return false
 		default:
 			w.Errorf("%s of %s: refused: %v %s", kind, h.item, reply.Header, reply.Data)
 			return false

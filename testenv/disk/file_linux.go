@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"time"
@@ -67,6 +68,7 @@ func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, offset int
 	defer f.disk.mu.Unlock()
 	e := Event{Kind: Write, Path: f.path(), file: f.number, offset: offset, data: slices.Clone(data)}
 	if longer := offset + int64(len(data)) - int64(len(f.bytes)); longer > 0 && f.disk.used+longer > f.disk.capacity {
+		f.disk.failed++
 		return 0, syscall.ENOSPC
 	}
 	f.change(e)
@@ -81,6 +83,13 @@ func (f *file) change(e Event) {
 	if !f.removed {
 		f.disk.used += int64(len(f.bytes) - before)
 	}
+}
+
+// remove takes the file's name away. The caller holds the disk's lock.
+func (f *file) remove() {
+	f.disk.used -= int64(len(f.bytes))
+	f.removed = true
+	delete(f.disk.content, f.number)
 }
 
 // Fsync implements fs.NodeFsyncer.
@@ -120,4 +129,30 @@ func (f *file) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 	}
 	f.attributes(&out.Attr)
 	return fs.OK
+}
+
+// Lose has the disk lose a random part of what was not synced, as it may when a
+// write or a sync has failed. No process may use it meanwhile.
+func (d *Disk) Lose(random *rand.Rand) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	replay := NewReplay(d.events)
+	for more := true; more; {
+		_, more = replay.Next()
+	}
+	share := random.Float64()
+	kept := func() bool { return random.Float64() < share }
+	for number, f := range d.content {
+		c := replay.files[number]
+		if c == nil || len(c.loose) == 0 {
+			continue
+		}
+		rest := slices.Clone(c.safe)
+		for _, e := range c.loose {
+			rest = e.applied(rest, kept)
+		}
+		f.change(Event{Kind: Truncate, Path: f.path(), file: number})
+		f.change(Event{Kind: Write, Path: f.path(), file: number, data: rest})
+		d.note(Event{Kind: Sync, Path: f.path(), file: number})
+	}
 }

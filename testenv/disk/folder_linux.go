@@ -41,6 +41,7 @@ func (d *folder) Create(ctx context.Context, name string, _, mode uint32, out *f
 	defer d.disk.mu.Unlock()
 	d.disk.files++
 	f := &file{disk: d.disk, number: d.disk.files, mode: mode & 0o7777, changed: time.Now()}
+	d.disk.content[f.number] = f
 	d.disk.note(Event{Kind: Create, Path: d.at(name), file: f.number})
 	f.attributes(&out.Attr)
 	return d.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), nil, fuse.FOPEN_DIRECT_IO, fs.OK
@@ -84,8 +85,7 @@ func (d *folder) Unlink(_ context.Context, name string) syscall.Errno {
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
 	d.disk.note(Event{Kind: Remove, Path: d.at(name), file: f.number})
-	d.disk.used -= int64(len(f.bytes))
-	f.removed = true
+	f.remove()
 	return fs.OK
 }
 
@@ -106,8 +106,7 @@ func (d *folder) Rename(_ context.Context, name string, to fs.InodeEmbedder, new
 	d.disk.note(Event{Kind: Rename, Path: d.at(name), To: d.at(newName), file: f.number})
 	if old := d.GetChild(newName); old != nil {
 		if f, is := old.Operations().(*file); is {
-			d.disk.used -= int64(len(f.bytes))
-			f.removed = true
+			f.remove()
 		}
 	}
 	return fs.OK

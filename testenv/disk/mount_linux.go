@@ -19,10 +19,12 @@ type Disk struct {
 
 	mu       sync.Mutex
 	events   []Event
-	files    int // made so far
+	files    int           // made so far
+	content  map[int]*file // those that have a name
 	used     int64
 	capacity int64
 	fault    Fault
+	failed   int // steps
 }
 
 // Fault decides what becomes of a step of the process, before it takes effect:
@@ -33,7 +35,7 @@ type Fault func(kind Kind, path string) syscall.Errno
 // taken away when the test ends.
 func Mount(t testing.TB, clock func() time.Duration) *Disk {
 	t.Helper()
-	d := &Disk{Dir: t.TempDir(), clock: clock, capacity: 1 << 40}
+	d := &Disk{Dir: t.TempDir(), clock: clock, content: make(map[int]*file), capacity: 1 << 40}
 	timeout := time.Duration(0) // the kernel remembers nothing
 	server, err := fs.Mount(d.Dir, &folder{disk: d}, &fs.Options{
 		MountOptions: fuse.MountOptions{
@@ -90,7 +92,20 @@ func (d *Disk) admit(kind Kind, path string) syscall.Errno {
 	if fault == nil {
 		return fs.OK
 	}
-	return fault(kind, path)
+	errno := fault(kind, path)
+	if errno != fs.OK {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.failed++
+	}
+	return errno
+}
+
+// Failed is how many steps have failed so far.
+func (d *Disk) Failed() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
 }
 
 // note remembers an event. The caller holds the lock, and applies it.
