@@ -3,15 +3,12 @@ package main
 import (
 	"errors"
 	"io"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // reading is what a command of each kind of flag reads.
@@ -115,63 +112,5 @@ func TestDurations(t *testing.T) {
 		if got, err := parseDuration(text); err == nil {
 			t.Errorf("%s is %s, expected an error", text, got)
 		}
-	}
-}
-
-// leaves calls fn for all commands that do something.
-func leaves(c *cobra.Command, fn func(*cobra.Command)) {
-	for _, sub := range c.Commands() {
-		leaves(sub, fn)
-	}
-	if !c.HasSubCommands() && !c.IsAdditionalHelpTopicCommand() {
-		fn(c)
-	}
-}
-
-// Every command explains itself, and shows how it is used, with flags and words
-// that exist.
-func TestHelpIsTrue(t *testing.T) {
-	t.Parallel()
-	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
-	leaves(rootCommand(s), func(c *cobra.Command) {
-		name := commandName(c)
-		if c.Short == "" || c.Long == "" || c.Example == "" || c.RunE == nil {
-			t.Errorf("%s: expected it to be explained", name)
-		}
-		for line := range strings.SplitSeq(c.Long, "\n") {
-			if len(line) > 96 {
-				t.Errorf("%s: a line of help has %d characters: %s", name, len(line), line)
-			}
-		}
-		for line := range strings.SplitSeq(c.Example, "\n") {
-			if line != "" && !strings.HasPrefix(line, "  # ") {
-				checkExample(t, name, line)
-			}
-		}
-	})
-}
-
-// checkExample reads the part of an example that is about the command.
-func checkExample(t *testing.T, name, line string) {
-	t.Helper()
-	_, rest, found := strings.Cut(line, "pq "+name)
-	if !found {
-		t.Errorf("the example %s is not about %s", line, name)
-		return
-	}
-	rest = regexp.MustCompile(`\$\(.*\)`).ReplaceAllString(rest, "X=")
-	for _, end := range []string{" | ", " && ", " > ", ")"} {
-		rest, _, _ = strings.Cut(rest, end)
-	}
-	if strings.Contains(line, "xargs") {
-		rest += " X" // what xargs adds
-	}
-	// A fresh one: flags that gather keep what they have read.
-	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
-	root := rootCommand(s)
-	leaves(root, func(c *cobra.Command) { c.RunE = func(*cobra.Command, []string) error { return nil } })
-	root.SetArgs(arranged(root, append(strings.Fields(name), testenv.Words(rest)...)))
-	if err := root.Execute(); err != nil {
-		t.Errorf("the example %s: %v", line, err)
 	}
 }
