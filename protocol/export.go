@@ -53,12 +53,11 @@ const ExportMark = `{"export":`
 
 // ExportEnd is the last line of an export.
 type ExportEnd struct {
-	Export *ExportSeal `json:"export"`
+	Export *ExportTrailer `json:"export"`
 }
 
-// ExportSeal tells that the lines before it are all of an export, and that
-// nothing has changed since.
-type ExportSeal struct {
+// ExportTrailer proves that an export is whole and unchanged.
+type ExportTrailer struct {
 	Queue  string  `json:"queue"`
 	Items  int64   `json:"items"`
 	SHA256 string  `json:"sha256"` // of the lines before it, each with its line feed
@@ -95,7 +94,7 @@ func (w *ExportWriter) Items() int64 { return w.items }
 
 // End writes the last line. A configuration that is not known is nil.
 func (w *ExportWriter) End(queue string, config *Config) error {
-	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportSeal{
+	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
 		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config,
 	}})
 }

@@ -125,7 +125,7 @@ func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 
 // look reads a file to its end and says what is wrong with it, before anything
 // is imported. Lines that nobody exported cannot be checked.
-func (i *importing) look(s *session, file *os.File, total int64) (*protocol.ExportSeal, error) {
+func (i *importing) look(s *session, file *os.File, total int64) (*protocol.ExportTrailer, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()
 	all, exported := newChecksum(), false

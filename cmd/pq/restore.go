@@ -19,11 +19,11 @@ type restore struct {
 	queue   *client.Queue
 	pipe    *pipeline
 	sum     *checksum
-	trailer *protocol.ExportSeal // known beforehand, of a file
-	placed  int64                // items sent to their places
-	made    bool                 // the queue was not there
-	paused  bool                 // by this import
-	was     bool                 // paused before
+	trailer *protocol.ExportTrailer // known beforehand, of a file
+	placed  int64                   // items sent to their places
+	made    bool                    // the queue was not there
+	paused  bool                    // by this import
+	was     bool                    // paused before
 }
 
 // imported is a line of an import.
@@ -114,7 +114,7 @@ func (r *restore) pauseQueue() error {
 }
 
 // configure makes the queue, as it was if that is known.
-func (r *restore) configure(from *protocol.ExportSeal) error {
+func (r *restore) configure(from *protocol.ExportTrailer) error {
 	var change client.ConfigChange
 	if from != nil && from.Config != nil {
 		text, err := json.Marshal(from.Config)

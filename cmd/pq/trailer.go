@@ -20,7 +20,7 @@ var trailerStart = []byte(protocol.ExportMark)
 type checksum struct {
 	hash    hash.Hash
 	items   int64
-	trailer *protocol.ExportSeal // if it was read; nothing may follow
+	trailer *protocol.ExportTrailer // if it was read; nothing may follow
 }
 
 func newChecksum() *checksum { return &checksum{hash: sha256.New()} }
