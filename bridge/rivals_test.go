@@ -209,3 +209,21 @@ func TestProofIsForOneQuestion(t *testing.T) {
 		t.Errorf("%+v", proof)
 	}
 }
+
+// What bridges prove to each other is no request to a third one.
+func TestProofsOfOthersAreNoRequests(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for _, subject := range []string{"pq._sys.event.bridge", "pq.jobs._sys.event.bridge", "pq.jobs.event.bridge"} {
+		if err := c.Publish(subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push", "x") // comes behind them
+	for key, n := range c.metrics() {
+		if strings.Contains(key, "code=400") && n > 0 {
+			t.Errorf("%s is %v", key, n)
+		}
+	}
+	c.refused(c.ask("pq._sys.event.bridge", ""), 400)
+}

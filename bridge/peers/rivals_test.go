@@ -1,0 +1,84 @@
+package peers_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// A proof counts with the nonce of the question alone, and on the subject where the
+// bridge that it names may publish: whoever serves one prefix proves nothing about
+// another one.
+func TestProofs(t *testing.T) {
+	t.Parallel()
+	started := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		what    string
+		prefix  string // of the other bridge
+		subject string // of its proof
+		nonce   func(asked string) string
+		proves  bool
+	}{
+		{"the nonce asked for", "pq", "pq._sys.event.bridge", func(asked string) string { return asked }, true},
+		{"another nonce", "pq", "pq._sys.event.bridge", func(string) string { return "old" }, false},
+		{"no nonce", "pq", "pq._sys.event.bridge", func(string) string { return "" }, false},
+		{"where bridges of another prefix publish", "pq", "pq.jobs._sys.event.bridge", func(asked string) string { return asked }, false},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			t.Parallel()
+			srv := testenv.NATS(t)
+			other := srv.Connect(t)
+			identity := peers.Identity{ID: "other", Prefix: tc.prefix, StoreID: "b", Started: started}
+			// Two hints, so that the bridge listens to the subjects of two prefixes.
+			hints := []micro.ServiceIdentity{
+				{Name: peers.ServiceName, ID: "other", Version: "1.0.0", Metadata: identity.Metadata()},
+				{Name: peers.ServiceName, ID: "third", Version: "1.0.0", Metadata: peers.Identity{Prefix: "pq.jobs", StoreID: "c", Started: started}.Metadata()},
+			}
+			answer := func(m *nats.Msg) {
+				var question struct{ Nonce string }
+				if len(m.Data) == 0 {
+					for _, hint := range hints {
+						body, err := json.Marshal(micro.Info{ServiceIdentity: hint, Type: micro.InfoResponseType})
+						if err != nil {
+							t.Error(err)
+						}
+						_ = m.Respond(body)
+					}
+					return
+				}
+				if err := json.Unmarshal(m.Data, &question); err != nil {
+					t.Error(err)
+				}
+				proof, err := json.Marshal(map[string]string{"nonce": tc.nonce(question.Nonce), "id": "other", "prefix": tc.prefix, "store_id": "b", "started": "2001-01-01T00:00:00Z"})
+				if err != nil {
+					t.Error(err)
+				}
+				_ = other.Publish(tc.subject, proof)
+			}
+			for _, subject := range []string{"$SRV.INFO.pq", "$SRV.INFO.pq.other"} {
+				if _, err := other.Subscribe(subject, answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := other.FlushTimeout(patience); err != nil {
+				t.Fatal(err)
+			}
+			self := peers.Identity{ID: "self", Prefix: "pq", StoreID: "a", Started: started.Add(time.Hour)}
+			err := peers.NewRivals(srv.Connect(t, nats.NoEcho()), self, "local:a", slog.New(slog.DiscardHandler)).Refuse(t.Context())
+			switch {
+			case !tc.proves && err != nil:
+				t.Errorf("believed: %v", err)
+			case tc.proves && (err == nil || !strings.Contains(err.Error(), "bridge other ") || !strings.Contains(err.Error(), "id b;")):
+				t.Errorf("not believed: %v", err)
+			}
+		})
+	}
+}
