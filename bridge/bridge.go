@@ -7,6 +7,10 @@
 // what arrives on one connection for one queue takes effect in the order in
 // which it arrived, pushes among themselves and pops among themselves; and
 // nothing it holds (requests, bytes, waiters) grows without a limit.
+//
+// The table in verb.go says what is answered. A message that parses becomes a
+// [work] of its verb, which reads it and goes to a lane; the lane runs it with
+// others in one transaction; the responder answers it and ends it.
 package bridge
 
 import (

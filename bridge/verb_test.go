@@ -1,0 +1,45 @@
+package bridge
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Each verb of the subjects has one entry in the table, which makes a request of
+// it; events alone are published and not asked for.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	entries := make(map[subjects.Verb]int)
+	for i, v := range verbs {
+		if v.index != i || verbNamed(v.name) != v {
+			t.Errorf("entry %d: %+v", i, v)
+		}
+		for _, s := range v.subjects {
+			entries[s]++
+		}
+	}
+	for s := subjects.Push; s <= subjects.SysInfo; s++ {
+		if s == subjects.Event {
+			if verbOf(s) != verbNone {
+				t.Errorf("%s is asked for", s)
+			}
+			continue
+		}
+		if entries[s] != 1 || verbOf(s) == verbNone {
+			t.Errorf("%s has %d entries, expected one", s, entries[s])
+		}
+		r := newRequest(verbOf(s), subjects.Subject{Verb: s}, &nats.Msg{})
+		if _, is := r.work.(*nobody); is || r.work.head() != r || r.verb != verbOf(s) {
+			t.Errorf("%s makes %T", s, r.work)
+		}
+	}
+	if r := newRequest(verbNone, subjects.Subject{}, &nats.Msg{}); r.work.read(nil) == nil {
+		t.Error("what is no verb can be asked for")
+	}
+	if n := len(endpoints()); n != len(verbs)-1 || endpoints()[n-1] == verbNone {
+		t.Errorf("discovery shows %d verbs", n)
+	}
+}
