@@ -24,8 +24,12 @@ func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
-		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
+	files, err := os.ReadDir(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s is empty", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("PQ_STORE=%s: expected the directory of a store: %w", s.Store, err)
 	}
 	db, err := local.Open(dir, local.Options{Salvage: true, Log: log})
 	if err != nil {

@@ -154,3 +154,13 @@ func write(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestSalvageWithoutStore(t *testing.T) {
+	t.Parallel()
+	for place, reason := range map[string]string{t.TempDir(): "is empty", "/nonexistent": "no such file"} {
+		code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + place}, "salvage", "x")
+		if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, reason) {
+			t.Errorf("%s: exit code %d: %s", place, code, stderr)
+		}
+	}
+}
