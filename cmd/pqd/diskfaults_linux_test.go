@@ -107,7 +107,7 @@ func (b *badDisk) fail(t testing.TB) string {
 		case <-b.process.Exited():
 			// Pebble panics where its work in the background meets the end of a
 			// start that fails.
-			if code := b.process.AwaitEnd(t); code != 1 && !strings.Contains(b.process.Log(), "fileCacheKey.Shard") {
+			if code := b.process.AwaitEnd(t); code != 1 && !strings.Contains(b.process.Log(), "pebble/v2.(*fileCacheHandle)") {
 				t.Errorf("%s: pqd ended with %d, expected 1", what.name, code)
 			}
 			if !ended {
