@@ -151,6 +151,51 @@ func TestDrainWithoutServer(t *testing.T) {
 	c.drain(b)
 }
 
+// Draining waits for what has arrived and was not looked at yet, and says so when it
+// has no time for that.
+func TestDrainWaitsForWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
+	server := testenv.NATS(t)
+	b, err := bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), testenv.Store(t), bridge.Options{Tracer: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{TB: t, Conn: server.Connect(t)}
+	held := c.send("pq.jobs.push.x", "") // which is refused by whoever looks at what arrives
+	select {
+	case <-g.entered:
+	case <-time.After(patience):
+		t.Fatal("the request was not looked at")
+	}
+	push := c.send("pq.jobs.push", "x")
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() { drained <- b.Drain(ctx) }()
+	account := server.Server().GlobalAccount()
+	for late := time.Now().Add(patience); account.Interest("pq.jobs.push") > 0; {
+		if time.Now().After(late) {
+			t.Fatal("requests are still taken")
+		}
+	}
+	for range 10 {
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-drained; err == nil || !strings.Contains(err.Error(), "drain pq.>") {
+		t.Errorf("error %v, want that requests are left", err)
+	}
+	close(g.open)
+	c.refused(c.next(held), 400)
+	c.acknowledged(c.next(push))
+}
+
 // Without a deadline, draining takes the time that it takes.
 func TestDrainWithoutDeadline(t *testing.T) {
 	t.Parallel()
