@@ -1,6 +1,9 @@
 package peers
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // NewMemory returns an empty memory of words.
 func NewMemory() *memory { return &memory{last: make(map[string]time.Duration)} }
@@ -12,3 +15,6 @@ func (m *memory) Hears(id string, at, now time.Duration) bool {
 
 // Len is the number of bridges that are remembered.
 func (m *memory) Len() int { return len(m.last) }
+
+// Look looks for rivals once.
+func (s *Standby) Look(ctx context.Context) { s.look(ctx) }

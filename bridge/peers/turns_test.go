@@ -186,8 +186,8 @@ func TestNoTurns(t *testing.T) {
 	for i := range 1024 {
 		a.Lost(fmt.Sprint(i))
 	}
-	a.Lost("one too many")
-	a.Await("one too many")
+	a.Lost("one-too-many")
+	a.Await("one-too-many")
 	a.Stop()
 	a.Lost("mail")
 	a.Await("mail")

@@ -1,0 +1,99 @@
+package peers_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// elder is a bridge with another store on the same prefix that started earlier.
+type elder struct {
+	*nats.Conn
+	proves atomic.Bool
+	subs   []*nats.Subscription
+}
+
+func newElder(t *testing.T, srv *testenv.Server) *elder {
+	e := &elder{Conn: srv.Connect(t)}
+	e.proves.Store(true)
+	self := peers.Identity{ID: "elder", Prefix: "pq", StoreID: "b", Started: time.Unix(1, 0)}
+	rivals := peers.NewRivals(e.Conn, self, "local:b", slog.New(slog.DiscardHandler))
+	for _, subject := range []string{"$SRV.INFO.pq", "$SRV.INFO.pq.elder"} {
+		sub, err := e.Subscribe(subject, func(m *nats.Msg) {
+			if e.proves.Load() {
+				rivals.Prove(m)
+			}
+			body, err := json.Marshal(micro.Info{ServiceIdentity: micro.ServiceIdentity{Name: peers.ServiceName, ID: self.ID, Metadata: self.Metadata()}})
+			if err != nil {
+				t.Error(err)
+			}
+			_ = m.Respond(body)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.subs = append(e.subs, sub)
+	}
+	if err := e.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// leave has the server know that it does not answer any more.
+func (e *elder) leave(t *testing.T) {
+	for _, sub := range e.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A bridge on standby serves again when the server says that the other one has gone,
+// or when two looks in a row miss it. One look may miss it because it is slow.
+func TestServesAgain(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{true, false} {
+		srv := testenv.NATS(t)
+		other := newElder(t, srv)
+		self := peers.Identity{ID: "self", Prefix: "pq", StoreID: "a", Started: time.Unix(2, 0)}
+		log := slog.New(slog.DiscardHandler)
+		paused := false
+		s := peers.NewStandby(peers.NewRivals(srv.Connect(t, nats.NoEcho()), self, "local:a", log), peers.Service{
+			Pause:  func(context.Context) error { paused = true; return nil },
+			Resume: func() error { paused = false; return nil },
+		}, log)
+		look := func(standby bool, when string) {
+			t.Helper()
+			if s.Look(t.Context()); paused != standby || (s.Reason() != nil) != standby {
+				t.Fatalf("%s: paused %v, because %v; expected %v", when, paused, s.Reason(), standby)
+			}
+		}
+		look(true, "beside an older bridge")
+		look(true, "still beside it")
+		if gone {
+			other.leave(t)
+			look(false, "alone")
+			continue
+		}
+		other.proves.Store(false)
+		look(true, "after one look that missed it")
+		other.proves.Store(true)
+		look(true, "after it was found again")
+		other.proves.Store(false)
+		look(true, "after another look that missed it")
+		look(false, "after two looks that missed it")
+	}
+}
