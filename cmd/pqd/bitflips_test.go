@@ -26,6 +26,11 @@ import (
 
 var flagFlips = flag.Int("pq.flips", 0, "damaged stores to start pqd on; 0: none")
 
+const (
+	keptQueue = "jobs"
+	longest   = 12 * time.Hour // that a lease may last: a store may be looked at long after it was used
+)
+
 // kept is a store that a pqd left behind, and what its clients saw.
 type kept struct {
 	files      map[string][]byte // by their names
@@ -38,9 +43,9 @@ type kept struct {
 func keepStore(t *testing.T, random *rand.Rand, killed bool) kept {
 	c := &campaign{process: testenv.Daemon(t), random: random, faults: make(map[string]int), fault: nil}
 	c.url = c.process.URL
-	h := c.begin(t, powerQueue, 1, 4)
+	h := c.begin(t, keptQueue, 1, 4)
 	for _, w := range h.workers {
-		w.Queue, w.Lasting, w.Padding = powerQueue, longest, 3000
+		w.Queue, w.Lasting, w.Padding = keptQueue, longest, 3000
 	}
 	for round := range 3 {
 		c.run(t, h, 60, nil)
@@ -74,6 +79,26 @@ func keepStore(t *testing.T, random *rand.Rand, killed bool) kept {
 		}
 	}
 	return k
+}
+
+// leases are those that their holders have not begun to settle.
+func leases(operations []history.Operation) []history.Operation {
+	type lease struct {
+		item  string
+		fence int64
+	}
+	held := make(map[lease]history.Operation)
+	for _, o := range operations {
+		if o.Kind == history.Lease && o.Outcome == history.Done {
+			held[lease{o.Item, o.Fence}] = o
+		}
+	}
+	for _, o := range operations {
+		if o.Kind == history.Ack || o.Kind == history.Nak {
+			delete(held, lease{o.Item, o.Fence})
+		}
+	}
+	return slices.SortedFunc(maps.Values(held), func(a, b history.Operation) int { return int(a.Call - b.Call) })
 }
 
 // damage is what becomes of a file.
@@ -142,7 +167,7 @@ func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	}
 	recorder := history.Resume(k.operations, k.end)
 	w := &testenv.Worker{
-		TB: t, ID: 99, Queue: powerQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
+		TB: t, ID: 99, Queue: keptQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
 		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
 		Random: rand.New(rand.NewPCG(seed, 0)),
 	}

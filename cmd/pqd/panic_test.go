@@ -36,7 +36,7 @@ func TestPanicEndsBySignal(t *testing.T) {
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPanicEndsBySignal$")
 		cmd.Dir = t.TempDir() // for a core dump
-		cmd.Env = append(os.Environ(), role+"="+end)
+		cmd.Env = append(os.Environ(), role+"="+end, "TMPDIR="+cmd.Dir)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || !expected(exit.Sys().(syscall.WaitStatus)) || !strings.Contains(string(out), "goroutine ") {

@@ -34,11 +34,7 @@ type recorded struct {
 	random     *rand.Rand
 }
 
-const (
-	powerQueue = "jobs"
-	powerStore = "made/with/all" // its directories
-	longest    = 12 * time.Hour  // that a lease may last: a disk may be looked at long after its power cut
-)
+const powerStore = "made/with/all" // its directories
 
 // record has clients use a pqd that is killed and stopped on the way, so that its
 // store is made, used, read again and merged on the disk.
@@ -50,7 +46,7 @@ func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 	var answers atomic.Int64
 	for id := range 4 {
 		w := &testenv.Worker{
-			TB: t, ID: id, Queue: powerQueue, Recorder: recorder, Answers: &answers, Loses: true, Lasting: longest, Padding: padding,
+			TB: t, ID: id, Queue: keptQueue, Recorder: recorder, Answers: &answers, Loses: true, Lasting: longest, Padding: padding,
 			Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
 			Random: rand.New(rand.NewPCG(random.Uint64(), 0)),
 		}
@@ -109,26 +105,6 @@ func until(operations []history.Operation, moment time.Duration) (seen []history
 	return seen, open
 }
 
-// leases are those that their holders have not begun to settle.
-func leases(operations []history.Operation) []history.Operation {
-	type lease struct {
-		item  string
-		fence int64
-	}
-	held := make(map[lease]history.Operation)
-	for _, o := range operations {
-		if o.Kind == history.Lease && o.Outcome == history.Done {
-			held[lease{o.Item, o.Fence}] = o
-		}
-	}
-	for _, o := range operations {
-		if o.Kind == history.Ack || o.Kind == history.Nak {
-			delete(held, lease{o.Item, o.Fence})
-		}
-	}
-	return slices.SortedFunc(maps.Values(held), func(a, b history.Operation) int { return int(a.Call - b.Call) })
-}
-
 // judge starts pqd on what the disk held when the power failed, and has clients
 // go on.
 func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed uint64) {
@@ -149,7 +125,7 @@ func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed
 	store := filepath.Join(dir, powerStore)
 	p := testenv.Daemon(t, "PQ_STORE=local:"+store)
 	w := &testenv.Worker{
-		TB: t, ID: 99, Queue: powerQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
+		TB: t, ID: 99, Queue: keptQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
 		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
 		Random: rand.New(rand.NewPCG(seed, 0)),
 	}
