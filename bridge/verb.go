@@ -68,7 +68,7 @@ var (
 )
 
 // bySubject finds the entry of a subject's verb.
-var bySubject = func() (table [subjects.SysInfo + 1]*verb) {
+var bySubject = func() (table [subjects.Verbs]*verb) {
 	for i := range table {
 		table[i] = verbs[len(verbs)-1]
 	}

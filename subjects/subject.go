@@ -132,7 +132,8 @@ func admin(what string) Verb {
 	return 0
 }
 
-// tokens iterates over the tokens of a subject. A token may be empty.
+// tokens iterates over the tokens of a subject. A token may be empty
+// in a subject that a server would not deliver.
 type tokens struct {
 	rest  string
 	left  bool // rest is at least one token

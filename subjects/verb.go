@@ -5,7 +5,7 @@ import "strings"
 // Verb is the operation that a subject requests. The zero Verb is invalid.
 type Verb uint8
 
-// The verbs.
+// The verbs. Those behind Event belong to no queue.
 const (
 	Push Verb = iota + 1
 	Import
@@ -27,6 +27,8 @@ const (
 	Event
 	SysList
 	SysInfo
+
+	Verbs = iota + 1 // bounds tables that a Verb indexes
 )
 
 // verbNames holds the tokens of each verb.
@@ -54,11 +56,11 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-var queueVerbs = strings.Join(verbNames[Push:SysList], ", ")
+var queueVerbs = strings.Join(verbNames[Push:Event+1], ", ")
 
 // String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {
-	if v < Push || v > SysInfo {
+	if v < Push || int(v) >= len(verbNames) {
 		return "none"
 	}
 	return verbNames[v]
