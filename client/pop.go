@@ -156,12 +156,9 @@ type taking struct {
 	sent       int
 }
 
-// The bridge waits up to 110 s for something to arrive; longer waits are several
-// requests. The margin leaves time for the answer to arrive before the context
-// ends: an item that comes later is lost, or leased to nobody.
-const (
-	waitMargin = 100 * time.Millisecond
-)
+// waitMargin leaves time for the answer to arrive before the context ends: an
+// item that comes later is lost, or leased to nobody.
+const waitMargin = 100 * time.Millisecond
 
 // run asks until there is something, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {

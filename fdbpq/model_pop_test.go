@@ -114,7 +114,7 @@ func (m *model) peek(queue string, at moment, sel selection) outcome {
 	return out
 }
 
-// take is Pop, and Lease when lease is not 0.
+// pop is Pop, and Lease when lease is not 0.
 func (m *model) pop(queue string, at moment, sel selection, lease time.Duration) outcome {
 	q := m.queue(queue)
 	if q == nil {

@@ -48,7 +48,7 @@ func (d *doctor) tryReads() {
 	d.permissions(may, mayNot, "what changes something was not tried")
 }
 
-// tryAll makes a queue and tries all requests on it.
+// tryAll makes a queue and tries the usual requests on it.
 func (d *doctor) tryAll() {
 	q := d.client.Queue("doctor-" + nuid.Next())
 	ctx := d.session.ctx
