@@ -1,16 +1,16 @@
-// Package bridge is the NATS service in front of the queue core: it takes
+// Package bridge is the NATS service in front of the queue core. It receives
 // requests on the subjects of docs/protocol.md, runs them in batches, one
-// transaction each, and answers.
+// transaction each, and answers them.
 //
 // What it guarantees: every request with a reply subject is answered once,
-// overload and shutdown included; a push is acknowledged when it is durable;
-// what arrives on one connection for one queue takes effect in the order in
-// which it arrived, pushes among themselves and pops among themselves; and
-// nothing it holds (requests, bytes, waiters) grows without a limit.
+// overload and shutdown included. A push is acknowledged when it is durable. The
+// pushes that one connection sends to one queue take effect in the order in which
+// they arrive, and so do its pops. Nothing that the bridge holds (requests, bytes,
+// waiting pops) grows without a limit.
 //
-// The table in verb.go says what is answered. A message that parses becomes a
-// [work] of its verb, which reads it and goes to a lane; the lane runs it with
-// others in one transaction; the responder answers it and ends it.
+// The table in verb.go lists the verbs. A message that parses becomes the [work] of
+// its verb. The work reads the message and goes to a lane; the lane runs it with
+// others in one transaction; the responder answers the request and ends it.
 package bridge
 
 import (
@@ -31,34 +31,32 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Options are the choices of whoever starts a bridge. The zero value is right
-// for most.
+// Options configure a bridge. The zero value suits most programs.
 type Options struct {
 	Prefix    string // of all subjects; "": pq
 	Version   string // of the program, for discovery; a semantic version
 	StoreName string // what _sys.info calls the store
-	Exclusive bool   // nobody else can open the store: do not serve beside a bridge that has another one, settle along with pops
+	Exclusive bool   // only this process can open the store: go on standby beside a bridge with another store, settle in the transactions of pops
 	Logger    *slog.Logger
 
-	// ReplySubjects are patterns of subjects that are answered, beside _INBOX.>
-	// and _R_.>. Clients choose the reply subjects of their requests, and what
-	// they are answered there may be of their choice, too.
+	// ReplySubjects are patterns of reply subjects that are answered besides
+	// _INBOX.> and _R_.>. A client chooses the reply subject of its request, and may
+	// have chosen the content of the answer, too.
 	ReplySubjects []string
 
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
 
-	// Damage returns what is known to be damaged of the store's files, in words.
-	// nil: nothing ever is.
+	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
 }
 
-// DefaultPrefix is the first token of all subjects unless told otherwise.
+// DefaultPrefix begins all subjects when Options.Prefix is empty.
 const DefaultPrefix = "pq"
 
-// queueGroup is shared by all bridges under a prefix: one of them gets each
-// request. It is the same for every subscription, because the server then
-// delivers a message to one of all those that match.
+// queueGroup is shared by all bridges under a prefix, so one of them gets each
+// request. All subscriptions use it, because the server then delivers a message to
+// only one of the subscriptions that match.
 const queueGroup = "pq"
 
 // Bridge serves the queues of a store on one NATS connection.
@@ -75,24 +73,24 @@ type Bridge struct {
 	waiting  *waiting.Pops[*pop]
 	peers    *peers.Peers
 	presence presence
-	turns    turns
+	order    settlementOrder
 	service  service
 	keeper   *keeper
 	arrivals arrivals
-	intake   intake
+	shedding shedding
 	subs     subscriptions
 	drained  drained
 }
 
-// subscriptions are what a bridge listens to besides discovery.
+// subscriptions are all of a bridge's but the ones of discovery.
 type subscriptions struct {
-	requests *nats.Subscription // everything, in the order it arrives
-	acks     *nats.Subscription // settlements, which are taken for longer
-	signals  *nats.Subscription // the server's word that nobody received an item
+	requests *nats.Subscription // all requests, in the order in which they arrive
+	acks     *nats.Subscription // settlements, which are accepted for longer
+	signals  *nats.Subscription // the server's messages that an item had no receiver
 }
 
-// Start serves the store's queues on the connection until Drain. Neither is
-// taken over: closing them is the caller's, in this order after Drain.
+// Start serves the store's queues on the connection until Drain. The caller closes
+// the connection after Drain, and then the store.
 func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
@@ -134,8 +132,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	})
 	b.presence.init(nc, o.Logger)
 	b.lineUp()
-	b.turns.init(func(s *settlement) { s.start(b) })
-	b.intake.init()
+	b.order.init(func(s *settlement) { s.start(b) })
+	b.shedding.init()
 	if err := b.service.start(ctx, b, self); err != nil {
 		return nil, err
 	}
@@ -158,9 +156,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	return b, nil
 }
 
-// pendingBytes bounds what has come and was not looked at; what is beyond is
-// dropped. Looking at messages never blocks: what is too much is refused, and when
-// even that is too much the bridge rests, so it does not come to it.
+// pendingBytes bounds the messages that have arrived and were not handled yet. A
+// message beyond the bound is dropped. The bridge sheds load long before: handling
+// a message never blocks, and refuses it under overload.
 const pendingBytes = 256 << 20
 
 // subscribe makes the subscriptions that are missing.
@@ -179,8 +177,9 @@ func (b *Bridge) subscribe() (err error) {
 		})
 	}
 	signals := b.grammar.AcksOf(b.sealer.conn)
-	// An item must not be handed out before signals are heard, and signals not be
-	// heard while nobody settles: their subscription matches settlements too.
+	// The subscription to settlements begins before the one to signals, which matches
+	// settlements too and answers none. The one to requests begins last: an item that
+	// was delivered before could not be given back.
 	share(&b.subs.acks, b.grammar.Acks())
 	add(&b.subs.signals, signals, func() (*nats.Subscription, error) {
 		sub, err := b.nc.Subscribe(signals, b.signal)
@@ -201,27 +200,27 @@ func (b *Bridge) subscribe() (err error) {
 
 func (b *Bridge) unsubscribe() {
 	b.service.stop()
-	b.silence(&b.subs.requests, &b.subs.acks, &b.subs.signals)
+	b.unsubscribeFrom(&b.subs.requests, &b.subs.acks, &b.subs.signals)
 	b.arrivals.stop()
 }
 
-// silence ends subscriptions at once.
-func (b *Bridge) silence(subs ...**nats.Subscription) {
+// unsubscribeFrom ends subscriptions at once.
+func (b *Bridge) unsubscribeFrom(subs ...**nats.Subscription) {
 	for _, s := range subs {
 		sub := *s
 		if sub == nil {
 			continue
 		}
 		*s = nil
-		// One that was drained has ended by itself.
+		// A drained subscription has ended by itself.
 		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
 			b.options.Logger.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
 		}
 	}
 }
 
-// Ready returns nil while the bridge serves: its connection is up, the store
-// commits, and it is not on standby for another bridge.
+// Ready returns nil while the bridge serves: its connection is up, its store
+// commits, and it is not on standby.
 func (b *Bridge) Ready() error {
 	if b.gate.closed() {
 		return errors.New("shutting down")

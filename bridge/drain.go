@@ -10,11 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Drain ends the bridge in order: those who wait are refused, no more requests
-// are taken, those in flight are answered, then the same for settlements, and
-// at last everything is on its way to the server. When ctx ends first, what is
-// left is cut off. The connection and the store stay open. To drain again does
-// nothing more.
+// Drain ends the bridge in order. It refuses the waiting pops, unsubscribes from
+// requests and answers the requests in flight. Then it does the same for settlements,
+// and flushes the connection. When ctx ends first, the remaining requests are not
+// answered. The connection and the store stay open. A second call does nothing more.
 func (b *Bridge) Drain(ctx context.Context) error {
 	b.drained.once.Do(func() { b.drained.err = b.end(ctx) })
 	return b.drained.err
@@ -29,9 +28,9 @@ type drained struct {
 func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Standby.Stop()
 	b.gate.close()
-	b.intake.end()
-	b.intake.mu.Lock()
-	defer b.intake.mu.Unlock()
+	b.shedding.endServing()
+	b.shedding.mu.Lock()
+	defer b.shedding.mu.Unlock()
 	b.service.stop()
 	b.waiting.Close(errShutdown)
 	err := errors.Join(
@@ -48,12 +47,12 @@ func (b *Bridge) end(ctx context.Context) error {
 	return errors.Join(err, b.flush(ctx))
 }
 
-// drain takes no more messages from the server, hands those that are here to
-// their lanes, and waits until all are answered.
+// drain ends a subscription, hands the messages that have arrived to their lanes,
+// and waits until all are answered.
 func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) error {
 	var err error
-	if sub != nil { // else the bridge is on standby
-		if err = b.receiveRest(ctx, sub); err != nil {
+	if sub != nil { // nil on standby
+		if err = b.endSubscription(ctx, sub); err != nil {
 			err = fmt.Errorf("drain %s: %w", sub.Subject, err)
 		}
 	}
@@ -63,21 +62,21 @@ func (b *Bridge) drain(ctx context.Context, sub *nats.Subscription, f *flight) e
 	return err
 }
 
-// endSignals hears no more of items that nobody received. It has to come before
-// the end of the settlements: a signal's subscription matches them too, and as
-// long as it is there the server does not say that nobody takes them.
+// endSignals ends the subscription to signals. It has to end before the one to
+// settlements, which it matches: while it lasts, the server does not answer a
+// settlement that there are no responders.
 func (b *Bridge) endSignals(ctx context.Context) error {
 	if b.subs.signals == nil {
 		return nil
 	}
-	err := b.receiveRest(ctx, b.subs.signals)
+	err := b.endSubscription(ctx, b.subs.signals)
 	b.subs.signals = nil
 	return err
 }
 
-// receiveRest ends a subscription and waits until all that the server has sent
-// for it is with the lanes.
-func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error {
+// endSubscription ends a subscription and waits until all messages that the server
+// has sent for it are handed to lanes.
+func (b *Bridge) endSubscription(ctx context.Context, sub *nats.Subscription) error {
 	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) { // it may have ended
 		return err
 	}
@@ -99,12 +98,13 @@ func (b *Bridge) receiveRest(ctx context.Context, sub *nats.Subscription) error 
 	}
 }
 
-// flushPatience bounds the wait for a server that does not answer: what is
-// done already should not take the rest of the time there is. A server on a busy
-// machine gets half of that time.
+// flushPatience bounds the wait for a server that does not answer. When half of the
+// time until the deadline is longer, the wait takes that: the server's machine may be
+// busy, and the rest of the shutdown needs the other half.
 const flushPatience = 2 * time.Second
 
-// flush waits until the server has got everything, unless there is none.
+// flush waits until the server has received all messages. Without a connection it
+// does nothing.
 func (b *Bridge) flush(ctx context.Context) error {
 	if !b.nc.IsConnected() {
 		return nil

@@ -18,17 +18,17 @@ func (b *Bridge) Collector() prometheus.Collector { return collector{b} }
 type collector struct{ bridge *Bridge }
 
 var (
-	descRequests = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
-	descInFlight = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
-	descBytes    = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
-	descWaiters  = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
-	descLost     = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
-	descRests    = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
-	descDeaf     = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
-	descEvents   = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
-	descItems    = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
-	descWaiting  = prometheus.NewDesc("pq_queue_waiting", "Pops that wait at a queue.", []string{"queue"}, nil)
-	descOldest   = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
+	descRequests     = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
+	descInFlight     = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
+	descBytes        = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
+	descWaiters      = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
+	descLost         = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
+	descShedding     = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
+	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
+	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
+	descItems        = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
+	descWaiting      = prometheus.NewDesc("pq_queue_waiting", "Pops that wait at a queue.", []string{"queue"}, nil)
+	descOldest       = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descRests, descDeaf, descEvents, descItems, descWaiting, descOldest} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descEvents, descItems, descWaiting, descOldest} {
 		to <- d
 	}
 	for _, v := range c.histograms() {
@@ -74,8 +74,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descBytes, float64(b.gate.bytes.Load()))
 	gauge(descWaiters, float64(b.waiting.Waiting()))
 	counter(descLost, b.stats.lost.Load())
-	counter(descRests, b.intake.rests.Load())
-	counter(descDeaf, b.intake.deaf.Load())
+	counter(descShedding, b.shedding.count.Load())
+	counter(descPushShedding, b.shedding.pushCount.Load())
 	b.events.mu.Lock()
 	events := maps.Clone(b.events.counts)
 	b.events.mu.Unlock()

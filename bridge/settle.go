@@ -33,7 +33,7 @@ type settlement struct {
 	lease  fdbpq.Lease
 	delay  time.Duration // of a nack
 	reason string        // of a term
-	turn   turn          // among the settlements of its lease
+	order  orderPlace    // among the settlements of its lease
 
 	tookEffect bool
 	renewed    *fdbpq.Lease // with a new end
@@ -44,8 +44,8 @@ var settlementPool pool[settlement]
 func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
 func (s *settlement) end() {
-	if turns := s.turn.of; turns != nil {
-		turns.end(s)
+	if order := s.order.in; order != nil {
+		order.remove(s)
 	}
 	settlementPool.put(s)
 }
@@ -125,9 +125,9 @@ func reasonText(b []byte) string {
 	return s[:min(len(s), protocol.MaxReason)]
 }
 
-// signal hears what arrives on the ack subjects of the items that this bridge
-// handed out. Settlements go the way through the queue group as well and are
-// left to it; only here the server tells that nobody received an item.
+// signal receives what arrives on the ack subjects of the items that this bridge
+// delivered. It passes over settlements, which the queue group delivers as well. The
+// server's message that an item had no receiver arrives only here.
 func (b *Bridge) signal(m *nats.Msg) {
 	if !fromServer(m) {
 		return
@@ -143,8 +143,8 @@ func (b *Bridge) signal(m *nats.Msg) {
 	b.giveBack(lease)
 }
 
-// giveBack returns an item that did not reach whoever it was leased to. It is
-// not refused under load: the lease running out would cost more.
+// giveBack returns an item that did not reach its consumer to the queue. Overload
+// does not refuse it: waiting for the lease to expire would cost more.
 func (b *Bridge) giveBack(lease fdbpq.Lease) {
 	s := settlementPool.get()
 	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
@@ -153,14 +153,14 @@ func (b *Bridge) giveBack(lease fdbpq.Lease) {
 	s.settle(b)
 }
 
-// submit hands a settlement to a lane when it is its turn.
+// submit hands a settlement to a lane, after the earlier settlements of its lease.
 func (s *settlement) submit(b *Bridge) {
-	if b.turns.take(s) {
+	if b.order.add(s) {
 		s.start(b)
 	}
 }
 
-// start hands a settlement to a lane, whose turn it is.
+// start hands a settlement to its lane.
 func (s *settlement) start(b *Bridge) {
 	if s.kind == settleNext && s.msg.Reply != "" {
 		b.lanes.take.Submit(s.subject.Queue, &s.pop)
@@ -169,10 +169,11 @@ func (s *settlement) start(b *Bridge) {
 	s.settle(b)
 }
 
-// settle hands a settlement to a lane. Those of a store that this bridge has for
-// itself go along with the queue's pops while there are any: workers settle as
-// often as they pop, so that makes half as many transactions. Where bridges take
-// turns and lose to each other, it is only pops that do.
+// settle hands a settlement to a lane. In a store that only this bridge opens,
+// settlements share the transactions of the queue's pops while there are any. Workers
+// settle as often as they pop, so this halves the number of transactions. In a shared
+// store, pops conflict with the pops of other bridges; settlements run apart, so that
+// they do not fail with them.
 func (s *settlement) settle(b *Bridge) {
 	if b.options.Exclusive && b.lanes.take.Join(s.subject.Queue, &s.pop) {
 		return

@@ -9,19 +9,19 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// errStandby refuses the pops that wait when the bridge goes on standby.
+// errStandby ends the waits of pops when the bridge goes on standby.
 var errStandby = &failure{code: 409, text: "this bridge leaves the prefix to another one: ask again", description: protocol.DescriptionShutdown}
 
-// enterStandby takes no more requests. What has arrived is still done; waiting
-// pops are refused, because what they wait for goes elsewhere now. Signals go with
-// the settlements: a subscription that answers nothing would keep the server
-// from saying that nobody does.
+// enterStandby unsubscribes from requests. Requests that have arrived are still
+// served. Waiting pops are refused, because new items go to the other bridge now. The
+// subscription to signals ends with the one to settlements, which it matches: while it
+// lasts, the server does not answer that there are no responders.
 func (b *Bridge) enterStandby(ctx context.Context) (err error) {
-	b.intake.mu.Lock()
-	defer b.intake.mu.Unlock()
+	b.shedding.mu.Lock()
+	defer b.shedding.mu.Unlock()
 	for _, sub := range []**nats.Subscription{&b.subs.requests, &b.subs.signals, &b.subs.acks} {
 		if *sub != nil {
-			err = errors.Join(err, b.receiveRest(ctx, *sub))
+			err = errors.Join(err, b.endSubscription(ctx, *sub))
 			*sub = nil
 		}
 	}
@@ -29,14 +29,14 @@ func (b *Bridge) enterStandby(ctx context.Context) (err error) {
 	return err
 }
 
-// leaveStandby takes requests again.
+// leaveStandby subscribes to requests again.
 func (b *Bridge) leaveStandby() error {
-	b.intake.mu.Lock()
-	defer b.intake.mu.Unlock()
+	b.shedding.mu.Lock()
+	defer b.shedding.mu.Unlock()
 	b.waiting.Open()
 	err := b.subscribe()
 	if err != nil {
-		b.silence(&b.subs.requests, &b.subs.signals, &b.subs.acks)
+		b.unsubscribeFrom(&b.subs.requests, &b.subs.signals, &b.subs.acks)
 	}
 	return err
 }

@@ -97,8 +97,8 @@ func (s *statistics) count(r *request, f *failure) {
 	}
 }
 
-// turnedAway counts a request that was refused before anything was done for it.
-func (s *statistics) turnedAway(by *verb, f *failure) {
+// refusedUnread counts a request that was refused unread.
+func (s *statistics) refusedUnread(by *verb, f *failure) {
 	v := &s.verbs[by.index]
 	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
 	v.lastCode.Store(int32(f.code))
@@ -161,10 +161,10 @@ func (s *statistics) moved(queue string, f flow, n int) {
 	q[f].add(n, now)
 }
 
-// forget makes room: first what rests, and if nothing does, whatever.
+// forget removes the rates of idle queues, or else of any queue.
 func (s *statistics) forget(now time.Time) {
 	for name, q := range s.queues {
-		if rests := !slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); rests {
+		if busy := slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); !busy {
 			delete(s.queues, name)
 		}
 	}

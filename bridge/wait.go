@@ -36,7 +36,7 @@ const (
 func (b *Bridge) wait(r *pop) {
 	b.gate.leave(&r.request)
 	if r.settles != nil {
-		b.turns.end(r.settles)
+		b.order.remove(r.settles)
 	}
 	r.msg = kept(r.msg)
 	r.spent, r.since = r.took(), time.Time{}

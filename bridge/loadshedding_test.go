@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 )
 
-// gated is a tracer that holds up whoever makes a span.
+// gated is a tracer that blocks the start of each span.
 type gated struct {
 	noop.Tracer
 	entered, open chan struct{}
@@ -29,9 +29,9 @@ func (g *gated) Start(ctx context.Context, name string, o ...trace.SpanStartOpti
 	return g.Tracer.Start(ctx, name, o...)
 }
 
-// A bridge that cannot keep up even with refusing rests, loses nothing of what
-// had arrived, answers it in its order, and then goes on.
-func TestRests(t *testing.T) {
+// A bridge that gets more requests than it can refuse sheds load: it answers all
+// requests that have arrived in their order, and then serves again.
+func TestLoadShedding(t *testing.T) {
 	t.Parallel()
 	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
 	c := serve(t, bridge.Options{Tracer: g, Limits: bridge.Limits{Requests: 1 << 20, Bytes: 1 << 30}})
@@ -85,7 +85,7 @@ func TestRests(t *testing.T) {
 		t.Errorf("%v pushes count as lost, expected 3", n)
 	}
 	if m := c.raw("pq.jobs.push", "x"); m.Header.Get("Nats-Service-Error-Code") != "503" || m.Header.Get("Status") != "503" {
-		t.Errorf("a push while it rests: %v", m.Header)
+		t.Errorf("a push while the bridge sheds load: %v", m.Header)
 	}
 	close(g.open)
 	c.refused(c.next(last), 400)

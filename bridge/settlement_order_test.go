@@ -7,11 +7,11 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 )
 
-// Settlements of one lease take effect one after the other, even where the first
-// one is held up and the lane of the second one is free.
+// Settlements of one lease take effect one after the other, even when the first one
+// is delayed and the lane of the second one is free.
 func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements do not go along with pops
+	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements have transactions of their own
 	ack := c.leases(1)[0]
 	release := sync.OnceFunc(db.holdNext())
 	defer release() // or the end of a test that failed would wait for it
@@ -19,7 +19,7 @@ func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	db.awaitHeld(t)
 	next := c.send(ack, "+NXT")
 	c.inFlight("settlement", 2)
-	c.refused(c.ask("pq.jobs.pop.min", ""), 404) // behind it, were it not for its turn
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404) // +NXT would have run before it
 	if n := len(next.came); n > 0 {
 		t.Error("+NXT was answered before the acknowledgement that came first")
 	}
@@ -28,8 +28,8 @@ func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	c.lost(c.next(next), "gone")
 }
 
-// What one connection sends about a lease takes effect in the order in which it was
-// sent: after the acknowledgement there is nothing left to extend.
+// Settlements of a lease from one connection take effect in the order in which they
+// were sent: after the acknowledgement there is no lease to extend.
 func TestSettlementsKeepTheOrderOfTheirConnection(t *testing.T) {
 	t.Parallel()
 	for name, exclusive := range map[string]bool{"own store": true, "shared store": false} {
@@ -45,8 +45,8 @@ func TestSettlementsKeepTheOrderOfTheirConnection(t *testing.T) {
 	}
 }
 
-// An acknowledgement that waits for the next item has settled: what follows it on
-// the same lease is answered at once.
+// An acknowledgement that waits for the next item has settled the lease: later
+// settlements of the lease are answered at once.
 func TestSettlementBehindOneThatWaits(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
