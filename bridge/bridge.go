@@ -62,24 +62,24 @@ const queueGroup = "pq"
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
 	*responder
-	nc       *nats.Conn
-	store    *fdbpq.Store
-	options  Options
-	grammar  subjects.Grammar
-	sealer   sealer
-	room     room
-	replies  replies
-	lanes    lanes
-	waiting  *waiting.Pops[*pop]
-	peers    *peers.Peers
-	presence presence
-	order    settlementOrder
-	service  service
-	keeper   *keeper
-	arrivals arrivals
-	shedding shedding
-	subs     subscriptions
-	drained  drained
+	nc          *nats.Conn
+	store       *fdbpq.Store
+	options     Options
+	grammar     subjects.Grammar
+	sealer      sealer
+	answerLimit answerLimit
+	replies     replies
+	lanes       lanes
+	waiting     *waiting.Pops[*pop]
+	peers       *peers.Peers
+	interest    replyInterest
+	order       settlementOrder
+	service     service
+	keeper      *keeper
+	arrivals    arrivals
+	shedding    shedding
+	subs        subscriptions
+	drained     drained
 }
 
 // subscriptions are all of a bridge's but the ones of discovery.
@@ -130,14 +130,14 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: b.enterStandby, Resume: b.leaveStandby},
 	})
-	b.presence.init(nc, o.Logger)
-	b.lineUp()
+	b.interest.init(nc, o.Logger)
+	b.initWaiting()
 	b.order.init(func(s *settlement) { s.start(b) })
 	b.shedding.init()
 	if err := b.service.start(ctx, b, self); err != nil {
 		return nil, err
 	}
-	b.room.init(nc, o.Prefix) // the server has said by now what it allows
+	b.answerLimit.init(nc, o.Prefix) // the server has said by now what it allows
 	b.arrivals.start(b.receiveNext, o.Logger)
 	err = b.subscribe()
 	if err == nil {

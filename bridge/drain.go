@@ -41,7 +41,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.unsubscribe()
 	b.lanes.stop()
 	b.peers.Turns.Stop()
-	b.presence.stop()
+	b.interest.stop()
 	b.keeper.stop()
 	b.events.close()
 	return errors.Join(err, b.flush(ctx))

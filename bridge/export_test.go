@@ -6,15 +6,15 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 )
 
-// TurnPatience has a bridge wait so long for others before it takes from a
-// queue. It may not have lost to any yet.
+// TurnPatience sets how long a bridge waits for its turn to pop a queue. It must be
+// called before the first conflict.
 func TurnPatience(b *Bridge, d time.Duration) { b.peers.Turns.Patience = d }
 
-// PresencePatience has a bridge wait so long for the server to say whether a
-// client is present. Nothing may have been asked yet.
-func PresencePatience(b *Bridge, d time.Duration) { b.presence.patience = d }
+// InterestPatience sets how long a bridge waits for the server to say whether a
+// client still listens. It must be called before the first pop waits.
+func InterestPatience(b *Bridge, d time.Duration) { b.interest.patience = d }
 
-// StuckAfter has pushes refused that have waited so long for one under way.
+// StuckAfter sets how long pushes wait behind a transaction until they are refused.
 func StuckAfter(b *Bridge, d time.Duration) {
 	b.lanes.push.SetPatience(batch.Patience{First: d, Then: d})
 }

@@ -239,7 +239,7 @@ func FuzzImport(f *testing.F) {
 	f.Add("x", "X-Mine", "y", []byte("x"))
 	f.Fuzz(func(t *testing.T, id, key, value string, body []byte) {
 		b := &Bridge{}
-		b.room.most.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
+		b.answerLimit.maxPayload.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
 		r := new(importing)
 		r.msg, r.arrived = &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, time.Now()
 		if failed := r.read(b); failed != nil {

@@ -39,7 +39,7 @@ func (g *get) find(v *view) (err error) {
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
-	g.failure = v.bridge.room.unanswerable(g.subject.Queue, &g.item.Item)
+	g.failure = v.bridge.answerLimit.unanswerable(g.subject.Queue, &g.item.Item)
 	return err
 }
 

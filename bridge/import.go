@@ -61,7 +61,7 @@ func (r *importing) read(b *Bridge) *failure {
 	if i.Pushed.IsZero() {
 		i.Pushed = r.arrived
 	}
-	return b.room.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
+	return b.answerLimit.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {

@@ -25,20 +25,20 @@ const txTimeoutDown = time.Second
 type lanes struct {
 	push    *batch.Lanes[*push]
 	imports *batch.Lanes[*importing]
-	take    *batch.Lanes[*pop]
+	pop     *batch.Lanes[*pop]
 	change  *batch.Lanes[changer]
 	read    *batch.Lanes[query]
 }
 
 func (ls *lanes) init(b *Bridge) {
 	base := lane{
-		responder: b.responder, store: b.store, keeper: b.keeper, room: &b.room, sealer: &b.sealer,
+		responder: b.responder, store: b.store, keeper: b.keeper, answerLimit: &b.answerLimit, sealer: &b.sealer,
 		grammar: b.grammar, limits: b.options.Limits, giveBack: b.giveBack,
 	}
 	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
 	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
-	ls.take = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
-		return &takes{lane: l, bridge: b, of: of, changes: changes{lane: l}}
+	ls.pop = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
+		return &pops{lane: l, bridge: b, batches: of, changes: changes{lane: l}}
 	})
 	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
 	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] { return &reads{lane: l, bridge: b} })
@@ -73,7 +73,7 @@ type anyLanes interface {
 }
 
 func (ls *lanes) all() []anyLanes {
-	return []anyLanes{ls.push, ls.imports, ls.take, ls.change, ls.read}
+	return []anyLanes{ls.push, ls.imports, ls.pop, ls.change, ls.read}
 }
 
 func (ls *lanes) stop() {
@@ -85,14 +85,14 @@ func (ls *lanes) stop() {
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
 	*responder
-	store    *fdbpq.Store
-	keeper   *keeper
-	room     *room
-	sealer   *sealer
-	grammar  subjects.Grammar
-	limits   Limits
-	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
-	setBusy  func(bool)        // a transaction is under way
+	store       *fdbpq.Store
+	keeper      *keeper
+	answerLimit *answerLimit
+	sealer      *sealer
+	grammar     subjects.Grammar
+	limits      Limits
+	giveBack    func(fdbpq.Lease) // returns an item that did not reach its consumer
+	setBusy     func(bool)        // a transaction is under way
 
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions
@@ -120,7 +120,7 @@ func (l *lane) Common(err error) bool { return isOutage(err) }
 func (l *lane) update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.room.look()
+	l.answerLimit.refresh()
 	l.setBusy(true)
 	defer l.setBusy(false)
 	err := l.session.Update(ctx, fn)
@@ -132,7 +132,7 @@ func (l *lane) update(fn func(kv.Tx) error) error {
 func (l *lane) view(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.room.look()
+	l.answerLimit.refresh()
 	err := l.store.View(ctx, fn)
 	l.keeper.noticeRead(err)
 	return err

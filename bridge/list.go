@@ -84,7 +84,7 @@ func (l *list) find(v *view) error {
 	if err != nil {
 		return l.unlessUnknown(err)
 	}
-	room := int(v.bridge.nc.MaxPayload()) - pageReserve
+	space := int(v.bridge.nc.MaxPayload()) - pageReserve
 	body := []byte(`{"items":[`)
 	var last string
 	more := page.More
@@ -94,11 +94,11 @@ func (l *list) find(v *view) error {
 		if err != nil {
 			return err
 		}
-		if len(body)+len(text) > room && i > 0 {
+		if len(body)+len(text) > space && i > 0 {
 			more = true
 			break
 		}
-		if text, err = fitting(item, text, room-len(body)); err != nil {
+		if text, err = fitting(item, text, space-len(body)); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -117,13 +117,13 @@ func (l *list) find(v *view) error {
 
 // fitting leaves out what makes the first item of a page too large for an answer:
 // get has it. In JSON a header may be six times as long as in a message.
-func fitting(l *protocol.Listed, text []byte, room int) ([]byte, error) {
+func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body = nil },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
 	} {
-		if len(text) <= room {
+		if len(text) <= space {
 			break
 		}
 		leaveOut()

@@ -31,7 +31,7 @@ func (p *pop) seen(b *Bridge, queue string, taken *fdbpq.Popped) {
 		p.failure = nothing(queue, taken.Reason)
 	}
 	for i := range items {
-		if f := b.room.unanswerable(queue, &items[i]); f != nil {
+		if f := b.answerLimit.unanswerable(queue, &items[i]); f != nil {
 			if items = items[:i]; i == 0 {
 				p.failure = f
 			}

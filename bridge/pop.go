@@ -43,7 +43,7 @@ type pop struct {
 	peeks   bool        // it leaves the items where they are
 	settles *settlement // that it is part of
 	place   *place      // where it waits; nil: it does not
-	present bool        // while it waits: its client was asked after
+	asked   bool        // while it waits: the server was asked whether its client listens
 
 	// What the transaction found.
 	found  []fdbpq.Item
@@ -71,7 +71,7 @@ func (p *pop) submit(b *Bridge) {
 	if p.peeks && p.ask.wait == 0 {
 		b.lanes.read.Submit(p.subject.Queue, p)
 	} else {
-		b.lanes.take.Submit(p.subject.Queue, p)
+		b.lanes.pop.Submit(p.subject.Queue, p)
 	}
 }
 

@@ -37,7 +37,7 @@ func (p *push) read(b *Bridge) *failure {
 			return f
 		}
 	}
-	return b.room.admit(p.msg.Data, p.item.Headers, 0, nil)
+	return b.answerLimit.admit(p.msg.Data, p.item.Headers, 0, nil)
 }
 
 // pushes is the work of a lane of pushes.

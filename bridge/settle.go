@@ -163,7 +163,7 @@ func (s *settlement) submit(b *Bridge) {
 // start hands a settlement to its lane.
 func (s *settlement) start(b *Bridge) {
 	if s.kind == settleNext && s.msg.Reply != "" {
-		b.lanes.take.Submit(s.subject.Queue, &s.pop)
+		b.lanes.pop.Submit(s.subject.Queue, &s.pop)
 		return
 	}
 	s.settle(b)
@@ -175,7 +175,7 @@ func (s *settlement) start(b *Bridge) {
 // store, pops conflict with the pops of other bridges; settlements run apart, so that
 // they do not fail with them.
 func (s *settlement) settle(b *Bridge) {
-	if b.options.Exclusive && b.lanes.take.Join(s.subject.Queue, &s.pop) {
+	if b.options.Exclusive && b.lanes.pop.Join(s.subject.Queue, &s.pop) {
 		return
 	}
 	b.lanes.change.Submit(s.subject.Queue, s)

@@ -53,7 +53,7 @@ type kind uint8
 const (
 	kindPush kind = iota
 	kindImport
-	kindTake
+	kindPop
 	kindChange
 	kindRead
 )

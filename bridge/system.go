@@ -91,7 +91,7 @@ func (s *system) find(v *view) error {
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
 			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
-			Payload: b.room.payload(),
+			Payload: b.answerLimit.payload(),
 		},
 	})
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// place is a request's place among those that wait.
+// place is a pop's place among the waiting pops.
 type place = waiting.Pop[*pop]
 
-// lineUp makes the line of waiting pops.
-func (b *Bridge) lineUp() {
+// initWaiting makes the list of waiting pops.
+func (b *Bridge) initWaiting() {
 	b.waiting = waiting.New(waiting.Options[*pop]{
 		Places: b.options.Limits.Waiters,
 		Bands:  protocol.MaxBands,
 		End:    b.endWait,
-		Serve:  b.lanes.take.Kick,
-		Gone:   b.presence.gone,
+		Serve:  b.lanes.pop.Kick,
+		Gone:   b.interest.gone,
 	})
 }
 
@@ -31,8 +31,8 @@ const (
 	waitFraction = 10 // of the time, when that is less
 )
 
-// wait makes a request wait. It is not in flight any more, and what follows it on
-// the same lease goes ahead: +NXT has settled.
+// wait makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
+// its lease, so the next settlement of that lease may start.
 func (b *Bridge) wait(r *pop) {
 	b.gate.leave(&r.request)
 	if r.settles != nil {
@@ -49,7 +49,7 @@ func (b *Bridge) wait(r *pop) {
 	}
 }
 
-// waitOn lets a request wait on that found nothing.
+// waitOn lets a waiting pop that found nothing wait on.
 func (b *Bridge) waitOn(r *pop) {
 	r.since = time.Time{}
 	if err := b.waiting.Keep(r.place); err != nil {
@@ -57,8 +57,8 @@ func (b *Bridge) waitOn(r *pop) {
 	}
 }
 
-// endWait answers a request whose wait has ended without an item. A client that has
-// gone is told nothing.
+// endWait answers a pop whose wait has ended without an item, unless its client has
+// gone.
 func (b *Bridge) endWait(r *pop, why error) {
 	if errors.Is(why, waiting.ErrGone) {
 		b.done(&r.request, errGone)
@@ -67,18 +67,60 @@ func (b *Bridge) endWait(r *pop, why error) {
 	b.refuse(&r.request, explain(why))
 }
 
-// attempt returns the requests that wait, for a transaction to serve.
+// attempt returns the waiting pops that the next transaction tries to serve.
 func (b *Bridge) attempt(queue string) waiting.Attempt[*pop] {
 	a := b.waiting.Attempt(queue)
 	now := time.Now()
 	for _, r := range a.Pops {
-		r.since, r.present = now, false
+		r.since, r.asked = now, false
 	}
 	return a
 }
 
-// kept is what a request needs of its message while it waits. The message may be
-// as large as the server lets it be.
+// finishWaiting answers the waiting pops that a transaction has given items, and lets
+// the others wait on.
+func (t *popTransaction) finishWaiting() {
+	for i, r := range t.waiting.Pops {
+		if i >= t.served || r.keepsWaiting() {
+			t.bridge.waitOn(r)
+			continue
+		}
+		t.bridge.waiting.Remove(r.place)
+		t.answerPop(r)
+	}
+}
+
+// passesOver says whether there may be items for waiting pops beyond those that the
+// transaction tries to serve. New pops must not get ahead of them.
+func (t *popTransaction) passesOver() bool {
+	for _, band := range t.waiting.Beyond {
+		if t.empty[band] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesWaiting says whether a pop waits after this transaction.
+func (t *popTransaction) leavesWaiting() bool {
+	if len(t.waiting.Beyond) > 0 {
+		return true
+	}
+	for _, r := range t.todo[:t.served] {
+		if r.keepsWaiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// keepsWaiting says whether the pop found nothing and may wait for an item.
+func (r *pop) keepsWaiting() bool {
+	return r.ask.wait > 0 && r.failure != nil && r.failure.code == 404
+}
+
+// kept is the part of its message that a pop needs while it waits. The message may be
+// as large as the server permits.
 func kept(m *nats.Msg) *nats.Msg {
 	small := &nats.Msg{Subject: m.Subject, Reply: m.Reply}
 	for _, key := range traceContext.Fields() {
@@ -92,5 +134,5 @@ func kept(m *nats.Msg) *nats.Msg {
 	return small
 }
 
-// maxTraceField is how much of a tracestate everybody has to pass on.
+// maxTraceField is the length of a tracestate that must be passed on.
 const maxTraceField = 512

@@ -243,7 +243,7 @@ func TestWaitingPlacesAreShared(t *testing.T) {
 func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 4}})
-	bridge.PresencePatience(c.env.Bridge, patience)
+	bridge.InterestPatience(c.env.Bridge, patience)
 	gone := c.another()
 	for _, lease := range []string{"1s", "1m", "1h"} {
 		gone.send("pq.jobs.pop.min", "", "PQ-Wait", "100s", "PQ-Lease", lease)

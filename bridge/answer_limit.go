@@ -10,36 +10,33 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// What is taken in can be answered: with the headers that answers add, after
-// every move, and as a dead letter. An item that is in the store all the same,
-// because it came in by way of a server that lets larger messages pass or by a
-// program without one, is left where it is: a plain pop would lose it.
+// The bridge admits only items that it can answer: with the headers that answers add,
+// after every move, and as a dead letter. The store may still have a larger item, from
+// a server with a larger max_payload or from a program without a server. Such an item
+// stays in its queue: a pop without a lease would lose it.
 
+// replyReserve of the server's max_payload is kept for the headers that answers add to
+// those of the item. A very long prefix needs more.
+const replyReserve = 1 << 10
+
+// The longest values of an answer's headers, in bytes.
 const (
-
-	// replyReserve of the server's max_payload is kept for the headers that
-	// answers add to those of the item. A very long prefix needs more.
-	replyReserve = 1 << 10
-)
-
-// Bytes of what the headers of an answer say, at most.
-const (
-	maxIDText     = 48 // of an id that a push made; an import may bring longer ones
+	maxIDText     = 48 // of an id that a push made; an imported one may be longer
 	maxNumberText = 20
 	maxTimeText   = len("2006-01-02T15:04:05.999999999Z")
 	maxQueueName  = subjects.MaxQueue + len("-dead")
 	connText      = 8
 
-	// maxTokenText is what the token of a lease has beside the item's id: flags,
+	// maxTokenText is the length of a lease's token without the item's id: flags,
 	// durations, a band and numbers, in base64.
 	maxTokenText = 102
 )
 
-// lineOf is what a header takes with a value of so many bytes.
+// lineOf is the size of a header whose value has this many bytes.
 func lineOf(name string, value int) int { return len(name) + value + lineFrame }
 
-// answerFrame is what an item's answer takes besides the item and the values
-// that differ in length from item to item.
+// answerFrame is the size of an item's answer without the item and without the values
+// whose length depends on the item.
 var answerFrame = blockFrame +
 	lineOf(protocol.HeaderAck, len("..ack..")+connText) + lineOf(protocol.HeaderLeaseExpires, maxTimeText) + lineOf(protocol.HeaderFence, maxNumberText) +
 	lineOf(protocol.HeaderID, 0) + lineOf(protocol.HeaderPriority, maxNumberText) + lineOf(protocol.HeaderDeliveries, maxNumberText) +
@@ -62,30 +59,30 @@ func (t texts) answerSize(prefix int) int {
 	return n
 }
 
-// room knows what fits into an answer.
-type room struct {
-	nc     *nats.Conn
-	prefix int
-	most   atomic.Int64 // the server's max_payload when it was looked at
+// answerLimit is the size that the answer with an item may have.
+type answerLimit struct {
+	nc         *nats.Conn
+	prefix     int
+	maxPayload atomic.Int64 // the server's, at the last refresh
 }
 
-func (r *room) init(nc *nats.Conn, prefix string) {
-	r.nc, r.prefix = nc, len(prefix)
-	r.look()
+func (a *answerLimit) init(nc *nats.Conn, prefix string) {
+	a.nc, a.prefix = nc, len(prefix)
+	a.refresh()
 }
 
-// look asks what the server allows, which may be another server by now. It is
-// done once for a transaction.
-func (r *room) look() { r.most.Store(r.nc.MaxPayload()) }
+// refresh reads the server's max_payload: the connection may have changed to another
+// server. Each transaction does it once.
+func (a *answerLimit) refresh() { a.maxPayload.Store(a.nc.MaxPayload()) }
 
-// payload is the most that an item may have.
-func (r *room) payload() int64 {
-	return min(protocol.MaxPayload, r.most.Load()-int64(r.reserve(0, nil)))
+// payload is the size of the largest payload that an item may have.
+func (a *answerLimit) payload() int64 {
+	return min(protocol.MaxPayload, a.maxPayload.Load()-int64(a.reserve(0, nil)))
 }
 
-// reserve is what to keep for the headers of answers to an item that comes in,
-// under an id of this length, dead already or not. It may die here, too.
-func (r *room) reserve(id int, dead *fdbpq.DeadLetter) int {
+// reserve is the size to keep for the headers of answers with an admitted item, whose
+// id has this length. The item may be a dead letter already, or become one.
+func (a *answerLimit) reserve(id int, dead *fdbpq.DeadLetter) int {
 	id = max(id, maxIDText)
 	t := texts{queue: maxQueueName, id: id, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
 	if dead != nil {
@@ -93,25 +90,25 @@ func (r *room) reserve(id int, dead *fdbpq.DeadLetter) int {
 		t.origin = max(t.origin, len(dead.Origin))
 		t.originID = max(t.originID, len(dead.OriginID))
 	}
-	return max(replyReserve, t.answerSize(r.prefix))
+	return max(replyReserve, t.answerSize(a.prefix))
 }
 
-// admit refuses what could not be answered.
-func (r *room) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure {
+// admit refuses an item that no answer could carry.
+func (a *answerLimit) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure {
 	if len(payload) > protocol.MaxPayload {
 		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
-	size, reserve := len(payload)+len(headers), r.reserve(id, dead)
-	if most := int(r.most.Load()) - reserve; size > most {
+	size, reserve := len(payload)+len(headers), a.reserve(id, dead)
+	if most := int(a.maxPayload.Load()) - reserve; size > most {
 		return failf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)
 	}
 	return nil
 }
 
-// unanswerable says why an item cannot be sent.
-func (r *room) unanswerable(queue string, item *fdbpq.Item) *failure {
-	most := r.most.Load()
+// unanswerable returns why no answer can carry an item, or nil.
+func (a *answerLimit) unanswerable(queue string, item *fdbpq.Item) *failure {
+	most := a.maxPayload.Load()
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}
@@ -119,7 +116,7 @@ func (r *room) unanswerable(queue string, item *fdbpq.Item) *failure {
 	if dead := item.Dead; dead != nil {
 		t.reason, t.origin, t.originID = len(headerText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
 	}
-	if size := item.Size + int64(t.answerSize(r.prefix)); size > most {
+	if size := item.Size + int64(t.answerSize(a.prefix)); size > most {
 		return failf(413, "item %s has %d bytes, %d with the headers of its answer: the server's max_payload is %d; it was left in the queue",
 			item.ID, item.Size, size, most)
 	}

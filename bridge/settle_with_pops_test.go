@@ -27,7 +27,7 @@ func (c *client) leases(n int) (acks []string) {
 	return acks
 }
 
-// inFlight waits until the bridge has so many requests.
+// inFlight waits until the bridge has n requests of a kind in flight.
 func (c *client) inFlight(kind string, n float64) {
 	c.Helper()
 	key := "pq_requests_in_flight{kind=" + kind + "}"
@@ -39,8 +39,8 @@ func (c *client) inFlight(kind string, n float64) {
 	}
 }
 
-// behind holds a pop and sends, behind it, settlements and as many pops. It
-// returns once the bridge has all of them.
+// behind delays the commit of a pop and sends settlements and as many pops after it.
+// It returns when the bridge has received all of them.
 func (c *client) behind(db *slow, acks []string, settlement string) (settled, popped []answers, release func()) {
 	c.Helper()
 	c.inFlight("work", 0)
@@ -57,16 +57,15 @@ func (c *client) behind(db *slow, acks []string, settlement string) (settled, po
 	return settled, popped, release
 }
 
-// transactions are how many there were of the kinds that settle and pop.
-func (c *client) transactions() (take, change float64) {
+// transactions counts the transactions of pops and those of settlements alone.
+func (c *client) transactions() (pops, changes float64) {
 	c.Helper()
 	m := c.metrics()
 	return m["pq_batch_requests{kind=take}"], m["pq_batch_requests{kind=change}"]
 }
 
-// Where the bridge has the store for itself, what settles and what pops goes
-// into one transaction.
-func TestSettleAlong(t *testing.T) {
+// In a store that only this bridge opens, settlements and pops share a transaction.
+func TestSettleWithPops(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	dead := c.hear("pq.jobs.event.dead")
@@ -75,7 +74,7 @@ func TestSettleAlong(t *testing.T) {
 		c.push("pq.jobs.push.5", fmt.Sprint(i))
 	}
 	c.accepted(c.raw(acks[0], "")) // the second time it is lost
-	take, change := c.transactions()
+	pops, changes := c.transactions()
 	settled, popped, release := c.behind(db, acks, "+TERM")
 	release()
 	for i, answer := range settled {
@@ -92,8 +91,8 @@ func TestSettleAlong(t *testing.T) {
 			t.Errorf("popped %q, want %d", m.Data, i)
 		}
 	}
-	if takes, changes := c.transactions(); takes != take+2 || changes != change {
-		t.Errorf("%g transactions of pops and %g of settlements, want 2 and 0", takes-take, changes-change)
+	if p, s := c.transactions(); p != pops+2 || s != changes {
+		t.Errorf("%g transactions of pops and %g of settlements, want 2 and 0", p-pops, s-changes)
 	}
 	for range 19 {
 		c.next(dead)
@@ -103,8 +102,8 @@ func TestSettleAlong(t *testing.T) {
 	}
 }
 
-// Where bridges share the store, a settlement does not wait for pops.
-func TestSettleApart(t *testing.T) {
+// In a store that bridges share, a settlement does not wait for pops.
+func TestSettleInSharedStore(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{})
 	acks := c.leases(3)
@@ -121,14 +120,14 @@ func TestSettleApart(t *testing.T) {
 	}
 }
 
-// tooLarge pushes an item past the bridge that no pop can answer.
+// tooLarge pushes an item into the store that no answer can carry.
 func (c *client) tooLarge() {
 	c.Helper()
 	c.pushPast(fdbpq.NewItem{Priority: 9, HasPriority: true, Payload: make([]byte, fdbpq.MaxContent)})
 }
 
-// A pop that makes their transaction fail does not take settlements with it.
-func TestSettleBesideFailure(t *testing.T) {
+// A pop that fails a transaction does not fail the settlements in it.
+func TestSettleWithFailingPop(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(5)
@@ -154,8 +153,9 @@ func TestSettleBesideFailure(t *testing.T) {
 	c.lost(c.raw(acks[0], ""), "gone")
 }
 
-// When the store is away neither is done, and both can be done again.
-func TestSettleAlongAway(t *testing.T) {
+// In an outage of the store neither settlements nor pops take effect, and both can be
+// repeated.
+func TestSettleWithPopsInOutage(t *testing.T) {
 	t.Parallel()
 	base := faulty(t)
 	c, db := slowly(t, base, bridge.Options{Exclusive: true})
@@ -180,8 +180,8 @@ func TestSettleAlongAway(t *testing.T) {
 	}
 }
 
-// Settlements alone do not make those who wait look again; one that makes an
-// item ready does, also within a transaction that looks for them.
+// Settlements alone do not make the bridge try waiting pops again. A settlement that
+// makes an item ready does, also in a transaction that tries them.
 func TestSettleWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
@@ -198,7 +198,7 @@ func TestSettleWhileOthersWait(t *testing.T) {
 		return c.send("pq.jobs.pop.max", "", "PQ-Wait", "1m", "PQ-Band", "9..9")
 	}
 	waiter := wait()
-	take, change := c.transactions()
+	pops, changes := c.transactions()
 
 	release := db.holdNext()
 	first := c.send("pq.jobs.pop.min", "")
@@ -214,8 +214,8 @@ func TestSettleWhileOthersWait(t *testing.T) {
 			t.Errorf("%v", m.Header)
 		}
 	}
-	if takes, changes := c.transactions(); takes != take+1 || changes != change+1 {
-		t.Errorf("4 settlements and a pop made %g transactions of pops and %g of settlements, want 1 of each", takes-take, changes-change)
+	if p, s := c.transactions(); p != pops+1 || s != changes+1 {
+		t.Errorf("4 settlements and a pop made %g transactions of pops and %g of settlements, want 1 of each", p-pops, s-changes)
 	}
 
 	c.accepted(c.raw(high[0].Reply, "-NAK"))
@@ -235,7 +235,7 @@ func TestSettleWhileOthersWait(t *testing.T) {
 	c.refused(c.next(popped[1]), 404)
 }
 
-// A pop that is refused is not put off by settlements that keep arriving.
+// Settlements that keep arriving do not delay the refusal of a pop.
 func TestRefusedPopBesideSettlements(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
@@ -258,8 +258,7 @@ func TestRefusedPopBesideSettlements(t *testing.T) {
 	}
 }
 
-// A settlement waits for one transaction at most, however many pops came before
-// it.
+// A settlement waits for one transaction at most, however many pops arrived before it.
 func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Limits: bridge.Limits{BatchRequests: 2}})
@@ -293,8 +292,8 @@ func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
 	}
 }
 
-// An acknowledgement that asks for the next item holds once, however many
-// transactions it takes to find that.
+// An acknowledgement that asks for the next item takes effect once, however many
+// transactions search for that item.
 func TestNextBehindExpired(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -53,7 +53,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 	if env.Bridge, err = bridge.Start(t.Context(), nc, env.Store, chosen(nil)); err != nil {
 		t.Fatal(err)
 	}
-	bridge.PresencePatience(env.Bridge, patience)
+	bridge.InterestPatience(env.Bridge, patience)
 	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 	t.Cleanup(func() { c.drain(env.Bridge) })
 	for i := range 3 {
@@ -95,7 +95,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 func TestRequestThatTimesOut(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	bridge.PresencePatience(c.env.Bridge, patience)
+	bridge.InterestPatience(c.env.Bridge, patience)
 	late := c.env.NATS.Connect(t, nats.UseOldRequestStyle())
 	_, err := late.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("PQ-Wait", "100s")}, 10*time.Millisecond)
 	if !errors.Is(err, nats.ErrTimeout) {

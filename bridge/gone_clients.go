@@ -1,0 +1,59 @@
+package bridge
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+)
+
+// errClientsGone makes a transaction run again without the pops of clients that have gone.
+var errClientsGone = errors.New("a client that waited has gone")
+
+// errGone ends the wait of a pop whose client has gone. It is counted, not sent.
+var errGone = &failure{code: 408, text: "the client stopped listening for its answer"}
+
+// findGone asks whether the clients still listen that are about to get items without a
+// lease after a wait. It says whether any of them has gone.
+func (t *popTransaction) findGone() bool {
+	var ask []*pop
+	var replies []string
+	for _, r := range t.todo[:min(t.served, len(t.waiting.Pops))] {
+		if r.losesItems() && !r.asked {
+			ask = append(ask, r)
+			replies = append(replies, r.msg.Reply)
+		}
+	}
+	if len(ask) == 0 {
+		return false
+	}
+	t.gone = t.bridge.interest.gone(replies)
+	for _, r := range ask {
+		r.asked = true // or it is dropped next
+	}
+	return len(t.gone) > 0
+}
+
+// losesItems says whether the items that the pop has found are lost when its client
+// has gone. Leased items are given back, and a pop with an id can be repeated.
+func (r *pop) losesItems() bool {
+	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0
+}
+
+// dropGone ends the waits of clients that have gone.
+func (t *popTransaction) dropGone() {
+	b := t.bridge
+	fresh := t.todo[len(t.waiting.Pops):]
+	var listening []*pop
+	for _, r := range t.waiting.Pops {
+		if !slices.Contains(t.gone, r.msg.Reply) {
+			listening = append(listening, r)
+			continue
+		}
+		b.waiting.Remove(r.place)
+		b.done(&r.request, errGone)
+	}
+	t.waiting.Pops, t.todo = listening, slices.Concat(listening, fresh)
+	t.part = batch.NewPart(len(t.todo))
+	t.alone = false
+}

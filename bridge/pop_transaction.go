@@ -1,0 +1,282 @@
+package bridge
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/waiting"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// aloneBytes bounds the content of a pop that made its transaction fail. The rows of
+// leased items may be twice as large as their content, and have to fit into one
+// transaction.
+const aloneBytes = 3 << 20
+
+// popTransaction is one transaction that serves pops and settles leases.
+type popTransaction struct {
+	*pops
+	waiting  waiting.Attempt[*pop]
+	settling []*pop
+	todo     []*pop     // the waiting pops, then the new ones
+	part     batch.Part // the number of them that the transaction tries
+	alone    bool       // it tries only the first one, which made it fail
+	cut      int        // items in the answer to that one at most; 0: as many as it asks for
+	gone     []string   // reply subjects of the waiting pops whose clients have gone
+
+	// failedTogether: it failed with the settlements, which run without it now. None
+	// joins it any more, or it might fail again and again.
+	failedTogether bool
+
+	runs       int  // of the store's transaction
+	conflicted bool // one of the runs was in vain
+
+	// Results of the last run.
+	queue  fdbpq.Queue             // within the transaction
+	served int                     // requests, of todo
+	more   bool                    // another transaction has more to serve
+	empty  map[fdbpq.Band]*failure // bands without an item, and why
+	items  int
+	bytes  int64
+	acked  []*pop // +NXT requests whose leases were settled
+	events []fdbpq.Event
+	watch  *kv.Watch
+}
+
+// run runs the transaction. When it fails with settlements, they run without the
+// pops. When it fails because of one pop, the pops before that one run first, and
+// then it runs alone.
+func (t *popTransaction) run() {
+	started := time.Now()
+	t.part = batch.NewPart(len(t.todo))
+	for {
+		t.runs = 0
+		err := t.update(t.transaction)
+		t.conflicted = t.conflicted || t.runs > 1
+		switch {
+		case err == nil:
+			t.stats.ran(kindPop, len(t.settling)+t.served, started)
+			t.bridge.events.items(t.events)
+			return
+		case isOutage(err):
+			t.fail(len(t.todo), err)
+			return
+		case errors.Is(err, errClientsGone):
+			t.dropGone()
+		case len(t.settling) > 0:
+			t.settle(t.settling)
+			t.settling, t.failedTogether = nil, true
+		case t.alone && !errors.Is(err, errCut):
+			t.fail(1, err)
+			return
+		default:
+			t.part.Shrink(t.served)
+			t.alone = t.part.Len() == 1
+		}
+	}
+}
+
+func (t *popTransaction) fail(n int, err error) {
+	f := explain(err)
+	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
+		r.forget()
+		r.failure = f
+	}
+	t.served, t.items, t.acked, t.watch = n, 0, nil, nil
+	t.more = n < len(t.todo) || len(t.waiting.Beyond) > 0
+}
+
+func (t *popTransaction) transaction(tx kv.Tx) error {
+	t.runs++
+	t.gather()
+	t.served, t.more, t.items, t.bytes, t.acked, t.events, t.watch = 0, false, 0, 0, nil, nil, nil
+	clear(t.empty)
+	t.queue = t.lane.queue.In(tx)
+	for _, r := range t.settling {
+		events, err := r.settles.apply(tx, t.queue)
+		if err != nil {
+			return err
+		}
+		t.events = append(t.events, events...)
+	}
+	for t.served < t.part.Len() && !t.full() {
+		end, waited := t.part.Len(), len(t.waiting.Pops)
+		if t.served < waited {
+			end = min(end, waited)
+		} else if t.served == waited && t.passesOver() {
+			break
+		}
+		n, err := t.step(tx, t.todo[t.served:end])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		t.served += n
+	}
+	if t.findGone() {
+		return errClientsGone
+	}
+	t.more = t.served < len(t.todo) || t.passesOver()
+	if !t.more && !t.waiting.Watched && t.leavesWaiting() {
+		t.watch = t.queue.Arrivals(tx)
+	}
+	return nil
+}
+
+// gather adds the requests that have arrived since the batch was made. In a store
+// that bridges share, a transaction may have waited for its turn or run again, and
+// its batch has grown meanwhile.
+func (t *popTransaction) gather() {
+	if t.alone || t.failedTogether || t.part.Len() < len(t.todo) {
+		return
+	}
+	limit := t.limits.BatchRequests
+	fresh, settling := t.batches.Arrived(limit-len(t.todo), limit-len(t.settling))
+	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
+	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
+	t.part = batch.NewPart(len(t.todo))
+}
+
+// full says whether the transaction has reached the limits of a batch.
+func (t *popTransaction) full() bool {
+	limits := &t.limits
+	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
+}
+
+// step serves one or more of the first requests and returns how many. 0 leaves
+// them to the next transaction.
+func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
+	first := todo[0]
+	first.forget()
+	if first.ask.limit > 1 && t.items > 0 {
+		return 0, nil // the answers together might be too large
+	}
+	if first.settles != nil && !first.settles.tookEffect {
+		settled, err := t.queue.Ack(tx, first.settles.lease)
+		var lost *fdbpq.LostError
+		if errors.As(err, &lost) {
+			first.failure = explain(err)
+			return 1, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		t.acked = append(t.acked, first)
+		t.events = append(t.events, settled.Events...)
+	}
+	// A new pop with an id may be the repetition of an answered one.
+	if f := t.empty[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {
+		first.failure = f
+		return 1, nil
+	}
+	if first.peeks {
+		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection())
+		if err != nil {
+			return 0, err
+		}
+		first.seen(t.bridge, t.lane.queue.Name(), &taken)
+		if len(taken.Items) == 0 {
+			t.foundNothing(first)
+		}
+		return 1, nil
+	}
+	n := 1
+	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].sameAs(first) {
+		n++
+	}
+	return t.pop(tx, todo[:n])
+}
+
+// sameAs says whether one read can serve both requests: they ask for one item each,
+// from the same end and band, under the same lease.
+func (r *pop) sameAs(first *pop) bool {
+	return !first.peeks && !r.peeks && first.settles == nil && r.settles == nil && first.ask.plain() && r.ask.plain() &&
+		r.ask.end == first.ask.end && r.ask.band == first.ask.band && r.ask.lease == first.ask.lease
+}
+
+// pop pops items for requests that ask for one each, or for one request that asks for
+// more, and returns how many requests it has served.
+func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
+	first := todo[0]
+	sel := first.ask.selection()
+	if len(todo) > 1 {
+		sel.Limit = len(todo)
+		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
+	}
+	if t.alone {
+		if t.cut > 0 {
+			sel.Limit = min(sel.Limit, t.cut)
+		}
+		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
+			sel.MaxBytes = aloneBytes
+		}
+	}
+	taken, leased, err := t.popOrLease(tx, first, sel)
+	if err != nil {
+		return 0, err
+	}
+	t.events = append(t.events, taken.Events...)
+	items := taken.Items
+	if len(items) == 0 && taken.More {
+		return 0, nil // it removed expired items, and more are left
+	}
+	if len(items) == 0 {
+		first.failure = nothing(t.lane.queue.Name(), taken.Reason)
+		t.foundNothing(first)
+		return 1, nil
+	}
+	t.items += len(items)
+	for i := range items {
+		t.bytes += items[i].Size
+	}
+	if len(todo) == 1 {
+		first.found, first.ready, first.leased = items, taken.Ready, leased
+		return 1, nil
+	}
+	for i := range items {
+		p := todo[i]
+		p.forget()
+		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), leased
+	}
+	return len(items), nil
+}
+
+// popOrLease removes or leases the selected items, and returns the time of the lease.
+// An item that does not fit into an answer fails the transaction, so it stays.
+func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
+	queue := t.queue
+	if lease = r.ask.lease; lease == 0 {
+		config, err := queue.Config(tx)
+		if err != nil {
+			return taken, 0, err
+		}
+		lease = time.Duration(config.Lease)
+	}
+	if lease > 0 {
+		taken, err = queue.Lease(tx, sel, lease)
+	} else {
+		taken, err = queue.Pop(tx, sel)
+	}
+	if err != nil {
+		return taken, 0, err
+	}
+	for i := range taken.Items {
+		f := t.answerLimit.unanswerable(queue.Name(), &taken.Items[i])
+		if f != nil && i > 0 {
+			t.cut = i
+			return taken, 0, errCut
+		}
+		if f != nil {
+			return taken, 0, f
+		}
+	}
+	return taken, lease, nil
+}
+
+// errCut makes a transaction run again with an answer that ends before the item.
+var errCut = errors.New("batch ends at an item that does not fit into an answer")
