@@ -75,8 +75,8 @@ vulncheck: ## known vulnerabilities in what the code calls; says so where their 
 bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has a longer run
 	$(GO) -C bench run .
 
-campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), and paused for 30 s
-	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
+campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
+	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
 
 bench-fdb: ## what FoundationDB and pqd on it do here, in 5 minutes: pops of one queue, pushes
 	$(GO) test -tags 'fdb benchfdb' -run 'TestContention|TestPushes' -count 1 -timeout 10m -v ./cmd/pqd

@@ -81,7 +81,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			continue
 		}
 		if string(m.Data) != strconv.Itoa(i) || m.Subject != inbox+"."+strconv.Itoa(i) {
-			t.Fatalf("answer %d: item %q to %s", i, m.Data, m.Subject)
+			t.Fatalf("answer %d: item %q to %s, %v", i, m.Data, m.Subject, m.Header)
 		}
 		i++
 	}

@@ -16,10 +16,22 @@ import (
 func TestGrantsAfterDowntime(t *testing.T) {
 	p := testenv.Daemon(t)
 	p.Stop(t)
-	stopped(t, p.Dir, time.Hour)
+	db, err := local.Open(p.Dir, local.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped(t, db, time.Hour)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 	p.Start(t)
-	nc := p.Connect(t)
-	ask := func(subject, body string, headers ...string) *nats.Msg {
+	grantsLast(t, asking(t, p.Connect(t)))
+}
+
+// asking returns a function that sends a request with headers, names and values
+// by turns, and returns the answer.
+func asking(t *testing.T, nc *nats.Conn) func(subject, body string, headers ...string) *nats.Msg {
+	return func(subject, body string, headers ...string) *nats.Msg {
 		t.Helper()
 		m := nats.NewMsg(subject)
 		m.Data = []byte(body)
@@ -32,6 +44,11 @@ func TestGrantsAfterDowntime(t *testing.T) {
 		}
 		return reply
 	}
+}
+
+// grantsLast grants for half an hour, and insists on that four seconds later.
+func grantsLast(t *testing.T, ask func(subject, body string, headers ...string) *nats.Msg) {
+	t.Helper()
 	ask("pq.mortal.push", "mortal", "PQ-TTL", "30m")
 	ask("pq.later.push", "later", "PQ-Delay", "30m")
 	ask("pq.leased.push", "leased")
@@ -53,21 +70,14 @@ func TestGrantsAfterDowntime(t *testing.T) {
 }
 
 // stopped makes a store one that was stopped so long ago.
-func stopped(t *testing.T, dir string, ago time.Duration) {
+func stopped(t *testing.T, db kv.DB, ago time.Duration) {
 	t.Helper()
-	db, err := local.Open(dir, local.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(t.Context(), func(tx kv.Tx) error {
+	err := db.Update(t.Context(), func(tx kv.Tx) error {
 		wall := time.Now().Add(-ago).UnixNano()
 		tx.Set(tuple.AppendString(nil, "w"), kv.EncodeInteger(uint64(wall)))
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
