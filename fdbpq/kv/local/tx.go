@@ -43,10 +43,7 @@ func newBuffers() any {
 	return b
 }
 
-var (
-	errEnded  = errors.New("kv/local: the transaction has ended")
-	errTooOld = fmt.Errorf("%w: transaction is older than %v", kv.ErrUnavailable, kv.MaxTxAge)
-)
+var errEnded = errors.New("kv/local: the transaction has ended")
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", kv.ErrUnavailable, err) }
 
@@ -68,14 +65,6 @@ func (t *tx) open() error {
 	t.pinned = t.db.applied.Load()
 	t.snap = t.db.store.NewSnapshot()
 	t.upper = t.db.newest.Load()
-	return nil
-}
-
-func (t *tx) checkAge() error {
-	if t.snap != nil && t.db.opts.Now().Sub(t.began) > kv.MaxTxAge {
-		t.tooOld = true
-		return errTooOld
-	}
 	return nil
 }
 

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// Exit codes, as help lists them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNothing     = 3
+	exitUnavailable = 4
+	exitInterrupted = 130 // what shells make of Ctrl-C
+)
+
+// badRequest is the code of answers to what makes no sense.
+const badRequest = 400
+
+// exitError ends the program with a code and says nothing more.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// exitCode says which exit code an error ends the program with.
+func exitCode(err error) int {
+	var answer *client.Error
+	switch {
+	case errors.As(err, new(*usageError)), errors.As(err, &answer) && answer.Code == badRequest:
+		return exitUsage
+	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
+		return exitNothing
+	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrBusy), errors.Is(err, nats.ErrNoServers),
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout), unreachable(err):
+		return exitUnavailable
+	}
+	return exitFailed
+}
+
+// unreachable tells a server that is not there, or does not speak, from one that
+// refuses, and from a file of the login's that cannot be read.
+func unreachable(err error) bool {
+	var network net.Error
+	return errors.As(err, new(*connectError)) && errors.As(err, &network) && !errors.As(err, new(*fs.PathError))
+}
