@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -46,31 +45,5 @@ func startedOf(text string) time.Time {
 	return started
 }
 
-// exclusive says whether nobody else can open the bridge's store.
+// exclusive says whether only this bridge's process can open its store.
 func (i Identity) exclusive() bool { return !i.Started.IsZero() }
-
-// rivals says whether two bridges must not serve side by side: one prefix lies
-// within the other, or is the same, and each has a store of its own. Of a store
-// that only one process can open, another process has a copy.
-func (i Identity) rivals(o Identity) bool {
-	switch {
-	case o.ID == i.ID:
-		return false
-	case o.Prefix == i.Prefix:
-		return o.StoreID != i.StoreID || o.exclusive()
-	}
-	return within(i.Prefix, o.Prefix) || within(o.Prefix, i.Prefix)
-}
-
-// within says whether all subjects of one prefix lie under the other.
-func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
-
-// yieldsTo says whether this bridge is the one of two rivals that goes on
-// standby: the one that started later. A bridge whose store can be shared does
-// not look for rivals, so it never does.
-func (i Identity) yieldsTo(o Identity) bool {
-	if o.Started.Equal(i.Started) {
-		return o.ID < i.ID
-	}
-	return o.Started.Before(i.Started)
-}

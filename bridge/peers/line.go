@@ -8,10 +8,10 @@ import (
 // maxLine bounds the bridges in a line: bridges on one store are few.
 const maxLine = 256
 
-// line is the order in which bridges take from a queue.
+// line is the order in which bridges pop a queue.
 type line struct {
 	until time.Duration // store time; over then
-	ids   []string      // of the bridges that want to take, in the order heard
+	ids   []string      // of the bridges that want to pop, in the order of their words
 	turn  chan struct{} // closed when this bridge is the first; nil while it is not in the line
 }
 
@@ -29,7 +29,7 @@ func (l *line) leave(id string) {
 	}
 }
 
-// skipTo takes out the bridges before this one, for they seem to have gone.
+// skipTo removes the bridges before this one, which seem to have gone.
 func (l *line) skipTo(id string) {
 	for len(l.ids) > 0 && l.ids[0] != id {
 		l.ids = slices.Delete(l.ids, 0, 1)

@@ -1,13 +1,12 @@
-// Package peers is what bridges tell each other over NATS.
+// Package peers is the communication of bridges with each other over NATS.
 //
 // Bridges that share a store take turns at queues that several of them pop
-// ([Turns]). Bridges that must not serve side by side, because they use one
-// prefix with different stores, find each other ([Rivals]): one that starts
-// refuses to, and of two that meet while both serve one goes on standby
-// ([Standby]).
+// ([Turns]). Bridges that use one prefix with different stores must not serve side by
+// side. They find each other ([Rivals]): a bridge does not start beside a rival, and
+// when two rivals meet later, one of them goes on standby ([Standby]).
 //
-// The queues are right whatever others say or fail to say: turns save work, and
-// a rival that is not found costs the order that one store would keep, no item.
+// The queues are correct whatever messages arrive or get lost. Turns only save work. A
+// rival that is not found costs the order that one store would keep, but no item.
 package peers
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Peers are the others, as one bridge sees them.
+// Peers are the other bridges.
 type Peers struct {
 	Turns   *Turns
 	Rivals  *Rivals
 	Standby *Standby
 }
 
-// Options are what a bridge is to the others, and what it lets them change.
+// Options describe a bridge to its peers.
 type Options struct {
 	Self      Identity
 	Store     Store
@@ -33,9 +32,9 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
-// Store is what bridges on one store know alike.
+// Store is what all bridges on one store have in common.
 type Store struct {
-	Secret []byte               // known to nobody else
+	Secret []byte               // known only to them
 	Time   func() time.Duration // grows, and differs by some seconds at most
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // ServiceName is what service discovery finds bridges by, whatever their prefix.
 const ServiceName = "pq"
 
-// How long a search takes: until the first answer, and after each. When nobody is
-// there, the server says so at once.
+// How long a search waits for the first answer, and for each further one. Without
+// other bridges, the server says so at once.
 const (
 	firstAnswer = 2 * time.Second
 	nextAnswer  = 250 * time.Millisecond
@@ -39,7 +40,7 @@ type Rivals struct {
 	warned map[string]bool // ids of hints that have been logged
 }
 
-// maxWarned bounds the hints that are logged: whoever forges one can forge more.
+// maxWarned bounds the hints that are logged: a client that forges one can forge more.
 const maxWarned = 64
 
 // NewRivals returns what finds the rivals of a bridge on its connection.
@@ -61,7 +62,7 @@ func (r *Rivals) Refuse(ctx context.Context) error {
 // sighting is what a search has found.
 type sighting struct {
 	rivals []Identity // that have proven themselves
-	alone  bool       // the server says that nobody else answers
+	alone  bool       // the server says that there are no other bridges
 }
 
 // find asks all bridges who they are, and those that would be rivals for a proof.
@@ -103,4 +104,29 @@ func (r *Rivals) describe(o Identity) error {
 	}
 	return fmt.Errorf("bridge %s already serves the prefix %q with another store (id %s; this one is %s, id %s): each would get a share of every queue; use another prefix, or one store",
 		o.ID, o.Prefix, o.StoreID, r.storeName, r.self.StoreID)
+}
+
+// rivals says whether two bridges must not serve side by side: their prefixes are the
+// same, or one lies within the other, and their stores differ. Two processes cannot
+// open one exclusive store, so one of them serves a copy.
+func (i Identity) rivals(o Identity) bool {
+	switch {
+	case o.ID == i.ID:
+		return false
+	case o.Prefix == i.Prefix:
+		return o.StoreID != i.StoreID || o.exclusive()
+	}
+	return within(i.Prefix, o.Prefix) || within(o.Prefix, i.Prefix)
+}
+
+// within says whether all subjects of one prefix lie under the other.
+func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
+
+// yieldsTo decides which of two rivals goes on standby: the one that started later. A
+// bridge whose store can be shared does not look for rivals, so it never does.
+func (i Identity) yieldsTo(o Identity) bool {
+	if o.Started.Equal(i.Started) {
+		return o.ID < i.ID
+	}
+	return o.Started.Before(i.Started)
 }

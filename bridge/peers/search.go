@@ -180,5 +180,5 @@ func (s *search) end() {
 	}
 }
 
-// unheard says whether the server answers that nobody has got the question.
+// unheard says whether the server answers that the question had no receiver.
 func unheard(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }

@@ -21,8 +21,9 @@ const (
 	lastLook  = 30 * time.Second
 )
 
-// missingLooks in a row have to miss the rival before a bridge serves again,
-// unless the server says that nobody is there: the rival may be slow to answer.
+// missingLooks in a row have to miss the rival before a bridge serves again, because
+// the rival may be slow to answer. One is enough when the server says that there are no
+// other bridges.
 const missingLooks = 2
 
 // Service is what goes on standby.

@@ -10,16 +10,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Turns keep bridges that pop one queue out of each other's way.
+// Turns keep bridges that pop one queue from conflicting with each other.
 //
-// All of them want the items at its end, so of transactions that run at the same
-// time one commits and the others have run in vain. Bridges that have lost to
-// another one therefore form a line: each says that it wants to take, takes when
-// the bridges that said so before have finished, with all requests that have
-// arrived until then, and says that it has finished. Nothing depends on what is
-// said: a bridge that is not heard is not waited for, one that does not finish in
-// time is not waited for any longer, and one that knows of no line says nothing
-// and waits for nobody.
+// All of them pop the items at one end of the queue. Of transactions that run at the
+// same time one commits, and the others have run in vain. So bridges that have had a
+// conflict form a line. Each bridge announces that it wants to pop. When the bridges
+// before it are done, it pops for all requests that have arrived by then, and announces
+// that it is done.
+//
+// Correctness does not depend on the announcements. A bridge whose announcement is lost
+// is not waited for, and a bridge that takes too long is passed over. A bridge without a
+// line announces nothing and does not wait.
 type Turns struct {
 	nc      *nats.Conn
 	id      string
@@ -55,7 +56,7 @@ const (
 	maxLines = 1024
 )
 
-// NewTurns returns the turns of a bridge on a store. It listens to nobody yet.
+// NewTurns returns the turns of a bridge on a store. It does not listen yet.
 func NewTurns(nc *nats.Conn, self Identity, store Store, log *slog.Logger) *Turns {
 	return &Turns{
 		nc: nc, id: self.ID, subject: Inbox(self.StoreID) + ".take.", sealer: newSealer(store.Secret), now: store.Time, log: log,
@@ -63,8 +64,8 @@ func NewTurns(nc *nats.Conn, self Identity, store Store, log *slog.Logger) *Turn
 	}
 }
 
-// Inbox is where the bridges on a store talk: an inbox, because in those they
-// may publish and listen.
+// Inbox begins the subjects on which the bridges on a store talk to each other. It is an
+// inbox, because bridges have the permissions for inboxes.
 func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
 
 // Lost notes that a transaction on the queue ran in vain because of another
@@ -98,7 +99,7 @@ func (t *Turns) Lost(queue string) {
 	t.lines[queue].until = now + lineTime
 }
 
-// hear takes notice of another bridge's word.
+// hear handles a word of another bridge.
 func (t *Turns) hear(m *nats.Msg) {
 	queue := strings.TrimPrefix(m.Subject, t.subject)
 	w, ok := t.sealer.open(queue, m.Data)
@@ -123,7 +124,7 @@ func (t *Turns) hear(m *nats.Msg) {
 	l.advance(t.id)
 }
 
-// Await returns when it is this bridge's turn to take from a queue.
+// Await returns when it is this bridge's turn to pop a queue.
 func (t *Turns) Await(queue string) {
 	turn := t.join(queue)
 	if turn == nil {

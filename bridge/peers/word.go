@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// word is what one bridge tells the others on its store about a queue.
+// word is a message of a bridge to the others on its store, about a queue.
 //
-// Anybody who may publish to inboxes can publish where bridges talk, so a word is
-// authenticated with the store's secret, for its queue. It carries the store time
-// at which it was said, and no two words of a bridge carry the same: a word that
-// was heard before, or is too old, is a copy that somebody else has sent.
+// Every client with permission to publish to inboxes can publish on the subjects of
+// words, so a word is authenticated with the store's secret, for its queue. It carries
+// the store time at which it was sent, which differs from word to word. A word with a
+// time that was received before, or with an old one, is a copy sent by another client.
 type word struct {
 	kind byte
 	at   time.Duration // store time
@@ -21,8 +21,8 @@ type word struct {
 
 // Kinds of words.
 const (
-	wordWant = '+' // the bridge wants to take, and joins the line
-	wordDone = '-' // the bridge has taken, and leaves the line
+	wordWant = '+' // the bridge wants to pop, and joins the line
+	wordDone = '-' // the bridge has popped, and leaves the line
 )
 
 const (
