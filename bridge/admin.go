@@ -30,10 +30,10 @@ func makeAdmin(v subjects.Verb) work {
 			return err
 		})}
 	}
-	return new(nobody)
+	return new(unservable)
 }
 
-// admin is a request that changes a whole queue and says nothing but what.
+// admin is a request without options that changes a whole queue.
 type admin struct {
 	change
 	do func(kv.Tx, fdbpq.Queue) (answer any, err error)
@@ -58,8 +58,8 @@ type configure struct{ change }
 
 func (c *configure) submit(b *Bridge) { b.lanes.change.Submit(c.subject.Queue, c) }
 
-// read leaves the body to the core but for what only the bridge knows: which
-// queues can be reached.
+// read checks only that the queues in the body can be reached. The core checks the
+// rest.
 func (c *configure) read(*Bridge) *failure {
 	if f := noOwnHeaders(c.msg.Header, c.subject.Verb.String()); f != nil {
 		return f
@@ -69,7 +69,7 @@ func (c *configure) read(*Bridge) *failure {
 		DeadLettersFrom string `json:"dead_letters_from"`
 	}
 	if json.Unmarshal(c.msg.Data, &config) != nil {
-		return nil // which the core says in its own words
+		return nil // the core refuses it
 	}
 	if config.DeadLetter != "" {
 		if err := subjects.CheckQueue(config.DeadLetter); err != nil {

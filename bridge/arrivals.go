@@ -9,42 +9,43 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// arrivals are the messages that the server has sent and the bridge has not looked
-// at yet, in the order in which they came. Subscriptions share them: nats.go calls
-// back for each subscription from a goroutine of its own, and the server sends a
-// settlement to any one that matches, so one could overtake the one before it.
+// arrivals are the messages that the server has sent and the bridge has not handled
+// yet, in the order in which they arrived. All subscriptions share them. nats.go would
+// call back for each subscription from a goroutine of its own, and the server sends a
+// settlement to any subscription that matches: a settlement could overtake an earlier
+// one.
 //
-// nats.go drops what it cannot put into a channel at once. So one goroutine does
-// nothing but take messages from there, and another one looks at them.
+// nats.go drops a message when the channel is full. So one goroutine only moves
+// messages from the channel to a line, and another one handles them.
 type arrivals struct {
-	look func(*nats.Msg)
-	log  *slog.Logger
-	came chan *nats.Msg
-	end  *nats.Msg // comes last
+	handle func(*nats.Msg)
+	log    *slog.Logger
+	came   chan *nats.Msg
+	end    *nats.Msg // the last one
 
-	count, bytes atomic.Int64 // of what was not looked at
+	count, bytes atomic.Int64 // of the messages not handled yet
 
 	mu       sync.Mutex
 	some     sync.Cond
 	line     []*nats.Msg
-	marks    map[*nats.Msg]func() // what to do when it is the mark's turn
+	marks    map[*nats.Msg]func() // called when the mark is the next in line
 	dropping bool
 }
 
 const (
-	// arrivalsRoom is how many messages nats.go may be ahead of the goroutine that
-	// takes them: some tens of milliseconds of the most that it can receive.
+	// arrivalsRoom is the length of the channel: some tens of milliseconds at the
+	// highest rate at which nats.go receives messages.
 	arrivalsRoom = 1 << 16
 
-	// arrivalsStep is how many messages are taken at a time, and arrivalsKept for how
-	// many memory is kept.
+	// arrivalsStep is how many messages move to the line at a time, arrivalsKept the
+	// longest line whose memory is used again.
 	arrivalsStep = 256
 	arrivalsKept = 4096
 )
 
-// start has each message looked at, one after the other. Looking must not block.
-func (a *arrivals) start(look func(*nats.Msg), log *slog.Logger) {
-	a.look, a.log = look, log
+// start handles messages until stop, one after the other. The handler must not block.
+func (a *arrivals) start(handle func(*nats.Msg), log *slog.Logger) {
+	a.handle, a.log = handle, log
 	a.came = make(chan *nats.Msg, arrivalsRoom)
 	a.end = new(nats.Msg)
 	a.marks = make(map[*nats.Msg]func())
@@ -53,15 +54,15 @@ func (a *arrivals) start(look func(*nats.Msg), log *slog.Logger) {
 	go a.run()
 }
 
-// stop ends it, after all that has come. What comes later is dropped.
+// stop ends after the messages that have arrived. Later ones are dropped.
 func (a *arrivals) stop() { a.came <- a.end }
 
-// pending is how much has come that was not looked at.
+// pending is the number and size of the messages not handled yet.
 func (a *arrivals) pending() (messages, bytes int) {
 	return int(a.count.Load()), int(a.bytes.Load())
 }
 
-// wait returns when all that has come so far was looked at.
+// wait returns when all messages that have arrived so far are handled.
 func (a *arrivals) wait(ctx context.Context) error {
 	mark, done := new(nats.Msg), make(chan struct{})
 	a.mu.Lock()
@@ -80,7 +81,7 @@ func (a *arrivals) wait(ctx context.Context) error {
 	}
 }
 
-// collect takes messages as they come.
+// collect moves messages from the channel to the line.
 func (a *arrivals) collect() {
 	for m := range a.came {
 		a.mu.Lock()
@@ -89,7 +90,7 @@ func (a *arrivals) collect() {
 			if m == a.end || n == arrivalsStep || len(a.came) == 0 {
 				break
 			}
-			m = <-a.came // which nobody else takes
+			m = <-a.came // the channel has no other reader
 		}
 		a.some.Signal()
 		a.mu.Unlock()
@@ -100,7 +101,7 @@ func (a *arrivals) collect() {
 }
 
 func (a *arrivals) add(m *nats.Msg) {
-	if m.Sub != nil { // else a mark
+	if m.Sub != nil { // a mark has none
 		size := int64(m.Size())
 		if a.bytes.Load()+size > pendingBytes {
 			if !a.dropping {
@@ -116,7 +117,7 @@ func (a *arrivals) add(m *nats.Msg) {
 	a.line = append(a.line, m)
 }
 
-// run looks at messages.
+// run handles the messages in line.
 func (a *arrivals) run() {
 	var batch []*nats.Msg
 	for {
@@ -130,7 +131,7 @@ func (a *arrivals) run() {
 				a.passed(m)
 			default:
 				size := int64(m.Size())
-				a.look(m)
+				a.handle(m)
 				a.count.Add(-1)
 				a.bytes.Add(-size)
 			}
@@ -138,7 +139,7 @@ func (a *arrivals) run() {
 	}
 }
 
-// next returns what has come, and keeps the memory of what came before.
+// next returns the line, and uses the memory of the one before for the next.
 func (a *arrivals) next(used []*nats.Msg) []*nats.Msg {
 	if cap(used) > arrivalsKept {
 		used = nil
@@ -153,7 +154,7 @@ func (a *arrivals) next(used []*nats.Msg) []*nats.Msg {
 	return batch
 }
 
-// passed does what is to be done at a mark.
+// passed calls the function of a mark.
 func (a *arrivals) passed(mark *nats.Msg) {
 	a.mu.Lock()
 	do := a.marks[mark]

@@ -13,14 +13,14 @@ import (
 type changer interface {
 	work
 
-	// apply makes it within a transaction, which may run again. With an error the
-	// transaction is in vain.
+	// apply makes the change within a transaction, which may run again. An error fails
+	// the transaction.
 	apply(kv.Tx, fdbpq.Queue) ([]fdbpq.Event, error)
 
-	// answer says that it was done.
+	// answer answers that the change was made.
 	answer(*responder)
 
-	// endsLease says whether what was done has ended a lease for good.
+	// endsLease says whether the change has ended a lease for good.
 	endsLease() bool
 }
 
@@ -94,8 +94,8 @@ type change struct {
 func (c *change) answer(re *responder) { re.answerBody(&c.request, c.body) }
 func (c *change) endsLease() bool      { return false }
 
-// did is what a change was answered, or why it was not made. That there is no such
-// queue is an answer, too.
+// did sets the answer to a change. A missing queue is an answer, too; any other error
+// fails the transaction.
 func (c *change) did(answer any, err error) error {
 	c.failure = nil
 	if err == nil {
@@ -104,7 +104,7 @@ func (c *change) did(answer any, err error) error {
 	return c.unlessUnknown(err)
 }
 
-// unlessUnknown takes the error that there is no such queue for an answer.
+// unlessUnknown turns the error of a missing queue into the answer.
 func (r *request) unlessUnknown(err error) error {
 	if err == fdbpq.ErrNoQueue {
 		r.failure = noQueue(r.subject.Queue)

@@ -34,8 +34,8 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 		nats.ReconnectJitter(reconnectWait, 4*reconnectWait),
 		nats.IgnoreAuthErrorAbort(),
 		nats.PingInterval(pingInterval),
-		// An answer that cannot leave at once fails, so that a lease is given
-		// back now rather than delivered later to somebody who has gone.
+		// An answer that cannot be sent at once fails. Its lease is given back, and
+		// the item is not delivered later to a client that has gone.
 		nats.ReconnectBufSize(-1),
 		nats.LameDuckModeHandler(func(nc *nats.Conn) { leave(nc, log) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -52,9 +52,9 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 			level, text := slog.LevelError, "NATS reported an error"
 			switch {
 			case errors.Is(err, nats.ErrBadHeaderMsg):
-				level = slog.LevelDebug // its sender is told
+				level = slog.LevelDebug // the answer says so
 			case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Publish"):
-				// Senders of requests choose where answers go.
+				// Clients choose the subjects of answers.
 				level, text = slog.LevelWarn, "an answer may not be published"
 			}
 			log.Log(context.Background(), level, text, "subject", subject, "error", err)
@@ -62,8 +62,8 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 	}
 }
 
-// leave moves to another server when this one is about to stop, at a moment of
-// its own choice: all clients hear of it at the same time.
+// leave moves to another server when this one is about to stop, after a random pause:
+// the server tells all its clients at the same time.
 func leave(nc *nats.Conn, log *slog.Logger) {
 	log.Info("the NATS server is about to stop", "server", nc.ConnectedUrlRedacted())
 	if len(nc.Servers()) < 2 {

@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// receive is the callback of the request subscriptions. It never blocks: a
-// request is refused at once, or handed to a lane.
+// receive handles a message of the subscriptions to requests and settlements. It
+// never blocks: it refuses the request at once or hands it to a lane.
 func (b *Bridge) receive(m *nats.Msg) {
 	s, err := b.grammar.Parse(m.Subject)
 	if err == nil {
@@ -26,7 +26,7 @@ func (b *Bridge) receive(m *nats.Msg) {
 				if b.gate.closed() { // signals may have ended
 					b.signal(m)
 				}
-				return // whoever handed the item out hears it too
+				return // the bridge that delivered the item receives it, too
 			}
 		}
 	}
@@ -70,16 +70,16 @@ func (b *Bridge) receive(m *nats.Msg) {
 	r.work.submit(b)
 }
 
-// meant guesses the verb of a malformed subject: a failed push is answered
-// differently from the rest.
+// meant guesses the verb of a malformed subject: the answer to a failed push has a
+// form of its own.
 func (b *Bridge) meant(subject string) *verb {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
 	word, _, _ := strings.Cut(rest, ".")
 	return verbNamed(word)
 }
 
-// meantQueue returns the queue of a malformed subject, "" when its name is
-// what is wrong with it.
+// meantQueue returns the queue of a malformed subject, or "" when its name is
+// malformed.
 func (b *Bridge) meantQueue(subject string) string {
 	queue, _, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
 	if subjects.CheckQueue(queue) != nil {
@@ -88,7 +88,8 @@ func (b *Bridge) meantQueue(subject string) string {
 	return queue
 }
 
-// fromServer tells the server's word about a lost message from a settlement.
+// fromServer says whether a message on an ack subject is the server's, about a message
+// that had no receiver, and no settlement.
 func fromServer(m *nats.Msg) bool {
 	return len(m.Data) == 0 && len(m.Header) > 0 && m.Header.Get(protocol.HeaderStatus) == protocol.StatusNoResponders
 }

@@ -162,7 +162,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &client{TB: t, Conn: server.Connect(t)}
-	held := c.send("pq.jobs.push.x", "") // which is refused by whoever looks at what arrives
+	held := c.send("pq.jobs.push.x", "") // malformed: the handler of arrivals refuses it
 	select {
 	case <-g.entered:
 	case <-time.After(patience):

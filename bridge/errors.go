@@ -12,10 +12,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// failure is why a request was not served, as its sender is told.
+// failure is why a request was not served, as the answer says it.
 type failure struct {
 	code        int
-	text        string // which thing is wrong, and what is allowed
+	text        string // what is wrong, and what is allowed
 	description string // instead of the code's usual one
 	reason      protocol.Reason
 }
@@ -73,8 +73,7 @@ func noItem(queue, id string) *failure {
 	}
 }
 
-// explain turns an error of the core or the store into what the sender of a
-// request is told.
+// explain turns an error of the core or the store into a failure.
 func explain(err error) *failure {
 	var f *failure
 	var lost *fdbpq.LostError
@@ -117,8 +116,8 @@ func explain(err error) *failure {
 	return &failure{code: 500, text: err.Error()}
 }
 
-// isOutage tells failures of the store, which concern whatever is asked of it,
-// from those that concern one request.
+// isOutage says whether an error is an outage of the store, which concerns all
+// requests, and not a failure of one request.
 func isOutage(err error) bool {
 	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// announcer publishes events. Nobody has to listen, and none is repeated.
+// announcer publishes each event once, with or without subscribers.
 type announcer struct {
 	nc      *nats.Conn
 	grammar subjects.Grammar
@@ -21,7 +21,7 @@ type announcer struct {
 	stats   *statistics
 
 	mu     sync.Mutex
-	lately map[string]*losses // by queue: what must not be announced yet
+	lately map[string]*losses // by queue: losses of the last moments, to announce later
 	closed bool
 	counts map[fdbpq.EventType]int64
 }
@@ -37,7 +37,7 @@ const (
 	// eventEvery bounds how often a queue's error event is published.
 	eventEvery = time.Second
 
-	// maxLately bounds the queues whose losses are told apart.
+	// maxLately bounds the queues in lately. Losses of further queues have no event.
 	maxLately = 1024
 )
 
@@ -65,8 +65,8 @@ func (a *announcer) item(e fdbpq.Event) {
 	})
 }
 
-// lost reports a push that nobody waits for and that was not taken in: at once
-// when it is the first, and then with others.
+// lost reports a push without a reply subject that was not stored. The first one is
+// announced at once, later ones together.
 func (a *announcer) lost(queue string, f *failure) {
 	a.stats.lost.Add(1)
 	a.mu.Lock()
@@ -86,7 +86,7 @@ func (a *announcer) lost(queue string, f *failure) {
 	l.last = f
 }
 
-// report announces what was lost since the last event, if anything.
+// report announces the pushes that were lost since the last event, if there are any.
 func (a *announcer) report(queue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *announcer) publish(queue, kind string, event any) {
 	}
 }
 
-// close reports what is still to be reported.
+// close announces the remaining losses.
 func (a *announcer) close() {
 	a.mu.Lock()
 	a.closed = true

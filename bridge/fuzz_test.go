@@ -15,8 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// told holds what a sender is told to what a header can carry.
-func told(t *testing.T, f *failure) {
+// checkRefusal checks that a refusal has the code 400 and a text that fits into a header.
+func checkRefusal(t *testing.T, f *failure) {
 	t.Helper()
 	text := headerText(f.text)
 	if f.code != 400 || text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -39,7 +39,7 @@ func FuzzPop(f *testing.F) {
 		}
 		r := newRequest(verbOf(verb), subjects.Subject{Verb: verb}, &nats.Msg{Data: body, Header: nats.Header{key: {value}}})
 		if f := r.work.read(nil); f != nil {
-			told(t, f)
+			checkRefusal(t, f)
 			return
 		}
 		p := r.work.(*pop).ask
@@ -63,7 +63,7 @@ func FuzzPushHeaders(f *testing.F) {
 		r := new(push)
 		r.msg, r.subject.Queue = &nats.Msg{Header: nats.Header{key: {first, second}}}, "jobs"
 		if f := r.readHeaders(); f != nil {
-			told(t, f)
+			checkRefusal(t, f)
 			return
 		}
 		header := make(nats.Header)
@@ -101,7 +101,7 @@ func FuzzSettlement(f *testing.F) {
 		r.msg, r.subject = &nats.Msg{Data: body}, subjects.Subject{Queue: queue, Verb: subjects.Ack, Token: given}
 		failed := r.read(b)
 		if failed != nil {
-			told(t, failed)
+			checkRefusal(t, failed)
 		}
 		opened := failed != errToken
 		if genuine := given == token && queue == "jobs"; opened != genuine {
@@ -134,7 +134,7 @@ func FuzzToken(f *testing.F) {
 		token := base64.RawURLEncoding.EncodeToString(s.seal(slices.Clip(body), "jobs", body))
 		lease, pop, failed := s.open("jobs", token)
 		if failed != nil {
-			told(t, failed)
+			checkRefusal(t, failed)
 			return
 		}
 		if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High || pop.limit != 1 || lease.Queue != "jobs" {
@@ -168,7 +168,7 @@ func FuzzRequest(f *testing.F) {
 				continue // have targets of their own
 			}
 			if failed := r.work.read(b); failed != nil {
-				told(t, failed)
+				checkRefusal(t, failed)
 				continue
 			}
 			offset, limit := int64(0), 1
@@ -243,7 +243,7 @@ func FuzzImport(f *testing.F) {
 		r := new(importing)
 		r.msg, r.arrived = &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, time.Now()
 		if failed := r.read(b); failed != nil {
-			told(t, failed)
+			checkRefusal(t, failed)
 			return
 		}
 		i := r.item

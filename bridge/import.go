@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// importing puts an item, as it was answered somewhere, to where it stood.
+// importing puts an exported item back to its place in a queue.
 type importing struct {
 	request
 	item fdbpq.Import
@@ -106,7 +106,7 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID}[key] = value
 	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderAck, protocol.HeaderLeaseExpires:
-		// These say how it stood among others, and who held it.
+		// These headers describe the answer and the lease, not the item.
 	default:
 		f = failf(400, "header %s is none of an import: expected %s, or what else comes with an item", shown(key), protocol.HeaderID)
 	}
@@ -114,7 +114,7 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
 }
 
 const (
-	maxNumber   = 1 << 62 // of deliveries and fences: room to count on
+	maxNumber   = 1 << 62 // of deliveries and fences: the numbers grow further
 	maxDeadText = 512     // bytes of a reason, a queue's name, an id
 )
 
@@ -163,8 +163,8 @@ func (l *imports) Answer(requests []*importing, err error) {
 	l.imported = nil
 }
 
-// answer answers as a push is answered. That the same item stands there
-// already is as good as having put it there.
+// answer answers an import like a push. An import of an item that is in its place
+// already succeeds.
 func (l *imports) answer(r *importing, done *fdbpq.Imported) {
 	err := done.Err
 	if err == nil && done.Found != nil && !same(done.Found, &r.item) {

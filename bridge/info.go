@@ -9,7 +9,7 @@ import (
 )
 
 // info shows a queue.
-type info struct{ look }
+type info struct{ jsonQuery }
 
 func makeInfo(subjects.Verb) work { return new(info) }
 

@@ -14,7 +14,7 @@ import (
 
 // list shows a page of items.
 type list struct {
-	look
+	jsonQuery
 	page fdbpq.Listing
 }
 

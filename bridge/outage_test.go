@@ -238,7 +238,7 @@ func (s *silent) Update(ctx context.Context, fn func(kv.Tx) error) error {
 }
 
 // When it cannot be found out whether a request was done, the answer says so,
-// and nobody takes it for a 503.
+// and no client takes it for a 503.
 func TestUnknownResult(t *testing.T) {
 	t.Parallel()
 	base, err := testenv.Engines()[0].Place(t)()

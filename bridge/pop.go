@@ -30,13 +30,13 @@ func (p *popRequest) selection() fdbpq.Selection {
 	return fdbpq.Selection{End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id}
 }
 
-// plain says whether the pop asks for one item in the plainest way, so that
-// a row of equal ones can be served by one read.
+// plain says whether the pop asks for one item without options, so that one read can
+// serve several such pops.
 func (p *popRequest) plain() bool {
 	return !p.batch && p.maxBytes == 0 && p.id == ""
 }
 
-// pop takes items, or looks at them: a pop or a peek, or what follows +NXT.
+// pop is a pop, a peek, or the pop of a +NXT.
 type pop struct {
 	request
 	ask     popRequest
@@ -65,8 +65,8 @@ func (p *pop) end() { popPool.put(p) }
 
 func (p *pop) items() []fdbpq.Item { return p.found }
 
-// submit hands a pop to the lane of those that change the queue, even when it only
-// looks but would wait: there those that wait are served.
+// submit hands a pop to the queue's lane of pops, which also serves waiting peeks. A
+// peek that does not wait is a query.
 func (p *pop) submit(b *Bridge) {
 	if p.peeks && p.ask.wait == 0 {
 		b.lanes.read.Submit(p.subject.Queue, p)
@@ -75,7 +75,7 @@ func (p *pop) submit(b *Bridge) {
 	}
 }
 
-// forget forgets what a transaction found that was not the last one.
+// forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
 
 func (r *pop) read(*Bridge) *failure {
@@ -98,7 +98,7 @@ func (r *pop) read(*Bridge) *failure {
 	return nil
 }
 
-// popOptions gathers what body and headers say; what was not said is nil.
+// popOptions are the options in the body and the headers. One that is missing is nil.
 type popOptions struct {
 	peek            bool
 	batch, maxBytes *int64
@@ -108,7 +108,7 @@ type popOptions struct {
 	bandFromBody    bool
 }
 
-// agree keeps a value that was said, and refuses another one for the same.
+// agree sets an option, and refuses a second, different value for it.
 func agree[T comparable](said **T, value T, body, header string) *failure {
 	if *said != nil && **said != value {
 		return failf(400, "header %s says %v, the body's %s says %v: expected the same or one of them", header, value, body, **said)
@@ -185,7 +185,7 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure) {
 	return false, nil
 }
 
-// readHeaders reads the headers that say the same as the body.
+// readHeaders reads the options in headers.
 func (o *popOptions) readHeaders(header nats.Header) *failure {
 	for key, values := range header {
 		if key != protocol.HeaderMsgID && !strings.HasPrefix(key, protocol.HeaderPrefix) {
@@ -287,7 +287,7 @@ func (o *popOptions) band(base fdbpq.Band) fdbpq.Band {
 	return base
 }
 
-// apply changes in p what was said.
+// apply sets the options in p.
 func (o *popOptions) apply(p *popRequest) {
 	if o.batch != nil {
 		p.limit, p.batch = int(min(*o.batch, fdbpq.MaxBatch)), true

@@ -13,10 +13,10 @@ import (
 type query interface {
 	work
 
-	// find looks for what is asked for. It may run again, on another state.
+	// find reads the answer. It may run again, on another state of the store.
 	find(*view) error
 
-	// size is what was found takes in memory, roughly.
+	// size is roughly the memory that the answer takes.
 	size() int64
 
 	// answer sends it.
@@ -40,8 +40,8 @@ type reads struct {
 // Work serves a batch of queries.
 func (l *reads) Work(now batch.Batch[query]) { batch.Run(now.Requests, l) }
 
-// Try serves queries on one state of the store, until their answers are large
-// enough to be sent first.
+// Try serves queries on one state of the store, until their answers reach the limit
+// of a batch.
 func (l *reads) Try(requests []query) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {
@@ -78,16 +78,16 @@ func (l *reads) Answer(requests []query, err error) {
 	}
 }
 
-// look is a query that is answered in JSON.
-type look struct {
+// jsonQuery is a query that is answered in JSON.
+type jsonQuery struct {
 	request
 	body []byte // of the answer
 }
 
-func (l *look) size() int64       { return int64(len(l.body)) }
-func (l *look) answer(lane *lane) { lane.answerBody(&l.request, l.body) }
+func (l *jsonQuery) size() int64       { return int64(len(l.body)) }
+func (l *jsonQuery) answer(lane *lane) { lane.answerBody(&l.request, l.body) }
 
-func (l *look) answerJSON(body any) (err error) {
+func (l *jsonQuery) answerJSON(body any) (err error) {
 	l.body, err = json.Marshal(body)
 	return err
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// An answer is published with the bridge's own rights, on a subject that the
-// sender of the request chose, and with a payload and headers that it may have
-// chosen, too. So only what is made for answers is answered: inboxes, what
-// stands for them across accounts, and what the bridge was told of. A request
-// with any other reply subject is refused, and nobody can be told.
+// The bridge publishes an answer with its own rights. The client has chosen the
+// subject, and may have chosen payload and headers, too. So the bridge answers only on
+// inboxes, on the subjects that stand for inboxes across accounts, and on the patterns
+// in its options. It refuses a request with another reply subject without an answer.
 
 // replies knows the subjects that are answered.
 type replies struct {
@@ -63,8 +62,8 @@ func (r *replies) answers(subject string) bool {
 	return slices.ContainsFunc(r.more, func(pattern string) bool { return subjects.Covers(pattern, subject) })
 }
 
-// refuse takes the reply subject from a message and says why. The operator is
-// told of one of them now and then: it may be a client's own inbox prefix.
+// refuse removes the reply subject of a message and returns why. The log names one such
+// message from time to time: the subject may be a client's own inbox prefix.
 func (r *replies) refuse(m *nats.Msg) *failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()

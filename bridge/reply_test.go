@@ -59,7 +59,7 @@ func (c *client) inboxes() string {
 	return inbox[:strings.LastIndexByte(inbox, '.')+1]
 }
 
-// A bridge answers where else it is told to, whatever there is below its prefix.
+// A bridge also answers on the patterns in its options, but never below its prefix.
 func TestReplySubjects(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{ReplySubjects: []string{"app.*.replies", "mine.>", "one"}})

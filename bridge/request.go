@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// request is a message on its way through the bridge, as far as all verbs are
-// alike. It is part of a [work], which has what its verb reads and finds.
+// request is the part of a [work] that all verbs have in common: a message on its way
+// through the bridge.
 type request struct {
 	msg     *nats.Msg
 	subject subjects.Subject
@@ -18,12 +18,12 @@ type request struct {
 	refusal refusal
 	work    work // that it is part of
 	arrived time.Time
-	counted int64         // bytes that the gate counts; -1 when it counts the request no more
+	counted int64         // bytes that the gate counts; -1 when it does not count the request
 	since   time.Time     // start of the work on it; zero while it waits
 	spent   time.Duration // work on it before it waited
 
-	// failure is why the transaction did not do what was asked for. It stands only
-	// when the transaction has committed.
+	// failure is why the transaction did not serve the request. It is valid only after
+	// the commit.
 	failure *failure
 }
 
@@ -32,14 +32,14 @@ type work interface {
 	// head returns what it has in common with other requests.
 	head() *request
 
-	// read reads what is asked for, submit hands it to the lane that does it.
+	// read parses the request, submit hands it to its lane.
 	read(*Bridge) *failure
 	submit(*Bridge)
 
-	// items are what it is answered with, for its trace.
+	// items are the items in the answer, for the trace.
 	items() []fdbpq.Item
 
-	// end gives back what it has taken: it was answered, and is not used any more.
+	// end releases the request, which was answered.
 	end()
 }
 
@@ -47,7 +47,7 @@ func (r *request) head() *request      { return r }
 func (r *request) items() []fdbpq.Item { return nil }
 func (r *request) end()                {}
 
-// newRequest returns the work of a verb that a message asks for.
+// newRequest returns the work of a verb for a message.
 func newRequest(v *verb, s subjects.Subject, m *nats.Msg) *request {
 	w := v.make(s.Verb)
 	r := w.head()
@@ -61,19 +61,19 @@ func (r *request) prepare(w work, v *verb, s subjects.Subject, m *nats.Msg) {
 	r.since = r.arrived
 }
 
-// nobody is a message that asks for nothing that can be done.
-type nobody struct{ request }
+// unservable is a message on a subject that is no request of the protocol.
+type unservable struct{ request }
 
-func makeNone(subjects.Verb) work { return new(nobody) }
+func makeNone(subjects.Verb) work { return new(unservable) }
 
-func (n *nobody) read(*Bridge) *failure {
+func (n *unservable) read(*Bridge) *failure {
 	return failf(400, "subject %s: expected one that asks for something", shown(n.msg.Subject))
 }
 
-func (n *nobody) submit(*Bridge) {}
+func (n *unservable) submit(*Bridge) {}
 
-// took is how long the bridge has worked on the request. Waiting for something
-// to arrive is no work.
+// took is how long the bridge has worked on the request, without the time in which it
+// waited for an item.
 func (r *request) took() time.Duration {
 	if r.since.IsZero() {
 		return r.spent

@@ -50,7 +50,7 @@ func refuseAll[W work](re *responder, requests []W, err error) {
 	}
 }
 
-// answerFailure tells the sender of a request that it was not served.
+// answerFailure answers a request that was not served.
 func (re *responder) answerFailure(r *request, f *failure) {
 	if r.msg.Reply == "" {
 		return
@@ -68,12 +68,12 @@ func (re *responder) answerFailure(r *request, f *failure) {
 	case r.refusal == asSettlement:
 		status = 503 // AckSync notices nothing else
 	case f.code == 504:
-		status = 0 // whoever sees one may take it for certain
+		status = 0 // with a status, a client would take the request for failed
 	case r.refusal == asPublish && f.code != 503:
 		status = 0 // JetStream has errors in the body
 		body = errorBody(protocol.PushResponseType, f)
 	case f.code == 400:
-		// Whoever misspells a subject may have meant to publish to a stream.
+		// The misspelt subject may have been meant for a publish to a stream.
 		body = errorBody(protocol.ErrorResponseType, f)
 	}
 	if status != 0 {
@@ -92,8 +92,8 @@ func errorBody(responseType string, f *failure) []byte {
 	return body
 }
 
-// publish sends an answer and says whether it left. There is nobody to tell
-// when it did not: the sender hears nothing and asks again.
+// publish sends an answer and says whether it was sent. Without an answer, the client
+// asks again after its time-out.
 func (re *responder) publish(m *nats.Msg) bool {
 	err := re.nc.PublishMsg(m)
 	if err != nil {

@@ -143,7 +143,7 @@ func (s *service) stats() micro.Stats {
 			ProcessingTime: time.Duration(counted.nanos.Load()),
 		}
 		if code := int(counted.lastCode.Load()); code != 0 {
-			// Its text may quote what somebody sent, and is for that one alone.
+			// Its text may quote a request, and is for that client alone.
 			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure{code: code}).describe()
 		}
 		if requests > 0 {
@@ -170,8 +170,8 @@ const (
 	// statsQueues bounds the queues in an answer, which has to be small.
 	statsQueues = 200
 
-	// statsTimeout is how long the store may take: whoever asks gathers answers
-	// for a short time only.
+	// statsTimeout bounds the reads of the store: a client of discovery collects
+	// answers for a short time only.
 	statsTimeout = time.Second
 )
 
@@ -192,12 +192,12 @@ func (s *service) queues() json.RawMessage {
 	return body
 }
 
-// statsReaders look at queues at the same time: where reads cross a network,
-// one behind the other would take seconds for many queues.
+// statsReaders is how many queues are read at the same time: over a network, reading
+// many queues one by one would take seconds.
 const statsReaders = 16
 
-// queueStats looks at the first queues, at most so many. With an error it
-// returns those that it has got.
+// queueStats reads the first queues, up to a limit. With an error it also returns the
+// queues that it has read.
 func (b *Bridge) queueStats(ctx context.Context, most int) (map[string]queueStats, error) {
 	var names []string
 	err := b.store.View(ctx, func(r kv.Reader) (err error) {

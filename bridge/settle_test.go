@@ -404,7 +404,7 @@ func TestNobodyReceives(t *testing.T) {
 	if m.Header.Get("PQ-Deliveries") != "1" || m.Header.Get("PQ-Fence") != "2" {
 		t.Errorf("%v", m.Header)
 	}
-	// What looks like the server's word, sent by somebody else, settles nothing.
+	// A client's message that looks like the server's settles nothing.
 	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
 		t.Fatal(err)
 	}

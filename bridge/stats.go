@@ -12,10 +12,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// statistics are what a bridge knows about its own work since it started.
+// statistics count the work of a bridge since it started.
 type statistics struct {
 	verbs   []verbStats  // as in the table of verbs
-	lost    atomic.Int64 // pushes without a reply subject that were not taken in
+	lost    atomic.Int64 // pushes without a reply subject that were not stored
 	latency *prometheus.HistogramVec
 	batches *prometheus.HistogramVec
 	times   *prometheus.HistogramVec
@@ -33,8 +33,8 @@ type verbStats struct {
 	latency  prometheus.Observer
 }
 
-// requests and errors are what the service reports. That there was nothing to
-// pop, or nothing arrived in time, is no error.
+// requests counts requests and errors for discovery. An empty queue is no error, nor
+// is a wait without an item.
 func (v *verbStats) requests() (requests, errors int64) {
 	requests = v.served.Load()
 	for i := range v.failed {

@@ -18,7 +18,7 @@ func makeSys(v subjects.Verb) work {
 
 // queues lists the names of the queues.
 type queues struct {
-	look
+	jsonQuery
 	offset int64
 	limit  int
 }
@@ -75,7 +75,7 @@ func (v *view) queueNames() ([]string, error) {
 const queuesPerRead = 1000
 
 // system shows the bridge itself.
-type system struct{ look }
+type system struct{ jsonQuery }
 
 func (s *system) read(*Bridge) *failure { return noOptions(&s.request) }
 

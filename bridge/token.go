@@ -15,10 +15,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// A token is what stands in the last part of the subject that settles a lease:
-// the lease and the pop that gave it, authenticated with the store's secret,
-// so that every bridge on the store can settle, and nobody can make one up or
-// carry one over to another queue.
+// A token is the last part of the subject that settles a lease. It holds the lease and
+// the pop that gave it, authenticated with the store's secret: every bridge on the
+// store can settle the lease, and a client can neither forge a token nor use it for
+// another queue.
 
 // macSize is the part of the HMAC-SHA256 that is kept. 96 bits cannot be
 // guessed at the rate at which a bridge answers.

@@ -16,11 +16,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Trace context travels with an item like every other header. What is added
-// here are the bridge's own spans: a push continues the trace of its sender,
-// a pop that of whoever pops, with a link to where each item came from. Both
-// are made when the request has been answered, so without a tracer the road
-// of a request is the same but for one comparison.
+// Trace context travels with an item like every other header. The bridge adds spans
+// of its own: the span of a push continues the trace of the producer, the span of a
+// pop the trace of the consumer, with a link to the trace of each item's push. Spans
+// are made after the answer, so without a tracer a request costs one comparison more.
 
 var traceContext = propagation.TraceContext{}
 
@@ -29,13 +28,13 @@ func (re *responder) traced(r *request, f *failure) {
 	var links []trace.Link
 	verb, items := r.verb, r.work.items()
 	if verb == verbAck && len(items) > 0 {
-		verb = verbPop // what follows +NXT
+		verb = verbPop // of a +NXT
 	}
 	switch verb {
 	case verbPush:
 	case verbPop:
 		if f != nil && (f.code == 404 || f.code == 408) {
-			return // somebody looks for work all day long
+			return // a worker that polls an empty queue
 		}
 		links = linksTo(items)
 	default:

@@ -6,32 +6,30 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// verb is what a request asks for. To add one, add its entry to the table and
-// write a file with what it makes: a [work] that reads the request, goes to a lane,
-// runs there and answers.
+// verb is a kind of request. To add one, add its entry to the table, and a file with
+// its [work], which reads the request, goes to a lane, runs there and answers.
 type verb struct {
-	name     string // that requests are counted, traced and discovered by
-	pattern  string // of its subjects, behind the prefix
+	name     string // in metrics, traces and discovery
+	pattern  string // of its subjects, after the prefix
 	subjects []subjects.Verb
 	refusal  refusal
-	silent   bool                     // it does something for requests without a reply subject
+	silent   bool                     // requests without a reply subject have an effect, too
 	make     func(subjects.Verb) work // returns an empty request
 	index    int                      // in the table
 }
 
-// refusal is how a request that failed is answered.
+// refusal is the form of the answer to a request that failed.
 type refusal uint8
 
 const (
 	asService    refusal = iota // as NATS services do: a status and a text in headers
 	asPublish                   // as JetStream answers a publish: an error in the body
-	asSettlement                // as a server says that nobody is there: AckSync notices nothing else
+	asSettlement                // as a server answers without responders: AckSync recognises nothing else
 )
 
-// verbs is the table of all that the bridge answers. Metrics and discovery show
-// them in this order. The lane that a verb goes to is said by what it makes:
-// queries read, changes and settlements write, pushes, imports and pops have
-// lanes of their own.
+// verbs is the table of all verbs, in the order of metrics and discovery. The work of
+// a verb chooses its lane: queries share one, changes and settlements another; pushes,
+// imports and pops have lanes of their own.
 var verbs = numbered([]*verb{
 	{name: "push", pattern: "*.push", subjects: []subjects.Verb{subjects.Push}, refusal: asPublish, silent: true, make: makePush},
 	{name: "import", pattern: "*.import", subjects: []subjects.Verb{subjects.Import}, make: makeImport},
@@ -58,7 +56,7 @@ func numbered(table []*verb) []*verb {
 	return table
 }
 
-// Verbs that are looked for.
+// Verbs that the code names.
 var (
 	verbPush = verbOf(subjects.Push)
 	verbPop  = verbOf(subjects.PopMin)
@@ -82,8 +80,8 @@ var bySubject = func() (table [subjects.Verbs]*verb) {
 
 func verbOf(s subjects.Verb) *verb { return bySubject[s] }
 
-// verbNamed returns the verb that a word of a subject stands for, however wrong the
-// rest of the subject is.
+// verbNamed returns the verb with a name, also for a subject that is malformed
+// elsewhere.
 func verbNamed(word string) *verb {
 	for _, v := range verbs {
 		if v.name == word {
@@ -96,7 +94,7 @@ func verbNamed(word string) *verb {
 // endpoints are the verbs that discovery shows.
 func endpoints() []*verb { return verbs[:verbNone.index] }
 
-// pool keeps requests of one kind for the next ones.
+// pool keeps requests of one kind for further use.
 type pool[T any] struct{ free sync.Pool }
 
 func (p *pool[T]) get() *T {
@@ -106,7 +104,7 @@ func (p *pool[T]) get() *T {
 	return new(T)
 }
 
-// put takes a request back, emptied.
+// put empties a request and keeps it.
 func (p *pool[T]) put(w *T) {
 	var empty T
 	*w = empty

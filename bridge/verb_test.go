@@ -32,7 +32,7 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%s has %d entries, expected one", s, entries[s])
 		}
 		r := newRequest(verbOf(s), subjects.Subject{Verb: s}, &nats.Msg{})
-		if _, is := r.work.(*nobody); is || r.work.head() != r || r.verb != verbOf(s) {
+		if _, is := r.work.(*unservable); is || r.work.head() != r || r.verb != verbOf(s) {
 			t.Errorf("%s makes %T", s, r.work)
 		}
 	}

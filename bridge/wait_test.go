@@ -14,8 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// waiting waits until so many pops wait at a queue, or at one that does not
-// exist yet.
+// waiting returns when n pops wait at a queue, which may not exist yet.
 func (c *client) waiting(queue string, n int) {
 	c.Helper()
 	deadline := time.Now().Add(patience)
@@ -37,7 +36,7 @@ func (c *client) waiters(queue string) int {
 	return int(i.Waiting)
 }
 
-// total is how many wait at any queue.
+// total is how many pops wait at all queues.
 func (c *client) total() int {
 	c.Helper()
 	families, err := c.registry().Gather()
@@ -53,8 +52,8 @@ func (c *client) total() int {
 	return 0
 }
 
-// Those who wait are served in the order in which they came, whatever makes an
-// item takeable, and those who come later do not get ahead of them.
+// Waiting pops are served in the order in which they came, whatever makes an item
+// ready, and before later pops.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -333,7 +332,7 @@ func heap() int64 {
 }
 
 // Waiters who want something else do not keep others from what is there, and
-// those who want the same do not get ahead.
+// later pops of the same band do not get ahead.
 func TestWaitersForBands(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

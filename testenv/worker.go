@@ -25,9 +25,9 @@ type holding struct {
 	lease    time.Duration
 }
 
-// Worker is a client that does random operations on one queue, one after the
-// other, and records them. What gets no answer it repeats under the same id,
-// some plain pops aside, so that everything else happens exactly once.
+// Worker is a client that does random operations on one queue, one after the other,
+// and records them. It repeats a request without an answer under the same id, so the
+// operation happens exactly once. Some pops have no id and are not repeated.
 type Worker struct {
 	testing.TB
 	ID       int
@@ -37,10 +37,10 @@ type Worker struct {
 	Recorder *history.Recorder
 	Answers  *atomic.Int64 // of all workers
 	Loses    bool          // loses answers on purpose
-	Vanishes bool          // loses connections, and leases that run out: items come back by themselves
+	Vanishes bool          // loses connections, and lets leases expire
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
 	Padding  int           // bytes behind the name of an item
-	Damaged  int           // requests that were refused, as the store is damaged
+	Damaged  int           // requests that were refused because the store is damaged
 
 	nc       *nats.Conn
 	requests int
@@ -58,7 +58,7 @@ const (
 	urgencies = 5
 )
 
-// Connect connects the worker. Its connection comes back by itself.
+// Connect connects the worker. The connection reconnects by itself.
 func (w *Worker) Connect() {
 	w.Helper()
 	var err error
@@ -72,8 +72,8 @@ func (w *Worker) Connect() {
 	}
 }
 
-// request sends a request and waits for the answer, as it is: nats.go's own
-// requests turn a lost lease into "no responders".
+// request sends a request and returns the answer unchanged: nats.go's own requests
+// turn a lost lease into "no responders".
 func (w *Worker) request(request *nats.Msg) (*nats.Msg, error) {
 	w.attempts++
 	reply := fmt.Sprintf("%s.%d", w.inbox, w.attempts)
@@ -119,7 +119,7 @@ func (w *Worker) Hold(lease history.Operation) {
 	w.held = append(w.held, holding{lease.Ack, lease.Item, lease.Priority, lease.Fence, lease.Lease})
 }
 
-// Finish gives up what the worker holds.
+// Finish gives up the worker's leases.
 func (w *Worker) Finish() {
 	for len(w.held) > 0 {
 		w.settle(0, []history.Kind{history.Ack, history.Nak}[w.Random.IntN(2)])
@@ -147,8 +147,8 @@ func (w *Worker) push() {
 	})
 }
 
-// record fills in who did it and when. What do finds to be no operation is not
-// recorded.
+// record runs an operation and records it with its client and times, unless do says
+// that there was none.
 func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
 	o.Client, o.Call = w.ID, w.Recorder.Now()
 	if do(&o) {
@@ -181,7 +181,7 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 		var reply *nats.Msg
 		if once {
 			var err error
-			if reply, err = w.request(request); err == nil && nobody(reply) {
+			if reply, err = w.request(request); err == nil && noResponders(reply) {
 				return false
 			} else if err != nil || again(reply) {
 				o.Outcome, o.Return = history.Unknown, history.Never
@@ -263,16 +263,16 @@ func (w *Worker) settle(at int, kind history.Kind) {
 	})
 }
 
-// again tells that the answer leaves open whether something happened, or that
-// nothing did and it may the next time.
+// again says whether to repeat a request: the answer leaves its result open, or says
+// that a later attempt may succeed.
 func again(reply *nats.Msg) bool {
 	code := reply.Header.Get("Nats-Service-Error-Code")
-	return code == "503" || code == "504" || code == "429" || nobody(reply) ||
+	return code == "503" || code == "504" || code == "429" || noResponders(reply) ||
 		code == "409" && reply.Header.Get("Description") == "Server Shutdown"
 }
 
-// nobody tells whether the server found no responder for the request.
-func nobody(reply *nats.Msg) bool {
+// noResponders says whether the server found no responder for the request.
+func noResponders(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
 
@@ -312,7 +312,7 @@ func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 	}
 }
 
-// lose sends a request whose answer goes to a subject that is not looked at.
+// lose sends a request whose answer goes to a subject without a reader.
 func (w *Worker) lose(request *nats.Msg, reply string) {
 	if err := w.send(request, reply); err != nil {
 		w.Fatal(err)
@@ -323,7 +323,7 @@ func (w *Worker) send(request *nats.Msg, reply string) error {
 	return w.nc.PublishMsg(&nats.Msg{Subject: request.Subject, Reply: reply, Header: request.Header, Data: request.Data})
 }
 
-// Empty pops until nothing is ready.
+// Empty pops until no item is ready.
 func (w *Worker) Empty() {
 	w.Helper()
 	for IsItem(w.pop(0)) {
@@ -344,7 +344,7 @@ func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 	return reply
 }
 
-// Drain pops until the queue has nothing in any state.
+// Drain pops until the queue has no item in any state.
 func (w *Worker) Drain() {
 	w.Helper()
 	w.Loses = false
@@ -369,7 +369,7 @@ func (w *Worker) Info() string {
 // Close closes the worker's connection.
 func (w *Worker) Close() { w.nc.Close() }
 
-// IsAck tells whether a reply acknowledges a push.
+// IsAck says whether a reply acknowledges a push.
 func IsAck(reply *nats.Msg) bool {
 	var ack struct {
 		Seq   uint64
@@ -378,5 +378,5 @@ func IsAck(reply *nats.Msg) bool {
 	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
 }
 
-// IsItem tells whether a reply to a pop is an item.
+// IsItem says whether a reply to a pop is an item.
 func IsItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }

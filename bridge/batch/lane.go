@@ -30,8 +30,7 @@ func (l *Lane[R]) run() {
 	}
 }
 
-// next takes what is to be done now, within the limits of a batch. Without any
-// work the lane is idle.
+// next makes the next batch, within its limits. Without work the lane becomes idle.
 func (l *Lane[R]) next(key string) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -78,8 +77,8 @@ func shift[R any](to []R, line *[]R, n int) []R {
 	return to
 }
 
-// Arrived takes what came while the batch is under way, up to so many that were
-// submitted and so many that joined.
+// Arrived takes requests that have arrived while the batch is under way, up to a
+// number that were submitted and a number that joined.
 func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -109,8 +108,8 @@ func (l *Lane[R]) relieve() {
 	}
 }
 
-// late takes the requests that have waited for too long out of the lane, in their
-// order, and comes again. Nothing is stuck if the transaction ended just now.
+// late removes the requests that have waited for too long from the lane, in their
+// order, and sets the timer again. If the transaction has just ended, it is not stuck.
 func (l *Lane[R]) late() (late []R, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

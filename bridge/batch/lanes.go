@@ -28,16 +28,16 @@ type Worker[R any] interface {
 	Work(Batch[R])
 }
 
-// Batch is what a lane is to do now.
+// Batch is the work that a lane does at a time.
 type Batch[R any] struct {
-	Requests []R  // submitted, in their order
-	Joined   []R  // that go along, in their order
-	Kicked   bool // there may be more to do than requests say
+	Requests []R  // the submitted ones, in their order
+	Joined   []R  // the joined ones, in their order
+	Kicked   bool // there may be work beyond these
 }
 
 // Limits bound one batch. At least one request always fits.
 type Limits struct {
-	Requests int // as many may join
+	Requests int // that were submitted; as many may join
 	Bytes    int
 }
 
@@ -46,7 +46,7 @@ type Limits struct {
 // waited for the second one are handed back.
 type Patience struct{ First, Then time.Duration }
 
-// Options say what lanes are made of. All but Patience are needed.
+// Options configure lanes. All but Patience are required.
 type Options[R any] struct {
 	Limits   Limits
 	Patience Patience
@@ -94,8 +94,8 @@ func (ls *Lanes[R]) Submit(key string, r R) {
 	ls.mu.Unlock()
 }
 
-// Join hands a request to the lane of its key if that has work. It does not wait
-// behind the requests that were submitted: each batch takes along what has joined.
+// Join hands a request to the lane of its key if that has work. The request does not
+// wait behind submitted ones: it is part of the next batch.
 func (ls *Lanes[R]) Join(key string, r R) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package waiting keeps the pops that found nothing until something arrives for
-// them or their time is up. It knows neither NATS nor the store: it is told which
-// pop waits for what, and says which pops to try to serve and whose wait has ended.
+// Package waiting keeps the pops that found nothing until an item arrives for them or
+// their time is up. It knows neither NATS nor the store. Its caller says what each pop
+// waits for; the package says which pops to try to serve and which waits have ended.
 //
 // What it guarantees: pops that wait for the same band are served in the order in
-// which they came. Each wait ends once: with [Pops.Remove] by whoever served it,
-// with an error from [Pops.Keep], or with a call of Options.End. The places are bounded, and
-// when all are taken a queue that has fewer than its share gets one from the
-// queue that has the most, and within a queue a client from the client that has the
-// most. A waiting pop costs no goroutine and no timer of its own.
+// which they came. Each wait ends once: with a call of [Pops.Remove], with an error
+// from [Pops.Keep], or with a call of Options.End. The number of places is bounded.
+// When all are taken, a queue with less than its share gets a place from the queue
+// with the most, and within a queue a client from the client with the most. A waiting
+// pop has no goroutine and no timer of its own.
 package waiting
 
 import (
@@ -18,25 +18,24 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Options say what a line of waiting pops is made of. T is what a caller knows a
-// pop by. The functions are called without a lock held, and may be called at the
-// same time.
+// Options configure [Pops]. T is the caller's own type for a pop. The functions are
+// called without a lock held, and may be called at the same time.
 type Options[T any] struct {
 	// Places is how many pops wait at most.
 	Places int
 
-	// Bands is for how many different bands pops wait at a queue at most, the one
-	// of all priorities aside: each has to be looked at when something arrives.
+	// Bands bounds the different bands that pops wait for at a queue: an arrival
+	// costs one look for each band. The band of all priorities does not count.
 	Bands int
 
-	// End ends the wait of a pop that nobody is trying to serve. Why is ErrOver,
-	// ErrGone, a *FullError, or what Close was called with.
+	// End ends the wait of a pop that no attempt has. Why is ErrOver, ErrGone, a
+	// *FullError, or the argument of Close.
 	End func(pop T, why error)
 
-	// Serve has a queue's pops served: something may have arrived for them.
+	// Serve attempts to serve a queue's pops: items may have arrived for them.
 	Serve func(queue string)
 
-	// Gone returns which of the reply subjects nobody listens to any more.
+	// Gone returns the reply subjects whose clients do not listen any more.
 	Gone func(replies []string) []string
 }
 
@@ -56,9 +55,9 @@ type Pop[T any] struct {
 	queue     *queue[T]
 	line      *line[T]
 	client    *client[T]
-	asked     time.Time // when it came, or was last asked whether its client is there
+	asked     time.Time // when it came, or when the last question about its client was asked
 	attempted bool      // a transaction is trying to serve it
-	ended     error     // why it does not wait any more, although one is
+	ended     error     // why it does not wait any more, although it is attempted
 
 	inLine, ofClient, inSweep element[T]
 	ending                    int // its index among those that end
@@ -68,20 +67,20 @@ type Pop[T any] struct {
 // Options.End and [Pops.Attempt] give it.
 func NewPop[T any](w Wait, caller T) *Pop[T] { return &Pop[T]{wait: w, caller: caller} }
 
-// Pops are all that wait, by queue.
+// Pops are all waiting pops, by queue.
 type Pops[T any] struct {
 	options Options[T]
 
 	mu      sync.Mutex
 	queues  map[string]*queue[T]
-	longest heap[*queue[T]] // the queue where most wait is first
+	longest heap[*queue[T]] // the queue with the most pops is first
 	ends    heap[*Pop[T]]   // the pop whose time is up next is first
 	expiry  *time.Timer
 	sweeps  sweep[T]
-	closed  error // why nothing may wait
+	closed  error // why no pop may wait
 }
 
-// New returns an empty line.
+// New returns Pops without any.
 func New[T any](o Options[T]) *Pops[T] {
 	p := &Pops[T]{options: o, queues: make(map[string]*queue[T])}
 	p.longest = heap[*queue[T]]{
@@ -104,8 +103,8 @@ func stopped(fn func()) *time.Timer {
 	return timer
 }
 
-// Add makes a pop wait, behind those that wait for the same band, or says why it
-// must not. It may be over before Add returns.
+// Add makes a pop wait, behind the pops that wait for the same band, or returns why it
+// may not. The wait may end before Add returns.
 func (p *Pops[T]) Add(pop *Pop[T]) error {
 	w := &pop.wait
 	p.mu.Lock()
@@ -138,8 +137,8 @@ func (p *Pops[T]) Add(pop *Pop[T]) error {
 	return nil
 }
 
-// end takes a pop out of the line. It says whether the caller has to tell so: who
-// is trying to serve the pop tells otherwise.
+// end removes a pop, and says whether the caller has to call Options.End: the end of an
+// attempted pop is the result of Keep.
 func (p *Pops[T]) end(pop *Pop[T], why error) (tell bool) {
 	p.drop(pop)
 	pop.ended = why
@@ -165,7 +164,7 @@ func (p *Pops[T]) drop(pop *Pop[T]) {
 	}
 }
 
-// Remove ends the wait of a pop that was served, or that is refused for another reason.
+// Remove ends the wait of a pop that was served or refused.
 func (p *Pops[T]) Remove(pop *Pop[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +221,7 @@ func (p *Pops[T]) arrived(q *queue[T]) time.Duration {
 	return q.arrived()
 }
 
-// Close ends all waits, and those of all pops that come until Open.
+// Close ends all waits. Until Open, no pop may wait.
 func (p *Pops[T]) Close(why error) {
 	for _, pop := range p.close(why) {
 		p.options.End(pop.caller, why)

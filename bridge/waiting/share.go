@@ -28,7 +28,7 @@ func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
 	return evicted, nil
 }
 
-// bands is for how many bands pops wait, the one of all priorities aside.
+// bands is the number of bands that pops wait for, without the one of all priorities.
 func (q *queue[T]) bands() int {
 	n := len(q.lines)
 	if q.lines[fdbpq.AllPriorities] != nil {

@@ -2,9 +2,9 @@ package waiting
 
 import "time"
 
-// A client may go without a word, and its pop would keep its place for up to two
-// minutes. So the clients are asked after now and then: soon when places are
-// short, and never many at a time.
+// A client may end without unsubscribing, and its pop would keep its place for up to
+// two minutes. So a sweep asks at intervals which clients still listen: at shorter
+// ones when places are scarce, and for a bounded number of pops at a time.
 const (
 	askEvery     = 15 * time.Second // for each pop
 	askSoon      = time.Second      // instead, while three quarters of the places are taken
@@ -13,13 +13,13 @@ const (
 	shortOfEvery = 4    // of so many places one is free or less
 )
 
-// sweep has all pops, the one that was asked after longest ago first.
+// sweep has all pops, in the order of the last question about their clients.
 type sweep[T any] struct {
 	pops  list[T]
 	timer *time.Timer
 	next  time.Time // when the timer ends; zero: it does not run
-	last  time.Time // when pops were last asked after
-	under bool      // it is under way
+	last  time.Time // when the last one began
+	under bool      // one is under way
 }
 
 // plan sets the timer to the next sweep, unless one comes before.
@@ -54,7 +54,7 @@ func (p *Pops[T]) sweep() {
 	}
 }
 
-// ask returns the pops to ask after now.
+// ask returns the pops whose clients this sweep asks about.
 func (p *Pops[T]) ask() (asked []*Pop[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func replies[T any](pops []*Pop[T]) []string {
 	return all
 }
 
-// forget takes those of the pops out of the line whose clients have gone.
+// forget removes the pops whose clients have gone.
 func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 	nobody := make(map[string]bool, len(gone))
 	for _, reply := range gone {

@@ -134,9 +134,9 @@ func variables() []string {
 	return names
 }
 
-// strangers are the variables that look like ours and are not: a name that was
-// mistyped should not pass silently.
-func strangers(environment []string) []string {
+// unknownVariables returns the variables with the prefix of settings that are no
+// settings: a mistyped name should not pass silently.
+func unknownVariables(environment []string) []string {
 	known := variables()
 	var names []string
 	for _, entry := range environment {

@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
-	for _, name := range strangers(os.Environ()) {
+	for _, name := range unknownVariables(os.Environ()) {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}
 	warnOfOpenSecrets(s.NATS, d.log)
@@ -160,11 +160,11 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 			d.embedded.WaitForShutdown()
 			return nil
 		})
-		told := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
+		announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
 		reaching = []nats.Option{
 			nats.InProcessServer(&pipeDialer{server: d.embedded}),
 			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
-			nats.LameDuckModeHandler(func(*nats.Conn) { told() }),
+			nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
 		}
 	}
 
