@@ -27,7 +27,7 @@ type damage struct {
 	texts []string
 }
 
-// namesLimit bounds how long it may take to find out which queues are concerned.
+// namesLimit bounds the search for the names of the concerned queues.
 const namesLimit = 2 * time.Second
 
 // describe returns a line a file.

@@ -17,7 +17,7 @@ import (
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
 
-// lameDuckLimit is longer than pqd takes to stop.
+// lameDuckLimit is longer than a stop of pqd lasts.
 const lameDuckLimit = time.Hour
 
 // embeddedServer is how to run a NATS server inside this process.
@@ -52,7 +52,7 @@ func embeddedSettings(s settings) (embeddedServer, error) {
 	return e, nil
 }
 
-// start runs the server and returns when it takes connections.
+// start runs the server and returns when it accepts connections.
 func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 	srv, err := server.NewServer(e.options)
 	if err != nil {
@@ -163,7 +163,7 @@ func (l natsLog) Fatalf(format string, args ...any) {
 // ofClient is how lines about a connection of a client begin.
 var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 
-// Errorf is called for mistakes of clients too. These are no errors of pqd, and no
+// Errorf is called for mistakes of clients, too. They are no errors of pqd, and no
 // reason to wake an operator.
 func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }

@@ -32,30 +32,28 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	return d.last, nil
 }
 
-// pipe is the bridge's end of a pipe to the server, with room for what is on its
-// way to the server, as a socket has. The server's own pipes have none: what is
-// written has to be read before the writer goes on. nats.go writes CONNECT, then
-// PING, and reads only then, while a server that refuses CONNECT never reads the
-// PING, so that both would wait.
+// pipe is the bridge's end of a pipe to the server. It buffers writes, as a socket
+// does. The server's own pipes have no buffer: a write blocks until it is read. nats.go
+// writes CONNECT and PING before it reads, and a server that refuses CONNECT never
+// reads the PING, so both would block for ever.
 type pipe struct {
 	net.Conn
-	sieve sieve // what is read
+	sieve sieve // of the bytes read
 
 	mu      sync.Mutex
 	changed sync.Cond
 	held    []byte // written, but not yet passed on
 	spare   []byte
 	closed  bool
-	err     error // why nothing is passed on any more, and what was held is lost
+	err     error // that ended passing on, and lost the held bytes
 }
 
 const (
-	// pipeRoom is how many bytes are held before a writer has to wait; one write
-	// may be longer.
+	// pipeRoom is how many bytes are held before a write blocks. One write may be
+	// longer.
 	pipeRoom = 256 << 10
 
-	// pipeLinger is for how long a pipe that was closed goes on passing on what
-	// it holds.
+	// pipeLinger is how long a closed pipe goes on passing on the held bytes.
 	pipeLinger = time.Second
 )
 

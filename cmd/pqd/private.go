@@ -9,8 +9,8 @@ import (
 	"regexp"
 )
 
-// notOthers are the permissions that only pqd's own user may have: the store has
-// the items of all users, and the key that signs its leases.
+// notOthers are the permissions that only pqd's own user may have. The store holds the
+// items of all users and the key that signs leases.
 const notOthers fs.FileMode = 0o077
 
 // storeFile tells the files of a store from others, which are not pqd's to

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// SIGHUP is sent by terminals that close and by operators who have changed a
-// configuration. pqd takes it for the latter when the embedded NATS server has a
-// configuration file, and otherwise stops as for SIGTERM.
+// Terminals send SIGHUP when they close, operators when they have changed a
+// configuration. When the embedded NATS server has a configuration file, pqd reads it
+// again. Otherwise pqd stops as for SIGTERM.
 
 // ends are the signals that stop pqd.
 func ends() []os.Signal {

@@ -11,10 +11,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// rightsTimeout bounds how long the server may take to say what pqd may do.
+// rightsTimeout bounds the wait for the server's answer about pqd's permissions.
 const rightsTimeout = 5 * time.Second
 
-// userInfo is what a server says of a user. Without permissions it may do
+// userInfo is a server's answer about a user. A user without permissions may do
 // everything.
 type userInfo struct {
 	Data struct {
@@ -25,9 +25,9 @@ type userInfo struct {
 	}
 }
 
-// warnOfRights tells when pqd's own user may do more than pqd needs: what pqd can
-// be made to do is then more, too. A server that lets everybody in has no users,
-// and one that does not say is no reason to warn.
+// warnOfRights warns when pqd's user has permissions that pqd does not need: a defect
+// of pqd could then do more harm. It does not warn about a server without users, or
+// one that does not answer.
 func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 	grammar, err := subjects.New(string(d.settings.Prefix))
 	if err != nil || !nc.AuthRequired() {

@@ -101,9 +101,9 @@ type daemon struct {
 	nc       atomic.Pointer[nats.Conn]
 }
 
-// serve brings the parts up, one upon the other, and takes them down in the
-// opposite order: the bridge answers what it has taken in before its
-// connection is closed, and the store goes last.
+// serve starts the parts of pqd, each on top of the one before, and stops them in
+// reverse order. The bridge answers the requests that it has received, then its
+// connection closes, and the store closes last.
 func (d *daemon) serve(ctx context.Context) (err error) {
 	down := func(what string, stop func() error) {
 		if failure := stop(); failure != nil {
@@ -111,7 +111,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		}
 	}
 
-	// What is wrong with the settings is found before anything is touched.
+	// Wrong settings are found before anything starts.
 	login, err := loginOptions(d.settings.NATS)
 	if err != nil {
 		return err

@@ -9,32 +9,32 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// sieve reads what the embedded server sends to the bridge and takes out header
-// blocks that are larger than the bridge takes. nats.go reads every header of a
-// message before the bridge can refuse it, on the goroutine that reads for the whole
-// bridge: some hundred messages with 100,000 headers each kept it busy until the
-// server cut it off. To count lines is a hundred times as fast. The message
-// arrives without body and headers, with a status that has the bridge refuse it.
+// sieve reads the embedded server's messages to the bridge and removes header blocks
+// that exceed the bridge's limits. nats.go parses all headers of a message before the
+// bridge can refuse it, on the goroutine that reads for the whole bridge. A hundred
+// messages with 100,000 headers each kept that goroutine busy until the server closed
+// the connection. Counting lines is a hundred times as fast. Such a message reaches the
+// bridge without body and headers, with a status that makes the bridge refuse it.
 type sieve struct {
 	from io.Reader
-	base []byte // all that can be held
-	in   []byte // read, and not looked at yet: a part of base
-	pass []byte // looked at, to be handed over
-	rest int    // bytes that follow in from, to be handed over unseen
-	skip int    // bytes that follow in from, to be left out
-	err  error  // what reading ended with
+	base []byte // the whole buffer
+	in   []byte // read, and not parsed yet: a part of base
+	pass []byte // parsed, for the next Read
+	rest int    // following bytes of from that Read returns unparsed
+	skip int    // following bytes of from to leave out
+	err  error  // that ended reading
 }
 
 const (
-	// sieveRead is how much is read at a time.
+	// sieveRead is the most bytes read at a time.
 	sieveRead = 64 << 10
 
-	// sieveHold is the most that is held back: a control line and a header block.
+	// sieveHold is the most bytes held back: a control line and a header block.
 	sieveHold = protocol.MaxHeaderBytes + 8<<10
 )
 
-// Read implements io.Reader. It returns all that it has, and waits only when it
-// has nothing.
+// Read implements io.Reader. It returns all bytes at hand, and blocks only when there
+// are none.
 func (s *sieve) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		switch {

@@ -1,16 +1,15 @@
-// Package history judges what clients saw of one queue. Clients record each
-// operation with the moments of its call and of its answer, on one clock of
-// their own, which no store can influence; the judge says which promises of the
-// protocol the answers break.
+// Package history checks the answers that clients got from one queue. Clients record
+// each operation with the times of its call and of its answer, on one clock that the
+// store cannot influence. The checks report the promises of the protocol that the
+// answers break.
 //
-// [Judge] reads long histories, in time that grows little faster than their
-// length. It reports what no order of the operations can explain: an
-// acknowledged item that never came out, an item that came out twice, two
+// [Judge] checks long histories, in time that grows little faster than their length.
+// It reports answers that no order of the operations can explain: an acknowledged
+// item that was never delivered, an item that was delivered twice, two
 // leases of one item at the same time, a lease that ended before its time, a pop
-// that passed over an item that was ready all the while. It keeps silent where
-// the moments of two operations overlap and either order would do.
+// that passed over an item that was ready all the time. It reports nothing where two
+// operations overlap and one of their orders explains the answers.
 //
-// [Linearizable] reads short histories and reports everything that no order of
-// the operations can explain: it searches for one that makes a plain sequential
-// queue give the same answers.
+// [Linearizable] checks short histories completely: it searches for an order of the
+// operations in which a sequential queue gives the same answers.
 package history

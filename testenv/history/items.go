@@ -32,8 +32,8 @@ func (j *judge) judgeItems() {
 	}
 }
 
-// over tells whether the item may be gone: it was popped, or its holder has
-// tried to acknowledge it.
+// over says whether the item may be gone: it was popped, or its consumer has tried to
+// acknowledge it.
 func (it *item) over() bool {
 	for _, take := range it.takes {
 		if take.Kind == Pop {
@@ -123,8 +123,8 @@ func (j *judge) judgeLeases(it *item) {
 	}
 }
 
-// judgeSettlements: a lease that lasts is not refused to its holder, and one
-// that another has followed settles nothing.
+// judgeSettlements: a settlement under a lease that lasts is not refused, and one under
+// a lease that another has followed settles nothing.
 func (j *judge) judgeSettlements(it *item, lease *Operation) {
 	var settled time.Duration = Never // from when on the holder may have given it up
 	for _, s := range it.settlements {

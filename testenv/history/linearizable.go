@@ -9,10 +9,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Linearizable tells whether an order of the operations, in which none comes
-// before one that had been answered when it was called, makes a sequential queue
-// give the same answers. Leases do not run out in it. It gives up after limit,
-// and says so with an error.
+// Linearizable says whether there is an order of the operations in which a sequential
+// queue gives the same answers. An operation that was answered before the call of
+// another one precedes it in that order. Leases do not expire in that queue. After
+// limit, Linearizable returns an error.
 func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
 	switch porcupine.CheckOperationsTimeout(model(operations), events(operations), limit) {
 	case porcupine.Ok:
