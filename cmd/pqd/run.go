@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -193,6 +194,16 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		nc.SetDisconnectErrHandler(nil) // this one is no news
 		nc.Close()
 	}()
+
+	if d.embedded != nil {
+		slow := newSlowClients(d.embedded, nc.GetClientID, unreadBudget(debug.SetMemoryLimit(-1)), d.log)
+		d.metrics.MustRegister(slow.closed)
+		watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+		var watched sync.WaitGroup
+		watched.Go(func() { slow.watch(watching) })
+		defer watched.Wait()
+		defer stopWatching()
+	}
 
 	// ctx bounds the start alone: the bridge serves until it is drained.
 	b, err := bridge.Start(ctx, nc, d.store, bridge.Options{

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// unreadMost is how many bytes the embedded server may hold for its clients. It is
+	// what four clients can have (max_pending is 64 MiB), so that these are never closed.
+	unreadMost = 256 << 20
+
+	// unreadPart is the part of GOMEMLIMIT that it may be.
+	unreadPart = 4
+
+	// lookEvery lies between looks at the connections.
+	lookEvery = 100 * time.Millisecond
+
+	// lookPart bounds what looks cost: the time between two is so many times as long
+	// as a look. With 10,000 connections one takes 20 ms.
+	lookPart = 20
+
+	// socketsPart is the part of the budget from which sockets are looked at, so that
+	// there is something to compare with when the budget is exceeded.
+	socketsPart = 4
+
+	// stuckLooks is after how many looks without progress a connection may be closed.
+	stuckLooks = 3
+
+	// blindLooks is the same where what has arrived is unknown: by websocket, for leaf
+	// nodes, and on other systems than Linux. Then progress shows only when the server
+	// counts it, after up to 64 MiB.
+	blindLooks = 20
+)
+
+// unreadBudget is how many bytes the embedded server may hold for its clients, with
+// that GOMEMLIMIT.
+func unreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/unreadPart) }
+
+// slowClients closes connections to the embedded server whose clients do not read,
+// when the server holds more for all of its clients than a budget. The server itself
+// bounds only what it holds for one.
+//
+// It never closes the bridge's own connection, nor one that has received something in
+// the last looks.
+type slowClients struct {
+	server *server.Server
+	own    func() (uint64, error) // the bridge's connection
+	budget int64
+	log    *slog.Logger
+	closed prometheus.Counter
+
+	seen map[uint64]backlog // at the last look
+}
+
+func newSlowClients(srv *server.Server, own func() (uint64, error), budget int64, log *slog.Logger) *slowClients {
+	return &slowClients{
+		server: srv, own: own, budget: budget, log: log,
+		closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pq_slow_clients_total",
+			Help: "Connections that pqd closed because their clients did not read, when the embedded NATS server held too much for all clients.",
+		}),
+	}
+}
+
+// backlog is what the server holds for a connection.
+type backlog struct {
+	id           uint64
+	client       netip.AddrPort // the zero value if no socket of the server leads there
+	pending      int64          // bytes that were not sent
+	sent         int64          // bytes that were; it falls a little when more become pending
+	acknowledged uint64         // bytes that arrived, which the server counts later; 0 if unknown
+	stuck        int            // looks without progress until now
+}
+
+// follow compares two looks at a connection.
+func (b backlog) follow(before backlog, known bool) backlog {
+	if known && b.pending >= before.pending && b.sent <= before.sent && b.acknowledged <= before.acknowledged {
+		b.stuck = before.stuck + 1
+	}
+	return b
+}
+
+// hangs is whether the client may be taken for one that does not read.
+func (b backlog) hangs() bool {
+	if b.acknowledged == 0 {
+		return b.stuck >= blindLooks
+	}
+	return b.stuck >= stuckLooks
+}
+
+// excess returns what to close so that the rest is within the budget: the most bytes
+// first, of those that hang.
+func excess(all []backlog, own uint64, budget int64) (chosen []backlog) {
+	sum := int64(0)
+	for _, b := range all {
+		sum += b.pending
+	}
+	hanging := slices.DeleteFunc(slices.Clone(all), func(b backlog) bool { return b.id == own || !b.hangs() })
+	slices.SortFunc(hanging, func(a, b backlog) int { return cmp.Compare(b.pending, a.pending) })
+	for _, b := range hanging {
+		if sum <= budget {
+			break
+		}
+		chosen = append(chosen, b)
+		sum -= b.pending
+	}
+	return chosen
+}
+
+// watch looks until ctx ends.
+func (s *slowClients) watch(ctx context.Context) {
+	pause := time.NewTimer(lookEvery)
+	defer pause.Stop()
+	// A connection that is being closed may have to wait for its writer.
+	var closing sync.WaitGroup
+	defer closing.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		start := time.Now()
+		if heapInUse() <= s.budget { // what clients have not read is part of it
+			s.seen = nil
+		} else if err := s.look(&closing); err != nil {
+			s.log.Warn("looking for clients that do not read failed", "error", err)
+		}
+		pause.Reset(max(lookEvery, lookPart*time.Since(start)))
+	}
+}
+
+// look closes what has to be closed now.
+func (s *slowClients) look(closing *sync.WaitGroup) error {
+	own, err := s.own()
+	if err != nil {
+		return fmt.Errorf("ask for the bridge's own connection: %w", err)
+	}
+	// The server does not list connections that are being closed.
+	list, err := s.server.Connz(&server.ConnzOptions{Username: true, Limit: math.MaxInt32})
+	if err != nil {
+		return fmt.Errorf("list connections: %w", err)
+	}
+	var all []backlog
+	named, sum := make(map[uint64]*server.ConnInfo), int64(0)
+	for _, c := range list.Conns {
+		if c.Pending > 0 {
+			b := backlog{id: c.Cid, pending: int64(c.Pending), sent: c.OutBytes - int64(c.Pending)}
+			// Other types may name the address that a proxy told.
+			if address, err := netip.ParseAddr(c.IP); err == nil && c.Type == "nats" {
+				b.client = netip.AddrPortFrom(address.Unmap(), uint16(c.Port))
+			}
+			all, named[b.id] = append(all, b), c
+			sum += b.pending
+		}
+	}
+	var found sockets
+	if sum > s.budget/socketsPart {
+		if found, err = findSockets(s.port()); err != nil {
+			return err
+		}
+	}
+	seen := make(map[uint64]backlog, len(all))
+	for i, b := range all {
+		b.acknowledged = found.acknowledged(b.client)
+		before, known := s.seen[b.id]
+		all[i] = b.follow(before, known)
+		seen[b.id] = all[i]
+	}
+	s.seen = seen
+	for _, b := range excess(all, own, s.budget) {
+		c := named[b.id]
+		s.log.Warn("closing the connection of a client that does not read: clients have left too much unread in all",
+			"name", c.Name, "user", c.AuthorizedUser, "address", net.JoinHostPort(c.IP, strconv.Itoa(c.Port)), "bytes", b.pending, "budget", s.budget)
+		s.closed.Inc()
+		closing.Go(func() {
+			_ = s.server.DisconnectClientByID(b.id) // it may have gone by itself
+			found.shut(b.client)                    // or else a write that waits keeps the memory
+		})
+	}
+	return nil
+}
+
+// port is where clients connect.
+func (s *slowClients) port() uint16 {
+	if address, is := s.server.Addr().(*net.TCPAddr); is {
+		return uint16(address.Port)
+	}
+	return 0
+}
+
+// heapInUse is how many bytes objects take on Go's heap.
+func heapInUse() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
+}
