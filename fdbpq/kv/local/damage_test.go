@@ -97,39 +97,6 @@ func TestLogCutShort(t *testing.T) {
 	}
 }
 
-// A note that was cut off while it was written leaves the one before it, and a
-// new process goes on behind both.
-func TestSyncNote(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewMem()
-	if err := disk.MkdirAll("db", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	expect := func(want uint64) {
-		t.Helper()
-		var n syncNote
-		if m, err := n.read(disk, "db"); err != nil || m.logSynced != want {
-			t.Errorf("read %d, %v, expected %d", m.logSynced, err, want)
-		}
-	}
-	expect(0)
-	name := disk.PathJoin("db", syncNoteName)
-	for i := uint64(1); i < 6; i++ {
-		var n syncNote
-		if _, err := n.read(disk, "db"); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(n.write(disk, "db", syncMark{log: 7, logSynced: i}), n.close()); err != nil {
-			t.Fatal(err)
-		}
-		expect(i)
-		whole := mustRead(t, disk, name)
-		flip(t, disk, name, int64(i%2)*noteSlot+noteHead, 1)
-		expect(i - 1)
-		replace(t, disk, name, whole)
-	}
-}
-
 // A manifest that cannot be read to where it was synced is damage, too: what it
 // says last is which logs and tables there are.
 func TestDamagedManifest(t *testing.T) {

@@ -2,14 +2,17 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// The steps of a commit follow one another as tryCommit says. Whoever holds the
+// The steps of a commit follow one another as apply says. Whoever holds the
 // lock that a step needs sees which steps are done before it.
 func TestStepsOfACommit(t *testing.T) {
 	t.Parallel()
@@ -107,4 +110,98 @@ func TestAnswersWaitForWhatIsLinked(t *testing.T) {
 		t.Error(err)
 	}
 	db.newest.Store(applied)
+}
+
+// What a transaction reads contains all commits up to the one that it pins, and none
+// after the one whose sync it awaits, whenever it begins while others commit.
+func TestStateToReadLiesBetweenItsCommits(t *testing.T) {
+	t.Parallel()
+	const (
+		readers = 4
+		opened  = 2_000 // transactions of each reader
+	)
+	db := openMem(t, Options{NoSync: true})
+	first := db.newest.Load().version + 1
+	commit := func(version uint64) error {
+		return db.Update(context.Background(), set("version", strconv.FormatUint(version, 10)))
+	}
+	if err := commit(first); err != nil {
+		t.Fatal(err)
+	}
+	check := func() error {
+		run := db.begin()
+		defer run.end()
+		if err := run.open(); err != nil {
+			return err
+		}
+		value, err := db.read(run.snap, []byte("version"))
+		if err != nil {
+			return err
+		}
+		there, err := strconv.ParseUint(string(value), 10, 64)
+		if err == nil && (there < run.pinned.version || there > run.upper.version) {
+			err = fmt.Errorf("the state contains commits up to %d, expected one from %d to %d", there, run.pinned.version, run.upper.version)
+		}
+		return err
+	}
+	var reading, writing sync.WaitGroup
+	for range readers {
+		reading.Go(func() {
+			for range opened {
+				if err := check(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var enough atomic.Bool
+	writing.Go(func() {
+		for version := first + 1; !enough.Load(); version++ {
+			if err := commit(version); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	reading.Wait()
+	enough.Store(true)
+	writing.Wait()
+}
+
+// A transaction that loses against a commit which cannot be read yet runs again when
+// it can: another run before that would lose again.
+func TestLoserWaitsForTheWinner(t *testing.T) {
+	t.Parallel()
+	db := openMem(t, Options{})
+	mustUpdate(t, db, set("row", "old"))
+	before := db.newest.Load().version
+	db.gaps.mu.Lock() // the winner stops between the list and the store
+	unlock := sync.OnceFunc(db.gaps.mu.Unlock)
+	defer unlock()
+	won := make(chan error, 1)
+	go func() { won <- db.Update(context.Background(), set("row", "new")) }()
+	await(t, "the winner in the list", func() bool { return db.newest.Load().version > before })
+	var runs atomic.Int32
+	var read atomic.Value
+	lost := make(chan error, 1)
+	go func() {
+		lost <- db.Update(context.Background(), func(tx kv.Tx) error {
+			runs.Add(1)
+			value, err := tx.Get([]byte("row"))
+			read.Store(string(value))
+			tx.Set([]byte("other"), nil)
+			return err
+		})
+	}()
+	await(t, "the loser to wait or to run again", func() bool { return db.commitLock.waiting.Load() > 0 || runs.Load() > 1 })
+	unlock()
+	for _, done := range []<-chan error{won, lost} {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, value := runs.Load(), read.Load(); n != 2 || value != "new" {
+		t.Errorf("the loser ran %d times and has read %q, expected 2 runs and the winner's row", n, value)
+	}
 }
