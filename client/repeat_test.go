@@ -1,0 +1,171 @@
+package client_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// requests are all that do something to a queue or look at something, with what a
+// bridge answers.
+var requests = []struct {
+	name       string
+	repeatable bool // doing it twice is like doing it once
+	answer     func() *nats.Msg
+	do         func(context.Context, *client.Client, *client.Queue) error
+}{
+	{"push", true, pushAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Push(ctx, nil)
+		return err
+	}},
+	{"push without an id", false, pushAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Push(ctx, nil, client.WithoutMsgID())
+		return err
+	}},
+	{"import", true, pushAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		f, err := q.ImportAsync(ctx, &client.Import{ID: "i"})
+		if err == nil {
+			_, err = f.Result()
+		}
+		return err
+	}},
+	{"pop", false, itemAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Pop(ctx, client.Min)
+		return err
+	}},
+	{"repeatable pop", true, itemAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Pop(ctx, client.Min, client.Repeatable())
+		return err
+	}},
+	{"peek", true, itemAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Peek(ctx, client.Min)
+		return err
+	}},
+	{"ack", true, emptyAnswer, func(ctx context.Context, c *client.Client, q *client.Queue) error {
+		item, err := c.Attach("pq." + q.Name() + ".ack.c.t")
+		if err == nil {
+			err = item.Ack(ctx)
+		}
+		return err
+	}},
+	{"info", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Info(ctx)
+		return err
+	}},
+	{"list", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		for _, err := range q.List(ctx, client.ListOptions{}) {
+			return err
+		}
+		return nil
+	}},
+	{"get", true, itemAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Get(ctx, "i")
+		return err
+	}},
+	{"remove", false, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Remove(ctx, "i") }},
+	{"move", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Move(ctx, "i", 1) }},
+	{"config", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Config(ctx)
+		return err
+	}},
+	{"configure", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Configure(ctx, client.ConfigChange{})
+		return err
+	}},
+	{"purge", false, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Purge(ctx)
+		return err
+	}},
+	{"pause", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Pause(ctx) }},
+	{"resume", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Resume(ctx) }},
+	{"delete", false, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Delete(ctx) }},
+	{"queues", true, emptyAnswer, func(ctx context.Context, c *client.Client, _ *client.Queue) error {
+		for _, err := range c.Queues(ctx) {
+			return err
+		}
+		return nil
+	}},
+	{"system", true, emptyAnswer, func(ctx context.Context, c *client.Client, _ *client.Queue) error {
+		_, err := c.System(ctx)
+		return err
+	}},
+}
+
+func emptyAnswer() *nats.Msg { return &nats.Msg{Data: []byte(`{}`)} }
+
+func itemAnswer() *nats.Msg { return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}}} }
+
+func pushAnswer() *nats.Msg {
+	return &nats.Msg{Data: []byte(`{"type":"io.pq.v1.push_response","stream":"jobs","seq":1,"id":"i","priority":0}`)}
+}
+
+// What has an unknown result, or stays unanswered, is sent again when doing it twice is
+// like doing it once, and never otherwise.
+func TestWhatIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, r := range requests {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			var asked, clock atomic.Int32
+			var silent atomic.Bool
+			arrived := make(chan struct{}, 100)
+			c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+				if m.Subject == "pq.clock.info" {
+					if clock.Add(1) < 12 {
+						return nil
+					}
+					return emptyAnswer()
+				}
+				select {
+				case arrived <- struct{}{}:
+				default:
+				}
+				n := asked.Add(1)
+				switch {
+				case silent.Load() && n < 3:
+					return nil
+				case !silent.Load() && n == 1:
+					return failure("504", "")
+				}
+				return r.answer()
+			})
+			q := c.Queue("jobs")
+			err := r.do(t.Context(), c, q)
+			switch {
+			case !r.repeatable:
+				fails(t, err, client.ErrUnknownResult, 504, "")
+			case err != nil:
+				t.Errorf("when the result was unknown once: %v", err)
+			}
+
+			c.AskAgainAfter(time.Microsecond)
+			<-arrived
+			asked.Store(0)
+			silent.Store(true)
+			if r.repeatable {
+				if err := r.do(t.Context(), c, q); err != nil {
+					t.Errorf("when it was not answered twice: %v", err)
+				}
+				return
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- r.do(ctx, c, q) }()
+			<-arrived
+			// Meanwhile what may be sent again is, a dozen times.
+			if _, err := c.Queue("clock").Info(t.Context()); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			fails(t, <-ended, client.ErrUnknownResult, 504, "")
+			if n := asked.Load(); n != 1 {
+				t.Errorf("sent %d times, expected once", n)
+			}
+		})
+	}
+}
