@@ -205,6 +205,22 @@ func TestConsumeHolds(t *testing.T) {
 	}
 }
 
+// A settlement that fails is told: what was done may be done again by others.
+func TestConsumeTellsOfFailedSettlements(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.push(t, "a")
+	told := make(chan error, 10)
+	err := w.queue.Consume(t.Context(), func(ctx context.Context, item *client.Item) error {
+		return w.queue.Remove(ctx, item.ID)
+	}, client.ConsumeOptions{Limit: 1, OnError: func(_ *client.Item, err error) { told <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(told)
+	fails(t, <-told, client.ErrLeaseLost, 410, client.ReasonGone)
+}
+
 func TestConsumeEndsForGood(t *testing.T) {
 	t.Parallel()
 	w := start(t)

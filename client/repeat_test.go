@@ -169,3 +169,17 @@ func TestWhatIsSentAgain(t *testing.T) {
 		})
 	}
 }
+
+// A pop that waits and has no id ends with its wait when it stays unanswered: another
+// one could take a second item.
+func TestWaitingPopIsSentOnce(t *testing.T) {
+	t.Parallel()
+	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+		if n == 1 {
+			return nil
+		}
+		return itemAnswer()
+	})
+	_, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Wait(time.Millisecond))
+	fails(t, err, client.ErrUnknownResult, 504, "")
+}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
@@ -148,6 +150,35 @@ func TestHoldEndsWithTheLease(t *testing.T) {
 	defer stop()
 	if err := context.Cause(plain); !errors.Is(err, client.ErrNotLeased) {
 		t.Errorf("hold without a lease: %v", err)
+	}
+}
+
+// An extension that fails is followed by the next one while the lease lasts.
+func TestHoldGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	again := make(chan struct{})
+	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+		switch n {
+		case 1:
+			return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
+		case 2:
+			return failure("500", "")
+		case 3:
+			close(again)
+		}
+		return emptyAnswer()
+	})
+	c.ExtendOften(1_000_000)
+	item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, stop := item.Hold(t.Context())
+	defer stop()
+	select {
+	case <-again:
+	case <-held.Done():
+		t.Errorf("the held context ended with %v", context.Cause(held))
 	}
 }
 
