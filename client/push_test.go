@@ -1,8 +1,10 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,6 +114,53 @@ func TestPushAsync(t *testing.T) {
 		if err != nil || p.Seq != uint64(i+1) {
 			t.Fatalf("push %d: %+v, %v, expected this order", i, p, err)
 		}
+	}
+}
+
+// A push beyond the limits of what is in flight waits for room, no longer than its
+// context, and finds it once the others are answered.
+func TestPushesInFlightAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name       string
+		most, fit  int
+		lackOfFull int // bytes that a payload lacks of the largest message
+	}{
+		{"by number", 3, 3, 1 << 20},
+		{"by bytes", 100, 16, 1000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			answer := make(chan struct{})
+			release := sync.OnceFunc(func() { close(answer) })
+			defer release()
+			nc := fake(t, func(*nats.Msg, int) *nats.Msg {
+				<-answer
+				return pushAnswer()
+			}).Conn()
+			c := newClient(t, nc, client.MaxInFlight(tc.most))
+			c.AskAgainAfter(time.Hour)
+			payload := make([]byte, int(nc.MaxPayload())-tc.lackOfFull)
+			for range tc.fit {
+				if _, err := c.Queue("jobs").PushAsync(t.Context(), payload); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := c.Queue("jobs").PushAsync(ended, payload); !errors.Is(err, context.Canceled) {
+				t.Errorf("push %d: %v, expected it to wait until its context ended", tc.fit+1, err)
+			}
+			release()
+			for range 2 * tc.fit {
+				if _, err := c.Queue("jobs").PushAsync(t.Context(), payload); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
