@@ -183,3 +183,20 @@ func TestWaitingPopIsSentOnce(t *testing.T) {
 	_, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Wait(time.Millisecond))
 	fails(t, err, client.ErrUnknownResult, 504, "")
 }
+
+// An acknowledgement that was sent again and finds the item with another consumer did
+// not hold.
+func TestLostAckOfATakenItem(t *testing.T) {
+	t.Parallel()
+	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+		if n == 1 {
+			return nil
+		}
+		return failure("410", "taken")
+	})
+	item, err := c.Attach("pq.jobs.ack.c.t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails(t, item.Ack(t.Context()), client.ErrLeaseLost, 410, client.ReasonTaken)
+}
