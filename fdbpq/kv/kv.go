@@ -143,7 +143,8 @@ type Tx interface {
 
 	// Watch waits for a change of key's value after this transaction. It
 	// becomes active at the commit; when the transaction does not commit, or
-	// its closure is rerun, the watch ends at once.
+	// its closure is rerun, the watch ends at once. The commit does not depend
+	// on the key; it may when the transaction gives that another value.
 	Watch(key []byte) *Watch
 }
 

@@ -21,8 +21,9 @@
 // that is away. No time limit of the client library's own is set: it would end
 // commits whose result is then unknown.
 //
-// What differs from other engines: a [kv.Tx.Watch] counts as a read of its key,
-// and a key together with the prefix may have 10,000 bytes.
+// What differs from other engines: a [kv.Tx.Watch] counts as a read of its key if
+// the transaction gives that another value, and a key together with the prefix may
+// have 10,000 bytes.
 //
 // # Options of the client library
 //

@@ -52,6 +52,9 @@ func (db *DB) run(ctx context.Context, attempt func(*tx) error) error {
 		t := newTx(r)
 		err := attempt(t)
 		t.ended = true
+		if err != nil || t.failure != nil {
+			t.endWatches()
+		}
 		if t.failure == nil {
 			return err
 		}

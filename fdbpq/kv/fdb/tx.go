@@ -26,7 +26,7 @@ type tx struct {
 	refused  error    // the first write that broke a limit
 	begun    bool     // the state to read is certainly fixed
 	writes   bool
-	watches  bool
+	watches  []*watch
 	ended    bool
 	ahead    map[string]apple.FutureByteSlice // prefetches under way that no read has used yet
 	key1     []byte                           // buffers for keys: the library copies them
@@ -65,8 +65,16 @@ func (t *tx) commit() error {
 	if t.refused != nil {
 		return t.refused
 	}
-	if !t.writes && !t.watches {
+	if !t.writes && len(t.watches) == 0 {
 		return nil // all of its reads are of one version
+	}
+	aside, err := t.setWatches()
+	if aside != nil {
+		defer aside.end()
+	}
+	if err != nil {
+		t.fail(err)
+		return nil
 	}
 	if t.failure = t.run.commit(); t.failure != nil {
 		if !t.writes {
@@ -75,7 +83,24 @@ func (t *tx) commit() error {
 		return nil
 	}
 	t.run.db.commits.Add(1)
+	if aside != nil {
+		_ = aside.commit() // otherwise its watches end
+	}
 	return nil
+}
+
+// setWatches sets the watches, and returns the transaction that has to commit
+// behind this one for them to become active, if there is one.
+func (t *tx) setWatches() (aside *run, err error) {
+	if t.writes && len(t.watches) > 0 {
+		return t.watchAside()
+	}
+	for _, w := range t.watches {
+		if err := t.watch(w); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 func (t *tx) prefixed(buffer *[]byte, key []byte) apple.Key {
@@ -303,16 +328,21 @@ func (t *tx) begin() error {
 		return nil
 	}
 	t.begun = true
+	_, err := t.version()
+	return err
+}
+
+// version is the version of the state that the transaction reads.
+func (t *tx) version() (int64, error) {
 	r := t.run
 	r.mu.Lock()
 	if r.dead {
 		r.mu.Unlock()
-		return errAbandoned
+		return 0, errAbandoned
 	}
 	future := r.tr.GetReadVersion()
 	r.mu.Unlock()
-	_, err := future.Get()
-	return err
+	return future.Get()
 }
 
 // accepts tells whether a write of key and value is within the limits. The library would
@@ -362,15 +392,4 @@ func (t *tx) atomic(key []byte, operand uint64, op func(apple.Transaction, apple
 	if t.accepts(key, nil) {
 		op(t.run.tr, t.prefixed(&t.key1, key), binary.LittleEndian.AppendUint64(nil, operand))
 	}
-}
-
-func (t *tx) Watch(key []byte) *kv.Watch {
-	r := t.run
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.dead || t.usable() != nil {
-		return endedWatch()
-	}
-	t.watches = true
-	return r.db.newWatch(r.tr.Watch(t.prefixed(&t.key1, key)))
 }

@@ -3,49 +3,91 @@
 package fdb
 
 import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// watch is a watch that has not ended. A goroutine waits for each, since the
-// bindings offer nothing else; that is a few kilobytes and no time.
+// watch is a watch that has not ended. From the commit on a goroutine waits for
+// each, since the bindings offer nothing else; that is a few kilobytes and no time.
 type watch struct {
-	future apple.FutureNil
-	done   chan struct{}
+	db   *DB
+	key  []byte
+	done chan struct{}
+
+	mu     sync.Mutex
+	future apple.FutureNil // nil: it is not active yet
+	ended  bool
 }
 
-// newWatch follows the future until it ends. The library also ends it when the
-// transaction does not commit.
-func (db *DB) newWatch(future apple.FutureNil) *kv.Watch {
-	w := &watch{future: future, done: make(chan struct{})}
+func (db *DB) newWatch(key []byte) *watch {
+	w := &watch{db: db, key: bytes.Clone(key), done: make(chan struct{})}
 	db.mu.Lock()
+	defer db.mu.Unlock()
 	db.watches[w] = struct{}{}
-	db.mu.Unlock()
-	db.watching.Add(1)
-	go db.follow(w)
-	return kv.NewWatch(w.done, future.Cancel)
+	return w
 }
 
-func (db *DB) follow(w *watch) {
-	defer db.watching.Done()
+// activate follows the library's watch until it ends. The library also ends it when
+// its transaction does not commit.
+func (w *watch) activate(future apple.FutureNil) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		future.Cancel()
+		return
+	}
+	w.future = future
+	w.db.watching.Add(1)
+	go w.follow()
+}
+
+func (w *watch) follow() {
+	defer w.db.watching.Done()
 	// The waiter reads the key again, whether it has changed or the library cannot
 	// tell any more.
 	if err := w.future.Get(); err != nil && code(err) == codeTooManyWatches {
-		db.refusedWatches.Add(1)
+		w.db.refusedWatches.Add(1)
 	}
-	db.mu.Lock()
-	delete(db.watches, w)
-	db.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end()
+}
+
+// cancel ends the watch. It may be called repeatedly.
+func (w *watch) cancel() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+	case w.future != nil:
+		w.future.Cancel()
+	default:
+		w.end()
+	}
+}
+
+// end says that the watch has ended. w.mu is held.
+func (w *watch) end() {
+	w.ended = true
+	w.db.mu.Lock()
+	delete(w.db.watches, w)
+	w.db.mu.Unlock()
 	close(w.done)
 }
 
 // cancelWatches ends all watches.
 func (db *DB) cancelWatches() {
 	db.mu.Lock()
-	defer db.mu.Unlock()
-	for w := range db.watches {
-		w.future.Cancel()
+	all := slices.Collect(maps.Keys(db.watches))
+	db.mu.Unlock()
+	for _, w := range all {
+		w.cancel()
 	}
 }
 
@@ -54,4 +96,68 @@ func endedWatch() *kv.Watch {
 	done := make(chan struct{})
 	close(done)
 	return kv.NewWatch(done, func() {})
+}
+
+func (t *tx) Watch(key []byte) *kv.Watch {
+	if t.usable() != nil {
+		return endedWatch()
+	}
+	w := t.run.db.newWatch(key)
+	t.watches = append(t.watches, w)
+	return kv.NewWatch(w.done, w.cancel)
+}
+
+// watch begins to watch a key for the time after the commit.
+func (t *tx) watch(w *watch) error {
+	r := t.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return errAbandoned
+	}
+	w.activate(r.tr.Watch(t.prefixed(&t.key1, w.key)))
+	return nil
+}
+
+// watchAside has another transaction watch the keys, which reads the same state.
+// With the library's own watches the commit would depend on their keys. Of a key
+// to which this transaction gives another value it depends all the same.
+func (t *tx) watchAside() (aside *run, err error) {
+	version, err := t.version()
+	if err != nil {
+		return nil, err
+	}
+	if aside, err = t.run.db.begin(t.run.ctx); err != nil {
+		return nil, errAbandoned
+	}
+	aside.tr.SetReadVersion(version)
+	other := newTx(aside)
+	for _, w := range t.watches {
+		t.Prefetch(w.key)
+		other.Prefetch(w.key)
+	}
+	for _, w := range t.watches {
+		own, _ := t.get(w.key, true)
+		old, _ := other.get(w.key, true)
+		by := other
+		switch {
+		case t.failure != nil:
+			return aside, t.failure.err
+		case other.failure != nil:
+			return aside, other.failure.err
+		case !bytes.Equal(own, old) || (own == nil) != (old == nil):
+			by = t
+		}
+		if err := by.watch(w); err != nil {
+			return aside, err
+		}
+	}
+	return aside, nil
+}
+
+// endWatches ends the watches of a run that did not commit.
+func (t *tx) endWatches() {
+	for _, w := range t.watches {
+		w.cancel()
+	}
 }

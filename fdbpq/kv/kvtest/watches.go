@@ -16,6 +16,7 @@ var watchCases = []testCase{
 	{name: "WatchFires", run: testWatchFires},
 	{name: "WatchPending", run: testWatchPending},
 	{name: "WatchDuringTransaction", run: testWatchDuringTransaction},
+	{name: "WatchDoesNotConflict", run: testWatchDoesNotConflict, countsRuns: true},
 	{name: "WatchOwnWrite", run: testWatchOwnWrite},
 	{name: "WatchWithoutCommit", run: testWatchWithoutCommit},
 	{name: "WatchRerun", run: testWatchRerun},
@@ -134,6 +135,26 @@ func testWatchDuringTransaction(f *fixture) {
 			f.Errorf("%s: read %s", name, show(value))
 		}
 		w.Cancel()
+	}
+}
+
+// testWatchDoesNotConflict: a transaction that writes and watches a key is not
+// lost to those that change the key, and its watch tells of them.
+func testWatchDoesNotConflict(f *fixture) {
+	for _, change := range []op{set("k", "new"), add("k", 1), clearKey("k")} {
+		f.once(fmt.Sprintf("Watch(k) and a write, %s meanwhile", change), func() int {
+			f.start(setInteger("k", 5))
+			var w *kv.Watch
+			runs := f.interleave(
+				func(tx kv.Tx) error { w = tx.Watch([]byte("k")); return nil },
+				func() error { return f.asideDo(change) },
+				func(tx kv.Tx) error { tx.Set([]byte("other"), nil); return nil })
+			if runs == 1 {
+				f.await(w.Done(), fmt.Sprintf("the watch of a key that met %s before the commit", change))
+			}
+			w.Cancel()
+			return runs
+		})
 	}
 }
 
