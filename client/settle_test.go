@@ -216,3 +216,31 @@ func TestAttach(t *testing.T) {
 		}
 	}
 }
+
+// A settlement that nobody confirmed is an error whatever the answer was, and may be
+// tried again.
+func TestUnconfirmedSettlementIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"500", "503", "504", "506"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+			if n == 2 {
+				cancel() // or the client would go on for as long as it may
+			}
+			return failure(code, "")
+		})
+		item, err := c.Attach("pq.jobs.ack.c.t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := item.Ack(ctx); err == nil || errors.Is(err, client.ErrSettled) {
+				t.Errorf("%s: %v, expected an error of its own", code, err)
+			}
+		}
+		if err := item.Extend(ctx); err == nil {
+			t.Errorf("%s: the lease is extended, expected an error", code)
+		}
+		cancel()
+	}
+}
