@@ -16,7 +16,9 @@ type query interface {
 	// find reads the answer. It may run again, on another state of the store.
 	find(*view) error
 
-	// size is roughly the memory that the answer takes.
+	// size is roughly how many bytes the answer has. It ends a batch, and nothing else
+	// does: a query that reads more than it answers has to count that too, or the
+	// queries behind it wait.
 	size() int64
 
 	// answer sends it.

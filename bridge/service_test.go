@@ -16,6 +16,9 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
+// endpointNames are what discovery shows of the protocol, in this order.
+var endpointNames = []string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys"}
+
 // The bridge answers discovery as a micro service does, with true counters.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
@@ -40,11 +43,16 @@ func TestDiscovery(t *testing.T) {
 		id = ping.ID
 	}
 	info := object[micro.Info](c, "$SRV.INFO.pq."+id, "")
-	if info.ID != id || info.Type != micro.InfoResponseType || len(info.Endpoints) != 12 || info.Endpoints[0].Name != "push" || info.Endpoints[0].QueueGroup != "pq" {
+	if info.ID != id || info.Type != micro.InfoResponseType || len(info.Endpoints) != len(endpointNames) || info.Endpoints[0].QueueGroup != "pq" {
 		t.Errorf("%+v", info)
 	}
+	for i, name := range endpointNames[:min(len(endpointNames), len(info.Endpoints))] {
+		if info.Endpoints[i].Name != name {
+			t.Errorf("endpoint %d is %s, expected %s", i, info.Endpoints[i].Name, name)
+		}
+	}
 	stats := object[micro.Stats](c, "$SRV.STATS.pq."+id, "")
-	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 12 {
+	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != len(endpointNames) {
 		t.Errorf("%+v", stats)
 	}
 	endpoints := c.stats()
