@@ -139,14 +139,16 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 	if toServer {
 		direction = &l.up
 	}
-	after := func(end func()) {
+	// after ends a trouble when its time is over, or everything calms down, or ended is
+	// closed.
+	after := func(ended <-chan struct{}, end func()) {
 		over := time.NewTimer(time.Duration(share * float64(troubles[what])))
 		p.timers.Go(func() {
 			defer over.Stop()
 			select {
 			case <-over.C:
 			case <-p.calm:
-			case <-l.ended:
+			case <-ended:
 			}
 			end()
 		})
@@ -158,22 +160,16 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 		direction.cutAfter(bytes)
 	case "delay":
 		direction.hold()
-		after(direction.release)
+		after(l.ended, direction.release)
 	case "one direction lost": // TCP cannot go on behind what was lost
 		direction.lose()
-		after(func() { l.cut(reset) })
+		after(l.ended, func() { l.cut(reset) })
 	case "half-open":
 		p.mu.Lock()
 		p.mute++
 		p.mu.Unlock()
 		l.cut(reset)
-		over := time.NewTimer(time.Duration(share * float64(troubles[what])))
-		p.timers.Go(func() {
-			defer over.Stop()
-			select {
-			case <-over.C:
-			case <-p.calm:
-			}
+		after(nil, func() {
 			p.mu.Lock()
 			p.mute--
 			p.mu.Unlock()
