@@ -36,7 +36,7 @@ var imports = map[string][]string{
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
 	"bridge":            {"bridge/batch", "bridge/peers", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/batch":      {},
-	"bridge/peers":      {"subjects"},
+	"bridge/peers":      {"protocol", "subjects"},
 	"bridge/waiting":    {"fdbpq", "fdbpq/kv"},
 	"bridge/simulation": {},
 	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},

@@ -91,5 +91,5 @@ func (b *Bridge) meantQueue(subject string) string {
 // fromServer says whether a message on an ack subject is the server's, about a message
 // that had no receiver, and no settlement.
 func fromServer(m *nats.Msg) bool {
-	return len(m.Data) == 0 && len(m.Header) > 0 && m.Header.Get(protocol.HeaderStatus) == protocol.StatusNoResponders
+	return len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

@@ -161,7 +161,7 @@ func answered(m *nats.Msg, op, queue string) *Error {
 		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Description: text}
 	}
 	// An item cannot look like this: it has an id, and never a status.
-	if len(m.Data) == 0 && m.Header.Get(protocol.HeaderStatus) == protocol.StatusNoResponders {
+	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {
 		return &Error{
 			Op: op, Queue: queue, Code: protocol.CodeUnavailable, cause: nats.ErrNoResponders,
 			Description: "no bridge is there",

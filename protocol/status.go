@@ -29,6 +29,12 @@ const (
 	StatusNoResponders = "503" // what a server says when nobody received a message
 )
 
+// NoResponders says whether an answer with this status and body is a server's word
+// that nobody received the message.
+func NoResponders(status string, body []byte) bool {
+	return status == StatusNoResponders && len(body) == 0
+}
+
 // Descriptions that stand beside a code instead of its usual one.
 const (
 	DescriptionEndOfBatch = "EOB"

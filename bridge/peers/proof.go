@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -83,7 +84,7 @@ func (r *Rivals) Prove(m *nats.Msg) {
 		return
 	}
 	body, err := json.Marshal(proof{
-		Type: "io.pq.v1.event." + eventBridge, Time: time.Now().UTC().Format(time.RFC3339Nano),
+		Type: protocol.EventTypePrefix + eventBridge, Time: time.Now().UTC().Format(time.RFC3339Nano),
 		Nonce: c.Nonce, ID: r.self.ID, Prefix: r.self.Prefix, StoreID: r.self.StoreID, Started: r.self.Metadata()[metaStarted],
 	})
 	if err == nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // search is one search for rivals, in two rounds: who is there, and is it true.
@@ -181,4 +183,6 @@ func (s *search) end() {
 }
 
 // unheard says whether the server answers that the question had no receiver.
-func unheard(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
+func unheard(m *nats.Msg) bool {
+	return protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
+}
