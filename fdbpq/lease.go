@@ -50,22 +50,6 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	return l, nil
 }
 
-// LostError: the lease is no longer valid, and the settlement had no effect.
-type LostError struct {
-	Reason Lost
-}
-
-func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
-
-// Lost is the reason why a lease is lost.
-type Lost string
-
-const (
-	LostGone    Lost = "gone"    // the item was settled, popped for good, removed or purged
-	LostTaken   Lost = "taken"   // the item has a later lease
-	LostExpired Lost = "expired" // it ran out; Ack and Terminate still work until the item is popped
-)
-
 // Lease pops items like Pop, but only for the time d: an item that is not settled
 // within it returns to its place. Each lease counts as a delivery, so that
 // max_deliveries ends the life of an item that crashes its workers.

@@ -14,6 +14,22 @@ type Settled struct {
 	Events []Event
 }
 
+// LostError: the lease is no longer valid, and the settlement had no effect.
+type LostError struct {
+	Reason Lost
+}
+
+func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
+
+// Lost is the reason why a lease is lost.
+type Lost string
+
+const (
+	LostGone    Lost = "gone"    // the item was settled, popped for good, removed or purged
+	LostTaken   Lost = "taken"   // the item has a later lease
+	LostExpired Lost = "expired" // it ran out; Ack and Terminate still work until the item is popped
+)
+
 // Ack deletes the item. It also works when the lease has run out and the item was not
 // popped since. All settlements return *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// importing are the flags of import.
-type importing struct {
+// importFlags are the flags of import.
+type importFlags struct {
 	file   string
 	skip   int
 	asNew  bool
@@ -27,14 +27,14 @@ type importing struct {
 }
 
 func importCommand(s *session) *cobra.Command {
-	i := &importing{verify: true, ids: true}
+	i := &importFlags{verify: true, ids: true}
 	c := &cobra.Command{
 		Use: "import <queue>", Args: arguments(1, 1),
 		Short: "put exported items back",
 		Long: `Puts items where they stood when "pq export" wrote them: with their ids, their
 order, headers, deliveries, time stamps, delays and times to live, in this or
-another store. Leased items become ready. Items that are there already are not
-doubled, so an import that was interrupted can be run again.
+another store. Leased items become ready. Items that the queue has already are
+skipped, so an interrupted import can be run again.
 
 The queue is paused during the import, unless --live is given: an item that is
 popped before the end would come back if the import had to be run again. The queue
@@ -42,7 +42,7 @@ stays paused when the import fails, and when it was paused before; --resume ends
 the pause after an import. A queue that does not exist is made with the
 configuration it had.
 
-The last line of the export proves that it is whole and unchanged. A file is
+The last line of the export proves that it is complete and unchanged. A file is
 checked before anything is imported. --verify=false accepts changed exports.
 
 Lines without "id", which you may write yourself, are pushed as new items:
@@ -65,23 +65,37 @@ the numbers of lines, or the ids, serve as message ids. A queue remembers
 	f.IntVar(&i.skip, "skip", i.skip, "skip this `number` of lines at the beginning")
 	f.BoolVar(&i.asNew, "as-new", i.asNew, "push the items as new ones, with new ids")
 	f.BoolVar(&i.live, "live", i.live, "do not pause the queue during the import")
-	f.BoolVar(&i.verify, "verify", i.verify, "require an export that is whole and unchanged")
+	f.BoolVar(&i.verify, "verify", i.verify, "require a complete, unchanged export")
 	f.BoolVar(&i.ids, "ids", i.ids, "push with message ids, so that a repetition doubles nothing")
 	f.BoolVar(&i.resume, "resume", i.resume, "resume the queue in the end, even if it was paused before")
 	f.BoolVar(&i.strict, "strict", i.strict, "wait for each answer: slow, but keeps the order of pushes with several bridges")
 	return c
 }
 
-func (i *importing) run(s *session, args []string) error {
+// importRun is one run of the command.
+type importRun struct {
+	*importFlags
+	session      *session
+	queue        *client.Queue
+	pipe         *pipeline
+	sum          *checksum
+	trailer      *protocol.ExportTrailer // known beforehand, of a file
+	placed       int64                   // items sent to their places
+	created      bool                    // the queue did not exist
+	paused       bool                    // by this import
+	pausedBefore bool                    // before this import
+}
+
+func (i *importFlags) run(s *session, args []string) error {
 	in, total, err := i.open(s)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	j := &restore{importing: i, session: s, sum: newChecksum()}
+	j := &importRun{importFlags: i, session: s, sum: newChecksum()}
 	if file, is := in.(*os.File); is && total > 0 {
 		if j.trailer, err = i.look(s, file, total); err != nil {
-			return fmt.Errorf("%s: %w; nothing was imported, --verify=false does it all the same", i.file, err)
+			return fmt.Errorf("%s: %w; nothing was imported, --verify=false imports it anyway", i.file, err)
 		}
 	}
 	c, err := s.connectPatiently()
@@ -95,7 +109,7 @@ func (i *importing) run(s *session, args []string) error {
 	err = j.lines(io.TeeReader(in, counter(p.add)))
 	p.end()
 	if err != nil {
-		return j.stopped(fmt.Errorf("after %s (go on with --skip %d): %w", many(j.pipe.done, "line"), j.pipe.done+int64(i.skip), err))
+		return j.stopped(fmt.Errorf("after %s (continue with --skip %d): %w", many(j.pipe.done, "line"), j.pipe.done+int64(i.skip), err))
 	}
 	if err := j.finish(); err != nil {
 		return err
@@ -103,8 +117,8 @@ func (i *importing) run(s *session, args []string) error {
 	return j.summary(time.Since(started))
 }
 
-// open opens what is read, and says how long it is if it can.
-func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
+// open opens the input and returns its size, or 0 if that is unknown.
+func (i *importFlags) open(s *session) (io.ReadCloser, int64, error) {
 	if i.file == "" || i.file == "-" {
 		s.hintAtInput()
 		return io.NopCloser(s.input()), 0, nil
@@ -123,9 +137,9 @@ func (i *importing) open(s *session) (io.ReadCloser, int64, error) {
 	return file, info.Size(), nil
 }
 
-// look reads a file to its end and says what is wrong with it, before anything
-// is imported. Lines that nobody exported cannot be checked.
-func (i *importing) look(s *session, file *os.File, total int64) (*protocol.ExportTrailer, error) {
+// look checks a file before anything is imported, and returns its last line. Lines
+// without ids are of no export, and have no sum to check.
+func (i *importFlags) look(s *session, file *os.File, total int64) (*protocol.ExportTrailer, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()
 	all, exported := newChecksum(), false
@@ -156,32 +170,59 @@ func hasID(line []byte) bool {
 	return json.Unmarshal(line, &item) == nil && item.ID != ""
 }
 
+// finish compares the items with the last line of the export and resumes the queue.
+func (r *importRun) finish() error {
+	if r.placed > 0 && r.verify {
+		if err := r.sum.check(); err != nil {
+			return r.stopped(fmt.Errorf("imported %s, but %w (--verify=false skips this check)", many(r.pipe.done, "item"), err))
+		}
+	}
+	if r.created && r.trailer == nil && r.sum.trailer != nil {
+		if err := r.configure(r.sum.trailer); err != nil {
+			return err
+		}
+	}
+	if r.paused || r.pausedBefore && r.resume {
+		return r.queue.Resume(r.session.ctx)
+	}
+	return nil
+}
+
+func (r *importRun) summary(took time.Duration) error {
+	s, pipe := r.session, r.pipe
+	if r.sum.items == 0 && r.sum.trailer == nil {
+		s.say("found nothing to import")
+		return exitError(exitNothing)
+	}
+	verified := r.placed > 0 && r.verify
+	if s.global.json {
+		return s.printJSON(map[string]any{
+			"imported": pipe.done - pipe.doubles, "duplicates": pipe.doubles, "disordered": pipe.disorder, "verified": verified,
+		})
+	}
+	s.say("imported %s in %s", many(pipe.done-pipe.doubles, "item"), span(took))
+	switch {
+	case pipe.doubles > 0 && r.placed > 0:
+		s.say("skipped %s that the queue had already", many(pipe.doubles, "item"))
+	case pipe.doubles > 0:
+		s.say("skipped %s imported within the last minutes", many(pipe.doubles, "item"))
+	}
+	if pipe.disorder > 0 {
+		s.say("the order of %s differs from the file, because a push was repeated or several bridges serve the queue: --strict keeps the order", many(pipe.disorder, "item"))
+	}
+	if verified {
+		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
+	}
+	if r.pausedBefore && !r.resume {
+		s.say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())
+	}
+	return nil
+}
+
 // counter is a writer that counts.
 type counter func(n int64)
 
 func (c counter) Write(b []byte) (int, error) {
 	c(int64(len(b)))
 	return len(b), nil
-}
-
-// pushLine pushes a line as a new item.
-func (i *importing) pushLine(pipe *pipeline, n int, read *imported) error {
-	options := []client.PushOption{client.Header(read.Headers), client.WithoutMsgID()}
-	if read.Priority != nil {
-		options = append(options, client.Priority(*read.Priority))
-	}
-	if read.State == client.Delayed && time.Now().Before(read.Due) {
-		options = append(options, client.NotBefore(read.Due))
-	}
-	if left := time.Until(read.Expires); !read.Expires.IsZero() {
-		options = append(options, client.TTL(max(1, left)))
-	}
-	if i.ids {
-		id := read.ID
-		if id == "" {
-			id = fmt.Sprint(n)
-		}
-		options = append(options, client.MsgID("import-"+id))
-	}
-	return pipe.push(read.Bytes(), options...)
 }

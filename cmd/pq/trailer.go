@@ -32,7 +32,7 @@ func (s *checksum) line(text []byte) (item bool, err error) {
 	case len(bytes.TrimSpace(text)) == 0:
 		return false, nil
 	case s.trailer != nil:
-		return false, fmt.Errorf("there is more behind the last line of an export: expected one export at a time")
+		return false, fmt.Errorf("found lines behind the last line of an export: expected one export")
 	case bytes.HasPrefix(text, trailerStart):
 		var last protocol.ExportEnd
 		if err := json.Unmarshal(text, &last); err != nil {
@@ -53,7 +53,7 @@ func (s *checksum) text() string { return hex.EncodeToString(s.hash.Sum(nil)) }
 func (s *checksum) check() error {
 	switch {
 	case s.trailer == nil:
-		return fmt.Errorf("the last line of an export is missing, so some items may be")
+		return fmt.Errorf("the last line of an export is missing, so items may be missing too")
 	case s.trailer.Items != s.items:
 		return fmt.Errorf("%s were exported, found %s", many(s.trailer.Items, "item"), thousands(s.items))
 	case s.trailer.SHA256 != s.text():

@@ -8,24 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/pqbridge/pqbridge/fdbpq"
 )
-
-// embeddedStore is the directory of the store that PQ_STORE names.
-func embeddedStore(s settings, instead string) (string, error) {
-	if s.Store.engine != "local" {
-		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; %s", s.Store, instead)
-	}
-	return s.Store.place, nil
-}
 
 // backup asks the pqd that has the store open for a copy of it.
 func backup(ctx context.Context, s settings, to string, stdout io.Writer) error {
@@ -65,40 +53,5 @@ func backup(ctx context.Context, s settings, to string, stdout io.Writer) error 
 		return fmt.Errorf("pqd: %s", answer.Error)
 	}
 	_, err = fmt.Fprintf(stdout, "the store in %s is copied to %s: %d bytes, in %s\n", dir, answer.To, answer.Bytes, answer.Took.Round(time.Millisecond))
-	return err
-}
-
-// check looks for damage in a store that no process has open, such as a copy.
-func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) (err error) {
-	dir, err := embeddedStore(s, "one that others use changes while it is looked at")
-	if err != nil {
-		return err
-	}
-	// Opening would make a store of what is none.
-	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
-		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
-	}
-	db, _, err := openStore(ctx, s, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := fdbpq.Open(ctx, db, storeOptions(s))
-	if err != nil {
-		return err
-	}
-	problems, err := store.Check(ctx)
-	if err != nil {
-		return adviseDamage(err)
-	}
-	for _, problem := range problems {
-		if _, err := fmt.Fprintln(stdout, problem); err != nil {
-			return err
-		}
-	}
-	if len(problems) > 0 {
-		return fmt.Errorf("the store in %s is damaged, see above", dir)
-	}
-	_, err = fmt.Fprintf(stdout, "the store in %s has no damage (id %s)\n", dir, store.ID())
 	return err
 }

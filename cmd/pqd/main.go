@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -51,16 +50,4 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	case <-time.After(limit):
 		return fmt.Errorf("shutdown took longer than %s; acknowledged items are safe", limit)
 	}
-}
-
-// exitCode reports err and turns it into the code of the process.
-func exitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "pqd: %v\n", err)
-	if errors.As(err, new(usageError)) {
-		return 2
-	}
-	return 1
 }

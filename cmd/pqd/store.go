@@ -33,6 +33,14 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
 }
 
+// embeddedStore is the directory of the store that PQ_STORE names.
+func embeddedStore(s settings, instead string) (string, error) {
+	if s.Store.engine != "local" {
+		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; %s", s.Store, instead)
+	}
+	return s.Store.place, nil
+}
+
 // storeOptions are what the settings mean for the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
 	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.engine == "local"}

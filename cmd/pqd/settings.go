@@ -2,13 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/kelseyhightower/envconfig"
 )
@@ -43,13 +40,6 @@ type natsSettings struct {
 	CA       existingFile `envconfig:"NATS_CA" desc:"file with the certificate authorities to trust"`
 	Cert     existingFile `envconfig:"NATS_CERT" desc:"client certificate file, with NATS_KEY"`
 	Key      existingFile `envconfig:"NATS_KEY" desc:"private key file of NATS_CERT"`
-}
-
-// usageError is a mistake in how pqd was called.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
 }
 
 // loadSettings reads the environment. A variable that is set to nothing counts
@@ -146,35 +136,4 @@ func unknownVariables(environment []string) []string {
 		}
 	}
 	return names
-}
-
-const usageHead = `pqd answers requests for priority queues on NATS subjects.
-
-usage: pqd [--help] [--version]
-       pqd backup <directory>   copies the embedded store of a running pqd
-       pqd check                checks an embedded store that is not in use for damage
-       pqd salvage <directory>  writes the readable items of a damaged store to files for pq import
-
-Settings are environment variables. With none, pqd runs a NATS server of its own
-and keeps the queues in ./pq-data.
-
-`
-
-const usageRows = `{{range .}}{{usage_key .}}	{{usage_default .}}	{{usage_description .}}
-{{end}}`
-
-func printUsage(w io.Writer) error {
-	if _, err := io.WriteString(w, usageHead); err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
-	if _, err := io.WriteString(table, "VARIABLE\tDEFAULT\tMEANING\n"); err != nil {
-		return err
-	}
-	for _, spec := range []any{&settings{}, &natsSettings{}} {
-		if err := envconfig.Usagef("", spec, table, usageRows); err != nil {
-			return err
-		}
-	}
-	return table.Flush()
 }

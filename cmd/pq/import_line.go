@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// imported is a line of an import.
+type imported struct {
+	item
+	Priority *int64 `json:"priority"`
+}
+
+func readImported(text []byte) (read imported, err error) {
+	if err := json.Unmarshal(text, &read); err != nil {
+		return read, fmt.Errorf("expected a JSON object such as %s: %w", `{"priority":3,"payload":"hello"}`, err)
+	}
+	if read.Payload == nil && read.Base64 == nil {
+		return read, errors.New(`expected "payload" or "payload_base64"`)
+	}
+	return read, nil
+}
+
+// lines imports all lines.
+func (r *importRun) lines(in io.Reader) (err error) {
+	lines, n := lineScanner(in), 0
+	for err == nil && lines.Scan() {
+		var item bool
+		if item, err = r.sum.line(lines.Bytes()); err != nil || !item {
+			continue
+		}
+		if n++; n <= r.skip {
+			continue
+		}
+		if err = r.line(n, lines.Bytes()); err == nil && r.strict {
+			err = r.pipe.finish()
+		}
+	}
+	// What was sent before a line that cannot be read counts.
+	return errors.Join(err, lines.Err(), r.pipe.laterError())
+}
+
+func (r *importRun) line(n int, text []byte) error {
+	read, err := readImported(text)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n, err)
+	}
+	if read.ID == "" || r.asNew {
+		return r.pushLine(r.pipe, n, &read)
+	}
+	if read.Priority == nil {
+		return fmt.Errorf(`line %d: expected "priority" beside "id"`, n)
+	}
+	if r.placed == 0 {
+		if err := r.pauseQueue(); err != nil {
+			return err
+		}
+	}
+	r.placed++
+	i := &client.Import{
+		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.Headers, Pushed: read.Pushed,
+		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
+	}
+	if read.State == client.Delayed {
+		i.NotBefore = read.Due
+	}
+	return r.pipe.place(i)
+}
+
+// pushLine pushes a line as a new item.
+func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
+	options := []client.PushOption{client.Header(read.Headers), client.WithoutMsgID()}
+	if read.Priority != nil {
+		options = append(options, client.Priority(*read.Priority))
+	}
+	if read.State == client.Delayed && time.Now().Before(read.Due) {
+		options = append(options, client.NotBefore(read.Due))
+	}
+	if left := time.Until(read.Expires); !read.Expires.IsZero() {
+		options = append(options, client.TTL(max(1, left)))
+	}
+	if i.ids {
+		id := read.ID
+		if id == "" {
+			id = fmt.Sprint(n)
+		}
+		options = append(options, client.MsgID("import-"+id))
+	}
+	return pipe.push(read.Bytes(), options...)
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// check looks for damage in a store that no process has open, such as a copy.
+func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) (err error) {
+	dir, err := embeddedStore(s, "one that others use changes while it is looked at")
+	if err != nil {
+		return err
+	}
+	// Opening would make a store of what is none.
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
+	}
+	db, _, err := openStore(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	store, err := fdbpq.Open(ctx, db, storeOptions(s))
+	if err != nil {
+		return err
+	}
+	problems, err := store.Check(ctx)
+	if err != nil {
+		return adviseDamage(err)
+	}
+	for _, problem := range problems {
+		if _, err := fmt.Fprintln(stdout, problem); err != nil {
+			return err
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("the store in %s is damaged, see above", dir)
+	}
+	_, err = fmt.Fprintf(stdout, "the store in %s has no damage (id %s)\n", dir, store.ID())
+	return err
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"io"
+	"text/tabwriter"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+const usageHead = `pqd answers requests for priority queues on NATS subjects.
+
+usage: pqd [--help] [--version]
+       pqd backup <directory>   copies the embedded store of a running pqd
+       pqd check                checks an embedded store that is not in use for damage
+       pqd salvage <directory>  writes the readable items of a damaged store to files for pq import
+
+Settings are environment variables. With none, pqd runs a NATS server of its own
+and keeps the queues in ./pq-data.
+
+`
+
+const usageRows = `{{range .}}{{usage_key .}}	{{usage_default .}}	{{usage_description .}}
+{{end}}`
+
+func printUsage(w io.Writer) error {
+	if _, err := io.WriteString(w, usageHead); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	if _, err := io.WriteString(table, "VARIABLE\tDEFAULT\tMEANING\n"); err != nil {
+		return err
+	}
+	for _, spec := range []any{&settings{}, &natsSettings{}} {
+		if err := envconfig.Usagef("", spec, table, usageRows); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
