@@ -25,14 +25,18 @@ const module = "github.com/pqbridge/pqbridge"
 // the subject grammar and the protocol know nobody; a client knows these two alone. A package
 // that is missing here has no place yet: think about it, then add it.
 var imports = map[string][]string{
-	"subjects":          {},
-	"protocol":          {},
-	"fdbpq/kv":          {},
-	"fdbpq/kv/tuple":    {},
-	"fdbpq/kv/local":    {"fdbpq/kv"},
-	"fdbpq/kv/fdb":      {"fdbpq/kv"},
-	"fdbpq/kv/fault":    {"fdbpq/kv"},
-	"fdbpq/kv/kvtest":   {"fdbpq/kv"},
+	"subjects":         {},
+	"protocol":         {},
+	"fdbpq/kv":         {},
+	"fdbpq/kv/tuple":   {},
+	"fdbpq/kv/local":   {"fdbpq/kv"},
+	"fdbpq/kv/fdb":     {"fdbpq/kv"},
+	"fdbpq/kv/fault":   {"fdbpq/kv"},
+	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
+	"fdbpq/kv/kvtest":  {"fdbpq/kv"},
+
+	"fdbpq/kv/cluster/clustertest": {"fdbpq/kv/cluster"},
+
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
 	"bridge":            {"bridge/batch", "bridge/peers", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/batch":      {},
@@ -68,7 +72,7 @@ var outside = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/pq"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "testenv/disk", "testenv/fdbtest", "fdbpq/kv/kvtest"}, "production code is not test code"},
+	{"testing", []string{"testenv", "testenv/disk", "testenv/fdbtest", "fdbpq/kv/kvtest", "fdbpq/kv/cluster/clustertest"}, "production code is not test code"},
 }
 
 // longFiles are production files past maxLines, each with its reason.

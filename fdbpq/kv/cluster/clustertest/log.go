@@ -1,0 +1,309 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// patience is how long a test waits for an event before it has failed.
+const patience = 90 * time.Second
+
+// LogHarness gives the suite access to a log.
+type LogHarness struct {
+	// Place returns a function that opens one and the same log each time, which does
+	// not exist at first. Each test has a place of its own.
+	Place func(t testing.TB) func() cluster.Log
+
+	// Remove deletes the log that open opens, as an operator may.
+	Remove func(t testing.TB, log cluster.Log)
+}
+
+// RunLog tests a log against the contract of cluster.Log.
+func RunLog(t *testing.T, h LogHarness) {
+	for _, c := range []struct {
+		name string
+		run  func(*logFixture)
+	}{
+		{"Missing", testMissing},
+		{"AppendsInOrder", testAppendsInOrder},
+		{"RefusesOtherPositions", testRefusesOtherPositions},
+		{"ReadsFromTheMiddle", testReadsFromTheMiddle},
+		{"LargestEntry", testLargestEntry},
+		{"Purges", testPurges},
+		{"OneWinner", testOneWinner},
+		{"AnotherLog", testAnotherLog},
+		{"CallsEnd", testCallsEnd},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			open := h.Place(t)
+			c.run(&logFixture{TB: t, ctx: ctx, log: open(), open: open, remove: func(l cluster.Log) { h.Remove(t, l) }})
+		})
+	}
+}
+
+type logFixture struct {
+	testing.TB
+	ctx    context.Context
+	log    cluster.Log
+	open   func() cluster.Log
+	remove func(cluster.Log)
+}
+
+func (f *logFixture) create() {
+	f.Helper()
+	if err := f.log.Create(f.ctx); err != nil {
+		f.Fatalf("Create: %v", err)
+	}
+}
+
+// fill appends entries behind the number after.
+func (f *logFixture) fill(after uint64, entries ...string) {
+	f.Helper()
+	for i, e := range entries {
+		if err := f.log.Append(f.ctx, after+uint64(i), []byte(e)); err != nil {
+			f.Fatalf("Append(%d): %v", after+uint64(i), err)
+		}
+	}
+}
+
+// expect reads until it has the entries from first on; a log may miss the newest.
+func (f *logFixture) expect(first uint64, want ...string) {
+	f.Helper()
+	for len(want) > 0 {
+		got, err := f.log.Read(f.ctx, first, len(want))
+		if errors.Is(err, cluster.ErrNoEntry) {
+			continue
+		}
+		if err != nil {
+			f.Fatalf("Read(%d): %v", first, err)
+		}
+		if len(got) == 0 || len(got) > len(want) {
+			f.Fatalf("Read(%d, %d) returned %d entries", first, len(want), len(got))
+		}
+		for i, e := range got {
+			if string(e) != want[i] {
+				f.Fatalf("entry %d has %d bytes %.40q, expected %d bytes %.40q", first+uint64(i), len(e), e, len(want[i]), want[i])
+			}
+		}
+		first, want = first+uint64(len(got)), want[len(got):]
+	}
+}
+
+// awaitState asks until the state is as expected.
+func (f *logFixture) awaitState(what string, expected func(cluster.LogState) bool) cluster.LogState {
+	f.Helper()
+	for {
+		s, err := f.log.State(f.ctx)
+		if err != nil {
+			f.Fatalf("State, waiting for %s: %v", what, err)
+		}
+		if expected(s) {
+			return s
+		}
+	}
+}
+
+func testMissing(f *logFixture) {
+	if _, err := f.log.State(f.ctx); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("State: %v, expected ErrNoLog", err)
+	}
+	if _, err := f.log.Read(f.ctx, 1, 1); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("Read: %v, expected ErrNoLog", err)
+	}
+	if err := f.log.Append(f.ctx, 0, []byte("a")); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("Append: %v, expected ErrNoLog", err)
+	}
+}
+
+func testAppendsInOrder(f *logFixture) {
+	f.create()
+	s := f.awaitState("an empty log", func(s cluster.LogState) bool { return true })
+	if s.Identity == "" || s.First != 1 || s.Last != 0 {
+		f.Errorf("an empty log has the state %+v", s)
+	}
+	if _, err := f.log.Read(f.ctx, 1, 1); !errors.Is(err, cluster.ErrNoEntry) {
+		f.Errorf("Read of an empty log: %v, expected ErrNoEntry", err)
+	}
+	entry := []byte("a")
+	if err := f.log.Append(f.ctx, 0, entry); err != nil {
+		f.Fatal(err)
+	}
+	entry[0] = 'x' // it belongs to the caller again
+	f.fill(1, "b", "\x00\xff")
+	f.create() // changes nothing
+	f.expect(1, "a", "b", "\x00\xff")
+	if t := f.awaitState("three entries", func(s cluster.LogState) bool { return s.Last == 3 }); t.Identity != s.Identity || t.First != 1 {
+		f.Errorf("state %+v, expected one that begins at 1 with the identity %q", t, s.Identity)
+	}
+	f.log = f.open()
+	f.expect(1, "a", "b", "\x00\xff")
+}
+
+func testRefusesOtherPositions(f *logFixture) {
+	f.create()
+	f.fill(0, "a", "b")
+	for _, after := range []uint64{0, 1, 3, 1000} {
+		if err := f.log.Append(f.ctx, after, []byte("x")); !errors.Is(err, cluster.ErrMoved) {
+			f.Errorf("Append(%d): %v, expected ErrMoved", after, err)
+		}
+	}
+	f.fill(2, "c")
+	f.expect(1, "a", "b", "c")
+}
+
+func testReadsFromTheMiddle(f *logFixture) {
+	f.create()
+	var all []string
+	for i := range 50 {
+		all = append(all, fmt.Sprint("entry ", i))
+	}
+	f.fill(0, all...)
+	f.expect(1, all...)
+	f.expect(20, all[19:]...)
+	got, err := f.log.Read(f.ctx, 20, 3)
+	if err != nil || len(got) == 0 || len(got) > 3 || string(got[0]) != all[19] {
+		f.Errorf("Read(20, 3): %q, %v", got, err)
+	}
+	if _, err := f.log.Read(f.ctx, 51, 3); !errors.Is(err, cluster.ErrNoEntry) {
+		f.Errorf("Read behind the end: %v, expected ErrNoEntry", err)
+	}
+}
+
+func testLargestEntry(f *logFixture) {
+	f.create()
+	largest := string(bytes.Repeat([]byte("pq"), f.log.MaxEntry()/2))
+	f.fill(0, largest, "b", largest, largest)
+	f.expect(1, largest, "b", largest, largest)
+}
+
+func testPurges(f *logFixture) {
+	f.create()
+	f.fill(0, "a", "b", "c", "d")
+	if err := f.log.Purge(f.ctx, 3); err != nil {
+		f.Fatalf("Purge: %v", err)
+	}
+	f.awaitState("a purge", func(s cluster.LogState) bool { return s.First == 3 && s.Last == 4 })
+	f.expect(3, "c", "d")
+	for {
+		_, err := f.log.Read(f.ctx, 2, 5)
+		if errors.Is(err, cluster.ErrNoEntry) {
+			break
+		}
+		if err != nil {
+			f.Fatalf("Read of a purged entry: %v, expected ErrNoEntry", err)
+		}
+	}
+	f.fill(4, "e")
+	if err := f.log.Purge(f.ctx, 100); err != nil {
+		f.Fatalf("Purge of everything: %v", err)
+	}
+	f.awaitState("the last entry alone", func(s cluster.LogState) bool { return s.First == 5 && s.Last == 5 })
+	f.fill(5, "f")
+	f.expect(5, "e", "f")
+	if err := f.log.Purge(f.ctx, 1); err != nil {
+		f.Fatalf("Purge of nothing: %v", err)
+	}
+	f.expect(5, "e", "f")
+}
+
+// testOneWinner lets several append at the same positions: each position has one
+// winner, and all losers learn it.
+func testOneWinner(f *logFixture) {
+	f.create()
+	const writers, positions = 4, 20
+	won := make([][]string, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		log := f.open()
+		won[w] = make([]string, positions)
+		wg.Go(func() {
+			for n := range positions {
+				entry := fmt.Sprintf("entry %d of %d", n, w)
+				for {
+					err := log.Append(f.ctx, uint64(n), []byte(entry))
+					if err == nil {
+						won[w][n] = entry
+						break
+					}
+					if !errors.Is(err, cluster.ErrMoved) {
+						f.Errorf("Append: %v", err)
+						return
+					}
+					if _, err := log.Read(f.ctx, uint64(n)+1, 1); err == nil {
+						break
+					} else if !errors.Is(err, cluster.ErrNoEntry) {
+						f.Errorf("Read: %v", err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var all []string
+	for n := range positions {
+		winners := 0
+		for w := range writers {
+			if won[w][n] != "" {
+				all = append(all, won[w][n])
+				winners++
+			}
+		}
+		if winners != 1 {
+			f.Fatalf("entry %d has %d winners", n+1, winners)
+		}
+	}
+	f.expect(1, all...)
+}
+
+// testAnotherLog deletes the log and makes one of the same name.
+func testAnotherLog(f *logFixture) {
+	f.create()
+	f.fill(0, "a", "b")
+	before := f.awaitState("two entries", func(s cluster.LogState) bool { return s.Last == 2 })
+	f.remove(f.log)
+	for {
+		_, err := f.log.State(f.ctx)
+		if errors.Is(err, cluster.ErrNoLog) {
+			break
+		}
+		if f.ctx.Err() != nil {
+			f.Fatalf("State of a deleted log: %v, expected ErrNoLog", err)
+		}
+	}
+	if err := f.log.Append(f.ctx, 2, []byte("c")); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("Append to a deleted log: %v, expected ErrNoLog", err)
+	}
+	f.log = f.open()
+	f.create()
+	after := f.awaitState("an empty log", func(s cluster.LogState) bool { return s.Last == 0 })
+	if after.Identity == before.Identity {
+		f.Errorf("a log made again has the identity %q of the old one", after.Identity)
+	}
+	f.fill(0, "A")
+	f.expect(1, "A")
+}
+
+func testCallsEnd(f *logFixture) {
+	f.create()
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	if err := f.log.Append(ctx, 0, []byte("a")); err == nil {
+		f.Error("Append succeeded although its context had ended")
+	}
+	if _, err := f.log.Read(ctx, 1, 1); err == nil {
+		f.Error("Read succeeded although its context had ended")
+	}
+	if _, err := f.log.State(ctx); err == nil {
+		f.Error("State succeeded although its context had ended")
+	}
+}

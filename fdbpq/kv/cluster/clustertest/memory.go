@@ -1,0 +1,150 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// Log is a cluster.Log in memory, for any number of members.
+type Log struct {
+	// MaxBytes bounds the bytes of all entries; 0 means no bound. Entry bounds one of
+	// them.
+	MaxBytes, Entry int
+
+	mu      sync.Mutex
+	made    int // how often the log was made
+	exists  bool
+	first   uint64 // number of the first entry
+	entries [][]byte
+	bytes   int
+}
+
+var _ cluster.Log = (*Log)(nil)
+
+// NewLog returns a log that does not exist yet.
+func NewLog() *Log { return &Log{Entry: 1 << 20} }
+
+// Remove deletes the log.
+func (l *Log) Remove() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.exists = false
+}
+
+// Cut removes the last n entries, as a log does that breaks its promise.
+func (l *Log) Cut(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries[len(l.entries)-n:] {
+		l.bytes -= len(e)
+	}
+	l.entries = l.entries[:len(l.entries)-n]
+}
+
+// Corrupt flips a bit of an entry.
+func (l *Log) Corrupt(number uint64, bit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry := bytes.Clone(l.entries[number-l.first])
+	entry[bit/8%len(entry)] ^= 1 << (bit % 8)
+	l.entries[number-l.first] = entry
+}
+
+// Create implements cluster.Log.
+func (l *Log) Create(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.exists {
+		return ctx.Err()
+	}
+	l.made++
+	l.exists, l.first, l.entries, l.bytes = true, 1, nil, 0
+	return ctx.Err()
+}
+
+// begin locks the log unless a call must not do anything.
+func (l *Log) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	if !l.exists {
+		l.mu.Unlock()
+		return cluster.ErrNoLog
+	}
+	return nil
+}
+
+// State implements cluster.Log.
+func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
+	if err := l.begin(ctx); err != nil {
+		return cluster.LogState{}, err
+	}
+	defer l.mu.Unlock()
+	return cluster.LogState{
+		Identity: fmt.Sprint("log ", l.made),
+		First:    l.first, Last: l.last(),
+		Bytes: uint64(l.bytes), MaxBytes: uint64(l.MaxBytes),
+	}, nil
+}
+
+func (l *Log) last() uint64 { return l.first + uint64(len(l.entries)) - 1 }
+
+// Append implements cluster.Log.
+func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.mu.Unlock()
+	switch {
+	case len(entry) > l.Entry:
+		return fmt.Errorf("an entry has %d bytes, at most %d are allowed", len(entry), l.Entry)
+	case after != l.last():
+		return cluster.ErrMoved
+	case l.MaxBytes > 0 && l.bytes+len(entry) > l.MaxBytes:
+		return cluster.ErrFull
+	}
+	l.entries = append(l.entries, bytes.Clone(entry))
+	l.bytes += len(entry)
+	return nil
+}
+
+// Read implements cluster.Log.
+func (l *Log) Read(ctx context.Context, first uint64, most int) ([][]byte, error) {
+	if err := l.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer l.mu.Unlock()
+	if first < l.first || first > l.last() {
+		return nil, cluster.ErrNoEntry
+	}
+	var found [][]byte
+	for _, e := range l.entries[first-l.first:] {
+		if len(found) == most {
+			break
+		}
+		found = append(found, bytes.Clone(e))
+	}
+	return found, nil
+}
+
+// Purge implements cluster.Log.
+func (l *Log) Purge(ctx context.Context, first uint64) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.mu.Unlock()
+	for len(l.entries) > 1 && l.first < first {
+		l.bytes -= len(l.entries[0])
+		l.entries = l.entries[1:]
+		l.first++
+	}
+	return nil
+}
+
+// MaxEntry implements cluster.Log.
+func (l *Log) MaxEntry() int { return l.Entry }
