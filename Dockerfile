@@ -1,14 +1,14 @@
-# syntax=docker/dockerfile:1
-
-# The bridge, with both engines: the embedded store and FoundationDB.
+# pqd and pq in an image, with both engines or with the embedded store alone:
 #
 #   docker build -t pqbridge .
-#   docker build --build-arg FDB_VERSION=7.3.63 -t pqbridge .
+#   docker build --build-arg ENGINES=embedded -t pqbridge .
 #
-# The client library must be of the minor version that the cluster runs (7.3);
-# docs/foundationdb.md says how to upgrade both.
+# FoundationDB's client library must be of the minor version that the cluster
+# runs (7.3); docs/foundationdb.md says how to upgrade both. BuildKit skips the
+# stages that an image does not need, so the embedded one downloads no library.
 ARG GO_VERSION=1.26
 ARG FDB_VERSION=7.3.63
+ARG ENGINES=all
 
 FROM debian:bookworm-slim AS client
 ARG FDB_VERSION
@@ -18,23 +18,32 @@ RUN apt-get update \
  && curl -fsSL -o /tmp/clients.deb "https://github.com/apple/foundationdb/releases/download/${FDB_VERSION}/foundationdb-clients_${FDB_VERSION}-1_${arch}.deb" \
  && dpkg -x /tmp/clients.deb /client
 
-FROM golang:${GO_VERSION}-bookworm AS build
-COPY --from=client /client/usr/include/foundationdb /usr/include/foundationdb
-COPY --from=client /client/usr/lib/libfdb_c.so /usr/lib/libfdb_c.so
+FROM golang:${GO_VERSION}-bookworm AS source
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+
+FROM source AS build-embedded
 ARG VERSION=
-RUN CGO_ENABLED=1 go build -tags fdb -trimpath -ldflags "-s -w -X main.release=${VERSION}" -o /out/ ./cmd/pqd ./cmd/pq
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=${VERSION}" -o /out/bin/ ./cmd/pqd ./cmd/pq
+
+FROM source AS build-all
+COPY --from=client /client/usr/include/foundationdb /usr/include/foundationdb
+COPY --from=client /client/usr/lib/libfdb_c.so /usr/lib/libfdb_c.so
+ARG VERSION=
+RUN CGO_ENABLED=1 go build -tags fdb -trimpath -ldflags "-s -w -X main.release=${VERSION}" -o /out/bin/ ./cmd/pqd ./cmd/pq \
+ && install -D -m 644 /usr/lib/libfdb_c.so /out/lib/libfdb_c.so
+
+FROM build-${ENGINES} AS build
 
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --uid 10001 --home-dir /data --create-home pq
-COPY --from=client /client/usr/lib/libfdb_c.so /usr/lib/libfdb_c.so
-COPY --from=build /out/ /usr/local/bin/
+COPY --from=build /out/ /usr/local/
+RUN ldconfig
 USER pq
 VOLUME /data
 ENV PQ_STORE=local:/data PQ_LISTEN=0.0.0.0:4222 PQ_HTTP=0.0.0.0:8622 PQ_LOG=json
