@@ -16,14 +16,15 @@ import (
 // and loses connections, bytes and time when a test wants it to.
 type Proxy struct {
 	listener net.Listener
-	target   string
 	timers   sync.WaitGroup // troubles that have not passed
 	calm     chan struct{}  // closed when every trouble is to end now
 	end      func()
 
-	mu    sync.Mutex
-	links []*link // in the order of their beginning
-	mute  int     // troubles in which new connections are accepted and nothing else
+	mu      sync.Mutex
+	target  string  // of new connections; "": nobody is there
+	blocked bool    // connections end as soon as they begin
+	links   []*link // in the order of their beginning
+	mute    int     // troubles in which new connections are accepted and nothing else
 }
 
 // NewProxy starts a proxy in front of the NATS server at this URL. It is taken
@@ -34,8 +35,16 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{target: at.Host, calm: make(chan struct{})}
+	return newProxy(t, at.Host)
+}
+
+// newProxy starts a proxy in front of a TCP server, whose address may be found out
+// later.
+func newProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{target: target, calm: make(chan struct{})}
 	p.end = sync.OnceFunc(func() { close(p.calm) })
+	var err error
 	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +78,24 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// aim makes new connections lead to another server.
+func (p *Proxy) aim(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+// block cuts all connections, and new ones as soon as they begin, until it is
+// called with false.
+func (p *Proxy) block(blocked bool) {
+	p.mu.Lock()
+	p.blocked = blocked
+	p.mu.Unlock()
+	if blocked {
+		p.Cut()
+	}
+}
+
 // Silence swallows everything on the connections there are, in both directions
 // and the end of either side included: each side has to find out by itself. It
 // ends with Calm.
@@ -96,19 +123,27 @@ func (p *Proxy) accept() {
 			return // closed
 		}
 		p.mu.Lock()
-		mute := p.mute > 0
+		mute, target, blocked := p.mute > 0, p.target, p.blocked
 		p.mu.Unlock()
 		l := newLink(client)
+		if blocked || target == "" {
+			l.cut(true)
+			continue
+		}
 		if !mute {
 			// A server that is away looks as it does without a proxy.
-			if l.server, err = net.Dial("tcp", p.target); err != nil {
+			if l.server, err = net.Dial("tcp", target); err != nil {
 				l.cut(true)
 				continue
 			}
 		}
 		p.mu.Lock()
 		p.links = append(p.links, l)
+		blocked = p.blocked
 		p.mu.Unlock()
+		if blocked { // since the connection began
+			l.cut(true)
+		}
 		go func() {
 			l.serve()
 			p.mu.Lock()
