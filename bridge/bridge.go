@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -76,17 +77,8 @@ type Bridge struct {
 	order       settlementOrder
 	service     service
 	keeper      *keeper
-	arrivals    arrivals
-	shedding    shedding
-	subs        subscriptions
+	receiver    *receiver.Receiver
 	drained     drained
-}
-
-// subscriptions are all of a bridge's but the ones of discovery.
-type subscriptions struct {
-	requests *nats.Subscription // all requests, in the order in which they arrive
-	acks     *nats.Subscription // settlements, which are accepted for longer
-	signals  *nats.Subscription // the server's messages that an item had no receiver
 }
 
 // Start serves the store's queues on the connection until Drain. The caller closes
@@ -125,98 +117,35 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if o.Exclusive {
 		self.Started = time.Now()
 	}
-	b.peers = peers.New(nc, peers.Options{
-		Self: self, StoreName: o.StoreName, Logger: o.Logger,
-		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
-		Service: peers.Service{Pause: b.enterStandby, Resume: b.leaveStandby},
-	})
 	b.interest.init(nc, o.Logger)
 	b.initWaiting()
 	b.order.init(func(s *settlement) { s.start(b) })
-	b.shedding.init()
+	b.receiver = receiver.New(nc, receiver.Options{
+		Subjects: receiver.Subjects{
+			Requests: grammar.All(), Settlements: grammar.Acks(), Signals: grammar.AcksOf(b.sealer.conn), Pushes: grammar.Pushes(),
+		},
+		Handlers: receiver.Handlers{Request: b.receive, Signal: b.signal, Refuse: b.refusePush},
+		Group:    queueGroup,
+		Logger:   o.Logger,
+	})
+	standby := standby{b.receiver, b.waiting}
+	b.peers = peers.New(nc, peers.Options{
+		Self: self, StoreName: o.StoreName, Logger: o.Logger,
+		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
+		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
+	})
 	if err := b.service.start(ctx, b, self); err != nil {
 		return nil, err
 	}
 	b.answerLimit.init(nc, o.Prefix) // the server has said by now what it allows
-	b.arrivals.start(b.receiveNext, o.Logger)
-	err = b.subscribe()
-	if err == nil {
-		// The server has said by now what it does not permit.
-		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-			err = fmt.Errorf("subscribe: %w", last)
-		}
-	}
-	if err != nil {
-		b.unsubscribe()
+	if err := b.receiver.Start(); err != nil {
+		b.service.stop()
 		b.lanes.stop()
 		return nil, err
 	}
 	b.keeper.start(store, b.events.item)
 	b.peers.Standby.Start()
 	return b, nil
-}
-
-// pendingBytes bounds the messages that have arrived and were not handled yet. A
-// message beyond the bound is dropped. The bridge sheds load long before: handling
-// a message never blocks, and refuses it under overload.
-const pendingBytes = 256 << 20
-
-// subscribe makes the subscriptions that are missing.
-func (b *Bridge) subscribe() (err error) {
-	add := func(to **nats.Subscription, subject string, subscribe func() (*nats.Subscription, error)) {
-		if err != nil || *to != nil {
-			return
-		}
-		if *to, err = subscribe(); err != nil {
-			err = fmt.Errorf("subscribe to %s: %w", subject, err)
-		}
-	}
-	share := func(to **nats.Subscription, subject string) {
-		add(to, subject, func() (*nats.Subscription, error) {
-			return b.nc.ChanQueueSubscribe(subject, queueGroup, b.arrivals.came)
-		})
-	}
-	signals := b.grammar.AcksOf(b.sealer.conn)
-	// The subscription to settlements begins before the one to signals, which matches
-	// settlements too and answers none. The one to requests begins last: an item that
-	// was delivered before could not be given back.
-	share(&b.subs.acks, b.grammar.Acks())
-	add(&b.subs.signals, signals, func() (*nats.Subscription, error) {
-		sub, err := b.nc.Subscribe(signals, b.signal)
-		if err == nil {
-			err = sub.SetPendingLimits(-1, pendingBytes)
-		}
-		return sub, err
-	})
-	share(&b.subs.requests, b.grammar.All())
-	if err != nil {
-		return err
-	}
-	if err := b.nc.Flush(); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	return nil
-}
-
-func (b *Bridge) unsubscribe() {
-	b.service.stop()
-	b.unsubscribeFrom(&b.subs.requests, &b.subs.acks, &b.subs.signals)
-	b.arrivals.stop()
-}
-
-// unsubscribeFrom ends subscriptions at once.
-func (b *Bridge) unsubscribeFrom(subs ...**nats.Subscription) {
-	for _, s := range subs {
-		sub := *s
-		if sub == nil {
-			continue
-		}
-		*s = nil
-		// A drained subscription has ended by itself.
-		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
-			b.options.Logger.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
-		}
-	}
 }
 
 // Ready returns nil while the bridge serves: its connection is up, its store

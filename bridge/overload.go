@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -88,13 +89,13 @@ func (g *gate) leave(r *request) {
 func (g *gate) close()       { g.draining.Store(true) }
 func (g *gate) closed() bool { return g.draining.Load() }
 
-// wait returns when no request is in flight. It may be called after close only.
-func (f *flight) wait(ctx context.Context) error {
+// drain returns when no request is in flight. It may be called after close only.
+func (f *flight) drain(ctx context.Context) error {
 	for f.n.Load() > 0 {
 		select {
 		case <-f.empty:
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("drain: %d not answered: %w", f.n.Load(), ctx.Err())
 		}
 	}
 	return nil

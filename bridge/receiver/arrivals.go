@@ -1,4 +1,4 @@
-package bridge
+package receiver
 
 import (
 	"context"
@@ -31,6 +31,11 @@ type arrivals struct {
 	marks    map[*nats.Msg]func() // called when the mark is the next in line
 	dropping bool
 }
+
+// pendingBytes bounds the messages that have arrived and were not handled yet. A
+// message beyond the bound is dropped. The receiver sheds load long before: handling
+// a message never blocks, and refuses it under overload.
+const pendingBytes = 256 << 20
 
 const (
 	// arrivalsRoom is the length of the channel: some tens of milliseconds at the

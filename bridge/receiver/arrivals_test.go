@@ -1,4 +1,4 @@
-package bridge
+package receiver
 
 import (
 	"bytes"

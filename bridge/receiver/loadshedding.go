@@ -1,0 +1,146 @@
+package receiver
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Refusing a request has a cost, too. Requests that arrive faster than the bridge
+// can refuse them pile up in the client library, which drops them in the end
+// without an answer. The bridge sheds load before that: it unsubscribes from
+// requests until the ones that have arrived are answered. Meanwhile the server
+// refuses requests (503, no responders) or delivers them to other bridges.
+//
+// Pushes keep a subscription of their own, which refuses each one in the cheapest
+// way: the server reports nothing about a push without a reply subject, so the
+// push would be lost without a trace. When that subscription falls behind as well,
+// it ends until the load is shed. Requests with a reply subject are still answered
+// by the server; pushes without one are lost, and only the fact is counted.
+
+const (
+	// shedAt and shedAtBytes are how many requests, and bytes of requests, may wait
+	// for the callback: some tenths of a second's worth. What arrives until the
+	// server has unsubscribed the bridge comes on top, and can be several times as
+	// much.
+	shedAt      = 32_768
+	shedAtBytes = 16 << 20
+
+	// shedCheck is the number of messages from one check of these to the next.
+	shedCheck = 256
+
+	// shedLog is the shortest time between two log lines about load shedding.
+	shedLog = time.Minute
+)
+
+// shedding is the state of load shedding.
+type shedding struct {
+	received  atomic.Int64
+	underWay  atomic.Bool
+	count     atomic.Int64 // times that the bridge unsubscribed from requests
+	pushCount atomic.Int64 // times that it unsubscribed from pushes as well
+	logged    time.Time
+}
+
+// Sheddings returns how often the receiver unsubscribed from requests to shed load,
+// and how often from pushes as well.
+func (r *Receiver) Sheddings() (requests, pushes int64) {
+	return r.shedding.count.Load(), r.shedding.pushCount.Load()
+}
+
+// handle handles the next message, and sheds load when too many wait.
+func (r *Receiver) handle(m *nats.Msg) {
+	s := &r.shedding
+	if s.checkDue() && overloaded(r.arrivals.pending()) && !s.underWay.Load() {
+		s.underWay.Store(true)
+		go r.shedLoad()
+	}
+	r.options.Handlers.Request(m)
+}
+
+// checkDue counts a message and says whether it is time for a check.
+func (s *shedding) checkDue() bool { return s.received.Add(1)%shedCheck == 0 }
+
+func overloaded(messages, bytes int) bool { return messages > shedAt || bytes > shedAtBytes }
+
+// shedLoad unsubscribes from requests until all that have arrived are handled. It
+// subscribes again only then, so requests keep their order.
+func (r *Receiver) shedLoad() {
+	s, log := &r.shedding, r.options.Logger
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer s.underWay.Store(false)
+	if r.requests == nil || r.serving.Err() != nil {
+		return // the bridge is on standby, or drains
+	}
+	if now := time.Now(); now.Sub(s.logged) > shedLog {
+		s.logged = now
+		log.Warn("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders")
+	}
+	pushes, err := r.subscribeToRefuse()
+	defer func() {
+		for _, sub := range pushes {
+			r.drainRefused(sub)
+		}
+	}()
+	if err == nil {
+		err = r.requests.Drain()
+	}
+	if err == nil {
+		err = r.nc.Flush()
+	}
+	if err != nil {
+		log.Error("unsubscribing from requests failed", "error", err)
+		return
+	}
+	s.count.Add(1)
+	if r.arrivals.wait(r.serving) != nil {
+		return // the bridge drains
+	}
+	r.requests = nil
+	if err := r.subscribe(); err != nil {
+		log.Error("resubscribing to requests failed", "error", err)
+	}
+}
+
+// subscribeToRefuse subscribes to pushes, to refuse them. The subscription to
+// requests ends after it, so pushes have a subscription at every moment.
+func (r *Receiver) subscribeToRefuse() (subs []*nats.Subscription, err error) {
+	for _, subject := range r.options.Subjects.Pushes {
+		sub, err := r.nc.QueueSubscribe(subject, r.options.Group, r.refuse)
+		if err == nil {
+			subs = append(subs, sub)
+			err = sub.SetPendingLimits(-1, pendingBytes)
+		}
+		if err != nil {
+			return subs, fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+	}
+	return subs, nil
+}
+
+// drainRefused ends a subscription to pushes after the ones that have arrived.
+func (r *Receiver) drainRefused(sub *nats.Subscription) {
+	if err := drained(sub); err != nil {
+		r.options.Logger.Debug("unsubscribing from requests failed", "error", err)
+	}
+}
+
+// behind says whether too many messages wait for a subscription's callback.
+func behind(sub *nats.Subscription) bool {
+	n, bytes, err := sub.Pending()
+	return err == nil && overloaded(n, bytes)
+}
+
+// refuse has a push refused, and ends its subscription when too many wait there.
+func (r *Receiver) refuse(m *nats.Msg) {
+	if r.shedding.checkDue() && behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
+		if r.shedding.pushCount.Add(1) == 1 { // later ones are in the metric alone
+			r.options.Logger.Warn("shedding load: pushes arrive faster than the bridge can refuse them; for moments those without a reply subject are lost uncounted")
+		}
+		r.drainRefused(m.Sub)
+	}
+	r.options.Handlers.Refuse(m)
+}

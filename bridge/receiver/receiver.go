@@ -1,0 +1,247 @@
+// Package receiver owns the NATS subscriptions of a bridge, from the first one to the
+// last: it subscribes, sheds load, goes on standby and drains.
+//
+// What it guarantees: messages are handled one after the other, in the order in which
+// the connection received them, whatever the subscription. Every message that arrived
+// before a subscription ended is handled before a new one begins, so the order lasts.
+// A subscription to settlements outlives the one to requests. When messages arrive
+// faster than the handler returns, the receiver unsubscribes from requests for a
+// while; see loadshedding.go.
+//
+// The package knows neither queues nor the store, and reads no message.
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Subjects are what a receiver subscribes to.
+type Subjects struct {
+	Requests    string
+	Settlements string   // requests that are received for longer when the bridge drains
+	Signals     string   // settlements that the server's messages about undeliverable items come on
+	Pushes      []string // requests that are refused while the receiver sheds load
+}
+
+// Handlers handle messages. None of them may block.
+type Handlers struct {
+	// Request handles a request or a settlement.
+	Request func(*nats.Msg)
+
+	// Signal handles a message on a signal's subject. It is called for settlements as
+	// well, which Request handles.
+	Signal func(*nats.Msg)
+
+	// Refuse refuses a push that was not read, while the receiver sheds load. It is
+	// called side by side with the others.
+	Refuse func(*nats.Msg)
+}
+
+// Options configure a receiver. All are required.
+type Options struct {
+	Subjects Subjects
+	Group    string // queue group of all subscriptions but the one to signals
+	Handlers Handlers
+	Logger   *slog.Logger
+}
+
+// Receiver receives the messages of one bridge.
+type Receiver struct {
+	nc       *nats.Conn
+	options  Options
+	arrivals arrivals
+	shedding shedding
+
+	serving    context.Context // until the receiver drains
+	endServing context.CancelFunc
+
+	// mu guards the subscriptions. It is held while the bridge is not subscribed to
+	// requests, but for standby.
+	mu          sync.Mutex
+	requests    *nats.Subscription // all requests, in the order in which they arrive
+	settlements *nats.Subscription // settlements, which are received for longer
+	signals     *nats.Subscription // the server's messages that an item had no receiver
+}
+
+// New returns a receiver on a connection. It receives nothing yet.
+func New(nc *nats.Conn, o Options) *Receiver {
+	r := &Receiver{nc: nc, options: o}
+	r.serving, r.endServing = context.WithCancel(context.Background())
+	return r
+}
+
+// Start subscribes, and handles messages until Close. When it fails, the receiver is
+// closed.
+func (r *Receiver) Start() error {
+	r.arrivals.start(r.handle, r.options.Logger)
+	r.mu.Lock()
+	err := r.subscribe()
+	r.mu.Unlock()
+	if err == nil {
+		// The server has said by now what it does not permit.
+		if last := r.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			err = fmt.Errorf("subscribe: %w", last)
+		}
+	}
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+// subscribe makes the subscriptions that are missing.
+func (r *Receiver) subscribe() error {
+	of := &r.options.Subjects
+	// The subscription to settlements begins before the one to signals, which matches
+	// settlements too and answers none. The one to requests begins last: an item that
+	// was delivered before could not be given back.
+	err := r.share(&r.settlements, of.Settlements)
+	if err == nil && r.signals == nil {
+		if r.signals, err = r.nc.Subscribe(of.Signals, r.options.Handlers.Signal); err == nil {
+			err = r.signals.SetPendingLimits(-1, pendingBytes)
+		}
+		err = subscribing(of.Signals, err)
+	}
+	if err == nil {
+		err = r.share(&r.requests, of.Requests)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.nc.Flush(); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	return nil
+}
+
+// share subscribes to requests of which each bridge gets some.
+func (r *Receiver) share(sub **nats.Subscription, subject string) (err error) {
+	if *sub == nil {
+		*sub, err = r.nc.ChanQueueSubscribe(subject, r.options.Group, r.arrivals.came)
+	}
+	return subscribing(subject, err)
+}
+
+func subscribing(subject string, err error) error {
+	if err != nil {
+		return fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	return nil
+}
+
+// Pause unsubscribes. Messages that have arrived are still handled before it returns.
+func (r *Receiver) Pause(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// The subscription to signals ends before the one to settlements, which it matches:
+	// while it lasts, the server does not answer a settlement that there are no
+	// responders.
+	return errors.Join(r.end(ctx, &r.requests), r.end(ctx, &r.signals), r.end(ctx, &r.settlements))
+}
+
+// Resume subscribes again after Pause. When it fails, the receiver stays paused.
+func (r *Receiver) Resume() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.subscribe()
+	if err != nil {
+		r.unsubscribe()
+	}
+	return err
+}
+
+// DrainRequests unsubscribes from requests for good, and returns when those that have
+// arrived are handled.
+func (r *Receiver) DrainRequests(ctx context.Context) error {
+	r.endServing()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end(ctx, &r.requests)
+}
+
+// DrainSettlements does the same for signals and settlements.
+func (r *Receiver) DrainSettlements(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.end(ctx, &r.signals), r.end(ctx, &r.settlements))
+}
+
+// Close ends the receiver at once, but for the messages that have arrived.
+func (r *Receiver) Close() {
+	r.endServing()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsubscribe()
+	r.arrivals.stop()
+}
+
+// unsubscribe ends all subscriptions at once.
+func (r *Receiver) unsubscribe() {
+	for _, sub := range []**nats.Subscription{&r.requests, &r.signals, &r.settlements} {
+		if *sub != nil {
+			r.unsubscribeFrom(*sub)
+			*sub = nil
+		}
+	}
+}
+
+// unsubscribeFrom ends a subscription at once. A drained one has ended by itself.
+func (r *Receiver) unsubscribeFrom(sub *nats.Subscription) {
+	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+		r.options.Logger.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
+	}
+}
+
+// end ends a subscription if there is one, and waits until all messages that the
+// server has sent for it are handled.
+func (r *Receiver) end(ctx context.Context, of **nats.Subscription) error {
+	sub := *of
+	if sub == nil { // on standby
+		return nil
+	}
+	*of = nil
+	err := drained(sub)
+	if err == nil {
+		err = Flush(ctx, r.nc)
+	}
+	if sub.Type() == nats.ChanSubscription {
+		defer r.unsubscribeFrom(sub) // the line keeps its messages
+		if err == nil {
+			err = r.arrivals.wait(ctx)
+		}
+	} else if err == nil {
+		err = r.barrier(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+	}
+	return nil
+}
+
+// barrier returns when the handlers of all messages that have arrived have returned.
+func (r *Receiver) barrier(ctx context.Context) error {
+	handled := make(chan struct{})
+	if err := r.nc.Barrier(func() { close(handled) }); err != nil {
+		return err
+	}
+	select {
+	case <-handled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// drained begins to drain a subscription, which may have ended.
+func drained(sub *nats.Subscription) error {
+	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+		return err
+	}
+	return nil
+}

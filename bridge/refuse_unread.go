@@ -1,0 +1,30 @@
+package bridge
+
+import (
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+var errShedding = &failure{code: 503, text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
+
+// sheddingHeader is the answer to a push while the bridge sheds load.
+var sheddingHeader = nats.Header{
+	protocol.HeaderStatus:      {strconv.Itoa(errShedding.code)},
+	protocol.HeaderDescription: {errShedding.describe()},
+	micro.ErrorHeader:          {errShedding.text},
+	micro.ErrorCodeHeader:      {strconv.Itoa(errShedding.code)},
+}
+
+// refusePush refuses a push unread, while the bridge sheds load.
+func (b *Bridge) refusePush(m *nats.Msg) {
+	b.stats.refusedUnread(verbPush, errShedding)
+	if m.Reply == "" || !b.replies.answers(m.Reply) {
+		b.events.lost(b.meantQueue(m.Subject), errShedding)
+		return
+	}
+	b.publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
+}
