@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // lease pushes an item and leases it.
@@ -235,82 +233,6 @@ func TestLateSettlement(t *testing.T) {
 	c.accepted(c.raw(second.Reply, "+ACK"))
 }
 
-// Past its last delivery an item goes to the dead-letter queue with all it has.
-func TestDeadLetter(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	events := c.hear("pq.jobs.event.dead")
-	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
-	ack := c.push("pq.jobs.push.7", "x", "X-Mine", "1")
-	for range 2 {
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-		c.accepted(c.raw(m.Reply, "-NAK"))
-	}
-	var event struct{ Type, Queue, ID, Reason, DeadLetter string }
-	decode(t, []byte(strings.Replace(string(c.next(events).Data), "dead_letter", "deadletter", 1)), &event)
-	if event.Type != "io.pq.v1.event.dead" || event.ID != ack.ID || event.Queue != "jobs" || event.DeadLetter != "jobs-dead" {
-		t.Errorf("event %+v", event)
-	}
-	dead := c.pop("pq.jobs-dead.pop.min", "", "PQ-Lease", "1m")
-	for key, want := range map[string]string{
-		"PQ-Dead-Reason": "max_deliveries", "PQ-Origin": "jobs", "PQ-Origin-Id": ack.ID, "PQ-Priority": "7", "X-Mine": "1",
-	} {
-		if got := dead.Header.Get(key); got != want {
-			t.Errorf("dead item: %s is %q, want %q", key, got, want)
-		}
-	}
-	if string(dead.Data) != "x" || dead.Header.Get("PQ-Id") == ack.ID {
-		t.Errorf("dead item %q, %v", dead.Data, dead.Header)
-	}
-	// A dead letter does not die of its deliveries.
-	c.ask("pq.jobs-dead.admin.config", `{"max_deliveries":1}`)
-	c.accepted(c.raw(dead.Reply, "-NAK"))
-	dead = c.pop("pq.jobs-dead.pop.min", "", "PQ-Lease", "1m")
-	// It can be pushed where it came from as it is.
-	again := c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.jobs.push", Data: dead.Data, Header: dead.Header}))
-	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	if again.Priority != 7 || m.Header.Get("PQ-Dead-Reason") != "" {
-		t.Errorf("%+v, %v", again, m.Header)
-	}
-	// A reason of the holder's own, which may be long and odd.
-	c.accepted(c.raw(m.Reply, "+TERM "+strings.Repeat("bad\n", 1000)))
-	dead = c.pop("pq.jobs-dead.pop.max", "")
-	if reason := dead.Header.Get("PQ-Dead-Reason"); !strings.HasPrefix(reason, "bad?bad?") || len(reason) > 200 {
-		t.Errorf("reason %q", reason)
-	}
-}
-
-// A right to configure a queue gives none on another: what one's own configuration
-// says about dead letters does nothing to a queue that does not agree.
-func TestDeadLettersNeedConsent(t *testing.T) {
-	c := serve(t)
-	dies := func(queue string) {
-		t.Helper()
-		c.push("pq."+queue+".push", "from "+queue)
-		c.accepted(c.raw(c.pop("pq."+queue+".pop.min", "", "PQ-Lease", "1h").Reply, "+TERM"))
-	}
-	c.push("pq.victim.push", "its own")
-	c.refused(c.raw("pq.attacker.admin.config", `{"dead_letter":"victim"}`), 400, "")
-	dies("attacker")
-	if n := c.info("victim").Ready; n != 1 {
-		t.Errorf("%d items are in a queue that takes no dead letters, expected its own alone", n)
-	}
-	c.pop("pq.victim.pop.min", "")
-	c.ask("pq.victim.admin.config", `{"dead_letters_from":"friend"}`)
-	c.ask("pq.friend.admin.config", `{"dead_letter":"victim"}`)
-	dies("friend")
-	if m := c.pop("pq.victim.pop.min", ""); string(m.Data) != "from friend" || m.Header.Get("PQ-Origin") != "friend" {
-		t.Errorf("the dead letter of a friend is %q, %v", m.Data, m.Header)
-	}
-	dies("victim")
-	if m := c.pop("pq.victim-dead.pop.min", ""); string(m.Data) != "from victim" {
-		t.Errorf("the dead letter of a queue that takes dead letters is %q, %v", m.Data, m.Header)
-	}
-	for _, bad := range []string{"a b", "a,", "_sys", "*,a"} {
-		c.refused(c.raw("pq.victim.admin.config", `{"dead_letters_from":"`+bad+`"}`), 400, "")
-	}
-}
-
 // A queue may lease by default.
 func TestDefaultLease(t *testing.T) {
 	t.Parallel()
@@ -329,122 +251,6 @@ func TestDefaultLease(t *testing.T) {
 	c.accepted(c.raw(m.Reply, "+ACK"))
 }
 
-// +NXT acknowledges and pops in one go.
-func TestNext(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	for i := range 6 {
-		c.push(fmt.Sprintf("pq.jobs.push.%d", i), strconv.Itoa(i))
-	}
-	m := c.pop("pq.jobs.pop.max", "", "PQ-Lease", "1m", "PQ-Band", "1..4")
-	for _, want := range []string{"3", "2"} {
-		before := c.info("jobs").Rates["settle"]
-		next := c.raw(m.Reply, "+NXT")
-		if string(next.Data) != want || next.Reply == "" {
-			t.Fatalf("next is %q, %v, want %s", next.Data, next.Header, want)
-		}
-		if after := c.info("jobs").Rates["settle"]; after <= before {
-			t.Errorf("%g settlements a second became %g", before, after)
-		}
-		c.lost(c.raw(m.Reply, "+ACK"), "gone")
-		m = next
-	}
-	// It may ask for something else.
-	batch := c.batch(c.send(m.Reply, `+NXT {"batch":2,"min":0,"lease":5000000000}`))
-	if got := bodies(batch); len(got) != 2 || got[0] != "5" || got[1] != "1" {
-		t.Errorf("next are %q", got)
-	}
-	m = batch[0]
-	c.accepted(c.raw(batch[1].Reply, ""))
-	if next := c.raw(m.Reply, "+NXT", "PQ-Band", "-1.."); string(next.Data) != "0" {
-		t.Errorf("next is %q, %v", next.Data, next.Header)
-	} else {
-		m = next
-	}
-	// Nothing there: the acknowledgement holds.
-	c.refused(c.raw(m.Reply, "+NXT"), 404, "empty")
-	c.lost(c.raw(m.Reply, "+NXT"), "gone")
-	// A lost lease takes nothing.
-	c.push("pq.jobs.push", "x")
-	c.lost(c.raw(m.Reply, "+NXT"), "gone")
-	// Without a reply subject it only settles.
-	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	c.push("pq.jobs.push", "y")
-	if err := c.Publish(m.Reply, []byte("+NXT")); err != nil {
-		t.Fatal(err)
-	}
-	c.settled("jobs", 0)
-	if i := c.info("jobs"); i.Ready != 1 {
-		t.Errorf("%+v", i)
-	}
-	// It can wait.
-	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	sub := c.send(m.Reply, `+NXT {"expires":20000000000}`)
-	c.waiting("jobs", 1)
-	c.push("pq.jobs.push", "z")
-	if next := c.next(sub); string(next.Data) != "z" || next.Reply == "" {
-		t.Errorf("next is %q, %v", next.Data, next.Header)
-	}
-	if i := c.info("jobs"); i.Leased != 1 {
-		t.Errorf("%+v", i)
-	}
-}
-
-// An item that nobody was there to receive comes back at once, and that does
-// not count as a delivery.
-func TestNobodyReceives(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.push("pq.jobs.push", "x")
-	gone := c.NewInbox()
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: gone, Header: h("PQ-Lease", "1h")}); err != nil {
-		t.Fatal(err)
-	}
-	m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "20s", "PQ-Lease", "1h")
-	if m.Header.Get("PQ-Deliveries") != "1" || m.Header.Get("PQ-Fence") != "2" {
-		t.Errorf("%v", m.Header)
-	}
-	// A client's message that looks like the server's settles nothing.
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
-		t.Fatal(err)
-	}
-	c.accepted(c.raw(m.Reply, "+ACK"))
-}
-
-// An item whose pop was repeated with its id does not come back because one of
-// the answers reached nobody; when no answer reached anybody it does.
-func TestNobodyReceivesOneOfTwo(t *testing.T) {
-	c := serve(t)
-	toNobody := func(header ...string) {
-		t.Helper()
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: c.NewInbox(), Header: h(header...)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.push("pq.jobs.push.1", "held")
-	held := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "Nats-Msg-Id", "a")
-	toNobody("PQ-Lease", "1h", "Nats-Msg-Id", "a")
-	// What comes back later shows that the first signal was heard.
-	c.push("pq.jobs.push.2", "given back")
-	toNobody("PQ-Lease", "1h")
-	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
-	if string(back.Data) != "given back" || back.Header.Get("PQ-Fence") != "2" {
-		t.Errorf("%q came back, %v", back.Data, back.Header)
-	}
-	c.accepted(c.raw(held.Reply, "+WPI"))
-	c.accepted(c.raw(held.Reply, "+ACK"))
-
-	c.push("pq.other.push", "for nobody")
-	for range 2 {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.other.pop.min", Reply: c.NewInbox(), Header: h("PQ-Lease", "1h", "Nats-Msg-Id", "a")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if m := c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); string(m.Data) != "for nobody" || m.Header.Get("PQ-Deliveries") != "1" {
-		t.Errorf("%q came back, %v", m.Data, m.Header)
-	}
-}
-
 // Any bridge on the store settles what another one leased, also after that one
 // has gone; a bridge on another store does not.
 func TestSettleElsewhere(t *testing.T) {
@@ -458,47 +264,4 @@ func TestSettleElsewhere(t *testing.T) {
 	c.drain(third)
 	other := serve(t)
 	other.refused(other.raw(m.Reply, "+ACK"), 400)
-}
-
-// An acknowledgement that held is not said to have failed because there is
-// nothing next: nats.go takes Status 503 for nobody being there.
-func TestNextOfNothing(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	for body, want := range map[string]string{"+NXT": "404", `+NXT {"expires":50000000}`: "408"} {
-		c.push("pq.jobs.push", "x")
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-		answer := c.raw(m.Reply, body)
-		if got := answer.Header.Get("Status"); got != want {
-			t.Errorf("%s answers Status %s, want %s", body, got, want)
-		}
-	}
-}
-
-// A holder who says in the server's name that nobody received the item keeps it
-// from its last delivery for a while, not for ever.
-func TestForgedReturns(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.push("pq.jobs.push", "poison")
-	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
-	dead := c.hear("pq.jobs.event.dead")
-	for lease := 1; len(dead.came) == 0; lease++ {
-		if lease > fdbpq.MaxReturns+3 {
-			t.Fatalf("%d leases, and the item is not dead", lease)
-		}
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", "100s")
-		if err := c.PublishMsg(&nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
-			t.Fatal(err)
-		}
-		for c.info("jobs").Leased > 0 { // the return is on its way
-		}
-		if lease < fdbpq.MaxReturns && m.Header.Get("PQ-Deliveries") != "1" {
-			t.Errorf("lease %d counts: %v", lease, m.Header)
-		}
-		if c.info("jobs").Ready == 0 {
-			c.next(dead)
-			return
-		}
-	}
 }

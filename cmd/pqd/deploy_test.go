@@ -2,13 +2,11 @@ package main_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,12 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -46,249 +40,6 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// series are the metrics that pqd exports once it has done something of
-// everything, each with the names of its labels.
-func series(t *testing.T, p *testenv.Process) map[string]map[string]bool {
-	t.Helper()
-	_, text := get(t, p.HTTP+"/metrics")
-	exported := make(map[string]map[string]bool)
-	for _, match := range regexp.MustCompile(`(?m)^(\w+)(?:\{(.*)\})? \S+$`).FindAllStringSubmatch(text, -1) {
-		labels := exported[match[1]]
-		if labels == nil {
-			labels = make(map[string]bool)
-			exported[match[1]] = labels
-		}
-		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(match[2], -1) {
-			labels[label[1]] = true
-		}
-	}
-	return exported
-}
-
-func TestMetricsAreThoseOfTheDashboardAlertsAndDocs(t *testing.T) {
-	t.Parallel()
-	p := testenv.Daemon(t)
-	nc := p.Connect(t)
-	deaths, err := nc.SubscribeSync("pq.jobs.event.dead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	push(t, nc, "jobs", 1, "hopeless")
-	lease, err := nc.Request("pq.jobs.pop.min", []byte(`{"lease":60000000000}`), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nc.Request(lease.Reply, []byte("+TERM"), patience); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deaths.NextMsg(patience); err != nil {
-		t.Fatal(err)
-	}
-	exported := series(t, p)
-	p.Stop(t)
-
-	type rules struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
-		}
-	}
-	var alerting rules
-	if err := yaml.Unmarshal([]byte(read(t, alerts)), &alerting); err != nil {
-		t.Fatalf("%s: %v", alerts, err)
-	}
-	var drawn struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, dashboard)), &drawn); err != nil {
-		t.Fatalf("%s: %v", dashboard, err)
-	}
-	expressions := make(map[string]string)
-	for _, group := range alerting.Groups {
-		for _, rule := range group.Rules {
-			expressions[alerts+": "+rule.Alert] = rule.Expr
-		}
-	}
-	for _, panel := range drawn.Panels {
-		for _, target := range panel.Targets {
-			expressions[dashboard+": "+panel.Title] += target.Expr + " "
-		}
-	}
-	if len(expressions) < 20 {
-		t.Fatalf("found %d expressions: expected those of the alerts and the dashboard", len(expressions))
-	}
-	for where, expression := range expressions {
-		checkExpression(t, where, expression, exported)
-	}
-
-	text := read(t, operation)
-	table := regexp.MustCompile("(?m)^\\| (`pq_.*`) \\|.*$").FindAllStringSubmatch(text, -1)
-	documented := make(map[string]bool)
-	for _, row := range table {
-		for _, name := range regexp.MustCompile(`pq_\w+`).FindAllString(row[1], -1) {
-			documented[name] = true
-			_, plain := exported[name]
-			_, histogram := exported[name+"_bucket"]
-			if !plain && !histogram && !strings.Contains(row[0], "FoundationDB:") {
-				t.Errorf("%s has %s, which pqd does not export", operation, name)
-			}
-		}
-	}
-	for name := range exported {
-		if name := histogramSuffix.ReplaceAllString(name, ""); strings.HasPrefix(name, "pq_") && !documented[name] {
-			t.Errorf("pqd exports %s, which %s does not have", name, operation)
-		}
-	}
-}
-
-var histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
-
-// checkExpression looks at the metrics of an expression, and at the labels by
-// which it selects.
-func checkExpression(t *testing.T, where, expression string, exported map[string]map[string]bool) {
-	t.Helper()
-	targets := []string{"job", "instance"} // the labels that Prometheus adds
-	found := false
-	for _, selector := range regexp.MustCompile(`\b((?:pq|process|go)_\w+|up)\b(?:\{([^}]*)\})?`).FindAllStringSubmatch(expression, -1) {
-		found = true
-		if selector[1] == "up" {
-			continue // Prometheus's own
-		}
-		labels, known := exported[selector[1]]
-		if !known {
-			t.Errorf("%s: pqd does not export %s", where, selector[1])
-		}
-		for _, label := range regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"`).FindAllStringSubmatch(selector[2], -1) {
-			if !labels[label[1]] && !slices.Contains(targets, label[1]) {
-				t.Errorf("%s: %s has no label %s", where, selector[1], label[1])
-			}
-		}
-	}
-	if !found {
-		t.Errorf("%s: no metric in %s", where, expression)
-	}
-}
-
-// The rules fire when they should, as far as Prometheus's own tool can be asked.
-func TestAlertsFire(t *testing.T) {
-	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("NOT TESTED WITH PROMETHEUS: there is no promtool")
-	}
-	run(t, promtool, "test", "rules", strings.TrimSuffix(alerts, ".yml")+"_test.yml")
-}
-
-// The sample of permissions gives each user what the grammar says, and with them
-// pqd and its clients do their work.
-func TestSamplePermissions(t *testing.T) {
-	passwords := []string{"PQD", "PRODUCER", "WORKER", "REQUEUER", "VIEWER", "ADMIN"}
-	env := []string{"PQ_LISTEN=127.0.0.1:0", "NATS_USER=pqd", "NATS_PASSWORD=pqd-secret"}
-	for _, name := range passwords {
-		t.Setenv(name+"_PASSWORD", strings.ToLower(name)+"-secret")
-	}
-	config, err := filepath.Abs("../../deploy/nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	options, err := server.ProcessConfigFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	grammar, err := subjects.New("pq")
-	if err != nil {
-		t.Fatal(err)
-	}
-	may := func(user string, p subjects.Permissions, err error) subjects.Permissions {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, err = p.WithInbox(user); err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	producer, producerErr := grammar.Producer("jobs")
-	worker, workerErr := grammar.Consumer("jobs")
-	requeuer, requeuerErr := grammar.Requeuer("jobs")
-	viewer, viewerErr := grammar.Viewer("*")
-	admin, adminErr := grammar.Admin("jobs")
-	want := map[string]subjects.Permissions{
-		"pqd":      grammar.Bridge(),
-		"producer": may("producer", producer, producerErr),
-		"worker":   may("worker", worker, workerErr),
-		"requeuer": may("requeuer", requeuer, requeuerErr),
-		"viewer":   may("viewer", viewer, viewerErr),
-		"admin":    may("admin", admin, adminErr),
-	}
-	for _, user := range options.Users {
-		got := subjects.Permissions{Publish: user.Permissions.Publish.Allow, Subscribe: user.Permissions.Subscribe.Allow}
-		expected := want[user.Username]
-		for _, list := range [][]string{got.Publish, got.Subscribe, expected.Publish, expected.Subscribe} {
-			slices.Sort(list)
-		}
-		if diff := cmp.Diff(expected, got); diff != "" {
-			t.Errorf("user %s (-grammar +sample):\n%s", user.Username, diff)
-		}
-		delete(want, user.Username)
-	}
-	if len(want) > 0 {
-		t.Errorf("users %v are missing", slices.Collect(maps.Keys(want)))
-	}
-
-	p := testenv.Daemon(t, append(env, "PQ_NATS_CONFIG="+config)...)
-	as := func(user string) *nats.Conn {
-		return p.Connect(t, nats.UserInfo(user, user+"-secret"), nats.CustomInboxPrefix("_INBOX."+user))
-	}
-	push(t, as("producer"), "jobs", 1, "x")
-	if got := pop(t, as("worker"), "jobs", "min"); got != "x" {
-		t.Errorf("the worker popped %q", got)
-	}
-	requeueAs(t, p, as, "requeuer")
-	p.Stop(t)
-	if log := p.Log(); strings.Contains(log, "may do more") || strings.Contains(log, "violation") {
-		t.Errorf("pqd complains of its permissions: %s", log)
-	}
-}
-
-// requeueAs lets the worker give up an item, and somebody list and requeue it
-// with pq.
-func requeueAs(t *testing.T, p *testenv.Process, as func(user string) *nats.Conn, user string) {
-	t.Helper()
-	push(t, as("producer"), "jobs", 1, "gave up")
-	worker := as("worker")
-	lease := nats.NewMsg("pq.jobs.pop.min")
-	lease.Header.Set("PQ-Lease", "1h")
-	item, err := worker.RequestMsg(lease, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := worker.Request(item.Reply, []byte("+TERM by hand"), patience); err != nil {
-		t.Fatal(err)
-	}
-	pq := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command(testenv.Build(t, "cmd/pq"), args...)
-		cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "NATS_USER="+user, "NATS_PASSWORD="+user+"-secret", "NATS_INBOX_PREFIX=_INBOX."+user)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("pq %q: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	if list := pq("dead", "list", "jobs"); !strings.Contains(list, "by hand") {
-		t.Errorf("%s sees the dead letters\n%s", user, list)
-	}
-	if said := pq("dead", "requeue", "jobs", "--all"); !strings.Contains(said, "requeued 1 item") {
-		t.Errorf("%s requeues: %s", user, said)
-	}
-	if got := pop(t, worker, "jobs", "min"); got != "gave up" {
-		t.Errorf("the worker popped %q", got)
-	}
 }
 
 // object is of Kubernetes, as far as these tests care.

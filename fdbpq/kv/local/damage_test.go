@@ -2,19 +2,14 @@ package local
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -214,151 +209,6 @@ func TestDamagedTable(t *testing.T) {
 	}
 }
 
-// Behind the last commit of a series a mark is written, so that the commit is not
-// taken for what a power loss cut off.
-func TestMarkAtRest(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	db := openMem(t, Options{FS: disk})
-	db.idleMarks.delay = time.Millisecond
-	for i := range 3 {
-		mustUpdate(t, db, set(fmt.Sprint("item ", i), "x"))
-		awaitMark(t, db, disk)
-	}
-}
-
-// Also behind the end of a flush, which is noted in the manifest.
-func TestMarkAfterFlush(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	db := openMem(t, Options{FS: disk})
-	db.idleMarks.delay = time.Millisecond
-	mustUpdate(t, db, set("item", "x"))
-	awaitMark(t, db, disk)
-	if err := db.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	awaitMark(t, db, disk)
-}
-
-// awaitMark waits until the log ends in a mark alone that covers all before it,
-// and the manifest as it is now.
-func awaitMark(t *testing.T, db *DB, disk *vfs.MemFS) {
-	t.Helper()
-	now := db.disk.syncMark()
-	await(t, "a mark in the log", func() bool {
-		var last chunk
-		var alone bool
-		_, err := newLogDisk(snapshot(disk), "db", false).scanFile(fmt.Sprintf("db/%06d.log", now.log), true, now.log, func(c chunk) {
-			last, alone = c, len(c.content) < 12+2+maxSyncMark && binary.LittleEndian.Uint32(c.content[8:]) == 0
-			if m, ok := parseSyncMark(c.content); ok {
-				alone = alone && int64(m.logSynced) >= last.at && m.manifest == now.manifest && m.manifestSynced >= now.manifestSynced
-			}
-		})
-		return err == nil && alone
-	})
-}
-
-// A store that was closed in order has a mark behind its last commit.
-func TestMarkAtClose(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	db := mustOpen(t, Options{FS: disk})
-	mustUpdate(t, db, set("item", "x"))
-	committed := db.disk.syncMark()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	found, err := newLogDisk(snapshot(disk), "db", false).checkLogs()
-	if err != nil || found.synced[committed.log] < int64(committed.logSynced) {
-		t.Errorf("the log says that %d bytes were synced, %v; expected the %d that were", found.synced[committed.log], err, committed.logSynced)
-	}
-}
-
-// What an item holds cannot pass for a mark, wherever in a log it comes to stand.
-func TestForgedMark(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	db := openMem(t, Options{FS: disk})
-	forged := syncMark{log: db.disk.syncMark().log, logSynced: 1 << 40, manifest: db.disk.syncMark().manifest, manifestSynced: 1 << 40}.append(nil)
-	record := append(append(make([]byte, 12), byte(pebble.InternalKeyKindLogData), byte(len(forged))), forged...)
-	for i := range record {
-		value := slices.Concat(make([]byte, i), bytes.Repeat(record, 70_000/len(record)))
-		mustUpdate(t, db, set(fmt.Sprint("item ", i), string(value)))
-	}
-	if err := reopened(snapshot(disk), func(*DB) {}); err != nil {
-		t.Error(err)
-	}
-}
-
-// What a log holds is known to the byte, wherever its blocks and records end.
-func TestScanChunks(t *testing.T) {
-	t.Parallel()
-	for _, newest := range []bool{false, true} {
-		var log bytes.Buffer
-		w := record.NewLogWriter(&log, 7, record.LogWriterConfig{
-			WriteWALSyncOffsets: func() bool { return newest },
-			QueueSemChan:        make(chan struct{}, 1),
-		})
-		rng := rand.New(rand.NewPCG(1, 1))
-		ends := []int64{0}
-		for i := range 80 {
-			size := rng.IntN(300)
-			if i%2 == 0 { // up to somewhere near the end of a block
-				size = chunkBlock - int(w.Size())%chunkBlock - rng.IntN(60)
-			}
-			end, err := w.WriteRecord(make([]byte, max(size, 0)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ends = append(ends, end)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		check := func(content []byte, want int64, behind bool) {
-			t.Helper()
-			found, err := scanChunks(bytes.NewReader(content), true, 7, func(chunk) {})
-			if left := chunkBlock - want%chunkBlock; left < chunkHeadNew && found.sound == want+left {
-				found.sound = want // zeros where no chunk fits belong to the block
-			}
-			if err != nil || found.sound != want || (found.behind > 0) != behind {
-				t.Errorf("newest format %v: found %+v, %v; expected %d, and something behind it: %v", newest, found, err, want, behind)
-			}
-		}
-		check(log.Bytes(), int64(log.Len()), false)
-		for i, end := range ends[1:] {
-			zeros := make([]byte, 2*chunkBlock)
-			check(append(slices.Clone(log.Bytes()[:end]), zeros...), end, false)
-			if begin := ends[i]; begin%chunkBlock < chunkBlock-100 && i < len(ends)-2 {
-				broken := slices.Clone(log.Bytes())
-				broken[begin+chunkHeadLog-1] ^= 1 // in the log's number
-				check(broken, begin, true)
-			}
-		}
-	}
-}
-
-// Nothing is written into a log of the format that Pebble makes a store in.
-func TestFirstLogIsOfTheNewestFormat(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewMem()
-	db := openMem(t, Options{FS: disk})
-	mustUpdate(t, db, set("a", "1"))
-	head := make([]byte, chunkHead)
-	f, err := disk.Open(fmt.Sprintf("db/%06d.log", db.disk.syncMark().log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.ReadFull(f, head)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if kind := head[6]; chunkKinds[kind].head != chunkHeadNew {
-		t.Errorf("the first record is of kind %d, expected one that says how far the log was synced", kind)
-	}
-}
-
 // snapshot is the disk after a kill of the process: the kernel keeps what was
 // written.
 func snapshot(disk *vfs.MemFS) *vfs.MemFS {
@@ -422,94 +272,4 @@ func reopened(disk vfs.FS, look func(*DB)) error {
 	}
 	look(db)
 	return db.Close()
-}
-
-func mustMark(t *testing.T, db *DB) {
-	t.Helper()
-	if err := db.writeSyncMark(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A store that is salvaged has all that can be read, on both sides of damage in
-// a table and in a log, and is not changed.
-func TestSalvage(t *testing.T) {
-	t.Parallel()
-	const items = 3000
-	disk := vfs.NewCrashableMem()
-	db := openMem(t, Options{FS: disk})
-	rng := rand.NewChaCha8([32]byte{})
-	write := func(from, to int) {
-		mustUpdate(t, db, func(tx kv.Tx) error {
-			for i := from; i < to; i++ {
-				value := make([]byte, 100) // that cannot be compressed
-				_, _ = rng.Read(value)
-				tx.Set(fmt.Appendf(nil, "item %04d", i), value)
-			}
-			return nil
-		})
-	}
-	write(0, items-500)
-	if err := db.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	for i := items - 500; i < items; i += 10 {
-		write(i, i+10)
-	}
-	mustMark(t, db)
-	killed := snapshot(disk)
-	log, tables := fmt.Sprintf("db/%06d.log", db.disk.syncMark().log), files(t, killed, ".sst")
-	flip(t, killed, log, 40_000, 4)
-	flip(t, killed, tables[0], 100_000, 1)
-
-	if err := reopened(killed, func(*DB) {}); !errors.Is(err, kv.ErrDamaged) {
-		t.Fatalf("open: %v, expected %v", err, kv.ErrDamaged)
-	}
-	before, err := killed.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	salvaged := mustOpen(t, Options{FS: killed, Salvage: true, Log: slog.New(slog.DiscardHandler)})
-	found := make(map[string]bool)
-	for begin := []byte("item"); begin != nil; {
-		var page []kv.Pair
-		err := salvaged.View(t.Context(), func(r kv.Reader) (err error) {
-			page, err = r.Range(begin, []byte("items"), kv.RangeOptions{Limit: 400})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		begin = nil
-		for _, pair := range page {
-			found[string(pair.Key)] = true
-			begin = keyAfter(pair.Key)
-		}
-	}
-	missing := func(from, to int) (n int) {
-		for i := from; i < to; i++ {
-			if !found[fmt.Sprintf("item %04d", i)] {
-				n++
-			}
-		}
-		return n
-	}
-	if n := missing(0, items-500); n < 50 || n > 400 {
-		t.Errorf("%d items of the table are missing, expected those of one block", n)
-	}
-	if n := missing(items-500, items); n != 10 {
-		t.Errorf("%d items of the log are missing, expected the 10 of one transaction", n)
-	}
-	if n := len(salvaged.Damage()); n != 2 || salvaged.Skipped() == 0 {
-		t.Errorf("damage of %d files is known, expected a log and a table, and %d times something was skipped", n, salvaged.Skipped())
-	}
-	if err := salvaged.Update(t.Context(), set("item", "new")); !errors.Is(err, errSalvage) {
-		t.Errorf("a write: %v", err)
-	}
-	if err := salvaged.Close(); err != nil {
-		t.Error(err)
-	}
-	if after, err := killed.List("db"); err != nil || len(after) != len(before) {
-		t.Errorf("there were %d files before and are %d, %v", len(before), len(after), err)
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Deleting the lock files does not let a second process in. The test opens the directory
@@ -51,5 +53,32 @@ func TestStoreThatMayNotBeOpened(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(file, "store"), Options{}); err == nil || strings.Contains(err.Error(), "in use") {
 		t.Errorf("opening a store below a file: %v", err)
+	}
+}
+
+func TestStoreIsLocked(t *testing.T) {
+	t.Parallel()
+	for _, fs := range []vfs.FS{vfs.Default, vfs.NewMem()} {
+		dir := t.TempDir()
+		if err := fs.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		first, err := Open(dir, Options{FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, Options{FS: fs}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+			t.Errorf("opening a store twice: %v", err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(dir, Options{FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -120,3 +120,27 @@ func (fs *reuseFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory
 	fs.reused.Add(1)
 	return fs.FS.ReuseForWrite(from, to, category)
 }
+
+// TestLogOfADeadProcess lets a process die after the operating system took what
+// it wrote, but before the disk did. The next process finds it in the log. What
+// it answers must hold even if the power fails then.
+func TestLogOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	dead := mustOpen(t, Options{FS: &forgetfulFS{diskFS{FS: disk}}})
+	mustUpdate(t, dead, set("a", "1"))
+	if db := mustOpen(t, Options{FS: disk.CrashClone(vfs.CrashCloneCfg{})}); mustGet(t, db, "a") != "" {
+		t.Fatal("the row is on the disk, which makes the test pointless")
+	} else if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	next := openMem(t, Options{FS: disk})
+	if mustGet(t, next, "a") != "1" {
+		t.Fatal("the row is not in the log, which makes the test pointless")
+	}
+	after := openMem(t, Options{FS: disk.CrashClone(vfs.CrashCloneCfg{})})
+	if mustGet(t, after, "a") != "1" {
+		t.Error("what a process answered is gone after a power loss")
+	}
+}

@@ -1,0 +1,83 @@
+package bridge_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+)
+
+// +NXT acknowledges and pops in one go.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for i := range 6 {
+		c.push(fmt.Sprintf("pq.jobs.push.%d", i), strconv.Itoa(i))
+	}
+	m := c.pop("pq.jobs.pop.max", "", "PQ-Lease", "1m", "PQ-Band", "1..4")
+	for _, want := range []string{"3", "2"} {
+		before := c.info("jobs").Rates["settle"]
+		next := c.raw(m.Reply, "+NXT")
+		if string(next.Data) != want || next.Reply == "" {
+			t.Fatalf("next is %q, %v, want %s", next.Data, next.Header, want)
+		}
+		if after := c.info("jobs").Rates["settle"]; after <= before {
+			t.Errorf("%g settlements a second became %g", before, after)
+		}
+		c.lost(c.raw(m.Reply, "+ACK"), "gone")
+		m = next
+	}
+	// It may ask for something else.
+	batch := c.batch(c.send(m.Reply, `+NXT {"batch":2,"min":0,"lease":5000000000}`))
+	if got := bodies(batch); len(got) != 2 || got[0] != "5" || got[1] != "1" {
+		t.Errorf("next are %q", got)
+	}
+	m = batch[0]
+	c.accepted(c.raw(batch[1].Reply, ""))
+	if next := c.raw(m.Reply, "+NXT", "PQ-Band", "-1.."); string(next.Data) != "0" {
+		t.Errorf("next is %q, %v", next.Data, next.Header)
+	} else {
+		m = next
+	}
+	// Nothing there: the acknowledgement holds.
+	c.refused(c.raw(m.Reply, "+NXT"), 404, "empty")
+	c.lost(c.raw(m.Reply, "+NXT"), "gone")
+	// A lost lease takes nothing.
+	c.push("pq.jobs.push", "x")
+	c.lost(c.raw(m.Reply, "+NXT"), "gone")
+	// Without a reply subject it only settles.
+	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+	c.push("pq.jobs.push", "y")
+	if err := c.Publish(m.Reply, []byte("+NXT")); err != nil {
+		t.Fatal(err)
+	}
+	c.settled("jobs", 0)
+	if i := c.info("jobs"); i.Ready != 1 {
+		t.Errorf("%+v", i)
+	}
+	// It can wait.
+	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+	sub := c.send(m.Reply, `+NXT {"expires":20000000000}`)
+	c.waiting("jobs", 1)
+	c.push("pq.jobs.push", "z")
+	if next := c.next(sub); string(next.Data) != "z" || next.Reply == "" {
+		t.Errorf("next is %q, %v", next.Data, next.Header)
+	}
+	if i := c.info("jobs"); i.Leased != 1 {
+		t.Errorf("%+v", i)
+	}
+}
+
+// An acknowledgement that held is not said to have failed because there is
+// nothing next: nats.go takes Status 503 for nobody being there.
+func TestNextOfNothing(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for body, want := range map[string]string{"+NXT": "404", `+NXT {"expires":50000000}`: "408"} {
+		c.push("pq.jobs.push", "x")
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+		answer := c.raw(m.Reply, body)
+		if got := answer.Header.Get("Status"); got != want {
+			t.Errorf("%s answers Status %s, want %s", body, got, want)
+		}
+	}
+}

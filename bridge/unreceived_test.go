@@ -1,0 +1,92 @@
+package bridge_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// An item that nobody was there to receive comes back at once, and that does
+// not count as a delivery.
+func TestNobodyReceives(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	gone := c.NewInbox()
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: gone, Header: h("PQ-Lease", "1h")}); err != nil {
+		t.Fatal(err)
+	}
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "20s", "PQ-Lease", "1h")
+	if m.Header.Get("PQ-Deliveries") != "1" || m.Header.Get("PQ-Fence") != "2" {
+		t.Errorf("%v", m.Header)
+	}
+	// A client's message that looks like the server's settles nothing.
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
+		t.Fatal(err)
+	}
+	c.accepted(c.raw(m.Reply, "+ACK"))
+}
+
+// An item whose pop was repeated with its id does not come back because one of
+// the answers reached nobody; when no answer reached anybody it does.
+func TestNobodyReceivesOneOfTwo(t *testing.T) {
+	c := serve(t)
+	toNobody := func(header ...string) {
+		t.Helper()
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: c.NewInbox(), Header: h(header...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.push("pq.jobs.push.1", "held")
+	held := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "Nats-Msg-Id", "a")
+	toNobody("PQ-Lease", "1h", "Nats-Msg-Id", "a")
+	// What comes back later shows that the first signal was heard.
+	c.push("pq.jobs.push.2", "given back")
+	toNobody("PQ-Lease", "1h")
+	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	if string(back.Data) != "given back" || back.Header.Get("PQ-Fence") != "2" {
+		t.Errorf("%q came back, %v", back.Data, back.Header)
+	}
+	c.accepted(c.raw(held.Reply, "+WPI"))
+	c.accepted(c.raw(held.Reply, "+ACK"))
+
+	c.push("pq.other.push", "for nobody")
+	for range 2 {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.other.pop.min", Reply: c.NewInbox(), Header: h("PQ-Lease", "1h", "Nats-Msg-Id", "a")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); string(m.Data) != "for nobody" || m.Header.Get("PQ-Deliveries") != "1" {
+		t.Errorf("%q came back, %v", m.Data, m.Header)
+	}
+}
+
+// A holder who says in the server's name that nobody received the item keeps it
+// from its last delivery for a while, not for ever.
+func TestForgedReturns(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.push("pq.jobs.push", "poison")
+	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
+	dead := c.hear("pq.jobs.event.dead")
+	for lease := 1; len(dead.came) == 0; lease++ {
+		if lease > fdbpq.MaxReturns+3 {
+			t.Fatalf("%d leases, and the item is not dead", lease)
+		}
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", "100s")
+		if err := c.PublishMsg(&nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
+			t.Fatal(err)
+		}
+		for c.info("jobs").Leased > 0 { // the return is on its way
+		}
+		if lease < fdbpq.MaxReturns && m.Header.Get("PQ-Deliveries") != "1" {
+			t.Errorf("lease %d counts: %v", lease, m.Header)
+		}
+		if c.info("jobs").Ready == 0 {
+			c.next(dead)
+			return
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package fdbpq_test
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func parseID(id string) fdbpq.ID {
+	parsed, err := fdbpq.ParseID(id)
+	if err != nil {
+		panic(fmt.Sprintf("id %q: %v", id, err))
+	}
+	return parsed
+}
+
+func getOf(id knownID) operation {
+	return operation{
+		name: fmt.Sprintf("get %s/%s", id.queue, id.id),
+		look: func(p *process, r kv.Reader) (outcome, error) {
+			stored, err := p.store.Queue(id.queue).Get(r, parseID(id.id))
+			if err != nil || stored == nil {
+				return outcome{}, err
+			}
+			return outcome{OK: true, Items: []itemView{storedViewOf(stored)}}, nil
+		},
+		expect: func(m *model, _ moment, _ outcome) outcome { return m.get(id.queue, id.id) },
+	}
+}
+
+func removeOf(id knownID) operation {
+	return operation{
+		name: fmt.Sprintf("remove %s/%s", id.queue, id.id),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			ok, err := p.store.Queue(id.queue).Remove(tx, parseID(id.id))
+			return outcome{OK: ok}, err
+		},
+		expect: func(m *model, _ moment, _ outcome) outcome { return m.removeID(id.queue, id.id) },
+	}
+}
+
+func moveOf(id knownID, priority int64) operation {
+	return operation{
+		name: fmt.Sprintf("move %s/%s to %d", id.queue, id.id, priority),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			ok, err := p.store.Queue(id.queue).Move(tx, parseID(id.id), priority)
+			return outcome{OK: ok}, err
+		},
+		expect: func(m *model, _ moment, _ outcome) outcome { return m.move(id.queue, id.id, priority) },
+	}
+}
+
+func listOf(queue string, l listing) operation {
+	return operation{
+		name: fmt.Sprintf("list %s %+v", queue, l),
+		look: func(p *process, r kv.Reader) (outcome, error) {
+			ask := fdbpq.Listing{State: l.state, Limit: l.limit, Bodies: !l.plain}
+			if l.after != nil {
+				id := parseID(l.after.id)
+				ask.After = &id
+			}
+			page, err := p.store.Queue(queue).List(r, ask)
+			out := outcome{More: page.More}
+			for i := range page.Items {
+				out.Items = append(out.Items, storedViewOf(&page.Items[i]))
+			}
+			return out, err
+		},
+		expect: func(m *model, _ moment, _ outcome) outcome { return m.list(queue, l) },
+	}
+}

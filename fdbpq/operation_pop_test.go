@@ -1,0 +1,73 @@
+package fdbpq_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+)
+
+func (s selection) of() fdbpq.Selection {
+	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID}
+	if s.band != everyPriority {
+		sel.Band = &s.band
+	}
+	return sel
+}
+
+func (s selection) String() string {
+	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID)
+}
+
+func popOf(queue string, sel selection, lease time.Duration) operation {
+	return operation{
+		name: fmt.Sprintf("take %s %v lease %v", queue, sel, lease),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			q := p.store.Queue(queue)
+			var popped fdbpq.Popped
+			var err error
+			if lease == 0 {
+				popped, err = q.Pop(tx, sel.of())
+			} else {
+				popped, err = q.Lease(tx, sel.of(), lease)
+			}
+			out := poppedOf(popped)
+			for i := range out.Items {
+				out.Items[i].queue = queue
+			}
+			return out, err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
+	}
+}
+
+func peekOf(queue string, sel selection) operation {
+	return operation{
+		name: fmt.Sprintf("peek %s %v", queue, sel),
+		look: func(p *process, r kv.Reader) (outcome, error) {
+			popped, err := p.store.Queue(queue).Peek(r, sel.of())
+			return poppedOf(popped), err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.peek(queue, at, sel) },
+	}
+}
+
+// stagedOf is a take by way of requests. Alone it does what a plain take does.
+func stagedOf(queue string, sel selection, lease time.Duration) operation {
+	return operation{
+		name: fmt.Sprintf("staged take %s %v lease %v", queue, sel, lease),
+		whole: func(ctx context.Context, p *process) (outcome, error) {
+			// A request that its owner gives up may still be answered.
+			steady := maps.Clone(p.chances)
+			delete(steady, fault.Unavailable)
+			defer p.suffer(steady)()
+			popped, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
+			return poppedOf(popped), err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
+	}
+}

@@ -1,0 +1,59 @@
+package fdbpq_test
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func pushOf(queue string, items []pushItem) operation {
+	return operation{
+		name: fmt.Sprintf("push %s %v", queue, items),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			var news []fdbpq.NewItem
+			for _, item := range items {
+				n := fdbpq.NewItem{
+					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: item.hasPriority,
+					Delay: item.delay, TTL: item.ttl, MsgID: item.msgID,
+				}
+				if item.notBefore != 0 {
+					n.NotBefore = p.wall().Add(item.notBefore)
+				}
+				news = append(news, n)
+			}
+			pushed, err := p.store.Queue(queue).Push(tx, news...)
+			if err != nil {
+				return outcome{}, err
+			}
+			var out outcome
+			for _, one := range pushed {
+				v := pushedView{queue: queue, Seq: one.Seq, Priority: one.Priority, Duplicate: one.Duplicate, Evicted: one.Evicted, Err: kindOf(one.Err)}
+				if one.Err == nil {
+					v.ID = one.ID.String()
+				}
+				out.Pushed = append(out.Pushed, v)
+				out.Events = append(out.Events, eventsOf(one.Events)...)
+			}
+			return out, nil
+		},
+		expect: func(m *model, at moment, got outcome) outcome { return m.push(queue, at, items, got) },
+	}
+}
+
+func (p pushItem) String() string {
+	s := fmt.Sprintf("{%s", digest(p.payload))
+	for _, field := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{"headers", digest(p.headers), p.headers != ""}, {"priority", p.priority, p.hasPriority}, {"delay", p.delay, p.delay != 0},
+		{"not before", p.notBefore, p.notBefore != 0}, {"ttl", p.ttl, p.ttl != 0}, {"id", p.msgID, p.msgID != ""},
+	} {
+		if field.set {
+			s += fmt.Sprintf(" %s %v", field.name, field.value)
+		}
+	}
+	return s + "}"
+}

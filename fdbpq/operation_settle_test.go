@@ -1,0 +1,41 @@
+package fdbpq_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func settleOf(l heldLease, what settlement, d time.Duration, reason string) operation {
+	return operation{
+		name: fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, reason),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
+			if err != nil {
+				return outcome{}, err
+			}
+			q := p.store.Queue(l.queue)
+			var settled fdbpq.Settled
+			switch what {
+			case settleAck:
+				settled, err = q.Ack(tx, lease)
+			case settleNack:
+				settled, err = q.Nack(tx, lease, d)
+			case settleReturn:
+				settled, err = q.Return(tx, lease)
+			case settleExtend:
+				settled, err = q.Extend(tx, lease, d)
+			case settleTerminate:
+				settled, err = q.Terminate(tx, lease, reason)
+			}
+			out := outcome{Events: eventsOf(settled.Events)}
+			if l := settled.Lease; l != nil {
+				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
+			}
+			return out, err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.settle(l, at, what, d, reason) },
+	}
+}
