@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/client"
 )
 
@@ -277,5 +279,29 @@ func TestConsumeLimits(t *testing.T) {
 		if n := handled.Load(); n != step.handled {
 			t.Errorf("%d items were handled, expected %d", n, step.handled)
 		}
+	}
+}
+
+// A pop that brings nothing does not count against the limit.
+func TestConsumeLimitCountsItems(t *testing.T) {
+	t.Parallel()
+	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+		switch {
+		case !strings.HasSuffix(m.Subject, ".pop.min"):
+			return emptyAnswer() // the settlement
+		case n == 1:
+			return failure("408", "")
+		case n == 2:
+			return failure("500", "")
+		}
+		return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
+	})
+	handled := 0
+	err := c.Queue("jobs").Consume(t.Context(), func(context.Context, *client.Item) error {
+		handled++
+		return nil
+	}, client.ConsumeOptions{Limit: 1})
+	if err != nil || handled != 1 {
+		t.Errorf("%d items were handled, %v: expected 1", handled, err)
 	}
 }

@@ -1,6 +1,10 @@
 package client
 
-import "time"
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
 
 // AskAgainAfter makes the client send what is not answered again after d.
 func (c *Client) AskAgainAfter(d time.Duration) { c.patience.attempt = d }
@@ -11,3 +15,14 @@ func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
 // ExtendOften makes the client extend the leases that it holds n times while
 // they last.
 func (c *Client) ExtendOften(n int) { c.patience.extend = n }
+
+// AnswerInVain has three messages answer a request that looks at the first one
+// only, and ends before the last one comes.
+func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
+	a := newAnswers(c.mailbox)
+	a.add(read)
+	a.add(unread)
+	a.next()
+	a.close()
+	a.add(late)
+}

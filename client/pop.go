@@ -235,14 +235,15 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	var items []*Item
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
+	for over := false; !over; {
 		select {
 		case <-answers.more:
 		case <-timer.C:
-			return items, nil
+			over = true
 		case <-ctx.Done():
-			return items, ctx.Err()
+			over, err = true, ctx.Err()
 		}
+		// What has arrived counts also when the time is up just now.
 		for m := answers.next(); m != nil; m = answers.next() {
 			if e := answered(m, t.op, t.queue.name); e != nil {
 				return items, e
@@ -263,6 +264,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 			}
 		}
 	}
+	return items, err
 }
 
 // body is the request as it is sent; the plainest one is empty.
