@@ -62,11 +62,11 @@ func (o *Options[R]) fitting(pending []R) int {
 	return len(pending)
 }
 
-// shift moves the first n requests of a line to the end of a list. A whole line
-// changes places with an empty list, so that the memory of both is used again.
+// shift moves the first n requests of a line to an empty list. A whole line and the
+// list change places, so that the memory of both is used again.
 func shift[R any](to []R, line *[]R, n int) []R {
 	from := *line
-	if n == len(from) && len(to) == 0 {
+	if n == len(from) {
 		*line = to
 		return from
 	}
@@ -97,8 +97,6 @@ func (l *Lane[R]) SetBusy(busy bool) {
 		l.relief = time.AfterFunc(l.of.options.Patience.First, l.relieve)
 	case busy:
 		l.relief.Reset(l.of.options.Patience.First)
-	case l.relief != nil:
-		l.relief.Stop()
 	}
 }
 
@@ -109,7 +107,7 @@ func (l *Lane[R]) relieve() {
 }
 
 // late removes the requests that have waited for too long from the lane, in their
-// order, and sets the timer again. If the transaction has just ended, it is not stuck.
+// order, and sets the timer again. A transaction that has ended is not stuck.
 func (l *Lane[R]) late() (late []R, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ type request struct {
 	arrived time.Time
 }
 
-// work tells of each batch and does it when it may.
+// work tells of each batch and does it when it may. Each key that begins has to end.
 type work struct {
 	lane *batch.Lane[request]
 	key  string
@@ -24,8 +25,10 @@ type work struct {
 
 // desk is where the workers of some lanes report.
 type desk struct {
-	begun chan begun
-	stuck chan []request
+	*testing.T
+	begun   chan begun
+	stuck   chan []request
+	workers atomic.Int32 // that were made
 }
 
 // begun is a batch that a worker has begun.
@@ -45,8 +48,14 @@ func numbers(requests []request) (n []int) {
 	return n
 }
 
-func (w *work) Begin(key string) { w.key = key }
-func (w *work) End()             { w.key = "" }
+func (w *work) Begin(key string) {
+	if w.key != "" {
+		w.on.Errorf("%s begins, and %s has not ended", key, w.key)
+	}
+	w.key = key
+}
+
+func (w *work) End() { w.key = "" }
 
 func (w *work) Work(now batch.Batch[request]) {
 	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
@@ -56,14 +65,17 @@ func (w *work) Work(now batch.Batch[request]) {
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
 func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
-	on := &desk{make(chan begun), make(chan []request, 16)}
+	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
 	lanes := batch.New(batch.Options[request]{
 		Limits:   limits,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
-		Worker:   func(l *batch.Lane[request]) batch.Worker[request] { return &work{lane: l, on: on} },
-		Size:     func(r request) int { return r.size },
-		Arrived:  func(r request) time.Time { return r.arrived },
-		Stuck:    func(late []request) { on.stuck <- late },
+		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
+			on.workers.Add(1)
+			return &work{lane: l, on: on}
+		},
+		Size:    func(r request) int { return r.size },
+		Arrived: func(r request) time.Time { return r.arrived },
+		Stuck:   func(late []request) { on.stuck <- late },
 	})
 	t.Cleanup(func() {
 		lanes.Stop()
@@ -189,29 +201,37 @@ func TestKick(t *testing.T) {
 // Lanes are used again, and end when they are told to. What was submitted is done.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	lanes, on := newLanes(t, roomy)
-	lanes.Submit("a", request{n: 1})
-	held := on.expect(t, "a", []int{1}, nil)
-	lanes.Submit("a", request{n: 2})
-	lanes.Stop()
-	close(held.end)
-	close(on.expect(t, "a", []int{2}, nil).end)
-	lanes.Wait()
-	lanes.Submit("a", request{n: 3})
-	close(on.expect(t, "a", []int{3}, nil).end)
-	lanes.Wait()
-	if n := lanes.Idle(); n > 0 {
-		t.Errorf("%d lanes wait after the end", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		lanes.Submit("a", request{n: 1})
+		held := on.expect(t, "a", []int{1}, nil)
+		lanes.Submit("b", request{n: 9})
+		close(on.expect(t, "b", []int{9}, nil).end)
+		synctest.Wait()
+		if n := lanes.Idle(); n != 1 {
+			t.Errorf("%d lanes wait for work, expected 1", n)
+		}
+		lanes.Submit("a", request{n: 2})
+		lanes.Stop()
+		close(held.end)
+		close(on.expect(t, "a", []int{2}, nil).end)
+		lanes.Wait()
+		lanes.Submit("a", request{n: 3})
+		close(on.expect(t, "a", []int{3}, nil).end)
+		lanes.Wait()
+		if n := lanes.Idle(); n > 0 {
+			t.Errorf("%d lanes wait after the end", n)
+		}
+	})
 }
 
-// Lanes without work are kept, but not too many.
+// Lanes without work are kept and used again, but not too many.
 func TestIdleLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 64
 		lanes, on := newLanes(t, roomy)
-		for range 2 {
+		for round := range 2 {
 			var held []begun
 			for key := range most + 10 {
 				lanes.Submit(string(rune('a'+key)), request{})
@@ -223,6 +243,9 @@ func TestIdleLanes(t *testing.T) {
 			synctest.Wait()
 			if n := lanes.Idle(); n != most {
 				t.Errorf("%d lanes wait for work, expected %d", n, most)
+			}
+			if n, want := on.workers.Load(), int32(most+10*(1+round)); n != want {
+				t.Errorf("%d workers were made, expected %d", n, want)
 			}
 		}
 	})
@@ -239,19 +262,22 @@ func TestStuck(t *testing.T) {
 		b := <-on.begun
 		b.lane.SetBusy(true)
 		submit(2)
-		<-time.After(3500 * time.Millisecond)
+		<-time.After(3 * time.Second)
 		submit(3)
+		<-time.After(time.Millisecond)
+		submit(4)
 		lanes.Join("a", request{n: 20, arrived: time.Now().Add(-time.Hour)})
-		late := func(want ...int) {
+		start := time.Now()
+		late := func(after time.Duration, want ...int) {
 			t.Helper()
-			if got := numbers(<-on.stuck); !slices.Equal(got, want) {
-				t.Errorf("late are %v, expected %v", got, want)
+			if got := numbers(<-on.stuck); !slices.Equal(got, want) || time.Since(start) != after {
+				t.Errorf("after %s %v are late, expected %v after %s", time.Since(start), got, want, after)
 			}
 		}
-		late(2, 20) // after 4 s
-		late(3)
-		late() // still stuck
-		submit(4)
+		late(999*time.Millisecond, 2, 3, 20) // 4 s after it began
+		late(1999*time.Millisecond, 4)
+		late(2999 * time.Millisecond) // still stuck
+		submit(5)
 		b.lane.SetBusy(false)
 		<-time.After(time.Hour)
 		if len(on.stuck) > 0 {
@@ -259,11 +285,8 @@ func TestStuck(t *testing.T) {
 		}
 		lanes.SetPatience(batch.Patience{First: time.Minute, Then: time.Minute})
 		b.lane.SetBusy(true)
-		start := time.Now()
-		late(4)
-		if took := time.Since(start); took != time.Minute {
-			t.Errorf("late after %s", took)
-		}
+		start = time.Now()
+		late(time.Minute, 5)
 		b.lane.SetBusy(false)
 		close(b.end)
 	})
