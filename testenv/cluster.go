@@ -32,8 +32,9 @@ type route struct {
 	proxy    *Proxy
 }
 
-// NewCluster starts a cluster, and waits until it can make streams. Each change may alter
-// the options of its servers first.
+// NewCluster starts a cluster, and waits until it has a leader; that may take a moment
+// more to find all servers, until which it makes no stream. Each change may alter the
+// options of the servers first.
 func NewCluster(t testing.TB, changes ...func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{}

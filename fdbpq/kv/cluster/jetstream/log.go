@@ -1,0 +1,198 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// Log is a cluster.Log in a JetStream stream.
+type Log struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	options Options
+	stream  string
+	direct  string // subject of direct gets
+	checked atomic.Pointer[string]
+}
+
+var _ cluster.Log = (*Log)(nil)
+
+// NewLog returns the log of a store. The connection belongs to the caller.
+func NewLog(nc *nats.Conn, o Options) (*Log, error) {
+	if err := CheckName(o.Name); err != nil {
+		return nil, err
+	}
+	l := &Log{nc: nc, options: o, stream: Stream(o.Name)}
+	api := jetstream.DefaultAPIPrefix
+	var err error
+	if o.Domain == "" {
+		l.js, err = jetstream.New(nc)
+	} else {
+		api = "$JS." + o.Domain + ".API."
+		l.js, err = jetstream.NewWithDomain(nc, o.Domain)
+	}
+	l.direct = api + "DIRECT.GET." + l.stream
+	return l, err
+}
+
+const (
+	// headerRoom is what the headers of an append and of a read take at most.
+	headerRoom = 2 << 10
+
+	// answerLimit is how long a server has for its first chance to answer. A server that
+	// has gone leaves no answer, and the next attempt finds another one.
+	answerLimit = time.Second
+)
+
+// patiently repeats a call until it gets an answer or ctx ends, and gives it twice the
+// time each time.
+func patiently(ctx context.Context, call func(context.Context) error) error {
+	for limit := answerLimit; ; limit *= 2 {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		err := call(limited)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// MaxEntry implements cluster.Log.
+func (l *Log) MaxEntry() int { return int(l.nc.MaxPayload()) - headerRoom }
+
+// Append implements cluster.Log.
+func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
+	if err := l.checkServer(); err != nil {
+		return err
+	}
+	if len(entry) > l.MaxEntry() {
+		return fmt.Errorf("the entry has %d bytes: expected at most %d, which max_payload of the NATS server decides", len(entry), l.MaxEntry())
+	}
+	m := nats.NewMsg(l.options.subject())
+	m.Data = entry
+	m.Header[jetstream.ExpectedStreamHeader] = []string{l.stream}
+	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(after, 10)}
+	// Whatever becomes of an attempt without an answer, one that is refused finds out.
+	return patiently(ctx, func(ctx context.Context) error {
+		reply, err := l.request(ctx, m)
+		if err != nil {
+			return err
+		}
+		return l.outcome(ctx, after, entry, reply)
+	})
+}
+
+// outcome reads the answer to an append.
+func (l *Log) outcome(ctx context.Context, after uint64, entry []byte, reply *nats.Msg) error {
+	var ack struct {
+		Stream   string              `json:"stream"`
+		Sequence uint64              `json:"seq"`
+		Error    *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return fmt.Errorf("append to stream %s: the server's answer is malformed: %w", l.stream, err)
+	}
+	switch {
+	case ack.Error != nil:
+		return l.refused(ctx, after, entry, ack.Error)
+	case ack.Stream != l.stream || ack.Sequence != after+1:
+		return fmt.Errorf("append to stream %s: the server put the entry into stream %q as number %d: expected number %d", l.stream, ack.Stream, ack.Sequence, after+1)
+	}
+	return nil
+}
+
+// request sends an entry and returns the answer. It waits for a stream that was just
+// made, or has just lost its leader: as long as nobody listens, nothing is done.
+func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	for pause := lookPause; ; pause = min(2*pause, longestLookPause) {
+		reply, err := l.nc.RequestMsgWithContext(ctx, m)
+		switch {
+		case err == nil:
+			return reply, nil
+		case !errors.Is(err, nats.ErrNoResponders):
+			return nil, fmt.Errorf("append to stream %s: %w", l.stream, err)
+		}
+		if err = l.unanswered(ctx, err); errors.Is(err, cluster.ErrNoLog) || errors.Is(err, ErrStream) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// unanswered says why nobody answered: there is no stream, or it has no leader now.
+func (l *Log) unanswered(ctx context.Context, err error) error {
+	if _, found := l.info(ctx); errors.Is(found, cluster.ErrNoLog) || errors.Is(found, ErrStream) {
+		return found
+	}
+	return fmt.Errorf("stream %s has no leader now: %w", l.stream, err)
+}
+
+const (
+	errWrongStream   = 10060 // the subject belongs to a stream of another name
+	errWrongLast     = 10071 // the last entry has another number
+	errNotStored     = 10077 // a limit of the stream, or a failure of its storage
+	lookPause        = time.Millisecond
+	longestLookPause = 100 * time.Millisecond
+)
+
+// lastOf is the number of the last entry that the server knows, which may not be
+// committed.
+func lastOf(refusal *jetstream.APIError) (last uint64, known bool) {
+	_, number, _ := strings.Cut(refusal.Description, "wrong last sequence: ")
+	last, err := strconv.ParseUint(number, 10, 64)
+	return last, err == nil
+}
+
+// refused finds out what a refusal means. Another leader of the stream may have
+// accepted the entry, so only what stands in its place is a proof.
+func (l *Log) refused(ctx context.Context, after uint64, entry []byte, refusal *jetstream.APIError) error {
+	err := fmt.Errorf("append to stream %s behind entry %d: %w", l.stream, after, refusal)
+	switch refusal.ErrorCode {
+	case errWrongStream:
+		return fmt.Errorf("%w: %w", cluster.ErrNoLog, err)
+	case errWrongLast:
+		if last, known := lastOf(refusal); known && last <= after {
+			return err // from a server that lags: nothing can stand in the entry's place yet
+		}
+	case errNotStored:
+		// Where there is one replica there is one leader.
+		if l.options.replicas() == 1 && strings.Contains(refusal.Description, "maximum bytes") {
+			return fmt.Errorf("%w: %w", cluster.ErrFull, err)
+		}
+		return err
+	default:
+		return err
+	}
+	for pause := lookPause; ; pause = min(2*pause, longestLookPause) {
+		found, readErr := l.Read(ctx, after+1, 1)
+		switch {
+		case readErr == nil && bytes.Equal(found[0], entry):
+			return nil
+		case readErr == nil:
+			return fmt.Errorf("%w: %w", cluster.ErrMoved, err)
+		case !errors.Is(readErr, cluster.ErrNoEntry):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}

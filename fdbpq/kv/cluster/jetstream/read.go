@@ -1,0 +1,130 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// mostBytes bounds what a server sends at a time.
+const mostBytes = 8 << 20
+
+// The statuses of a server's answer.
+const (
+	statusHeader   = "Status"
+	statusEnd      = "204"
+	statusNotFound = "404"
+)
+
+// get asks for entries.
+type get struct {
+	First    uint64 `json:"seq"`
+	Most     int    `json:"batch,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+}
+
+// Read implements cluster.Log. Any replica of the stream may answer.
+func (l *Log) Read(ctx context.Context, first uint64, most int) ([][]byte, error) {
+	if err := l.checkServer(); err != nil {
+		return nil, err
+	}
+	read := l.readSeveral
+	if most == 1 {
+		read = l.readOne
+	}
+	var entries [][]byte
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		entries, err = read(ctx, first, most)
+		return err
+	})
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, l.unanswered(ctx, err)
+	case err != nil:
+		return nil, fmt.Errorf("read entry %d of stream %s: %w", first, l.stream, err)
+	case len(entries) == 0:
+		return nil, cluster.ErrNoEntry
+	}
+	return entries, nil
+}
+
+func (l *Log) readOne(ctx context.Context, first uint64, _ int) ([][]byte, error) {
+	ask, err := json.Marshal(get{First: first})
+	if err != nil {
+		return nil, err
+	}
+	m, err := l.nc.RequestWithContext(ctx, l.direct, ask)
+	if err != nil {
+		return nil, err
+	}
+	entry, _, err := l.entry(m, first)
+	if entry == nil || err != nil {
+		return nil, err
+	}
+	return [][]byte{entry}, nil
+}
+
+func (l *Log) readSeveral(ctx context.Context, first uint64, most int) (entries [][]byte, err error) {
+	ask, err := json.Marshal(get{First: first, Most: most, MaxBytes: mostBytes})
+	if err != nil {
+		return nil, err
+	}
+	inbox, err := l.nc.SubscribeSync(l.nc.NewInbox())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if left := inbox.Unsubscribe(); err == nil && left != nil {
+			err = left
+		}
+	}()
+	if err := l.nc.PublishRequest(l.direct, inbox.Subject, ask); err != nil {
+		return nil, err
+	}
+	for {
+		m, err := inbox.NextMsgWithContext(ctx)
+		if err != nil {
+			if len(entries) > 0 {
+				return entries, nil // the server went away behind them
+			}
+			return nil, err
+		}
+		entry, end, err := l.entry(m, first+uint64(len(entries)))
+		switch {
+		case err != nil:
+			return nil, err
+		case end:
+			return entries, nil
+		}
+		entries = append(entries, entry)
+	}
+}
+
+// entry takes an entry of this number out of an answer. The answer ends with something
+// else, or with an entry behind a gap.
+func (l *Log) entry(m *nats.Msg, number uint64) (entry []byte, end bool, err error) {
+	switch status := m.Header.Get(statusHeader); status {
+	case "":
+	case statusEnd, statusNotFound:
+		return nil, true, nil
+	case "503":
+		return nil, true, nats.ErrNoResponders
+	default:
+		return nil, true, fmt.Errorf("the server answers %s %s", status, m.Header.Get("Description"))
+	}
+	found, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil || m.Header.Get(jetstream.StreamHeader) != l.stream {
+		return nil, true, fmt.Errorf("the server's answer is malformed: %v", m.Header)
+	}
+	if found != number {
+		return nil, true, nil
+	}
+	return m.Data, false, nil
+}

@@ -1,0 +1,223 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// Options describe a log.
+type Options struct {
+	Name     string // of the store: letters, digits, - and _
+	Replicas int    // of the stream; 0: three
+	MaxBytes int64  // that the stream may take; needed to make it
+	Domain   string // of JetStream; "": the connection's own
+}
+
+// The version of nats-server that a log needs: earlier ones checked the expected
+// sequence of an append wrongly after a change of leader.
+const needsMajor, needsMinor = 2, 14
+
+// DefaultReplicas survive the loss of a server.
+const DefaultReplicas = 3
+
+// ErrStream means that the stream is not configured as the log needs it.
+var ErrStream = errors.New("the stream cannot be used as a log")
+
+// ErrVersion means that a server is too old.
+var ErrVersion = errors.New("the NATS server is too old")
+
+// names are what a store can be called: its name is a part of the stream's and of
+// subjects.
+var names = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// CheckName says what a store can be called.
+func CheckName(name string) error {
+	if !names.MatchString(name) {
+		return errors.New("expected a name of 1 to 64 letters, digits, - and _")
+	}
+	return nil
+}
+
+// generation is a part of all names. A log that is made to take the place of one that
+// lost entries gets another one.
+const generation = 1
+
+// Stream is the name of the stream that has the log of a store.
+func Stream(store string) string { return fmt.Sprintf("PQ_%s_%d", store, generation) }
+
+// Root begins all subjects of a store.
+func Root(store string) string { return fmt.Sprintf("PQ_CLUSTER.%s.%d", store, generation) }
+
+// subject is what the stream listens to.
+func (o Options) subject() string { return Root(o.Name) + ".log" }
+
+func (o Options) replicas() int { return cmp.Or(o.Replicas, DefaultReplicas) }
+
+// config is how the stream is made.
+func (o Options) config() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        Stream(o.Name),
+		Description: "the log of the pqd store " + o.Name + ": whoever changes or deletes it loses the queues",
+		Subjects:    []string{o.subject()},
+		Storage:     jetstream.FileStorage,
+		Replicas:    o.replicas(),
+		Discard:     jetstream.DiscardNew,
+		MaxBytes:    o.MaxBytes,
+		MaxMsgs:     -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Duplicates:  duplicates,
+		DenyDelete:  true,
+		AllowDirect: true,
+	}
+}
+
+// duplicates is the shortest window that a server takes: no entry has a message id.
+const duplicates = 100 * time.Millisecond
+
+// checkStream says why a stream cannot be the log, or nil. Whoever looks after a server
+// may change a stream's size, replicas, placement and description, and nothing else.
+func (o Options) checkStream(c *jetstream.StreamConfig) error {
+	var wrong []string
+	expect := func(ok bool, what string, found any) {
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("%s, found %v", what, found))
+		}
+	}
+	expect(len(c.Subjects) == 1 && c.Subjects[0] == o.subject(), "subjects: "+o.subject(), c.Subjects)
+	expect(c.Storage == jetstream.FileStorage, "storage: file", c.Storage)
+	expect(c.Retention == jetstream.LimitsPolicy, "retention: limits", c.Retention)
+	expect(c.Discard == jetstream.DiscardNew, "discard: new", c.Discard)
+	expect(c.MaxBytes > 0, "max_bytes", c.MaxBytes)
+	expect(c.MaxMsgs <= 0, "no max_msgs", c.MaxMsgs)
+	expect(c.MaxMsgsPerSubject <= 0, "no max_msgs_per_subject", c.MaxMsgsPerSubject)
+	expect(c.MaxAge == 0, "no max_age", c.MaxAge)
+	expect(c.DenyDelete, "deny_delete: true", c.DenyDelete)
+	expect(!c.DenyPurge, "deny_purge: false", c.DenyPurge)
+	expect(c.AllowDirect, "allow_direct: true", c.AllowDirect)
+	expect(!c.AllowRollup, "allow_rollup_hdrs: false", c.AllowRollup)
+	expect(!c.AllowMsgTTL, "allow_msg_ttl: false", c.AllowMsgTTL)
+	expect(!c.NoAck, "no_ack: false", c.NoAck)
+	expect(!c.Sealed, "sealed: false", c.Sealed)
+	expect(c.Mirror == nil && len(c.Sources) == 0, "neither mirror nor sources", "one")
+	expect(c.SubjectTransform == nil, "no subject_transform", c.SubjectTransform)
+	expect(c.PersistMode == jetstream.DefaultPersistMode, "persist_mode: default", c.PersistMode)
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w: stream %s: expected %s", ErrStream, c.Name, strings.Join(wrong, "; expected "))
+	}
+	return nil
+}
+
+// Create implements cluster.Log.
+func (l *Log) Create(ctx context.Context) error {
+	if err := l.checkServer(); err != nil {
+		return err
+	}
+	info, err := l.info(ctx)
+	if err == nil || !errors.Is(err, cluster.ErrNoLog) {
+		return err
+	}
+	if l.options.MaxBytes <= 0 {
+		return fmt.Errorf("there is no stream %s, and max_bytes, its largest size, is not known", l.stream)
+	}
+	s, err := l.js.CreateStream(ctx, l.options.config())
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // since we looked, or there is one with another configuration
+		_, err = l.info(ctx)
+		return err
+	case err != nil:
+		return fmt.Errorf("make stream %s: %w", l.stream, err)
+	}
+	info = s.CachedInfo()
+	return l.options.checkStream(&info.Config)
+}
+
+// info describes the stream, which it also checks.
+func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	var s jetstream.Stream
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		s, err = l.js.Stream(ctx, l.stream)
+		return err
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, fmt.Errorf("%w: stream %s: %w", cluster.ErrNoLog, l.stream, err)
+	case err != nil:
+		return nil, fmt.Errorf("look at stream %s: %w", l.stream, err)
+	}
+	info := s.CachedInfo()
+	return info, l.options.checkStream(&info.Config)
+}
+
+// State implements cluster.Log.
+func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
+	if err := l.checkServer(); err != nil {
+		return cluster.LogState{}, err
+	}
+	info, err := l.info(ctx)
+	if err != nil {
+		return cluster.LogState{}, err
+	}
+	return cluster.LogState{
+		Identity: info.Config.Name + " " + info.Created.UTC().Format(time.RFC3339Nano),
+		First:    max(info.State.FirstSeq, 1), // 0 in a stream that never had an entry
+		Last:     info.State.LastSeq,
+		Bytes:    info.State.Bytes,
+		MaxBytes: uint64(info.Config.MaxBytes),
+	}, nil
+}
+
+// Purge implements cluster.Log.
+func (l *Log) Purge(ctx context.Context, first uint64) error {
+	info, err := l.info(ctx)
+	if err != nil {
+		return err
+	}
+	// The server that knows of more entries keeps more of them.
+	first = min(first, info.State.LastSeq)
+	if first <= max(info.State.FirstSeq, 1) {
+		return nil
+	}
+	s, err := l.js.Stream(ctx, l.stream)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSequence(first))
+	}
+	if err != nil {
+		return fmt.Errorf("purge stream %s: %w", l.stream, err)
+	}
+	return nil
+}
+
+// checkServer refuses a server that is too old. It looks again after each reconnect.
+func (l *Log) checkServer() error {
+	version := l.nc.ConnectedServerVersion()
+	if version == "" {
+		return nats.ErrDisconnected
+	}
+	if checked := l.checked.Load(); checked != nil && *checked == version {
+		return nil
+	}
+	if !recent(version) {
+		return fmt.Errorf("%w: found version %s, expected %d.%d or later", ErrVersion, version, needsMajor, needsMinor)
+	}
+	l.checked.Store(&version)
+	return nil
+}
+
+// recent tells a version that a log can rely on.
+func recent(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	return err == nil && err2 == nil && (a > needsMajor || a == needsMajor && b >= needsMinor)
+}
