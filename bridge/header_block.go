@@ -13,7 +13,14 @@ import (
 // of them are read before the bridge sees the message.
 const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 
-var errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
+// TooManyBytes is the header block of a message that such a connection has left
+// out, because more bytes arrive than it can read.
+const TooManyBytes = "NATS/1.0 429\r\n\r\n"
+
+var (
+	errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
+	errTooManyBytes   = &failure{code: 429, reason: protocol.ReasonBusy, text: "more bytes arrive than this bridge can read, nothing was done: try again in a moment"}
+)
 
 // The bytes of a header block beside names and values.
 const (
@@ -36,8 +43,13 @@ func checkBlock(m *nats.Msg) *failure {
 	case size > protocol.MaxHeaderBytes:
 		return failf(413, "the headers have %d bytes: allowed are %d", size, protocol.MaxHeaderBytes)
 	}
-	if size == len(TooManyHeaders) && m.Header.Get(protocol.HeaderStatus) == "413" {
-		return errTooManyHeaders
+	if size == len(TooManyHeaders) {
+		switch m.Header.Get(protocol.HeaderStatus) {
+		case "413":
+			return errTooManyHeaders
+		case "429":
+			return errTooManyBytes
+		}
 	}
 	lines, read := 0, blockFrame
 	for key, values := range m.Header {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
 )
 
 // wire is a client that writes NATS' protocol itself, and so can send what
@@ -158,5 +160,21 @@ func TestHeaderBounds(t *testing.T) {
 		if lines := len(c.pop("pq.jobs.pop.min", "").Header); lines < min(900, strings.Count(tc.block, "\n")-2) {
 			t.Errorf("%d headers came back", lines)
 		}
+	}
+}
+
+// A message whose content the connection has left out is refused as busy.
+func TestContentLeftOut(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	w := c.wire()
+	for _, subject := range []string{"pq.jobs.push.1", "pq.jobs.import", "pq.jobs.pop.min"} {
+		m := w.ask(subject, bridge.TooManyBytes, "")
+		if m.Header.Get("Nats-Service-Error-Code") != "429" || !strings.Contains(m.Header.Get("Nats-Service-Error"), "more bytes arrive") {
+			t.Errorf("%s: answer %q, %v: expected 429", subject, m.Data, m.Header)
+		}
+	}
+	if m := w.ask("pq.jobs.info", "NATS/1.0\r\n\r\n", ""); m.Header.Get("Nats-Service-Error-Code") != "404" {
+		t.Errorf("a refused push made the queue: %q", m.Data)
 	}
 }

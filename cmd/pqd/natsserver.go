@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func embeddedSettings(s settings) (embeddedServer, error) {
 		e.where = "the file PQ_NATS_CONFIG"
 	default:
 		e.options.Host, e.options.Port = s.Listen.host, cmp.Or(s.Listen.port, server.RANDOM_PORT)
+	}
+	if e.options.MaxPending == 0 {
+		e.options.MaxPending = bridgePending(debug.SetMemoryLimit(-1))
 	}
 	e.options.NoSigs = true // signals are pqd's
 	// Lame duck mode ends when pqd ends it.

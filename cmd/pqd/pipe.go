@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -29,7 +32,36 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 		return nil, err
 	}
 	d.last = newPipe(conn)
+	varz, err := d.server.Varz(nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
+	}
+	d.last.sieve.behind = func(info []byte, size int) bool {
+		return d.pending(info)-int64(size) > varz.MaxPending/pendingPart
+	}
 	return d.last, nil
+}
+
+// pendingPart is the part of what the server holds at most for a connection, before it
+// closes it, from which large messages are left out. The rest is for what clients send
+// while the bridge gets no processor, and because the server counts a batch of messages
+// as held until all of it is read.
+const pendingPart = 16
+
+// pending is how many bytes the server holds for the connection that it described in
+// that INFO; 0 if it does not know the connection any more.
+func (d *pipeDialer) pending(info []byte) int64 {
+	var connection struct {
+		ID uint64 `json:"client_id"`
+	}
+	if err := json.Unmarshal(bytes.TrimPrefix(info, []byte("INFO ")), &connection); err != nil {
+		return 0
+	}
+	found, err := d.server.Connz(&server.ConnzOptions{CID: connection.ID})
+	if err != nil || len(found.Conns) == 0 {
+		return 0
+	}
+	return int64(found.Conns[0].Pending)
 }
 
 // pipe is the bridge's end of a pipe to the server. It buffers writes, as a socket
@@ -52,6 +84,9 @@ const (
 	// pipeRoom is how many bytes are held before a write blocks. One write may be
 	// longer.
 	pipeRoom = 256 << 10
+
+	// pipeReconnectWait lies between two attempts to connect to the embedded server.
+	pipeReconnectWait = 10 * time.Millisecond
 
 	// pipeLinger is how long a closed pipe goes on passing on the held bytes.
 	pipeLinger = time.Second

@@ -1,14 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Who writes to a pipe waits for nobody as long as it has room, and then until
@@ -129,4 +137,77 @@ func TestPipeToNobody(t *testing.T) {
 			t.Errorf("write to a pipe that the server has closed: %v", err)
 		}
 	})
+}
+
+// The server does not cut off a bridge that reads too slowly for what clients push: what
+// it holds too much of arrives without its content, to be refused.
+func TestPipeUnderPressure(t *testing.T) {
+	t.Parallel()
+	const size, room = 100_000, 16
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Patience, MaxPending: room * size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	conn, err := (&pipeDialer{server: srv}).InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB large 1\r\nPING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(conn)
+	// next reads on to the next line with one of the prefixes.
+	next := func(prefixes ...string) string {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%v, expected %q", err, prefixes)
+			}
+			for _, prefix := range prefixes {
+				if strings.HasPrefix(line, prefix) {
+					return prefix
+				}
+			}
+		}
+	}
+	next("PONG")
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			if err := nc.Publish("large", make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nc.FlushTimeout(testenv.Patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := fmt.Sprintf("MSG large 1 %d\r\n", size)
+	empty := fmt.Sprintf("HMSG large 1 %[1]d %[1]d\r\n", len(bridge.TooManyBytes))
+	publish(room - 2)
+	kept := 0
+	for range room - 2 {
+		if next(whole, empty) == whole {
+			kept++
+		}
+	}
+	if kept > room/2 {
+		t.Errorf("%d messages of %d arrived whole", kept, room-2)
+	}
+	publish(1)
+	if next(whole, empty) != whole {
+		t.Error("a message after the others was left out")
+	}
 }

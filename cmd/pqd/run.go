@@ -164,6 +164,9 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
 		reaching = []nats.Option{
 			nats.InProcessServer(&pipeDialer{server: d.embedded}),
+			// Nobody else connects to it at the same time, and no network is down.
+			nats.ReconnectWait(pipeReconnectWait),
+			nats.ReconnectJitter(0, 0),
 			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
 			nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
 		}

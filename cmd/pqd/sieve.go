@@ -15,8 +15,18 @@ import (
 // messages with 100,000 headers each kept that goroutine busy until the server closed
 // the connection. Counting lines is a hundred times as fast. Such a message reaches the
 // bridge without body and headers, with a status that makes the bridge refuse it.
+//
+// It does the same with large messages while the server holds too much for the bridge:
+// leaving out bytes is many times as fast as handing them to nats.go, which copies each
+// message. Clients that push more than the bridge can read would otherwise make the
+// server close the bridge's connection.
 type sieve struct {
-	from io.Reader
+	from   io.Reader
+	behind backlogCheck // nil: the server never holds too much
+	info   []byte       // what the server said last of itself and the connection
+	large  int          // bytes of large messages since behind was asked
+	sheds  bool         // what it answered
+
 	base []byte // the whole buffer
 	in   []byte // read, and not parsed yet: a part of base
 	pass []byte // parsed, for the next Read
@@ -25,12 +35,24 @@ type sieve struct {
 	err  error  // that ended reading
 }
 
+// backlogCheck says whether the server holds too much for the connection that it
+// described in that INFO, beside a message of that size which is being read.
+type backlogCheck func(info []byte, size int) bool
+
 const (
 	// sieveRead is the most bytes read at a time.
 	sieveRead = 64 << 10
 
 	// sieveHold is the most bytes held back: a control line and a header block.
 	sieveHold = protocol.MaxHeaderBytes + 8<<10
+
+	// sieveLarge is the size from which messages are left out under pressure. Receiving
+	// a smaller one costs little more than refusing it.
+	sieveLarge = 8 << 10
+
+	// sieveAsk is how many bytes of large messages pass between two questions of
+	// how much the server holds.
+	sieveAsk = 256 << 10
 )
 
 // Read implements io.Reader. It returns all bytes at hand, and blocks only when there
@@ -96,33 +118,49 @@ func (s *sieve) next() bool {
 	line := s.in[:end]
 	isMsg, isHMsg := bytes.HasPrefix(line, []byte("MSG ")), bytes.HasPrefix(line, []byte("HMSG "))
 	if !isMsg && !isHMsg {
+		if bytes.HasPrefix(line, []byte("INFO ")) {
+			s.info = append(s.info[:0], line...)
+		}
 		s.give(end, 0)
 		return true
 	}
-	size, before, ok := lastNumber(line)
+	size, to, ok := lastNumber(line)
 	if !ok {
 		s.give(end, 0)
 		return true
 	}
 	size += len("\r\n")
-	if isMsg {
-		s.give(end, size)
-		return true
+	headers := 0
+	if isHMsg {
+		if headers, to, ok = lastNumber(to); !ok || headers > size {
+			s.give(end, size)
+			return true
+		}
 	}
-	headers, to, ok := lastNumber(before)
 	switch {
-	case !ok || headers > size:
-		s.give(end, size)
 	case headers > protocol.MaxHeaderBytes:
-		s.replace(to, end, size)
+		s.replace(bridge.TooManyHeaders, to, end, size)
+	case s.mustShed(size):
+		s.replace(bridge.TooManyBytes, to, end, size)
 	case len(s.in) < end+headers:
 		return false
 	case bytes.Count(s.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
-		s.replace(to, end, size)
+		s.replace(bridge.TooManyHeaders, to, end, size)
 	default:
 		s.give(end, size)
 	}
 	return true
+}
+
+// mustShed is whether a message of that size has to be left out.
+func (s *sieve) mustShed(size int) bool {
+	if s.behind == nil || size < sieveLarge {
+		return false
+	}
+	if s.large += size; s.sheds || s.large >= sieveAsk {
+		s.large, s.sheds = 0, s.behind(s.info, size)
+	}
+	return s.sheds
 }
 
 // lastNumber reads the number at the end of a control line, and returns what
@@ -143,10 +181,9 @@ func (s *sieve) give(looked, behind int) {
 	s.rest = behind
 }
 
-// replace puts a message in the place of one with too many headers; to is its
-// control line without the sizes.
-func (s *sieve) replace(to []byte, looked, behind int) {
-	size := len(bridge.TooManyHeaders)
-	s.pass = fmt.Appendf(nil, "%s%d %d\r\n%s\r\n", to, size, size, bridge.TooManyHeaders)
+// replace puts a message that consists of a header block in the place of another one;
+// to is its control line without the sizes.
+func (s *sieve) replace(block string, to []byte, looked, behind int) {
+	s.pass = fmt.Appendf(nil, "HMSG %s%d %d\r\n%s\r\n", to[bytes.IndexByte(to, ' ')+1:], len(block), len(block), block)
 	s.in, s.skip = s.in[looked:], behind
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -67,5 +68,46 @@ func TestSieve(t *testing.T) {
 	broken := errors.New("broken")
 	if got, err := io.ReadAll(&sieve{from: io.MultiReader(strings.NewReader("PING\r\nPI"), iotest.ErrReader(broken))}); string(got) != "PING\r\n" || err != broken {
 		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+// While the server holds too much, large messages arrive without body and headers, and
+// say so. Small ones, and what comes later, arrive as they were.
+func TestSieveUnderPressure(t *testing.T) {
+	t.Parallel()
+	const info = "INFO {\"client_id\":7}\r\n"
+	large := strings.Repeat("x", sieveAsk)
+	message := func(subject, body string) string {
+		return fmt.Sprintf("MSG %s %d\r\n%s\r\n", subject, len(body), body)
+	}
+	headed := func(subject, block, body string) string {
+		return fmt.Sprintf("HMSG %s %d %d\r\n%s%s\r\n", subject, len(block), len(block)+len(body), block, body)
+	}
+	answers := []bool{false, true, true, true, false}
+	var asked []int
+	s := &sieve{behind: func(got []byte, size int) bool {
+		if string(got) != info {
+			t.Errorf("asked about %q, expected %q", got, info)
+		}
+		asked = append(asked, size)
+		return answers[len(asked)-1]
+	}}
+	block := "NATS/1.0\r\nA: b\r\n\r\n"
+	s.from = strings.NewReader(info +
+		message("a 1 _INBOX.a", large) + message("b 1 _INBOX.b", large) + message("c 1", "small") +
+		headed("d 1 _INBOX.d", block, large[:sieveLarge]) + headed("e 1", block, "small") + message("f 1", large) +
+		message("g 1 _INBOX.g", large[:sieveLarge]) + message("h 1", large[:sieveLarge]))
+	want := info +
+		message("a 1 _INBOX.a", large) + headed("b 1 _INBOX.b", bridge.TooManyBytes, "") + message("c 1", "small") +
+		headed("d 1 _INBOX.d", bridge.TooManyBytes, "") + headed("e 1", block, "small") + headed("f 1", bridge.TooManyBytes, "") +
+		message("g 1 _INBOX.g", large[:sieveLarge]) + message("h 1", large[:sieveLarge])
+	got, err := io.ReadAll(s)
+	if err != nil || string(got) != want {
+		t.Errorf("read %d bytes, expected %d; %v", len(got), len(want), err)
+	}
+	frame := len("\r\n")
+	sizes := []int{len(large) + frame, len(large) + frame, len(block) + sieveLarge + frame, len(large) + frame, sieveLarge + frame}
+	if !slices.Equal(asked, sizes) {
+		t.Errorf("asked about messages of %v bytes, expected %v", asked, sizes)
 	}
 }

@@ -19,9 +19,18 @@ import (
 )
 
 const (
-	// unreadMost is how many bytes the embedded server may hold for its clients. It is
-	// what four clients can have (max_pending is 64 MiB), so that these are never closed.
+	// unreadMost is how many bytes the embedded server may hold for its clients: four
+	// times unreadEach, so that up to four clients are never closed.
 	unreadMost = 256 << 20
+
+	// unreadEach is how many it may hold for a client that receives, but too slowly, when
+	// it holds too much for all.
+	unreadEach = server.MAX_PENDING_SIZE
+
+	// bridgePart is how many times the budget of all clients the server may hold for one
+	// connection. The limit is the server's, the same for all connections, and there for
+	// the bridge's own: a busy machine may give the bridge no processor for a while.
+	bridgePart = 2
 
 	// unreadPart is the part of GOMEMLIMIT that it may be.
 	unreadPart = 4
@@ -50,12 +59,16 @@ const (
 // that GOMEMLIMIT.
 func unreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/unreadPart) }
 
+// bridgePending is how many bytes the server may hold for one connection, unless
+// PQ_NATS_CONFIG says otherwise.
+func bridgePending(memoryLimit int64) int64 { return bridgePart * unreadBudget(memoryLimit) }
+
 // slowClients closes connections to the embedded server whose clients do not read,
 // when the server holds more for all of its clients than a budget. The server itself
 // bounds only what it holds for one.
 //
 // It never closes the bridge's own connection, nor one that has received something in
-// the last looks.
+// the last looks and has at most unreadEach to receive.
 type slowClients struct {
 	server *server.Server
 	own    func() (uint64, error) // the bridge's connection
@@ -94,8 +107,11 @@ func (b backlog) follow(before backlog, known bool) backlog {
 	return b
 }
 
-// hangs is whether the client may be taken for one that does not read.
+// hangs is whether the client may be taken for one that does not read, or not enough.
 func (b backlog) hangs() bool {
+	if b.pending > unreadEach {
+		return true
+	}
 	if b.acknowledged == 0 {
 		return b.stuck >= blindLooks
 	}

@@ -37,6 +37,8 @@ func TestExcess(t *testing.T) {
 		{"as many as needed", []backlog{hanging(2, 90), hanging(3, 95), hanging(4, 85)}, []uint64{3, 2}},
 		{"none that makes progress", []backlog{{id: 2, pending: 500}, {id: 3, pending: 400, acknowledged: 1, stuck: stuckLooks - 1}, hanging(4, 10)}, []uint64{4}},
 		{"later where what arrived is unknown", []backlog{{id: 2, pending: 500, stuck: blindLooks - 1}, {id: 3, pending: 400, stuck: blindLooks}}, []uint64{3}},
+		{"one that receives, and has too much to receive", []backlog{{id: 2, pending: unreadEach}, {id: 3, pending: unreadEach + 1}}, []uint64{3}},
+		{"never the own one, whatever it has to receive", []backlog{{id: own, pending: 2 * unreadEach}}, nil},
 		{"never the own one", []backlog{{id: own, pending: 500, acknowledged: 1, stuck: 2 * blindLooks}, hanging(2, 10)}, []uint64{2}},
 	} {
 		var closed []uint64
