@@ -11,9 +11,9 @@ import (
 )
 
 // Judge fails the test over a history that breaks a promise, and writes it out.
-func Judge(t testing.TB, operations []history.Operation) {
+func Judge(t testing.TB, operations []history.Operation, bridges history.Bridges) {
 	t.Helper()
-	findings := history.Judge(operations)
+	findings := history.Judge(operations, bridges)
 	if len(findings) == 0 {
 		return
 	}

@@ -40,6 +40,7 @@ type Worker struct {
 	Vanishes bool          // loses connections, and lets leases expire
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
 	Padding  int           // bytes behind the name of an item
+	Patience time.Duration // for an answer that says more than to try again; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
 
 	nc       *nats.Conn
@@ -188,7 +189,9 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 				return true
 			}
 		} else {
-			reply, _ = w.insist(request)
+			var tries int
+			reply, tries = w.insist(request)
+			o.Repeated = tries > 1
 		}
 		return w.found(o, reply)
 	})
@@ -299,14 +302,15 @@ func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
 			w.Connect()
 		}
 	}
-	for end := time.Now().Add(Patience); ; {
+	patience := cmp.Or(w.Patience, Patience)
+	for end := time.Now().Add(patience); ; {
 		tries++
 		reply, err := w.request(request)
 		if err == nil && !again(reply) {
 			return reply, tries
 		}
 		if time.Now().After(end) {
-			w.Fatalf("%s: no answer in %s: %v", request.Subject, Patience, err)
+			w.Fatalf("%s: no answer in %s: %v", request.Subject, patience, err)
 		}
 		<-time.After(pause)
 	}

@@ -176,6 +176,17 @@ func newSimulation(t *testing.T, seed uint64, faults map[string]int) *simulation
 	return s
 }
 
+// clientPatience is longer than processes are ever away, one death after the other.
+const clientPatience = time.Hour
+
+// bridges says what the clients are promised.
+func (s *simulation) bridges() history.Bridges {
+	if s.shared {
+		return history.Several
+	}
+	return history.One
+}
+
 // run has clients use a queue while things go wrong, and returns what they saw.
 func (s *simulation) run() []history.Operation {
 	recorder, answers := history.NewRecorder(), &atomic.Int64{}
@@ -183,7 +194,7 @@ func (s *simulation) run() []history.Operation {
 	var workers []*testenv.Worker
 	for id := range 6 {
 		w := &testenv.Worker{
-			TB: s, ID: id, Queue: "jobs", Dial: s.dial, Recorder: recorder, Answers: answers, Loses: true, Vanishes: true,
+			TB: s, ID: id, Queue: "jobs", Dial: s.dial, Recorder: recorder, Answers: answers, Loses: true, Vanishes: true, Patience: clientPatience,
 			Random: rand.New(rand.NewPCG(s.seed, uint64(id)+1)),
 		}
 		w.Connect()
@@ -243,7 +254,7 @@ func TestSimulate(t *testing.T) {
 			s := newSimulation(t, seed, faults)
 			operations := s.run()
 			if !t.Failed() {
-				testenv.Judge(t, operations)
+				testenv.Judge(t, operations, s.bridges())
 			}
 			total, elapsed = total+len(operations), elapsed+s.elapsed
 			if t.Failed() {

@@ -188,7 +188,7 @@ func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	if text := cmp.Or(w.Info(), "{}"); json.Unmarshal([]byte(text), &left) != nil || left.Ready+left.Delayed+left.Leased+w.Damaged > 0 {
 		t.Errorf("%d requests were refused and %s is left, but nothing tells of damage", w.Damaged, text)
 	}
-	testenv.Judge(t, recorder.Operations())
+	testenv.Judge(t, recorder.Operations(), history.One)
 	return "nothing is missing"
 }
 

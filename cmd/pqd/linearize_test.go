@@ -163,7 +163,7 @@ func (c *campaign) long(t testing.TB, name string, workers, steps int, faults ..
 	c.run(t, h, steps, faults)
 	operations := slices.Concat(h.end()...)
 	t.Log(history.Summary(operations))
-	testenv.Judge(t, operations)
+	testenv.Judge(t, operations, history.One)
 	return len(operations)
 }
 
@@ -173,7 +173,7 @@ func (c *campaign) short(t testing.TB, name string, queues int, faults ...int64)
 	c.run(t, h, 10, faults)
 	total := 0
 	for _, operations := range h.end() {
-		testenv.Judge(t, operations)
+		testenv.Judge(t, operations, history.One)
 		testenv.Search(t, operations)
 		total += len(operations)
 	}
@@ -224,7 +224,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Judge(t, operations)
+	testenv.Judge(t, operations, history.One)
 	if len(operations) <= 200 {
 		testenv.Search(t, operations)
 	}

@@ -146,7 +146,7 @@ func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed
 	for range left.Leased { // which is as good as taken by a pop without an answer
 		operations = append(operations, history.Operation{Kind: history.Pop, Outcome: history.Unknown, Call: recorder.Now(), Return: history.Never})
 	}
-	testenv.Judge(t, operations)
+	testenv.Judge(t, operations, history.One)
 }
 
 // cut is a disk after a power cut, and when the power failed.

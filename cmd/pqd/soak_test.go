@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/history"
 )
 
 var (
@@ -162,7 +163,7 @@ func (s *soak) epoch() {
 	}
 	clients.Wait()
 	for _, operations := range h.end() {
-		testenv.Judge(s, operations)
+		testenv.Judge(s, operations, history.One)
 		s.done += len(operations)
 	}
 	for i := range *flagRate {

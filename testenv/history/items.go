@@ -87,11 +87,11 @@ func (j *judge) judgeEnd(it *item) {
 
 // held is when a lease certainly lasts: from its answer until its holder begins
 // to settle it, or until the end that was promised.
-func (it *item) held(lease *Operation) span {
-	hold := span{lease.Return, lease.Call + lease.Lease - slack(lease.Lease)}
+func (j *judge) held(it *item, lease *Operation) span {
+	hold := span{lease.Return, lease.Call + lease.Lease - j.slack(lease.Lease)}
 	for _, s := range it.settlements {
 		if s.Fence == lease.Fence && s.Kind == Extend && s.Outcome == Done && s.Call >= lease.Return {
-			hold.to = max(hold.to, s.Call+s.Lease-slack(s.Lease))
+			hold.to = max(hold.to, s.Call+s.Lease-j.slack(s.Lease))
 		}
 	}
 	for _, s := range it.settlements {
@@ -107,7 +107,7 @@ func (j *judge) judgeLeases(it *item) {
 		if lease.Kind != Lease {
 			continue
 		}
-		hold := it.held(lease)
+		hold := j.held(it, lease)
 		for k, other := range it.takes {
 			switch {
 			case k == i:
@@ -132,7 +132,7 @@ func (j *judge) judgeSettlements(it *item, lease *Operation) {
 			settled = min(settled, s.Call)
 		}
 	}
-	end := lease.Call + lease.Lease - slack(lease.Lease)
+	end := lease.Call + lease.Lease - j.slack(lease.Lease)
 	for _, s := range it.settlements {
 		if s.Fence != lease.Fence {
 			continue

@@ -39,9 +39,27 @@ func (f Finding) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// slack is what a store's clock may differ from the clients' over a lease of
-// this length.
-func slack(lease time.Duration) time.Duration { return 100*time.Millisecond + lease/100 }
+// Bridges says how many bridges served the clients. The protocol promises less of
+// several that share a store.
+type Bridges int
+
+const (
+	One Bridges = iota
+	Several
+)
+
+// betweenBridges is by how much the clocks of several bridges may differ.
+const betweenBridges = time.Second
+
+// slack is how much earlier than promised, by the clients' clock, a lease of this
+// length may end.
+func (j *judge) slack(lease time.Duration) time.Duration {
+	measured := 100*time.Millisecond + lease/100
+	if j.bridges == Several {
+		return measured + betweenBridges
+	}
+	return measured
+}
 
 // settling is how long after the end of a lease whose answer was lost its item
 // may still be out: a sweep waits for acknowledgements after a start.
@@ -57,8 +75,8 @@ type item struct {
 
 // Judge reports what no order of the operations explains. The history is
 // complete: when it was recorded, all items had been taken out in the end.
-func Judge(operations []Operation) []Finding {
-	j := newJudge(operations)
+func Judge(operations []Operation, bridges Bridges) []Finding {
+	j := newJudge(operations, bridges)
 	j.judgeItems()
 	j.judgeOrder()
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
@@ -68,16 +86,17 @@ func Judge(operations []Operation) []Finding {
 }
 
 type judge struct {
+	bridges  Bridges
 	items    map[string]*item
-	pops     []*Operation // without an answer: each may have taken one item for good
-	doubts   []span       // when leases without an answer may hide an item
+	pops     []*Operation // whose answers leave it open: each may have taken one item for good
+	doubts   []span       // when leases without an answer may hide an item, both ends included
 	looks    []*Operation // pops, leases and peeks with an answer
 	findings []Finding
 }
 
 // newJudge sorts a history by its items.
-func newJudge(operations []Operation) *judge {
-	j := &judge{items: make(map[string]*item)}
+func newJudge(operations []Operation, bridges Bridges) *judge {
+	j := &judge{bridges: bridges, items: make(map[string]*item)}
 	for i := range operations {
 		j.sort(&operations[i])
 	}
@@ -123,6 +142,7 @@ func (j *judge) sort(o *Operation) {
 	default:
 		j.looks = append(j.looks, o)
 		if o.Outcome != Done {
+			j.attempts(o)
 			return
 		}
 		it := j.item(o.Item)
@@ -131,6 +151,18 @@ func (j *judge) sort(o *Operation) {
 		} else {
 			it.takes = append(it.takes, o)
 		}
+	}
+}
+
+// attempts takes account of earlier attempts at a pop that found nothing when it was
+// repeated: another bridge may still have had one, and may have taken an item for it.
+func (j *judge) attempts(o *Operation) {
+	switch {
+	case j.bridges == One || !o.Repeated:
+	case o.Kind == Pop:
+		j.pops = append(j.pops, o)
+	case o.Kind == Lease:
+		j.doubts = append(j.doubts, span{o.Call, Never})
 	}
 }
 

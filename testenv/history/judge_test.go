@@ -15,7 +15,7 @@ const seeds = 60
 func TestSoundQueue(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seeds) {
-		if findings := Judge(simulate(seed, sound, 300, false)); len(findings) > 0 {
+		if findings := Judge(simulate(seed, sound, 300, false), One); len(findings) > 0 {
 			t.Fatalf("seed %d: %d findings in the history of a sound queue, the first: %s", seed, len(findings), findings[0])
 		}
 	}
@@ -30,7 +30,7 @@ func TestFlaws(t *testing.T) {
 			t.Parallel()
 			told := 0
 			for seed := range uint64(seeds) {
-				findings := Judge(simulate(seed, f, 300, false))
+				findings := Judge(simulate(seed, f, 300, false), One)
 				if slices.ContainsFunc(findings, func(f Finding) bool { return f.Rule == rule }) {
 					told++
 				}
@@ -115,13 +115,62 @@ func TestJudge(t *testing.T) {
 			op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 7*s, 8*s), op(1, Push, "b", 9*s, 10*s), op(1, Pop, "", 11*s, 12*s, nothing),
 			op(1, Pop, "b", 100*s, 101*s),
 		}, []Rule{NotEmpty, NotEmpty}},
+		{"a lease that was given back at the moment of its answer", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 5*s, 5*s, func(o *Operation) { o.Outcome = Unknown }),
+			op(1, Pop, "", 5*s, 5*s, nothing), op(1, Pop, "a", 7*s, 8*s),
+		}, nil},
 	} {
 		var rules []Rule
-		for _, f := range Judge(c.history) {
+		for _, f := range Judge(c.history, One) {
 			rules = append(rules, f.Rule)
 		}
 		if !slices.Equal(rules, c.rules) {
 			t.Errorf("%s: found %q, expected %q", c.name, rules, c.rules)
+		}
+	}
+}
+
+// Several bridges promise less than one: their clocks differ, and one of them may still
+// have an earlier attempt at a pop when another one has answered that there is nothing.
+func TestSeveralBridges(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, c := range []struct {
+		name         string
+		history      []Operation
+		one, several []Rule
+	}{
+		{"a lease that ends a little early", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(1, Pop, "a", 61*s, 62*s-1),
+		}, []Rule{Overlap}, nil},
+		{"a lease that ends too early", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(1, Pop, "a", 60*s, 61*s),
+		}, []Rule{Overlap}, []Rule{Overlap}},
+		{"a repeated pop that found nothing", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Pop, "", 1*s, 3*s, nothing, repeated),
+		}, []Rule{Lost}, nil},
+		{"and lost more than one item", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 2*s, 3*s), op(2, Pop, "", 1*s, 3*s, nothing, repeated),
+		}, []Rule{Lost}, []Rule{Lost}},
+		{"one that was not repeated", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Pop, "", 1*s, 3*s, nothing),
+		}, []Rule{Lost}, []Rule{Lost}},
+		{"one that found nothing where something was", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Pop, "", 3*s, 4*s, nothing, repeated), op(2, Pop, "a", 5*s, 6*s),
+		}, []Rule{NotEmpty}, []Rule{NotEmpty}},
+		{"a repeated lease that found nothing may hide an item", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 1*s, 3*s, minute, nothing, repeated),
+			op(1, Pop, "", 4*s, 5*s, nothing), op(1, Pop, "a", 100*s, 101*s),
+		}, []Rule{NotEmpty}, nil},
+	} {
+		for bridges, want := range map[Bridges][]Rule{One: c.one, Several: c.several} {
+			var rules []Rule
+			for _, f := range Judge(c.history, bridges) {
+				rules = append(rules, f.Rule)
+			}
+			if !slices.Equal(rules, want) {
+				t.Errorf("%s, bridges %d: found %q, expected %q", c.name, bridges, rules, want)
+			}
 		}
 	}
 }
@@ -143,7 +192,7 @@ func TestLinearizable(t *testing.T) {
 				}
 				if !holds {
 					told++
-				} else if findings := Judge(operations); len(findings) > 0 {
+				} else if findings := Judge(operations, One); len(findings) > 0 {
 					t.Errorf("seed %d: linearizable, and yet %s", seed, findings[0])
 				}
 			}
@@ -166,7 +215,7 @@ func TestFile(t *testing.T) {
 	if err != nil || !slices.Equal(again, operations) {
 		t.Errorf("read %d operations, %v, and wrote %d", len(again), err, len(operations))
 	}
-	finding := Judge(operations)[0]
+	finding := Judge(operations, One)[0]
 	excerpt := finding.Excerpt(operations)
 	if len(excerpt) < len(finding.Operations) || len(excerpt) == len(operations) {
 		t.Errorf("the excerpt has %d of %d operations", len(excerpt), len(operations))

@@ -102,7 +102,7 @@ type pair struct{ first, second string }
 // of pushes that overlap, and see at the end of the history that one was wrong.
 func places(operations []Operation) map[pair]bool {
 	known, byPriority := make(map[pair]bool), make(map[int64][]ready)
-	j := newJudge(operations)
+	j := newJudge(operations, One)
 	for _, it := range j.items {
 		if it.push != nil {
 			byPriority[it.push.Priority] = append(byPriority[it.push.Priority], j.readiness(it)...)
