@@ -86,7 +86,7 @@ func TestPurgePauseDelete(t *testing.T) {
 	}
 }
 
-// What is refused makes no queue and counts as no push.
+// A refused push creates no queue and does not count as a push.
 func TestRefusedMakesNoQueue(t *testing.T) {
 	c := serve(t)
 	id := c.push("pq.jobs.push", "x").ID
@@ -136,7 +136,7 @@ func TestSys(t *testing.T) {
 	}
 }
 
-// Where pushes do not make queues, configuring does.
+// Without auto_create only a configuration creates a queue.
 func TestNoAutoCreate(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t)
@@ -162,7 +162,7 @@ func TestNoAutoCreate(t *testing.T) {
 	c.accepted(c.raw(c.pop("acme.pq.jobs.pop.min", "", "PQ-Lease", "1m").Reply, "+ACK"))
 }
 
-// Dead items must not go where no subject leads.
+// A dead-letter queue needs a name that subjects can have.
 func TestConfigDeadLetterCanBeReached(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -34,9 +34,9 @@ func serveWithin(t *testing.T, maxPayload int32, options bridge.Options) *client
 	return c
 }
 
-// What is taken in at the limit is answered wherever it goes: with the longest
-// names and numbers, leased, moved, dead and imported. One byte more is refused.
-func TestWhatFitsIsAnswered(t *testing.T) {
+// An item of the largest accepted size can be answered everywhere: with the longest names
+// and numbers, leased, moved, dead and imported. A push with one byte more is refused.
+func TestLargestItemIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, prefix := range map[string]string{"prefix": "pq", "longest prefix": strings.Repeat("p", 128)} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestWhatFitsIsAnswered(t *testing.T) {
 	}
 }
 
-// An item that comes with more text than a dead letter gets here has to leave
-// room for it.
+// An imported item whose dead-letter headers are longer than those made here must leave
+// room for them.
 func TestImportLeavesRoomForItsAnswer(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -100,8 +100,9 @@ func TestImportLeavesRoomForItsAnswer(t *testing.T) {
 	}
 }
 
-// An item that came in another way and cannot be answered stays where it is.
-func TestUnanswerableStays(t *testing.T) {
+// An item that was not pushed through a bridge, and that no answer can carry, stays in
+// the queue.
+func TestItemTooLargeToAnswerStays(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	id, err := fdbpq.ParseID(c.push("pq.other.push.5", "x").ID)
@@ -135,8 +136,8 @@ func TestUnanswerableStays(t *testing.T) {
 	}
 }
 
-// An item is listed whatever it looks like in JSON: what would not fit is left to
-// get, and the items behind it are listed, too.
+// Every item is listed, however long it is in JSON: parts that do not fit are left out,
+// and the items behind it follow.
 func TestListOfHeadersThatGrow(t *testing.T) {
 	t.Parallel()
 	c := serveWithin(t, 64<<10, bridge.Options{})
@@ -174,7 +175,7 @@ func TestListOfHeadersThatGrow(t *testing.T) {
 	if m := c.pop("pq.jobs.get."+first, ""); m.Header.Get("X") != grows {
 		t.Errorf("get answers a header of %d bytes", len(m.Header.Get("X")))
 	}
-	// What is left has to fit even where next to nothing does.
+	// The rest must fit even into the smallest messages.
 	tiny := serveWithin(t, 2<<10, bridge.Options{})
 	tiny.acknowledged(tiny.ask("pq.dead.import", "", append(dead, "PQ-Id", last)...))
 	if p := object[page](tiny, "pq.dead.list", ""); len(p.Items) != 1 || p.Items[0].ID != last {
@@ -182,7 +183,7 @@ func TestListOfHeadersThatGrow(t *testing.T) {
 	}
 }
 
-// A server that lets very small messages pass is no exception.
+// The same holds for a server with a very small max_payload.
 func TestSmallestMaxPayload(t *testing.T) {
 	t.Parallel()
 	c := serveWithin(t, 2<<10, bridge.Options{})

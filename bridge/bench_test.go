@@ -26,8 +26,8 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// compareRounds is how often the two take turns, so that a machine that has
-// other work treats them alike.
+// compareRounds is how often the two alternate, so that other work on the machine affects
+// both alike.
 const compareRounds = 4
 
 func compare(b *testing.B, verb string, clients int) {
@@ -112,8 +112,8 @@ func compare(b *testing.B, verb string, clients int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cost is what something took. Processor time, of clients, server and bridge
-// together, also tells on a machine that has other work.
+// cost is the time that a run needed. Processor time, of clients, server and bridge
+// together, is meaningful on a busy machine too.
 type cost struct{ wall, cpu time.Duration }
 
 var started = time.Now()
@@ -126,7 +126,7 @@ func now() cost {
 	return cost{time.Since(started), time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
 }
 
-// fill pushes n items, as fast as they are taken in.
+// fill pushes n items as fast as the bridge acknowledges them.
 func fill(b *testing.B, nc *nats.Conn, n int, payload []byte) {
 	inbox := nc.NewInbox()
 	window := make(chan struct{}, 5000)

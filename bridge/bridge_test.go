@@ -30,7 +30,7 @@ func (c *client) stats() map[string]*micro.EndpointStats {
 	return endpoints
 }
 
-// accepted checks that a settlement held.
+// accepted checks that a settlement took effect.
 func (c *client) accepted(m *nats.Msg) {
 	c.Helper()
 	if len(m.Data) > 0 || m.Header.Get("Status") != "" || m.Header.Get("Nats-Service-Error") != "" {

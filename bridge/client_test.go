@@ -14,22 +14,22 @@ import (
 
 const patience = testenv.Patience
 
-// client talks to a bridge the way any program does.
+// client talks to a bridge as any program does.
 type client struct {
 	testing.TB
 	*nats.Conn
 	env *testenv.Bridged
 }
 
-// serve starts a bridge and connects to it. With options it is one of several
-// that share the store, unless they say otherwise.
+// serve starts a bridge and connects to it. With options the bridge is one of several
+// that share the store, unless the options say otherwise.
 func serve(t testing.TB, options ...bridge.Options) *client {
 	t.Helper()
 	env := testenv.Bridge(t, chosen(options))
 	return &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 }
 
-// chosen are the options of a bridge: without any those of pqd.
+// chosen returns the options of a bridge: pqd's, if none are given.
 func chosen(options []bridge.Options) bridge.Options {
 	if len(options) > 0 {
 		return options[0]
@@ -153,7 +153,7 @@ func (c *client) acknowledged(m *nats.Msg) pubAck {
 	return ack
 }
 
-// pop pops one item, which has to be there.
+// pop pops one item, and fails the test if there is none.
 func (c *client) pop(subject, body string, header ...string) *nats.Msg {
 	c.Helper()
 	m := c.ask(subject, body, header...)

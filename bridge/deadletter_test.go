@@ -7,7 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Past its last delivery an item goes to the dead-letter queue with all it has.
+// After its last delivery an item goes to the dead-letter queue, with payload, headers
+// and priority.
 func TestDeadLetter(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -34,17 +35,17 @@ func TestDeadLetter(t *testing.T) {
 	if string(dead.Data) != "x" || dead.Header.Get("PQ-Id") == ack.ID {
 		t.Errorf("dead item %q, %v", dead.Data, dead.Header)
 	}
-	// A dead letter does not die of its deliveries.
+	// max_deliveries does not apply to a dead letter.
 	c.ask("pq.jobs-dead.admin.config", `{"max_deliveries":1}`)
 	c.accepted(c.raw(dead.Reply, "-NAK"))
 	dead = c.pop("pq.jobs-dead.pop.min", "", "PQ-Lease", "1m")
-	// It can be pushed where it came from as it is.
+	// It can be pushed to its first queue unchanged.
 	again := c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.jobs.push", Data: dead.Data, Header: dead.Header}))
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
 	if again.Priority != 7 || m.Header.Get("PQ-Dead-Reason") != "" {
 		t.Errorf("%+v, %v", again, m.Header)
 	}
-	// A reason of the holder's own, which may be long and odd.
+	// The consumer may give a reason, which may be long and contain any bytes.
 	c.accepted(c.raw(m.Reply, "+TERM "+strings.Repeat("bad\n", 1000)))
 	dead = c.pop("pq.jobs-dead.pop.max", "")
 	if reason := dead.Header.Get("PQ-Dead-Reason"); !strings.HasPrefix(reason, "bad?bad?") || len(reason) > 200 {
@@ -52,8 +53,8 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-// A right to configure a queue gives none on another: what one's own configuration
-// says about dead letters does nothing to a queue that does not agree.
+// A right to configure one queue gives no right on another: a dead-letter queue gets
+// items only from the queues that its own configuration names.
 func TestDeadLettersNeedConsent(t *testing.T) {
 	c := serve(t)
 	dies := func(queue string) {
@@ -65,7 +66,7 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 	c.refused(c.raw("pq.attacker.admin.config", `{"dead_letter":"victim"}`), 400, "")
 	dies("attacker")
 	if n := c.info("victim").Ready; n != 1 {
-		t.Errorf("%d items are in a queue that takes no dead letters, expected its own alone", n)
+		t.Errorf("%d items are in a queue that accepts no dead letters, expected its own alone", n)
 	}
 	c.pop("pq.victim.pop.min", "")
 	c.ask("pq.victim.admin.config", `{"dead_letters_from":"friend"}`)
@@ -76,7 +77,7 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 	}
 	dies("victim")
 	if m := c.pop("pq.victim-dead.pop.min", ""); string(m.Data) != "from victim" {
-		t.Errorf("the dead letter of a queue that takes dead letters is %q, %v", m.Data, m.Header)
+		t.Errorf("the dead letter of a queue that accepts dead letters is %q, %v", m.Data, m.Header)
 	}
 	for _, bad := range []string{"a b", "a,", "_sys", "*,a"} {
 		c.refused(c.raw("pq.victim.admin.config", `{"dead_letters_from":"`+bad+`"}`), 400, "")

@@ -16,15 +16,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// ailing is a disk that is full for tables, or does not answer, on demand.
+// ailing is a disk that, on demand, has no room for tables or hangs.
 type ailing struct {
 	vfs.FS
-	full atomic.Bool
-	hung atomic.Pointer[chan struct{}] // what writing to the log waits for
-	held chan struct{}                 // somebody does
+	full    atomic.Bool
+	hung    atomic.Pointer[chan struct{}] // what writing to the log waits for
+	waiting chan struct{}                 // a value for each write that hangs
 }
 
-func newAiling() *ailing { return &ailing{FS: vfs.NewMem(), held: make(chan struct{}, 1<<10)} }
+func newAiling() *ailing { return &ailing{FS: vfs.NewMem(), waiting: make(chan struct{}, 1<<10)} }
 
 func (d *ailing) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if d.full.Load() && strings.HasSuffix(name, ".sst") {
@@ -57,18 +57,18 @@ type ailingLog struct {
 
 func (f *ailingLog) Write(p []byte) (int, error) {
 	if on := f.disk.hung.Load(); on != nil {
-		f.disk.held <- struct{}{}
+		f.disk.waiting <- struct{}{}
 		<-*on
 	}
 	return f.File.Write(p)
 }
 
-// nearlyFull is how much a new store takes before it moves some of that to a table,
-// less some requests.
+// nearlyFull is how much a new store keeps in its log before it writes a table, less some
+// requests.
 const nearlyFull = 30 << 20
 
-// serveOnDisk starts a bridge on an embedded store on this disk. So much was
-// written there and cleared again.
+// serveOnDisk starts a bridge on an embedded store on this disk, in which that many bytes
+// were written and cleared before.
 func serveOnDisk(t *testing.T, disk vfs.FS, bytes int, log slog.Handler) *client {
 	t.Helper()
 	db, err := local.Open("store", local.Options{FS: disk, Log: slog.New(slog.DiscardHandler)})
@@ -99,10 +99,9 @@ func serveOnDisk(t *testing.T, disk vfs.FS, bytes int, log slog.Handler) *client
 	return serveOn(t, db, bridge.Options{Logger: slog.New(log), Exclusive: true})
 }
 
-// While the disk is full where the store moves to what it has in memory and in
-// its log, whatever changes something is answered 503 with that reason, whatever
-// does not is served, and the bridge is not ready. Nothing acknowledged is lost,
-// and all goes on when there is room.
+// While the disk has no room for tables, changes are answered 503 with that reason, reads
+// are served, and the bridge is not ready. Nothing acknowledged is lost, and the bridge
+// continues when there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	disk, diary := newAiling(), newDiary()
@@ -142,9 +141,8 @@ func TestDiskFull(t *testing.T) {
 	c.refused(c.raw("pq.jobs.pop.min", ""), 404)
 }
 
-// While the disk does not answer, requests are: those that it has taken in are
-// done when it goes on, all others are refused, reads included, and the bridge
-// is not ready.
+// While the disk hangs, every request is answered: those that were being written when the
+// disk continues, all others, reads included, with a refusal. The bridge is not ready.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	disk, diary := newAiling(), newDiary()
@@ -152,7 +150,7 @@ func TestDiskHangs(t *testing.T) {
 	c.push("pq.jobs.push", "before")
 	goOn := disk.hang(t)
 	held := c.send("pq.jobs.push", "held")
-	<-disk.held
+	<-disk.waiting
 	diary.await(t, "the store has a problem")
 	if err := c.env.Bridge.Ready(); err == nil {
 		t.Error("the bridge is ready while its disk hangs")
@@ -163,7 +161,7 @@ func TestDiskHangs(t *testing.T) {
 	goOn()
 	left := []string{"before", "held"}
 	switch m := c.next(held); m.Header.Get("Nats-Service-Error-Code") {
-	case "504": // a slow machine: by then nobody knew, and it was done
+	case "504": // a slow machine: the result was unknown then, and it was done
 	case "503": // a slow machine: the disk had been given enough before it came
 		left = left[:1]
 	default:

@@ -103,7 +103,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
-// What is in flight when the bridge drains is answered.
+// A drain answers the requests in flight.
 func TestDrainAnswersAll(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -131,7 +131,7 @@ func TestDrainAnswersAll(t *testing.T) {
 	}
 }
 
-// Without a server the bridge still ends in order, at once.
+// Without a NATS server a drain ends at once, in order.
 func TestDrainWithoutServer(t *testing.T) {
 	t.Parallel()
 	server, store := testenv.NATS(t), testenv.Store(t)
@@ -151,8 +151,8 @@ func TestDrainWithoutServer(t *testing.T) {
 	c.drain(b)
 }
 
-// Draining waits for what has arrived and was not looked at yet, and says so when it
-// has no time for that.
+// A drain waits for requests that have arrived and were not read yet, and returns an
+// error if its time does not suffice.
 func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	t.Parallel()
 	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
@@ -179,7 +179,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	account := server.Server().GlobalAccount()
 	for late := time.Now().Add(patience); account.Interest("pq.jobs.push") > 0; {
 		if time.Now().After(late) {
-			t.Fatal("requests are still taken")
+			t.Fatal("the bridge still subscribes to requests")
 		}
 	}
 	for range 10 {
@@ -196,7 +196,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	c.acknowledged(c.next(push))
 }
 
-// Without a deadline, draining takes the time that it takes.
+// A drain without a deadline waits until all is answered.
 func TestDrainWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -208,20 +208,21 @@ func TestDrainWithoutDeadline(t *testing.T) {
 	c.refused(c.next(waiter), 409)
 }
 
-// A settlement that arrives while the bridge drains is answered, by the bridge or
-// by the server: what hears signals does not outlive what settles.
+// A settlement that arrives during a drain is answered, by the bridge or by the server:
+// the subscription to the server's no-responders messages ends before the one to
+// settlements.
 func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	acks := c.leases(2)
-	release := db.holdNext()
+	release := db.blockNext()
 	held := c.send(acks[0], "+ACK")
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	drained := make(chan error, 1)
 	go func() { drained <- c.env.Bridge.Drain(context.Background()) }()
-	taken := func() int { return c.env.NATS.Server().GlobalAccount().Interest("pq.jobs.ack.another.lease") }
-	for late := time.Now().Add(patience); taken() > 0; {
+	subscribed := func() int { return c.env.NATS.Server().GlobalAccount().Interest("pq.jobs.ack.another.lease") }
+	for late := time.Now().Add(patience); subscribed() > 0; {
 		if time.Now().After(late) {
-			t.Fatal("settlements are still taken")
+			t.Fatal("the bridge still subscribes to settlements")
 		}
 	}
 	if m := c.raw(acks[1], "+ACK"); m.Header.Get("Status") != "503" || m.Header.Get("Nats-Service-Error") != "" {

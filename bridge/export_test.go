@@ -19,7 +19,7 @@ func StuckAfter(b *Bridge, d time.Duration) {
 	b.lanes.push.SetPatience(batch.Patience{First: d, Then: d})
 }
 
-// Lanes returns how many lanes wait for work, of all kinds.
+// Lanes returns how many lanes are waiting for work, of all kinds.
 func Lanes(b *Bridge) (idle int) {
 	for _, kind := range b.lanes.all() {
 		idle += kind.Idle()

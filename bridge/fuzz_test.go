@@ -24,7 +24,7 @@ func checkRefusal(t *testing.T, f *failure) {
 	}
 }
 
-// Whatever a pop says, it is read to something within bounds or refused.
+// Any pop is read as a request within bounds, or refused.
 func FuzzPop(f *testing.F) {
 	for _, body := range []string{"", "5", `{"batch":5,"expires":1000,"lease":1000,"max_bytes":5,"min":-1,"max":1,"msg_id":"a"}`, `{"batch":`, "[]", "+1"} {
 		f.Add([]byte(body), "PQ-Band", "1..5", false)
@@ -50,7 +50,7 @@ func FuzzPop(f *testing.F) {
 	})
 }
 
-// Whatever headers a push has, those that travel come back as they were.
+// The headers that stay with an item are returned unchanged.
 func FuzzPushHeaders(f *testing.F) {
 	f.Add("X-Mine", "a", "b")
 	f.Add("PQ-Priority", "5", "")
@@ -78,8 +78,7 @@ func FuzzPushHeaders(f *testing.F) {
 	})
 }
 
-// Whatever a settlement says, it is read or refused; a token that was changed
-// in any way opens nothing.
+// Any settlement is read or refused. A changed token is refused.
 func FuzzSettlement(f *testing.F) {
 	b := &Bridge{}
 	b.sealer.init([]byte("secret"))
@@ -113,8 +112,8 @@ func FuzzSettlement(f *testing.F) {
 	})
 }
 
-// A token that is genuine but for what it holds (another version's, perhaps) is
-// opened to a pop within bounds or refused.
+// A genuine token with unexpected content, such as that of another version, gives a pop
+// within bounds or is refused.
 func FuzzToken(f *testing.F) {
 	var s sealer
 	s.init([]byte("secret"))
@@ -143,7 +142,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// Whatever a request for anything else says in its body and headers.
+// The same for the bodies and headers of all other requests.
 func FuzzRequest(f *testing.F) {
 	f.Add("list", []byte(`{"limit":100,"after":"FQEVAgE","state":"ready","bodies":true}`), "PQ-Wait")
 	f.Add("list", []byte(`{"state":"dead"}`), "X-Mine")
@@ -185,7 +184,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// What is wrong with a subject does not matter to what is guessed of it.
+// The queue of a malformed subject is guessed whatever is wrong with the subject.
 func FuzzMeant(f *testing.F) {
 	f.Add("pq", "jobs.push.high")
 	f.Add("a.b", "_sys.push")
@@ -202,8 +201,7 @@ func FuzzMeant(f *testing.F) {
 	})
 }
 
-// Whatever headers an item was kept with: they are read as they were written,
-// and a trace context among them is found or not.
+// Stored headers are read as they were written, and a trace context among them is found.
 func FuzzKeptHeaders(f *testing.F) {
 	f.Add([]byte("traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"))
 	f.Add([]byte("a: b\r\na: c\r\nd"))
@@ -227,7 +225,7 @@ func FuzzKeptHeaders(f *testing.F) {
 	})
 }
 
-// Whatever an import says of its item: it is put to where an item can stand.
+// Whatever an import says, it is refused, or its item gets a valid place.
 func FuzzImport(f *testing.F) {
 	id := "FBUBAcE-HBW1WXj2AA"
 	f.Add(id, "PQ-Expires", "2030-01-02T15:04:05Z", []byte("x"))

@@ -86,8 +86,8 @@ var badBlocks = []string{
 	"x",                                               //
 }
 
-// A request whose headers cannot be read is refused, whatever it asks for; its
-// headers are not left out.
+// Every request with an unreadable header block is refused. It is never done without its
+// headers.
 func TestHeaderBlocks(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -111,7 +111,7 @@ func TestHeaderBlocks(t *testing.T) {
 		t.Errorf("a refused settlement left %v", m.Header)
 	}
 
-	// What other client libraries write is as good as what nats.go writes.
+	// Header blocks of other client libraries are accepted too.
 	for _, block := range []string{
 		"NATS/1.0\r\nPQ-Priority: -5\r\n\r\n",
 		"NATS/1.0\r\nPQ-Priority:-5\r\n\r\n",

@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 )
 
-// What get answers of an item can be sent to import on another store, and then
-// get answers the same there.
+// An answer of get can be sent to import at another store, where get then answers the
+// same.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	from, to := serve(t), serve(t)
@@ -74,7 +74,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 
-	// The same id with another content is another item's, and what is no item is refused.
+	// The same id with another content is refused, and so is a message that is no item.
 	for _, tc := range []struct {
 		payload string
 		header  []string
@@ -104,7 +104,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("an occupied place has the reason %q", m.Header.Get("PQ-Reason"))
 	}
 
-	// What is pushed afterwards stands behind, and all of it can be taken.
+	// Later pushes stand behind imported items, and all items can be popped.
 	after := to.push("pq.jobs.push.5", "after")
 	if after.Seq <= first.Seq {
 		t.Errorf("a push got seq %d, behind %d", after.Seq, first.Seq)
@@ -118,8 +118,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// Many imports in a row keep up with the limits, and what stands in the way of
-// one does not stop the others.
+// Many imports in a row respect the limits, and a refused one does not affect the others.
 func TestImportInARow(t *testing.T) {
 	t.Parallel()
 	from, to := serve(t), serve(t, bridge.Options{Limits: bridge.Limits{BatchRequests: 7}})

@@ -85,7 +85,7 @@ func TestList(t *testing.T) {
 	c.refused(c.ask("pq.none.list", ""), 404, "unknown")
 }
 
-// A page is never larger than what the server lets pass.
+// A page always fits into the server's max_payload.
 func TestListOfLargeItems(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -117,7 +117,7 @@ func TestListOfLargeItems(t *testing.T) {
 	}
 }
 
-// An item is found by its id in whatever state it is.
+// An item is found by its id in every state.
 func TestItemByID(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

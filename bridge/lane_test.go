@@ -7,8 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 )
 
-// Lanes that have nothing to do wait for more, but not too many, and none when
-// the bridge has ended.
+// A bounded number of idle lanes waits for work, and none after the bridge has ended.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	const queues, most = 300, 64

@@ -29,13 +29,13 @@ func (g *gated) Start(ctx context.Context, name string, o ...trace.SpanStartOpti
 	return g.Tracer.Start(ctx, name, o...)
 }
 
-// A bridge that gets more requests than it can refuse sheds load: it answers all
-// requests that have arrived in their order, and then serves again.
+// A bridge that gets more requests than it can refuse sheds load: it answers all requests
+// that have arrived, in their order, and then serves again.
 func TestLoadShedding(t *testing.T) {
 	t.Parallel()
 	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
 	c := serve(t, bridge.Options{Tracer: g, Limits: bridge.Limits{Requests: 1 << 20, Bytes: 1 << 30}})
-	// Malformed requests are refused by the callback itself, and it is held up.
+	// Malformed requests are refused by the callback itself, which the tracer blocks.
 	held := c.send("pq.jobs.push.x", "")
 	select {
 	case <-g.entered:
@@ -54,8 +54,8 @@ func TestLoadShedding(t *testing.T) {
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// Whether the server has passed it all on is seen by the one connection of
-	// the bridge, which answers discovery from another callback.
+	// When the bridge answers a discovery request, which another callback does, the
+	// server has delivered everything before it on the same connection.
 	c.stats()
 	g.open <- struct{}{} // and it is held up again by the last one
 	c.refused(c.next(held), 400)

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// malformed are requests that are refused with 400, and what the text has to
-// say at least.
+// malformed are requests that are refused with 400, each with a part of the expected
+// error text.
 var malformed = []struct {
 	subject, body string
 	header        []string
@@ -226,8 +226,8 @@ var malformed = []struct {
 	{"pq._sys.info", "x", nil, "expected none"},
 }
 
-// checkErrorBody holds the body of a 400 to a JSON error as js.Publish reads it.
-// Only a settlement has none: AckSync would take it for an acknowledgement.
+// checkErrorBody checks that the body of a 400 is a JSON error as js.Publish reads it. An
+// error to a settlement has no body, because AckSync would read it as an acknowledgement.
 func checkErrorBody(t *testing.T, m *nats.Msg, verb string) {
 	t.Helper()
 	if verb == "ack" {
@@ -248,8 +248,8 @@ func checkErrorBody(t *testing.T, m *nats.Msg, verb string) {
 	}
 }
 
-// Every malformed request is answered, with a text that says what is wrong
-// and what is allowed, and does nothing.
+// Every malformed request does nothing and is answered with a text that says what is
+// wrong and what is allowed.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -272,7 +272,7 @@ func TestMalformed(t *testing.T) {
 	if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 0 {
 		t.Errorf("%d queues came to be", list.Total)
 	}
-	// Nobody waits for an answer: nothing happens.
+	// Without a reply subject nothing happens.
 	for _, tc := range malformed {
 		if strings.HasPrefix(tc.subject, "pq.jobs.push") {
 			continue

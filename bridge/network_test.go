@@ -43,7 +43,7 @@ func await(t testing.TB, came <-chan nats.Status, what string) {
 	}
 }
 
-// persistent asks until somebody answers, as long as nobody is there.
+// persistent repeats a request while there are no responders.
 func (c *client) persistent(subject, body string) *nats.Msg {
 	c.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -52,13 +52,13 @@ func (c *client) persistent(subject, body string) *nats.Msg {
 			return m
 		}
 		if time.Now().After(end) {
-			c.Fatalf("%s: nobody answers", subject)
+			c.Fatalf("%s: no responders", subject)
 		}
 	}
 }
 
-// A bridge leaves a server that is about to stop before that cuts it off, and
-// stays when it knows no other.
+// A bridge leaves a server in lame duck mode before the server closes the connection, and
+// stays if it knows no other server.
 func TestLameDuck(t *testing.T) {
 	t.Parallel()
 	slow := func(o *server.Options) { o.LameDuckGracePeriod, o.LameDuckDuration = time.Hour, 2*time.Hour }
@@ -78,7 +78,7 @@ func TestLameDuck(t *testing.T) {
 	stays.push("pq.jobs.push", "x")
 }
 
-// tap is a way to a server that can be closed for what comes from there.
+// tap is a connection to a server that can block what the server sends.
 type tap struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -146,8 +146,8 @@ func (p *tap) set(closed bool) {
 	p.open.Broadcast()
 }
 
-// A bridge that the server has cut off, because it did not read fast enough,
-// connects again and goes on; what it acknowledged before is there.
+// A bridge that the server cut off as a slow consumer connects again and continues.
+// Acknowledged items are there.
 func TestCutOffAsSlowConsumer(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.MaxPayload, o.MaxPending, o.WriteDeadline = 128<<10, 256<<10, time.Second })
@@ -174,9 +174,8 @@ func TestCutOffAsSlowConsumer(t *testing.T) {
 	}
 }
 
-// A client that asks and does not read its answers is cut off by the server.
-// The bridge does not wait for it, others are served, and what was leased to
-// it comes back.
+// A client that does not read its answers is cut off by the server. The bridge does not
+// wait for it, serves others, and its leased items return.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.MaxPending, o.WriteDeadline = 4<<20, time.Second })
@@ -185,25 +184,25 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for i := range n {
 		c.push("pq.jobs.push", strconv.Itoa(i)+string(make([]byte, 64<<10)))
 	}
-	deaf, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "nats://"))
+	slow, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf.Close()
-	deaf.(*net.TCPConn).SetReadBuffer(4096)
-	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.deaf 1\r\n"
+	defer slow.Close()
+	slow.(*net.TCPConn).SetReadBuffer(4096)
+	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.slow 1\r\n"
 	for range n {
 		const head = "NATS/1.0\r\nPQ-Lease: 2s\r\n\r\n"
-		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.deaf %d %d\r\n%s\r\n", len(head), len(head), head)
+		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.slow %d %d\r\n%s\r\n", len(head), len(head), head)
 	}
-	if _, err := io.WriteString(deaf, text); err != nil {
+	if _, err := io.WriteString(slow, text); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(patience); srv.Server().NumSlowConsumersClients() == 0; {
 		c.push("pq.other.push", "x")
 		c.pop("pq.other.pop.min", "")
 		if time.Now().After(end) {
-			t.Fatal("the server puts up with a client that does not read")
+			t.Fatal("the server does not cut off a client that does not read")
 		}
 	}
 	if nc.Stats().Reconnects != 0 {
@@ -216,14 +215,14 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			t.Fatalf("%d of %d came back: %v", len(seen), n, m.Header)
 		}
 		if seen[m.Header.Get("PQ-Id")] {
-			t.Errorf("%s was taken twice", m.Header.Get("PQ-Id"))
+			t.Errorf("%s was delivered twice", m.Header.Get("PQ-Id"))
 		}
 		seen[m.Header.Get("PQ-Id")] = true
 	}
 }
 
-// A server may come back with a smaller max_payload. What does not fit any more
-// is refused and kept, the rest goes on.
+// A server may return with a smaller max_payload. A pop of an item that no longer fits is
+// refused and the item stays; others are served.
 func TestSmallerMaxPayload(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// +NXT acknowledges and pops in one go.
+// +NXT acknowledges and pops in one transaction.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -38,10 +38,10 @@ func TestNext(t *testing.T) {
 	} else {
 		m = next
 	}
-	// Nothing there: the acknowledgement holds.
+	// In an empty queue the acknowledgement still takes effect.
 	c.refused(c.raw(m.Reply, "+NXT"), 404, "empty")
 	c.lost(c.raw(m.Reply, "+NXT"), "gone")
-	// A lost lease takes nothing.
+	// With a lost lease nothing is popped.
 	c.push("pq.jobs.push", "x")
 	c.lost(c.raw(m.Reply, "+NXT"), "gone")
 	// Without a reply subject it only settles.
@@ -67,8 +67,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// An acknowledgement that held is not said to have failed because there is
-// nothing next: nats.go takes Status 503 for nobody being there.
+// The answer to +NXT in an empty queue is not a failed acknowledgement: it has no Status
+// 503, which nats.go reads as "no responders".
 func TestNextOfNothing(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -51,8 +51,8 @@ func faulty(t *testing.T) *fault.DB {
 	return db
 }
 
-// While the store is away every request is answered with 503, nothing is done,
-// and afterwards all goes on.
+// While the store is away every request is answered 503 and nothing is done. Afterwards
+// the bridge continues.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	db := faulty(t)
@@ -104,7 +104,7 @@ func TestStoreAway(t *testing.T) {
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }
 
-// An outage that many requests meet is said once, and its end too.
+// An outage is logged once, however many requests it affects, and so is its end.
 func TestOutageDoesNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	db, diary := faulty(t), newDiary()
@@ -133,7 +133,8 @@ func TestOutageDoesNotFloodTheLog(t *testing.T) {
 	}
 }
 
-// A store that misbehaves in every way it may loses and doubles nothing.
+// With a store that fails in every permitted way nothing is lost and nothing is done
+// twice.
 func TestFaultyStore(t *testing.T) {
 	t.Parallel()
 	for name, exclusive := range map[string]bool{"alone": true, "shared": false} {
@@ -215,7 +216,7 @@ func testFaultyStore(t *testing.T, options bridge.Options) {
 	}
 }
 
-// silent is a store that does not say whether it has committed.
+// silent is a store whose commits have an unknown result.
 type silent struct {
 	kv.DB
 	mu    sync.Mutex
@@ -237,8 +238,7 @@ func (s *silent) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return kv.ErrUnknown
 }
 
-// When it cannot be found out whether a request was done, the answer says so,
-// and no client takes it for a 503.
+// A request with an unknown result is answered 504, which no client reads as a 503.
 func TestUnknownResult(t *testing.T) {
 	t.Parallel()
 	base, err := testenv.Engines()[0].Place(t)()
@@ -252,7 +252,7 @@ func TestUnknownResult(t *testing.T) {
 		if subject == "ack" {
 			subject = c.lease("x").Reply
 		}
-		// What upkeep does meanwhile has the same result, in either order.
+		// Maintenance in between gives the same result, in either order.
 		var m *nats.Msg
 		for m == nil || m.Header.Get("Nats-Service-Error-Code") == "503" {
 			db.mu.Lock()
@@ -271,35 +271,34 @@ func TestUnknownResult(t *testing.T) {
 	}
 }
 
-// slow is a store in which the next commit of something of the queue jobs takes
-// until it is told to go on.
+// slow is a store that can block the next commit that changes the queue jobs.
 type slow struct {
 	kv.DB
-	hold atomic.Pointer[chan struct{}]
-	held chan struct{}
+	hold    atomic.Pointer[chan struct{}]
+	blocked chan struct{}
 }
 
 // slowly starts a bridge on such a store.
 func slowly(t *testing.T, db kv.DB, options ...bridge.Options) (*client, *slow) {
 	t.Helper()
-	s := &slow{DB: db, held: make(chan struct{})}
+	s := &slow{DB: db, blocked: make(chan struct{})}
 	return serveOn(t, s, options...), s
 }
 
-// holdNext has the next commit held until the function that it returns is called.
-func (s *slow) holdNext() (release func()) {
+// blockNext blocks the next commit until the returned function is called.
+func (s *slow) blockNext() (release func()) {
 	on := make(chan struct{})
 	s.hold.Store(&on)
 	return func() { close(on) }
 }
 
-// awaitHeld returns when a commit is being held.
-func (s *slow) awaitHeld(t testing.TB) {
+// awaitBlocked returns when a commit is blocked.
+func (s *slow) awaitBlocked(t testing.TB) {
 	t.Helper()
 	select {
-	case <-s.held:
+	case <-s.blocked:
 	case <-time.After(patience):
-		t.Fatal("no commit to be held")
+		t.Fatal("no commit was blocked")
 	}
 }
 
@@ -310,7 +309,7 @@ func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
 			return err
 		}
 		if on := s.hold.Swap(nil); on != nil {
-			s.held <- struct{}{}
+			s.blocked <- struct{}{}
 			<-*on
 		}
 		return nil
@@ -333,16 +332,16 @@ func (n *noticed) Clear(key []byte) {
 	n.Tx.Clear(key)
 }
 
-// A push that takes long, because it is not known whether it was done, does not
-// keep those behind it: they are refused, and nothing of theirs is done.
+// Pushes behind a commit with an unknown result are refused in time, and nothing of them
+// is done.
 func TestBehindStuckCommit(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t))
 	c.push("pq.jobs.push", "before")
 	bridge.StuckAfter(c.env.Bridge, 10*time.Millisecond)
-	release := db.holdNext()
+	release := db.blockNext()
 	first := c.send("pq.jobs.push", "held")
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	for range 3 {
 		c.refused(c.raw("pq.jobs.push", "behind"), 503)
 	}
@@ -358,7 +357,7 @@ func TestBehindStuckCommit(t *testing.T) {
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }
 
-// The bridge goes on when the NATS server comes back.
+// The bridge continues when the NATS server returns.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// losing is a store in which every transaction loses once, while it is told to.
+// losing is a store in which every transaction conflicts once, while the test asks for
+// it.
 type losing struct {
 	kv.DB
 	on atomic.Bool
@@ -40,9 +41,10 @@ func (d *losing) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return d.DB.Update(ctx, fn)
 }
 
-// contested starts a bridge that has lost to another one at the queue jobs, and
-// waits an hour for its turn. It returns that other one, and what both say.
-func contested(t *testing.T) (c *client, other *peers.Turns, said answers) {
+// afterConflict starts a bridge that has lost a conflict with another one at the queue
+// jobs and waits up to an hour for its turn. It returns the other bridge's turns and the
+// messages of both.
+func afterConflict(t *testing.T) (c *client, other *peers.Turns, said answers) {
 	t.Helper()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
@@ -69,11 +71,11 @@ func contested(t *testing.T) (c *client, other *peers.Turns, said answers) {
 	return c, other, said
 }
 
-// A bridge that has lost to another one takes when that one is done, and takes
-// then for all who have asked meanwhile.
+// A bridge that has lost a conflict pops when the other one is done, and then serves all
+// pops that have arrived meanwhile.
 func TestPopsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	c, other, said := contested(t)
+	c, other, said := afterConflict(t)
 	other.Await("jobs")
 	c.next(said)
 	for i := range 3 {
@@ -102,11 +104,11 @@ func TestPopsWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// What clients publish where bridges talk does not delay a pop, let alone for the
-// hour that the bridge would wait for another one.
+// Forged messages between bridges do not delay a pop, although the bridge would wait an
+// hour for another one.
 func TestForgedTurns(t *testing.T) {
 	t.Parallel()
-	c, other, said := contested(t)
+	c, other, said := afterConflict(t)
 	other.Await("jobs")
 	other.Done("jobs")
 	for _, copied := range []*nats.Msg{c.next(said), c.next(said)} {
@@ -131,7 +133,7 @@ func (c *client) tell(said answers, what []byte) {
 	}
 }
 
-// Bridges that pop one queue share it, and lose next to nothing to each other.
+// Bridges that pop one queue alternate, with few conflicts.
 func TestBridgesTakeTurns(t *testing.T) {
 	t.Parallel()
 	db, err := testenv.Engines()[0].Place(t)()

@@ -15,14 +15,14 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// restricted is a client that hears what the server denies it.
+// restricted is a client that notices permission violations.
 type restricted struct {
 	*client
 	denied chan string
 }
 
-// users are clients of a bridge that has no more permissions than it needs, on
-// a server that enforces those of everybody.
+// users are clients on a server that enforces permissions. The bridge has only the
+// permissions that it needs.
 type users struct {
 	env *testenv.Bridged
 }
@@ -69,8 +69,8 @@ func (u *users) connect(t *testing.T, name string) restricted {
 	return restricted{&client{TB: t, Conn: nc, env: u.env}, denied}
 }
 
-// may sends a request and says whether it was answered: the server tells of
-// those that it does not let pass.
+// may sends a request and reports whether it was answered. The server reports requests
+// that it denies.
 func (r restricted) may(subject string) bool {
 	r.Helper()
 	sub := r.send(subject, "")
@@ -88,7 +88,7 @@ func (r restricted) may(subject string) bool {
 	}
 }
 
-// hears says whether the server lets the client subscribe.
+// hears reports whether the server permits a subscription.
 func (r restricted) hears(subject string) bool {
 	r.Helper()
 	sub, err := r.SubscribeSync(subject)
@@ -98,8 +98,8 @@ func (r restricted) hears(subject string) bool {
 	if err != nil {
 		r.Fatal(err)
 	}
-	// A denied subscription is told of before the flush is answered, but by
-	// another goroutine: what is known at once is the connection's last error.
+	// A denial arrives before the answer to the flush, but another goroutine handles it.
+	// The connection's last error is set at once.
 	if last := r.LastError(); last != nil && strings.Contains(last.Error(), `"`+subject+`"`) {
 		<-r.denied
 		return false
@@ -110,8 +110,8 @@ func (r restricted) hears(subject string) bool {
 	return true
 }
 
-// Every user can do what its permissions are for, and nothing else, and the
-// bridge needs no more than its own.
+// Every user can do what its role allows and nothing else, and the bridge works with its
+// documented permissions.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	grammar, err := subjects.New(bridge.DefaultPrefix)

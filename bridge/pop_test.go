@@ -23,8 +23,8 @@ func bodies(items []*nats.Msg) (all []string) {
 	return all
 }
 
-// Every way to ask for a batch ends with the end marker, and takes what was
-// asked for in order.
+// Every form of a batch request returns the requested items in order, and then the end
+// mark.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -113,8 +113,8 @@ func TestNothing(t *testing.T) {
 	nothing("unknown")
 }
 
-// settled waits until settlements that were sent without a reply subject have
-// left so many items leased.
+// settled waits until settlements without a reply subject have left this many items
+// leased.
 func (c *client) settled(queue string, leased int64) {
 	c.Helper()
 	deadline := time.Now().Add(patience)
@@ -125,7 +125,7 @@ func (c *client) settled(queue string, leased int64) {
 	}
 }
 
-// A pop or a peek that nobody waits for takes nothing.
+// A pop or a peek without a reply subject pops nothing.
 func TestPopWithoutReply(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -143,8 +143,8 @@ func TestPopWithoutReply(t *testing.T) {
 	}
 }
 
-// Items that were pushed past the bridge and do not fit into an answer stay
-// where they are.
+// Items that were pushed without a bridge and do not fit into an answer stay in the
+// queue.
 func TestOversizedItem(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -173,7 +173,7 @@ func TestOversizedItem(t *testing.T) {
 	}
 }
 
-// pushPast pushes items to the queue jobs beside the bridge.
+// pushPast pushes items to the queue jobs directly in the store.
 func (c *client) pushPast(items ...fdbpq.NewItem) {
 	c.Helper()
 	lane := c.env.Store.Session()
@@ -187,7 +187,7 @@ func (c *client) pushPast(items ...fdbpq.NewItem) {
 	}
 }
 
-// Pops of all kinds at the same time: each item comes out once.
+// Concurrent pops of all kinds deliver each item once.
 func TestConcurrentPops(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -285,7 +285,7 @@ func TestRepeatedPop(t *testing.T) {
 	if got := bodies(again); !slices.Equal(got, bodies(first)) || again[1].Header.Get("X-N") != "1" {
 		t.Errorf("popped %q, then %q", bodies(first), got)
 	}
-	// With a lease: both handles are valid, and what was settled is left out.
+	// With a lease both ack subjects are valid, and settled items are left out.
 	first = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
 	again = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
 	if !slices.Equal(bodies(again), bodies(first)) || again[0].Header.Get("PQ-Fence") != first[0].Header.Get("PQ-Fence") {
@@ -298,11 +298,11 @@ func TestRepeatedPop(t *testing.T) {
 	}
 	c.accepted(c.raw(again[0].Reply, ""))
 	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"), 410, "gone")
-	// The same id for something else.
+	// The same id with other parameters is refused.
 	c.refused(c.ask("pq.jobs.pop.max", "2", "Nats-Msg-Id", "a"), 400)
 	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Band", "1.."), 400)
 	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Lease", "1m"), 400)
-	// What found nothing is not remembered.
+	// A pop that found nothing is not remembered.
 	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "a"), 404)
 	c.push("pq.other.push", "x")
 	c.pop("pq.other.pop.min", "", "Nats-Msg-Id", "a")
@@ -314,7 +314,7 @@ func TestRepeatedPop(t *testing.T) {
 	c.pop("pq.other.pop.min", "")
 }
 
-// Items past their time are in nobody's way, however many they are.
+// Expired items do not hide others, however many there are.
 func TestExpiredItemsInTheWay(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -330,8 +330,9 @@ func TestExpiredItemsInTheWay(t *testing.T) {
 	}
 }
 
-// An answer never becomes a request: it would have the bridge's permissions.
-func TestReplySubjectOfOurs(t *testing.T) {
+// A reply subject under the prefix is refused: the answer would be a request with the
+// bridge's permissions.
+func TestReplySubjectUnderThePrefix(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
 	second := c.second()
@@ -361,8 +362,8 @@ func (c *client) second() *bridge.Bridge {
 	return b
 }
 
-// Two bridges on one store: each item is popped once, those who wait at either
-// are served, and what was acknowledged is not passed over.
+// Two bridges on one store deliver each item once, serve the waiting pops of both, and
+// pass over no acknowledged item.
 func TestTwoBridges(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})

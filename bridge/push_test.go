@@ -21,7 +21,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Every way to say a priority, and that none was said.
+// Every way to give a priority, and none.
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -50,7 +50,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// Items come out in the order of the recipe, from either end.
+// Items are popped in the documented order, from either end.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"min", "max"} {
@@ -88,7 +88,7 @@ func TestOrder(t *testing.T) {
 			if end == "max" {
 				slices.Reverse(items)
 			}
-			// Some one after the other, most in a row.
+			// Some wait for each answer, most do not.
 			const alone = 100
 			for range n - alone {
 				if err := c.PublishRequest("pq.jobs.pop."+end, sub.inbox, nil); err != nil {
@@ -111,8 +111,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What one connection sends in a row keeps its order, whichever of the two
-// forms of a push it uses.
+// Pipelined pushes of one connection keep their order, with either form of the subject.
 func TestPipelinedPushesKeepOrder(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -159,7 +158,7 @@ func TestContentIsUnchanged(t *testing.T) {
 		for k, v := range header {
 			sent[k] = v
 		}
-		// What belongs to the push alone, and what belongs to answers.
+		// Headers of the push itself, and headers of answers, are dropped.
 		for _, gone := range []string{"PQ-Id", "PQ-Deliveries", "PQ-Fence", "PQ-Ack", "PQ-Lease-Expires", "PQ-Num-Pending",
 			"PQ-State", "PQ-Reason", "Nats-Time-Stamp", "Nats-Service-Error", "Nats-Service-Error-Code", "PQ-Dead-Reason", "PQ-Origin",
 			"PQ-Origin-Id", "Nats-Request-Info", "Nats-Trace-Dest"} {
@@ -214,7 +213,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// The largest payload goes every way an item can go.
+// The largest payload can be popped, leased, listed, moved and made a dead letter.
 func TestLargestPayload(t *testing.T) {
 	t.Parallel()
 	env := &testenv.Bridged{
@@ -361,8 +360,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// A push without a reply subject is taken in if possible; what is not is
-// reported, once with all that follow within the second.
+// A push without a reply subject is stored if possible. Otherwise an event reports it,
+// together with others within the same second.
 func TestFireAndForget(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -400,7 +399,7 @@ func TestFireAndForget(t *testing.T) {
 	}
 }
 
-// What is too much is refused at once, and everything is answered.
+// Requests beyond the limits are refused at once, and every request is answered.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Requests: 10}})
@@ -411,23 +410,23 @@ func TestTooManyRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken := 0
+	stored := 0
 	for range n {
 		m := c.next(sub)
 		if m.Header == nil {
 			c.acknowledged(m)
-			taken++
+			stored++
 			continue
 		}
 		c.refused(m, 429, "busy")
 	}
-	if taken == 0 || taken == n {
-		t.Errorf("%d of %d pushes were taken in", taken, n)
+	if stored == 0 || stored == n {
+		t.Errorf("%d of %d pushes were stored", stored, n)
 	}
-	if i := c.info("jobs"); i.Ready != int64(taken) {
-		t.Errorf("%d pushes were acknowledged, %d items are there", taken, i.Ready)
+	if i := c.info("jobs"); i.Ready != int64(stored) {
+		t.Errorf("%d pushes were acknowledged, %d items are there", stored, i.Ready)
 	}
-	// One request is served however large it is.
+	// A single request is served however large it is.
 	small := serve(t, bridge.Options{Limits: bridge.Limits{Bytes: 100}})
 	small.push("pq.jobs.push", strings.Repeat("x", 1000))
 }
@@ -453,8 +452,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// A push that is lost because its subject is malformed is reported like any
-// other.
+// An event also reports a push without a reply subject whose subject is malformed.
 func TestMalformedPushWithoutReplyIsReported(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

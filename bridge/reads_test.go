@@ -10,7 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// A read that ran out of time is no outage; one that the store refused is.
+// A read that runs out of time does not count as an outage of the store; a read that the
+// store refuses does.
 func TestSlowReadIsNoOutage(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(slog.New(slog.DiscardHandler))

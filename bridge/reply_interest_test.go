@@ -31,9 +31,9 @@ func (c *client) giveUp(n int) {
 	}
 }
 
-// An item that arrives goes to a client that still listens, and stays in the
-// queue when there is none.
-func TestWaiterThatGaveUpTakesNothing(t *testing.T) {
+// A new item goes to a client that still listens, and stays in the queue if there is
+// none.
+func TestGivenUpWaitTakesNoItem(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]func(*testenv.Server) nats.Option{
 		"outside":  func(*testenv.Server) nats.Option { return nats.Name("pqd") },
@@ -90,8 +90,8 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 	}
 }
 
-// A client of nats.go that times out has an inbox for each request in the old
-// style, so that its wait ends with the request.
+// With UseOldRequestStyle nats.go has an inbox for each request, so a time-out of the
+// client ends the wait.
 func TestRequestThatTimesOut(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -111,8 +111,8 @@ func TestRequestThatTimesOut(t *testing.T) {
 	}
 }
 
-// A client whose answers cross accounts is not asked: the question would take
-// the place of its answer.
+// The bridge does not ask about clients in other accounts: the server would forward the
+// question in place of the answer.
 func TestWaiterInAnotherAccount(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) {
@@ -148,8 +148,8 @@ func TestWaiterInAnotherAccount(t *testing.T) {
 	}
 }
 
-// A wait that may be lost without harm asks nobody: what is leased comes back,
-// and a pop with an id can be repeated.
+// The bridge does not ask about pops that lose nothing: a leased item returns, and a pop
+// with an id can be repeated.
 func TestRepeatablePopWaitsForItsClient(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// A request names where it is answered, and the answer leaves with the bridge's
-// rights. Whatever is no inbox is not answered, and what asked for it not done.
+// A request names its reply subject, and the answer is published with the bridge's
+// rights. A request whose reply subject is no inbox is neither done nor answered.
 func TestOnlyInboxesAreAnswered(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
@@ -53,7 +53,7 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 	}
 }
 
-// inboxes is what the inboxes of the client's own requests begin with.
+// inboxes is the prefix of the client's own inboxes.
 func (c *client) inboxes() string {
 	inbox := c.NewRespInbox()
 	return inbox[:strings.LastIndexByte(inbox, '.')+1]
@@ -96,8 +96,8 @@ func TestReplySubjects(t *testing.T) {
 	}
 }
 
-// Requests from another account are answered where the server says, which is no
-// inbox: items are leased, come in batches, and are settled by what PQ-Ack says.
+// Requests from another account have a reply subject of the server, which is no inbox.
+// Leases and batches work, and PQ-Ack settles.
 func TestAcrossAccounts(t *testing.T) {
 	t.Parallel()
 	queues, app := server.NewAccount("QUEUES"), server.NewAccount("APP")

@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// guarded is a server with a bridge's user for each of these prefixes, who has no
-// more than the permissions that a bridge needs, and with other users.
+// guarded is a server with a user for the bridge of each prefix, which has the
+// permissions of a bridge and no others, and with other users.
 func guarded(t *testing.T, others map[string]subjects.Permissions, prefixes ...string) *testenv.Server {
 	t.Helper()
 	user := func(name string, p subjects.Permissions) *server.User {
@@ -57,8 +57,8 @@ func under(t *testing.T, srv *testenv.Server, prefix string, log diary) (*solo, 
 	return s, err
 }
 
-// With the permissions that bridges need and no others, one proves to another that
-// it serves the same prefix, or one within the other.
+// With a bridge's permissions and no others, a bridge proves to another one that it
+// serves the same prefix, or that one prefix lies within the other.
 func TestRivalsProveThemselves(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -97,9 +97,9 @@ func TestRivalsProveThemselves(t *testing.T) {
 	}
 }
 
-// forger answers discovery as if it were a bridge on another store, started long
-// ago, with these prefixes, and asks are told of each question. It may publish and
-// hear more than any role of ours, short of events.
+// forger answers discovery as if it were a bridge on another store that started long ago,
+// with these prefixes. It sends each question to asks. It may publish and hear more than
+// any role, except events.
 func forger(t *testing.T, srv *testenv.Server, prefixes ...string) (asked <-chan *nats.Msg) {
 	t.Helper()
 	nc := srv.Connect(t, nats.UserInfo("forger", "forger"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -142,8 +142,8 @@ func forger(t *testing.T, srv *testenv.Server, prefixes ...string) (asked <-chan
 	return questions
 }
 
-// What is answered in a bridge's stead neither keeps a bridge from starting nor
-// has one go on standby, as long as its author may not publish events.
+// Forged answers of a user who may not publish events neither prevent the start of a
+// bridge nor put one on standby.
 func TestForgedRivals(t *testing.T) {
 	t.Parallel()
 	prefixes := []string{"pq", "pq.jobs", "pq.>", "", "pq pq", "pq.jobs.eu"}
@@ -158,7 +158,7 @@ func TestForgedRivals(t *testing.T) {
 	}
 	asked := forger(t, srv, prefixes...)
 	log.await(t, "does not prove that it is one")
-	// The next question comes when all has followed that follows from the last one.
+	// The next question comes when the bridge has handled the last answers.
 	for len(asked) > 0 {
 		<-asked
 	}
@@ -187,8 +187,8 @@ func TestForgedRivals(t *testing.T) {
 	log.await(t, "does not prove that it is one")
 }
 
-// A proof tells of the bridge alone that it was asked for: a client can have any
-// bridge prove itself, and gains nothing by it.
+// A proof counts for the question that asked for it only: a client gains nothing by
+// letting a bridge prove itself.
 func TestProofIsForOneQuestion(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -210,7 +210,7 @@ func TestProofIsForOneQuestion(t *testing.T) {
 	}
 }
 
-// What bridges prove to each other is no request to a third one.
+// A third bridge does not answer proofs between two bridges as requests.
 func TestProofsOfOthersAreNoRequests(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

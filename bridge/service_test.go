@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// endpointNames are what discovery shows of the protocol, in this order.
+// endpointNames are the endpoints that discovery shows, in this order.
 var endpointNames = []string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "remove", "move", "admin", "sys"}
 
 // The bridge answers discovery as a micro service does, with true counters.
@@ -106,7 +106,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 		}
 		c.drain(b)
 	}
-	// A service that only has the name.
+	// A service of the same name that is no bridge.
 	if _, err := c.Subscribe("$SRV.INFO.pq", func(m *nats.Msg) {
 		body, _ := json.Marshal("hello")
 		m.Respond(body)
@@ -145,7 +145,7 @@ func (c *client) metrics() map[string]float64 {
 	return values
 }
 
-// The metrics are consistent and say what happened.
+// The metrics agree with the requests and with each other.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -177,8 +177,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// However many queues there are, and whatever clients send, the number of
-// series is bounded.
+// The number of series is bounded, however many queues there are and whatever clients
+// send.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -19,7 +19,7 @@ func (c *client) lease(body string, header ...string) *nats.Msg {
 	return c.pop("pq.jobs.pop.min", "", append([]string{"PQ-Lease", "1m"}, header...)...)
 }
 
-// What a leased item carries, and that each lease counts as a delivery.
+// A leased item has the headers of its lease, and each lease counts as a delivery.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -66,7 +66,7 @@ func (c *client) lost(m *nats.Msg, reasons ...string) {
 	}
 }
 
-// Every form of every settlement does what it says.
+// Every form of every settlement word takes effect.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -113,7 +113,7 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-// Settlements that are none are refused and do nothing.
+// Malformed settlements are refused and do nothing.
 func TestMalformedSettlements(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -206,8 +206,8 @@ func (c *client) pretend(m *nats.Msg) *nats.Msg {
 	return &nats.Msg{Sub: m.Sub, Reply: m.Reply}
 }
 
-// A lease that ran out can still be acknowledged while nobody took the item,
-// but not be extended or given back.
+// A lease that ran out can still be acknowledged until the item is popped again, but not
+// extended or given back.
 func TestLateSettlement(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -251,8 +251,8 @@ func TestDefaultLease(t *testing.T) {
 	c.accepted(c.raw(m.Reply, "+ACK"))
 }
 
-// Any bridge on the store settles what another one leased, also after that one
-// has gone; a bridge on another store does not.
+// Any bridge on the store settles leases of another one, also after that one has gone. A
+// bridge on another store does not.
 func TestSettleElsewhere(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})

@@ -45,9 +45,9 @@ func (c *client) behind(db *slow, acks []string, settlement string) (settled, po
 	c.Helper()
 	c.inFlight("work", 0)
 	c.inFlight("settlement", 0)
-	release = db.holdNext()
+	release = db.blockNext()
 	popped = append(popped, c.send("pq.jobs.pop.min", ""))
-	db.awaitHeld(c)
+	db.awaitBlocked(c)
 	for _, ack := range acks {
 		settled = append(settled, c.send(ack, settlement))
 		popped = append(popped, c.send("pq.jobs.pop.min", ""))
@@ -61,7 +61,7 @@ func (c *client) behind(db *slow, acks []string, settlement string) (settled, po
 func (c *client) transactions() (pops, changes float64) {
 	c.Helper()
 	m := c.metrics()
-	return m["pq_batch_requests{kind=take}"], m["pq_batch_requests{kind=change}"]
+	return m["pq_batch_requests{kind=pop}"], m["pq_batch_requests{kind=change}"]
 }
 
 // In a store that only this bridge opens, settlements and pops share a transaction.
@@ -108,9 +108,9 @@ func TestSettleInSharedStore(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{})
 	acks := c.leases(3)
 	c.push("pq.jobs.push.5", "y")
-	release := db.holdNext()
+	release := db.blockNext()
 	first := c.send("pq.jobs.pop.min", "")
-	db.awaitHeld(c)
+	db.awaitBlocked(c)
 	for _, ack := range acks {
 		c.accepted(c.raw(ack, "+ACK"))
 	}
@@ -200,9 +200,9 @@ func TestSettleWhileOthersWait(t *testing.T) {
 	waiter := wait()
 	pops, changes := c.transactions()
 
-	release := db.holdNext()
+	release := db.blockNext()
 	first := c.send("pq.jobs.pop.min", "")
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	var settled []answers
 	for _, ack := range acks {
 		settled = append(settled, c.send(ack, ""))
@@ -243,15 +243,15 @@ func TestRefusedPopBesideSettlements(t *testing.T) {
 	c.push("pq.jobs.push.5", "first")
 	c.tooLarge()
 	settled, popped, release := c.behind(db, acks[:1], "+ACK")
-	next := db.holdNext()
+	next := db.blockNext()
 	release()
-	db.awaitHeld(t) // the first settlement, without the pop beside it
+	db.awaitBlocked(t) // the first settlement, without the pop beside it
 	settled = append(settled, c.send(acks[1], "+ACK"))
 	c.inFlight("settlement", 2)
-	last := db.holdNext()
+	last := db.blockNext()
 	next()
 	c.refused(c.next(popped[1]), 413)
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	last()
 	for _, answer := range settled {
 		c.accepted(c.next(answer))
@@ -266,24 +266,24 @@ func TestSettlementsDoNotQueueBehindPops(t *testing.T) {
 	for range 9 {
 		c.push("pq.jobs.push.5", "x")
 	}
-	release := db.holdNext()
+	release := db.blockNext()
 	pops := []answers{c.send("pq.jobs.pop.min", "")}
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	for range 4 {
 		pops = append(pops, c.send("pq.jobs.pop.min", "2"))
 	}
 	c.inFlight("work", 5)
 	settled := []answers{c.send(acks[0], "+ACK"), c.send(acks[1], "+ACK")}
 	c.inFlight("settlement", 2)
-	next := db.holdNext()
+	next := db.blockNext()
 	release()
-	db.awaitHeld(t)
-	last := db.holdNext()
+	db.awaitBlocked(t)
+	last := db.blockNext()
 	next()
 	for _, answer := range settled {
 		c.accepted(c.next(answer))
 	}
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	last()
 	for i, answer := range pops[1:] {
 		if n := len(c.batch(answer)); n != 2 {

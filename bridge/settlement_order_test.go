@@ -13,10 +13,10 @@ func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements have transactions of their own
 	ack := c.leases(1)[0]
-	release := sync.OnceFunc(db.holdNext())
+	release := sync.OnceFunc(db.blockNext())
 	defer release() // or the end of a test that failed would wait for it
 	first := c.send(ack, "+ACK")
-	db.awaitHeld(t)
+	db.awaitBlocked(t)
 	next := c.send(ack, "+NXT")
 	c.inFlight("settlement", 2)
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404) // +NXT would have run before it

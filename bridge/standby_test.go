@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// diary is a log that a test can wait for.
+// diary is a log whose lines a test can wait for.
 type diary struct {
 	slog.Handler
 	lines chan string
@@ -51,7 +51,7 @@ func (d diary) await(t testing.TB, text string) string {
 	}
 }
 
-// solo is a bridge on a store that only it can open.
+// solo is a bridge on a store of its own that cannot be shared.
 type solo struct {
 	nc     *nats.Conn
 	bridge *bridge.Bridge
@@ -90,9 +90,8 @@ func alone(t *testing.T, servers ...*testenv.Server) *solo {
 
 func (s *solo) drain(t *testing.T) { (&client{TB: t}).drain(s.bridge) }
 
-// Two bridges with different stores that meet at one server do not both go on:
-// the one that started later leaves the requests to the other until that one
-// has gone.
+// Of two bridges with different stores on one server, the one that started later goes on
+// standby until the other one has gone.
 func TestStandbyAfterReconnect(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -175,7 +174,7 @@ func TestStandbyAfterReconnect(t *testing.T) {
 	}
 }
 
-// A bridge on standby ends like any other.
+// A bridge on standby drains like any other.
 func TestDrainsOnStandby(t *testing.T) {
 	t.Parallel()
 	left, right := testenv.NATS(t), testenv.NATS(t)
@@ -193,8 +192,8 @@ func TestDrainsOnStandby(t *testing.T) {
 	}
 }
 
-// A copy of a store that only one process can open is another store, whatever
-// its id says: a backup that was restored does not serve beside the original.
+// A copy of an embedded store is another store although it has the same id: a restored
+// backup does not serve beside its original.
 func TestCopyOfAStoreIsARival(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t)
@@ -206,7 +205,7 @@ func TestCopyOfAStoreIsARival(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "with a copy of this store") || !strings.Contains(err.Error(), original.store.ID()) {
 		t.Errorf("a bridge on a copy started beside the original: %v", err)
 	}
-	// One whose store can be shared is no copy.
+	// A bridge on a shared store with the same id is no rival.
 	shared, err := start(false)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ const (
 	kindRead
 )
 
-var kindNames = [...]string{"push", "import", "take", "change", "read"}
+var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 
 func newStatistics() *statistics {
 	s := &statistics{queues: make(map[string]*flows)}

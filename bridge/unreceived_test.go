@@ -8,9 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// An item that nobody was there to receive comes back at once, and that does
-// not count as a delivery.
-func TestNobodyReceives(t *testing.T) {
+// An item that no client received returns at once, without counting as a delivery.
+func TestUnreceivedItemReturns(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
@@ -29,9 +28,9 @@ func TestNobodyReceives(t *testing.T) {
 	c.accepted(c.raw(m.Reply, "+ACK"))
 }
 
-// An item whose pop was repeated with its id does not come back because one of
-// the answers reached nobody; when no answer reached anybody it does.
-func TestNobodyReceivesOneOfTwo(t *testing.T) {
+// An item of a repeated pop does not return because one of the answers was not received.
+// It returns when none was.
+func TestOneOfTwoAnswersReceived(t *testing.T) {
 	c := serve(t)
 	toNobody := func(header ...string) {
 		t.Helper()
@@ -42,7 +41,7 @@ func TestNobodyReceivesOneOfTwo(t *testing.T) {
 	c.push("pq.jobs.push.1", "held")
 	held := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "Nats-Msg-Id", "a")
 	toNobody("PQ-Lease", "1h", "Nats-Msg-Id", "a")
-	// What comes back later shows that the first signal was heard.
+	// The return of a later item shows that the bridge has handled the first signal.
 	c.push("pq.jobs.push.2", "given back")
 	toNobody("PQ-Lease", "1h")
 	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
@@ -63,8 +62,8 @@ func TestNobodyReceivesOneOfTwo(t *testing.T) {
 	}
 }
 
-// A holder who says in the server's name that nobody received the item keeps it
-// from its last delivery for a while, not for ever.
+// A consumer that forges the server's message delays the last delivery of an item by a
+// bounded number of leases.
 func TestForgedReturns(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Each verb of the subjects has one entry in the table, which makes a request of
-// it; events alone are published and not asked for.
+// Each verb of the subjects has one entry in the table of verbs, except events, which are
+// published only.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	entries := make(map[subjects.Verb]int)

@@ -86,7 +86,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	}
 }
 
-// Everything that makes an item takeable ends a wait.
+// Everything that makes an item ready ends a wait.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -114,14 +114,14 @@ func TestWaitEnds(t *testing.T) {
 			c.ask("pq.jobs.admin.purge", "")
 		})
 	}
-	// A wait on a queue that does not exist yet waits for it.
+	// A pop can wait for a queue that does not exist yet.
 	sub := c.send("pq.new.pop.min", "", "PQ-Wait", "60s")
 	c.waiting("new", 1)
 	c.push("pq.new.push", "x")
 	if m := c.next(sub); string(m.Data) != "x" {
 		t.Errorf("%q, %v", m.Data, m.Header)
 	}
-	// A peek waits too, and takes nothing.
+	// A peek waits too, and leaves the item there.
 	sub = c.send("pq.new.peek.min", "", "PQ-Wait", "60s")
 	c.waiting("new", 1)
 	c.push("pq.new.push", "y")
@@ -189,7 +189,7 @@ func TestTooManyWaiters(t *testing.T) {
 			t.Errorf("%v", m.Header)
 		}
 	}
-	// Those who do not wait are served.
+	// Pops that do not wait are served.
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404)
 	for range 5 {
 		c.push("pq.jobs.push", "x")
@@ -199,8 +199,7 @@ func TestTooManyWaiters(t *testing.T) {
 	}
 }
 
-// One queue cannot keep another one from waiting, and one client not another one of
-// its queue.
+// One queue cannot occupy all places for waiting pops, nor can one client of a queue.
 func TestWaitingPlacesAreShared(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 5}})
@@ -238,7 +237,7 @@ func TestWaitingPlacesAreShared(t *testing.T) {
 	}
 }
 
-// The places of clients that have gone come back, although nothing arrives.
+// The places of clients that have gone become free although no item arrives.
 func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 4}})
@@ -267,8 +266,7 @@ func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	}
 }
 
-// Pops wait for a bounded number of bands, and those that want any item are not
-// concerned.
+// Pops wait for a bounded number of bands. Pops of all priorities are not limited by it.
 func TestTooManyBands(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -298,10 +296,9 @@ func TestTooManyBands(t *testing.T) {
 	}
 }
 
-// A pop that waits keeps what it needs of its message and no more, and its body
-// is bounded.
+// A waiting pop keeps only the needed parts of its message, and its body is bounded.
 //
-// Not parallel: it looks at the memory of the whole process.
+// Not parallel: it measures the memory of the whole process.
 func TestWaitersAreSmall(t *testing.T) {
 	c := serve(t)
 	const waiters, headers = 1000, 60 << 10
@@ -331,8 +328,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// Waiters who want something else do not keep others from what is there, and
-// later pops of the same band do not get ahead.
+// Pops that wait for other bands do not delay a pop whose item is there. Pops of one band
+// are served in order.
 func TestWaitersForBands(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -349,7 +346,7 @@ func TestWaitersForBands(t *testing.T) {
 	if m := c.next(high); string(m.Data) != "high" {
 		t.Errorf("%q", m.Data)
 	}
-	// One of many lines, with more waiters than are looked at at a time.
+	// Many bands, with more waiting pops than are tried at a time.
 	const n = 500
 	sub := c.listen()
 	for range n {
@@ -375,7 +372,7 @@ func TestWaitersForBands(t *testing.T) {
 	}
 }
 
-// A waiter that has gone consumes nothing that was leased to it.
+// An item leased to a waiting pop whose client has gone returns.
 func TestWaiterGone(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -405,7 +402,7 @@ func TestWaitWithID(t *testing.T) {
 	}
 }
 
-// As many as may wait cost no goroutine each, and are served in their order.
+// Waiting pops cost no goroutine each, and are served in order.
 func TestManyWaiters(t *testing.T) {
 	c := serve(t)
 	sub := c.listen()

@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// strictly reads an answer of which the protocol knows every field.
+// strictly reads an answer, and fails on fields that package protocol does not have.
 func strictly[T any](t *testing.T, body []byte) (answer T) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -45,7 +45,7 @@ func TestPushResponse(t *testing.T) {
 	}
 }
 
-// What the bridge answers in JSON, package protocol reads without a rest.
+// Package protocol has every field of the bridge's JSON answers.
 func TestJSONAnswers(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -64,7 +64,7 @@ func TestJSONAnswers(t *testing.T) {
 		t.Errorf("an empty payload is left out: %+v", page.Items[0])
 	}
 	if page = strictly[protocol.Page](t, c.ask("pq.jobs.list", "").Data); page.Items[0].Body != nil {
-		t.Errorf("a payload nobody asked for: %+v", page.Items[0])
+		t.Errorf("an item with an unrequested payload: %+v", page.Items[0])
 	}
 	if p := strictly[protocol.Page](t, c.ask("pq.jobs.list", `{"state":"leased"}`).Data); p.Items == nil || len(p.Items) != 0 {
 		t.Errorf("an empty page: %+v", p)

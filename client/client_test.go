@@ -100,7 +100,7 @@ func TestQueueNames(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoResponders(t *testing.T) {
 	t.Parallel()
 	nc := testenv.NATS(t).Connect(t)
 	q := newClient(t, nc, client.RetryFor(time.Nanosecond)).Queue("jobs")

@@ -208,7 +208,7 @@ func TestConsumeHolds(t *testing.T) {
 }
 
 // A settlement that fails is told: what was done may be done again by others.
-func TestConsumeTellsOfFailedSettlements(t *testing.T) {
+func TestConsumeReportsFailedSettlements(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.push(t, "a")

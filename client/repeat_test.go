@@ -106,7 +106,7 @@ func pushAnswer() *nats.Msg {
 
 // What has an unknown result, or stays unanswered, is sent again when doing it twice is
 // like doing it once, and never otherwise.
-func TestWhatIsSentAgain(t *testing.T) {
+func TestRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	for _, r := range requests {
 		t.Run(r.name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestWaitingPopIsSentOnce(t *testing.T) {
 
 // An acknowledgement that was sent again and finds the item with another consumer did
 // not hold.
-func TestLostAckOfATakenItem(t *testing.T) {
+func TestLostAckOfAnItemPoppedAgain(t *testing.T) {
 	t.Parallel()
 	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
 		if n == 1 {

@@ -96,8 +96,8 @@ func (d *desk) expect(t *testing.T, key string, now, joined []int) begun {
 
 var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
 
-// What arrives while a batch is under way is the next one, in its order. Other
-// keys do not wait.
+// Requests that arrive while a batch runs are the next batch, in order. Other keys do not
+// wait.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, roomy)
@@ -115,7 +115,7 @@ func TestBatches(t *testing.T) {
 	close(on.expect(t, "a", []int{5}, nil).end)
 }
 
-// A batch has no more requests, and no more bytes, than it may, but always one.
+// A batch has a bounded number of requests and bytes, and at least one request.
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, batch.Limits{Requests: 3, Bytes: 100})
@@ -130,8 +130,8 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// What joins goes along with the next batch, not behind what was submitted, and
-// only where there is work.
+// A joined request goes along with the next batch, ahead of the queue, and only if there
+// is one.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, batch.Limits{Requests: 2, Bytes: 100})
@@ -169,7 +169,7 @@ func TestJoin(t *testing.T) {
 	close(on.expect(t, "a", nil, []int{25}).end) // by itself it is a batch, too
 }
 
-// A kick makes a key run without requests, once.
+// A kick makes a key run once without requests.
 func TestKick(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, roomy)
@@ -198,7 +198,7 @@ func TestKick(t *testing.T) {
 	close(b.end)
 }
 
-// Lanes are used again, and end when they are told to. What was submitted is done.
+// Lanes are reused and end on Stop. Submitted requests are done.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -251,8 +251,8 @@ func TestIdleLanes(t *testing.T) {
 	})
 }
 
-// Behind a transaction that does not end, requests are handed back when they have
-// waited for the second patience, from the first patience on and then again and again.
+// Requests behind a transaction that does not end are handed back once they have waited
+// for the second patience, at intervals that begin with the first patience.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

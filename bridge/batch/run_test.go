@@ -58,9 +58,8 @@ func (t *transactions) Answer(requests []int, err error) {
 	}
 }
 
-// Whatever makes transactions fail, each request is answered once, in order, and
-// only what cannot be done fails. Each culprit costs three transactions where it is
-// known, and otherwise as many as it takes to halve the batch until it is alone.
+// Each request is answered once, in order, and only requests that cannot be done fail. A
+// known culprit costs three transactions; an unknown one is found by halving the batch.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
@@ -100,8 +99,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A failure that is no request's fault is not looked for among the requests, and
-// concerns those of one transaction only.
+// A failure that no request causes is not searched for among the requests, and affects
+// one transaction only.
 func TestRunOutage(t *testing.T) {
 	t.Parallel()
 	tx := &transactions{down: 1, failed: make(map[int]error)}

@@ -8,7 +8,7 @@ import (
 // NewMemory returns an empty memory of words.
 func NewMemory() *memory { return &memory{last: make(map[string]time.Duration)} }
 
-// Hears is hears for a word that wants to take.
+// Hears calls hears with a word that wants a turn.
 func (m *memory) Hears(id string, at, now time.Duration) bool {
 	return m.hears(word{kind: wordWant, at: at, id: id}, now)
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// A proof counts with the nonce of the question alone, and on the subject where the
-// bridge that it names may publish: whoever serves one prefix proves nothing about
-// another one.
+// A proof counts only with the nonce of the question, and on the subject where only the
+// named bridge may publish. A bridge of one prefix proves nothing about another prefix.
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)

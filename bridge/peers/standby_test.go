@@ -49,7 +49,7 @@ func newElder(t *testing.T, srv *testenv.Server) *elder {
 	return e
 }
 
-// leave has the server know that it does not answer any more.
+// leave returns when the server knows that the bridge has unsubscribed.
 func (e *elder) leave(t *testing.T) {
 	for _, sub := range e.subs {
 		if err := sub.Unsubscribe(); err != nil {
@@ -61,8 +61,8 @@ func (e *elder) leave(t *testing.T) {
 	}
 }
 
-// A bridge on standby serves again when the server says that the other one has gone,
-// or when two looks in a row miss it. One look may miss it because it is slow.
+// A bridge on standby serves again when the server reports that the other one has gone,
+// or when two searches in a row miss it. One search may miss a slow bridge.
 func TestServesAgain(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {

@@ -17,8 +17,8 @@ import (
 
 const patience = testenv.Patience
 
-// turns is a server with bridges on one store that take turns, and somebody who
-// hears all they say and may say anything.
+// turns is a server with bridges on one store that take turns, and a client that hears
+// all their messages and may publish any.
 type turns struct {
 	*testing.T
 	server  *testenv.Server
@@ -45,8 +45,8 @@ func newTurns(t *testing.T) *turns {
 	return w
 }
 
-// bridge starts a bridge that has lost at the queue jobs. It waits for others
-// for an hour, which no test has.
+// bridge starts a bridge that has lost a conflict at the queue jobs. It waits up to an
+// hour for others, longer than any test lasts.
 func (w *turns) bridge(id, secret string) bridge {
 	w.Helper()
 	store := peers.Store{Secret: []byte(secret), Time: func() time.Duration { return time.Duration(w.clock.Load()) }}
@@ -60,7 +60,7 @@ func (w *turns) bridge(id, secret string) bridge {
 	return b
 }
 
-// heard returns when every bridge has heard what was said before.
+// heard returns when every bridge has received the earlier messages.
 func (w *turns) heard() {
 	w.Helper()
 	for _, b := range w.bridges {
@@ -84,7 +84,7 @@ func (w *turns) flush(nc *nats.Conn) {
 	}
 }
 
-// next returns what is said next.
+// next returns the next message.
 func (w *turns) next() *nats.Msg {
 	w.Helper()
 	select {
@@ -96,7 +96,7 @@ func (w *turns) next() *nats.Msg {
 	}
 }
 
-// say says something in the name of whoever it is, and has everybody hear it.
+// say publishes a message, and returns when all bridges have received it.
 func (w *turns) say(subject string, data []byte) {
 	w.Helper()
 	if err := w.spy.Publish(subject, data); err != nil {
@@ -115,7 +115,7 @@ func (w *turns) await(b bridge) <-chan struct{} {
 	return came
 }
 
-// wants is await, and returns what the bridge says first.
+// wants is await, and also returns the bridge's first message.
 func (w *turns) wants(b bridge) (<-chan struct{}, *nats.Msg) {
 	w.Helper()
 	came := make(chan struct{})
@@ -128,7 +128,7 @@ func (w *turns) wants(b bridge) (<-chan struct{}, *nats.Msg) {
 	return came, want
 }
 
-// comes fails unless it is the bridge's turn.
+// comes fails unless the bridge gets its turn.
 func (w *turns) comes(came <-chan struct{}) {
 	w.Helper()
 	select {
@@ -138,7 +138,7 @@ func (w *turns) comes(came <-chan struct{}) {
 	}
 }
 
-// waits fails if it is the bridge's turn already.
+// waits fails if the bridge has its turn already.
 func (w *turns) waits(came <-chan struct{}) {
 	w.Helper()
 	select {
@@ -148,7 +148,7 @@ func (w *turns) waits(came <-chan struct{}) {
 	}
 }
 
-// Bridges take one after the other, in the order in which they wanted to.
+// Bridges get their turns one after the other, in the order in which they asked.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
@@ -173,7 +173,7 @@ func TestTurns(t *testing.T) {
 	w.comes(next)
 }
 
-// A bridge that has lost to nobody, or not lately, waits for nobody and says nothing.
+// A bridge without a recent conflict neither waits nor publishes.
 func TestNoTurns(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
@@ -196,7 +196,7 @@ func TestNoTurns(t *testing.T) {
 	}
 }
 
-// A bridge that wanted to take and is not heard of any more is waited for once.
+// A bridge waits once for another one that wanted its turn and then fell silent.
 func TestTurnOfABridgeThatHasGone(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
@@ -210,9 +210,9 @@ func TestTurnOfABridgeThatHasGone(t *testing.T) {
 	w.comes(w.await(a))
 }
 
-// What anybody else publishes where bridges talk has no effect: forged words, those
-// of a bridge on another store, and copies of true ones.
-func TestForgedWords(t *testing.T) {
+// Messages of others have no effect: forged ones, those of a bridge on another store, and
+// copies of genuine ones.
+func TestForgedMessages(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
 	a, b := w.bridge("a", "secret"), w.bridge("b", "secret")
@@ -236,7 +236,7 @@ func TestForgedWords(t *testing.T) {
 	a.Done("jobs")
 	w.next()
 
-	// And one that need not wait does not.
+	// A bridge that need not wait does not.
 	other := w.bridge("b", "another secret")
 	for what, data := range map[string][]byte{
 		"nothing":                    nil,
@@ -258,8 +258,8 @@ func TestForgedWords(t *testing.T) {
 	w.comes(w.await(a))
 }
 
-// A word counts for its queue alone.
-func TestWordForAnotherQueue(t *testing.T) {
+// A message counts for its queue only.
+func TestMessageForAnotherQueue(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
 	_, want := w.wants(w.bridge("b", "secret"))
@@ -274,9 +274,9 @@ func TestWordForAnotherQueue(t *testing.T) {
 	w.comes(came)
 }
 
-// A word is too old, or too new, when it is some seconds of the store's time away,
-// also for a bridge that did not hear it at first.
-func TestOldWords(t *testing.T) {
+// A message is too old, or too new, when it is some seconds of store time away, also for
+// a bridge that receives it for the first time.
+func TestOldMessages(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
 	_, want := w.wants(w.bridge("b", "secret"))
@@ -291,8 +291,8 @@ func TestOldWords(t *testing.T) {
 	}
 }
 
-// However many bridges are heard, few are remembered, and new ones are heard when
-// old ones have gone.
+// A bounded number of bridges is remembered, and new ones are heard when old ones have
+// gone.
 func TestManyBridges(t *testing.T) {
 	t.Parallel()
 	m := peers.NewMemory()

@@ -21,7 +21,8 @@ func (a *arrivals) arrive(t *testing.T, subject string, size int) {
 	}
 }
 
-// What arrives is looked at in its order, and waiting for it waits for all of it.
+// Messages are handled in the order of their arrival, and a wait returns when all are
+// handled.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	const n = 3 * arrivalsKept
@@ -64,7 +65,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// What is too much is dropped, and said once.
+// Messages beyond the bound are dropped, and that is logged once.
 func TestArrivalsAreBounded(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -127,7 +127,7 @@ func (s *station) until(what string, holds func() bool) {
 	}
 }
 
-// next returns the function that lets the next held message go on.
+// next returns a function that releases the next blocked message.
 func (s *station) next(from chan chan struct{}) (release func()) {
 	s.t.Helper()
 	select {
@@ -139,7 +139,7 @@ func (s *station) next(from chan chan struct{}) (release func()) {
 	}
 }
 
-// releaseAll lets messages go on until the test ends.
+// releaseAll releases all messages until the test ends.
 func (s *station) releaseAll(from chan chan struct{}) {
 	done := make(chan struct{})
 	s.t.Cleanup(func() { close(done) })
@@ -155,8 +155,8 @@ func (s *station) releaseAll(from chan chan struct{}) {
 	}()
 }
 
-// Requests and settlements are handled in one order, each of them once. Signals are
-// seen apart.
+// Requests and settlements are handled once each, in one order. Signals have a handler of
+// their own.
 func TestReceivesInOrder(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -176,8 +176,8 @@ func TestReceivesInOrder(t *testing.T) {
 	}
 }
 
-// Pause handles what has arrived and leaves the subjects to others. After Resume
-// the receiver serves again.
+// Pause handles the messages that have arrived and unsubscribes. After Resume the
+// receiver serves again.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(s *station) { s.held = make(chan chan struct{}) })
@@ -187,7 +187,7 @@ func TestPause(t *testing.T) {
 	s.delivered()
 	paused := make(chan error, 1)
 	go func() { paused <- s.Pause(context.Background()) }()
-	s.until("nobody is subscribed", func() bool { return s.server.Server().GlobalAccount().Interest("q.jobs.push") == 0 })
+	s.until("there is no subscription", func() bool { return s.server.Server().GlobalAccount().Interest("q.jobs.push") == 0 })
 	select {
 	case err := <-paused:
 		t.Fatalf("paused before the messages that had arrived were handled: %v", err)
@@ -247,7 +247,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A drain that has no time left says which messages are not handled.
+// A drain that runs out of time reports the messages that are not handled.
 func TestDrainOutOfTime(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(s *station) { s.held = make(chan chan struct{}) })
@@ -300,9 +300,9 @@ func (s *station) overload() (n int, release func()) {
 	return n, release
 }
 
-// While load is shed, the server refuses requests, and pushes are refused unread, so
-// none is lost without a word. The requests that have arrived are handled in their
-// order before new ones.
+// While load is shed, the server refuses requests, and the bridge refuses pushes unread,
+// so none is lost silently. Requests that have arrived are handled in order, before new
+// ones.
 func TestShedsLoad(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(s *station) { s.held = make(chan chan struct{}) })
@@ -355,7 +355,7 @@ func TestShedsPushes(t *testing.T) {
 		_, pushes := s.Sheddings()
 		return pushes > 0
 	})
-	s.until("nobody receives pushes", func() bool { return !s.answered("q.jobs.push") })
+	s.until("there is no subscription to pushes", func() bool { return !s.answered("q.jobs.push") })
 	release()
 	s.releaseAll(s.held)
 	s.until("pushes are received again", func() bool { return s.answered("q.jobs.push") })

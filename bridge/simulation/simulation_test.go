@@ -63,7 +63,7 @@ func (s *simulation) dial(options ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect("", append(options, nats.InProcessServer(s))...)
 }
 
-// chances are those of a store that misbehaves; a calm one does not.
+// chances are those of a faulty store, or of one without faults if calm.
 func (s *simulation) chances() fault.Chances {
 	if s.random.IntN(3) == 0 {
 		return nil
@@ -105,21 +105,21 @@ func (s *simulation) stop(p *process) {
 	}
 	p.nc.Close()
 	p.db.Crash()
-	// What it has sent to the store may still take effect, or never.
+	// Its last commits may still take effect, or never.
 	if s.random.IntN(2) == 0 {
 		p.db.Release()
 	}
 	p.db.Drop()
 }
 
-// kill ends a process at once: nothing that it has under way is answered.
+// kill ends a process at once. Its requests in flight get no answer.
 func (s *simulation) kill(p *process) {
 	p.db.Crash()
 	p.nc.Close()
 	s.stop(p) // ends its goroutines
 }
 
-// trouble has something go wrong.
+// trouble causes one fault.
 func (s *simulation) trouble() {
 	at := s.random.IntN(len(s.processes))
 	p := s.processes[at]
@@ -149,13 +149,13 @@ func (s *simulation) trouble() {
 		count("partition")
 		if id, err := p.nc.GetClientID(); err == nil {
 			if err := s.server.DisconnectClientByID(id); err != nil {
-				count("partition of nobody")
+				count("partition without a connection")
 			}
 		}
 	}
 }
 
-// newSimulation brings up what a seed says.
+// newSimulation starts the bridges that a seed chooses.
 func newSimulation(t *testing.T, seed uint64, faults map[string]int) *simulation {
 	s := &simulation{T: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), faults: faults, began: time.Now()}
 	var err error
@@ -187,7 +187,7 @@ func (s *simulation) bridges() history.Bridges {
 	return history.One
 }
 
-// run has clients use a queue while things go wrong, and returns what they saw.
+// run has clients use a queue under faults, and returns the history.
 func (s *simulation) run() []history.Operation {
 	recorder, answers := history.NewRecorder(), &atomic.Int64{}
 	var clients sync.WaitGroup

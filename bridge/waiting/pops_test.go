@@ -19,7 +19,7 @@ import (
 
 const maxBands = 20
 
-// line is a line of pops that are known by name.
+// line is a set of waiting pops with names.
 type line struct {
 	testing.TB
 	*waiting.Pops[string]
@@ -30,7 +30,7 @@ type line struct {
 	seen seen
 }
 
-// seen is what a line said.
+// seen is what a line reported.
 type seen struct {
 	ended  map[string]error
 	order  []string   // in which they ended
@@ -105,7 +105,7 @@ func (l *line) refused(name, queue, client string, options ...func(*waiting.Wait
 
 func (l *line) why(name string) error { return l.now().ended[name] }
 
-// evicted checks that of these pops those and no others had to make room.
+// evicted checks which of these pops had to make room.
 func (l *line) evicted(names ...string) {
 	l.Helper()
 	now := l.now()
@@ -128,7 +128,7 @@ func wait(d time.Duration) func(*waiting.Wait) {
 	return func(w *waiting.Wait) { w.Ends = time.Now().Add(d) }
 }
 
-// fails checks the attempt of a queue, none of whose pops can be served.
+// fails checks an attempt to serve a queue in which no pop can be served.
 func (l *line) fails(queue string, want []string, beyond ...fdbpq.Band) {
 	l.Helper()
 	a := l.Attempt(queue)
@@ -142,7 +142,7 @@ func (l *line) fails(queue string, want []string, beyond ...fdbpq.Band) {
 	}
 }
 
-// pass lets time pass, and what happens then happen.
+// pass advances the clock, and returns when the effects are there.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -182,8 +182,8 @@ func TestAttempt(t *testing.T) {
 	})
 }
 
-// Each wait ends at its time. A pop that is being served is not told; who serves
-// it is.
+// Each wait ends at its time. If the pop is being served then, the caller that serves it
+// learns of the end.
 func TestWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 1000)
@@ -223,14 +223,14 @@ func reversed(names []string) []string {
 	return names
 }
 
-// A watch that ends has its queue served; one that always ends at once is no
-// reason to do nothing else.
+// A watch that ends has its queue served. A watch that ends at once again and again does
+// not occupy the bridge.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 10)
 		cancelled := false
 		if l.Watch("jobs", kv.NewWatch(nil, func() { cancelled = true })); !cancelled {
-			t.Error("a watch that nobody needs was not cancelled")
+			t.Error("an unneeded watch was not cancelled")
 		}
 		l.added("a", "jobs", "x", wait(time.Hour))
 		watch := func() (end func()) {
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Closing ends all waits, also of what is being served then.
+// Close ends all waits, also those of pops that are being served.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 10)

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// A queue takes all places as long as no other needs them, and then shares.
+// A queue may have all places while no other queue needs them, and shares them otherwise.
 func TestQueuesShareThePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 6)
@@ -48,7 +48,7 @@ func TestClientsOfAQueueShare(t *testing.T) {
 		l.added("z0", "a", "z")
 		l.refused("y2", "a", "y")
 		l.evicted("x5", "x4", "x3")
-		// A client that has an inbox for each request counts as all that do.
+		// Clients with an inbox for each request count as one client.
 		for i, reply := range []string{"_INBOX.1", "_INBOX.2", "_INBOX.3"} {
 			direct := func(w *waiting.Wait) { w.Reply = reply }
 			if name := fmt.Sprint("old", i); i == 0 {
@@ -57,15 +57,15 @@ func TestClientsOfAQueueShare(t *testing.T) {
 				l.refused(name, "a", "", direct)
 			}
 		}
-		// Another queue gets a place of the client that has most.
+		// Another queue gets a place of the client with the most.
 		l.added("b0", "b", "x")
 		l.Close(waiting.ErrOver)
 	})
 }
 
-// The queue that has most gives, and of its clients the one that has most, whoever
-// came and went before.
-func TestTheLongestQueueGives(t *testing.T) {
+// The queue with the most waiting pops gives a place, and in it the client with the most,
+// whatever happened before.
+func TestLongestQueueGivesAPlace(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) { testTheLongestQueueGives(t, rand.New(rand.NewPCG(seed, 13))) })
@@ -149,9 +149,9 @@ func testTheLongestQueueGives(t *testing.T, r *rand.Rand) {
 	l.Close(waiting.ErrOver)
 }
 
-// A pop that has to make room while it is being served is served, or told by
-// whoever tried to.
-func TestPopThatMakesRoomIsBeingServed(t *testing.T) {
+// A pop that has to make room while it is being served is served, or ended by the caller
+// that tried to serve it.
+func TestPopMakesRoomWhileServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
 		for i := range 4 {
@@ -177,8 +177,8 @@ func TestPopThatMakesRoomIsBeingServed(t *testing.T) {
 	})
 }
 
-// Pops of a queue wait for a bounded number of bands. Whoever has no band of its
-// own may always wait.
+// Pops of a queue wait for a bounded number of bands. A pop of all priorities may always
+// wait.
 func TestBandsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 100)
@@ -201,7 +201,7 @@ func TestBandsAreBounded(t *testing.T) {
 	})
 }
 
-// The band of all priorities is no band of a client's choice, however it is named.
+// A band that covers all priorities does not count as a band, however it is written.
 func TestAllPrioritiesIsNoBand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 100)

@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 )
 
-// Clients are asked after while their pops wait, and the places of those that have
-// gone come back.
+// The bridge asks whether the clients of waiting pops still listen, and frees the places
+// of those that have gone.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 100)
@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// When places are short, clients are asked after sooner.
+// The bridge asks more often while places are short.
 func TestSweepWhenPlacesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
@@ -66,8 +66,7 @@ func TestSweepWhenPlacesAreShort(t *testing.T) {
 	})
 }
 
-// One sweep follows the other, however long the answer takes, also after all waits
-// have ended.
+// Sweeps never overlap, however long the answer takes, also after all waits have ended.
 func TestSweepsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
@@ -105,7 +104,7 @@ func TestSweepsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// Only so many are asked after in a second.
+// A sweep asks about a bounded number of pops.
 func TestSweepIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 3000)
@@ -133,8 +132,8 @@ func TestSweepIsBounded(t *testing.T) {
 	})
 }
 
-// A pop whose client has gone while it is being served is told by whoever serves it,
-// and one that was served or that came meanwhile by nobody.
+// If a pop whose client has gone is being served, the caller that serves it ends it. A
+// sweep ends no pop that was served or added meanwhile.
 func TestSweepBesideAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 100)

@@ -166,7 +166,7 @@ func TestContextNamesFiles(t *testing.T) {
 
 // What a login in the environment or on the command line leaves open comes from
 // the context.
-func TestLoginsAreTakenWhole(t *testing.T) {
+func TestLoginsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	saved := login{Server: "s", User: "u", Password: "p", CA: "ca", Creds: "c"}
 	for _, tc := range []struct{ given, want login }{

@@ -52,7 +52,7 @@ func (w *written) await(t *testing.T, text string) {
 }
 
 // An error is told once, with one prefix.
-func TestErrorsAreToldOnce(t *testing.T) {
+func TestErrorsArePrintedOnce(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
 	large := strings.Repeat("x", 2<<20)

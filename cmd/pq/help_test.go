@@ -52,7 +52,7 @@ func leaves(c *cobra.Command, fn func(*cobra.Command)) {
 
 // Every command explains itself, and shows how it is used, with flags and words
 // that exist.
-func TestHelpIsTrue(t *testing.T) {
+func TestHelpMatchesTheCommands(t *testing.T) {
 	t.Parallel()
 	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 	leaves(rootCommand(s), func(c *cobra.Command) {

@@ -32,7 +32,7 @@ func series(t *testing.T, p *testenv.Process) map[string]map[string]bool {
 	return exported
 }
 
-func TestMetricsAreThoseOfTheDashboardAlertsAndDocs(t *testing.T) {
+func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)

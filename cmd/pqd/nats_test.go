@@ -35,7 +35,7 @@ func taken(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestSaysThatAPortIsTaken(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	address := taken(t)
 	_, port, _ := net.SplitHostPort(address)
@@ -272,7 +272,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 }
 
 // Who waits when pqd stops gets an answer, and not only silence.
-func TestStopAnswersThoseWhoWait(t *testing.T) {
+func TestStopAnswersWaitingPops(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)

@@ -104,7 +104,7 @@ func TestPipeDialer(t *testing.T) {
 
 // When the server does not read any more, a pipe that was closed is closed soon;
 // when it has closed its end, nobody waits for it.
-func TestPipeToNobody(t *testing.T) {
+func TestPipeWithoutReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-func TestSaysHowToGetFoundationDB(t *testing.T) {
+func TestFoundationDBNeedsAnotherBuild(t *testing.T) {
 	code, _, stderr := testenv.Run(t, []string{"PQ_STORE=fdb:x"})
 	if code != 2 {
 		t.Errorf("exit code %d, expected 2", code)

@@ -83,7 +83,7 @@ func TestStepsOfACommit(t *testing.T) {
 
 // An answer waits for the newest commit that it may depend on: a commit in the list may
 // be readable before it counts as applied.
-func TestAnswersWaitForWhatIsLinked(t *testing.T) {
+func TestAnswersWaitForLinkedCommits(t *testing.T) {
 	t.Parallel()
 	db := openMem(t, Options{})
 	mustUpdate(t, db, set("row", "old"))

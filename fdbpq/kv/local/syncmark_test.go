@@ -14,7 +14,7 @@ import (
 
 // Behind the last commit of a series a mark is written, so that the commit is not
 // taken for what a power loss cut off.
-func TestMarkAtRest(t *testing.T) {
+func TestMarkWhenIdle(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
