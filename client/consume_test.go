@@ -14,8 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// consume starts consuming. What the returned function returns is how it ended,
-// after it was asked to.
+// consume starts consuming. The returned function stops it and returns its error.
 func (w *world) consume(t *testing.T, handle client.Handler, o client.ConsumeOptions) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -28,7 +27,7 @@ func (w *world) consume(t *testing.T, handle client.Handler, o client.ConsumeOpt
 	return stop
 }
 
-// await waits until something is true of the queue.
+// await waits until a condition holds for the queue.
 func (w *world) await(t *testing.T, queue string, is func(*client.Info) bool) {
 	t.Helper()
 	for {
@@ -86,7 +85,7 @@ func TestConsumeSettles(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		handle client.Handler
-		told   string // what OnError is told, if anything
+		failed string // the error that OnError gets, if any
 		after  func(*client.Info) bool
 		dead   bool
 	}{
@@ -103,19 +102,19 @@ func TestConsumeSettles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := start(t)
-			told := make(chan string, 10)
+			failed := make(chan string, 10)
 			w.push(t, "x")
 			stop := w.consume(t, tc.handle, client.ConsumeOptions{
 				Backoff: func(int) time.Duration { return time.Hour },
-				OnError: func(item *client.Item, err error) { told <- err.Error() },
+				OnError: func(item *client.Item, err error) { failed <- err.Error() },
 			})
 			w.await(t, "jobs", tc.after)
 			if err := stop(); err != nil {
 				t.Errorf("consume ended with %v", err)
 			}
-			close(told)
-			if text := <-told; !strings.HasPrefix(text, tc.told) || tc.told == "" && text != "" {
-				t.Errorf("OnError was told %q, expected %q", text, tc.told)
+			close(failed)
+			if text := <-failed; !strings.HasPrefix(text, tc.failed) || tc.failed == "" && text != "" {
+				t.Errorf("OnError got %q, expected %q", text, tc.failed)
 			}
 			if tc.dead {
 				item, err := w.client.Queue("jobs-dead").Pop(t.Context(), client.Min)
@@ -127,8 +126,7 @@ func TestConsumeSettles(t *testing.T) {
 	}
 }
 
-// When the context ends, what is being handled is finished, and no more is
-// taken.
+// When the context ends, handlers finish, and no more items are popped.
 func TestConsumeDrains(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -154,8 +152,8 @@ func TestConsumeDrains(t *testing.T) {
 	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
 }
 
-// A handler that takes longer than it is given is told so, and its item is
-// there for others at once.
+// A handler that exceeds the grace period has its context cancelled, and its item returns
+// at once.
 func TestConsumeGrace(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -173,14 +171,14 @@ func TestConsumeGrace(t *testing.T) {
 	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 })
 }
 
-// The lease is extended for as long as the handler runs, and a handler whose
-// lease is lost is told.
+// The lease is extended while the handler runs. The context of a handler whose lease is
+// lost is cancelled.
 func TestConsumeHolds(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.client.ExtendOften(1000)
 	p := w.push(t, "a")
-	told := make(chan error, 10)
+	failed := make(chan error, 10)
 	started := make(chan *client.Item, 1)
 	stop := w.consume(t, func(ctx context.Context, item *client.Item) error {
 		started <- item
@@ -188,12 +186,12 @@ func TestConsumeHolds(t *testing.T) {
 		return context.Cause(ctx)
 	}, client.ConsumeOptions{
 		Lease:   time.Minute,
-		OnError: func(_ *client.Item, err error) { told <- err },
+		OnError: func(_ *client.Item, err error) { failed <- err },
 	})
 	item := <-started
 	for first := item.LeaseExpires(); item.LeaseExpires().Equal(first); {
 		select {
-		case err := <-told:
+		case err := <-failed:
 			t.Fatal(err)
 		case <-time.After(time.Millisecond):
 		}
@@ -201,26 +199,26 @@ func TestConsumeHolds(t *testing.T) {
 	if err := w.queue.Remove(t.Context(), p.ID); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, <-told, client.ErrLeaseLost, 410, client.ReasonGone)
+	fails(t, <-failed, client.ErrLeaseLost, 410, client.ReasonGone)
 	if err := stop(); err != nil {
 		t.Errorf("consume ended with %v", err)
 	}
 }
 
-// A settlement that fails is told: what was done may be done again by others.
+// OnError gets a settlement that failed: others may do the work again.
 func TestConsumeReportsFailedSettlements(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.push(t, "a")
-	told := make(chan error, 10)
+	failed := make(chan error, 10)
 	err := w.queue.Consume(t.Context(), func(ctx context.Context, item *client.Item) error {
 		return w.queue.Remove(ctx, item.ID)
-	}, client.ConsumeOptions{Limit: 1, OnError: func(_ *client.Item, err error) { told <- err }})
+	}, client.ConsumeOptions{Limit: 1, OnError: func(_ *client.Item, err error) { failed <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	close(told)
-	fails(t, <-told, client.ErrLeaseLost, 410, client.ReasonGone)
+	close(failed)
+	fails(t, <-failed, client.ErrLeaseLost, 410, client.ReasonGone)
 }
 
 func TestConsumeEndsForGood(t *testing.T) {

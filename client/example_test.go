@@ -57,7 +57,7 @@ func exampleQueue(name string) (*client.Queue, func()) {
 	return c.Queue(name), nc.Close
 }
 
-// A worker that does what it is told until ctx ends, eight jobs at a time.
+// A worker that handles jobs until ctx ends, eight at a time.
 func ExampleQueue_Consume() {
 	jobs, done := exampleQueue("consumed")
 	defer done()
@@ -78,7 +78,7 @@ func ExampleQueue_Consume() {
 	// Output: greet the world
 }
 
-// An item on loan comes back unless it is acknowledged.
+// A leased item returns unless it is acknowledged.
 func ExampleItem_Ack() {
 	jobs, done := exampleQueue("leased")
 	defer done()
@@ -94,7 +94,7 @@ func ExampleItem_Ack() {
 	fmt.Printf("%s, delivery %d\n", item.Payload, item.Deliveries)
 	switch err := item.Ack(ctx); {
 	case errors.Is(err, client.ErrLeaseLost):
-		fmt.Println("took too long: somebody else does it again")
+		fmt.Println("the lease ran out: another worker does it again")
 	case err != nil:
 		log.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func ExampleItem_Ack() {
 	// true
 }
 
-// Work that takes longer than the lease holds it.
+// Hold extends the lease during long work.
 func ExampleItem_Hold() {
 	jobs, done := exampleQueue("held")
 	defer done()
@@ -128,7 +128,7 @@ func ExampleItem_Hold() {
 	// Output: <nil>
 }
 
-// Why there was nothing is in the error.
+// The error says why nothing was popped.
 func ExampleError() {
 	jobs, done := exampleQueue("later")
 	defer done()
@@ -148,7 +148,7 @@ func ExampleError() {
 	// pop later: queue later: all that is left is delayed (404)
 }
 
-// Many pushes at a time are much faster than one after the other.
+// Many concurrent pushes are much faster than one after the other.
 func ExampleQueue_PushAsync() {
 	jobs, done := exampleQueue("many")
 	defer done()
@@ -171,7 +171,7 @@ func ExampleQueue_PushAsync() {
 	// Output: 1000 <nil>
 }
 
-// An item cancelled before anybody has taken it.
+// An item can be cancelled before a consumer gets it.
 func ExampleQueue_Remove() {
 	mails, done := exampleQueue("mails")
 	defer done()

@@ -6,14 +6,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// AskAgainAfter makes the client send what is not answered again after d.
+// AskAgainAfter makes the client repeat unanswered requests after d.
 func (c *Client) AskAgainAfter(d time.Duration) { c.patience.attempt = d }
 
 // LeaveMargin makes waits end so long before their contexts.
 func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
 
-// ExtendOften makes the client extend the leases that it holds n times while
-// they last.
+// ExtendOften makes the client extend each lease n times within its length.
 func (c *Client) ExtendOften(n int) { c.patience.extend = n }
 
 // AnswerInVain has three messages answer a request that looks at the first one

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Whatever answers a request, also somebody who is no bridge: it is read to
-// something with an id, or to an error that can be told.
+// Any answer to a request, also one of a responder that is no bridge, is read as a result
+// with an id or as an error with a text.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"type":"io.pq.v1.push_response","stream":"jobs","seq":1,"id":"x","priority":5}`), "PQ-Id", "x", "")
 	f.Add([]byte(`{"error":{"code":400,"description":"why"}}`), "Nats-Service-Error-Code", "400", "")
@@ -30,12 +30,12 @@ func FuzzAnswer(f *testing.F) {
 	q := &Queue{name: "jobs", client: &Client{grammar: grammar}}
 	f.Fuzz(func(t *testing.T, body []byte, key, value, reply string) {
 		m := &nats.Msg{Data: body, Reply: reply, Header: nats.Header{key: {value}}}
-		var told *Error
+		var known *Error
 		pushed, e := readPushed(m, opPush, "jobs")
 		switch {
 		case e == nil && pushed.ID == "":
 			t.Errorf("%q is read as a push without an id", body)
-		case e != nil && (!errors.As(error(e), &told) || told.Queue != "jobs" || e.Error() == ""):
+		case e != nil && (!errors.As(error(e), &known) || known.Queue != "jobs" || e.Error() == ""):
 			t.Errorf("%q: %v", body, e)
 		}
 		if item, err := readItem(q, m); err == nil {

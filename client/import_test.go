@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// What a list says of an item is enough to put it where it stood.
+// A listed item can be imported to the place where it stood.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	from, to := start(t), start(t)

@@ -15,12 +15,12 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// lossy makes a client whose requests go through somebody who loses the answer
-// to the first of each verb, after the bridge has done what was asked. Each loss
-// is told.
+// lossy makes a client whose requests go through a proxy that loses the answer to the
+// first request of each verb, after the bridge has done it. The channel gets the verb of
+// each loss.
 func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 	t.Helper()
-	told := make(chan string, 10)
+	verbs := make(chan string, 10)
 	var mu sync.Mutex
 	lost := make(map[string]bool)
 	lose := func(verb string) bool {
@@ -39,7 +39,7 @@ func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 			if _, err := w.nc.RequestMsg(out, testenv.Patience); err != nil {
 				t.Errorf("%s: %v", subject, err)
 			}
-			told <- verb
+			verbs <- verb
 			return
 		}
 		if err := w.nc.PublishMsg(out); err != nil {
@@ -51,7 +51,7 @@ func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 	}
 	c = newClient(t, w.nc, client.Prefix("lossy"))
 	c.AskAgainAfter(50 * time.Millisecond)
-	return c, told
+	return c, verbs
 }
 
 func TestLostAnswers(t *testing.T) {
@@ -77,14 +77,14 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// Without an id nothing is sent again of what was not answered.
+// Without an id the client does not repeat an unanswered request.
 func TestLostAnswersWithoutID(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	c, losses := w.lossy(t)
 	q := c.Queue("jobs")
-	// untilLost ends some time after the answer was lost, in which it would have
-	// been asked for again.
+	// untilLost ends some time after the answer was lost, in which the client would have
+	// repeated the request.
 	untilLost := func() context.Context {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -101,11 +101,11 @@ func TestLostAnswersWithoutID(t *testing.T) {
 	_, err = q.Pop(untilLost(), client.Min)
 	fails(t, err, client.ErrUnknownResult, 504, "")
 	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready != 1 {
-		t.Errorf("%+v, %v: expected that two were pushed and one was taken", info, err)
+		t.Errorf("%+v, %v: expected two pushes and one pop", info, err)
 	}
 }
 
-// fake answers requests under pq in the bridge's stead.
+// fake answers requests under pq in place of a bridge.
 func fake(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Client {
 	t.Helper()
 	nc := testenv.NATS(t).Connect(t)
@@ -113,7 +113,7 @@ func fake(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Clien
 	_, err := nc.Subscribe("pq.>", func(m *nats.Msg) {
 		n++
 		if a := answer(m, n); a != nil {
-			// A request that was sent again may arrive when the test is over.
+			// A repeated request may arrive after the end of the test.
 			if err := m.RespondMsg(a); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 				t.Errorf("answer %s: %v", m.Subject, err)
 			}
@@ -133,8 +133,8 @@ func failure(code, reason string) *nats.Msg {
 	}}
 }
 
-// A settlement whose answer is lost and that finds itself done the second time
-// has held.
+// A repeated settlement that finds the item gone counts as done, if only the first answer
+// was lost.
 func TestLostSettlement(t *testing.T) {
 	t.Parallel()
 	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
@@ -155,7 +155,7 @@ func TestLostSettlement(t *testing.T) {
 	}
 }
 
-// Refusals that say that nothing was done are followed by another attempt.
+// The client tries again after refusals that say that nothing was done.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"409", "429", "503"} {
@@ -183,7 +183,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Whatever else answers on the subject is no bridge.
+// An answer of a responder that is no bridge is an error.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	c := fake(t, func(*nats.Msg, int) *nats.Msg { return &nats.Msg{Data: []byte("hello")} })
@@ -200,7 +200,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A leased item that arrives when nobody waits for it any more is given back.
+// A leased item that arrives after the client stopped waiting is given back.
 func TestLateItem(t *testing.T) {
 	t.Parallel()
 	asked := make(chan *nats.Msg, 1)
@@ -231,8 +231,8 @@ func TestLateItem(t *testing.T) {
 	}
 }
 
-// An item that says that some other subject settles its lease comes from no
-// bridge: the client publishes nothing there, with rights that the forger lacks.
+// An item with an ack subject outside its queue is forged: the client does not publish
+// there, since it may have rights that the forger lacks.
 func TestForgedItem(t *testing.T) {
 	t.Parallel()
 	for _, forged := range []string{"pq.other.ack.c.t", "pq.jobs.admin.purge", "orders.new", "_INBOX.x", "pq.jobs.ack.c.t.u"} {
@@ -270,7 +270,7 @@ func TestForgedItem(t *testing.T) {
 	}
 }
 
-// Nobody can guess where a client waits for an answer.
+// The reply subjects of a client cannot be guessed.
 func TestReplySubjectsAreRandom(t *testing.T) {
 	t.Parallel()
 	replies := make(map[string]bool)
@@ -295,8 +295,8 @@ func TestReplySubjectsAreRandom(t *testing.T) {
 	}
 }
 
-// A push that is made while the NATS server is away arrives when it is back, also
-// when nothing may be buffered meanwhile.
+// A push that begins while the NATS server is away arrives when it is back, also without
+// a buffer for reconnects.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	for _, buffer := range []int{-1, 8 << 20} {

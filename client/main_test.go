@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// url is where the examples find a bridge.
+// url is the address of the examples' bridge.
 var url string
 
 // The examples need a bridge and have no test to ask testenv for one.

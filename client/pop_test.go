@@ -105,8 +105,7 @@ func TestPopWaits(t *testing.T) {
 	}
 }
 
-// awaitWaiting waits until so many pops wait at the queue. There is none before
-// the first push, so it makes one.
+// awaitWaiting waits until this many pops wait at the queue. It creates the queue first.
 func (w *world) awaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	if _, err := w.queue.Configure(t.Context(), client.ConfigChange{}); err != nil {
@@ -123,7 +122,7 @@ func (w *world) awaitWaiting(t *testing.T, n int) {
 	}
 }
 
-// The wait ends in time for the answer when the context ends before it.
+// A wait longer than the context ends early enough for the answer to arrive.
 func TestPopWaitsWithinContext(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -134,7 +133,7 @@ func TestPopWaitsWithinContext(t *testing.T) {
 	fails(t, err, client.ErrEmpty, 408, "")
 }
 
-// A waiting pop that was given up takes nothing with it.
+// A waiting pop that was cancelled pops nothing.
 func TestPopGivenUp(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -117,8 +117,8 @@ func TestPushAsync(t *testing.T) {
 	}
 }
 
-// A push beyond the limits of what is in flight waits for room, no longer than its
-// context, and finds it once the others are answered.
+// A push beyond the limits of pushes in flight waits until others are answered, no longer
+// than its context.
 func TestPushesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

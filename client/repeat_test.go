@@ -11,8 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// requests are all that do something to a queue or look at something, with what a
-// bridge answers.
+// requests are all requests of the client, each with a bridge's answer.
 var requests = []struct {
 	name       string
 	repeatable bool // doing it twice is like doing it once
@@ -104,8 +103,8 @@ func pushAnswer() *nats.Msg {
 	return &nats.Msg{Data: []byte(`{"type":"io.pq.v1.push_response","stream":"jobs","seq":1,"id":"i","priority":0}`)}
 }
 
-// What has an unknown result, or stays unanswered, is sent again when doing it twice is
-// like doing it once, and never otherwise.
+// The client repeats a request with an unknown result or without an answer only if doing
+// it twice is like doing it once.
 func TestRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	for _, r := range requests {
@@ -157,7 +156,7 @@ func TestRepeatedRequests(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- r.do(ctx, c, q) }()
 			<-arrived
-			// Meanwhile what may be sent again is, a dozen times.
+			// Meanwhile repeatable requests are repeated a dozen times.
 			if _, err := c.Queue("clock").Info(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -170,8 +169,8 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 }
 
-// A pop that waits and has no id ends with its wait when it stays unanswered: another
-// one could take a second item.
+// An unanswered waiting pop without an id is not repeated: the second one could pop
+// another item.
 func TestWaitingPopIsSentOnce(t *testing.T) {
 	t.Parallel()
 	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
@@ -184,8 +183,8 @@ func TestWaitingPopIsSentOnce(t *testing.T) {
 	fails(t, err, client.ErrUnknownResult, 504, "")
 }
 
-// An acknowledgement that was sent again and finds the item with another consumer did
-// not hold.
+// A repeated acknowledgement that finds the item with another consumer did not take
+// effect.
 func TestLostAckOfAnItemPoppedAgain(t *testing.T) {
 	t.Parallel()
 	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// While bridges are replaced one after the other, everything goes on: nothing
-// fails, is lost, or is handled twice.
+// While bridges are replaced one after the other, no request fails, and no item is lost
+// or handled twice.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	const n, restarts = 300, 3

@@ -124,11 +124,11 @@ func TestHold(t *testing.T) {
 		}
 	}
 	if err := item.Ack(t.Context()); err != nil {
-		t.Errorf("ack while held: %v", err)
+		t.Errorf("ack during Hold: %v", err)
 	}
 	stop()
 	if err := context.Cause(held); err != context.Canceled {
-		t.Errorf("the held context ended with %v", err)
+		t.Errorf("the context of Hold ended with %v", err)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestHoldEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// An extension that fails is followed by the next one while the lease lasts.
+// After a failed extension the client tries again while the lease lasts.
 func TestHoldGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
 	again := make(chan struct{})
@@ -178,12 +178,12 @@ func TestHoldGoesOnAfterAFailure(t *testing.T) {
 	select {
 	case <-again:
 	case <-held.Done():
-		t.Errorf("the held context ended with %v", context.Cause(held))
+		t.Errorf("the context of Hold ended with %v", context.Cause(held))
 	}
 }
 
-// A lease that cannot be extended because nobody answers is given up when it
-// would run out.
+// A lease that cannot be extended because no bridge answers counts as lost when it runs
+// out.
 func TestHoldWithoutBridge(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -194,7 +194,7 @@ func TestHoldWithoutBridge(t *testing.T) {
 	defer stop()
 	<-held.Done()
 	if err := context.Cause(held); !errors.Is(err, client.ErrLeaseLost) {
-		t.Errorf("the held context ended with %v", err)
+		t.Errorf("the context of Hold ended with %v", err)
 	}
 }
 
@@ -217,8 +217,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A settlement that nobody confirmed is an error whatever the answer was, and may be
-// tried again.
+// An unconfirmed settlement is an error, whatever the answer was, and may be tried again.
 func TestUnconfirmedSettlementIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"500", "503", "504", "506"} {

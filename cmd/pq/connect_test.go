@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// guarded is a bridge behind a server that lets in a bridge, an admin who may do
-// everything, and a producer who may push to jobs.
+// guarded is a bridge on a server with three users: the bridge's, an admin with all
+// rights, and a producer for the queue jobs.
 func guarded(t *testing.T) *testenv.Server {
 	t.Helper()
 	g, err := subjects.New("pq")
@@ -164,8 +164,7 @@ func TestContextNamesFiles(t *testing.T) {
 	}
 }
 
-// What a login in the environment or on the command line leaves open comes from
-// the context.
+// The context supplies what the login of the environment or the command line leaves open.
 func TestLoginsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	saved := login{Server: "s", User: "u", Password: "p", CA: "ca", Creds: "c"}

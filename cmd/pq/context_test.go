@@ -34,8 +34,8 @@ func credentials(t *testing.T) string {
 		"-----BEGIN USER NKEY SEED-----\n%s\n------END USER NKEY SEED------\n", seed)
 }
 
-// A context may leave credentials and server to the nsc command, in a field of its
-// own or as a URL.
+// A context may refer to the nsc command for credentials and server, by a field or by a
+// URL.
 func TestContextAsksNSC(t *testing.T) {
 	t.Parallel()
 	b := testenv.Bridge(t, bridge.Options{})

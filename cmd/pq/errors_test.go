@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// written is what a command that runs has written and nobody has looked at.
+// written is the unread output of a running command.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// await waits for a text, which is the end of what has been looked at then.
+// await waits for a text, and counts the output up to it as read.
 func (w *written) await(t *testing.T, text string) {
 	t.Helper()
 	found := func() bool {
@@ -51,7 +51,7 @@ func (w *written) await(t *testing.T, text string) {
 	}
 }
 
-// An error is told once, with one prefix.
+// An error is printed once, with one prefix.
 func TestErrorsArePrintedOnce(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)

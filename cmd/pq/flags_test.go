@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reading is what a command of each kind of flag reads.
+// reading has a value of each kind of flag.
 type reading struct {
 	Text   string
 	Number int
@@ -20,7 +20,7 @@ type reading struct {
 	Many   []string
 }
 
-// read reads a line with a command that has all kinds of flags.
+// read parses a command line with all kinds of flags.
 func read(line string, annotations map[string]string) (r reading, args string, err error) {
 	root := &cobra.Command{Use: "pq", SilenceErrors: true, SilenceUsage: true}
 	c := &cobra.Command{Use: "do", Annotations: annotations, RunE: func(_ *cobra.Command, found []string) error {

@@ -15,8 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// Whatever payload and headers an item has, the line that export writes of it
-// is read by import as it was.
+// import reads every payload and all headers from the line that export writes, unchanged.
 func FuzzExportedLine(f *testing.F) {
 	f.Add([]byte("hello"), "a", "b", int64(-3))
 	f.Add([]byte{0xff, 0}, "Nats-Expected", "<&>", int64(0))
@@ -37,15 +36,15 @@ func FuzzExportedLine(f *testing.F) {
 		if err != nil || !bytes.Equal(read.Bytes(), payload) || read.Priority == nil || *read.Priority != priority || read.ID != "x" {
 			t.Errorf("%s is read as %+v, %v", text.Bytes(), read, err)
 		}
-		// JSON is text, and NATS headers that are none are not for export.
+		// JSON is text, and malformed NATS headers are not exported.
 		if want := []string{string([]rune(key)), string([]rune(value))}; !slices.Equal(read.Headers["Key"], want) {
 			t.Errorf("headers %q are read as %q", want, read.Headers)
 		}
 	})
 }
 
-// Whatever stands in a line: it is an item with a payload, or what was expected
-// is said.
+// Any line is read as an item with a payload, or refused with a text that says what was
+// expected.
 func FuzzImportedLine(f *testing.F) {
 	for _, line := range []string{
 		`{"priority": 3, "payload": "hello"}`, `{"payload_base64":"aGVsbG8="}`, `{"payload":""}`, `{"priority":1}`,
@@ -70,7 +69,7 @@ func FuzzImportedLine(f *testing.F) {
 	})
 }
 
-// Whatever stands in a context of the nats command.
+// The same for any context of the nats command.
 func FuzzContext(f *testing.F) {
 	f.Add([]byte(`{"url":"nats://127.0.0.1:4222","user":"a","password":"b","creds":"~/x","ca":"$HOME/y"}`))
 	f.Add([]byte(`{"nsc":"nsc://a/b/c"}`))
@@ -96,8 +95,7 @@ func FuzzContext(f *testing.F) {
 	})
 }
 
-// Whatever stands on the command line: it is read, or refused as a mistake in
-// the use of the command.
+// Any command line is read, or refused as a mistake in the use of the command.
 func FuzzArguments(f *testing.F) {
 	for _, args := range []string{
 		"push\x00jobs\x00hello\x00--priority=5", "pop\x00jobs\x00--band\x001..5\x00-n", "config\x00jobs\x00lease=5m\x00max_length=x",

@@ -16,7 +16,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// However help is asked for, an error in writing it is one.
+// An error in writing the help ends the command with that error.
 func TestHelpThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"", "help", "--help", "pop -h", "help dead list", "help flags", "completion zsh", "--version"} {
@@ -40,7 +40,7 @@ func TestHelpShowsNoSecrets(t *testing.T) {
 	}
 }
 
-// leaves calls fn for all commands that do something.
+// leaves calls fn for all commands without subcommands.
 func leaves(c *cobra.Command, fn func(*cobra.Command)) {
 	for _, sub := range c.Commands() {
 		leaves(sub, fn)
@@ -50,8 +50,7 @@ func leaves(c *cobra.Command, fn func(*cobra.Command)) {
 	}
 }
 
-// Every command explains itself, and shows how it is used, with flags and words
-// that exist.
+// Every command has a description and examples, whose flags and arguments exist.
 func TestHelpMatchesTheCommands(t *testing.T) {
 	t.Parallel()
 	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
@@ -73,7 +72,7 @@ func TestHelpMatchesTheCommands(t *testing.T) {
 	})
 }
 
-// checkExample reads the part of an example that is about the command.
+// checkExample parses the part of an example that calls the command.
 func checkExample(t *testing.T, name, line string) {
 	t.Helper()
 	_, rest, found := strings.Cut(line, "pq "+name)
@@ -88,7 +87,7 @@ func checkExample(t *testing.T, name, line string) {
 	if strings.Contains(line, "xargs") {
 		rest += " X" // what xargs adds
 	}
-	// A fresh one: flags that gather keep what they have read.
+	// A new command each time: flags that collect values keep them.
 	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 	root := rootCommand(s)
 	leaves(root, func(c *cobra.Command) { c.RunE = func(*cobra.Command, []string) error { return nil } })

@@ -20,7 +20,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// until waits until something is true of the queue jobs.
+// until waits until a condition holds for the queue jobs.
 func (w *terminal) until(t *testing.T, is func(*client.Info) bool) *client.Queue {
 	t.Helper()
 	c, err := client.New(w.nc)
@@ -39,8 +39,7 @@ func (w *terminal) until(t *testing.T, is func(*client.Info) bool) *client.Queue
 	}
 }
 
-// begin starts a command. It goes on until interrupt is called, and wait returns
-// what came of it.
+// begin starts a command. It runs until interrupt is called, and wait returns its result.
 func (w *terminal) begin(t *testing.T, args ...string) (interrupt func(), wait func() (int, string)) {
 	return w.beginWith(t, strings.NewReader(""), args...)
 }
@@ -54,8 +53,8 @@ func (w *terminal) beginWith(t *testing.T, stdin io.Reader, args ...string) (int
 	return cancel, func() (int, string) { return <-ended, out.String() }
 }
 
-// A command that is patient by itself ends in time when it is told to: where
-// nobody answers, and where the store is away.
+// With --timeout a command that otherwise retries ends in time: without responders, and
+// while the store is away.
 func TestTimeoutOfPatientCommands(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t)
@@ -66,15 +65,15 @@ func TestTimeoutOfPatientCommands(t *testing.T) {
 	if _, err := nc.Subscribe("away.>", away); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nc.Subscribe("deaf.>", func(*nats.Msg) {}); err != nil {
+	if _, err := nc.Subscribe("silent.>", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + server.URL()}
-	for _, prefix := range []string{"nobody", "away", "deaf"} {
-		// Without a deadline of the test's, which would count instead.
+	for _, prefix := range []string{"nobody", "away", "silent"} {
+		// Without the test's deadline, which would count instead.
 		var out bytes.Buffer
 		if code := run(t.Context(), []string{"--prefix", prefix, "export", "jobs", "--timeout", "300ms"}, env, strings.NewReader(""), &out, &out); code == exitOK || code == exitInterrupted {
 			t.Errorf("prefix %s: exit code %d, expected a failure: %s", prefix, code, &out)
@@ -91,7 +90,7 @@ func (w *terminal) pq(t *testing.T, args ...string) string {
 	return text
 }
 
-// Ctrl-C ends what waits, with the code that shells expect.
+// Ctrl-C ends a waiting pop, with the code that shells expect.
 func TestInterruptedPop(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
@@ -104,7 +103,7 @@ func TestInterruptedPop(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends what reads lines that nobody types. What was typed is pushed.
+// Ctrl-C ends a command that reads lines. The lines before are pushed.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"push", "jobs", "-"}, {"push", "jobs", "--file", "-"}, {"import", "jobs"}} {
@@ -129,8 +128,7 @@ func TestInterruptedInput(t *testing.T) {
 	}
 }
 
-// fifo makes a file that whoever reads waits for whoever writes, and the other
-// way round.
+// fifo makes a file whose readers wait for a writer and whose writers wait for a reader.
 func (w *terminal) fifo(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(w.dir, name)
@@ -140,7 +138,7 @@ func (w *terminal) fifo(t *testing.T, name string) string {
 	return path
 }
 
-// Ctrl-C lets the program end that runs for an item.
+// Ctrl-C waits for the program that runs for an item.
 func TestInterruptedConsume(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
@@ -160,7 +158,7 @@ func TestInterruptedConsume(t *testing.T) {
 	w.until(t, func(i *client.Info) bool { return i.Ready+i.Leased+i.Delayed == 0 })
 }
 
-// With --grace a program is asked to stop, and its item is there for others.
+// With --grace the program is asked to stop, and its item returns.
 func TestInterruptedConsumeWithGrace(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
@@ -177,8 +175,7 @@ func TestInterruptedConsumeWithGrace(t *testing.T) {
 	w.until(t, func(i *client.Info) bool { return i.Ready == 1 })
 }
 
-// A second Ctrl-C ends the programs that run for items, and what they have
-// started.
+// A second Ctrl-C ends the programs that run for items, and their children.
 func TestSecondInterrupt(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
@@ -203,7 +200,7 @@ func TestSecondInterrupt(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	// Signals that come together count as one.
+	// Simultaneous signals count as one.
 	for interrupts := time.NewTicker(50 * time.Millisecond); ; {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
@@ -224,7 +221,7 @@ func TestSecondInterrupt(t *testing.T) {
 	}
 }
 
-// top goes on when the NATS server and the bridge have been away.
+// top continues after the NATS server and the bridge were away.
 func TestTopSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--json", "--sort=name"} {

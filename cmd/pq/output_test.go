@@ -64,7 +64,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// What is drawn is taken away again.
+// A progress line is erased at the end.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

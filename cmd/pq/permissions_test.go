@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// With what `pq permissions` prints, and no more, a bridge and its clients do
-// their work, and none does another's.
+// With the permissions that `pq permissions` prints, and no others, the bridge and each
+// role can work, and none has the rights of another.
 func TestPrintedPermissions(t *testing.T) {
 	t.Parallel()
 	config := "authorization { users: ["
@@ -58,7 +58,7 @@ func TestPrintedPermissions(t *testing.T) {
 			t.Errorf("%s may not %s: exit code %d: %s", step.user, step.args, code, text)
 		}
 	}
-	// Without its inbox prefix it hears no answers, and says so.
+	// Without its inbox prefix it receives no answers, and reports that.
 	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=consumer", "NATS_PASSWORD=secret"}
 	if code, text := pq(t, env, "consume", "jobs", "true"); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
 		t.Errorf("consume without the inbox prefix: exit code %d: %s", code, text)

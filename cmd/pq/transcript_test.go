@@ -39,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// terminal is where commands are run.
+// terminal runs commands.
 type terminal struct {
 	nc  *nats.Conn
 	dir string

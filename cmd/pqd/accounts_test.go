@@ -15,15 +15,15 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// One pqd serves the accounts of the sample: each pushes, waits, takes several
-// at a time, settles and hears of its own queues, and reaches no others.
+// One pqd serves the accounts of the sample. Each pushes, waits, pops batches, settles
+// and receives events of its own queues, and reaches no others.
 func TestSampleAccounts(t *testing.T) {
 	t.Parallel()
 	config, err := filepath.Abs("../../deploy/accounts.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// pqd itself may do in its account what it may do where there is only one.
+	// In its own account pqd has the same rights as where there is only one account.
 	pqd := regexp.MustCompile(`(?s)user: pqd, .*?\}\}`)
 	text := func(file string) string {
 		return strings.Join(strings.Fields(pqd.FindString(read(t, file))), " ")
@@ -45,7 +45,7 @@ func TestSampleAccounts(t *testing.T) {
 		"pq._sys.list": accounts["sales"], "$SRV.PING.pq": accounts["sales"],
 	} {
 		if m, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
-			t.Errorf("%s: %v, %v, expected that nobody is there", subject, m, err)
+			t.Errorf("%s: %v, %v, expected no responders", subject, m, err)
 		}
 	}
 	p.Stop(t)

@@ -31,15 +31,15 @@ const (
 	longest   = 12 * time.Hour // that a lease may last: a store may be looked at long after it was used
 )
 
-// kept is a store that a pqd left behind, and what its clients saw.
+// kept is the store of a pqd that has ended, and the history of its clients.
 type kept struct {
 	files      map[string][]byte // by their names
 	operations []history.Operation
 	end        time.Duration
 }
 
-// keepStore has clients use a pqd that is stopped and killed on the way. In the
-// end it is stopped; or killed, when it has noted all that it has synced.
+// keepStore has clients use a pqd that is stopped and killed on the way. At the end it is
+// stopped, or killed after it has noted how far its log is synced.
 func keepStore(t *testing.T, random *rand.Rand, killed bool) kept {
 	c := &campaign{process: testenv.Daemon(t), random: random, faults: make(map[string]int), fault: nil}
 	c.url = c.process.URL
@@ -81,7 +81,7 @@ func keepStore(t *testing.T, random *rand.Rand, killed bool) kept {
 	return k
 }
 
-// leases are those that their holders have not begun to settle.
+// leases are those that consumers have not begun to settle.
 func leases(operations []history.Operation) []history.Operation {
 	type lease struct {
 		item  string
@@ -101,7 +101,7 @@ func leases(operations []history.Operation) []history.Operation {
 	return slices.SortedFunc(maps.Values(held), func(a, b history.Operation) int { return int(a.Call - b.Call) })
 }
 
-// damage is what becomes of a file.
+// damage is one way to damage a file.
 type damage struct {
 	file, what string
 	content    []byte
@@ -139,9 +139,9 @@ func (k kept) damaged(random *rand.Rand) damage {
 	return d
 }
 
-// start starts pqd on the damaged store and says what came of it. Whatever is
-// lost has to be told: pqd refuses to start and names the file; or it refuses
-// requests, and /readyz names it.
+// start starts pqd on the damaged store and returns the outcome. pqd must report a loss:
+// it refuses to start and names the file, or it refuses requests and /readyz names the
+// file.
 func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	dir := filepath.Join(t.TempDir(), "store")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -192,8 +192,8 @@ func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	return "nothing is missing"
 }
 
-// Whatever is damaged while pqd does not run, nothing that was acknowledged is
-// lost in silence, and nothing wrong is handed out.
+// Whatever file is damaged while pqd does not run, nothing acknowledged is lost silently,
+// and nothing wrong is delivered.
 func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	if *flagFlips == 0 {

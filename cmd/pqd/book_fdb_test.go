@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// book is what the clients of a queue were told, for whom the store and the
-// bridges fail in every way.
+// book records the answers that the clients of a queue got while the store and the
+// bridges failed in every way.
 type book struct {
 	*testing.T
 	server *testenv.Server
@@ -75,7 +75,7 @@ func (b *book) ask(nc *nats.Conn, m *nats.Msg) (*nats.Msg, string) {
 		if code = answer.Header.Get("Nats-Service-Error-Code"); code == "" {
 			code = "200"
 			if answer.Header.Get("Status") == "503" {
-				code = "503" // by the server: nobody is there
+				code = "503" // by the server: no responders
 			}
 		}
 	case <-time.After(answerLimit):
@@ -135,9 +135,9 @@ func (b *book) pushes(ctx context.Context, name string, ids bool) {
 	}
 }
 
-// takes pops until there is nothing left and the book ends: for good, with an
-// id to repeat the pop by, or with a lease that it acknowledges.
-func (b *book) takes(name string, lease bool) {
+// pops pops until the queue is empty and the book ends: plainly, with an id by which it
+// repeats the pop, or with a lease that it acknowledges.
+func (b *book) pops(name string, lease bool) {
 	nc := b.server.Connect(b)
 	for n := 0; ; n++ {
 		b.mu.Lock()
@@ -159,7 +159,7 @@ func (b *book) takes(name string, lease bool) {
 		}
 		switch {
 		case code == "200":
-			b.took(nc, answer, lease)
+			b.popped(nc, answer, lease)
 		case code == "404" && answer.Header.Get("PQ-Reason") == "empty" && ending:
 			return
 		case code != "404" && code != "408":
@@ -169,13 +169,13 @@ func (b *book) takes(name string, lease bool) {
 	}
 }
 
-// took books an item that was popped, and settles its lease.
-func (b *book) took(nc *nats.Conn, m *nats.Msg, lease bool) {
+// popped records a popped item, and settles its lease.
+func (b *book) popped(nc *nats.Conn, m *nats.Msg, lease bool) {
 	b.mu.Lock()
 	item := b.items[string(m.Data)]
 	switch {
 	case item == nil:
-		b.Errorf("popped %q, which nobody pushed", m.Data)
+		b.Errorf("popped %q, which was never pushed", m.Data)
 		item = &booked{}
 	case item.done:
 		b.Errorf("item %s came again", m.Data)
@@ -241,17 +241,16 @@ func (b *book) progress(after string) {
 	b.Logf("20 pushes after %s took %v", after, time.Since(begin).Round(time.Millisecond))
 }
 
-// run has clients at work, so many that push and as many that pop, while faults
-// does its worst. Then it checks that all that was acknowledged was popped, and
-// once.
+// run has clients push and as many others pop while faults runs. Then it checks that
+// every acknowledged item was popped once.
 func (b *book) run(clients int, faults func()) {
 	b.Helper()
 	pushing, stop := context.WithCancel(b.Context())
 	defer stop()
-	var pushers, takers sync.WaitGroup
+	var pushers, poppers sync.WaitGroup
 	for i := range clients {
 		pushers.Go(func() { b.pushes(pushing, fmt.Sprint("push-", i), i%2 == 0) })
-		takers.Go(func() { b.takes(fmt.Sprint("pop-", i), i%2 == 0) })
+		poppers.Go(func() { b.pops(fmt.Sprint("pop-", i), i%2 == 0) })
 	}
 	b.progress("the start")
 	faults()
@@ -261,7 +260,7 @@ func (b *book) run(clients int, faults func()) {
 	b.mu.Lock()
 	b.ending = true
 	b.mu.Unlock()
-	takers.Wait()
+	poppers.Wait()
 
 	pushed, unsure := 0, 0
 	for payload, item := range b.items {

@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What clients do with nats.js in a browser, over WebSocket, from a page of a
-// web server that knows nothing of NATS.
+// Clients with nats.js in a browser, over WebSocket, on a page of a web server without
+// NATS.
 func TestBrowserClient(t *testing.T) {
 	t.Parallel()
 	node, browser := needNode(t), needBrowser(t)
@@ -82,7 +82,7 @@ func needBrowser(t *testing.T) *chromium {
 	return nil
 }
 
-// open shows a page, and talks to nobody else.
+// open shows a page, and allows no other connections.
 func (c *chromium) open(t *testing.T, page string) {
 	t.Helper()
 	profile, err := os.MkdirTemp("", "pqbridge-browser-")

@@ -12,7 +12,7 @@ import (
 
 const patience = testenv.Patience
 
-// push pushes one item and insists on its acknowledgement.
+// push pushes one item and fails the test unless it is acknowledged.
 func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) {
 	t.Helper()
 	reply, err := nc.Request(fmt.Sprintf("pq.%s.push.%d", queue, priority), []byte(body), patience)
@@ -27,7 +27,7 @@ func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) 
 func isAck(reply *nats.Msg) bool  { return testenv.IsAck(reply) }
 func isItem(reply *nats.Msg) bool { return testenv.IsItem(reply) }
 
-// pop takes the item at an end, which must be there.
+// pop pops an item, and fails the test if there is none.
 func pop(t *testing.T, nc *nats.Conn, queue, end string) string {
 	t.Helper()
 	reply, err := nc.Request("pq."+queue+".pop."+end, nil, patience)
@@ -40,7 +40,7 @@ func pop(t *testing.T, nc *nats.Conn, queue, end string) string {
 	return string(reply.Data)
 }
 
-// expectEmpty insists that there is nothing to pop.
+// expectEmpty fails the test unless the queue is empty.
 func expectEmpty(t *testing.T, nc *nats.Conn, queue string) {
 	t.Helper()
 	reply, err := nc.Request("pq."+queue+".pop.min", nil, patience)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever a list of servers looks like, no password is shown, and what the NATS
-// library would take for another address than the one that was meant is refused.
+// No list of servers shows a password, and an address that the NATS library would read as
+// another one is refused.
 func TestServerAddresses(t *testing.T) {
 	t.Parallel()
 	for list, shown := range map[string]string{

@@ -51,7 +51,7 @@ const (
 func init() {
 	kinds[recipeKind] = recipePops
 	kinds["pop"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.pop.min", nil) }
-	for name, take := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error){
+	for name, pop := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error){
 		"recipe": func(ctx context.Context, store *fdbpq.Store, session *fdbpq.Session, n int) (fdbpq.Popped, error) {
 			return inSession(ctx, session, n, store.Queue("jobs").PopRecipe)
 		},
@@ -62,22 +62,22 @@ func init() {
 			return store.PopStaged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
 		},
 	} {
-		kinds[name] = corePops(take)
-		kinds["bare bridge, "+name] = bareBridge(take)
+		kinds[name] = corePops(pop)
+		kinds["bare bridge, "+name] = bareBridge(pop)
 	}
 }
 
-func inSession(ctx context.Context, session *fdbpq.Session, n int, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (taken fdbpq.Popped, err error) {
+func inSession(ctx context.Context, session *fdbpq.Session, n int, pop func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
 	err = session.Update(ctx, func(tx kv.Tx) (err error) {
-		taken, err = take(tx, fdbpq.Selection{Limit: n})
+		popped, err = pop(tx, fdbpq.Selection{Limit: n})
 		return err
 	})
-	return taken, err
+	return popped, err
 }
 
 var errEmpty = errors.New("the queue is empty: it was not filled with enough for this machine")
 
-// recipePops is the documented recipe as its programs do it.
+// recipePops pops by the documented recipe, as programs do.
 func recipePops(t *testing.T, l task) work {
 	db, items := recipe(t, l.Cluster, l.Prefix)
 	var runs, done atomic.Int64
@@ -115,15 +115,15 @@ func recipe(t *testing.T, cluster string, prefix []byte) (apple.Database, subspa
 }
 
 // corePops pops with the core, without bridges.
-func corePops(take func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
+func corePops(pop func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
 	return func(t *testing.T, l task) work {
 		db, store := openCore(t, l.Cluster, l.Prefix)
 		return work{
 			client: func() func() error {
 				session := store.Session()
 				return func() error {
-					taken, err := take(t.Context(), store, session, 1)
-					if err == nil && len(taken.Items) == 0 {
+					popped, err := pop(t.Context(), store, session, 1)
+					if err == nil && len(popped.Items) == 0 {
 						err = errEmpty
 					}
 					return err
@@ -241,8 +241,7 @@ var (
 	rounds = flag.Int("rounds", 1, "measure everything so many times, and tell the medians")
 )
 
-// Many processes pop one queue: what the recipe does, what the core offers, and
-// what bridges make of it.
+// Many processes pop one queue: by the recipe, by the core, and through bridges.
 func TestContention(t *testing.T) {
 	t.Parallel()
 	wanted := regexp.MustCompile(*only)
@@ -262,7 +261,7 @@ func TestContention(t *testing.T) {
 		{"bare bridge, staging", popThroughBareBridges},
 	}
 	name := func(kind string, s shape) string { return fmt.Sprint(kind, " ", s) }
-	// What is compared takes turns.
+	// The compared ways alternate.
 	for range *rounds {
 		for _, s := range shapes {
 			for _, row := range rows {
@@ -329,14 +328,14 @@ func popThroughPQD(t *testing.T, cluster *fdbtest.Cluster, _ string, s shape) me
 	return m
 }
 
-// popLoad is the clients of bridges. They share a connection, as those of a
-// cluster do in one process.
+// popLoad runs the clients of bridges. They share a connection, as clients of a cluster
+// in one process do.
 func popLoad(server *testenv.Server, s shape) task {
 	return task{Kind: "pop", Clients: s.processes * s.clients, Connections: 1, URL: server.URL(), Warm: warmTime, Time: measureTime}
 }
 
-// popThroughBareBridges measures the core's ways to pop behind the least that a
-// bridge can be: what arrives while a batch is taken is the next batch.
+// popThroughBareBridges measures the core's ways to pop behind a minimal bridge: requests
+// that arrive during a batch are the next batch.
 func popThroughBareBridges(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) measure {
 	server := testenv.NATS(t)
 	prefix := fdbtest.Prefix()
@@ -348,8 +347,8 @@ func popThroughBareBridges(t *testing.T, cluster *fdbtest.Cluster, kind string, 
 	return m
 }
 
-// bareBridge answers pops with what take gives it.
-func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
+// bareBridge answers pops with the items that pop returns.
+func bareBridge(pop func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error)) func(*testing.T, task) work {
 	return func(t *testing.T, l task) work {
 		db, store := openCore(t, l.Cluster, l.Prefix)
 		nc, err := nats.Connect(l.URL)
@@ -378,13 +377,13 @@ func bareBridge(take func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (f
 					for len(pops) > 0 {
 						batch = append(batch, <-pops)
 					}
-					taken, err := take(t.Context(), store, session, len(batch))
-					if err == nil && len(taken.Items) < len(batch) {
+					popped, err := pop(t.Context(), store, session, len(batch))
+					if err == nil && len(popped.Items) < len(batch) {
 						err = errEmpty
 					}
 					for i, m := range batch {
 						if err == nil {
-							err = nc.Publish(m.Reply, taken.Items[i].Payload)
+							err = nc.Publish(m.Reply, popped.Items[i].Payload)
 						}
 					}
 					return err
@@ -402,7 +401,7 @@ func repeat(l task, n int) (loads []task) {
 	return loads
 }
 
-// conflicts is how many transactions of daemons ran in vain.
+// conflicts is the number of transactions that daemons had to repeat.
 func conflicts(t *testing.T, daemons []*testenv.Process) (n int64) {
 	t.Helper()
 	for _, d := range daemons {

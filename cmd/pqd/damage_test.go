@@ -23,8 +23,8 @@ import (
 
 const damagedItems = 800
 
-// damagedStore makes a store with the queues jobs and mail, and damages a file of
-// it: the table that has all items, or the newest log.
+// damagedStore makes a store with the queues jobs and mail, and damages the table that
+// has all items, or the newest log.
 func damagedStore(t *testing.T, suffix string) (dir, file string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "damaged")
@@ -94,9 +94,9 @@ func damagedStore(t *testing.T, suffix string) (dir, file string) {
 	return dir, file
 }
 
-// A damaged table is no outage that passes: who needs it gets an answer of its
-// own, everything else goes on, and every place where an operator looks says
-// which file it is and which queues it may concern, the log once.
+// A damaged table has an error code of its own, since a retry does not help. Requests
+// that need no data of it are served. Every page for operators names the file and the
+// queues that it may concern; the log does so once.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	dir, file := damagedStore(t, ".sst")
@@ -166,7 +166,7 @@ func TestDamagedLogEndsTheStart(t *testing.T) {
 	salvaged(t, dir, filepath.Base(file))
 }
 
-// salvaged has pqd write what can be read, and imports that elsewhere.
+// salvaged has pqd write the readable items, and imports them elsewhere.
 func salvaged(t *testing.T, dir, file string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "salvaged")

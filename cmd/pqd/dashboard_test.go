@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// series are the metrics that pqd exports once it has done something of
-// everything, each with the names of its labels.
+// series are the metrics that pqd exports after every kind of work, each with the names
+// of its labels.
 func series(t *testing.T, p *testenv.Process) map[string]map[string]bool {
 	t.Helper()
 	_, text := get(t, p.HTTP+"/metrics")
@@ -138,7 +138,7 @@ func checkExpression(t *testing.T, where, expression string, exported map[string
 	}
 }
 
-// The rules fire when they should, as far as Prometheus's own tool can be asked.
+// The rules fire when they should, by promtool's own tests.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")

@@ -20,7 +20,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What lies in deploy fits the pqd of today: metrics, settings, pages, times.
+// The files in deploy agree with pqd: metrics, settings, pages, times.
 
 const (
 	dashboard = "../../deploy/grafana-dashboard.json"
@@ -42,7 +42,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// object is of Kubernetes, as far as these tests care.
+// object is a Kubernetes object, with the fields that these tests read.
 type object struct {
 	Kind string
 	Spec struct {
@@ -75,8 +75,8 @@ type probe struct {
 // overloadPeak is what pqd needs under overload, docs/operations.md says.
 const overloadPeak = 758 << 20
 
-// A container has the memory that overload takes, and Go is told of less than
-// that. A node can be drained.
+// A container has the memory that overload needs, and GOMEMLIMIT is less than that. A
+// node can be drained.
 func TestManifestsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	if page := operation; !strings.Contains(read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
@@ -131,8 +131,8 @@ func objects(t *testing.T, file string) (all []object) {
 	}
 }
 
-// pqd runs with the settings of each manifest, on the store of this test, and has
-// the pages that are probed.
+// pqd runs with the settings of each manifest, on the store of this test, and answers the
+// probes.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(manifests + "/*.yaml")

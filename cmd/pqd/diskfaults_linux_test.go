@@ -17,14 +17,14 @@ import (
 	"github.com/pqbridge/pqbridge/testenv/disk"
 )
 
-// badDisk is a campaign on a disk that fails.
+// badDisk is a campaign on a failing disk.
 type badDisk struct {
 	*campaign
 	disk  *disk.Disk
 	alive *nats.Conn
 }
 
-// trouble is something that a disk does. It ends when the disk is mended.
+// trouble is a fault of a disk. It ends when the disk is repaired.
 type trouble struct {
 	name  string
 	begin func(*badDisk) disk.Fault
@@ -74,8 +74,8 @@ var diskTroubles = []trouble{
 	}},
 }
 
-// fail has the disk do something for a while, has somebody start pqd again if it
-// has ended, and says what became of it.
+// fail causes a fault of the disk for a while, starts pqd again if it has ended, and
+// returns the outcome.
 func (b *badDisk) fail(t testing.TB) string {
 	what := diskTroubles[b.random.IntN(len(diskTroubles))]
 	before := b.disk.Failed()
@@ -105,8 +105,7 @@ func (b *badDisk) fail(t testing.TB) string {
 	for late := time.Now().Add(patience); !b.works(); {
 		select {
 		case <-b.process.Exited():
-			// Pebble panics where its work in the background meets the end of a
-			// start that fails.
+			// Pebble panics if a failing start ends during its background work.
 			if code := b.process.AwaitEnd(t); code != 1 && !strings.Contains(b.process.Log(), "pebble/v2.(*fileCacheHandle)") {
 				t.Errorf("%s: pqd ended with %d, expected 1", what.name, code)
 			}
@@ -127,8 +126,8 @@ func (b *badDisk) fail(t testing.TB) string {
 	return what.name + ": " + result
 }
 
-// await waits until pqd has ended or what is asked for is true, and tells whether
-// that came within the limit.
+// await waits until pqd has ended or the condition is true, and reports whether that came
+// within the limit.
 func (b *badDisk) await(limit time.Duration, done func() bool) bool {
 	for over := time.After(limit); !done(); {
 		select {
@@ -142,15 +141,15 @@ func (b *badDisk) await(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// works tells whether pqd takes a push, on a disk that is sound: then it goes on.
+// works reports whether pqd acknowledges a push on the repaired disk.
 func (b *badDisk) works() bool {
 	reply, err := b.alive.Request("pq.alive.push.1", nil, time.Second)
 	return err == nil && isAck(reply)
 }
 
-// Whatever the disk does, pqd goes on or ends with 1 and can be started again,
-// and no promise is broken. A disk whose writes or syncs failed may have lost any
-// part of what was not synced.
+// Whatever fails on the disk, pqd continues, or ends with 1 and can be started again, and
+// every guarantee holds. A disk whose writes or syncs failed may have lost any part of
+// the unsynced data.
 func TestDiskFaults(t *testing.T) {
 	t.Parallel()
 	if *flagOps == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
-// After an hour in which neither pqd nor the cluster ran, that hour is over for
-// what was granted before, and what is granted right after the start lasts as
-// long as it says. Two bridges start while the cluster is still away.
+// An hour in which neither pqd nor the cluster ran counts for earlier leases and delays.
+// Those granted right after the start have their full length. Two bridges start while the
+// cluster is still away.
 func TestGrantsAfterFullOutage(t *testing.T) {
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
@@ -68,9 +68,8 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 	stopAll(t, cluster, after)
 }
 
-// While the cluster is away store time goes by the clocks of the bridges that
-// run on, and by nothing else: neither what was delayed before the outage nor
-// what is delayed after it comes early, also when a bridge starts meanwhile.
+// While the cluster is away only the clocks of running bridges move store time: items
+// delayed before or after the outage are not early, also when a bridge starts meanwhile.
 func TestTimeDuringOutage(t *testing.T) {
 	for _, during := range []string{"all run on", "one starts meanwhile", "all start meanwhile"} {
 		t.Run(during, func(t *testing.T) {
@@ -79,8 +78,8 @@ func TestTimeDuringOutage(t *testing.T) {
 			server := testenv.NATS(t)
 			running := twoBridges(t, cluster, server)
 			ask := asking(t, server.Connect(t))
-			// Counted twice, the outage would be half a delay too early. The clocks
-			// of two bridges differ by about a second.
+			// If the outage counted twice, the item would be early by half of its delay.
+			// The clocks of two bridges differ by about a second.
 			delay, differ := 2**pauseTime, *pauseTime/2
 			begin := time.Now()
 			ask("pq.before.push", "before", "PQ-Delay", delay.String())

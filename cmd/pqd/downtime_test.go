@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What is granted right after an hour of downtime lasts as long as it says.
+// Leases and delays granted right after an hour of downtime have their full length.
 func TestGrantsAfterDowntime(t *testing.T) {
 	p := testenv.Daemon(t)
 	p.Stop(t)
@@ -46,14 +46,15 @@ func asking(t *testing.T, nc *nats.Conn) func(subject, body string, headers ...s
 	}
 }
 
-// grantsLast grants for half an hour, and insists on that four seconds later.
+// grantsLast grants for half an hour, and checks four seconds later that the grants still
+// hold.
 func grantsLast(t *testing.T, ask func(subject, body string, headers ...string) *nats.Msg) {
 	t.Helper()
 	ask("pq.mortal.push", "mortal", "PQ-TTL", "30m")
 	ask("pq.later.push", "later", "PQ-Delay", "30m")
 	ask("pq.leased.push", "leased")
 	item := ask("pq.leased.pop.min", "", "PQ-Lease", "30m")
-	// Something that is due in 4 s tells that so much time has passed.
+	// An item that is due in 4 s shows that this much time has passed.
 	ask("pq.mark.push", "mark", "PQ-Delay", "4s")
 	if mark := ask("pq.mark.pop.min", "", "PQ-Wait", "60s"); string(mark.Data) != "mark" {
 		t.Fatalf("what was due in 4s did not come: %v", mark.Header)
@@ -69,7 +70,7 @@ func grantsLast(t *testing.T, ask func(subject, body string, headers ...string) 
 	}
 }
 
-// stopped makes a store one that was stopped so long ago.
+// stopped changes a store as if it had been stopped that long ago.
 func stopped(t *testing.T, db kv.DB, ago time.Duration) {
 	t.Helper()
 	err := db.Update(t.Context(), func(tx kv.Tx) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
-// The outbox: what a program pushed in a transaction of its own reaches a client
-// that waits at pqd, exactly once.
+// The outbox: an item that a program pushed in its own transaction reaches a client that
+// waits at pqd, exactly once.
 func TestOutbox(t *testing.T) {
 	outbox := testenv.Build(t, "examples/outbox")
 	cluster := fdbtest.New(t, 1)
@@ -37,7 +37,7 @@ func TestOutbox(t *testing.T) {
 	if err != nil || string(job.Data) != "4711: three chairs" {
 		t.Fatalf("popped %v: %v", job, err)
 	}
-	// The same order again is refused with its job.
+	// The same order is refused the second time, and so is its job.
 	if out, err := p.Command(t, outbox, cluster.File, "4711", "four chairs").CombinedOutput(); err == nil || !strings.Contains(string(out), "order 4711: ordered already") {
 		t.Errorf("ordered twice: %s: %v", out, err)
 	}

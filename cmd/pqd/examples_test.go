@@ -82,7 +82,7 @@ func TestShellWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One after the other: when the last is begun, the others are settled.
+	// One after the other: when the worker begins the last one, the others are settled.
 	for i, job := range []string{"resize cat.png", "fail", "the end"} {
 		push(t, nc, "jobs", i+1, job)
 	}
@@ -94,8 +94,8 @@ func TestShellWorker(t *testing.T) {
 	if info := queueInfo(t, nc, "jobs"); info.Delayed != 1 || info.Ready+info.Leased > 1 {
 		t.Errorf("expected the job that failed to be delayed and the first one to be gone, found %+v", info)
 	}
-	// To the worker and to what it runs, as Ctrl-C does; but that signal may be
-	// ignored where the test runs, and then no shell can have it back.
+	// To the worker and its children, as Ctrl-C does. But the test may run with that
+	// signal ignored, and then no shell can restore it.
 	if err := syscall.Kill(-worker.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestShellWorker(t *testing.T) {
 	p.Stop(t)
 }
 
-// startWorker returns what it prints, line by line.
+// startWorker starts a worker and returns its output, line by line.
 func startWorker(t *testing.T, worker *exec.Cmd) <-chan string {
 	t.Helper()
 	output, err := worker.StdoutPipe()

@@ -51,9 +51,9 @@ func stopAll(t *testing.T, cluster *fdbtest.Cluster, daemons []*testenv.Process)
 	}
 }
 
-// TestProcessesKilled kills the processes of a double-redundant cluster by
-// turns under the load of two bridges: what was acknowledged is popped, and
-// once, and every lease ends. It takes minutes: make campaign-fdb.
+// TestProcessesKilled kills the processes of a double-redundant cluster by turns under
+// the load of two bridges: every acknowledged item is popped once, and every lease ends.
+// It lasts minutes: make campaign-fdb.
 func TestProcessesKilled(t *testing.T) {
 	if *faultTime == 0 {
 		t.Skip("only with -pq.faults")
@@ -78,9 +78,8 @@ func TestProcessesKilled(t *testing.T) {
 	stopAll(t, cluster, daemons)
 }
 
-// TestClusterPaused pauses a cluster under the load of two bridges: every
-// request is answered, pqd says that it does not serve, its memory stays within
-// bounds, and all goes on by itself.
+// TestClusterPaused pauses a cluster under the load of two bridges: every request is
+// answered, /readyz fails, memory stays bounded, and work continues by itself.
 func TestClusterPaused(t *testing.T) {
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
@@ -114,7 +113,7 @@ func TestClusterPaused(t *testing.T) {
 	stopAll(t, cluster, daemons)
 }
 
-// awaitReadiness asks until /readyz answers like this.
+// awaitReadiness waits until /readyz answers with this code.
 func awaitReadiness(t *testing.T, d *testenv.Process, status int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever a variable holds: it is taken as it is shown, or refused in words
-// that say what was expected.
+// Any value of a variable is read as it is shown, or refused with a text that says what
+// was expected.
 func FuzzSettings(f *testing.F) {
 	for _, value := range []string{
 		"local:./pq-data", "fdb:/etc/foundationdb/fdb.cluster?prefix=a", "fdb:x?prefix=", "fdb:", "pq", "a.b-c", "_x",
@@ -15,20 +15,20 @@ func FuzzSettings(f *testing.F) {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		told := func(what string, err error) {
+		check := func(what string, err error) {
 			if text := err.Error(); !strings.Contains(text, "expected") {
 				t.Errorf("%s %q: %s", what, value, text)
 			}
 		}
 		var store, sameStore storeName
 		if err := store.Decode(value); err != nil {
-			told("store", err)
+			check("store", err)
 		} else if err := sameStore.Decode(store.String()); err != nil || sameStore != store {
 			t.Errorf("%q is read as %+v, shown and read as %+v, %v", value, store, sameStore, err)
 		}
 		var listen, sameListen address
 		if err := listen.Decode(value); err != nil {
-			told("address", err)
+			check("address", err)
 		} else if err := sameListen.Decode(listen.String()); err != nil || sameListen != listen {
 			t.Errorf("%q is read as %+v, shown and read as %+v, %v", value, listen, sameListen, err)
 		}
@@ -36,7 +36,7 @@ func FuzzSettings(f *testing.F) {
 			"prefix": new(prefix).Decode, "format": new(logFormat).Decode, "level": new(logLevel).Decode,
 		} {
 			if err := decode(value); err != nil {
-				told(what, err)
+				check(what, err)
 			}
 		}
 	})

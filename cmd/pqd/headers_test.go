@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Messages with very many headers are refused without being read, so they do not
-// keep the bridge from reading what others send: the server does not cut it off.
+// Messages with very many headers are refused unread. So the bridge keeps up with its
+// connection, and the server does not cut it off.
 func TestManyHeaders(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)

@@ -79,7 +79,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// The pages of profiles are there for who asks for them, and only then.
+// The profile pages exist only with PQ_PROFILE=true.
 func TestProfilePages(t *testing.T) {
 	t.Parallel()
 	pages := []string{"/debug/pprof/", "/debug/pprof/allocs", "/debug/pprof/block", "/debug/pprof/goroutine?debug=2",
@@ -95,12 +95,11 @@ func TestProfilePages(t *testing.T) {
 		}
 	}
 	if _, waits := get(t, open.HTTP+"/debug/pprof/block?debug=1"); !regexp.MustCompile(`bridge|fdbpq|pebble`).MatchString(waits) {
-		t.Errorf("nobody waited:\n%s", waits)
+		t.Errorf("no wait is recorded:\n%s", waits)
 	}
 }
 
-// What pqd tells about itself is for those who call it by a name that a page in
-// a browser cannot take over.
+// pqd's pages answer only under host names that a web page cannot take over.
 func TestHTTPHosts(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "PQ_HTTP_HOSTS=pqd.example.com, other.example.com", "PQ_PROFILE=true")

@@ -12,9 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// An import that a crash interrupts has what was answered, and when all of it is
-// repeated, the queue is what it was where the items came from: nothing is
-// missing, nothing there twice, everything in its old order.
+// An import interrupted by a crash has all acknowledged items. After it is repeated, the
+// queue equals the exported one: no item is missing or double, and the order is the same.
 func TestImportInterrupted(t *testing.T) {
 	t.Parallel()
 	const (
@@ -93,8 +92,8 @@ func listed(t *testing.T, nc *nats.Conn, queue string) (ids []string) {
 	}
 }
 
-// inFlight sends n requests, so many at a time, until answered says no. Every
-// answer has to be that of a push.
+// inFlight sends n requests, window at a time, until answered returns false. Every answer
+// must be that of a push.
 func inFlight(t *testing.T, nc *nats.Conn, window, n int, request func(int) *nats.Msg, answered func() bool) {
 	t.Helper()
 	inbox := nc.NewInbox()

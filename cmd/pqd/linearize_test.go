@@ -22,7 +22,7 @@ var (
 	flagHistory = flag.String("pq.history", "", "judge the history in this file")
 )
 
-// campaign is a pqd that clients use while something goes wrong.
+// campaign is a pqd that clients use under faults.
 type campaign struct {
 	process *testenv.Process
 	url     string // where clients connect
@@ -38,7 +38,7 @@ func newCampaign(t *testing.T) *campaign {
 	return c
 }
 
-// seeded is what chooses what clients and faults do.
+// seeded chooses what clients do, and the faults.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *flagSeed
 	if seed == 0 {
@@ -48,7 +48,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// histories are those of queues that are used at the same time.
+// histories are those of queues in use at the same time.
 type histories struct {
 	workers   []*testenv.Worker
 	recorders []*history.Recorder
@@ -79,8 +79,8 @@ func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histor
 	return h
 }
 
-// run has each worker do some steps, and something go wrong after each of the
-// given numbers of answers.
+// run has each worker do some steps, and causes a fault after each of the given numbers
+// of answers.
 func (c *campaign) run(t testing.TB, h *histories, steps int, faults []int64) {
 	var clients sync.WaitGroup
 	for _, w := range h.workers {
@@ -127,7 +127,7 @@ func (c *campaign) end(t testing.TB) string {
 	return "SIGSTOP"
 }
 
-// end empties the queues, and returns what each one's clients saw.
+// end empties the queues, and returns the history of each.
 func (h *histories) end() [][]history.Operation {
 	var all [][]history.Operation
 	for q, recorder := range h.recorders {
@@ -143,7 +143,7 @@ func (h *histories) end() [][]history.Operation {
 	return all
 }
 
-// moments are numbers of answers at which something goes wrong.
+// moments are numbers of answers after which a fault happens.
 func (c *campaign) moments(n int, answers int64) []int64 {
 	var at []int64
 	for range n {
@@ -180,10 +180,9 @@ func (c *campaign) short(t testing.TB, name string, queues int, faults ...int64)
 	return total
 }
 
-// However pqd ends while clients push, pop, lease and settle, and whatever
-// becomes of their connections and of its answers, no promise is broken: nothing
-// acknowledged is lost, nothing comes twice, no lease overlaps another, nothing
-// is passed over.
+// However pqd ends while clients push, pop, lease and settle, and whatever connections
+// and answers are lost, every guarantee holds: nothing acknowledged is lost, no item is
+// delivered twice, no leases overlap, no item is passed over.
 func TestEndsUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCampaign(t)

@@ -39,7 +39,7 @@ type measure struct {
 	P50, P99  time.Duration
 }
 
-// kinds are the things that clients do.
+// kinds are the kinds of work of clients.
 var kinds = map[string]func(*testing.T, task) work{}
 
 // work is what a load's clients do.
@@ -189,7 +189,7 @@ func drive(t *testing.T, loads ...task) (measures []measure) {
 	return measures
 }
 
-// sum adds up what loads alike did. Of their latencies the slowest tells.
+// sum adds up the results of equal loads. The slowest latency counts.
 func sum(measures []measure) (all measure) {
 	for _, m := range measures {
 		all.Done += m.Done

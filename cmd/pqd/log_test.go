@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// What repeats is logged a few times a minute, whichever logger says it, and what
-// was left out is counted. Other messages, and those for information, are not concerned.
+// A repeated message is logged a few times a minute, whichever logger it comes from, and
+// the messages left out are counted. Other messages and those at level info are not
+// limited.
 func TestLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -40,8 +41,8 @@ func TestLogIsLimited(t *testing.T) {
 	})
 }
 
-// What the embedded server logs as an error is a warning when a client is what
-// it is about, in one message whoever the client says it is.
+// An error that the embedded server logs about a client is a warning, with one text for
+// all clients.
 func TestServerLogOfClients(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// login is a way to log in to NATS: what the server asks for, and what pqd and
-// other clients say.
+// login is a way to log in to NATS: the server's configuration, and the credentials of
+// pqd and of other clients.
 type login struct {
 	server func(*server.Options)
 	env    []string
@@ -26,8 +26,8 @@ type login struct {
 	wrong  []string // what pqd is refused with
 }
 
-// pqd logs in with everything that NATS servers ask for, and what is wrong
-// ends it with a word about logins.
+// pqd logs in with every kind of credentials, and ends with an error about the login if
+// they are wrong.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T) login{
@@ -56,7 +56,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// userLogin has the permissions that the bridge is documented to need.
+// userLogin has the documented permissions of the bridge.
 func userLogin(t *testing.T) login {
 	grammar, err := subjects.New("pq")
 	if err != nil {

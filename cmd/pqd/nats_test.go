@@ -24,8 +24,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// taken returns an address that somebody listens on.
-func taken(t *testing.T) string {
+// inUse returns an address that another process listens on.
+func inUse(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,7 +37,7 @@ func taken(t *testing.T) string {
 
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
-	address := taken(t)
+	address := inUse(t)
 	_, port, _ := net.SplitHostPort(address)
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	write(t, config, "listen: 127.0.0.1:"+port)
@@ -106,8 +106,8 @@ func TestRefusedByNATS(t *testing.T) {
 	}
 }
 
-// The embedded server asks for passwords when its configuration says so, and
-// the bridge has one like everybody else.
+// The embedded server asks for a login if its configuration has users, and the bridge
+// logs in like any client.
 func TestEmbeddedNATSWithUsers(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "nats.conf")
@@ -188,7 +188,7 @@ func TestWaitsForNATS(t *testing.T) {
 	p.Stop(t)
 }
 
-// Being asked to stop while it waits is no failure.
+// A stop while pqd waits for NATS is no failure.
 func TestStopsWhileItWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t)
@@ -199,8 +199,7 @@ func TestStopsWhileItWaitsForNATS(t *testing.T) {
 	p.Stop(t)
 }
 
-// NATS may go and come back: pqd says that it cannot work meanwhile, and works
-// again afterwards.
+// While NATS is away /readyz fails, and afterwards pqd works again.
 func TestOutlivesNATS(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t)
@@ -271,7 +270,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	first.Stop(t)
 }
 
-// Who waits when pqd stops gets an answer, and not only silence.
+// A pop that waits when pqd stops gets an answer.
 func TestStopAnswersWaitingPops(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What programs do with nats.go, in either of its ways to send a request.
+// Everything that clients do with nats.go, with both of its request styles.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
@@ -47,7 +47,7 @@ func TestGoClient(t *testing.T) {
 	p.Stop(t)
 }
 
-// goClient is a program with a queue of its own.
+// goClient is a client with a queue of its own.
 type goClient struct {
 	*testing.T
 	nc    *nats.Conn
@@ -88,7 +88,7 @@ func (c goClient) counts() [3]int {
 	return [3]int{info.Ready, info.Leased, info.Delayed}
 }
 
-// await waits for what a message without an answer leads to.
+// await waits for the effect of a message without an answer.
 func (c goClient) await(want [3]int) {
 	c.Helper()
 	got := c.counts()
@@ -227,7 +227,7 @@ func (c goClient) batch() {
 		c.Fatal(err)
 	}
 	defer replies.Unsubscribe()
-	// read reads up to the message that is no item, which it shows too.
+	// read reads up to the first message that is no item, and shows that too.
 	read := func(body string) (seen []string) {
 		if err := c.nc.PublishRequest(c.subject("pop.max"), inbox, []byte(body)); err != nil {
 			c.Fatal(err)
@@ -291,7 +291,7 @@ func (c goClient) wait() {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"1", "9"}) {
-		c.Errorf("those who wait got %q", got)
+		c.Errorf("the waiting pops got %q", got)
 	}
 }
 
@@ -319,8 +319,8 @@ func (c goClient) errors() {
 	}
 }
 
-// A lease is as durable as its item: also after SIGKILL it keeps others off,
-// and its holder can acknowledge.
+// A lease is as durable as its item: after SIGKILL no other consumer gets the item, and
+// its consumer can acknowledge it.
 func TestLeaseOutlivesKill(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)

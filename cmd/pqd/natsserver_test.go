@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server that stops tells its clients, and lets those that read have all that
-// it holds for them, however late they begin.
+// A server that stops announces it, and waits until clients have read everything that it
+// has for them, however late they begin.
 func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	t.Parallel()
 	const patience, messages, size = 90 * time.Second, 256, 256 << 10
@@ -77,7 +77,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 		srv.Shutdown()
 		stopped <- err
 	}()
-	read, told := 0, false
+	read, announced := 0, false
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -90,13 +90,13 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 			}
 			read++
 		case strings.HasPrefix(line, "INFO"):
-			told = told || strings.Contains(line, `"ldm":true`)
+			announced = announced || strings.Contains(line, `"ldm":true`)
 		}
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	if read != messages || !told {
-		t.Errorf("read %d of %d messages; told that the server stops: %t", read, messages, told)
+	if read != messages || !announced {
+		t.Errorf("read %d of %d messages; announced the stop: %t", read, messages, announced)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// network is a campaign whose clients, and whose pqd if its NATS server is
-// outside, are behind networks that cut, delay and lose.
+// network is a campaign behind networks that cut, delay and lose: those of the clients,
+// and that of pqd if its NATS server is another process.
 type network struct {
 	*campaign
 	proxies []*testenv.Proxy
@@ -51,7 +51,7 @@ func (n *network) rounds(t *testing.T, operations, workers, steps, faults int) {
 	for _, p := range n.proxies {
 		p.Calm()
 	}
-	// The last trouble may have cut pqd's connection.
+	// The last fault may have cut pqd's connection.
 	w := &testenv.Worker{TB: t, Queue: "n0", Dial: n.dial(), Random: n.random}
 	w.Connect()
 	w.Info()
@@ -59,8 +59,8 @@ func (n *network) rounds(t *testing.T, operations, workers, steps, faults int) {
 	n.process.Stop(t)
 }
 
-// However connections break, stall or fall silent between clients, the NATS
-// server and pqd, no promise is broken. It lasts as long as -pq.ops says.
+// However connections between clients, the NATS server and pqd break, stall or fall
+// silent, every guarantee holds. -pq.ops sets how long it lasts.
 func TestNetworkFaults(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
@@ -82,9 +82,9 @@ func TestNetworkFaults(t *testing.T) {
 	}
 }
 
-// A network that swallows everything, the end of a connection included, is
-// noticed: pqd finds another connection by itself, and the server sends it
-// everything as soon as its own pings have told it of the old one's end.
+// pqd notices a network that loses everything, the end of a connection included: it
+// connects again by itself, and the server sends it all requests once its own pings have
+// found the end of the old connection.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()
 	if *flagOps == 0 {

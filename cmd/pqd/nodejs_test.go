@@ -17,7 +17,7 @@ import (
 // npm ci installs.
 const scripts = "testdata/js"
 
-// What clients do with nats.js, over TCP.
+// Everything that clients do with nats.js, over TCP.
 func TestNodeClient(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
@@ -42,10 +42,11 @@ func judgeSuite(t *testing.T, results []byte) {
 	}
 }
 
-// oldestNode has what nats.js takes for granted, such as a global crypto.
+// oldestNode is the oldest version with everything that nats.js needs, such as a global
+// crypto.
 const oldestNode = 20
 
-// nodejs is what it takes to run JavaScript with nats.js.
+// nodejs runs JavaScript with nats.js.
 type nodejs struct {
 	path     string // of node
 	packages string

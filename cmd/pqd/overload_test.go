@@ -19,8 +19,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What the campaign asks of pqd: so many times what it can do, for so long,
-// and then its usual speed again, with no more memory than this at any time.
+// The campaign offers pqd this many times what it can do, for this long, and then expects
+// its usual speed again, with no more memory than this at any time.
 const (
 	overloadFactor  = 10
 	overloadTime    = time.Minute
@@ -31,8 +31,7 @@ const (
 	windowed        = 256 // requests of a client that are under way while the sustainable rate is measured
 )
 
-// The campaign takes minutes and all of the machine, so it is behind a tag:
-// make overload.
+// The campaign needs minutes and the whole machine, so it is behind a tag: make overload.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
@@ -90,7 +89,7 @@ func TestOverload(t *testing.T) {
 	p.Stop(t)
 }
 
-// asker is a client like any other, that sends pushes and pops in turns.
+// asker is an ordinary client that sends pushes and pops in turns.
 type asker struct {
 	nc             *nats.Conn
 	inbox          string
@@ -143,8 +142,7 @@ var overloadBody = make([]byte, 128)
 
 func (c *asker) settle() { settled(&c.sent, &c.answered) }
 
-// settled waits until everything that was sent is answered, or nothing has been
-// for a while.
+// settled waits until every request is answered, or none was for a while.
 func settled(sent, answered *atomic.Int64) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -250,7 +248,7 @@ func (f *flood) answer(r *bufio.Reader, fields [][]byte) error {
 	if _, after, found := bytes.Cut(body, []byte("Nats-Service-Error-Code: ")); found {
 		code = string(after[:3])
 	} else if bytes.HasPrefix(body, []byte("NATS/1.0 503")) {
-		code = "nobody there"
+		code = "no responders"
 	}
 	f.byCode[code]++
 	word, bit := n/64, uint64(1)<<(n%64)
@@ -300,8 +298,8 @@ func (f *flood) end(t *testing.T) map[string]int64 {
 	return f.byCode
 }
 
-// flooded sends at a rate, whatever is answered, and returns the rate that it
-// came to: the server slows down whoever sends more than it can pass on.
+// flooded sends at a rate, whatever is answered, and returns the rate that it reached:
+// the server slows down clients that send more than it can pass on.
 func flooded(floods []*flood, rate float64) float64 {
 	const tick, most = time.Millisecond, 1024 // requests in one write
 	var wg sync.WaitGroup

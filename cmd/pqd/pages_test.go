@@ -11,10 +11,9 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Every command that documentation shows in a terminal does what is shown there.
-// A page is one session, from its first command to its last, with default settings
-// but for the ports. docs/pages_test.go sees to it that commands are shown in a
-// terminal, or say why they cannot be run.
+// Every command of a terminal session in the documentation prints what the page shows. A
+// page is one session, from its first command to its last, with default settings except
+// the ports. docs/pages_test.go checks that other commands say why no test runs them.
 
 func TestReadme(t *testing.T)   { runPage(t, "../../README.md") }
 func TestTutorial(t *testing.T) { runPage(t, tutorial) }
@@ -51,8 +50,8 @@ func matching(t *testing.T, patterns ...string) (files []string) {
 	return files
 }
 
-// Commands that the test does by its own means: it has built the programs, and
-// pqd is a process that it watches.
+// Commands that the test replaces: it has built the programs, and starts pqd as a process
+// that it watches.
 const (
 	buildPrograms = "go build -o bin/ ./cmd/pq ./cmd/pqd"
 	startDaemon   = "go run ./cmd/pqd"

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A panic is not taken for a wrong setting, which ends pqd with 2 and which
-// service managers do not try again; nor is SIGQUIT.
+// A panic does not end with 2, the code of wrong settings, after which service managers
+// do not start pqd again. Neither does SIGQUIT.
 func TestPanicEndsBySignal(t *testing.T) {
 	t.Parallel()
 	const role = "PQD_TEST_PANIC"

@@ -19,8 +19,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Who writes to a pipe waits for nobody as long as it has room, and then until
-// there is some again. What was written arrives in order, all of it.
+// A write to a pipe returns at once while the pipe has room, and otherwise waits for
+// room. All bytes arrive in order.
 func TestPipe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestPipe(t *testing.T) {
 				t.Errorf("write of %d bytes: %d, %v", n, got, err)
 			}
 		}
-		write(100)          // nobody reads
+		write(100)          // without a reader
 		synctest.Wait()     // on its way
 		write(2 * pipeRoom) // it holds nothing else
 		done := make(chan struct{})
@@ -45,7 +45,7 @@ func TestPipe(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Error("a full pipe took more")
+			t.Error("a full pipe accepted more")
 		default:
 		}
 		got := make([]byte, 100)
@@ -72,8 +72,7 @@ func TestPipe(t *testing.T) {
 	})
 }
 
-// A pipe that nothing was written to any more is not left behind: the dialer
-// closes it before it makes the next one.
+// The dialer closes the pipe of an ended connection before it makes the next one.
 func TestPipeDialer(t *testing.T) {
 	t.Parallel()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
@@ -102,8 +101,8 @@ func TestPipeDialer(t *testing.T) {
 	}
 }
 
-// When the server does not read any more, a pipe that was closed is closed soon;
-// when it has closed its end, nobody waits for it.
+// A pipe whose server end does not read is closed within a bounded time; one whose server
+// end is closed is closed at once.
 func TestPipeWithoutReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

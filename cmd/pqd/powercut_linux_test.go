@@ -26,7 +26,7 @@ import (
 
 var flagCuts = flag.Int("pq.cuts", 0, "power cuts at most, and a hundredth of that with large items; 0: none")
 
-// recorded is what a pqd on a disk of a test did, and what its clients saw.
+// recorded has the steps of a pqd on a test's disk, and the history of its clients.
 type recorded struct {
 	events     []disk.Event
 	operations []history.Operation
@@ -36,8 +36,8 @@ type recorded struct {
 
 const powerStore = "made/with/all" // its directories
 
-// record has clients use a pqd that is killed and stopped on the way, so that its
-// store is made, used, read again and merged on the disk.
+// record has clients use a pqd that is killed and stopped on the way, so that the store
+// is created, used, opened again and compacted on the disk.
 func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 	recorder := history.NewRecorder()
 	d := disk.Mount(t, recorder.Now)
@@ -83,8 +83,8 @@ func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 	return recorded{d.Events(), recorder.Operations(), end, random}
 }
 
-// until is what clients had seen at a moment, and how many leases may belong to
-// nobody then: requests that were under way are neither done nor not.
+// until is the history up to a moment, and how many leases may have no holder then:
+// requests in flight may be done or not.
 func until(operations []history.Operation, moment time.Duration) (seen []history.Operation, open int) {
 	for _, o := range operations {
 		switch {
@@ -105,8 +105,7 @@ func until(operations []history.Operation, moment time.Duration) (seen []history
 	return seen, open
 }
 
-// judge starts pqd on what the disk held when the power failed, and has clients
-// go on.
+// judge starts pqd on the disk as it was after the power cut, and has clients continue.
 func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed uint64) {
 	dir := t.TempDir()
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
@@ -143,7 +142,7 @@ func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed
 	p.Kill(t)
 	testenv.CheckDir(t, store)
 	operations := recorder.Operations()
-	for range left.Leased { // which is as good as taken by a pop without an answer
+	for range left.Leased { // like an item of a pop without an answer
 		operations = append(operations, history.Operation{Kind: history.Pop, Outcome: history.Unknown, Call: recorder.Now(), Return: history.Never})
 	}
 	testenv.Judge(t, operations, history.One)
@@ -156,9 +155,9 @@ type cut struct {
 	moment time.Duration
 }
 
-// cuts are what the disk may hold when the power fails behind one of so many
-// events, with nothing twice. Where nothing is synced for a while, the last moment
-// is the one at which most was acknowledged.
+// cuts are the states that the disk may have when the power fails after one of the
+// events, each state once. Of several moments with the same state the last one counts, at
+// which most was acknowledged.
 func (r recorded) cuts(every int) iter.Seq[cut] {
 	return func(yield func(cut) bool) { r.eachCut(every, yield) }
 }
@@ -205,10 +204,10 @@ func (r recorded) eachCut(every int, yield func(cut) bool) {
 	}
 }
 
-// Wherever the power fails while pqd makes its store, uses it, starts on it again
-// and merges its tables, pqd starts on what the disk holds, and everything that
-// clients were answered holds. Items are small, and every change of the disk is
-// looked at; or large, so that logs are changed and used again meanwhile.
+// Whenever the power fails while pqd creates its store, uses it, opens it again and
+// compacts it, pqd starts on the disk, and every answer to a client still holds. Either
+// items are small and every change of the disk is a cut, or they are large, so that logs
+// are rotated and reused.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	if *flagCuts == 0 {

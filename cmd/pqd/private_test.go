@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Nobody but pqd's user can read the store, a backup of it, or what was there
-// before with other permissions. What else lies in a directory is left alone.
+// Only pqd's user can read the store and its backups, also files that had other modes
+// before. Other files in the directory are not changed.
 func TestStoreIsPrivate(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
@@ -47,17 +47,17 @@ func TestStoreIsPrivate(t *testing.T) {
 	expectPrivate(t, p.Dir)
 	p.Stop(t)
 
-	stranger := filepath.Join(p.Dir, "a letter")
-	write(t, stranger, "")
+	other := filepath.Join(p.Dir, "a letter")
+	write(t, other, "")
 	open(p.Dir)
 	p.Start(t)
 	p.AwaitLog(t, "removed the access of other users")
-	for _, path := range []string{p.Dir, stranger} {
+	for _, path := range []string{p.Dir, other} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	if err := os.Remove(stranger); err != nil {
+	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(p.Dir, 0o700); err != nil {
@@ -84,7 +84,7 @@ func expectPrivate(t *testing.T, dir string) {
 	}
 }
 
-// What clients do to be refused is logged a few times, as a warning.
+// Requests that pqd refuses are logged a few times, as a warning.
 func TestClientsDoNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "nats.conf")
@@ -127,7 +127,7 @@ authorization: { users: [
 	}
 }
 
-// A file with a secret that everybody can read is named.
+// pqd names a file with a secret that all users can read.
 func TestOpenSecretsAreNamed(t *testing.T) {
 	t.Parallel()
 	l := nkeyLogin(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Every example of the protocol does what it shows. Each page tells the same
-// story in each language, from its first example to its last, on a pqd of its own.
+// Every example of the protocol prints what it shows. Each page has the same session in
+// each language, on a pqd of its own.
 
 // protocolPages are the pages of the protocol, all of which have examples.
 func protocolPages(t *testing.T) []string {

@@ -19,8 +19,8 @@ func init() {
 	kinds["pushes"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.push.5", payload) }
 }
 
-// bareSets is what no queue can beat item by item: one row a transaction, and
-// nothing read.
+// bareSets is a bound for queues without batches: one row a transaction, and nothing
+// read.
 func bareSets(t *testing.T, l task) work {
 	db, items := recipe(t, l.Cluster, l.Prefix)
 	return work{client: func() func() error {
@@ -37,8 +37,8 @@ func bareSets(t *testing.T, l task) work {
 	}}
 }
 
-// One bridge takes in items from more and more clients, and so many clients do
-// bare sets. What the bridge's transactions hold grows with the load.
+// One bridge serves pushes of more and more clients, beside as many clients that do bare
+// sets. The bridge's batches grow with the load.
 func TestPushes(t *testing.T) {
 	t.Parallel()
 	cluster := fdbtest.New(t, 1)

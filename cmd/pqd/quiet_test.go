@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// A start, a little work and an orderly stop are no reason to warn anybody.
+// A start, a little work and an orderly stop log no warning.
 func TestCleanStopIsQuiet(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"embedded NATS": "", "another NATS": testenv.NATS(t).URL()} {

@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// SIGHUP has the embedded server read its file again: users come and go, and
-// connections get the new certificate. What goes on meanwhile goes on.
+// On SIGHUP the embedded server reads its file again: users are added and removed, and
+// new connections get the new certificate. Work continues meanwhile.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -41,11 +41,11 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 		t.Error("the certificate is the one from before")
 	}
 	if _, err := nats.Connect(p.URL, nats.RootCAs(cert), nats.UserInfo("goes", "g")); err == nil {
-		t.Error("a user who was taken out of the file is let in")
+		t.Error("a removed user can log in")
 	}
 	push(t, p.Connect(t, nats.RootCAs(cert), nats.UserInfo("comes", "c")), "jobs", 2, "y")
 	if !stays.IsConnected() || stays.Reconnects != 0 {
-		t.Error("a user who stayed was cut off")
+		t.Error("a remaining user was disconnected")
 	}
 
 	// A file that is wrong changes nothing.
@@ -58,7 +58,7 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 	p.Stop(t)
 }
 
-// served is the certificate that a server shows now.
+// served is the certificate that a server currently presents.
 func served(t *testing.T, at string) *x509.Certificate {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -97,7 +97,7 @@ func TestHangUpStops(t *testing.T) {
 	push(t, nc, "elsewhere", 1, "what is sent later is answered, so the pop has arrived")
 	p.HangUp(t)
 	if m, err := sub.NextMsg(patience); err != nil || m.Header.Get("Status") != "409" {
-		t.Errorf("who waits heard %v, %v", m, err)
+		t.Errorf("the waiting pop got %v, %v", m, err)
 	}
 	if code := p.AwaitEnd(t); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -24,8 +24,8 @@ func TestPushAndPop(t *testing.T) {
 	p.Stop(t)
 }
 
-// What was pushed is there after either kind of end, in its order, and what
-// was popped is not. PQ_SYNC=false gives up the machine's end, not the process's.
+// After either kind of end the pushed items are there, in order, and the popped ones are
+// not. PQ_SYNC=false risks items when the machine ends, not when the process does.
 func TestRestartKeepsItems(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []string{"true", "false"} {
@@ -40,7 +40,7 @@ func TestRestartKeepsItems(t *testing.T) {
 					push(t, nc, "jobs", []int{3, 1, 2, 0}[i], body)
 				}
 				if body := pop(t, nc, "jobs", "min"); body != "taken" {
-					t.Fatalf("popped %q, expected what was to be taken", body)
+					t.Fatalf("popped %q, expected the item for the pop", body)
 				}
 				nc.Close()
 				end.end(t)
@@ -78,6 +78,6 @@ func TestAutoCreateIsASetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := reply.Header.Get("Nats-Service-Error-Code"); code != "403" {
-		t.Errorf("push to a queue that nobody made: code %q (%s), expected 403", code, reply.Header.Get("Nats-Service-Error"))
+		t.Errorf("push to a queue that does not exist: code %q (%s), expected 403", code, reply.Header.Get("Nats-Service-Error"))
 	}
 }

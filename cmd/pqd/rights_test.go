@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// pqd says when its own user may do more than pqd needs, and how much more.
+// pqd warns if its own user may do more than pqd needs, and names the surplus.
 func TestWarnsOfRights(t *testing.T) {
 	t.Parallel()
 	grammar, err := subjects.New("pq")

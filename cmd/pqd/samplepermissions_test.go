@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// The sample of permissions gives each user what the grammar says, and with them
-// pqd and its clients do their work.
+// The sample configuration gives each user the permissions of package subjects, with
+// which pqd and its clients work.
 func TestSamplePermissions(t *testing.T) {
 	passwords := []string{"PQD", "PRODUCER", "WORKER", "REQUEUER", "VIEWER", "ADMIN"}
 	env := []string{"PQ_LISTEN=127.0.0.1:0", "NATS_USER=pqd", "NATS_PASSWORD=pqd-secret"}
@@ -89,8 +89,7 @@ func TestSamplePermissions(t *testing.T) {
 	}
 }
 
-// requeueAs lets the worker give up an item, and somebody list and requeue it
-// with pq.
+// requeueAs lets the worker give up an item, and a user list and requeue it with pq.
 func requeueAs(t *testing.T, p *testenv.Process, as func(user string) *nats.Conn, user string) {
 	t.Helper()
 	push(t, as("producer"), "jobs", 1, "gave up")

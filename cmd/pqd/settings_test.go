@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// What cannot be right ends with exit code 2 and a line that names the
-// variable, what was found, and what was expected.
+// A wrong setting ends pqd with exit code 2 and a line that names the variable, its
+// value, and what was expected.
 func TestRefusesWrongSettings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,8 +97,7 @@ func TestHelpShowsEverySetting(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code %d, expected 0", code)
 	}
-	// The names that are promised to users. A default stands beside each that
-	// has one.
+	// The names that users rely on, each with its default.
 	for _, row := range []string{
 		`PQ_STORE +local:\./pq-data +\S`, `PQ_PREFIX +pq +\S`, `PQ_LISTEN +127\.0\.0\.1:4222 +\S`, `PQ_NATS_CONFIG +\S`,
 		`PQ_HTTP +127\.0\.0\.1:8622 +\S`, `PQ_SYNC +true +\S`, `PQ_AUTO_CREATE +true +\S`, `PQ_LOG +text +\S`, `PQ_LOG_LEVEL +info +\S`, `PQ_PROFILE +false +\S`,
@@ -131,8 +130,8 @@ func TestVersionIsSemantic(t *testing.T) {
 	}
 }
 
-// An empty variable is one that is not set: that is how a compose file or a
-// unit file says "the default".
+// An empty variable counts as not set: compose and unit files ask for the default in this
+// way.
 func TestEmptyVariableIsNotSet(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "NATS_URL=", "PQ_SYNC=", "PQ_LOG_LEVEL=", "PQ_PREFIX=", "PQ_NATS_CONFIG=")

@@ -19,8 +19,8 @@ import (
 	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
-// Two daemons with one store and a NATS server each, so that it is certain
-// which of them serves: all that one does is there for the other at once.
+// Two daemons with one store and a NATS server each, so that the test chooses which one
+// serves: the effects of one are visible to the other at once.
 func TestSeveralBridges(t *testing.T) {
 	cluster := fdbtest.Shared(t)
 	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", cluster.File, fdbtest.Prefix())
@@ -44,7 +44,7 @@ func TestSeveralBridges(t *testing.T) {
 		return answer
 	}
 
-	// What one took in is there for the other, in its order, whoever took it in.
+	// The other daemon has the pushed items, in one order.
 	for i := range 20 {
 		push(t, ncs[i%2], "jobs", 20-i, fmt.Sprint(20-i))
 	}
@@ -62,7 +62,7 @@ func TestSeveralBridges(t *testing.T) {
 		}
 	}
 
-	// One answers the list of queues that the other made.
+	// One lists the queues that the other created.
 	push(t, a, "made-by-a", 0, "x")
 	push(t, b, "made-by-b", 0, "x")
 	for _, nc := range ncs {
@@ -92,7 +92,7 @@ func TestSeveralBridges(t *testing.T) {
 		t.Fatalf("the waiting pop got %v", leased)
 	}
 
-	// Each settles what the other has leased, and knows when that is over.
+	// Each settles leases of the other, and knows when they are over.
 	if m := ask(b, leased.Reply, "+WPI"); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("+WPI at the other bridge: %v", m.Header)
 	}
@@ -107,7 +107,7 @@ func TestSeveralBridges(t *testing.T) {
 		t.Errorf("+ACK at the other bridge: %v", m.Header)
 	}
 
-	// What falls due is done by one of them, whichever is left.
+	// The remaining one does the due work.
 	for i, end := range []*testenv.Process{daemons[0], daemons[1]} {
 		other := ncs[1-i]
 		ask(other, "pq.jobs.push.5", "due", "PQ-Delay", "100ms")
@@ -142,12 +142,12 @@ func awaitWaiter(t *testing.T, nc *nats.Conn, queue string) {
 			return
 		}
 	}
-	t.Fatal("nobody waits")
+	t.Fatal("no pop waits")
 }
 
-// While two daemons on a cluster are restarted by turns, clients that repeat
-// what found nobody, as the client package does, notice nothing: nothing fails,
-// is lost, or is handled twice.
+// While two daemons on a cluster are restarted by turns, clients that repeat requests
+// without a responder, as package client does, notice nothing: no request fails, and no
+// item is lost or handled twice.
 func TestRollingRestartOnFoundationDB(t *testing.T) {
 	const n, restarts = 200, 4
 	cluster := fdbtest.Shared(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// byPieces reads as many bytes at a time as it happens.
+// byPieces reads in pieces of random sizes.
 type byPieces struct {
 	from   io.Reader
 	random *rand.Rand
@@ -25,8 +25,8 @@ func (r *byPieces) Read(p []byte) (int, error) {
 	return r.from.Read(p[:1+r.random.IntN(min(len(p), 70_000))])
 }
 
-// Whatever is sent arrives as it was, in whatever pieces; a message with too many
-// headers arrives without body and headers, and says so.
+// All bytes arrive unchanged, in whatever pieces they are sent. A message with too many
+// headers arrives without body and headers, with a mark that says so.
 func TestSieve(t *testing.T) {
 	t.Parallel()
 	var sent, want strings.Builder

@@ -82,7 +82,7 @@ func TestUnreadBudget(t *testing.T) {
 	}
 }
 
-// What the clients of these tests leave unread: more than sockets take.
+// The clients of these tests leave this much unread, more than sockets buffer.
 const (
 	unreadSize     = 512 << 10
 	unreadMessages = 48
@@ -127,7 +127,7 @@ func newSilent(t *testing.T, srv *server.Server, name, commands string) silent {
 	return silent{conn, name}
 }
 
-// connection is what the server knows of the client; nil if there is none.
+// connection is the server's entry for the client; nil if there is none.
 func (c silent) connection(t *testing.T, srv *server.Server) *server.ConnInfo {
 	t.Helper()
 	list, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
@@ -152,8 +152,8 @@ func until(t *testing.T, what string, step func() bool) {
 	}
 }
 
-// A client that asks and does not read is closed, and its memory freed, while pqd
-// goes on serving a client that reads.
+// The connection of a client that does not read is closed and its memory freed, while pqd
+// serves a client that reads.
 func TestSlowClientIsClosed(t *testing.T) {
 	t.Parallel()
 	srv := patientServer(t)
@@ -226,7 +226,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	}
 }
 
-// The bridge's own connection stays, whatever it has left unread.
+// The bridge's own connection is never closed, however much it has not read.
 func TestOwnConnectionIsNotClosed(t *testing.T) {
 	t.Parallel()
 	srv := patientServer(t)

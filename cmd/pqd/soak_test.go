@@ -22,8 +22,8 @@ var (
 	flagRate = flag.Int("pq.rate", 200, "operations a second of a soak")
 )
 
-// level is what a pqd in use may have more of at the end than at the beginning
-// without a leak: what comes and goes at the moment when it is looked at.
+// level is how much more of something a pqd in use may have at the end than at the
+// beginning without a leak: the noise of a sample.
 type level struct {
 	metric string
 	noise  float64
@@ -45,15 +45,15 @@ const (
 	standingSize = 20_000
 )
 
-// sample is what was seen at a moment.
+// sample has the numbers of one moment.
 type sample struct {
 	at    time.Duration
 	value float64
 }
 
-// growth is by how much more there is at the end than at the beginning: the
-// median of the slopes between any two samples, times the time between the first
-// and the last. Half of the samples may lie anywhere.
+// growth is the increase from the first to the last sample: the median of the slopes
+// between any two samples, times the time between the first and the last. Up to half of
+// the samples may be outliers.
 func growth(samples []sample) float64 {
 	var slopes []float64
 	for i, a := range samples {
@@ -65,7 +65,7 @@ func growth(samples []sample) float64 {
 	return slopes[len(slopes)/2] * float64(samples[len(samples)-1].at-samples[0].at)
 }
 
-// growth tells a leak from what comes and goes.
+// growth distinguishes a leak from noise.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -88,7 +88,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// soak is a pqd under load, and what it has taken.
+// soak is a pqd under load, with the samples of its resources.
 type soak struct {
 	*testing.T
 	*campaign
@@ -98,8 +98,8 @@ type soak struct {
 	done    int // operations
 }
 
-// Memory, goroutines, descriptors and disk space stay where they are while
-// clients come, work, vanish and go, and queues are made and deleted.
+// Memory, goroutines, descriptors and disk space do not grow while clients come, work,
+// vanish and go, and queues are created and deleted.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	if *flagSoak == 0 {
@@ -123,8 +123,8 @@ func TestSoak(t *testing.T) {
 	s.process.Stop(t)
 }
 
-// fill has the store use what it may use of memory and disk, and leaves a queue
-// with items that stay.
+// fill has the store use its full caches and logs, and leaves a queue with items that
+// stay.
 func (s *soak) fill() {
 	for range 3 {
 		const large = 64 << 10
@@ -138,8 +138,8 @@ func (s *soak) fill() {
 	}
 }
 
-// epoch is some seconds of work on a queue that is deleted in the end. What the
-// clients saw is judged.
+// epoch is some seconds of work on a queue that is deleted at the end. The history of the
+// clients is judged.
 func (s *soak) epoch() {
 	h := s.begin(s, "soak", 1, soakWorkers)
 	var clients sync.WaitGroup
@@ -178,7 +178,7 @@ func (s *soak) epoch() {
 	}
 }
 
-// sample looks at pqd when it has little to do.
+// sample reads pqd's numbers while it has little to do.
 func (s *soak) sample() {
 	_, page := get(s.T, s.process.HTTP+"/metrics")
 	for _, l := range levels {

@@ -18,7 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// spans is an OpenTelemetry collector that keeps what it gets.
+// spans is an OpenTelemetry collector that keeps all spans.
 type spans struct {
 	mu    sync.Mutex
 	names []string // of the services
@@ -73,8 +73,8 @@ const (
 	parent = "3333333333333333"
 )
 
-// A push continues the trace of its sender, a pop that of the popper, linked
-// to the push's; the item carries what its sender said.
+// A push continues the trace of its sender, a pop that of its client, with a link to the
+// push's trace. The item keeps the trace context of its push.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	var s spans
@@ -123,8 +123,7 @@ func TestTracing(t *testing.T) {
 	}
 }
 
-// Without a collector nothing is set up, and one that cannot be reached is no
-// reason to fail.
+// Without a collector tracing is off, and an unreachable collector is no failure.
 func TestTracingIsOptional(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none"} {
