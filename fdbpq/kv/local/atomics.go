@@ -6,8 +6,9 @@ import (
 )
 
 // resolveAtomics adds the results of the atomic operations to the batch. It runs
-// under the commit lock, so it reads the newest values.
-func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
+// under the commit lock, so it reads the newest values. What the batch of a term b has
+// already is newer than the store; b is nil without a term.
+func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch, b *Batch) error {
 	if len(w.cleared) > 0 {
 		db.counters.reset()
 	}
@@ -19,6 +20,9 @@ func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
 		}
 		key := w.keys.key(int32(i))
 		value, known := db.counters.get(hash, key)
+		if !known && b != nil {
+			value, known = b.value(hash, key)
+		}
 		if !known {
 			stored, err := db.read(db.store, key)
 			if err != nil {
@@ -32,6 +36,9 @@ func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch) error {
 		if err := batch.Set(key, kv.EncodeInteger(value), nil); err != nil {
 			db.counters.reset()
 			return unavailable(err)
+		}
+		if b != nil {
+			w.putInteger(e, value) // other replicas get results
 		}
 	}
 	return nil

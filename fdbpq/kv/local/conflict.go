@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"math"
 )
 
 // extent is the part of a range that has changes: from the key first to the key last,
@@ -91,6 +92,11 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 		x.last = keyAfter(x.last)
 	}
 	return keyRange{x.first, x.last}
+}
+
+// changesSince tells whether commits after c changed a key of r.
+func (c *commit) changesSince(r keyRange) bool {
+	return c.changes(r, math.MaxUint64).begin != nil
 }
 
 // firstConflict returns the first commit after c that changed what r depends on, or

@@ -232,7 +232,7 @@ func (w *gapWorld) run(steps int) {
 		case w.rng.IntN(3) == 0:
 			w.commit()
 		case len(w.open) < 8 && w.rng.IntN(2) == 0:
-			t := w.db.begin()
+			t := w.db.begin(nil)
 			if err := t.open(); err != nil {
 				w.t.Fatal(err)
 			}

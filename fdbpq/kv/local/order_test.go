@@ -129,7 +129,7 @@ func TestStateToReadLiesBetweenItsCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func() error {
-		run := db.begin()
+		run := db.begin(nil)
 		defer run.end()
 		if err := run.open(); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 // itself counts them, and what it finds.
 func steps(t *testing.T, db *DB, begin, end string, opts kv.RangeOptions) (int, []kv.Pair) {
 	t.Helper()
-	run := db.begin()
+	run := db.begin(nil)
 	defer run.end()
 	pairs, err := run.Range([]byte(begin), []byte(end), opts)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestLaggingScanStaysFlat(t *testing.T) {
 	})
 	opts := kv.RangeOptions{Limit: 10}
 	for popped := 0; popped < rows-100; popped += 10 {
-		late := db.begin()
+		late := db.begin(nil)
 		if err := late.open(); err != nil {
 			t.Fatal(err)
 		}

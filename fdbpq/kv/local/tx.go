@@ -14,6 +14,7 @@ import (
 // transaction that only writes never conflicts and pins nothing.
 type tx struct {
 	db       *DB
+	term     *Term    // nil unless the store is a replica
 	buf      *buffers // nil when the run is over
 	snapshot snapshotReader
 
@@ -47,8 +48,9 @@ var errEnded = errors.New("kv/local: the transaction has ended")
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", kv.ErrUnavailable, err) }
 
-func (db *DB) begin() *tx {
-	t := &tx{db: db, buf: db.buffers.Get().(*buffers)}
+// begin begins a transaction; term is nil unless the store is a replica.
+func (db *DB) begin(term *Term) *tx {
+	t := &tx{db: db, term: term, buf: db.buffers.Get().(*buffers)}
 	t.snapshot.t = t
 	return t
 }

@@ -55,7 +55,7 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 	t.Parallel()
 	db := openMem(t, Options{})
 	mustUpdate(t, db, set("b", "1"))
-	run := db.begin()
+	run := db.begin(nil)
 	run.ClearRange([]byte("a"), []byte("z"))
 	run.Set([]byte("c"), []byte("kept"))
 	if err := run.narrow(); err != nil {

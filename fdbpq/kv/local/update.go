@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,11 +17,16 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		return kv.ErrClosed
 	}
 	defer db.life.leave()
+	return db.update(ctx, nil, fn)
+}
+
+// update is Update in a term, or without one.
+func (db *DB) update(ctx context.Context, term *Term, fn func(kv.Tx) error) error {
 	for losses := 0; ; losses++ {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		done, err := db.updateOnce(ctx, fn)
+		done, err := db.updateOnce(ctx, term, fn)
 		if done {
 			return err
 		}
@@ -36,18 +40,23 @@ func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 		return kv.ErrClosed
 	}
 	defer db.life.leave()
+	return db.view(ctx, nil, fn)
+}
+
+// view is View in a term, or without one.
+func (db *DB) view(ctx context.Context, term *Term, fn func(kv.Reader) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		if done, err := db.viewOnce(ctx, fn); done {
+		if done, err := db.viewOnce(ctx, term, fn); done {
 			return err
 		}
 	}
 }
 
-func (db *DB) viewOnce(ctx context.Context, fn func(kv.Reader) error) (done bool, err error) {
-	t := db.begin()
+func (db *DB) viewOnce(ctx context.Context, term *Term, fn func(kv.Reader) error) (done bool, err error) {
+	t := db.begin(term)
 	defer t.end()
 	err = fn(&t.snapshot)
 	if t.tooOld {
@@ -58,8 +67,8 @@ func (db *DB) viewOnce(ctx context.Context, fn func(kv.Reader) error) (done bool
 }
 
 // updateOnce runs fn once. done is false when fn has to run again.
-func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, err error) {
-	t := db.begin()
+func (db *DB) updateOnce(ctx context.Context, term *Term, fn func(kv.Tx) error) (done bool, err error) {
+	t := db.begin(term)
 	defer func() {
 		if t != nil {
 			t.end()
@@ -88,8 +97,17 @@ func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, 
 	}
 	if w.empty() {
 		// The ranges to clear may have been empty. Pebble does not sync an empty batch.
-		db.activateWatches(t, nil)
+		if term != nil {
+			term.watch(t)
+		} else {
+			db.activateWatches(t, nil)
+		}
 		return true, t.awaitReads(ctx, nil)
+	}
+	if term != nil {
+		ready := t
+		t = nil
+		return term.commit(ctx, ready)
 	}
 	c, stale, err := db.prepare(ctx, t)
 	if stale {
@@ -111,10 +129,17 @@ func (db *DB) updateOnce(ctx context.Context, fn func(kv.Tx) error) (done bool, 
 }
 
 // awaitReads returns err once all that the transaction read is durable, so that
-// conclusions from it hold after a crash, too.
+// conclusions from it hold after a crash, too. In a term it also makes certain that the
+// state was the newest one.
 func (t *tx) awaitReads(ctx context.Context, err error) error {
 	t.release()
-	if t.upper != nil {
+	switch {
+	case t.upper == nil:
+	case t.term != nil:
+		if failed := t.term.confirm(ctx); failed != nil {
+			return unavailable(failed)
+		}
+	default:
 		if late := t.db.await(ctx, t.upper); late != nil {
 			return unavailable(late)
 		}
@@ -204,11 +229,11 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 		}
 	}
 	for _, r := range w.narrow {
-		if t.pinned.changes(r, math.MaxUint64).begin != nil {
+		if t.pinned.changesSince(r) {
 			return nil, true, nil
 		}
 	}
-	if err := db.resolveAtomics(w, batch); err != nil {
+	if err := db.resolveAtomics(w, batch, nil); err != nil {
 		return nil, false, err
 	}
 	c.batch = batch

@@ -1,0 +1,214 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Batch is transactions of a term that commit together, in an order in which each of
+// them would commit alone. It may have none, when it was made for reads. Its caller
+// decides it once: by Commit, Refuse or Lose.
+type Batch struct {
+	term    *Term
+	all     []*proposal
+	losers  []*proposal // that conflict with those: they run again afterwards
+	reads   []chan error
+	store   *pebble.Batch
+	changes []byte
+}
+
+// Next returns the next batch as soon as a transaction or a read waits for one, or an
+// error when ctx has ended. A batch with more than one transaction has at most about
+// limit bytes of changes.
+func (t *Term) Next(ctx context.Context, limit int) (*Batch, error) {
+	for {
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		b, err := t.gather(limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(b.all) > 0 || len(b.reads) > 0 {
+			return b, nil
+		}
+		b.drop(nil)
+	}
+}
+
+// gather makes a batch of what waits.
+func (t *Term) gather(limit int) (*Batch, error) {
+	db := t.db
+	b := &Batch{term: t}
+	t.mu.Lock()
+	size, n := 0, 0
+	for n < len(t.waiting) && (n == 0 || size+t.waiting[n].t.buf.writes.size() <= limit) {
+		size += t.waiting[n].t.buf.writes.size()
+		n++
+	}
+	taken := t.waiting[:n:n]
+	t.waiting = append([]*proposal(nil), t.waiting[n:]...)
+	b.reads, t.reads = t.reads, nil
+	more := len(t.waiting) > 0
+	t.mu.Unlock()
+	if more {
+		t.ready()
+	}
+	refused := db.tables.err()
+	if broken := db.broken.Load(); broken != nil {
+		refused = *broken
+	}
+	var mark [maxSyncMark]byte
+	b.store = db.store.NewBatchWithSize(64 + maxSyncMark + 2*size)
+	if err := b.store.LogData(db.disk.syncMark().append(mark[:0]), nil); err != nil {
+		refused = err
+	}
+	for _, p := range taken {
+		if refused != nil {
+			p.finish(verdict{err: unavailable(refused)})
+			continue
+		}
+		b.add(p)
+	}
+	return b, nil
+}
+
+// add adds a proposal, unless it has to run again or fails.
+func (b *Batch) add(p *proposal) {
+	db, w := b.term.db, &p.t.buf.writes
+	if from := p.t.pinned; from != nil {
+		if loss, _ := from.firstConflict(&p.t.buf.reads); loss != nil {
+			db.stats.conflicts.Add(1)
+			p.finish(verdict{rerun: true}) // what it lost against has been applied
+			return
+		}
+		first, last := p.t.buf.reads.bounds()
+		for _, o := range b.all {
+			if o.c.conflicts(&p.t.buf.reads, first, last) {
+				db.stats.conflicts.Add(1)
+				b.losers = append(b.losers, p)
+				return
+			}
+		}
+	}
+	if b.widens(p) {
+		w.widenRanges()
+		again, err := db.newBatch(w)
+		if err != nil {
+			p.finish(verdict{err: unavailable(err)})
+			return
+		}
+		db.closeBatch(p.batch)
+		p.batch, p.c = again, newCommit(w)
+	}
+	if err := db.resolveAtomics(w, p.batch, b); err != nil {
+		p.finish(verdict{err: err})
+		return
+	}
+	if err := b.store.Apply(p.batch, nil); err != nil {
+		// Some of it may be in the batch.
+		panic(fmt.Sprintf("kv/local: a batch in memory cannot be copied: %v", err))
+	}
+	b.changes = w.encode(b.changes)
+	b.all = append(b.all, p)
+}
+
+// widens tells whether others have set keys in ranges that the proposal clears key by
+// key, so that it must clear the ranges.
+func (b *Batch) widens(p *proposal) bool {
+	for _, r := range p.t.buf.writes.narrow {
+		if p.t.pinned.changesSince(r) {
+			return true
+		}
+		for _, o := range b.all {
+			if o.c.wroteIn(r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// value returns what the batch makes of the integer at key, unless it does not write to
+// it.
+func (b *Batch) value(hash uint64, key []byte) (value uint64, known bool) {
+	for _, p := range slices.Backward(b.all) {
+		if !p.c.wrote(hash, key) {
+			continue
+		}
+		w := &p.t.buf.writes
+		if e := w.find(hash, key); e != nil && e.kind == kindSet {
+			return kv.DecodeInteger(w.value(e)), true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+// Changes are what the batch does, for Apply on other replicas. They belong to the
+// batch.
+func (b *Batch) Changes() []byte { return b.changes }
+
+// Transactions is how many transactions commit with the batch.
+func (b *Batch) Transactions() int { return len(b.all) }
+
+// Commit commits the batch, which is in the log for certain. An error leaves the
+// replica unusable.
+func (b *Batch) Commit(position []byte) error {
+	db := b.term.db
+	if err := db.commitLock.lock(context.Background()); err != nil {
+		return err
+	}
+	err := db.applyShared(b.all, b.store, position)
+	db.commitLock.unlock()
+	if err != nil {
+		b.Lose(err)
+		return err
+	}
+	for _, r := range b.reads {
+		r <- nil
+	}
+	b.reads = nil
+	b.drop(nil)
+	return nil
+}
+
+// Refuse ends the batch, which certainly is not in the log and never will be:
+// transactions and reads fail with ErrUnavailable and the reason err.
+func (b *Batch) Refuse(err error) {
+	b.fail(unavailable(err), err)
+}
+
+// Lose ends the batch, of which nobody knows whether it is in the log: transactions
+// fail with ErrUnknown and the reason err, reads with ErrUnavailable.
+func (b *Batch) Lose(err error) {
+	b.fail(fmt.Errorf("%w: %w", kv.ErrUnknown, err), err)
+}
+
+func (b *Batch) fail(transactions, reads error) {
+	b.term.db.counters.reset() // they may count what was not committed
+	for _, r := range b.reads {
+		r <- reads
+	}
+	b.reads = nil
+	b.drop(transactions)
+}
+
+// drop answers the transactions and releases what the batch holds.
+func (b *Batch) drop(err error) {
+	for _, p := range b.all {
+		p.finish(verdict{err: err})
+	}
+	for _, p := range b.losers {
+		p.finish(verdict{rerun: true})
+	}
+	b.all, b.losers = nil, nil
+	b.term.db.closeBatch(b.store)
+}

@@ -1,0 +1,179 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Replica is a store whose commits are decided elsewhere, by a log that several
+// processes share. It changes in two ways: Apply commits what the log has, and during a
+// [Term] the transactions of this process gather to batches, each of which commits when
+// its caller says that the log has it.
+//
+// A commit of a replica is durable in the log. So it does not wait for this disk: a
+// crash loses the most recent commits, each as a whole and with all later ones. With
+// each commit goes a position, from which the caller knows what the log has beyond it.
+//
+// One goroutine at a time calls Apply, and Next of a term until the batch that it
+// returned is decided. The other methods may be called at any time.
+type Replica struct {
+	db *DB
+}
+
+// OpenReplica opens the replica in dir and creates it if there is none. The options
+// NoSync and Salvage are for stores without a log.
+func OpenReplica(dir string, opts Options) (*Replica, error) {
+	if opts.NoSync || opts.Salvage {
+		return nil, errors.New("kv/local: a replica can neither do without syncs nor be opened read-only")
+	}
+	db, err := Open(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Replica{db: db}, nil
+}
+
+// The position is a range key of Pebble's, because no scan sees that and no range of
+// cleared keys covers it. Its bounds lie where encodeKey puts no key.
+var positionBegin, positionEnd = []byte{0, 1}, []byte{0, 2}
+
+// Position returns the position of the last commit, nil when there was none.
+func (r *Replica) Position() (position []byte, err error) {
+	iter, err := r.db.store.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
+	if err != nil {
+		return nil, r.db.readError(err)
+	}
+	if iter.First() {
+		for _, k := range iter.RangeKeys() {
+			position = bytes.Clone(k.Value)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, r.db.readError(err)
+	}
+	return position, nil
+}
+
+// Apply commits changes that another process has made; see Batch.Changes. When it
+// fails, nothing was committed.
+func (r *Replica) Apply(changes, position []byte) error {
+	db := r.db
+	if !db.life.enter() {
+		return kv.ErrClosed
+	}
+	defer db.life.leave()
+	t := db.begin(nil)
+	defer t.end()
+	w := &t.buf.writes
+	if err := w.decode(changes); err != nil {
+		return err
+	}
+	w.sort()
+	batch, err := db.newBatch(w)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer db.closeBatch(batch)
+	if err := db.lockReplica(); err != nil {
+		return err
+	}
+	defer db.commitLock.unlock()
+	if err := db.resolveAtomics(w, batch, nil); err != nil {
+		return err
+	}
+	return db.applyShared([]*proposal{{t: t, c: newCommit(w)}}, batch, position)
+}
+
+// lockReplica takes the commit lock unless the disk refuses commits.
+func (db *DB) lockReplica() error {
+	if broken := db.broken.Load(); broken != nil {
+		return *broken
+	}
+	if err := db.tables.err(); err != nil {
+		return unavailable(err)
+	}
+	return db.commitLock.lock(context.Background())
+}
+
+// applyShared makes the commits of proposals readable at once, with the position. The
+// order of the steps is that of apply. The caller holds the commit lock. An error leaves
+// the store unusable.
+func (db *DB) applyShared(all []*proposal, batch *pebble.Batch, position []byte) (err error) {
+	defer func() {
+		// Pebble panics when it cannot write its log.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("writing to the store failed: %v", p)
+		}
+		if err != nil {
+			db.fail(err)
+		}
+	}()
+	if err := batch.RangeKeySet(positionBegin, positionEnd, nil, position, nil); err != nil {
+		return err
+	}
+	last := db.newest.Load()
+	for _, p := range all {
+		p.c.version = last.version + 1
+		close(p.c.durable)
+		last.next.Store(p.c)
+		last = p.c
+		db.newest.Store(last)
+		w := &p.t.buf.writes
+		set, cleared := w.outcome()
+		db.gaps.written(set, cleared, last.version)
+		db.rows.write(&w.keys, w.cleared, last.version)
+	}
+	if err := db.store.Apply(batch, pebble.NoSync); err != nil {
+		return fmt.Errorf("writing to the store failed: %w", err)
+	}
+	db.applied.Store(last)
+	for _, p := range all {
+		db.activateWatches(p.t, p.c)
+		db.stats.commits.Add(1)
+	}
+	for _, p := range all {
+		db.watches.fire(p.c.version, p.t.buf.writes.keys.entries, p.c.ranges)
+	}
+	return nil
+}
+
+// Sync returns when all commits before the call are on this disk.
+func (r *Replica) Sync() error {
+	if !r.db.life.enter() {
+		return kv.ErrClosed
+	}
+	defer r.db.life.leave()
+	if broken := r.db.broken.Load(); broken != nil {
+		return *broken
+	}
+	if err := r.db.writeSyncMark(); err != nil {
+		r.db.fail(err)
+		return err
+	}
+	r.db.noteSynced()
+	return nil
+}
+
+// View runs fn on the last committed state, which may be older than what the log has.
+func (r *Replica) View(ctx context.Context, fn func(kv.Reader) error) error {
+	return r.db.View(ctx, fn)
+}
+
+// Backup copies the replica as DB.Backup does. The copy is a replica as well as a store.
+func (r *Replica) Backup(dir string) error { return r.db.Backup(dir) }
+
+// Metrics returns the numbers as they are now.
+func (r *Replica) Metrics() (Metrics, error) { return r.db.Metrics() }
+
+// Damage returns the damage found since the replica was opened.
+func (r *Replica) Damage() []Damage { return r.db.Damage() }
+
+// Close waits for transactions under way, and releases the replica. The caller ends its
+// term before.
+func (r *Replica) Close() error { return r.db.Close() }

@@ -1,0 +1,231 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Term is a time in which this process alone decides which commits of a replica come
+// next. It implements kv.DB. Transactions that are ready wait until Next takes them
+// into a batch. Reads are answered when a batch commits that Next returned after them:
+// only then is it certain that no other process had gone on meanwhile.
+type Term struct {
+	db   *DB
+	life lifetime
+	wake chan struct{} // holds a token when something may wait
+
+	mu      sync.Mutex
+	waiting []*proposal
+	reads   []chan error
+	ended   error // set when the term is over
+}
+
+var _ kv.DB = (*Term)(nil)
+
+// proposal is a transaction that is ready to commit.
+type proposal struct {
+	t     *tx
+	c     *commit
+	batch *pebble.Batch // its writes, but for those that depend on stored values
+	taken bool          // by Next; the term's lock guards it
+	done  chan verdict  // holds the one that the transaction gets
+}
+
+// verdict is what becomes of a proposal.
+type verdict struct {
+	rerun bool // the closure has to run again
+	err   error
+}
+
+// Begin begins a term. The caller has ended the term before.
+func (r *Replica) Begin() *Term {
+	t := &Term{db: r.db, wake: make(chan struct{}, 1)}
+	t.life.idle = make(chan struct{})
+	return t
+}
+
+// Update implements kv.DB.
+func (t *Term) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	return t.db.update(ctx, t, fn)
+}
+
+// View implements kv.DB.
+func (t *Term) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	return t.db.view(ctx, t, fn)
+}
+
+// enter admits a transaction. The replica stays open until it has left.
+func (t *Term) enter() error {
+	if !t.life.enter() {
+		return kv.ErrClosed
+	}
+	if !t.db.life.enter() {
+		t.life.leave()
+		return kv.ErrClosed
+	}
+	if err := t.err(); err != nil {
+		t.leave()
+		return unavailable(err)
+	}
+	return nil
+}
+
+func (t *Term) leave() {
+	t.db.life.leave()
+	t.life.leave()
+}
+
+// Close implements kv.DB: it waits for transactions under way, which need somebody who
+// takes batches. The replica stays open.
+func (t *Term) Close() error {
+	if !t.life.close() {
+		return kv.ErrClosed
+	}
+	t.End(kv.ErrClosed)
+	return nil
+}
+
+// End ends the term: transactions that no batch has taken and reads fail with
+// ErrUnavailable and the reason err, watches end.
+func (t *Term) End(err error) {
+	t.mu.Lock()
+	if t.ended == nil {
+		t.ended = err
+	}
+	waiting, reads := t.waiting, t.reads
+	t.waiting, t.reads = nil, nil
+	t.mu.Unlock()
+	for _, p := range waiting {
+		p.finish(verdict{err: unavailable(err)})
+	}
+	for _, r := range reads {
+		r <- err
+	}
+	t.db.watches.endAll()
+}
+
+func (t *Term) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// finish answers the transaction and releases what it holds.
+func (p *proposal) finish(v verdict) {
+	p.t.db.closeBatch(p.batch)
+	p.t.end()
+	p.done <- v
+}
+
+// commit waits until a batch with the transaction is decided. It keeps tx, which must
+// not be used any more.
+func (t *Term) commit(ctx context.Context, tx *tx) (done bool, err error) {
+	w := &tx.buf.writes
+	w.sort()
+	if tx.pinned != nil {
+		// Most conflicts are found here, and not while a batch is made.
+		if loss, _ := tx.pinned.firstConflict(&tx.buf.reads); loss != nil {
+			t.db.afterConflict(ctx, loss)
+			tx.end()
+			return false, nil
+		}
+	}
+	batch, err := t.db.newBatch(w)
+	if err != nil {
+		tx.end()
+		return true, unavailable(err)
+	}
+	p := &proposal{t: tx, c: newCommit(w), batch: batch, done: make(chan verdict, 1)}
+	t.mu.Lock()
+	ended := t.ended
+	if ended == nil {
+		t.waiting = append(t.waiting, p)
+	}
+	t.mu.Unlock()
+	if ended != nil {
+		p.finish(verdict{})
+		return true, unavailable(ended)
+	}
+	t.ready()
+	select {
+	case v := <-p.done:
+		return !v.rerun, v.err
+	case <-ctx.Done():
+	}
+	if t.withdraw(p) {
+		p.finish(verdict{})
+		return true, unavailable(fmt.Errorf("the log has not taken earlier commits: %w", ctx.Err()))
+	}
+	select {
+	case v := <-p.done:
+		return !v.rerun, v.err
+	default:
+		return true, fmt.Errorf("%w: the log has not confirmed the commit: %w", kv.ErrUnknown, ctx.Err())
+	}
+}
+
+// withdraw takes a proposal back that no batch has taken.
+func (t *Term) withdraw(p *proposal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.waiting {
+		if t.waiting[i] == p {
+			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// confirm waits until a batch is committed that Next returned after this call.
+func (t *Term) confirm(ctx context.Context) error {
+	confirmed := make(chan error, 1)
+	t.mu.Lock()
+	ended := t.ended
+	if ended == nil {
+		t.reads = append(t.reads, confirmed)
+	}
+	t.mu.Unlock()
+	if ended != nil {
+		return ended
+	}
+	t.ready()
+	select {
+	case err := <-confirmed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the log has not confirmed the read: %w", ctx.Err())
+	}
+}
+
+func (t *Term) ready() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watch activates the watches of a transaction that had nothing to commit.
+func (t *Term) watch(tx *tx) {
+	watches := tx.watches
+	t.db.activateWatches(tx, nil)
+	if t.err() != nil {
+		// End may have looked before they were there.
+		for _, w := range watches {
+			t.db.watches.end(w)
+		}
+	}
+}
