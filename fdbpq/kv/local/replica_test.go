@@ -8,27 +8,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/kvtest"
 )
-
-// journal is a log in memory and the replicas that it feeds: one that leads, and one
-// that applies what the first one did.
-type journal struct {
-	*Term
-	leader, follower *Replica
-
-	mu      sync.Mutex
-	batches [][]byte
-	stop    context.CancelFunc
-	stopped chan struct{}
-}
 
 func mustOpenReplica(t testing.TB, fs vfs.FS) *Replica {
 	t.Helper()
@@ -41,48 +27,6 @@ func mustOpenReplica(t testing.TB, fs vfs.FS) *Replica {
 
 func position(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// newJournal commits every batch of a new replica, and applies it to another one.
-func newJournal(t testing.TB, limit int) *journal {
-	j := &journal{leader: mustOpenReplica(t, vfs.NewMem()), follower: mustOpenReplica(t, vfs.NewMem()), stopped: make(chan struct{})}
-	j.Term = j.leader.Begin()
-	ctx, cancel := context.WithCancel(context.Background())
-	j.stop = cancel
-	go func() {
-		defer close(j.stopped)
-		for n := 1; ; n++ {
-			b, err := j.Next(ctx, limit)
-			if err != nil {
-				return
-			}
-			changes := bytes.Clone(b.Changes())
-			if err := b.Commit(position(n)); err != nil {
-				t.Errorf("Commit: %v", err)
-				return
-			}
-			if err := j.follower.Apply(changes, position(n)); err != nil {
-				t.Errorf("Apply: %v", err)
-				return
-			}
-		}
-	}()
-	return j
-}
-
-// Close implements kv.DB. Both replicas must have the same rows by then.
-func (j *journal) Close() error {
-	err := j.Term.Close()
-	if err != nil {
-		return err
-	}
-	j.stop()
-	<-j.stopped
-	a, b := contentOf(j.leader), contentOf(j.follower)
-	if a != b {
-		err = fmt.Errorf("the replicas differ:\n%s\n%s", a, b)
-	}
-	return errors.Join(err, j.leader.Close(), j.follower.Close())
-}
-
 // contentOf returns all rows and the position of a replica.
 func contentOf(r *Replica) string {
 	var all []kv.Pair
@@ -92,12 +36,6 @@ func contentOf(r *Replica) string {
 	})
 	at, atErr := r.Position()
 	return fmt.Sprintf("%q %x %v", all, at, errors.Join(err, atErr))
-}
-
-func TestConformanceOfReplicas(t *testing.T) {
-	t.Parallel()
-	const limit = 2000 // bytes: batches of one transaction, and of many
-	kvtest.Run(t, kvtest.Harness{Seed: 4, Open: func(t testing.TB) kv.DB { return newJournal(t, limit) }})
 }
 
 // startTerm begins a term of a new replica whose batches the test decides.

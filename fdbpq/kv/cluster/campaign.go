@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errLost: this member did not become active. It tries again after a while.
+var errLost = errors.New("not active")
+
+// answerFor is how long a candidate waits for the positions of the others.
+const answerFor = 500 * time.Millisecond
+
+// campaign makes this member active, unless another one is alive or a member objects.
+func (d *DB) campaign(ctx context.Context) (*Term, error) {
+	began := time.Now()
+	d.status.set(Candidate, "")
+	defer d.status.withdraw()
+	known := d.poll(ctx, began)
+	d.tail.compared = time.Time{}
+	switch entries, err := d.advance(ctx); {
+	case err != nil:
+		return nil, err
+	case entries > 0 && !d.tail.head.Released:
+		return nil, nil // somebody is active
+	}
+	if !d.tail.head.Released {
+		for _, p := range known {
+			if p.heard.After(began) && d.showsLife(p.heartbeat) {
+				d.status.alive()
+				return nil, nil
+			}
+		}
+	}
+	if objection := d.objection(known, began); objection != "" {
+		d.status.set(Candidate, objection)
+		d.slog.Warn("kv/cluster: no member may become active", "because", objection)
+		return nil, fmt.Errorf("%w: %s", errLost, objection)
+	}
+	h := d.tail.head
+	written := d.lastWrite(known, began)
+	entry := h.next(d.process, kindEpoch, []byte(d.options.Name)).encode()
+	if err := put(ctx, d.log, h.Entry, entry, h.Identity); err != nil {
+		return nil, fmt.Errorf("%w: %w", errLost, err)
+	}
+	if err := d.accept(entry); err != nil {
+		return nil, err
+	}
+	term := d.replica.Begin()
+	return &Term{DB: term, local: term, epoch: d.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
+}
+
+// poll asks all members where they are and returns what they said, or what they said
+// last if they do not answer. It does not wait for those that were silent before.
+func (d *DB) poll(ctx context.Context, began time.Time) []peer {
+	ctx, cancel := context.WithTimeout(ctx, answerFor)
+	defer cancel()
+	d.broadcast(true)
+	for {
+		all, news := d.peers.heard()
+		missing := len(all) == 0 && len(d.options.Members) != 1 || len(all) < len(d.options.Members)-1
+		for _, p := range all {
+			missing = missing || !p.heard.After(began) && began.Sub(p.heard) < silentFor
+		}
+		if !missing {
+			return all
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			all, _ = d.peers.heard()
+			return all
+		}
+	}
+}
+
+// objection returns why this member must not become active, or nothing: a member has
+// more than the log, or something else. What it had when it was heard last counts, too.
+func (d *DB) objection(known []peer, began time.Time) string {
+	h := d.tail.head
+	store := hex.EncodeToString(h.Store[:])
+	for _, p := range known {
+		switch {
+		case p.Entry == 0:
+		case p.Store != store && !p.heard.After(began):
+			// It was none of this cluster, and is gone.
+		case p.Store != store:
+			return fmt.Sprintf("member %s has a copy of the store %s, this member one of %s", p.Member, p.Store, store)
+		case p.Generation < h.Generation:
+		case p.Generation > h.Generation:
+			return fmt.Sprintf("member %s follows generation %d of the log, this one generation %d", p.Member, p.Generation, h.Generation)
+		case p.Objection != "" && p.heard.After(began):
+			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
+		case p.Entry > h.Entry:
+			return fmt.Sprintf("member %s has entry %d, the log ends at %d: it has lost entries that were acknowledged, or does not show them yet", p.Member, p.Entry, h.Entry)
+		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
+			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost", p.Member, p.Entry)
+		}
+	}
+	return ""
+}
+
+// lastWrite is when the last transaction was committed, from a member that read it when
+// it was new; zero if there is none.
+func (d *DB) lastWrite(known []peer, began time.Time) time.Time {
+	if at := d.status.lastWrite(); !at.IsZero() {
+		return at
+	}
+	for _, p := range known {
+		if p.Silence != nil && p.Entry == d.tail.head.Entry && p.heard.After(began) {
+			return p.heard.Add(-*p.Silence)
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// Options are what a member needs to know.
+type Options struct {
+	// Name is the member's own, the same after each start.
+	Name string
+
+	// Members are the names of all, if they are known. They may make the log of a new
+	// store as soon as all of them say that they have none.
+	Members []string
+
+	// Init lets this member make the log of a new store, if there is no log and it
+	// has no copy of one.
+	Init bool
+
+	// Replica are the options of the copy.
+	Replica local.Options
+}
+
+// DB is a member of the cluster. It follows the log, and becomes active when no other
+// member is.
+type DB struct {
+	options Options
+	dir     string
+	log     Log
+	members Members
+	slog    *slog.Logger
+	process id
+
+	replica *local.Replica
+	peers   *peers
+	status  status
+	tail    tail // of the goroutine run alone
+
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	wake   chan struct{} // holds a token when the log may have grown
+	hint   chan struct{} // holds a token when the others should hear of a change
+	deafen func()        // ends messages to this member
+}
+
+// Open opens the member whose copy is in dir, and starts it. It makes the copy if there
+// is none.
+func Open(dir string, log Log, members Members, o Options) (*DB, error) {
+	d := &DB{
+		options: o, dir: dir, log: log, members: members, slog: o.Replica.Log,
+		peers: newPeers(o.Name),
+		wake:  make(chan struct{}, 1),
+		hint:  make(chan struct{}, 1),
+	}
+	if d.slog == nil {
+		d.slog = slog.Default()
+	}
+	if o.Name == "" {
+		return nil, errors.New("kv/cluster: a member needs a name")
+	}
+	if _, err := rand.Read(d.process[:]); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.replica, err = local.OpenReplica(dir, o.Replica); err != nil {
+		return nil, fmt.Errorf("kv/cluster: %w", err)
+	}
+	if err := d.start(); err != nil {
+		return nil, fmt.Errorf("kv/cluster: %w", errors.Join(err, d.replica.Close()))
+	}
+	return d, nil
+}
+
+// start starts what runs in the background.
+func (d *DB) start() (err error) {
+	position, err := d.replica.Position()
+	if err != nil {
+		return err
+	}
+	if d.tail.head, err = decodeHead(position); err != nil {
+		return err
+	}
+	d.status.init(d.tail.head)
+	d.deafen, err = d.members.Listen(d.options.Name, d.hear, func([]byte) []byte { return nil })
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.stop = cancel
+	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica} {
+		d.done.Go(func() { work(ctx) })
+	}
+	return nil
+}
+
+// Term waits until this member is active, and returns the term. Each term is returned
+// by one call.
+func (d *DB) Term(ctx context.Context) (*Term, error) {
+	for {
+		term, changed := d.status.take()
+		if term != nil {
+			return term, nil
+		}
+		select {
+		case <-changed:
+			if d.status.closed() {
+				return nil, kv.ErrClosed
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Current returns the term of this member while it is active, and otherwise nil.
+func (d *DB) Current() *Term { return d.status.current() }
+
+// Peek runs fn on the copy as it is. That may lag behind the log, whatever the role of
+// this member is.
+func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
+	return d.replica.View(ctx, fn)
+}
+
+// release is a request to step down.
+type release struct {
+	successor string
+	done      chan error
+}
+
+// ErrNotActive: the member is not the active one.
+var ErrNotActive = errors.New("kv/cluster: this member is not active")
+
+// Release steps down in favour of a member, or of the one whose copy is furthest if
+// successor is empty. Transactions that have not been sent to the log fail with
+// ErrUnavailable, so the caller drains the term before.
+func (d *DB) Release(ctx context.Context, successor string) error {
+	r := &release{successor: successor, done: make(chan error, 1)}
+	if err := d.status.ask(r); err != nil {
+		return err
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// releaseFor is how long Close tries to tell the log that this member has ended. If it
+// does not, the others wait as for a member that died.
+const releaseFor = 2 * time.Second
+
+// Close steps down, ends the member and releases the copy. It waits for transactions
+// under way.
+func (d *DB) Close() error {
+	if !d.status.close() {
+		return kv.ErrClosed
+	}
+	if term := d.status.current(); term != nil {
+		_ = term.Close() // it may have been closed before
+		ctx, cancel := context.WithTimeout(context.Background(), releaseFor)
+		if err := d.Release(ctx, ""); err != nil {
+			d.slog.Warn("kv/cluster: ending without a word to the log", "err", err)
+		}
+		cancel()
+	}
+	return d.end()
+}
+
+// Abandon ends the member without a word to the others, as the end of its process would.
+func (d *DB) Abandon() error {
+	if !d.status.close() {
+		return kv.ErrClosed
+	}
+	return d.end()
+}
+
+func (d *DB) end() error {
+	d.stop()
+	d.done.Wait()
+	d.deafen()
+	return d.replica.Close()
+}

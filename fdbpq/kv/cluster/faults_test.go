@@ -1,0 +1,205 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/clustertest"
+)
+
+// faults are what goes wrong between one member and everything else. The zero value is a
+// perfect world.
+type faults struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	chance float64        // of each fault
+	gone   chan struct{}  // not nil: nothing gets through until it is closed
+	deaf   bool           // messages do not come through
+	late   sync.WaitGroup // appends that rest somewhere
+}
+
+var errFault = errors.New("the connection broke")
+
+// happens tells whether something with a chance happens.
+func (f *faults) happens(weight float64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rng != nil && f.rng.Float64() < f.chance*weight
+}
+
+// delay is how long something takes, at most d.
+func (f *faults) delay(d time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rng == nil {
+		return 0
+	}
+	return time.Duration(f.rng.Int64N(int64(d)))
+}
+
+func (f *faults) set(change func(*faults)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// hold cuts the member off, or pauses it, until the function that it returns is called.
+func (f *faults) hold() (release func()) {
+	gone := make(chan struct{})
+	f.set(func(f *faults) { f.gone = gone })
+	return func() {
+		f.set(func(f *faults) {
+			if f.gone == gone {
+				f.gone = nil
+			}
+		})
+		close(gone)
+	}
+}
+
+// pass waits until something gets through.
+func (f *faults) pass(ctx context.Context) error {
+	f.mu.Lock()
+	gone := f.gone
+	f.mu.Unlock()
+	if gone != nil {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return rest(ctx, f.delay(4*time.Millisecond))
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// faultyLog is the log as one member sees it.
+type faultyLog struct {
+	*clustertest.Log
+	*faults
+}
+
+// Append lands, or does not, or lands late; and says so, or says nothing, or refuses what
+// it need not refuse.
+func (l faultyLog) Append(ctx context.Context, after uint64, entry []byte) error {
+	if err := l.pass(ctx); err != nil {
+		if l.happens(1) {
+			l.later(after, entry)
+		}
+		return err
+	}
+	switch {
+	case l.happens(1): // the request gets lost
+		return errFault
+	case l.happens(0.5): // it rests somewhere
+		l.later(after, entry)
+		return errFault
+	case l.happens(0.5): // refused because of an entry that never commits
+		return cluster.ErrMoved
+	}
+	err := l.Log.Append(ctx, after, entry)
+	if l.happens(1) { // the answer gets lost
+		return errFault
+	}
+	return err
+}
+
+// later lets an append land after a while.
+func (l faultyLog) later(after uint64, entry []byte) {
+	d := l.delay(5 * time.Second)
+	l.late.Go(func() {
+		if rest(context.Background(), d) == nil {
+			_ = l.Log.Append(context.Background(), after, entry) // nobody is there to be told
+		}
+	})
+}
+
+// Read misses the newest entries at times.
+func (l faultyLog) Read(ctx context.Context, first uint64, most int) ([][]byte, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case l.happens(0.3):
+		return nil, errFault
+	case l.happens(0.7):
+		return nil, cluster.ErrNoEntry
+	}
+	return l.Log.Read(ctx, first, most)
+}
+
+// State is old at times.
+func (l faultyLog) State(ctx context.Context) (cluster.LogState, error) {
+	if err := l.pass(ctx); err != nil {
+		return cluster.LogState{}, err
+	}
+	state, err := l.Log.State(ctx)
+	switch {
+	case l.happens(0.3):
+		return cluster.LogState{}, errFault
+	case l.happens(0.7):
+		state.Last -= min(3, state.Last-state.First)
+	}
+	return state, err
+}
+
+func (l faultyLog) Purge(ctx context.Context, first uint64) error {
+	if err := l.pass(ctx); err != nil {
+		return err
+	}
+	return l.Log.Purge(ctx, first)
+}
+
+// faultyMembers is the network as one member sees it.
+type faultyMembers struct {
+	*clustertest.Network
+	*faults
+}
+
+func (m faultyMembers) cutOff() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gone != nil || m.deaf
+}
+
+func (m faultyMembers) Listen(name string, hear func([]byte), answer func([]byte) []byte) (func(), error) {
+	return m.Network.Listen(name, func(message []byte) {
+		if !m.cutOff() && !m.happens(1) {
+			hear(message)
+		}
+	}, answer)
+}
+
+func (m faultyMembers) Broadcast(message []byte) error {
+	if m.cutOff() || m.happens(1) {
+		return nil
+	}
+	return m.Network.Broadcast(message)
+}
+
+func (m faultyMembers) Ask(ctx context.Context, member string, request []byte) ([]byte, error) {
+	if err := m.pass(ctx); err != nil {
+		return nil, err
+	}
+	if m.happens(1) {
+		return nil, errFault
+	}
+	return m.Network.Ask(ctx, member, request)
+}

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// maxRecord is how many bytes of changes gather in one record, unless one transaction
+// has more.
+const maxRecord = 10_000_000
+
+var errReleased = errors.New("this member has stepped down")
+
+// lead writes the transactions of a term to the log, until another member is active,
+// somebody asks this one to step down, or ctx ends.
+func (d *DB) lead(ctx context.Context, term *Term) (err error) {
+	gather, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	d.status.begin(term, interrupt)
+	d.tell()
+	d.slog.Info("kv/cluster: this member is active", "epoch", term.epoch)
+	defer func() {
+		reason := err
+		if reason == nil {
+			reason = errReleased
+		}
+		term.end(reason)
+		asked := d.status.finish(reason.Error())
+		d.slog.Info("kv/cluster: this member is not active any more", "epoch", term.epoch, "because", reason)
+		if asked != nil {
+			asked.done <- d.resign(ctx, asked.successor)
+		}
+		d.tell()
+	}()
+	for {
+		batch, err := term.local.Next(gather, maxRecord)
+		if err != nil {
+			return nil // somebody wants it to end, or ctx has ended
+		}
+		if err := d.write(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// write writes a batch to the log and decides it. An error means that the term is over.
+func (d *DB) write(ctx context.Context, batch *local.Batch) error {
+	head := d.tail.head
+	d.status.appending(time.Now())
+	defer d.status.appending(time.Time{})
+	payloads := splitChanges(batch.Changes(), d.log.MaxEntry())
+	for i, payload := range payloads {
+		kind := kindFragment
+		if i == len(payloads)-1 {
+			kind = kindChanges
+		}
+		entry := head.next(d.process, kind, payload).encode()
+		switch err := put(ctx, d.log, head.Entry, entry, head.Identity); {
+		case errors.Is(err, ErrFull):
+			// Parts that are there count for nothing: the next record begins anew.
+			d.tail.head = head
+			batch.Refuse(err)
+			return nil
+		case errors.Is(err, errForeign), errors.Is(err, ErrNoLog):
+			batch.Refuse(err)
+			return err
+		case err != nil:
+			batch.Lose(err)
+			return err
+		}
+		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, sha256.Sum256(entry)
+		d.tail.head = head
+	}
+	if err := batch.Commit(head.encode()); err != nil {
+		return fmt.Errorf("%w: %w", errStop, err)
+	}
+	d.status.moved(head, len(batch.Changes()) > 0, true)
+	d.tell()
+	return nil
+}
+
+// resign writes to the log that this member has stepped down, so that the others need
+// not wait for a sign of life.
+func (d *DB) resign(ctx context.Context, successor string) error {
+	if successor == "" {
+		successor = d.furthest()
+	}
+	h := d.tail.head
+	entry := h.next(d.process, kindRelease, []byte(successor)).encode()
+	if err := put(ctx, d.log, h.Entry, entry, h.Identity); err != nil {
+		return err
+	}
+	return d.accept(entry)
+}
+
+// furthest is the living member whose copy is the furthest.
+func (d *DB) furthest() (name string) {
+	all, _ := d.peers.heard()
+	var most uint64
+	for _, p := range all {
+		if time.Since(p.heard) < silentFor && p.Entry >= most && p.Role == Follower && p.Objection == "" {
+			name, most = p.Member, p.Entry
+		}
+	}
+	return name
+}

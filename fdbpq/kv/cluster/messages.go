@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+)
+
+const (
+	// beatEvery is how often a member says that it is alive; changes it tells within
+	// tellEvery.
+	beatEvery = 300 * time.Millisecond
+	tellEvery = 5 * time.Millisecond
+
+	// pendingFor is how long an append of the active member may take until its
+	// heartbeats count for nothing: it is alive, and cannot reach the log.
+	pendingFor = 3 * time.Second
+
+	// livingFor is how long a member counts as living after it was heard.
+	livingFor = 10 * time.Second
+)
+
+// tell makes the others hear soon of what changed.
+func (d *DB) tell() {
+	select {
+	case d.hint <- struct{}{}:
+	default:
+	}
+}
+
+// sendHeartbeats tells the others how this member is, until ctx ends.
+func (d *DB) sendHeartbeats(ctx context.Context) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		d.broadcast(false)
+		if pause(ctx, tellEvery) != nil {
+			return
+		}
+		select {
+		case <-d.hint:
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *DB) broadcast(poll bool) {
+	h := d.status.heartbeat()
+	h.Member, h.Poll = d.options.Name, poll
+	message, err := json.Marshal(h)
+	if err == nil {
+		err = d.members.Broadcast(message)
+	}
+	if err != nil {
+		d.slog.Debug("kv/cluster: a heartbeat was not sent", "err", err)
+	}
+}
+
+// heartbeat is what there is to tell.
+func (s *status) heartbeat() heartbeat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := heartbeat{
+		Store: hex.EncodeToString(s.head.Store[:]), Generation: s.head.Generation,
+		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Hash: hex.EncodeToString(s.head.Hash[:]),
+		Synced: s.synced, Format: recordFormat,
+	}
+	if s.role == Stopped {
+		h.Objection = s.reason
+	}
+	if !s.pending.IsZero() {
+		h.Pending = time.Since(s.pending)
+	}
+	if !s.written.IsZero() {
+		silence := time.Since(s.written)
+		h.Silence = &silence
+	}
+	return h
+}
+
+// hear takes a heartbeat of another member.
+func (d *DB) hear(message []byte) {
+	h, ok := d.peers.hear(message)
+	if !ok {
+		return
+	}
+	if h.Poll {
+		d.broadcast(false)
+	}
+	if d.showsLife(h) {
+		d.status.alive()
+	}
+	if h.Entry > d.status.entry() {
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// showsLife tells whether a heartbeat comes from an active member that reaches the log.
+func (d *DB) showsLife(h heartbeat) bool {
+	d.status.mu.Lock()
+	defer d.status.mu.Unlock()
+	return h.Role == Active && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
+}

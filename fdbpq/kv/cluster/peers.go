@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+)
+
+// heartbeat is what a member tells the others about itself, several times a second and
+// when asked. Fields of later versions are ignored.
+type heartbeat struct {
+	Member     string `json:"member"`
+	Store      string `json:"store"` // hexadecimal; of zeros while its copy is empty
+	Generation uint64 `json:"generation"`
+	Role       Role   `json:"role"`
+	Epoch      uint64 `json:"epoch"`
+	Entry      uint64 `json:"entry"`  // the last one that its copy has
+	Hash       string `json:"hash"`   // of that entry
+	Synced     uint64 `json:"synced"` // the last entry that its copy has after a crash
+
+	// Pending is how long the active one has waited for an append.
+	Pending time.Duration `json:"pending,omitempty"`
+
+	// Objection says why no member may become active, as far as this one knows.
+	Objection string `json:"objection,omitempty"`
+
+	// Silence is how long ago the member has read the last transaction, if it read that
+	// when it was new.
+	Silence *time.Duration `json:"silence,omitempty"`
+
+	// Poll asks all others for a heartbeat.
+	Poll bool `json:"poll,omitempty"`
+
+	// Format is the newest record that the member reads.
+	Format int `json:"format"`
+}
+
+// peer is a member as it was heard last.
+type peer struct {
+	heartbeat
+	heard time.Time
+}
+
+// peers are the other members. They are remembered when they are silent: a member that
+// had more than the log has now is proof that the log has lost something.
+type peers struct {
+	self string
+	mu   sync.Mutex
+	all  map[string]peer
+	news chan struct{} // closed when a heartbeat comes
+}
+
+func newPeers(self string) *peers {
+	return &peers{self: self, all: make(map[string]peer), news: make(chan struct{})}
+}
+
+// hear notes a heartbeat of another member.
+func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
+	if json.Unmarshal(message, &h) != nil || h.Member == "" || h.Member == p.self {
+		return heartbeat{}, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[h.Member] = peer{heartbeat: h, heard: time.Now()}
+	close(p.news)
+	p.news = make(chan struct{})
+	return h, true
+}
+
+// heard returns all other members, and what is closed when one is heard again.
+func (p *peers) heard() (all []peer, news <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, other := range p.all {
+		all = append(all, other)
+	}
+	return all, p.news
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// How an append ends that is not in the log.
+var (
+	// errForeign: another entry has its place. It certainly is not in the log and never
+	// will be.
+	errForeign = errors.New("another member has written to the log")
+
+	// errFate: nobody will ever know.
+	errFate = errors.New("nobody knows whether the log has it")
+)
+
+// One attempt of an append may take attemptFor; behind it the next one waits between
+// none and retryPause.
+const (
+	attemptFor = 5 * time.Second
+	retryPause = 200 * time.Millisecond
+)
+
+// put appends an entry behind the entry after, and returns once its fate is certain: nil
+// when it is in the log, ErrFull, ErrNoLog or errForeign when it never will be, errFate when
+// nobody can know any more. It repeats the append byte by byte until then, because
+// nothing but an entry under the number is proof: a refusal may rest on an entry that
+// never commits, and "no such entry" is what a server says that lags.
+func put(ctx context.Context, log Log, after uint64, entry []byte, identity string) error {
+	sent := false // an earlier attempt may still land
+	for {
+		err := attempt(ctx, func(ctx context.Context) error { return log.Append(ctx, after, entry) })
+		switch {
+		case err == nil:
+			return nil
+		case !sent && (errors.Is(err, ErrFull) || errors.Is(err, ErrNoLog)):
+			return err
+		case errors.Is(err, ErrMoved), errors.Is(err, ErrFull), errors.Is(err, ErrNoLog):
+		default:
+			sent = true
+		}
+		switch found, err := readEntry(ctx, log, after+1); {
+		case err == nil && bytes.Equal(found, entry):
+			return nil
+		case err == nil:
+			if _, damaged := decodeRecord(found); errors.Is(damaged, errDamagedRecord) {
+				return fmt.Errorf("%w: entry %d of the log: %w", errFate, after+1, damaged)
+			}
+			return errForeign
+		}
+		var state LogState
+		err = attempt(ctx, func(ctx context.Context) (err error) {
+			state, err = log.State(ctx)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", errFate, ctx.Err())
+		case err == nil && state.Identity != identity:
+			return fmt.Errorf("%w: the log was deleted and made again", errFate)
+		case err == nil && state.First > after+1:
+			return fmt.Errorf("%w: its place was purged", errFate)
+		}
+		if pause(ctx, rand.N(retryPause)) != nil {
+			return fmt.Errorf("%w: %w", errFate, ctx.Err())
+		}
+	}
+}
+
+func readEntry(ctx context.Context, log Log, number uint64) (entry []byte, err error) {
+	err = attempt(ctx, func(ctx context.Context) error {
+		found, err := log.Read(ctx, number, 1)
+		if err == nil {
+			entry = found[0]
+		}
+		return err
+	})
+	return entry, err
+}
+
+// attempt gives a call of the log a time of its own.
+func attempt(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptFor)
+	defer cancel()
+	return call(ctx)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

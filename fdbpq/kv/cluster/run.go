@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+)
+
+const (
+	// silentFor is how long a member hears nothing of an active one until it becomes a
+	// candidate; after a failure it waits longer, up to silentAtMost.
+	silentFor    = 1500 * time.Millisecond
+	silentAtMost = 12 * time.Second
+
+	// pollEvery is how often a member reads the log although nobody told it to.
+	pollEvery = 300 * time.Millisecond
+)
+
+// run follows the log, and is active when it can be, until ctx ends.
+func (d *DB) run(ctx context.Context) {
+	patience := jitter(silentFor)
+	failures := 0
+	for ctx.Err() == nil {
+		term, err := d.follow(ctx, patience)
+		switch {
+		case err == nil && term == nil:
+			failures, patience = 0, jitter(silentFor)
+		case err == nil:
+			failures, patience = 0, jitter(silentFor)
+			err = d.lead(ctx, term)
+		case errors.Is(err, errLost):
+			failures = min(failures+1, 3)
+			patience = jitter(min(silentFor<<failures, silentAtMost))
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil, errors.Is(err, errLost):
+		case errors.Is(err, errStop):
+			d.slog.Error("kv/cluster: this member serves nothing until an operator has looked", "err", err)
+			d.status.set(Stopped, err.Error())
+			<-ctx.Done()
+			return
+		default:
+			d.status.set(Follower, err.Error())
+		}
+	}
+}
+
+// jitter returns between d and 1.5 d, so that members do not all try at the same time.
+func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
+
+// follow follows the log until something is to be done about the active member: it
+// returns a term when this member is active, errLost when it tried in vain, and other
+// errors when the log cannot be followed.
+func (d *DB) follow(ctx context.Context, patience time.Duration) (*Term, error) {
+	entries, err := d.advance(ctx)
+	switch {
+	case errors.Is(err, ErrNoLog):
+		err = d.found(ctx)
+	case err == nil && d.tail.head.Entry == 0:
+		err = d.found(ctx)
+	}
+	if err != nil {
+		if !errors.Is(err, errStop) {
+			_ = pause(ctx, pollEvery) // the caller looks at ctx
+		}
+		return nil, err
+	}
+	if entries > 0 {
+		d.status.set(Follower, "")
+	}
+	if d.mayCampaign() || d.status.silence() > patience {
+		return d.campaign(ctx)
+	}
+	if entries > 0 {
+		return nil, nil
+	}
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	select {
+	case <-d.wake:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, nil
+}
+
+// mayCampaign tells whether this member need not wait for a sign of life: it has made the
+// log, or the active one has stepped down for it.
+func (d *DB) mayCampaign() bool {
+	h := d.tail.head
+	mine := h.Process == d.process
+	return h.Entry == 1 && mine || h.Released && !mine && d.tail.successor == d.options.Name
+}
+
+// found makes the log of a new store, if this member may: a member without a copy must
+// not make an empty store in the place of one that others have.
+func (d *DB) found(ctx context.Context) error {
+	if d.tail.head.Entry > 0 {
+		d.status.set(Follower, "the log is gone, and this member has a copy of it")
+		return ErrNoLog
+	}
+	if !d.options.Init && !d.allEmpty() {
+		return fmt.Errorf("%w: it is made once all members say that they have no copy, or by a member that is told to", ErrNoLog)
+	}
+	if err := attempt(ctx, d.log.Create); err != nil {
+		return err
+	}
+	if err := d.compare(ctx); err != nil {
+		return err
+	}
+	var store id
+	if _, err := rand.Read(store[:]); err != nil {
+		return err
+	}
+	genesis := record{store: store, generation: 1, process: d.process, kind: kindGenesis}.encode()
+	err := put(ctx, d.log, 0, genesis, d.tail.head.Identity)
+	if errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
+}
+
+// allEmpty tells whether all declared members say that they have no copy.
+func (d *DB) allEmpty() bool {
+	all, _ := d.peers.heard()
+	empty := map[string]bool{d.options.Name: true}
+	for _, p := range all {
+		empty[p.Member] = p.Entry == 0 && time.Since(p.heard) < livingFor
+	}
+	for _, name := range d.options.Members {
+		if !empty[name] {
+			return false
+		}
+	}
+	return len(d.options.Members) > 0
+}

@@ -1,0 +1,259 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+)
+
+// Role is what a member does.
+type Role string
+
+const (
+	Follower  Role = "follower"  // it follows the log
+	Candidate Role = "candidate" // it heard nothing of an active member, and tries to become that
+	Active    Role = "active"    // it runs transactions
+	Stopped   Role = "stopped"   // its copy and the log do not belong together
+)
+
+// Status is a member's view of the cluster.
+type Status struct {
+	Role      Role
+	Epoch     uint64 // of the log, as far as it is known here
+	Entry     uint64 // the last one in the copy
+	Synced    uint64 // the last one that is on this disk
+	Log       LogState
+	Reason    string // why no member may become active, or why this one waits
+	Takeovers uint64 // how often this member became active
+	Appends   uint64 // records that this member has written
+	Members   []MemberStatus
+}
+
+// MemberStatus is another member as it was heard last.
+type MemberStatus struct {
+	Name   string
+	Role   Role
+	Epoch  uint64
+	Entry  uint64
+	Synced uint64
+	Reason string
+	Heard  time.Time
+}
+
+// status is what the goroutines of a member share.
+type status struct {
+	mu        sync.Mutex
+	role      Role
+	head      head // of the copy
+	synced    uint64
+	log       LogState
+	reason    string
+	pending   time.Time // when the append under way began; zero: none is
+	written   time.Time // when the last transaction was read, if it was new then; zero: it was not
+	sign      time.Time // when the active member was heard last
+	counts    struct{ takeovers, appends uint64 }
+	term      *Term    // of the active member
+	taken     bool     // Term has returned it
+	asked     *release // somebody wants the active member to step down
+	interrupt func()   // tells it so
+	ended     bool     // Close was called
+	changed   chan struct{}
+}
+
+func (s *status) init(h head) {
+	s.role, s.head, s.synced = Follower, h, h.Entry
+	s.sign = time.Now()
+	s.changed = make(chan struct{})
+}
+
+// Status returns how things are now.
+func (d *DB) Status() Status {
+	all, _ := d.peers.heard()
+	s := &d.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := Status{
+		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reason: s.reason,
+		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
+	}
+	for _, p := range all {
+		now.Members = append(now.Members, MemberStatus{
+			Name: p.Member, Role: p.Role, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.heard,
+		})
+	}
+	return now
+}
+
+// Changed returns a channel that is closed when the role of this member, or its reason,
+// is another one.
+func (d *DB) Changed() <-chan struct{} {
+	_, changed := d.status.peek()
+	return changed
+}
+
+// set changes the status; the role and the reason only here.
+func (s *status) set(role Role, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.role == role && s.reason == reason {
+		return
+	}
+	s.role, s.reason = role, reason
+	s.announceLocked()
+}
+
+func (s *status) announceLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// begin announces a term. interrupt is called when somebody wants it to end.
+func (s *status) begin(t *Term, interrupt func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.interrupt = nil, interrupt
+	s.role, s.reason, s.term, s.taken = Active, "", t, false
+	s.counts.takeovers++
+	s.announceLocked()
+}
+
+// finish ends the term, and returns who has asked for that.
+func (s *status) finish(reason string) *release {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role, s.reason, s.term = Follower, reason, nil
+	s.pending = time.Time{}
+	s.announceLocked()
+	return s.asked
+}
+
+// take returns the current term to its first caller.
+func (s *status) take() (*Term, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil || s.taken || s.ended {
+		return nil, s.changed
+	}
+	s.taken = true
+	return s.term, s.changed
+}
+
+func (s *status) peek() (Role, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.role, s.changed
+}
+
+func (s *status) current() *Term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term
+}
+
+// close returns false the second time.
+func (s *status) close() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.ended = true
+	s.announceLocked()
+	return true
+}
+
+func (s *status) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// moved notes how far the copy is. wrote says that the entry changed something, fresh that
+// it was read when it was new.
+func (s *status) moved(h head, wrote, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.head, s.sign = h, now
+	switch {
+	case wrote && fresh:
+		s.written = now
+	case wrote:
+		s.written = time.Time{}
+	}
+}
+
+// lastWrite is when the last transaction was read, or zero.
+func (s *status) lastWrite() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
+}
+
+// entry is the last one in the copy.
+func (s *status) entry() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.Entry
+}
+
+// observe notes what the log said of itself.
+func (s *status) observe(state LogState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = state
+}
+
+// flushed notes up to which entry the copy is on the disk.
+func (s *status) flushed(entry uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = entry
+}
+
+// withdraw ends a candidacy, and keeps its reason.
+func (s *status) withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.role == Candidate {
+		s.role = Follower
+		s.announceLocked()
+	}
+}
+
+// ask asks the active member to step down.
+func (s *status) ask(r *release) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.role != Active:
+		return ErrNotActive
+	case s.asked != nil:
+		return errReleased
+	}
+	s.asked = r
+	s.interrupt()
+	return nil
+}
+
+func (s *status) appending(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !since.IsZero() {
+		s.counts.appends++
+	}
+	s.pending = since
+}
+
+// alive notes a sign of life of the active member.
+func (s *status) alive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sign = time.Now()
+}
+
+// silence is how long ago the active member was heard.
+func (s *status) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.sign)
+}

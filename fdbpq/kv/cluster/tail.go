@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// tail is the end of the log as this member has read it.
+type tail struct {
+	head      head
+	assembly  assembly
+	caughtUp  time.Time // when the log had nothing new last
+	compared  time.Time // when the copy was compared with what the log says of itself
+	successor string    // whom the last record names, if that releases the epoch
+}
+
+// freshFor is how recently a member must have been at the end of the log for the next
+// entry to count as new.
+const freshFor = 2 * time.Second
+
+// errStop: the copy and the log do not belong together, or this version cannot read the
+// log. The member serves nothing until an operator has looked.
+var errStop = errors.New("this member must not go on")
+
+// errBehind: the log begins behind what this copy has.
+var errBehind = errors.New("the log no longer has what this copy lacks")
+
+const readAtOnce = 64 // entries
+
+// advance reads the log to its end and commits what it has to the copy. It returns how
+// many entries there were.
+func (d *DB) advance(ctx context.Context) (entries int, err error) {
+	for {
+		var found [][]byte
+		err := attempt(ctx, func(ctx context.Context) (err error) {
+			found, err = d.log.Read(ctx, d.tail.head.Entry+1, readAtOnce)
+			return err
+		})
+		if errors.Is(err, ErrNoEntry) {
+			d.tail.caughtUp = time.Now()
+			if time.Since(d.tail.compared) < pollEvery {
+				return entries, nil
+			}
+			return entries, d.compare(ctx)
+		}
+		if err != nil {
+			return entries, err
+		}
+		for _, entry := range found {
+			if err := d.accept(entry); err != nil {
+				return entries, err
+			}
+			entries++
+		}
+	}
+}
+
+// compare compares the copy with what the log says of itself, when it has nothing new.
+// That the log ends before the copy proves nothing here: a server that lags says so, too.
+func (d *DB) compare(ctx context.Context) error {
+	var state LogState
+	err := attempt(ctx, func(ctx context.Context) (err error) {
+		state, err = d.log.State(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.status.observe(state)
+	h := &d.tail.head
+	switch {
+	case h.Identity == "":
+		h.Identity = state.Identity
+	case h.Identity != state.Identity:
+		return fmt.Errorf("%w: the log was deleted and made again: it is %s, this is a copy of %s", errStop, state.Identity, h.Identity)
+	}
+	if state.First > h.Entry+1 {
+		return errBehind
+	}
+	d.tail.compared = time.Now()
+	return nil
+}
+
+// accept commits an entry that follows the copy.
+func (d *DB) accept(entry []byte) error {
+	t := &d.tail
+	next, r, err := t.head.after(entry)
+	if err != nil {
+		return fmt.Errorf("%w: entry %d of the log: %w", errStop, t.head.Entry+1, err)
+	}
+	var changes []byte
+	before := t.assembly
+	switch r.kind {
+	case kindFragment, kindChanges:
+		if err := t.assembly.add(r.payload); err != nil {
+			return fmt.Errorf("%w: entry %d of the log: %w", errStop, next.Entry, err)
+		}
+		if r.kind == kindFragment {
+			// The copy's position stays: what has no end is read again after a start.
+			t.head = next
+			return nil
+		}
+		changes = t.assembly.changes
+	case kindRelease:
+		t.successor = string(r.payload)
+	}
+	if err := d.replica.Apply(changes, next.encode()); err != nil {
+		t.assembly = before // the entry is read again
+		if errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
+			return err
+		}
+		return fmt.Errorf("%w: entry %d of the log: %w", errStop, next.Entry, err)
+	}
+	t.assembly = assembly{}
+	t.head = next
+	d.status.moved(next, len(changes) > 0, time.Since(t.caughtUp) < freshFor)
+	return nil
+}

@@ -1,0 +1,146 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// run runs a test in virtual time, with a cluster of three that is up.
+func run(t *testing.T, members int, test func(w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, members)
+		defer w.end()
+		for _, n := range w.nodes {
+			n.start()
+		}
+		test(w)
+	})
+}
+
+// others are all nodes but one.
+func (w *world) others(but *node) (all []*node) {
+	for _, n := range w.nodes {
+		if n != but {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// The active member dies: another one goes on with all that was written. When the first
+// one is back, it follows.
+func TestTakeover(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "k", "1")
+		first.kill(rand.New(rand.NewPCG(1, 1)))
+		began := time.Now()
+		_, next := w.active(w.others(first)...)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v until another member was active", took)
+		}
+		if next.Epoch() <= term.Epoch() {
+			t.Errorf("epoch %d follows %d", next.Epoch(), term.Epoch())
+		}
+		if got := w.read(next, "k"); got != "1" {
+			t.Errorf("the value is %q after the takeover", got)
+		}
+		w.write(next, "k", "2")
+		first.start()
+		w.caughtUp(first)
+		w.settleCopies()
+	})
+}
+
+// A member that steps down names the next one, which is active at once.
+func TestRelease(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "k", "1")
+		for _, n := range w.nodes {
+			w.caughtUp(n)
+		}
+		successor := w.others(first)[1]
+		began := time.Now()
+		if err := first.up().Release(context.Background(), successor.name); err != nil {
+			t.Fatal(err)
+		}
+		at, next := w.active(w.others(first)...)
+		if took := time.Since(began); at != successor || took > time.Second {
+			t.Errorf("member %s was active after %v, expected %s at once", at.name, took, successor.name)
+		}
+		select {
+		case <-term.Over():
+		default:
+			t.Error("the term goes on after the release")
+		}
+		if err := term.Update(context.Background(), set("k", "late")); !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("a transaction of the old term returned %v, expected ErrUnavailable", err)
+		}
+		if got := w.read(next, "k"); got != "1" {
+			t.Errorf("the value is %q after the release", got)
+		}
+		if err := first.up().Release(context.Background(), ""); !errors.Is(err, cluster.ErrNotActive) {
+			t.Errorf("releasing twice: %v, expected ErrNotActive", err)
+		}
+	})
+}
+
+// A member that was paused does not know that it is not active any more. It answers
+// nothing from its copy, and nothing that it writes counts.
+func TestPausedMemberIsNotStale(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "k", "1")
+		wake := first.faults.hold()
+		_, next := w.active(w.others(first)...)
+		w.write(next, "k", "2")
+
+		var seen []byte
+		read, written := make(chan error, 1), make(chan error, 1)
+		go func() {
+			read <- term.View(context.Background(), func(r kv.Reader) (err error) {
+				seen, err = r.Get([]byte("k"))
+				return err
+			})
+		}()
+		go func() { written <- term.Update(context.Background(), set("k", "3")) }()
+		synctest.Wait()
+		select {
+		case err := <-read:
+			t.Errorf("a member that cannot reach the log answered %q, %v", seen, err)
+			read <- err
+		default:
+		}
+		wake()
+		if err := <-read; !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("the read returned %q, %v, expected ErrUnavailable", seen, err)
+		}
+		if err := <-written; !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("the write returned %v, expected ErrUnavailable", err)
+		}
+		<-term.Over()
+		if got := w.read(next, "k"); got != "2" {
+			t.Errorf("the value is %q", got)
+		}
+	})
+}
+
+// settleCopies compares all copies once they have everything.
+func (w *world) settleCopies() {
+	w.Helper()
+	for _, n := range w.nodes {
+		w.caughtUp(n)
+		if got, want := n.content(), w.nodes[0].content(); got != want {
+			w.Errorf("member %s has\n%s\nmember %s has\n%s", n.name, got, w.nodes[0].name, want)
+		}
+	}
+}
