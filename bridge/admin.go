@@ -44,9 +44,9 @@ func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, err
 	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
 }
 
-func (a *admin) read(*Bridge) *failure { return noOptions(&a.request) }
+func (a *admin) read(*wire) *failure { return noOptions(&a.request) }
 
-func (a *admin) submit(b *Bridge) { b.lanes.change.Submit(a.subject.Queue, a) }
+func (a *admin) submit(ls *lanes) { ls.change.Submit(a.subject.Queue, a) }
 
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
@@ -56,11 +56,11 @@ func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 // configure changes the configuration of a queue, or shows it when the body is empty.
 type configure struct{ change }
 
-func (c *configure) submit(b *Bridge) { b.lanes.change.Submit(c.subject.Queue, c) }
+func (c *configure) submit(ls *lanes) { ls.change.Submit(c.subject.Queue, c) }
 
 // read checks only that the queues in the body can be reached. The core checks the
 // rest.
-func (c *configure) read(*Bridge) *failure {
+func (c *configure) read(*wire) *failure {
 	if f := noOwnHeaders(c.msg.Header, c.subject.Verb.String()); f != nil {
 		return f
 	}

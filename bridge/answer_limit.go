@@ -68,7 +68,6 @@ type answerLimit struct {
 
 func (a *answerLimit) init(nc *nats.Conn, prefix string) {
 	a.nc, a.prefix = nc, len(prefix)
-	a.refresh()
 }
 
 // refresh reads the server's max_payload: the connection may have changed to another

@@ -22,14 +22,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
-	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Options configure a bridge. The zero value suits most programs.
@@ -62,28 +59,20 @@ const queueGroup = "pq"
 
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
-	*responder
-	nc          *nats.Conn
-	store       *fdbpq.Store
-	options     Options
-	grammar     subjects.Grammar
-	sealer      sealer
-	answerLimit answerLimit
-	replies     replies
-	lanes       lanes
-	waiting     *waiting.Pops[*pop]
-	peers       *peers.Peers
-	interest    replyInterest
-	order       settlementOrder
-	service     service
-	keeper      *keeper
-	receiver    *receiver.Receiver
-	drained     drained
+	nc        *nats.Conn
+	responder *responder
+	keeper    *keeper
+	lanes     lanes
+	waits     waits
+	interest  replyInterest
+	peers     *peers.Peers
+	queues    *queueReader
+	service   *service
+	receiver  *receiver.Receiver
+	drained   drained
 }
 
-// Start serves the store's queues on the connection until Drain. The caller closes
-// the connection after Drain, and then the store.
-func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
+func (o Options) withDefaults() Options {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}
@@ -97,53 +86,60 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		o.Damage = func() []string { return nil }
 	}
 	o.Limits = o.Limits.withDefaults()
-	grammar, err := subjects.New(o.Prefix)
+	return o
+}
+
+// Start serves the store's queues on the connection until Drain. The caller closes
+// the connection after Drain, and then the store.
+func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
+	o = o.withDefaults()
+	wr, err := newWire(nc, o.Prefix, store.Secret())
 	if err != nil {
 		return nil, err
 	}
-	b := &Bridge{nc: nc, store: store, options: o, grammar: grammar}
-	b.keeper = newKeeper(o.Logger)
-	stats := newStatistics()
-	b.responder = &responder{
-		nc: nc, log: o.Logger, tracer: o.Tracer, stats: stats, gate: newGate(o.Limits),
-		events: newAnnouncer(nc, grammar, o.Logger, stats),
-	}
-	if err := b.replies.init(o, store.ID()); err != nil {
+	replies, err := newReplies(o, store.ID())
+	if err != nil {
 		return nil, err
 	}
-	b.sealer.init(store.Secret())
-	b.lanes.init(b)
-	self := peers.Identity{ID: nuid.Next(), Prefix: o.Prefix, StoreID: store.ID()}
-	if o.Exclusive {
-		self.Started = time.Now()
-	}
+	stats := newStatistics()
+	b := &Bridge{nc: nc, keeper: newKeeper(o.Logger), responder: &responder{
+		nc: nc, log: o.Logger, tracer: o.Tracer, stats: stats, gate: newGate(o.Limits),
+		events: newAnnouncer(nc, wr.grammar, o.Logger, stats),
+	}}
 	b.interest.init(nc, o.Logger)
-	b.initWaiting()
-	b.order.init(func(s *settlement) { s.start(b) })
+	b.waits.init(b.responder, &b.interest, o.Limits.Waiters, func(queue string) { b.lanes.pop.Kick(queue) })
+	b.queues = &queueReader{store, &b.waits}
+	requests := &dispatcher{responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix}
 	b.receiver = receiver.New(nc, receiver.Options{
-		Subjects: receiver.Subjects{
-			Requests: grammar.All(), Settlements: grammar.Acks(), Signals: grammar.AcksOf(b.sealer.conn), Pushes: grammar.Pushes(),
-		},
-		Handlers: receiver.Handlers{Request: b.receive, Signal: b.signal, Refuse: b.refusePush},
+		Subjects: wr.subjects(),
+		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
 		Group:    queueGroup,
 		Logger:   o.Logger,
 	})
-	standby := standby{b.receiver, b.waiting}
+	standby := standby{b.receiver, b.waits.line}
+	about := &about{options: o, storeID: store.ID(), started: time.Now().UTC()}
+	self := about.identity()
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
 	})
-	if err := b.service.start(ctx, b, self); err != nil {
+	base := lane{responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits}
+	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
+	b.service = &service{
+		nc: nc, log: o.Logger, about: about, self: self,
+		replies: replies, rivals: b.peers.Rivals, stats: stats, queues: b.queues,
+	}
+	if err := b.service.start(ctx); err != nil {
 		return nil, err
 	}
-	b.answerLimit.init(nc, o.Prefix) // the server has said by now what it allows
+	wr.answerLimit.refresh() // the server has said by now what it allows
 	if err := b.receiver.Start(); err != nil {
 		b.service.stop()
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.events.item)
+	b.keeper.start(store, b.responder.events.item)
 	b.peers.Standby.Start()
 	return b, nil
 }
@@ -151,7 +147,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 // Ready returns nil while the bridge serves: its connection is up, its store
 // commits, and it is not on standby.
 func (b *Bridge) Ready() error {
-	if b.gate.closed() {
+	if b.responder.gate.closed() {
 		return errors.New("shutting down")
 	}
 	if status := b.nc.Status(); status != nats.CONNECTED {

@@ -10,10 +10,20 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
+// dispatcher makes requests of the messages that the receiver hands on, and hands them
+// to the lanes.
+type dispatcher struct {
+	*responder
+	*wire
+	replies *replies
+	lanes   *lanes
+	prefix  string
+}
+
 // receive handles a message of the subscriptions to requests and settlements. It
 // never blocks: it refuses the request at once or hands it to a lane.
-func (b *Bridge) receive(m *nats.Msg) {
-	s, err := b.grammar.Parse(m.Subject)
+func (d *dispatcher) receive(m *nats.Msg) {
+	s, err := d.grammar.Parse(m.Subject)
 	if err == nil {
 		switch s.Verb {
 		case subjects.Event:
@@ -23,8 +33,8 @@ func (b *Bridge) receive(m *nats.Msg) {
 			err = failf(400, "subject %s: events are published by the bridge, subscribe to them", shown(m.Subject))
 		case subjects.Ack:
 			if fromServer(m) {
-				if b.gate.closed() { // signals may have ended
-					b.signal(m)
+				if d.gate.closed() { // signals may have ended
+					d.signal(m)
 				}
 				return // the bridge that delivered the item receives it, too
 			}
@@ -34,54 +44,70 @@ func (b *Bridge) receive(m *nats.Msg) {
 		return // between other bridges
 	}
 	unfit := checkBlock(m)
-	if m.Reply != "" && !b.replies.answers(m.Reply) {
-		unfit = b.replies.refuse(m)
+	if m.Reply != "" && !d.replies.answers(m.Reply) {
+		unfit = d.replies.refuse(m)
 	}
 	v := verbOf(s.Verb)
 	if err != nil {
-		v = b.meant(m.Subject)
+		v = d.meant(m.Subject)
 		r := newRequest(verbNone, s, m)
 		r.verb, r.refusal, r.counted = v, v.refusal, -1
 		f := badRequest(err)
 		if v == verbPush && m.Reply == "" {
-			b.events.lost(b.meantQueue(m.Subject), f)
+			d.events.lost(d.meantQueue(m.Subject), f)
 		}
-		b.answerFailure(r, f)
-		b.done(r, f)
+		d.answerFailure(r, f)
+		d.done(r, f)
 		return
 	}
 	r := newRequest(v, s, m)
 	if unfit != nil {
 		r.counted = -1
-		b.refuse(r, unfit)
+		d.refuse(r, unfit)
 		return
 	}
-	f := b.gate.enter(r)
+	f := d.gate.enter(r)
 	if f == nil && !v.silent && m.Reply == "" {
 		f = failf(400, "a %s without a reply subject does nothing", v.name)
 	}
 	if f == nil {
-		f = r.work.read(b)
+		f = r.work.read(d.wire)
 	}
 	if f != nil {
-		b.refuse(r, f)
+		d.refuse(r, f)
 		return
 	}
-	r.work.submit(b)
+	r.work.submit(d.lanes)
+}
+
+// signal handles what arrives on the ack subjects of the items that this bridge
+// delivered. It passes over settlements, which receive handles. The server's message
+// that an item had no receiver arrives only here.
+func (d *dispatcher) signal(m *nats.Msg) {
+	if !fromServer(m) {
+		return
+	}
+	s, err := d.grammar.Parse(m.Subject)
+	if err != nil {
+		return
+	}
+	if lease, _, f := d.sealer.open(s.Queue, s.Token); f == nil {
+		d.lanes.giveBack(lease)
+	}
 }
 
 // meant guesses the verb of a malformed subject: the answer to a failed push has a
 // form of its own.
-func (b *Bridge) meant(subject string) *verb {
-	_, rest, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
+func (d *dispatcher) meant(subject string) *verb {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(subject, d.prefix+"."), ".")
 	word, _, _ := strings.Cut(rest, ".")
 	return verbNamed(word)
 }
 
 // meantQueue returns the queue of a malformed subject, or "" when its name is
 // malformed.
-func (b *Bridge) meantQueue(subject string) string {
-	queue, _, _ := strings.Cut(strings.TrimPrefix(subject, b.options.Prefix+"."), ".")
+func (d *dispatcher) meantQueue(subject string) string {
+	queue, _, _ := strings.Cut(strings.TrimPrefix(subject, d.prefix+"."), ".")
 	if subjects.CheckQueue(queue) != nil {
 		return ""
 	}

@@ -25,18 +25,18 @@ type drained struct {
 
 func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Standby.Stop()
-	b.gate.close()
+	b.responder.gate.close()
 	b.service.stop()
-	b.waiting.Close(errShutdown)
+	b.waits.line.Close(errShutdown)
 	err := errors.Join(
-		b.receiver.DrainRequests(ctx), b.gate.work.drain(ctx),
-		b.receiver.DrainSettlements(ctx), b.gate.settlements.drain(ctx),
+		b.receiver.DrainRequests(ctx), b.responder.gate.work.drain(ctx),
+		b.receiver.DrainSettlements(ctx), b.responder.gate.settlements.drain(ctx),
 	)
 	b.receiver.Close()
 	b.lanes.stop()
 	b.peers.Turns.Stop()
 	b.interest.stop()
 	b.keeper.stop()
-	b.events.close()
+	b.responder.events.close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }

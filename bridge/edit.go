@@ -13,7 +13,7 @@ type edit struct {
 	id fdbpq.ID
 }
 
-func (e *edit) read(*Bridge) (f *failure) {
+func (e *edit) read(*wire) (f *failure) {
 	if f = noOptions(&e.request); f == nil {
 		e.id, f = readID(e.subject.ID)
 	}
@@ -34,7 +34,7 @@ type removal struct{ edit }
 
 func makeRemove(subjects.Verb) work { return new(removal) }
 
-func (r *removal) submit(b *Bridge) { b.lanes.change.Submit(r.subject.Queue, r) }
+func (r *removal) submit(ls *lanes) { ls.change.Submit(r.subject.Queue, r) }
 
 func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	held, err := q.Get(tx.Snapshot(), r.id)
@@ -50,7 +50,7 @@ type move struct{ edit }
 
 func makeMove(subjects.Verb) work { return new(move) }
 
-func (m *move) submit(b *Bridge) { b.lanes.change.Submit(m.subject.Queue, m) }
+func (m *move) submit(ls *lanes) { ls.change.Submit(m.subject.Queue, m) }
 
 func (m *move) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	found, err := q.Move(tx, m.id, m.subject.Priority)

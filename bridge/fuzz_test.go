@@ -80,14 +80,14 @@ func FuzzPushHeaders(f *testing.F) {
 
 // Any settlement is read or refused. A changed token is refused.
 func FuzzSettlement(f *testing.F) {
-	b := &Bridge{}
-	b.sealer.init([]byte("secret"))
+	w := &wire{}
+	w.sealer.init([]byte("secret"))
 	lease, err := fdbpq.ParseLease("jobs", []byte{21, 1, 21, 2, 21, 5, 21, 5, 21, 1, 1, 'r', 0})
 	if err != nil {
 		f.Fatal(err)
 	}
 	pop := popRequest{end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 1 << 40}}
-	token := string(b.sealer.append(nil, &lease, &pop, time.Minute))
+	token := string(w.sealer.append(nil, &lease, &pop, time.Minute))
 	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x"} {
 		f.Add([]byte(body), token, "jobs")
 	}
@@ -98,7 +98,7 @@ func FuzzSettlement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, given, queue string) {
 		r := new(settlement)
 		r.msg, r.subject = &nats.Msg{Data: body}, subjects.Subject{Queue: queue, Verb: subjects.Ack, Token: given}
-		failed := r.read(b)
+		failed := r.read(w)
 		if failed != nil {
 			checkRefusal(t, failed)
 		}
@@ -150,14 +150,14 @@ func FuzzRequest(f *testing.F) {
 	f.Add("move.FQEVAgE.5", []byte(nil), "PQ-Id")
 	f.Add("admin.config", []byte(`{"dead_letter":"_sys"}`), "X-Mine")
 	f.Add("admin.purge", []byte(" "), "X-Mine")
-	b := &Bridge{}
+	w := &wire{}
 	var err error
-	if b.grammar, err = subjects.New("pq"); err != nil {
+	if w.grammar, err = subjects.New("pq"); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, verb string, body []byte, key string) {
 		for _, subject := range []string{"pq.jobs." + verb, "pq._sys.list", "pq._sys.info"} {
-			s, err := b.grammar.Parse(subject)
+			s, err := w.grammar.Parse(subject)
 			if err != nil {
 				continue
 			}
@@ -166,7 +166,7 @@ func FuzzRequest(f *testing.F) {
 			case *push, *importing, *pop, *settlement:
 				continue // have targets of their own
 			}
-			if failed := r.work.read(b); failed != nil {
+			if failed := r.work.read(w); failed != nil {
 				checkRefusal(t, failed)
 				continue
 			}
@@ -190,12 +190,12 @@ func FuzzMeant(f *testing.F) {
 	f.Add("a.b", "_sys.push")
 	f.Add("pq", ".")
 	f.Fuzz(func(t *testing.T, prefix, rest string) {
-		b := &Bridge{options: Options{Prefix: prefix}}
+		d := &dispatcher{prefix: prefix}
 		subject := prefix + "." + rest
-		if v := b.meant(subject); verbs[v.index] != v {
+		if v := d.meant(subject); verbs[v.index] != v {
 			t.Errorf("%q means %+v", subject, v)
 		}
-		if queue := b.meantQueue(subject); queue != "" && subjects.CheckQueue(queue) != nil {
+		if queue := d.meantQueue(subject); queue != "" && subjects.CheckQueue(queue) != nil {
 			t.Errorf("%q means the queue %q", subject, queue)
 		}
 	})
@@ -236,11 +236,11 @@ func FuzzImport(f *testing.F) {
 	f.Add(id, "Nats-Time-Stamp", "now", []byte("x"))
 	f.Add("x", "X-Mine", "y", []byte("x"))
 	f.Fuzz(func(t *testing.T, id, key, value string, body []byte) {
-		b := &Bridge{}
-		b.answerLimit.maxPayload.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
+		w := &wire{}
+		w.answerLimit.maxPayload.Store(2*protocol.MaxPayload + 2*int64(len(value))) // whether it fits is the server's to say
 		r := new(importing)
 		r.msg, r.arrived = &nats.Msg{Data: body, Header: nats.Header{"PQ-Id": {id}, key: {value}}}, time.Now()
-		if failed := r.read(b); failed != nil {
+		if failed := r.read(w); failed != nil {
 			checkRefusal(t, failed)
 			return
 		}

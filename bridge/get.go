@@ -20,9 +20,9 @@ type get struct {
 
 func makeGet(subjects.Verb) work { return new(get) }
 
-func (g *get) submit(b *Bridge) { b.lanes.read.Submit(g.subject.Queue, g) }
+func (g *get) submit(ls *lanes) { ls.read.Submit(g.subject.Queue, g) }
 
-func (g *get) read(*Bridge) (f *failure) {
+func (g *get) read(*wire) (f *failure) {
 	if f = noOptions(&g.request); f == nil {
 		g.id, f = readID(g.subject.ID)
 	}
@@ -39,7 +39,7 @@ func (g *get) find(v *view) (err error) {
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
-	g.failure = v.bridge.answerLimit.unanswerable(g.subject.Queue, &g.item.Item)
+	g.failure = v.answerLimit.unanswerable(g.subject.Queue, &g.item.Item)
 	return err
 }
 

@@ -27,7 +27,7 @@ func (t *popTransaction) findGone() bool {
 	if len(ask) == 0 {
 		return false
 	}
-	t.gone = t.bridge.interest.gone(replies)
+	t.gone = t.waits.interest.gone(replies)
 	for _, r := range ask {
 		r.asked = true // or it is dropped next
 	}
@@ -42,7 +42,6 @@ func (r *pop) losesItems() bool {
 
 // dropGone ends the waits of clients that have gone.
 func (t *popTransaction) dropGone() {
-	b := t.bridge
 	fresh := t.todo[len(t.waiting.Pops):]
 	var listening []*pop
 	for _, r := range t.waiting.Pops {
@@ -50,8 +49,8 @@ func (t *popTransaction) dropGone() {
 			listening = append(listening, r)
 			continue
 		}
-		b.waiting.Remove(r.place)
-		b.done(&r.request, errGone)
+		t.waits.line.Remove(r.place)
+		t.done(&r.request, errGone)
 	}
 	t.waiting.Pops, t.todo = listening, slices.Concat(listening, fresh)
 	t.part = batch.NewPart(len(t.todo))

@@ -23,9 +23,9 @@ type importing struct {
 
 func makeImport(subjects.Verb) work { return new(importing) }
 
-func (r *importing) submit(b *Bridge) { b.lanes.imports.Submit(r.subject.Queue, r) }
+func (r *importing) submit(ls *lanes) { ls.imports.Submit(r.subject.Queue, r) }
 
-func (r *importing) read(b *Bridge) *failure {
+func (r *importing) read(wr *wire) *failure {
 	i := &r.item
 	i.Payload = r.msg.Data
 	hasID, hasPriority := false, false
@@ -61,7 +61,7 @@ func (r *importing) read(b *Bridge) *failure {
 	if i.Pushed.IsZero() {
 		i.Pushed = r.arrived
 	}
-	return b.answerLimit.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
+	return wr.answerLimit.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {

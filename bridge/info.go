@@ -13,9 +13,9 @@ type info struct{ jsonQuery }
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) read(*Bridge) *failure { return noOptions(&i.request) }
+func (i *info) read(*wire) *failure { return noOptions(&i.request) }
 
-func (i *info) submit(b *Bridge) { b.lanes.read.Submit(i.subject.Queue, i) }
+func (i *info) submit(ls *lanes) { ls.read.Submit(i.subject.Queue, i) }
 
 func (i *info) find(v *view) error {
 	name := v.queue.Name()
@@ -29,7 +29,7 @@ func (i *info) find(v *view) error {
 	}
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
-		Waiting: v.bridge.waiting.WaitingAt(name), Rates: v.bridge.stats.rates(name),
+		Waiting: v.waits.at(name), Rates: v.stats.rates(name),
 		Oldest: age(q), Paused: q.Paused, Config: Config(q.Config),
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // txTimeout is how long a transaction may take, reruns included, before its
@@ -23,6 +23,10 @@ const txTimeoutDown = time.Second
 // lanes are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type lanes struct {
+	gate      *gate
+	exclusive bool // only this process can open the store
+	order     settlementOrder
+
 	push    *batch.Lanes[*push]
 	imports *batch.Lanes[*importing]
 	pop     *batch.Lanes[*pop]
@@ -30,18 +34,20 @@ type lanes struct {
 	read    *batch.Lanes[query]
 }
 
-func (ls *lanes) init(b *Bridge) {
-	base := lane{
-		responder: b.responder, store: b.store, keeper: b.keeper, answerLimit: &b.answerLimit, sealer: &b.sealer,
-		grammar: b.grammar, limits: b.options.Limits, giveBack: b.giveBack,
-	}
+// init makes the lanes, each of them from a base.
+func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
+	ls.gate, ls.exclusive = base.gate, exclusive
+	ls.order.init(func(s *settlement) { s.start(ls) })
+	base.giveBack = ls.giveBack
 	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
 	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
 	ls.pop = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
-		return &pops{lane: l, bridge: b, batches: of, changes: changes{lane: l}}
+		return &pops{lane: l, waits: waits, turns: turns, exclusive: exclusive, batches: of, changes: changes{lane: l}}
 	})
 	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
-	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] { return &reads{lane: l, bridge: b} })
+	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] {
+		return &reads{lane: l, waits: waits, about: about}
+	})
 }
 
 // newLanes returns the lanes of one kind of work.
@@ -85,14 +91,12 @@ func (ls *lanes) stop() {
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
 	*responder
-	store       *fdbpq.Store
-	keeper      *keeper
-	answerLimit *answerLimit
-	sealer      *sealer
-	grammar     subjects.Grammar
-	limits      Limits
-	giveBack    func(fdbpq.Lease) // returns an item that did not reach its consumer
-	setBusy     func(bool)        // a transaction is under way
+	*wire
+	store    *fdbpq.Store
+	keeper   *keeper
+	limits   Limits
+	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
+	setBusy  func(bool)        // a transaction is under way
 
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions

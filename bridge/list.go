@@ -20,9 +20,9 @@ type list struct {
 
 func makeList(subjects.Verb) work { return new(list) }
 
-func (l *list) submit(b *Bridge) { b.lanes.read.Submit(l.subject.Queue, l) }
+func (l *list) submit(ls *lanes) { ls.read.Submit(l.subject.Queue, l) }
 
-func (l *list) read(*Bridge) *failure {
+func (l *list) read(*wire) *failure {
 	l.page.Limit = protocol.DefaultListLimit
 	return readOptions(&l.request, "limit, after, state, bodies", l.field)
 }
@@ -84,12 +84,12 @@ func (l *list) find(v *view) error {
 	if err != nil {
 		return l.unlessUnknown(err)
 	}
-	space := int(v.bridge.nc.MaxPayload()) - pageReserve
+	space := int(v.nc.MaxPayload()) - pageReserve
 	body := []byte(`{"items":[`)
 	var last string
 	more := page.More
 	for i := range page.Items {
-		item := listed(v.bridge.store, &page.Items[i], l.page.Bodies)
+		item := listed(v.store, &page.Items[i], l.page.Bodies)
 		text, err := json.Marshal(item)
 		if err != nil {
 			return err

@@ -8,14 +8,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Collector returns the bridge's metrics. The numbers of the queues are read
 // from the store when they are collected.
-func (b *Bridge) Collector() prometheus.Collector { return collector{b} }
+func (b *Bridge) Collector() prometheus.Collector {
+	return collector{responder: b.responder, waits: &b.waits, receiver: b.receiver, queues: b.queues}
+}
 
-type collector struct{ bridge *Bridge }
+type collector struct {
+	*responder
+	waits    *waits
+	receiver *receiver.Receiver
+	queues   *queueReader
+}
 
 var (
 	descRequests     = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
@@ -48,12 +56,11 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c collector) histograms() []*prometheus.HistogramVec {
-	s := c.bridge.stats
+	s := c.stats
 	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
 }
 
 func (c collector) Collect(to chan<- prometheus.Metric) {
-	b := c.bridge
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -61,7 +68,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for i, v := range verbs {
-		s, name := &b.stats.verbs[i], v.name
+		s, name := &c.stats.verbs[i], v.name
 		counter(descRequests, s.served.Load(), name, "200")
 		for i, code := range protocol.ErrorCodes {
 			if n := s.failed[i].Load(); n > 0 {
@@ -69,17 +76,17 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-	gauge(descInFlight, float64(b.gate.work.n.Load()), "work")
-	gauge(descInFlight, float64(b.gate.settlements.n.Load()), "settlement")
-	gauge(descBytes, float64(b.gate.bytes.Load()))
-	gauge(descWaiters, float64(b.waiting.Waiting()))
-	counter(descLost, b.stats.lost.Load())
-	requests, pushes := b.receiver.Sheddings()
+	gauge(descInFlight, float64(c.gate.work.n.Load()), "work")
+	gauge(descInFlight, float64(c.gate.settlements.n.Load()), "settlement")
+	gauge(descBytes, float64(c.gate.bytes.Load()))
+	gauge(descWaiters, float64(c.waits.line.Waiting()))
+	counter(descLost, c.stats.lost.Load())
+	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)
 	counter(descPushShedding, pushes)
-	b.events.mu.Lock()
-	events := maps.Clone(b.events.counts)
-	b.events.mu.Unlock()
+	c.events.mu.Lock()
+	events := maps.Clone(c.events.counts)
+	c.events.mu.Unlock()
 	for kind, n := range events {
 		counter(descEvents, n, string(kind))
 	}
@@ -88,9 +95,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
-	queues, err := b.queueStats(ctx, metricsQueues)
+	queues, err := c.queues.stats(ctx, metricsQueues)
 	if err != nil {
-		b.options.Logger.Debug("reading the metrics of the queues failed", "error", err)
+		c.log.Debug("reading the metrics of the queues failed", "error", err)
 	}
 	for name, q := range queues {
 		gauge(descItems, float64(q.Ready), name, "ready")

@@ -10,7 +10,7 @@ func (p *pop) find(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.seen(v.bridge, v.queue.Name(), &seen)
+	p.seen(&v.answerLimit, v.queue.Name(), &seen)
 	return nil
 }
 
@@ -25,13 +25,13 @@ func (p *pop) size() (n int64) {
 func (p *pop) answer(l *lane) { l.answerPop(p) }
 
 // seen keeps what a peek has found, up to the first item that cannot be sent.
-func (p *pop) seen(b *Bridge, queue string, taken *fdbpq.Popped) {
+func (p *pop) seen(limit *answerLimit, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {
 		p.failure = nothing(queue, taken.Reason)
 	}
 	for i := range items {
-		if f := b.answerLimit.unanswerable(queue, &items[i]); f != nil {
+		if f := limit.unanswerable(queue, &items[i]); f != nil {
 			if items = items[:i]; i == 0 {
 				p.failure = f
 			}

@@ -67,18 +67,18 @@ func (p *pop) items() []fdbpq.Item { return p.found }
 
 // submit hands a pop to the queue's lane of pops, which also serves waiting peeks. A
 // peek that does not wait is a query.
-func (p *pop) submit(b *Bridge) {
+func (p *pop) submit(ls *lanes) {
 	if p.peeks && p.ask.wait == 0 {
-		b.lanes.read.Submit(p.subject.Queue, p)
+		ls.read.Submit(p.subject.Queue, p)
 	} else {
-		b.lanes.pop.Submit(p.subject.Queue, p)
+		ls.pop.Submit(p.subject.Queue, p)
 	}
 }
 
 // forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
 
-func (r *pop) read(*Bridge) *failure {
+func (r *pop) read(*wire) *failure {
 	end := fdbpq.Min
 	if r.subject.Verb == subjects.PopMax || r.subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max

@@ -2,16 +2,19 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // pops is the work of a lane of pops. Its transactions also settle leases.
 type pops struct {
 	*lane
-	bridge  *Bridge
-	batches *batch.Lane[*pop]
-	changes changes   // runs settlements without pops
-	apart   []changer // a buffer of these
+	waits     *waits
+	turns     *peers.Turns
+	exclusive bool // only this process can open the store
+	batches   *batch.Lane[*pop]
+	changes   changes   // runs settlements without pops
+	apart     []changer // a buffer of these
 }
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
@@ -20,9 +23,9 @@ type pops struct {
 // reason to try the waiting pops again: an item that one makes ready ends the
 // queue's watch.
 func (l *pops) Work(now batch.Batch[*pop]) {
-	b, fresh, settling := l.bridge, now.Requests, now.Joined
+	fresh, settling := now.Requests, now.Joined
 	for more := now.Kicked || len(fresh) > 0; more; {
-		attempt := b.attempt(l.queue.Name())
+		attempt := l.waits.attempt(l.queue.Name())
 		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling}
 		if len(attempt.Pops) > 0 {
 			t.todo = append(attempt.Pops, fresh...)
@@ -30,11 +33,11 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 		if len(t.todo) == 0 {
 			break
 		}
-		b.peers.Turns.Await(l.queue.Name())
+		l.turns.Await(l.queue.Name())
 		t.run()
-		b.peers.Turns.Done(l.queue.Name())
-		if t.conflicted && !b.options.Exclusive { // in an exclusive store it conflicted with this bridge
-			b.peers.Turns.Lost(l.queue.Name())
+		l.turns.Done(l.queue.Name())
+		if t.conflicted && !l.exclusive { // in an exclusive store it conflicted with this bridge
+			l.turns.Lost(l.queue.Name())
 		}
 		fresh = t.finish()
 		settling = nil
@@ -81,13 +84,13 @@ func (t *popTransaction) finish() (unserved []*pop) {
 	waited := len(t.waiting.Pops)
 	for _, r := range t.todo[waited:max(t.served, waited)] {
 		if r.keepsWaiting() {
-			t.bridge.wait(r)
+			t.waits.add(r)
 		} else {
 			t.answerPop(r)
 		}
 	}
 	if t.watch != nil {
-		t.bridge.waiting.Watch(t.lane.queue.Name(), t.watch)
+		t.waits.line.Watch(t.lane.queue.Name(), t.watch)
 	}
 	return t.todo[max(t.served, waited):]
 }

@@ -59,7 +59,7 @@ func (t *popTransaction) run() {
 		switch {
 		case err == nil:
 			t.stats.ran(kindPop, len(t.settling)+t.served, started)
-			t.bridge.events.items(t.events)
+			t.pops.events.items(t.events)
 			return
 		case isOutage(err):
 			t.fail(len(t.todo), err)
@@ -179,7 +179,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		first.seen(t.bridge, t.lane.queue.Name(), &taken)
+		first.seen(&t.answerLimit, t.lane.queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
 		}

@@ -24,9 +24,9 @@ func makePush(subjects.Verb) work { return pushPool.get() }
 
 func (p *push) end() { pushPool.put(p) }
 
-func (p *push) submit(b *Bridge) { b.lanes.push.Submit(p.subject.Queue, p) }
+func (p *push) submit(ls *lanes) { ls.push.Submit(p.subject.Queue, p) }
 
-func (p *push) read(b *Bridge) *failure {
+func (p *push) read(wr *wire) *failure {
 	p.item = fdbpq.NewItem{
 		Payload:     p.msg.Data,
 		Priority:    p.subject.Priority,
@@ -37,7 +37,7 @@ func (p *push) read(b *Bridge) *failure {
 			return f
 		}
 	}
-	return b.answerLimit.admit(p.msg.Data, p.item.Headers, 0, nil)
+	return wr.answerLimit.admit(p.msg.Data, p.item.Headers, 0, nil)
 }
 
 // pushes is the work of a lane of pushes.

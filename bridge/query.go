@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -27,16 +26,16 @@ type query interface {
 
 // view is one state of the store, for the queries of a batch.
 type view struct {
-	bridge *Bridge
+	*reads
 	reader kv.Reader
-	queue  fdbpq.Queue
 	names  []string // of all queues; nil until they are asked for
 }
 
 // reads is the work of a lane of queries.
 type reads struct {
 	*lane
-	bridge *Bridge
+	waits *waits
+	about *about
 }
 
 // Work serves a batch of queries.
@@ -47,7 +46,7 @@ func (l *reads) Work(now batch.Batch[query]) { batch.Run(now.Requests, l) }
 func (l *reads) Try(requests []query) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {
-		v := view{bridge: l.bridge, reader: reader, queue: l.queue}
+		v := view{reads: l, reader: reader}
 		bytes := int64(0)
 		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes); done++ {
 			r := requests[done]

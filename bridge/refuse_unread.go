@@ -20,11 +20,11 @@ var sheddingHeader = nats.Header{
 }
 
 // refusePush refuses a push unread, while the bridge sheds load.
-func (b *Bridge) refusePush(m *nats.Msg) {
-	b.stats.refusedUnread(verbPush, errShedding)
-	if m.Reply == "" || !b.replies.answers(m.Reply) {
-		b.events.lost(b.meantQueue(m.Subject), errShedding)
+func (d *dispatcher) refusePush(m *nats.Msg) {
+	d.stats.refusedUnread(verbPush, errShedding)
+	if m.Reply == "" || !d.replies.answers(m.Reply) {
+		d.events.lost(d.meantQueue(m.Subject), errShedding)
 		return
 	}
-	b.publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
+	d.publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
 }

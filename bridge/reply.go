@@ -35,18 +35,19 @@ const (
 	accounts = "_R_."           // made by servers for requests from other accounts
 )
 
-// init fails for what is no pattern of subjects.
-func (r *replies) init(o Options, storeID string) error {
-	r.log = o.Logger
-	// The first would be requests, on the second bridges talk to each other.
-	r.never = []string{o.Prefix + ".", peers.Inbox(storeID) + "."}
+// newReplies fails for what is no pattern of subjects.
+func newReplies(o Options, storeID string) (*replies, error) {
 	for _, pattern := range o.ReplySubjects {
 		if err := subjects.CheckPattern(pattern); err != nil {
-			return fmt.Errorf("reply subjects: %w", err)
+			return nil, fmt.Errorf("reply subjects: %w", err)
 		}
 	}
-	r.more = o.ReplySubjects
-	return nil
+	return &replies{
+		// The first would be requests, on the second bridges talk to each other.
+		never: []string{o.Prefix + ".", peers.Inbox(storeID) + "."},
+		more:  o.ReplySubjects,
+		log:   o.Logger,
+	}, nil
 }
 
 // answers says whether a reply subject is one that is answered.

@@ -3,43 +3,45 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/bridge/peers"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // service answers the questions of NATS' service discovery. It is not made
 // with micro.AddService, which handles one request at a time and counts those
 // answered later as if they took no time.
 type service struct {
-	bridge   *Bridge
+	nc      *nats.Conn
+	log     *slog.Logger
+	about   *about
+	self    peers.Identity
+	replies *replies
+	rivals  *peers.Rivals
+	stats   *statistics
+	queues  *queueReader
+
 	identity micro.ServiceIdentity
-	started  time.Time
 	subs     []*nats.Subscription
 }
 
-func (s *service) start(ctx context.Context, b *Bridge, self peers.Identity) error {
-	s.bridge, s.started = b, time.Now().UTC()
+func (s *service) start(ctx context.Context) error {
 	s.identity = micro.ServiceIdentity{
-		Name: peers.ServiceName, ID: self.ID, Version: b.options.Version, Metadata: self.Metadata(),
+		Name: peers.ServiceName, ID: s.self.ID, Version: s.about.options.Version, Metadata: s.self.Metadata(),
 	}
-	if err := connected(ctx, b.nc); err != nil {
+	if err := connected(ctx, s.nc); err != nil {
 		return err
 	}
 	for verb, answer := range map[micro.Verb]func() any{
 		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType} },
 		micro.InfoVerb:  func() any { return s.info() },
-		micro.StatsVerb: func() any { return s.stats() },
+		micro.StatsVerb: func() any { return s.counts() },
 	} {
 		if err := s.subscribe(verb, answer); err != nil {
 			s.stop()
@@ -47,8 +49,8 @@ func (s *service) start(ctx context.Context, b *Bridge, self peers.Identity) err
 		}
 	}
 	// This bridge can be found now.
-	if b.options.Exclusive {
-		if err := b.peers.Rivals.Refuse(ctx); err != nil {
+	if s.about.options.Exclusive {
+		if err := s.rivals.Refuse(ctx); err != nil {
 			s.stop()
 			return err
 		}
@@ -76,9 +78,9 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 	handle := func(m *nats.Msg) {
 		if verb == micro.InfoVerb {
-			s.bridge.peers.Rivals.Prove(m)
+			s.rivals.Prove(m)
 		}
-		if !s.bridge.replies.answers(m.Reply) {
+		if !s.replies.answers(m.Reply) {
 			return
 		}
 		body, err := json.Marshal(answer())
@@ -86,7 +88,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 			err = m.Respond(body)
 		}
 		if err != nil {
-			s.bridge.options.Logger.Debug("answering discovery failed", "subject", m.Subject, "error", err)
+			s.log.Debug("answering discovery failed", "subject", m.Subject, "error", err)
 		}
 	}
 	for _, to := range [][2]string{{"", ""}, {peers.ServiceName, ""}, {peers.ServiceName, s.identity.ID}} {
@@ -94,7 +96,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 		if err != nil {
 			return err
 		}
-		sub, err := s.bridge.nc.Subscribe(subject, handle)
+		sub, err := s.nc.Subscribe(subject, handle)
 		if err != nil {
 			return fmt.Errorf("subscribe to %s: %w", subject, err)
 		}
@@ -112,7 +114,7 @@ func (s *service) stop() {
 
 func (s *service) unsubscribe(sub *nats.Subscription) {
 	if err := sub.Unsubscribe(); err != nil {
-		s.bridge.options.Logger.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+		s.log.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
 	}
 }
 
@@ -124,21 +126,20 @@ func (s *service) info() micro.Info {
 	}
 	for _, v := range endpoints() {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: v.name, Subject: s.bridge.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
+			Name: v.name, Subject: s.about.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
 			Metadata: map[string]string{},
 		})
 	}
 	return info
 }
 
-func (s *service) stats() micro.Stats {
-	b := s.bridge
-	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: b.service.started}
+func (s *service) counts() micro.Stats {
+	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.about.started}
 	for _, v := range endpoints() {
-		counted := &b.stats.verbs[v.index]
+		counted := &s.stats.verbs[v.index]
 		requests, failures := counted.requests()
 		endpoint := &micro.EndpointStats{
-			Name: v.name, Subject: b.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
+			Name: v.name, Subject: s.about.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
 			NumRequests: int(requests), NumErrors: int(failures),
 			ProcessingTime: time.Duration(counted.nanos.Load()),
 		}
@@ -150,20 +151,11 @@ func (s *service) stats() micro.Stats {
 			endpoint.AverageProcessingTime = endpoint.ProcessingTime / time.Duration(requests)
 		}
 		if v == verbInfo {
-			endpoint.Data = s.queues()
+			endpoint.Data = s.queueStats()
 		}
 		stats.Endpoints = append(stats.Endpoints, endpoint)
 	}
 	return stats
-}
-
-// queueStats is what STATS shows of a queue, in the data of the endpoint info.
-type queueStats struct {
-	Ready   int64   `json:"ready"`
-	Leased  int64   `json:"leased"`
-	Delayed int64   `json:"delayed"`
-	Oldest  float64 `json:"oldest"`
-	Waiting int     `json:"waiting"`
 }
 
 const (
@@ -175,12 +167,12 @@ const (
 	statsTimeout = time.Second
 )
 
-func (s *service) queues() json.RawMessage {
+func (s *service) queueStats() json.RawMessage {
 	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
 	defer cancel()
-	queues, err := s.bridge.queueStats(ctx, statsQueues)
+	queues, err := s.queues.stats(ctx, statsQueues)
 	if err != nil {
-		s.bridge.options.Logger.Debug("reading the statistics of the queues failed", "error", err)
+		s.log.Debug("reading the statistics of the queues failed", "error", err)
 	}
 	if queues == nil {
 		return nil
@@ -190,57 +182,4 @@ func (s *service) queues() json.RawMessage {
 		return nil
 	}
 	return body
-}
-
-// statsReaders is how many queues are read at the same time: over a network, reading
-// many queues one by one would take seconds.
-const statsReaders = 16
-
-// queueStats reads the first queues, up to a limit. With an error it also returns the
-// queues that it has read.
-func (b *Bridge) queueStats(ctx context.Context, most int) (map[string]queueStats, error) {
-	var names []string
-	err := b.store.View(ctx, func(r kv.Reader) (err error) {
-		names, err = b.store.Queues(r, "", most)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	queues := make(map[string]queueStats, len(names))
-	var mu sync.Mutex
-	var readers sync.WaitGroup
-	for part := range slices.Chunk(names, max(1, (len(names)+statsReaders-1)/statsReaders)) {
-		readers.Go(func() {
-			found, partErr := b.statsOf(ctx, part)
-			mu.Lock()
-			defer mu.Unlock()
-			maps.Copy(queues, found)
-			err = errors.Join(err, partErr)
-		})
-	}
-	readers.Wait()
-	return queues, err
-}
-
-func (b *Bridge) statsOf(ctx context.Context, names []string) (map[string]queueStats, error) {
-	queues := make(map[string]queueStats, len(names))
-	err := b.store.View(ctx, func(r kv.Reader) error {
-		clear(queues)
-		for _, name := range names {
-			i, err := b.store.Queue(name).Inspect(r)
-			if err != nil {
-				return err
-			}
-			if i == nil {
-				continue
-			}
-			queues[name] = queueStats{
-				Ready: i.Ready, Leased: i.Leased, Delayed: i.Delayed,
-				Oldest: age(i), Waiting: b.waiting.WaitingAt(name),
-			}
-		}
-		return nil
-	})
-	return queues, err
 }

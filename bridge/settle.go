@@ -44,18 +44,16 @@ var settlementPool pool[settlement]
 func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
 func (s *settlement) end() {
-	if order := s.order.in; order != nil {
-		order.remove(s)
-	}
+	s.leaveOrder()
 	settlementPool.put(s)
 }
 
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
-func (s *settlement) read(b *Bridge) *failure {
+func (s *settlement) read(wr *wire) *failure {
 	s.settles = s
 	var f *failure
-	if s.lease, s.ask, f = b.sealer.open(s.subject.Queue, s.subject.Token); f != nil {
+	if s.lease, s.ask, f = wr.sealer.open(s.subject.Queue, s.subject.Token); f != nil {
 		return f
 	}
 	verb, rest := s.msg.Data, []byte(nil)
@@ -125,48 +123,20 @@ func reasonText(b []byte) string {
 	return s[:min(len(s), protocol.MaxReason)]
 }
 
-// signal receives what arrives on the ack subjects of the items that this bridge
-// delivered. It passes over settlements, which the queue group delivers as well. The
-// server's message that an item had no receiver arrives only here.
-func (b *Bridge) signal(m *nats.Msg) {
-	if !fromServer(m) {
-		return
-	}
-	s, err := b.grammar.Parse(m.Subject)
-	if err != nil {
-		return
-	}
-	lease, _, f := b.sealer.open(s.Queue, s.Token)
-	if f != nil {
-		return
-	}
-	b.giveBack(lease)
-}
-
-// giveBack returns an item that did not reach its consumer to the queue. Overload
-// does not refuse it: waiting for the lease to expire would cost more.
-func (b *Bridge) giveBack(lease fdbpq.Lease) {
-	s := settlementPool.get()
-	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
-	s.settles, s.kind, s.lease = s, settleReturn, lease
-	b.gate.force(&s.request)
-	s.settle(b)
-}
-
 // submit hands a settlement to a lane, after the earlier settlements of its lease.
-func (s *settlement) submit(b *Bridge) {
-	if b.order.add(s) {
-		s.start(b)
+func (s *settlement) submit(ls *lanes) {
+	if ls.order.add(s) {
+		s.start(ls)
 	}
 }
 
 // start hands a settlement to its lane.
-func (s *settlement) start(b *Bridge) {
+func (s *settlement) start(ls *lanes) {
 	if s.kind == settleNext && s.msg.Reply != "" {
-		b.lanes.pop.Submit(s.subject.Queue, &s.pop)
+		ls.pop.Submit(s.subject.Queue, &s.pop)
 		return
 	}
-	s.settle(b)
+	s.settle(ls)
 }
 
 // settle hands a settlement to a lane. In a store that only this bridge opens,
@@ -174,11 +144,21 @@ func (s *settlement) start(b *Bridge) {
 // settle as often as they pop, so this halves the number of transactions. In a shared
 // store, pops conflict with the pops of other bridges; settlements run apart, so that
 // they do not fail with them.
-func (s *settlement) settle(b *Bridge) {
-	if b.options.Exclusive && b.lanes.pop.Join(s.subject.Queue, &s.pop) {
+func (s *settlement) settle(ls *lanes) {
+	if ls.exclusive && ls.pop.Join(s.subject.Queue, &s.pop) {
 		return
 	}
-	b.lanes.change.Submit(s.subject.Queue, s)
+	ls.change.Submit(s.subject.Queue, s)
+}
+
+// giveBack returns an item that did not reach its consumer to the queue. Overload
+// does not refuse it: waiting for the lease to expire would cost more.
+func (ls *lanes) giveBack(lease fdbpq.Lease) {
+	s := settlementPool.get()
+	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
+	s.settles, s.kind, s.lease = s, settleReturn, lease
+	ls.gate.force(&s.request)
+	s.settle(ls)
 }
 
 // apply settles the lease within a transaction. A lost lease is an answer, and so

@@ -42,9 +42,11 @@ func (o *settlementOrder) add(s *settlement) bool {
 	return before == nil
 }
 
-// remove removes a settlement that has ended, and starts the next one of its lease.
-func (o *settlementOrder) remove(s *settlement) {
-	if s.order.in == nil {
+// leaveOrder removes a settlement that has ended, and starts the next one of its
+// lease. Without a place it does nothing.
+func (s *settlement) leaveOrder() {
+	o := s.order.in
+	if o == nil {
 		return
 	}
 	o.mu.Lock()

@@ -2,9 +2,7 @@ package bridge
 
 import (
 	"math"
-	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -23,9 +21,9 @@ type queues struct {
 	limit  int
 }
 
-func (q *queues) submit(b *Bridge) { b.lanes.read.Submit(q.subject.Queue, q) }
+func (q *queues) submit(ls *lanes) { ls.read.Submit(q.subject.Queue, q) }
 
-func (q *queues) read(*Bridge) *failure {
+func (q *queues) read(*wire) *failure {
 	q.limit = protocol.DefaultListLimit
 	return readOptions(&q.request, "offset, limit", q.field)
 }
@@ -60,7 +58,7 @@ func (v *view) queueNames() ([]string, error) {
 	}
 	names := []string{}
 	for after := ""; ; {
-		more, err := v.bridge.store.Queues(v.reader, after, queuesPerRead)
+		more, err := v.store.Queues(v.reader, after, queuesPerRead)
 		if err != nil {
 			return nil, err
 		}
@@ -77,21 +75,12 @@ const queuesPerRead = 1000
 // system shows the bridge itself.
 type system struct{ jsonQuery }
 
-func (s *system) read(*Bridge) *failure { return noOptions(&s.request) }
+func (s *system) read(*wire) *failure { return noOptions(&s.request) }
 
-func (s *system) submit(b *Bridge) { b.lanes.read.Submit(s.subject.Queue, s) }
+func (s *system) submit(ls *lanes) { ls.read.Submit(s.subject.Queue, s) }
 
 func (s *system) find(v *view) error {
-	b := v.bridge
-	limits := b.options.Limits
-	return s.answerJSON(protocol.System{
-		Version: b.options.Version, Store: b.options.StoreName, StoreID: b.store.ID(),
-		Prefix: b.options.Prefix, Uptime: time.Since(b.service.started).Seconds(), Damage: b.options.Damage(),
-		Limits: protocol.Limits{
-			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
-			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
-			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
-			Payload: b.answerLimit.payload(),
-		},
-	})
+	answer := v.about.system()
+	answer.Limits.Payload = v.answerLimit.payload()
+	return s.answerJSON(answer)
 }

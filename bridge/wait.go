@@ -13,16 +13,27 @@ import (
 // place is a pop's place among the waiting pops.
 type place = waiting.Pop[*pop]
 
-// initWaiting makes the list of waiting pops.
-func (b *Bridge) initWaiting() {
-	b.waiting = waiting.New(waiting.Options[*pop]{
-		Places: b.options.Limits.Waiters,
+// waits are the pops that wait for an item.
+type waits struct {
+	*responder
+	interest *replyInterest
+	line     *waiting.Pops[*pop]
+}
+
+// init begins with no waiting pop. serve tries to serve the ones of a queue.
+func (w *waits) init(re *responder, interest *replyInterest, places int, serve func(queue string)) {
+	w.responder, w.interest = re, interest
+	w.line = waiting.New(waiting.Options[*pop]{
+		Places: places,
 		Bands:  protocol.MaxBands,
-		End:    b.endWait,
-		Serve:  b.lanes.pop.Kick,
-		Gone:   b.interest.gone,
+		End:    w.end,
+		Serve:  serve,
+		Gone:   interest.gone,
 	})
 }
+
+// at is how many pops wait at a queue.
+func (w *waits) at(queue string) int { return w.line.WaitingAt(queue) }
 
 // A waiting pop is answered a little before its time is up, because the answer has
 // to arrive in time.
@@ -31,12 +42,12 @@ const (
 	waitFraction = 10 // of the time, when that is less
 )
 
-// wait makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
+// add makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
 // its lease, so the next settlement of that lease may start.
-func (b *Bridge) wait(r *pop) {
-	b.gate.leave(&r.request)
+func (w *waits) add(r *pop) {
+	w.gate.leave(&r.request)
 	if r.settles != nil {
-		b.order.remove(r.settles)
+		r.settles.leaveOrder()
 	}
 	r.msg = kept(r.msg)
 	r.spent, r.since = r.took(), time.Time{}
@@ -44,32 +55,32 @@ func (b *Bridge) wait(r *pop) {
 		Queue: r.subject.Queue, Band: r.ask.band, Reply: r.msg.Reply,
 		Ends: r.arrived.Add(r.ask.wait - min(waitMargin, r.ask.wait/waitFraction)),
 	}, r)
-	if err := b.waiting.Add(r.place); err != nil {
-		b.endWait(r, err)
+	if err := w.line.Add(r.place); err != nil {
+		w.end(r, err)
 	}
 }
 
-// waitOn lets a waiting pop that found nothing wait on.
-func (b *Bridge) waitOn(r *pop) {
+// keep lets a waiting pop that found nothing wait on.
+func (w *waits) keep(r *pop) {
 	r.since = time.Time{}
-	if err := b.waiting.Keep(r.place); err != nil {
-		b.endWait(r, err)
+	if err := w.line.Keep(r.place); err != nil {
+		w.end(r, err)
 	}
 }
 
-// endWait answers a pop whose wait has ended without an item, unless its client has
+// end answers a pop whose wait has ended without an item, unless its client has
 // gone.
-func (b *Bridge) endWait(r *pop, why error) {
+func (w *waits) end(r *pop, why error) {
 	if errors.Is(why, waiting.ErrGone) {
-		b.done(&r.request, errGone)
+		w.done(&r.request, errGone)
 		return
 	}
-	b.refuse(&r.request, explain(why))
+	w.refuse(&r.request, explain(why))
 }
 
 // attempt returns the waiting pops that the next transaction tries to serve.
-func (b *Bridge) attempt(queue string) waiting.Attempt[*pop] {
-	a := b.waiting.Attempt(queue)
+func (w *waits) attempt(queue string) waiting.Attempt[*pop] {
+	a := w.line.Attempt(queue)
 	now := time.Now()
 	for _, r := range a.Pops {
 		r.since, r.asked = now, false
@@ -82,10 +93,10 @@ func (b *Bridge) attempt(queue string) waiting.Attempt[*pop] {
 func (t *popTransaction) finishWaiting() {
 	for i, r := range t.waiting.Pops {
 		if i >= t.served || r.keepsWaiting() {
-			t.bridge.waitOn(r)
+			t.waits.keep(r)
 			continue
 		}
-		t.bridge.waiting.Remove(r.place)
+		t.waits.line.Remove(r.place)
 		t.answerPop(r)
 	}
 }

@@ -1,0 +1,41 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// about is what a bridge says of itself.
+type about struct {
+	options Options
+	storeID string
+	started time.Time
+}
+
+// identity is a new one, for the other bridges.
+func (a *about) identity() peers.Identity {
+	self := peers.Identity{ID: nuid.Next(), Prefix: a.options.Prefix, StoreID: a.storeID}
+	if a.options.Exclusive {
+		self.Started = a.started
+	}
+	return self
+}
+
+// system answers for _sys.info, but for the size of a payload, which may change.
+func (a *about) system() protocol.System {
+	limits := &a.options.Limits
+	return protocol.System{
+		Version: a.options.Version, Store: a.options.StoreName, StoreID: a.storeID,
+		Prefix: a.options.Prefix, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
+		Limits: protocol.Limits{
+			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
+			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
+			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
+		},
+	}
+}
