@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -44,6 +45,11 @@ type Options struct {
 
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
+
+	// patience is how long requests wait behind a transaction that does not end. One of
+	// which it is not known yet whether it was committed may take as long as fdbpq's
+	// resolveTimeout.
+	patience batch.Patience
 
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
@@ -85,6 +91,9 @@ func (o Options) withDefaults() Options {
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }
 	}
+	if o.patience == (batch.Patience{}) {
+		o.patience = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+	}
 	o.Limits = o.Limits.withDefaults()
 	return o
 }
@@ -124,7 +133,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
 	})
-	base := lane{responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits}
+	base := lane{responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,

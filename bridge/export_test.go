@@ -14,9 +14,10 @@ func TurnPatience(b *Bridge, d time.Duration) { b.peers.Turns.Patience = d }
 // client still listens. It must be called before the first pop waits.
 func InterestPatience(b *Bridge, d time.Duration) { b.interest.patience = d }
 
-// StuckAfter sets how long pushes wait behind a transaction until they are refused.
-func StuckAfter(b *Bridge, d time.Duration) {
-	b.lanes.push.SetPatience(batch.Patience{First: d, Then: d})
+// StuckAfter are options with which requests are refused that wait for so long behind a
+// transaction.
+func StuckAfter(d time.Duration) Options {
+	return Options{patience: batch.Patience{First: d, Then: d}}
 }
 
 // Lanes returns how many lanes are waiting for work, of all kinds.

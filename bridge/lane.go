@@ -54,9 +54,7 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turn
 func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
 	return batch.New(batch.Options[W]{
 		Limits: batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes},
-		// A transaction of which it is not known yet whether it was committed
-		// may take as long as fdbpq's resolveTimeout.
-		Patience: batch.Patience{First: txTimeout, Then: txTimeoutDown},
+		Patience: base.patience,
 		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
 			l := base
 			l.setBusy = of.SetBusy
@@ -95,6 +93,7 @@ type lane struct {
 	store    *fdbpq.Store
 	keeper   *keeper
 	limits   Limits
+	patience batch.Patience
 	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
 	setBusy  func(bool)        // a transaction is under way
 

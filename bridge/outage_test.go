@@ -336,9 +336,9 @@ func (n *noticed) Clear(key []byte) {
 // is done.
 func TestBehindStuckCommit(t *testing.T) {
 	t.Parallel()
-	c, db := slowly(t, faulty(t))
-	c.push("pq.jobs.push", "before")
-	bridge.StuckAfter(c.env.Bridge, 10*time.Millisecond)
+	c, db := slowly(t, faulty(t), bridge.StuckAfter(10*time.Millisecond))
+	// Not by way of the bridge, which would have less patience after a slow transaction.
+	c.pushPast(fdbpq.NewItem{Payload: []byte("before")})
 	release := db.blockNext()
 	first := c.send("pq.jobs.push", "held")
 	db.awaitBlocked(t)

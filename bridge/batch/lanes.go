@@ -154,10 +154,3 @@ func (ls *Lanes[R]) Stop() {
 
 // Wait returns when all lanes have ended. Only after Stop.
 func (ls *Lanes[R]) Wait() { ls.running.Wait() }
-
-// SetPatience has requests handed back sooner or later than the options say.
-func (ls *Lanes[R]) SetPatience(p Patience) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.options.Patience = p
-}

@@ -283,10 +283,9 @@ func TestStuck(t *testing.T) {
 		if len(on.stuck) > 0 {
 			t.Error("late although nothing is under way")
 		}
-		lanes.SetPatience(batch.Patience{First: time.Minute, Then: time.Minute})
 		b.lane.SetBusy(true)
 		start = time.Now()
-		late(time.Minute, 5)
+		late(4*time.Second, 5)
 		b.lane.SetBusy(false)
 		close(b.end)
 	})
