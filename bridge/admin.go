@@ -46,8 +46,6 @@ func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, err
 
 func (a *admin) read(*wire) *failure { return noOptions(&a.request) }
 
-func (a *admin) submit(ls *lanes) { ls.change.Submit(a.subject.Queue, a) }
-
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
 	return nil, a.did(answer, err)
@@ -55,8 +53,6 @@ func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 
 // configure changes the configuration of a queue, or shows it when the body is empty.
 type configure struct{ change }
-
-func (c *configure) submit(ls *lanes) { ls.change.Submit(c.subject.Queue, c) }
 
 // read checks only that the queues in the body can be reached. The core checks the
 // rest.

@@ -9,8 +9,8 @@
 // waiting pops) grows without a limit.
 //
 // The table in verb.go lists the verbs. A message that parses becomes the [work] of
-// its verb. The work reads the message and goes to a lane; the lane runs it with
-// others in one transaction; the responder answers the request and ends it.
+// its verb. The work reads the message; lanes.go chooses its lane; the lane runs it
+// with others in one transaction; the responder answers the request and ends it.
 package bridge
 
 import (

@@ -77,7 +77,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 		d.refuse(r, f)
 		return
 	}
-	r.work.submit(d.lanes)
+	d.lanes.submit(r.work)
 }
 
 // signal handles what arrives on the ack subjects of the items that this bridge

@@ -34,8 +34,6 @@ type removal struct{ edit }
 
 func makeRemove(subjects.Verb) work { return new(removal) }
 
-func (r *removal) submit(ls *lanes) { ls.change.Submit(r.subject.Queue, r) }
-
 func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	held, err := q.Get(tx.Snapshot(), r.id)
 	if err != nil || held == nil {
@@ -49,8 +47,6 @@ func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 type move struct{ edit }
 
 func makeMove(subjects.Verb) work { return new(move) }
-
-func (m *move) submit(ls *lanes) { ls.change.Submit(m.subject.Queue, m) }
 
 func (m *move) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	found, err := q.Move(tx, m.id, m.subject.Priority)

@@ -20,8 +20,6 @@ type get struct {
 
 func makeGet(subjects.Verb) work { return new(get) }
 
-func (g *get) submit(ls *lanes) { ls.read.Submit(g.subject.Queue, g) }
-
 func (g *get) read(*wire) (f *failure) {
 	if f = noOptions(&g.request); f == nil {
 		g.id, f = readID(g.subject.ID)

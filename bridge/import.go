@@ -23,8 +23,6 @@ type importing struct {
 
 func makeImport(subjects.Verb) work { return new(importing) }
 
-func (r *importing) submit(ls *lanes) { ls.imports.Submit(r.subject.Queue, r) }
-
 func (r *importing) read(wr *wire) *failure {
 	i := &r.item
 	i.Payload = r.msg.Data

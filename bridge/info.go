@@ -15,8 +15,6 @@ func makeInfo(subjects.Verb) work { return new(info) }
 
 func (i *info) read(*wire) *failure { return noOptions(&i.request) }
 
-func (i *info) submit(ls *lanes) { ls.read.Submit(i.subject.Queue, i) }
-
 func (i *info) find(v *view) error {
 	name := v.queue.Name()
 	q, err := v.queue.Inspect(v.reader)

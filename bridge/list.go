@@ -20,8 +20,6 @@ type list struct {
 
 func makeList(subjects.Verb) work { return new(list) }
 
-func (l *list) submit(ls *lanes) { ls.read.Submit(l.subject.Queue, l) }
-
 func (l *list) read(*wire) *failure {
 	l.page.Limit = protocol.DefaultListLimit
 	return readOptions(&l.request, "limit, after, state, bodies", l.field)

@@ -65,16 +65,6 @@ func (p *pop) end() { popPool.put(p) }
 
 func (p *pop) items() []fdbpq.Item { return p.found }
 
-// submit hands a pop to the queue's lane of pops, which also serves waiting peeks. A
-// peek that does not wait is a query.
-func (p *pop) submit(ls *lanes) {
-	if p.peeks && p.ask.wait == 0 {
-		ls.read.Submit(p.subject.Queue, p)
-	} else {
-		ls.pop.Submit(p.subject.Queue, p)
-	}
-}
-
 // forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
 

@@ -24,8 +24,6 @@ func makePush(subjects.Verb) work { return pushPool.get() }
 
 func (p *push) end() { pushPool.put(p) }
 
-func (p *push) submit(ls *lanes) { ls.push.Submit(p.subject.Queue, p) }
-
 func (p *push) read(wr *wire) *failure {
 	p.item = fdbpq.NewItem{
 		Payload:     p.msg.Data,

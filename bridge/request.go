@@ -32,9 +32,8 @@ type work interface {
 	// head returns what it has in common with other requests.
 	head() *request
 
-	// read parses the request, submit hands it to its lane.
+	// read parses the request.
 	read(*wire) *failure
-	submit(*lanes)
 
 	// items are the items in the answer, for the trace.
 	items() []fdbpq.Item
@@ -69,8 +68,6 @@ func makeNone(subjects.Verb) work { return new(unservable) }
 func (n *unservable) read(*wire) *failure {
 	return failf(400, "subject %s: expected one that asks for something", shown(n.msg.Subject))
 }
-
-func (n *unservable) submit(*lanes) {}
 
 // took is how long the bridge has worked on the request, without the time in which it
 // waited for an item.

@@ -123,42 +123,13 @@ func reasonText(b []byte) string {
 	return s[:min(len(s), protocol.MaxReason)]
 }
 
-// submit hands a settlement to a lane, after the earlier settlements of its lease.
-func (s *settlement) submit(ls *lanes) {
-	if ls.order.add(s) {
-		s.start(ls)
-	}
-}
-
-// start hands a settlement to its lane.
-func (s *settlement) start(ls *lanes) {
-	if s.kind == settleNext && s.msg.Reply != "" {
-		ls.pop.Submit(s.subject.Queue, &s.pop)
-		return
-	}
-	s.settle(ls)
-}
-
-// settle hands a settlement to a lane. In a store that only this bridge opens,
-// settlements share the transactions of the queue's pops while there are any. Workers
-// settle as often as they pop, so this halves the number of transactions. In a shared
-// store, pops conflict with the pops of other bridges; settlements run apart, so that
-// they do not fail with them.
-func (s *settlement) settle(ls *lanes) {
-	if ls.exclusive && ls.pop.Join(s.subject.Queue, &s.pop) {
-		return
-	}
-	ls.change.Submit(s.subject.Queue, s)
-}
-
-// giveBack returns an item that did not reach its consumer to the queue. Overload
-// does not refuse it: waiting for the lease to expire would cost more.
-func (ls *lanes) giveBack(lease fdbpq.Lease) {
+// newReturn returns a settlement of the bridge's own: the item did not reach its
+// consumer.
+func newReturn(lease fdbpq.Lease) *settlement {
 	s := settlementPool.get()
 	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
 	s.settles, s.kind, s.lease = s, settleReturn, lease
-	ls.gate.force(&s.request)
-	s.settle(ls)
+	return s
 }
 
 // apply settles the lease within a transaction. A lost lease is an answer, and so

@@ -21,8 +21,6 @@ type queues struct {
 	limit  int
 }
 
-func (q *queues) submit(ls *lanes) { ls.read.Submit(q.subject.Queue, q) }
-
 func (q *queues) read(*wire) *failure {
 	q.limit = protocol.DefaultListLimit
 	return readOptions(&q.request, "offset, limit", q.field)
@@ -76,8 +74,6 @@ const queuesPerRead = 1000
 type system struct{ jsonQuery }
 
 func (s *system) read(*wire) *failure { return noOptions(&s.request) }
-
-func (s *system) submit(ls *lanes) { ls.read.Submit(s.subject.Queue, s) }
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()

@@ -7,7 +7,7 @@ import (
 )
 
 // verb is a kind of request. To add one, add its entry to the table, and a file with
-// its [work], which reads the request, goes to a lane, runs there and answers.
+// its [work], which reads the request, runs in a lane and answers.
 type verb struct {
 	name     string // in metrics, traces and discovery
 	pattern  string // of its subjects, after the prefix
@@ -27,9 +27,9 @@ const (
 	asSettlement                // as a server answers without responders: AckSync recognises nothing else
 )
 
-// verbs is the table of all verbs, in the order of metrics and discovery. The work of
-// a verb chooses its lane: queries share one, changes and settlements another; pushes,
-// imports and pops have lanes of their own.
+// verbs is the table of all verbs, in the order of metrics and discovery. The type of
+// the work says which lane it goes to: queries share one, changes and settlements
+// another; pushes, imports and pops have lanes of their own.
 var verbs = numbered([]*verb{
 	{name: "push", pattern: "*.push", subjects: []subjects.Verb{subjects.Push}, refusal: asPublish, silent: true, make: makePush},
 	{name: "import", pattern: "*.import", subjects: []subjects.Verb{subjects.Import}, make: makeImport},

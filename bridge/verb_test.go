@@ -35,6 +35,11 @@ func TestVerbs(t *testing.T) {
 		if _, is := r.work.(*unservable); is || r.work.head() != r || r.verb != verbOf(s) {
 			t.Errorf("%s makes %T", s, r.work)
 		}
+		switch r.work.(type) {
+		case *push, *importing, *pop, *settlement, query, changer:
+		default:
+			t.Errorf("%s makes %T, for which there is no lane", s, r.work)
+		}
 	}
 	if r := newRequest(verbNone, subjects.Subject{}, &nats.Msg{}); r.work.read(nil) == nil {
 		t.Error("what is no verb can be asked for")

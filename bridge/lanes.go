@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// lanes are the kinds of work. Each has a lane for every queue that has such
+// work, so a queue's pushes do not wait for its pops.
+type lanes struct {
+	gate      *gate
+	exclusive bool // only this process can open the store
+	order     settlementOrder
+
+	push    *batch.Lanes[*push]
+	imports *batch.Lanes[*importing]
+	pop     *batch.Lanes[*pop]
+	change  *batch.Lanes[changer]
+	read    *batch.Lanes[query]
+}
+
+// init makes the lanes, each of them from a base.
+func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
+	ls.gate, ls.exclusive = base.gate, exclusive
+	ls.order.init(ls.start)
+	base.giveBack = ls.giveBack
+	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
+	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
+	ls.pop = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
+		return &pops{lane: l, waits: waits, turns: turns, exclusive: exclusive, batches: of, changes: changes{lane: l}}
+	})
+	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] {
+		return &reads{lane: l, waits: waits, about: about}
+	})
+}
+
+// newLanes returns the lanes of one kind of work.
+func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
+	return batch.New(batch.Options[W]{
+		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes},
+		Patience: base.patience,
+		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
+			l := base
+			l.setBusy = of.SetBusy
+			return worker(&l, of)
+		},
+		Size:    func(w W) int { return w.head().msg.Size() },
+		Arrived: func(w W) time.Time { return w.head().arrived },
+		Stuck: func(late []W) {
+			base.keeper.notice(errStuck)
+			refuseAll(base.responder, late, errStuck)
+		},
+	})
+}
+
+// anyLanes are lanes as far as all kinds are alike.
+type anyLanes interface {
+	Stop()
+	Wait()
+	Idle() int
+}
+
+func (ls *lanes) all() []anyLanes {
+	return []anyLanes{ls.push, ls.imports, ls.pop, ls.change, ls.read}
+}
+
+func (ls *lanes) stop() {
+	for _, kind := range ls.all() {
+		kind.Stop()
+	}
+}
+
+// submit hands a request to the lane of its kind and queue. A settlement goes there
+// after the earlier settlements of its lease.
+func (ls *lanes) submit(w work) {
+	queue := w.head().subject.Queue
+	switch w := w.(type) {
+	case *push:
+		ls.push.Submit(queue, w)
+	case *settlement:
+		if ls.order.add(w) {
+			ls.start(w)
+		}
+	case *pop:
+		if w.peeks && w.ask.wait == 0 {
+			ls.read.Submit(queue, w)
+		} else {
+			ls.pop.Submit(queue, w)
+		}
+	case *importing:
+		ls.imports.Submit(queue, w)
+	case query:
+		ls.read.Submit(queue, w)
+	case changer:
+		ls.change.Submit(queue, w)
+	}
+}
+
+// start hands a settlement to its lane.
+func (ls *lanes) start(s *settlement) {
+	if s.kind == settleNext && s.msg.Reply != "" {
+		ls.pop.Submit(s.subject.Queue, &s.pop)
+		return
+	}
+	ls.settle(s)
+}
+
+// settle hands a settlement to a lane. In a store that only this bridge opens,
+// settlements share the transactions of the queue's pops while there are any. Workers
+// settle as often as they pop, so this halves the number of transactions. In a shared
+// store, pops conflict with the pops of other bridges; settlements run apart, so that
+// they do not fail with them.
+func (ls *lanes) settle(s *settlement) {
+	if ls.exclusive && ls.pop.Join(s.subject.Queue, &s.pop) {
+		return
+	}
+	ls.change.Submit(s.subject.Queue, s)
+}
+
+// giveBack returns an item that did not reach its consumer to the queue. Overload
+// does not refuse it: waiting for the lease to expire would cost more.
+func (ls *lanes) giveBack(lease fdbpq.Lease) {
+	s := newReturn(lease)
+	ls.gate.force(&s.request)
+	ls.settle(s)
+}
