@@ -39,8 +39,9 @@ var imports = map[string][]string{
 	"fdbpq/kv/cluster/jetstream":   {"fdbpq/kv/cluster"},
 
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
-	"bridge":            {"bridge/batch", "bridge/peers", "bridge/receiver", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":            {"bridge/batch", "bridge/failure", "bridge/peers", "bridge/receiver", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/batch":      {},
+	"bridge/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/peers":      {"protocol", "subjects"},
 	"bridge/waiting":    {"fdbpq", "fdbpq/kv"},
 	"bridge/receiver":   {},

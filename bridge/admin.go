@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -44,7 +45,7 @@ func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, err
 	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
 }
 
-func (a *admin) read(*wire) *failure { return noOptions(&a.request) }
+func (a *admin) read(*wire) *failure.Failure { return noOptions(&a.request) }
 
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
@@ -56,7 +57,7 @@ type configure struct{ change }
 
 // read checks only that the queues in the body can be reached. The core checks the
 // rest.
-func (c *configure) read(*wire) *failure {
+func (c *configure) read(*wire) *failure.Failure {
 	if f := noOwnHeaders(c.msg.Header, c.subject.Verb.String()); f != nil {
 		return f
 	}
@@ -69,7 +70,7 @@ func (c *configure) read(*wire) *failure {
 	}
 	if config.DeadLetter != "" {
 		if err := subjects.CheckQueue(config.DeadLetter); err != nil {
-			return failf(400, "configuration: dead_letter: %s", err)
+			return failure.Newf(400, "configuration: dead_letter: %s", err)
 		}
 	}
 	if config.DeadLettersFrom == "" || config.DeadLettersFrom == "*" {
@@ -77,7 +78,7 @@ func (c *configure) read(*wire) *failure {
 	}
 	for name := range strings.SplitSeq(config.DeadLettersFrom, ",") {
 		if err := subjects.CheckQueue(name); err != nil {
-			return failf(400, "configuration: dead_letters_from: expected names of queues separated by commas, or *: %s", err)
+			return failure.Newf(400, "configuration: dead_letters_from: expected names of queues separated by commas, or *: %s", err)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -94,7 +95,7 @@ func (w *headerWriter) item(item *fdbpq.Item) {
 	w.text = appendTime(w.text, item.Pushed)
 	w.end(protocol.HeaderTimeStamp)
 	if dead := item.Dead; dead != nil {
-		w.string(protocol.HeaderDeadReason, headerText(dead.Reason))
+		w.string(protocol.HeaderDeadReason, failure.HeaderText(dead.Reason))
 		w.string(protocol.HeaderOrigin, dead.Origin)
 		w.string(protocol.HeaderOriginID, dead.OriginID)
 	}

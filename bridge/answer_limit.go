@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -93,30 +94,30 @@ func (a *answerLimit) reserve(id int, dead *fdbpq.DeadLetter) int {
 }
 
 // admit refuses an item that no answer could carry.
-func (a *answerLimit) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure {
+func (a *answerLimit) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
-		return failf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
+		return failure.Newf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
 	size, reserve := len(payload)+len(headers), a.reserve(id, dead)
 	if most := int(a.maxPayload.Load()) - reserve; size > most {
-		return failf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
+		return failure.Newf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)
 	}
 	return nil
 }
 
 // unanswerable returns why no answer can carry an item, or nil.
-func (a *answerLimit) unanswerable(queue string, item *fdbpq.Item) *failure {
+func (a *answerLimit) unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
 	most := a.maxPayload.Load()
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}
 	t := texts{queue: len(queue), id: len(item.ID.String())}
 	if dead := item.Dead; dead != nil {
-		t.reason, t.origin, t.originID = len(headerText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
+		t.reason, t.origin, t.originID = len(failure.HeaderText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
 	}
 	if size := item.Size + int64(t.answerSize(a.prefix)); size > most {
-		return failf(413, "item %s has %d bytes, %d with the headers of its answer: the server's max_payload is %d; it was left in the queue",
+		return failure.Newf(413, "item %s has %d bytes, %d with the headers of its answer: the server's max_payload is %d; it was left in the queue",
 			item.ID, item.Size, size, most)
 	}
 	return nil

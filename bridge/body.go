@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -18,11 +19,11 @@ import (
 // member to set, which says whether it knows the field and what is wrong with
 // the value. Names are compared exactly and must not repeat: what would be
 // ignored is more likely a mistake.
-func readObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure)) *failure {
+func readObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return failf(400, "%s is %s: expected a JSON object", what, shown(string(body)))
+		return failure.Newf(400, "%s is %s: expected a JSON object", what, failure.Quote(string(body)))
 	}
 	seen := make(map[string]bool, 8)
 	for d.More() {
@@ -36,15 +37,15 @@ func readObject(what string, body []byte, fields string, set func(name string, v
 			return brokenJSON(what, err)
 		}
 		if _, nested := value.(json.Delim); nested || value == nil {
-			return failf(400, "%s: field %s: expected a number, a string or a boolean", what, shown(name))
+			return failure.Newf(400, "%s: field %s: expected a number, a string or a boolean", what, failure.Quote(name))
 		}
 		if seen[name] {
-			return failf(400, "%s: field %s stands twice", what, shown(name))
+			return failure.Newf(400, "%s: field %s stands twice", what, failure.Quote(name))
 		}
 		seen[name] = true
 		known, f := set(name, value)
 		if !known {
-			return failf(400, "%s has no field %s: expected some of %s", what, shown(name), fields)
+			return failure.Newf(400, "%s has no field %s: expected some of %s", what, failure.Quote(name), fields)
 		}
 		if f != nil {
 			return f
@@ -54,85 +55,85 @@ func readObject(what string, body []byte, fields string, set func(name string, v
 		return brokenJSON(what, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return failf(400, "%s: there is more behind the JSON object", what)
+		return failure.Newf(400, "%s: there is more behind the JSON object", what)
 	}
 	return nil
 }
 
-func brokenJSON(what string, err error) *failure {
+func brokenJSON(what string, err error) *failure.Failure {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return failf(400, "%s: the JSON object does not end", what)
+		return failure.Newf(400, "%s: the JSON object does not end", what)
 	}
-	return failf(400, "%s is no JSON: %s", what, err)
+	return failure.Newf(400, "%s is no JSON: %s", what, err)
 }
 
 // readInteger reads an integer from a JSON value.
-func readInteger(what string, value any, least, most int64) (int64, *failure) {
+func readInteger(what string, value any, least, most int64) (int64, *failure.Failure) {
 	number, ok := value.(json.Number)
 	if !ok {
-		return 0, failf(400, "%s is no number: expected an integer", what)
+		return 0, failure.Newf(400, "%s is no number: expected an integer", what)
 	}
 	return parseInteger(what, number.String(), least, most)
 }
 
 // parseInteger reads an integer in its one form in decimal.
-func parseInteger(what, s string, least, most int64) (int64, *failure) {
+func parseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != s {
-		return 0, failf(400, "%s is %s: expected an integer without + or leading zeros, %d to %d", what, shown(s), least, most)
+		return 0, failure.Newf(400, "%s is %s: expected an integer without + or leading zeros, %d to %d", what, failure.Quote(s), least, most)
 	}
 	if n < least || n > most {
-		return 0, failf(400, "%s is %d: expected %d to %d", what, n, least, most)
+		return 0, failure.Newf(400, "%s is %d: expected %d to %d", what, n, least, most)
 	}
 	return n, nil
 }
 
-func readString(what string, value any) (string, *failure) {
+func readString(what string, value any) (string, *failure.Failure) {
 	s, ok := value.(string)
 	if !ok {
-		return "", failf(400, "%s: expected a string", what)
+		return "", failure.Newf(400, "%s: expected a string", what)
 	}
 	return s, nil
 }
 
-func readBool(what string, value any) (bool, *failure) {
+func readBool(what string, value any) (bool, *failure.Failure) {
 	v, ok := value.(bool)
 	if !ok {
-		return false, failf(400, "%s: expected true or false", what)
+		return false, failure.Newf(400, "%s: expected true or false", what)
 	}
 	return v, nil
 }
 
 // noBody refuses what would be ignored.
-func noBody(r *request) *failure {
+func noBody(r *request) *failure.Failure {
 	if len(bytes.TrimSpace(r.msg.Data)) > 0 {
-		return failf(400, "%s has the body %s: expected none", r.subject.Verb, shown(string(r.msg.Data)))
+		return failure.Newf(400, "%s has the body %s: expected none", r.subject.Verb, failure.Quote(string(r.msg.Data)))
 	}
 	return nil
 }
 
 // noOwnHeaders refuses headers of ours where there are none.
-func noOwnHeaders(header nats.Header, what string) *failure {
+func noOwnHeaders(header nats.Header, what string) *failure.Failure {
 	for key := range header {
 		if strings.HasPrefix(key, protocol.HeaderPrefix) {
-			return failf(400, "header %s is none of %s: expected no %s header", shown(key), what, protocol.HeaderPrefix)
+			return failure.Newf(400, "header %s is none of %s: expected no %s header", failure.Quote(key), what, protocol.HeaderPrefix)
 		}
 	}
 	return nil
 }
 
 // noOptions refuses a body and headers of ours where there is nothing to be said.
-func noOptions(r *request) *failure {
+func noOptions(r *request) *failure.Failure {
 	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
 		return f
 	}
 	return noBody(r)
 }
 
-func readID(text string) (fdbpq.ID, *failure) {
+func readID(text string) (fdbpq.ID, *failure.Failure) {
 	id, err := fdbpq.ParseID(text)
 	if err != nil {
-		return id, failf(400, "id %s: %s", shown(text), err)
+		return id, failure.Newf(400, "id %s: %s", failure.Quote(text), err)
 	}
 	return id, nil
 }

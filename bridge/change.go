@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -107,7 +108,7 @@ func (c *change) did(answer any, err error) error {
 // unlessUnknown turns the error of a missing queue into the answer.
 func (r *request) unlessUnknown(err error) error {
 	if err == fdbpq.ErrNoQueue {
-		r.failure = noQueue(r.subject.Queue)
+		r.failure = failure.NoQueue(r.subject.Queue)
 		return nil
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -30,7 +31,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 			if m.Reply == "" {
 				return // another bridge's
 			}
-			err = failf(400, "subject %s: events are published by the bridge, subscribe to them", shown(m.Subject))
+			err = failure.Newf(400, "subject %s: events are published by the bridge, subscribe to them", failure.Quote(m.Subject))
 		case subjects.Ack:
 			if fromServer(m) {
 				if d.gate.closed() { // signals may have ended
@@ -52,7 +53,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 		v = d.meant(m.Subject)
 		r := newRequest(verbNone, s, m)
 		r.verb, r.refusal, r.counted = v, v.refusal, -1
-		f := badRequest(err)
+		f := failure.BadRequest(err)
 		if v == verbPush && m.Reply == "" {
 			d.events.lost(d.meantQueue(m.Subject), f)
 		}
@@ -68,7 +69,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 	}
 	f := d.gate.enter(r)
 	if f == nil && !v.silent && m.Reply == "" {
-		f = failf(400, "a %s without a reply subject does nothing", v.name)
+		f = failure.Newf(400, "a %s without a reply subject does nothing", v.name)
 	}
 	if f == nil {
 		f = r.work.read(d.wire)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Drain ends the bridge in order. It refuses the waiting pops, unsubscribes from
@@ -16,6 +18,9 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	b.drained.once.Do(func() { b.drained.err = b.end(ctx) })
 	return b.drained.err
 }
+
+// errShutdown ends the waits of pops when the bridge drains.
+var errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
 
 // drained is how the bridge ended.
 type drained struct {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -13,7 +14,7 @@ type edit struct {
 	id fdbpq.ID
 }
 
-func (e *edit) read(*wire) (f *failure) {
+func (e *edit) read(*wire) (f *failure.Failure) {
 	if f = noOptions(&e.request); f == nil {
 		e.id, f = readID(e.subject.ID)
 	}
@@ -23,7 +24,7 @@ func (e *edit) read(*wire) (f *failure) {
 // found answers which item was changed, or that there is none.
 func (e *edit) found(found bool, priority int64, err error) error {
 	if err == nil && !found {
-		e.failure = noItem(e.subject.Queue, e.subject.ID)
+		e.failure = failure.NoItem(e.subject.Queue, e.subject.ID)
 		return nil
 	}
 	return e.did(protocol.Changed{ID: e.subject.ID, Priority: priority}, err)

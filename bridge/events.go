@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -29,7 +30,7 @@ type announcer struct {
 // losses are the pushes to a queue that were lost since the last event.
 type losses struct {
 	count int
-	last  *failure
+	last  *failure.Failure
 	timer *time.Timer
 }
 
@@ -67,7 +68,7 @@ func (a *announcer) item(e fdbpq.Event) {
 
 // lost reports a push without a reply subject that was not stored. The first one is
 // announced at once, later ones together.
-func (a *announcer) lost(queue string, f *failure) {
+func (a *announcer) lost(queue string, f *failure.Failure) {
 	a.stats.lost.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,10 +106,10 @@ func (a *announcer) report(queue string) {
 	}
 }
 
-func (a *announcer) announce(queue string, f *failure, n int) {
+func (a *announcer) announce(queue string, f *failure.Failure, n int) {
 	a.publish(queue, protocol.EventError, protocol.ErrorEvent{
 		Type: protocol.EventTypePrefix + protocol.EventError, Time: time.Now().UTC(),
-		Queue: queue, Code: f.code, Error: f.text, Count: n,
+		Queue: queue, Code: f.Code, Error: f.Text, Count: n,
 	})
 }
 

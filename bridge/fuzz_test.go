@@ -10,17 +10,18 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // checkRefusal checks that a refusal has the code 400 and a text that fits into a header.
-func checkRefusal(t *testing.T, f *failure) {
+func checkRefusal(t *testing.T, f *failure.Failure) {
 	t.Helper()
-	text := headerText(f.text)
-	if f.code != 400 || text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		t.Errorf("failure %d %q", f.code, text)
+	text := failure.HeaderText(f.Text)
+	if f.Code != 400 || text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		t.Errorf("failure %d %q", f.Code, text)
 	}
 }
 

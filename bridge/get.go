@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -20,7 +21,7 @@ type get struct {
 
 func makeGet(subjects.Verb) work { return new(get) }
 
-func (g *get) read(*wire) (f *failure) {
+func (g *get) read(*wire) (f *failure.Failure) {
 	if f = noOptions(&g.request); f == nil {
 		g.id, f = readID(g.subject.ID)
 	}
@@ -32,7 +33,7 @@ func (g *get) find(v *view) (err error) {
 		return err
 	}
 	if g.item == nil {
-		g.failure = noItem(g.subject.Queue, g.subject.ID)
+		g.failure = failure.NoItem(g.subject.Queue, g.subject.ID)
 		return nil
 	}
 	counts, err := v.queue.Counts(v.reader)

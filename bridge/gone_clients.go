@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 )
 
 // errClientsGone makes a transaction run again without the pops of clients that have gone.
 var errClientsGone = errors.New("a client that waited has gone")
 
 // errGone ends the wait of a pop whose client has gone. It is counted, not sent.
-var errGone = &failure{code: 408, text: "the client stopped listening for its answer"}
+var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
 // findGone asks whether the clients still listen that are about to get items without a
 // lease after a wait. It says whether any of them has gone.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -18,8 +19,8 @@ const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 const TooManyBytes = "NATS/1.0 429\r\n\r\n"
 
 var (
-	errTooManyHeaders = failf(413, "there are too many headers: allowed are %d, and %d bytes in all", protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
-	errTooManyBytes   = &failure{code: 429, reason: protocol.ReasonBusy, text: "more bytes arrive than this bridge can read, nothing was done: try again in a moment"}
+	errTooManyHeaders = failure.Newf(413, "there are too many headers: allowed are %d, and %d bytes in all", protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
+	errTooManyBytes   = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "more bytes arrive than this bridge can read, nothing was done: try again in a moment"}
 )
 
 // The bytes of a header block beside names and values.
@@ -33,7 +34,7 @@ const (
 // any headers, and passes over lines without a name and what stands behind the
 // empty line. A request without its headers asks for something else. What is
 // left to see of the block is its size: the headers have to account for it.
-func checkBlock(m *nats.Msg) *failure {
+func checkBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {
 	case size == 0:
@@ -41,7 +42,7 @@ func checkBlock(m *nats.Msg) *failure {
 	case m.Header == nil:
 		return errBlock
 	case size > protocol.MaxHeaderBytes:
-		return failf(413, "the headers have %d bytes: allowed are %d", size, protocol.MaxHeaderBytes)
+		return failure.Newf(413, "the headers have %d bytes: allowed are %d", size, protocol.MaxHeaderBytes)
 	}
 	if size == len(TooManyHeaders) {
 		switch m.Header.Get(protocol.HeaderStatus) {
@@ -54,7 +55,7 @@ func checkBlock(m *nats.Msg) *failure {
 	lines, read := 0, blockFrame
 	for key, values := range m.Header {
 		if strings.ContainsFunc(key, isSpaceOrControl) {
-			return failf(400, "header name %s: expected no spaces and no control characters; a header is one line, %s", shown(key), blockForm)
+			return failure.Newf(400, "header name %s: expected no spaces and no control characters; a header is one line, %s", failure.Quote(key), blockForm)
 		}
 		lines += len(values)
 		for _, value := range values {
@@ -63,15 +64,15 @@ func checkBlock(m *nats.Msg) *failure {
 	}
 	switch {
 	case lines > protocol.MaxHeaderLines:
-		return failf(413, "there are %d headers: allowed are %d", lines, protocol.MaxHeaderLines)
+		return failure.Newf(413, "there are %d headers: allowed are %d", lines, protocol.MaxHeaderLines)
 	case read < size:
-		return failf(400, "%d bytes of the header block are in no header: expected lines such as %s, and nothing behind the empty line", size-read, blockForm)
+		return failure.Newf(400, "%d bytes of the header block are in no header: expected lines such as %s, and nothing behind the empty line", size-read, blockForm)
 	}
 	return nil
 }
 
 const blockForm = "Name: value"
 
-var errBlock = failf(400, "the header block cannot be read: expected NATS/1.0, then lines such as %s, then an empty line", blockForm)
+var errBlock = failure.Newf(400, "the header block cannot be read: expected NATS/1.0, then lines such as %s, then an empty line", blockForm)
 
 func isSpaceOrControl(c rune) bool { return c <= ' ' || c == 0x7f }

@@ -2,13 +2,13 @@ package bridge
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -16,7 +16,7 @@ import (
 
 // readHeaders reads the headers of a push and gathers those that travel
 // with the item.
-func (r *push) readHeaders() *failure {
+func (r *push) readHeaders() *failure.Failure {
 	var block []byte
 	for key, values := range r.msg.Header {
 		travels, f := r.readHeader(key, values)
@@ -32,13 +32,13 @@ func (r *push) readHeaders() *failure {
 	r.item.Headers = block
 	_, delayed := r.msg.Header[protocol.HeaderDelay]
 	if _, dated := r.msg.Header[protocol.HeaderNotBefore]; delayed && dated {
-		return failf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
+		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
 	return nil
 }
 
 // readHeader reads one header and says whether it travels with the item.
-func (r *push) readHeader(key string, values []string) (travels bool, f *failure) {
+func (r *push) readHeader(key string, values []string) (travels bool, f *failure.Failure) {
 	switch {
 	case strings.HasPrefix(key, protocol.HeaderPrefix):
 		return false, r.readOurHeader(key, values)
@@ -51,17 +51,17 @@ func (r *push) readHeader(key string, values []string) (travels bool, f *failure
 
 // travelsWithItem says whether a header that is not ours is kept with an item of
 // a queue.
-func travelsWithItem(key string, values []string, queue string) (travels bool, f *failure) {
+func travelsWithItem(key string, values []string, queue string) (travels bool, f *failure.Failure) {
 	if !strings.HasPrefix(key, "Nats-") {
 		return key != protocol.HeaderStatus, nil
 	}
-	instead := func(ours string) (bool, *failure) {
-		return false, failf(400, "header %s is not supported: %s", shown(key), ours)
+	instead := func(ours string) (bool, *failure.Failure) {
+		return false, failure.Newf(400, "header %s is not supported: %s", failure.Quote(key), ours)
 	}
 	switch {
 	case key == nats.ExpectedStreamHdr:
 		if len(values) != 1 || values[0] != queue {
-			return false, failf(400, "%s is %s: the queue is %s", key, shown(strings.Join(values, ", ")), queue)
+			return false, failure.Newf(400, "%s is %s: the queue is %s", key, failure.Quote(strings.Join(values, ", ")), queue)
 		}
 		return false, nil
 	case strings.HasPrefix(key, "Nats-Expected-"):
@@ -80,15 +80,15 @@ func travelsWithItem(key string, values []string, queue string) (travels bool, f
 	return true, nil
 }
 
-func (r *push) readOurHeader(key string, values []string) *failure {
+func (r *push) readOurHeader(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
 		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL:
 	default:
-		return failf(400, "header %s is none of a push: expected %s, %s, %s or %s",
-			shown(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -98,10 +98,10 @@ func (r *push) readOurHeader(key string, values []string) *failure {
 	case protocol.HeaderPriority:
 		priority, err := subjects.ParsePriority(value)
 		if err != nil {
-			return badRequest(err)
+			return failure.BadRequest(err)
 		}
 		if r.subject.HasPriority && priority != r.subject.Priority {
-			return failf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.subject.Priority)
+			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.subject.Priority)
 		}
 		r.item.Priority, r.item.HasPriority = priority, true
 	case protocol.HeaderDelay:
@@ -111,59 +111,59 @@ func (r *push) readOurHeader(key string, values []string) *failure {
 	case protocol.HeaderNotBefore:
 		var err error
 		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
-			return failf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, shown(value))
+			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
 		}
 		if time.Until(r.item.NotBefore) > fdbpq.MaxDelay {
-			return failf(400, "%s is %s: expected a time within %s", key, shown(value), fdbpq.MaxDelay)
+			return failure.Newf(400, "%s is %s: expected a time within %s", key, failure.Quote(value), fdbpq.MaxDelay)
 		}
 	}
 	return f
 }
 
 // single returns the one value of a header of ours.
-func single(key string, values []string) (string, *failure) {
+func single(key string, values []string) (string, *failure.Failure) {
 	if len(values) != 1 {
-		return "", failf(400, "header %s stands %d times: expected once", key, len(values))
+		return "", failure.Newf(400, "header %s stands %d times: expected once", key, len(values))
 	}
 	if values[0] == "" {
-		return "", failf(400, "header %s is empty: expected a value or no such header", key)
+		return "", failure.Newf(400, "header %s is empty: expected a value or no such header", key)
 	}
 	return values[0], nil
 }
 
-func readMsgID(values []string) (string, *failure) {
+func readMsgID(values []string) (string, *failure.Failure) {
 	id, f := single(protocol.HeaderMsgID, values)
 	if f == nil && len(id) > fdbpq.MaxMsgID {
-		f = failf(400, "%s has %d bytes: allowed are %d", protocol.HeaderMsgID, len(id), fdbpq.MaxMsgID)
+		f = failure.Newf(400, "%s has %d bytes: allowed are %d", protocol.HeaderMsgID, len(id), fdbpq.MaxMsgID)
 	}
 	return id, f
 }
 
 // readDuration reads a duration such as 1h30m.
-func readDuration(what, s string, least, most time.Duration) (time.Duration, *failure) {
+func readDuration(what, s string, least, most time.Duration) (time.Duration, *failure.Failure) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, failf(400, "%s is %s: expected a duration such as 30s or 1h30m", what, shown(s))
+		return 0, failure.Newf(400, "%s is %s: expected a duration such as 30s or 1h30m", what, failure.Quote(s))
 	}
 	return d, checkDuration(what, d, least, most)
 }
 
-func checkDuration(what string, d, least, most time.Duration) *failure {
+func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 	if d >= least && d <= most {
 		return nil
 	}
 	if least > 0 {
-		return failf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
+		return failure.Newf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
 	}
-	return failf(400, "%s is %s: expected 0s to %s", what, d, most)
+	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)
 }
 
 // appendHeader appends a header to the block that is kept with an item: lines
 // "key: value" that end in CR LF, as they stand in a message.
-func appendHeader(b []byte, key string, values []string) ([]byte, *failure) {
+func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failure) {
 	for i := range len(key) {
 		if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`"()/,:;<=>?@[\]{}`, c) >= 0 {
-			return nil, failf(400, "header name %s: expected printable ASCII without spaces and without any of %s", shown(key), `"()/,:;<=>?@[\]{}`)
+			return nil, failure.Newf(400, "header name %s: expected printable ASCII without spaces and without any of %s", failure.Quote(key), `"()/,:;<=>?@[\]{}`)
 		}
 	}
 	for _, value := range values {
@@ -190,29 +190,4 @@ func addHeaders(to nats.Header, block []byte) {
 		to[key] = append(to[key], value)
 		rest = after
 	}
-}
-
-// shown makes what a client sent fit for an error text: quoted, in ASCII, and
-// not kilobytes of it.
-func shown(s string) string {
-	const most = 80
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "..."
-	}
-	return strconv.QuoteToASCII(s)
-}
-
-// headerText makes a text fit for a header.
-func headerText(s string) string {
-	const most = 800
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	clean := func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return '?'
-		}
-		return c
-	}
-	return strings.Map(clean, s)
 }

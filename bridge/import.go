@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -23,14 +24,14 @@ type importing struct {
 
 func makeImport(subjects.Verb) work { return new(importing) }
 
-func (r *importing) read(wr *wire) *failure {
+func (r *importing) read(wr *wire) *failure.Failure {
 	i := &r.item
 	i.Payload = r.msg.Data
 	hasID, hasPriority := false, false
 	for key, values := range r.msg.Header {
 		switch {
 		case key == protocol.HeaderMsgID:
-			return failf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
+			return failure.Newf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
 		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
 			travels, f := travelsWithItem(key, values, r.subject.Queue)
 			if travels {
@@ -51,7 +52,7 @@ func (r *importing) read(wr *wire) *failure {
 		hasID, hasPriority = hasID || key == protocol.HeaderID, hasPriority || key == protocol.HeaderPriority
 	}
 	if !hasID {
-		return failf(400, "an import without %s: expected the id that the item had", protocol.HeaderID)
+		return failure.Newf(400, "an import without %s: expected the id that the item had", protocol.HeaderID)
 	}
 	if !hasPriority {
 		i.Priority = i.ID.Priority()
@@ -62,15 +63,15 @@ func (r *importing) read(wr *wire) *failure {
 	return wr.answerLimit.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
-func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
-	at := func(t *time.Time) *failure {
+func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
+	at := func(t *time.Time) *failure.Failure {
 		var err error
 		if *t, err = time.Parse(time.RFC3339Nano, value); err != nil {
-			return failf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, shown(value))
+			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
 		}
 		return nil
 	}
-	number := func(n *int64) (f *failure) {
+	number := func(n *int64) (f *failure.Failure) {
 		*n, f = parseInteger(key, value, 0, maxNumber)
 		return f
 	}
@@ -78,12 +79,12 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
 	case protocol.HeaderID:
 		var err error
 		if i.ID, err = fdbpq.ParseID(value); err != nil {
-			f = failf(400, "%s is %s: %s", key, shown(value), err)
+			f = failure.Newf(400, "%s is %s: %s", key, failure.Quote(value), err)
 		}
 	case protocol.HeaderPriority:
 		var err error
 		if i.Priority, err = subjects.ParsePriority(value); err != nil {
-			f = badRequest(err)
+			f = failure.BadRequest(err)
 		}
 	case protocol.HeaderTimeStamp:
 		f = at(&i.Pushed)
@@ -100,13 +101,13 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure) {
 			i.Dead = &fdbpq.DeadLetter{}
 		}
 		if len(value) > maxDeadText {
-			return failf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
+			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID}[key] = value
 	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderAck, protocol.HeaderLeaseExpires:
 		// These headers describe the answer and the lease, not the item.
 	default:
-		f = failf(400, "header %s is none of an import: expected %s, or what else comes with an item", shown(key), protocol.HeaderID)
+		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)
 	}
 	return f
 }
@@ -169,7 +170,7 @@ func (l *imports) answer(r *importing, done *fdbpq.Imported) {
 		err = fdbpq.ErrOccupied
 	}
 	if err != nil {
-		l.refuse(&r.request, explain(err))
+		l.refuse(&r.request, failure.Explain(err))
 		return
 	}
 	p := fdbpq.Pushed{ID: r.item.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}

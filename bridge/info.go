@@ -3,6 +3,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -13,7 +14,7 @@ type info struct{ jsonQuery }
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) read(*wire) *failure { return noOptions(&i.request) }
+func (i *info) read(*wire) *failure.Failure { return noOptions(&i.request) }
 
 func (i *info) find(v *view) error {
 	name := v.queue.Name()
@@ -22,7 +23,7 @@ func (i *info) find(v *view) error {
 		return err
 	}
 	if q == nil {
-		i.failure = noQueue(name)
+		i.failure = failure.NoQueue(name)
 		return nil
 	}
 	return i.answerJSON(protocol.Info{

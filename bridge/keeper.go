@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -38,7 +39,7 @@ func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event)) {
 			Event: event,
 			Problem: func(err error) {
 				switch {
-				case isOutage(err):
+				case failure.IsOutage(err):
 					k.failed(err)
 				case errors.Is(err, kv.ErrDamaged):
 					k.log.Debug("maintaining the store failed", "error", err) // the store has said it once
@@ -100,7 +101,7 @@ func (k *keeper) noticeRead(err error) {
 
 // notice remembers that the store failed, for [Bridge.Ready].
 func (k *keeper) notice(err error) {
-	if err != nil && isOutage(err) {
+	if err != nil && failure.IsOutage(err) {
 		k.log.Debug("transaction failed", "error", err)
 		k.failed(err)
 	}

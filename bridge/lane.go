@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -50,7 +51,7 @@ func (l *lane) End() {
 }
 
 // Common says whether an error is the store's and not one request's.
-func (l *lane) Common(err error) bool { return isOutage(err) }
+func (l *lane) Common(err error) bool { return failure.IsOutage(err) }
 
 // update runs fn as one transaction that takes effect exactly once.
 func (l *lane) update(fn func(kv.Tx) error) error {

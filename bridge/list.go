@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -20,12 +21,12 @@ type list struct {
 
 func makeList(subjects.Verb) work { return new(list) }
 
-func (l *list) read(*wire) *failure {
+func (l *list) read(*wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
 	return readOptions(&l.request, "limit, after, state, bodies", l.field)
 }
 
-func (l *list) field(name string, value any) (known bool, f *failure) {
+func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 	switch name {
 	case "limit":
 		l.page.Limit, f = readLimit(name, value)
@@ -36,7 +37,7 @@ func (l *list) field(name string, value any) (known bool, f *failure) {
 		if s, f = readString(name, value); f == nil {
 			id, err := fdbpq.ParseID(s)
 			if err != nil {
-				f = failf(400, "after is %s: %s", shown(s), err)
+				f = failure.Newf(400, "after is %s: %s", failure.Quote(s), err)
 			}
 			l.page.After = &id
 		}
@@ -48,7 +49,7 @@ func (l *list) field(name string, value any) (known bool, f *failure) {
 		case fdbpq.StateReady, fdbpq.StateLeased, fdbpq.StateDelayed:
 		default:
 			if f == nil {
-				f = failf(400, `state is %s: expected "ready", "leased" or "delayed"`, shown(s))
+				f = failure.Newf(400, `state is %s: expected "ready", "leased" or "delayed"`, failure.Quote(s))
 			}
 		}
 	default:
@@ -58,7 +59,7 @@ func (l *list) field(name string, value any) (known bool, f *failure) {
 }
 
 // readOptions reads what may be said in the body of a request for a page.
-func readOptions(r *request, fields string, field func(name string, value any) (known bool, f *failure)) *failure {
+func readOptions(r *request, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
 		return f
 	}
@@ -69,7 +70,7 @@ func readOptions(r *request, fields string, field func(name string, value any) (
 }
 
 // readLimit reads how long a page may be.
-func readLimit(name string, value any) (int, *failure) {
+func readLimit(name string, value any) (int, *failure.Failure) {
 	n, f := readInteger(name, value, 1, math.MaxInt64)
 	return int(min(n, fdbpq.MaxBatch)), f
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -16,27 +17,27 @@ type gate struct {
 	work        flight
 	settlements flight
 	bytes       atomic.Int64
-	fullBytes   *failure
+	fullBytes   *failure.Failure
 	draining    atomic.Bool
 }
 
 // flight counts requests in flight.
 type flight struct {
 	n     atomic.Int64
-	empty chan struct{} // gets a value when the last one leaves
-	full  *failure      // refuses a request beyond the limit; made once, because such requests are many
+	empty chan struct{}    // gets a value when the last one leaves
+	full  *failure.Failure // refuses a request beyond the limit; made once, because such requests are many
 }
 
 func newGate(l Limits) *gate {
 	g := &gate{limits: l}
 	g.work.empty = make(chan struct{}, 1)
 	g.settlements.empty = make(chan struct{}, 1)
-	g.fullBytes = failf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
-	g.fullBytes.reason = protocol.ReasonBusy
+	g.fullBytes = failure.Newf(429, "too many bytes in flight: this bridge takes %d", l.Bytes)
+	g.fullBytes.Reason = protocol.ReasonBusy
 	for _, v := range []*verb{verbPush, verbAck} {
 		of, most := g.flight(v)
-		of.full = failf(429, "too many requests in flight: this bridge takes %d", most)
-		of.full.reason = protocol.ReasonBusy
+		of.full = failure.Newf(429, "too many requests in flight: this bridge takes %d", most)
+		of.full.Reason = protocol.ReasonBusy
 	}
 	return g
 }
@@ -49,7 +50,7 @@ func (g *gate) flight(v *verb) (of *flight, most int) {
 }
 
 // enter counts a request, or returns why it is refused.
-func (g *gate) enter(r *request) *failure {
+func (g *gate) enter(r *request) *failure.Failure {
 	of, most := g.flight(r.verb)
 	n, size := of.n.Add(1), g.bytes.Add(r.counted)
 	switch {

@@ -1,6 +1,9 @@
 package bridge
 
-import "github.com/pqbridge/pqbridge/fdbpq"
+import (
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
 
 // A peek that does not wait is a query.
 
@@ -28,7 +31,7 @@ func (p *pop) answer(l *lane) { l.answerPop(p) }
 func (p *pop) seen(limit *answerLimit, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {
-		p.failure = nothing(queue, taken.Reason)
+		p.failure = failure.Nothing(queue, taken.Reason)
 	}
 	for i := range items {
 		if f := limit.unanswerable(queue, &items[i]); f != nil {

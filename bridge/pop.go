@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -68,7 +69,7 @@ func (p *pop) items() []fdbpq.Item { return p.found }
 // forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
 
-func (r *pop) read(*wire) *failure {
+func (r *pop) read(*wire) *failure.Failure {
 	end := fdbpq.Min
 	if r.subject.Verb == subjects.PopMax || r.subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max
@@ -99,9 +100,9 @@ type popOptions struct {
 }
 
 // agree sets an option, and refuses a second, different value for it.
-func agree[T comparable](said **T, value T, body, header string) *failure {
+func agree[T comparable](said **T, value T, body, header string) *failure.Failure {
 	if *said != nil && **said != value {
-		return failf(400, "header %s says %v, the body's %s says %v: expected the same or one of them", header, value, body, **said)
+		return failure.Newf(400, "header %s says %v, the body's %s says %v: expected the same or one of them", header, value, body, **said)
 	}
 	*said = &value
 	return nil
@@ -110,9 +111,9 @@ func agree[T comparable](said **T, value T, body, header string) *failure {
 const popFields = "batch, expires, lease, max_bytes, min, max, msg_id"
 
 // readBody reads nothing, an integer, or an object.
-func (o *popOptions) readBody(what string, body []byte) *failure {
+func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
 	if len(body) > protocol.MaxPopBody {
-		return failf(413, "%s has %d bytes: a pop has up to %d", what, len(body), protocol.MaxPopBody)
+		return failure.Newf(413, "%s has %d bytes: a pop has up to %d", what, len(body), protocol.MaxPopBody)
 	}
 	body = bytes.TrimSpace(body)
 	switch {
@@ -123,7 +124,7 @@ func (o *popOptions) readBody(what string, body []byte) *failure {
 			return f
 		}
 		if o.min != nil && o.max != nil && *o.min > *o.max {
-			return failf(400, "min is %d and max is %d: expected min not above max", *o.min, *o.max)
+			return failure.Newf(400, "min is %d and max is %d: expected min not above max", *o.min, *o.max)
 		}
 		return nil
 	case body[0] >= '0' && body[0] <= '9' || body[0] == '-' || body[0] == '+':
@@ -131,11 +132,11 @@ func (o *popOptions) readBody(what string, body []byte) *failure {
 		o.batch = &n
 		return f
 	}
-	return failf(400, "%s is %s: expected nothing, an integer, or a JSON object with some of %s", what, shown(string(body)), popFields)
+	return failure.Newf(400, "%s is %s: expected nothing, an integer, or a JSON object with some of %s", what, failure.Quote(string(body)), popFields)
 }
 
-func (o *popOptions) field(name string, value any) (known bool, f *failure) {
-	duration := func(to **time.Duration, least, most time.Duration) *failure {
+func (o *popOptions) field(name string, value any) (known bool, f *failure.Failure) {
+	duration := func(to **time.Duration, least, most time.Duration) *failure.Failure {
 		n, f := readInteger(name, value, math.MinInt64, math.MaxInt64)
 		d := time.Duration(n)
 		*to = &d
@@ -144,7 +145,7 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure) {
 		}
 		return f
 	}
-	integer := func(to **int64, least int64) *failure {
+	integer := func(to **int64, least int64) *failure.Failure {
 		n, f := readInteger(name, value, least, math.MaxInt64)
 		*to = &n
 		return f
@@ -176,7 +177,7 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure) {
 }
 
 // readHeaders reads the options in headers.
-func (o *popOptions) readHeaders(header nats.Header) *failure {
+func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 	for key, values := range header {
 		if key != protocol.HeaderMsgID && !strings.HasPrefix(key, protocol.HeaderPrefix) {
 			continue
@@ -186,20 +187,20 @@ func (o *popOptions) readHeaders(header nats.Header) *failure {
 		}
 	}
 	if o.peek && o.lease != nil {
-		return failf(400, "a peek takes no lease: pop to get one")
+		return failure.Newf(400, "a peek takes no lease: pop to get one")
 	}
 	if o.peek && o.id != nil {
-		return failf(400, "a peek has no %s: it can be repeated as it is", protocol.HeaderMsgID)
+		return failure.Newf(400, "a peek has no %s: it can be repeated as it is", protocol.HeaderMsgID)
 	}
 	return nil
 }
 
-func (o *popOptions) readHeader(key string, values []string) *failure {
+func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID:
 	default:
-		return failf(400, "header %s is none of a pop: expected %s, %s, %s, %s or %s",
-			shown(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID)
+		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -235,10 +236,10 @@ func (o *popOptions) readHeader(key string, values []string) *failure {
 }
 
 // readBand reads <low>..<high>, one of which may be left out.
-func (o *popOptions) readBand(s string) *failure {
+func (o *popOptions) readBand(s string) *failure.Failure {
 	low, high, ok := strings.Cut(s, "..")
 	if !ok || s == ".." {
-		return failf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", protocol.HeaderBand, shown(s))
+		return failure.Newf(400, "%s is %s: expected <low>..<high>, such as 1..5, 1.. or ..5", protocol.HeaderBand, failure.Quote(s))
 	}
 	band := fdbpq.AllPriorities
 	for _, end := range []struct {
@@ -250,14 +251,14 @@ func (o *popOptions) readBand(s string) *failure {
 		}
 		var err error
 		if *end.to, err = subjects.ParsePriority(end.text); err != nil {
-			return failf(400, "%s is %s: %s", protocol.HeaderBand, shown(s), err)
+			return failure.Newf(400, "%s is %s: %s", protocol.HeaderBand, failure.Quote(s), err)
 		}
 	}
 	if band.Low > band.High {
-		return failf(400, "%s is %s: expected the lower end first", protocol.HeaderBand, shown(s))
+		return failure.Newf(400, "%s is %s: expected the lower end first", protocol.HeaderBand, failure.Quote(s))
 	}
 	if o.bandFromBody && o.band(fdbpq.AllPriorities) != band {
-		return failf(400, "header %s is %s, min and max in the body say otherwise: expected the same or one of them", protocol.HeaderBand, shown(s))
+		return failure.Newf(400, "header %s is %s, min and max in the body say otherwise: expected the same or one of them", protocol.HeaderBand, failure.Quote(s))
 	}
 	o.min, o.max = &band.Low, &band.High
 	return nil

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
@@ -99,7 +100,7 @@ func (t *popTransaction) finish() (unserved []*pop) {
 // of that band.
 func (t *popTransaction) foundNothing(r *pop) {
 	if t.empty == nil {
-		t.empty = make(map[fdbpq.Band]*failure)
+		t.empty = make(map[fdbpq.Band]*failure.Failure)
 	}
 	t.empty[r.ask.band] = r.failure
 }

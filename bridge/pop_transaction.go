@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -35,10 +36,10 @@ type popTransaction struct {
 	conflicted bool // one of the runs was in vain
 
 	// Results of the last run.
-	queue  fdbpq.Queue             // within the transaction
-	served int                     // requests, of todo
-	more   bool                    // another transaction has more to serve
-	empty  map[fdbpq.Band]*failure // bands without an item, and why
+	queue  fdbpq.Queue                     // within the transaction
+	served int                             // requests, of todo
+	more   bool                            // another transaction has more to serve
+	empty  map[fdbpq.Band]*failure.Failure // bands without an item, and why
 	items  int
 	bytes  int64
 	acked  []*pop // +NXT requests whose leases were settled
@@ -61,7 +62,7 @@ func (t *popTransaction) run() {
 			t.stats.ran(kindPop, len(t.settling)+t.served, started)
 			t.pops.events.items(t.events)
 			return
-		case isOutage(err):
+		case failure.IsOutage(err):
 			t.fail(len(t.todo), err)
 			return
 		case errors.Is(err, errClientsGone):
@@ -80,7 +81,7 @@ func (t *popTransaction) run() {
 }
 
 func (t *popTransaction) fail(n int, err error) {
-	f := explain(err)
+	f := failure.Explain(err)
 	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
 		r.forget()
 		r.failure = f
@@ -160,7 +161,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		settled, err := t.queue.Ack(tx, first.settles.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) {
-			first.failure = explain(err)
+			first.failure = failure.Explain(err)
 			return 1, nil
 		}
 		if err != nil {
@@ -226,7 +227,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.failure = nothing(t.lane.queue.Name(), taken.Reason)
+		first.failure = failure.Nothing(t.lane.queue.Name(), taken.Reason)
 		t.foundNothing(first)
 		return 1, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -24,7 +25,7 @@ func makePush(subjects.Verb) work { return pushPool.get() }
 
 func (p *push) end() { pushPool.put(p) }
 
-func (p *push) read(wr *wire) *failure {
+func (p *push) read(wr *wire) *failure.Failure {
 	p.item = fdbpq.NewItem{
 		Payload:     p.msg.Data,
 		Priority:    p.subject.Priority,
@@ -49,7 +50,9 @@ type pushes struct {
 func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common says whether an error is no push's fault.
-func (l *pushes) Common(err error) bool { return isOutage(err) || errors.Is(err, fdbpq.ErrNoQueue) }
+func (l *pushes) Common(err error) bool {
+	return failure.IsOutage(err) || errors.Is(err, fdbpq.ErrNoQueue)
+}
 
 // Try pushes items in one transaction.
 func (l *pushes) Try(requests []*push) (int, error) {
@@ -91,7 +94,7 @@ func (l *pushes) Answer(requests []*push, err error) {
 func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
 	l.events.items(p.Events)
 	if p.Err != nil {
-		l.refuse(&r.request, explain(p.Err))
+		l.refuse(&r.request, failure.Explain(p.Err))
 		return
 	}
 	if r.msg.Reply != "" {

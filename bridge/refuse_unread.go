@@ -6,17 +6,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-var errShedding = &failure{code: 503, text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
+var errShedding = &failure.Failure{Code: 503, Text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
 
 // sheddingHeader is the answer to a push while the bridge sheds load.
 var sheddingHeader = nats.Header{
-	protocol.HeaderStatus:      {strconv.Itoa(errShedding.code)},
-	protocol.HeaderDescription: {errShedding.describe()},
-	micro.ErrorHeader:          {errShedding.text},
-	micro.ErrorCodeHeader:      {strconv.Itoa(errShedding.code)},
+	protocol.HeaderStatus:      {strconv.Itoa(errShedding.Code)},
+	protocol.HeaderDescription: {errShedding.Describe()},
+	micro.ErrorHeader:          {errShedding.Text},
+	micro.ErrorCodeHeader:      {strconv.Itoa(errShedding.Code)},
 }
 
 // refusePush refuses a push unread, while the bridge sheds load.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -65,14 +66,14 @@ func (r *replies) answers(subject string) bool {
 
 // refuse removes the reply subject of a message and returns why. The log names one such
 // message from time to time: the subject may be a client's own inbox prefix.
-func (r *replies) refuse(m *nats.Msg) *failure {
+func (r *replies) refuse(m *nats.Msg) *failure.Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.warned) > logEvery {
 		r.warned = now
-		r.log.Warn("refused a request: its reply subject is neither an inbox nor an allowed reply subject", "subject", shown(m.Subject), "reply", shown(m.Reply))
+		r.log.Warn("refused a request: its reply subject is neither an inbox nor an allowed reply subject", "subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply))
 	}
-	f := failf(403, "reply subject %s: expected an inbox, in _INBOX.> or where else the bridge is set to answer", shown(m.Reply))
+	f := failure.Newf(403, "reply subject %s: expected an inbox, in _INBOX.> or where else the bridge is set to answer", failure.Quote(m.Reply))
 	m.Reply = ""
 	return f
 }

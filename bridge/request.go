@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -24,7 +25,7 @@ type request struct {
 
 	// failure is why the transaction did not serve the request. It is valid only after
 	// the commit.
-	failure *failure
+	failure *failure.Failure
 }
 
 // work is a request of one verb.
@@ -33,7 +34,7 @@ type work interface {
 	head() *request
 
 	// read parses the request.
-	read(*wire) *failure
+	read(*wire) *failure.Failure
 
 	// items are the items in the answer, for the trace.
 	items() []fdbpq.Item
@@ -65,8 +66,8 @@ type unservable struct{ request }
 
 func makeNone(subjects.Verb) work { return new(unservable) }
 
-func (n *unservable) read(*wire) *failure {
-	return failf(400, "subject %s: expected one that asks for something", shown(n.msg.Subject))
+func (n *unservable) read(*wire) *failure.Failure {
+	return failure.Newf(400, "subject %s: expected one that asks for something", failure.Quote(n.msg.Subject))
 }
 
 // took is how long the bridge has worked on the request, without the time in which it

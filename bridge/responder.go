@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -24,7 +25,7 @@ type responder struct {
 }
 
 // done ends a request that was answered; f is nil when it was served.
-func (re *responder) done(r *request, f *failure) {
+func (re *responder) done(r *request, f *failure.Failure) {
 	re.stats.count(r, f)
 	if re.tracer != nil {
 		re.traced(r, f)
@@ -34,7 +35,7 @@ func (re *responder) done(r *request, f *failure) {
 }
 
 // refuse answers a request with a failure and ends it.
-func (re *responder) refuse(r *request, f *failure) {
+func (re *responder) refuse(r *request, f *failure.Failure) {
 	if r.refusal == asPublish && r.msg.Reply == "" {
 		re.events.lost(r.subject.Queue, f)
 	}
@@ -44,48 +45,48 @@ func (re *responder) refuse(r *request, f *failure) {
 
 // refuseAll answers requests that failed together.
 func refuseAll[W work](re *responder, requests []W, err error) {
-	f := explain(err)
+	f := failure.Explain(err)
 	for _, w := range requests {
 		re.refuse(w.head(), f)
 	}
 }
 
 // answerFailure answers a request that was not served.
-func (re *responder) answerFailure(r *request, f *failure) {
+func (re *responder) answerFailure(r *request, f *failure.Failure) {
 	if r.msg.Reply == "" {
 		return
 	}
 	header := nats.Header{
-		micro.ErrorHeader:     {headerText(f.text)},
-		micro.ErrorCodeHeader: {strconv.Itoa(f.code)},
+		micro.ErrorHeader:     {failure.HeaderText(f.Text)},
+		micro.ErrorCodeHeader: {strconv.Itoa(f.Code)},
 	}
-	if f.reason != "" {
-		header[protocol.HeaderReason] = []string{string(f.reason)}
+	if f.Reason != "" {
+		header[protocol.HeaderReason] = []string{string(f.Reason)}
 	}
-	status := f.code
+	status := f.Code
 	var body []byte
 	switch {
 	case r.refusal == asSettlement:
 		status = 503 // AckSync notices nothing else
-	case f.code == 504:
+	case f.Code == 504:
 		status = 0 // with a status, a client would take the request for failed
-	case r.refusal == asPublish && f.code != 503:
+	case r.refusal == asPublish && f.Code != 503:
 		status = 0 // JetStream has errors in the body
 		body = errorBody(protocol.PushResponseType, f)
-	case f.code == 400:
+	case f.Code == 400:
 		// The misspelt subject may have been meant for a publish to a stream.
 		body = errorBody(protocol.ErrorResponseType, f)
 	}
 	if status != 0 {
 		header[protocol.HeaderStatus] = []string{strconv.Itoa(status)}
-		header[protocol.HeaderDescription] = []string{f.describe()}
+		header[protocol.HeaderDescription] = []string{f.Describe()}
 	}
 	re.publish(&nats.Msg{Subject: r.msg.Reply, Header: header, Data: body})
 }
 
 // errorBody is a failure as JetStream answers errors.
-func errorBody(responseType string, f *failure) []byte {
-	body, err := json.Marshal(protocol.NewErrorResponse(responseType, f.code, f.text))
+func errorBody(responseType string, f *failure.Failure) []byte {
+	body, err := json.Marshal(protocol.NewErrorResponse(responseType, f.Code, f.Text))
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}
@@ -106,7 +107,7 @@ func (re *responder) publish(m *nats.Msg) bool {
 func (re *responder) answerBody(r *request, body []byte) {
 	if r.msg.Reply != "" {
 		if err := re.nc.Publish(r.msg.Reply, body); err != nil {
-			re.refuse(r, failf(413, "the answer has %d bytes and cannot be sent: %s", len(body), err))
+			re.refuse(r, failure.Newf(413, "the answer has %d bytes and cannot be sent: %s", len(body), err))
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 )
 
@@ -145,7 +146,7 @@ func (s *service) counts() micro.Stats {
 		}
 		if code := int(counted.lastCode.Load()); code != 0 {
 			// Its text may quote a request, and is for that client alone.
-			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure{code: code}).describe()
+			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure.Failure{Code: code}).Describe()
 		}
 		if requests > 0 {
 			endpoint.AverageProcessingTime = endpoint.ProcessingTime / time.Duration(requests)

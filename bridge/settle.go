@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -50,9 +51,9 @@ func (s *settlement) end() {
 
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
-func (s *settlement) read(wr *wire) *failure {
+func (s *settlement) read(wr *wire) *failure.Failure {
 	s.settles = s
-	var f *failure
+	var f *failure.Failure
 	if s.lease, s.ask, f = wr.sealer.open(s.subject.Queue, s.subject.Token); f != nil {
 		return f
 	}
@@ -87,16 +88,16 @@ func (s *settlement) read(wr *wire) *failure {
 		o.apply(&s.ask)
 		return nil
 	default:
-		return failf(400, "a settlement is %s: expected %s", shown(string(verb)), settleForms)
+		return failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
 	}
 	if len(rest) > 0 {
-		return failf(400, "%s is followed by %s: expected nothing", verb, shown(string(rest)))
+		return failure.Newf(400, "%s is followed by %s: expected nothing", verb, failure.Quote(string(rest)))
 	}
 	return noOwnHeaders(s.msg.Header, "a settlement")
 }
 
 // readNackDelay reads what may follow -NAK.
-func readNackDelay(rest []byte) (time.Duration, *failure) {
+func readNackDelay(rest []byte) (time.Duration, *failure.Failure) {
 	if len(rest) == 0 {
 		return 0, nil
 	}
@@ -104,7 +105,7 @@ func readNackDelay(rest []byte) (time.Duration, *failure) {
 		return readDuration("the delay of -NAK", string(rest), 0, fdbpq.MaxDelay)
 	}
 	var delay time.Duration
-	f := readObject("the object behind -NAK", rest, "delay", func(name string, value any) (bool, *failure) {
+	f := readObject("the object behind -NAK", rest, "delay", func(name string, value any) (bool, *failure.Failure) {
 		if name != "delay" {
 			return false, nil
 		}
@@ -119,7 +120,7 @@ func readNackDelay(rest []byte) (time.Duration, *failure) {
 }
 
 func reasonText(b []byte) string {
-	s := headerText(string(b))
+	s := failure.HeaderText(string(b))
 	return s[:min(len(s), protocol.MaxReason)]
 }
 
@@ -152,7 +153,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	}
 	var lost *fdbpq.LostError
 	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
-		s.failure = explain(err)
+		s.failure = failure.Explain(err)
 		return nil, nil
 	}
 	s.renewed = done.Lease

@@ -3,13 +3,14 @@ package bridge
 import (
 	"context"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // errStandby ends the waits of pops when the bridge goes on standby.
-var errStandby = &failure{code: 409, text: "this bridge leaves the prefix to another one: ask again", description: protocol.DescriptionShutdown}
+var errStandby = &failure.Failure{Code: 409, Text: "this bridge leaves the prefix to another one: ask again", Description: protocol.DescriptionShutdown}
 
 // standby is what a bridge does when it leaves its prefix to a rival, and when it
 // comes back.

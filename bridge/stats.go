@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -82,7 +83,7 @@ func newStatistics() *statistics {
 }
 
 // count counts a request that was answered.
-func (s *statistics) count(r *request, f *failure) {
+func (s *statistics) count(r *request, f *failure.Failure) {
 	v := &s.verbs[r.verb.index]
 	took := r.took()
 	v.nanos.Add(int64(took))
@@ -91,17 +92,17 @@ func (s *statistics) count(r *request, f *failure) {
 		v.served.Add(1)
 		return
 	}
-	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
-	if f.code != 404 && f.code != 408 {
-		v.lastCode.Store(int32(f.code))
+	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(1)
+	if f.Code != 404 && f.Code != 408 {
+		v.lastCode.Store(int32(f.Code))
 	}
 }
 
 // refusedUnread counts a request that was refused unread.
-func (s *statistics) refusedUnread(by *verb, f *failure) {
+func (s *statistics) refusedUnread(by *verb, f *failure.Failure) {
 	v := &s.verbs[by.index]
-	v.failed[slices.Index(protocol.ErrorCodes[:], f.code)].Add(1)
-	v.lastCode.Store(int32(f.code))
+	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(1)
+	v.lastCode.Store(int32(f.Code))
 }
 
 // ran counts a transaction.

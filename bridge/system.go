@@ -3,6 +3,7 @@ package bridge
 import (
 	"math"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -21,12 +22,12 @@ type queues struct {
 	limit  int
 }
 
-func (q *queues) read(*wire) *failure {
+func (q *queues) read(*wire) *failure.Failure {
 	q.limit = protocol.DefaultListLimit
 	return readOptions(&q.request, "offset, limit", q.field)
 }
 
-func (q *queues) field(name string, value any) (known bool, f *failure) {
+func (q *queues) field(name string, value any) (known bool, f *failure.Failure) {
 	switch name {
 	case "limit":
 		q.limit, f = readLimit(name, value)
@@ -73,7 +74,7 @@ const queuesPerRead = 1000
 // system shows the bridge itself.
 type system struct{ jsonQuery }
 
-func (s *system) read(*wire) *failure { return noOptions(&s.request) }
+func (s *system) read(*wire) *failure.Failure { return noOptions(&s.request) }
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
@@ -72,10 +73,10 @@ func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
 	return append(b, mac.Sum(sum[:0])[:macSize]...)
 }
 
-var errToken = &failure{code: 400, text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store"}
+var errToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store"}
 
 // open reads a token for a queue: the lease, and a pop like the one that gave it.
-func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure) {
+func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure.Failure) {
 	body, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(body) < macSize+2 || strings.ContainsAny(token, "\r\n") { // which the decoder skips
 		return lease, pop, errToken

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
@@ -24,7 +25,7 @@ import (
 var traceContext = propagation.TraceContext{}
 
 // traced makes the span of a request that was answered.
-func (re *responder) traced(r *request, f *failure) {
+func (re *responder) traced(r *request, f *failure.Failure) {
 	var links []trace.Link
 	verb, items := r.verb, r.work.items()
 	if verb == verbAck && len(items) > 0 {
@@ -33,7 +34,7 @@ func (re *responder) traced(r *request, f *failure) {
 	switch verb {
 	case verbPush:
 	case verbPop:
-		if f != nil && (f.code == 404 || f.code == 408) {
+		if f != nil && (f.Code == 404 || f.Code == 408) {
 			return // a worker that polls an empty queue
 		}
 		links = linksTo(items)
@@ -57,8 +58,8 @@ func (re *responder) traced(r *request, f *failure) {
 		span.SetAttributes(attribute.Int("messaging.batch.message_count", n))
 	}
 	if f != nil {
-		span.SetAttributes(attribute.String("error.type", strconv.Itoa(f.code)))
-		span.SetStatus(otelcodes.Error, f.text)
+		span.SetAttributes(attribute.String("error.type", strconv.Itoa(f.Code)))
+		span.SetStatus(otelcodes.Error, f.Text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -75,7 +76,21 @@ func (w *waits) end(r *pop, why error) {
 		w.done(&r.request, errGone)
 		return
 	}
-	w.refuse(&r.request, explain(why))
+	w.refuse(&r.request, whyEnded(why))
+}
+
+var errWaited = &failure.Failure{Code: 408, Text: waiting.ErrOver.Error()}
+
+// whyEnded is the answer to a pop whose wait has ended, or could not begin.
+func whyEnded(why error) *failure.Failure {
+	var full *waiting.FullError
+	switch {
+	case errors.Is(why, waiting.ErrOver):
+		return errWaited
+	case errors.As(why, &full):
+		return &failure.Failure{Code: 409, Text: why.Error()}
+	}
+	return failure.Explain(why)
 }
 
 // attempt returns the waiting pops that the next transaction tries to serve.
@@ -127,7 +142,7 @@ func (t *popTransaction) leavesWaiting() bool {
 
 // keepsWaiting says whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
-	return r.ask.wait > 0 && r.failure != nil && r.failure.code == 404
+	return r.ask.wait > 0 && r.failure != nil && r.failure.Code == 404
 }
 
 // kept is the part of its message that a pop needs while it waits. The message may be

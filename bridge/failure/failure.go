@@ -1,0 +1,119 @@
+// Package failure says why a request was not served: the status that clients know, and
+// a text that says what is wrong and what was expected.
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Failure is why a request was not served, as the answer says it.
+type Failure struct {
+	Code        int
+	Text        string // what is wrong, and what is allowed
+	Description string // instead of the code's usual one
+	Reason      protocol.Reason
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Text }
+
+// Newf returns a failure with a status.
+func Newf(code int, format string, args ...any) *Failure {
+	return &Failure{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// BadRequest is for errors whose text says what is wrong and what is allowed.
+func BadRequest(err error) *Failure { return &Failure{Code: 400, Text: err.Error()} }
+
+// Describe is the text that clients know a status by.
+func (f *Failure) Describe() string {
+	if f.Description != "" {
+		return f.Description
+	}
+	return protocol.Description(f.Code)
+}
+
+// Nothing says why there is no item.
+func Nothing(queue string, reason fdbpq.Reason) *Failure {
+	f := &Failure{Code: 404, Reason: protocol.Reason(reason)}
+	switch reason {
+	case fdbpq.ReasonUnknown:
+		f.Text = "no queue " + queue
+	case fdbpq.ReasonPaused:
+		f.Text = "queue " + queue + " is paused"
+	case fdbpq.ReasonLeased:
+		f.Text = "queue " + queue + ": all that is left is leased"
+	case fdbpq.ReasonDelayed:
+		f.Text = "queue " + queue + ": all that is left is delayed"
+	default:
+		f.Text = "queue " + queue + ": nothing there"
+	}
+	return f
+}
+
+// NoQueue says that there is no such queue.
+func NoQueue(queue string) *Failure {
+	f := Nothing(queue, fdbpq.ReasonUnknown)
+	f.Description = protocol.DescriptionNotFound
+	return f
+}
+
+// NoItem says that a queue has no such item.
+func NoItem(queue, id string) *Failure {
+	return &Failure{
+		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
+		Text: "queue " + queue + " has no item " + id,
+	}
+}
+
+// Explain turns an error of the core or the store into a failure.
+func Explain(err error) *Failure {
+	var f *Failure
+	var lost *fdbpq.LostError
+	var config *fdbpq.ConfigError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &lost):
+		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
+	case errors.As(err, &config):
+		return BadRequest(err)
+	case errors.Is(err, fdbpq.ErrOccupied):
+		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+		return BadRequest(err)
+	case errors.Is(err, fdbpq.ErrNoQueue):
+		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}
+	case errors.Is(err, fdbpq.ErrNoDeadLetterQueue):
+		return &Failure{Code: 403, Text: err.Error() + " with admin.config"}
+	case errors.Is(err, fdbpq.ErrFull):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonFull}
+	case errors.Is(err, fdbpq.ErrRemembered):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonRemembered}
+	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
+		return &Failure{Code: 413, Text: err.Error()}
+	case errors.Is(err, kv.ErrUnknown):
+		return &Failure{Code: 504, Text: "not known whether it was done: repeat it with the same Nats-Msg-Id"}
+	case errors.Is(err, kv.ErrDamaged):
+		return &Failure{Code: 506, Text: "the store is damaged where this request needs it, nothing was done: trying again does not help, its operator has to act"}
+	case IsOutage(err) && errors.Is(err, syscall.ENOSPC):
+		return &Failure{Code: 503, Text: "the store cannot commit, because its disk is full; nothing was done: try again"}
+	case IsOutage(err):
+		return &Failure{Code: 503, Text: "the store cannot commit now, nothing was done: try again"}
+	}
+	return &Failure{Code: 500, Text: err.Error()}
+}
+
+// IsOutage says whether an error is an outage of the store, which concerns all
+// requests, and not a failure of one request.
+func IsOutage(err error) bool {
+	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
