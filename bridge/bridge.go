@@ -17,51 +17,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
-
-// Options configure a bridge. The zero value suits most programs.
-type Options struct {
-	Prefix    string // of all subjects; "": pq
-	Version   string // of the program, for discovery; a semantic version
-	StoreName string // what _sys.info calls the store
-	Exclusive bool   // only this process can open the store: go on standby beside a bridge with another store, settle in the transactions of pops
-	Logger    *slog.Logger
-
-	// ReplySubjects are patterns of reply subjects that are answered besides
-	// _INBOX.> and _R_.>. A client chooses the reply subject of its request, and may
-	// have chosen the content of the answer, too.
-	ReplySubjects []string
-
-	Tracer trace.Tracer // nil: no spans
-	Limits Limits
-
-	// patience is how long requests wait behind a transaction that does not end. One of
-	// which it is not known yet whether it was committed may take as long as fdbpq's
-	// resolveTimeout.
-	patience batch.Patience
-
-	// Damage describes the damage known in the store's files. nil: none is ever known.
-	Damage func() []string
-}
-
-// DefaultPrefix begins all subjects when Options.Prefix is empty.
-const DefaultPrefix = "pq"
-
-// queueGroup is shared by all bridges under a prefix, so one of them gets each
-// request. All subscriptions use it, because the server then delivers a message to
-// only one of the subscriptions that match.
-const queueGroup = "pq"
 
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
@@ -78,26 +45,6 @@ type Bridge struct {
 	drained   drained
 }
 
-func (o Options) withDefaults() Options {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.Version == "" {
-		o.Version = "0.0.0"
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Damage == nil {
-		o.Damage = func() []string { return nil }
-	}
-	if o.patience == (batch.Patience{}) {
-		o.patience = batch.Patience{First: txTimeout, Then: txTimeoutDown}
-	}
-	o.Limits = o.Limits.withDefaults()
-	return o
-}
-
 // Start serves the store's queues on the connection until Drain. The caller closes
 // the connection after Drain, and then the store.
 func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
@@ -112,9 +59,12 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	stats := newStatistics()
 	b := &Bridge{nc: nc, keeper: newKeeper(o.Logger), responder: &responder{
-		nc: nc, log: o.Logger, tracer: o.Tracer, stats: stats, gate: newGate(o.Limits),
+		nc: nc, log: o.Logger, stats: stats, gate: newGate(o.Limits),
 		events: newAnnouncer(nc, wr.grammar, o.Logger, stats),
 	}}
+	if o.Tracer != nil {
+		b.responder.tracer = &tracer{o.Tracer}
+	}
 	b.interest.init(nc, o.Logger)
 	b.waits.init(b.responder, &b.interest, o.Limits.Waiters, func(queue string) { b.lanes.pop.Kick(queue) })
 	b.queues = &queueReader{store, &b.waits}
@@ -166,4 +116,40 @@ func (b *Bridge) Ready() error {
 		return reason
 	}
 	return b.keeper.ready()
+}
+
+// Drain ends the bridge in order. It refuses the waiting pops, unsubscribes from
+// requests and answers the requests in flight. Then it does the same for settlements,
+// and flushes the connection. When ctx ends first, the remaining requests are not
+// answered. The connection and the store stay open. A second call does nothing more.
+func (b *Bridge) Drain(ctx context.Context) error {
+	b.drained.once.Do(func() { b.drained.err = b.end(ctx) })
+	return b.drained.err
+}
+
+// errShutdown ends the waits of pops when the bridge drains.
+var errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
+
+// drained is how the bridge ended.
+type drained struct {
+	once sync.Once
+	err  error
+}
+
+func (b *Bridge) end(ctx context.Context) error {
+	b.peers.Standby.Stop()
+	b.responder.gate.close()
+	b.service.stop()
+	b.waits.line.Close(errShutdown)
+	err := errors.Join(
+		b.receiver.DrainRequests(ctx), b.responder.gate.work.drain(ctx),
+		b.receiver.DrainSettlements(ctx), b.responder.gate.settlements.drain(ctx),
+	)
+	b.receiver.Close()
+	b.lanes.stop()
+	b.peers.Turns.Stop()
+	b.interest.stop()
+	b.keeper.stop()
+	b.responder.events.close()
+	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }

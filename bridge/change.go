@@ -113,3 +113,13 @@ func (r *request) unlessUnknown(err error) error {
 	}
 	return err
 }
+
+// leasesOf returns the leases that are settled among some changes.
+func leasesOf(requests []changer) (leases []fdbpq.Lease) {
+	for _, r := range requests {
+		if s, is := r.(*settlement); is {
+			leases = append(leases, s.lease)
+		}
+	}
+	return leases
+}

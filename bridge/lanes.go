@@ -13,7 +13,7 @@ import (
 type lanes struct {
 	gate      *gate
 	exclusive bool // only this process can open the store
-	order     settlementOrder
+	order     leaseOrder[*settlement]
 
 	push    *batch.Lanes[*push]
 	imports *batch.Lanes[*importing]
@@ -82,7 +82,7 @@ func (ls *lanes) submit(w work) {
 	case *push:
 		ls.push.Submit(queue, w)
 	case *settlement:
-		if ls.order.add(w) {
+		if ls.order.add(&w.order, leaseKey{queue, w.subject.Token}, w) {
 			ls.start(w)
 		}
 	case *pop:
@@ -124,7 +124,7 @@ func (ls *lanes) settle(s *settlement) {
 // giveBack returns an item that did not reach its consumer to the queue. Overload
 // does not refuse it: waiting for the lease to expire would cost more.
 func (ls *lanes) giveBack(lease fdbpq.Lease) {
-	s := newReturn(lease)
+	s := newReturn(verbAck, lease)
 	ls.gate.force(&s.request)
 	ls.settle(s)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -41,10 +42,10 @@ func (p *popRequest) plain() bool {
 type pop struct {
 	request
 	ask     popRequest
-	peeks   bool        // it leaves the items where they are
-	settles *settlement // that it is part of
-	place   *place      // where it waits; nil: it does not
-	asked   bool        // while it waits: the server was asked whether its client listens
+	peeks   bool               // it leaves the items where they are
+	settles *settlement        // that it is part of
+	place   *waiting.Pop[*pop] // where it waits; nil: it does not
+	asked   bool               // while it waits: the server was asked whether its client listens
 
 	// What the transaction found.
 	found  []fdbpq.Item
@@ -65,6 +66,17 @@ func makePeek(subjects.Verb) work {
 func (p *pop) end() { popPool.put(p) }
 
 func (p *pop) items() []fdbpq.Item { return p.found }
+
+// keepsWaiting says whether the pop found nothing and may wait for an item.
+func (r *pop) keepsWaiting() bool {
+	return r.ask.wait > 0 && r.failure != nil && r.failure.Code == 404
+}
+
+// losesItems says whether the items that the pop has found are lost when its client
+// has gone. Leased items are given back, and a pop with an id can be repeated.
+func (r *pop) losesItems() bool {
+	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0
+}
 
 // forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }

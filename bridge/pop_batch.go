@@ -2,21 +2,7 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
-	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/bridge/peers"
-	"github.com/pqbridge/pqbridge/fdbpq"
 )
-
-// pops is the work of a lane of pops. Its transactions also settle leases.
-type pops struct {
-	*lane
-	waits     *waits
-	turns     *peers.Turns
-	exclusive bool // only this process can open the store
-	batches   *batch.Lane[*pop]
-	changes   changes   // runs settlements without pops
-	apart     []changer // a buffer of these
-}
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
 // the new ones. A pop that finds nothing is answered so, or waits. The transaction
@@ -47,16 +33,6 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 	l.settle(settling)
 }
 
-// settle runs settlements without pops.
-func (l *pops) settle(settling []*pop) {
-	for _, r := range settling {
-		l.apart = append(l.apart, r.settles)
-	}
-	batch.Run(l.apart, &l.changes)
-	clear(l.apart)
-	l.apart = l.apart[:0]
-}
-
 // answerSettled answers the settlements of a transaction and counts the leases that
 // it ended. A +NXT keeps its settlement when its pop runs again.
 func (t *popTransaction) answerSettled() {
@@ -73,6 +49,19 @@ func (t *popTransaction) answerSettled() {
 	t.stats.moved(t.lane.queue.Name(), flowSettled, ended)
 	for _, r := range t.settling {
 		answerChange(t.responder, r.settles)
+	}
+}
+
+// finishWaiting answers the waiting pops that a transaction has given items, and lets
+// the others wait on.
+func (t *popTransaction) finishWaiting() {
+	for i, r := range t.waiting.Pops {
+		if i >= t.served || r.keepsWaiting() {
+			t.waits.keep(r)
+			continue
+		}
+		t.waits.line.Remove(r.place)
+		t.answerPop(r)
 	}
 }
 
@@ -94,13 +83,4 @@ func (t *popTransaction) finish() (unserved []*pop) {
 		t.waits.line.Watch(t.lane.queue.Name(), t.watch)
 	}
 	return t.todo[max(t.served, waited):]
-}
-
-// foundNothing remembers that the queue has no item in a band, for the other pops
-// of that band.
-func (t *popTransaction) foundNothing(r *pop) {
-	if t.empty == nil {
-		t.empty = make(map[fdbpq.Band]*failure.Failure)
-	}
-	t.empty[r.ask.band] = r.failure
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -16,6 +17,17 @@ import (
 // leased items may be twice as large as their content, and have to fit into one
 // transaction.
 const aloneBytes = 3 << 20
+
+// pops is the work of a lane of pops. Its transactions also settle leases.
+type pops struct {
+	*lane
+	waits     *waits
+	turns     *peers.Turns
+	exclusive bool // only this process can open the store
+	batches   *batch.Lane[*pop]
+	changes   changes   // runs settlements without pops
+	apart     []changer // a buffer of these
+}
 
 // popTransaction is one transaction that serves pops and settles leases.
 type popTransaction struct {
@@ -141,6 +153,30 @@ func (t *popTransaction) gather() {
 	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
 	t.part = batch.NewPart(len(t.todo))
+}
+
+// passesOver says whether there may be items for waiting pops beyond those that the
+// transaction tries to serve. New pops must not get ahead of them.
+func (t *popTransaction) passesOver() bool {
+	for _, band := range t.waiting.Beyond {
+		if t.empty[band] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesWaiting says whether a pop waits after this transaction.
+func (t *popTransaction) leavesWaiting() bool {
+	if len(t.waiting.Beyond) > 0 {
+		return true
+	}
+	for _, r := range t.todo[:t.served] {
+		if r.keepsWaiting() {
+			return true
+		}
+	}
+	return false
 }
 
 // full says whether the transaction has reached the limits of a batch.
@@ -281,3 +317,63 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 
 // errCut makes a transaction run again with an answer that ends before the item.
 var errCut = errors.New("batch ends at an item that does not fit into an answer")
+
+// foundNothing remembers that the queue has no item in a band, for the other pops
+// of that band.
+func (t *popTransaction) foundNothing(r *pop) {
+	if t.empty == nil {
+		t.empty = make(map[fdbpq.Band]*failure.Failure)
+	}
+	t.empty[r.ask.band] = r.failure
+}
+
+// settle runs settlements without pops.
+func (l *pops) settle(settling []*pop) {
+	for _, r := range settling {
+		l.apart = append(l.apart, r.settles)
+	}
+	batch.Run(l.apart, &l.changes)
+	clear(l.apart)
+	l.apart = l.apart[:0]
+}
+
+// errClientsGone makes a transaction run again without the pops of clients that have gone.
+var errClientsGone = errors.New("a client that waited has gone")
+
+// findGone asks whether the clients still listen that are about to get items without a
+// lease after a wait. It says whether any of them has gone.
+func (t *popTransaction) findGone() bool {
+	var ask []*pop
+	var replies []string
+	for _, r := range t.todo[:min(t.served, len(t.waiting.Pops))] {
+		if r.losesItems() && !r.asked {
+			ask = append(ask, r)
+			replies = append(replies, r.msg.Reply)
+		}
+	}
+	if len(ask) == 0 {
+		return false
+	}
+	t.gone = t.waits.interest.gone(replies)
+	for _, r := range ask {
+		r.asked = true // or it is dropped next
+	}
+	return len(t.gone) > 0
+}
+
+// dropGone ends the waits of clients that have gone.
+func (t *popTransaction) dropGone() {
+	fresh := t.todo[len(t.waiting.Pops):]
+	var listening []*pop
+	for _, r := range t.waiting.Pops {
+		if !slices.Contains(t.gone, r.msg.Reply) {
+			listening = append(listening, r)
+			continue
+		}
+		t.waits.line.Remove(r.place)
+		t.done(&r.request, errGone)
+	}
+	t.waiting.Pops, t.todo = listening, slices.Concat(listening, fresh)
+	t.part = batch.NewPart(len(t.todo))
+	t.alone = false
+}

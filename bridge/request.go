@@ -47,6 +47,27 @@ func (r *request) head() *request      { return r }
 func (r *request) items() []fdbpq.Item { return nil }
 func (r *request) end()                {}
 
+// verb is a kind of request. To add one, add its entry to the table, and a file with
+// its [work], which reads the request, runs in a lane and answers.
+type verb struct {
+	name     string // in metrics, traces and discovery
+	pattern  string // of its subjects, after the prefix
+	subjects []subjects.Verb
+	refusal  refusal
+	silent   bool                     // requests without a reply subject have an effect, too
+	make     func(subjects.Verb) work // returns an empty request
+	index    int                      // in the table
+}
+
+// refusal is the form of the answer to a request that failed.
+type refusal uint8
+
+const (
+	asService    refusal = iota // as NATS services do: a status and a text in headers
+	asPublish                   // as JetStream answers a publish: an error in the body
+	asSettlement                // as a server answers without responders: AckSync recognises nothing else
+)
+
 // newRequest returns the work of a verb for a message.
 func newRequest(v *verb, s subjects.Subject, m *nats.Msg) *request {
 	w := v.make(s.Verb)

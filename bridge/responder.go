@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -18,7 +17,7 @@ import (
 type responder struct {
 	nc     *nats.Conn
 	log    *slog.Logger
-	tracer trace.Tracer // nil: no spans
+	tracer *tracer // nil: no spans
 	stats  *statistics
 	gate   *gate
 	events *announcer
@@ -28,7 +27,7 @@ type responder struct {
 func (re *responder) done(r *request, f *failure.Failure) {
 	re.stats.count(r, f)
 	if re.tracer != nil {
-		re.traced(r, f)
+		re.tracer.traced(r, f)
 	}
 	re.gate.leave(r)
 	r.work.end()

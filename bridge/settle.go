@@ -32,9 +32,9 @@ type settlement struct {
 	pop    // with the band, the end and the lease of the pop that the lease is from; +NXT asks for another one like it
 	kind   settleKind
 	lease  fdbpq.Lease
-	delay  time.Duration // of a nack
-	reason string        // of a term
-	order  orderPlace    // among the settlements of its lease
+	delay  time.Duration           // of a nack
+	reason string                  // of a term
+	order  orderPlace[*settlement] // among the settlements of its lease
 
 	tookEffect bool
 	renewed    *fdbpq.Lease // with a new end
@@ -45,7 +45,7 @@ var settlementPool pool[settlement]
 func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
 func (s *settlement) end() {
-	s.leaveOrder()
+	s.order.leave()
 	settlementPool.put(s)
 }
 
@@ -126,9 +126,9 @@ func reasonText(b []byte) string {
 
 // newReturn returns a settlement of the bridge's own: the item did not reach its
 // consumer.
-func newReturn(lease fdbpq.Lease) *settlement {
+func newReturn(as *verb, lease fdbpq.Lease) *settlement {
 	s := settlementPool.get()
-	s.prepare(s, verbAck, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
+	s.prepare(s, as, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
 	s.settles, s.kind, s.lease = s, settleReturn, lease
 	return s
 }
@@ -175,14 +175,4 @@ func (s *settlement) answer(re *responder) {
 // endsLease says whether a settlement that took effect has ended its lease for good.
 func (s *settlement) endsLease() bool {
 	return s.failure == nil && s.kind != settleProgress && s.kind != settleReturn
-}
-
-// leasesOf returns the leases that are settled among some changes.
-func leasesOf(requests []changer) (leases []fdbpq.Lease) {
-	for _, r := range requests {
-		if s, is := r.(*settlement); is {
-			leases = append(leases, s.lease)
-		}
-	}
-	return leases
 }

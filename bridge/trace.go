@@ -24,8 +24,11 @@ import (
 
 var traceContext = propagation.TraceContext{}
 
+// tracer makes spans.
+type tracer struct{ trace.Tracer }
+
 // traced makes the span of a request that was answered.
-func (re *responder) traced(r *request, f *failure.Failure) {
+func (t tracer) traced(r *request, f *failure.Failure) {
 	var links []trace.Link
 	verb, items := r.verb, r.work.items()
 	if verb == verbAck && len(items) > 0 {
@@ -43,7 +46,7 @@ func (re *responder) traced(r *request, f *failure.Failure) {
 	}
 	ctx := traceContext.Extract(context.Background(), messageCarrier(r.msg.Header))
 	queue := r.subject.Queue
-	_, span := re.tracer.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
+	_, span := t.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
 		trace.WithTimestamp(r.arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "pqbridge"),

@@ -1,30 +1,7 @@
 package bridge
 
 import (
-	"sync"
-
 	"github.com/pqbridge/pqbridge/subjects"
-)
-
-// verb is a kind of request. To add one, add its entry to the table, and a file with
-// its [work], which reads the request, runs in a lane and answers.
-type verb struct {
-	name     string // in metrics, traces and discovery
-	pattern  string // of its subjects, after the prefix
-	subjects []subjects.Verb
-	refusal  refusal
-	silent   bool                     // requests without a reply subject have an effect, too
-	make     func(subjects.Verb) work // returns an empty request
-	index    int                      // in the table
-}
-
-// refusal is the form of the answer to a request that failed.
-type refusal uint8
-
-const (
-	asService    refusal = iota // as NATS services do: a status and a text in headers
-	asPublish                   // as JetStream answers a publish: an error in the body
-	asSettlement                // as a server answers without responders: AckSync recognises nothing else
 )
 
 // verbs is the table of all verbs, in the order of metrics and discovery. The type of
@@ -93,20 +70,3 @@ func verbNamed(word string) *verb {
 
 // endpoints are the verbs that discovery shows.
 func endpoints() []*verb { return verbs[:verbNone.index] }
-
-// pool keeps requests of one kind for further use.
-type pool[T any] struct{ free sync.Pool }
-
-func (p *pool[T]) get() *T {
-	if w, is := p.free.Get().(*T); is {
-		return w
-	}
-	return new(T)
-}
-
-// put empties a request and keeps it.
-func (p *pool[T]) put(w *T) {
-	var empty T
-	*w = empty
-	p.free.Put(w)
-}

@@ -11,9 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// place is a pop's place among the waiting pops.
-type place = waiting.Pop[*pop]
-
 // waits are the pops that wait for an item.
 type waits struct {
 	*responder
@@ -48,7 +45,7 @@ const (
 func (w *waits) add(r *pop) {
 	w.gate.leave(&r.request)
 	if r.settles != nil {
-		r.settles.leaveOrder()
+		r.settles.order.leave()
 	}
 	r.msg = kept(r.msg)
 	r.spent, r.since = r.took(), time.Time{}
@@ -81,6 +78,9 @@ func (w *waits) end(r *pop, why error) {
 
 var errWaited = &failure.Failure{Code: 408, Text: waiting.ErrOver.Error()}
 
+// errGone ends the wait of a pop whose client has gone. It is counted, not sent.
+var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
+
 // whyEnded is the answer to a pop whose wait has ended, or could not begin.
 func whyEnded(why error) *failure.Failure {
 	var full *waiting.FullError
@@ -101,48 +101,6 @@ func (w *waits) attempt(queue string) waiting.Attempt[*pop] {
 		r.since, r.asked = now, false
 	}
 	return a
-}
-
-// finishWaiting answers the waiting pops that a transaction has given items, and lets
-// the others wait on.
-func (t *popTransaction) finishWaiting() {
-	for i, r := range t.waiting.Pops {
-		if i >= t.served || r.keepsWaiting() {
-			t.waits.keep(r)
-			continue
-		}
-		t.waits.line.Remove(r.place)
-		t.answerPop(r)
-	}
-}
-
-// passesOver says whether there may be items for waiting pops beyond those that the
-// transaction tries to serve. New pops must not get ahead of them.
-func (t *popTransaction) passesOver() bool {
-	for _, band := range t.waiting.Beyond {
-		if t.empty[band] == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// leavesWaiting says whether a pop waits after this transaction.
-func (t *popTransaction) leavesWaiting() bool {
-	if len(t.waiting.Beyond) > 0 {
-		return true
-	}
-	for _, r := range t.todo[:t.served] {
-		if r.keepsWaiting() {
-			return true
-		}
-	}
-	return false
-}
-
-// keepsWaiting says whether the pop found nothing and may wait for an item.
-func (r *pop) keepsWaiting() bool {
-	return r.ask.wait > 0 && r.failure != nil && r.failure.Code == 404
 }
 
 // kept is the part of its message that a pop needs while it waits. The message may be

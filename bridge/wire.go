@@ -35,3 +35,8 @@ func (w *wire) subjects() receiver.Subjects {
 		Pushes:      w.grammar.Pushes(),
 	}
 }
+
+// queueGroup is shared by all bridges under a prefix, so one of them gets each
+// request. All subscriptions use it, because the server then delivers a message to
+// only one of the subscriptions that match.
+const queueGroup = "pq"

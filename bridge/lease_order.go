@@ -1,0 +1,62 @@
+package bridge
+
+import "sync"
+
+// leaseOrder runs the settlements of a lease in the order in which they were read.
+// They may belong to different lanes, which are independent of each other. So only
+// the first settlement of a lease goes to its lane at once; each other one starts when
+// the one before it has ended.
+type leaseOrder[T any] struct {
+	start func(T) // hands one to its lane
+
+	mu   sync.Mutex
+	last map[leaseKey]*orderPlace[T] // by lease: the last settlement that has not ended
+}
+
+// leaseKey names a lease as its ack subject does.
+type leaseKey struct{ queue, token string }
+
+// orderPlace is a settlement's place among the settlements of its lease.
+type orderPlace[T any] struct {
+	of   T
+	key  leaseKey
+	in   *leaseOrder[T] // nil: it has no place
+	next *orderPlace[T] // starts when this one ends
+}
+
+func (o *leaseOrder[T]) init(start func(T)) {
+	o.start, o.last = start, make(map[leaseKey]*orderPlace[T])
+}
+
+// add gives a settlement the place behind the others of its lease, and says whether
+// there are none: then it may start.
+func (o *leaseOrder[T]) add(p *orderPlace[T], key leaseKey, of T) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.of, p.key, p.in = of, key, o
+	before := o.last[key]
+	o.last[key] = p
+	if before != nil {
+		before.next = p
+	}
+	return before == nil
+}
+
+// leave removes a settlement that has ended, and starts the next one of its lease.
+// Without a place it does nothing.
+func (p *orderPlace[T]) leave() {
+	o := p.in
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	next := p.next
+	if next == nil {
+		delete(o.last, p.key)
+	}
+	*p = orderPlace[T]{}
+	o.mu.Unlock()
+	if next != nil {
+		o.start(next.of)
+	}
+}

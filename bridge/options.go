@@ -1,0 +1,57 @@
+package bridge
+
+import (
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/bridge/batch"
+)
+
+// Options configure a bridge. The zero value suits most programs.
+type Options struct {
+	Prefix    string // of all subjects; "": pq
+	Version   string // of the program, for discovery; a semantic version
+	StoreName string // what _sys.info calls the store
+	Exclusive bool   // only this process can open the store: go on standby beside a bridge with another store, settle in the transactions of pops
+	Logger    *slog.Logger
+
+	// ReplySubjects are patterns of reply subjects that are answered besides
+	// _INBOX.> and _R_.>. A client chooses the reply subject of its request, and may
+	// have chosen the content of the answer, too.
+	ReplySubjects []string
+
+	Tracer trace.Tracer // nil: no spans
+	Limits Limits
+
+	// patience is how long requests wait behind a transaction that does not end. One of
+	// which it is not known yet whether it was committed may take as long as fdbpq's
+	// resolveTimeout.
+	patience batch.Patience
+
+	// Damage describes the damage known in the store's files. nil: none is ever known.
+	Damage func() []string
+}
+
+// DefaultPrefix begins all subjects when Options.Prefix is empty.
+const DefaultPrefix = "pq"
+
+func (o Options) withDefaults() Options {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Version == "" {
+		o.Version = "0.0.0"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Damage == nil {
+		o.Damage = func() []string { return nil }
+	}
+	if o.patience == (batch.Patience{}) {
+		o.patience = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+	}
+	o.Limits = o.Limits.withDefaults()
+	return o
+}
