@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -72,22 +71,7 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	for _, state := range e.states {
 		total += map[client.State]int64{client.Ready: info.Ready, client.Leased: info.Leased, client.Delayed: info.Delayed}[state]
 	}
-	out := s.stdout
-	if e.output != "" {
-		file, createErr := e.create()
-		if createErr != nil {
-			return createErr
-		}
-		// A file that is to be relied on is on the disk when this ends well.
-		defer func() {
-			if info, statErr := file.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
-				err = file.Sync()
-			}
-			err = errors.Join(err, file.Close())
-		}()
-		out = file
-	}
-	n, err := e.write(s, q, out, total, &info.Config)
+	n, err := e.save(s, q, total, &info.Config)
 	if err != nil {
 		return err
 	}
@@ -98,17 +82,17 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	return nil
 }
 
-// create opens the file to write. A pipe or a device may exist: nothing is lost.
-func (e *exporting) create() (*os.File, error) {
-	mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	if info, err := os.Stat(e.output); !e.force && (err != nil || info.Mode().IsRegular()) {
-		mode |= os.O_EXCL
+// save writes the export to where the flags say.
+func (e *exporting) save(s *session, q *client.Queue, total int64, config *client.Config) (n int64, err error) {
+	if e.output == "" {
+		return e.write(s, q, s.stdout, total, config)
 	}
-	file, err := os.OpenFile(e.output, mode, 0o666)
-	if errors.Is(err, os.ErrExist) {
-		return nil, usagef("%s exists: expected --force to overwrite it", e.output)
+	file, err := createOutput(e.output, e.force)
+	if err != nil {
+		return 0, err
 	}
-	return file, err
+	defer func() { err = file.end(err) }()
+	return e.write(s, q, file, total, config)
 }
 
 // exportPage is how many items are asked for at a time.

@@ -58,6 +58,14 @@ func TestPrintedPermissions(t *testing.T) {
 			t.Errorf("%s may not %s: exit code %d: %s", step.user, step.args, code, text)
 		}
 	}
+	// It may look at the queue, and not at its items: nothing is left of the file.
+	dir := t.TempDir()
+	if code, text := as("importer", "export", "jobs", "-o", filepath.Join(dir, "jobs.jsonl")); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
+		t.Errorf("export without the right to list: exit code %d: %s", code, text)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("an export that failed left %v, %v", left, err)
+	}
 	// Without its inbox prefix it receives no answers, and reports that.
 	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=consumer", "NATS_PASSWORD=secret"}
 	if code, text := pq(t, env, "consume", "jobs", "true"); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
