@@ -47,6 +47,7 @@ const DefaultPrefix = "pq"
 type Client struct {
 	nc       *nats.Conn
 	grammar  subjects.Grammar
+	acks     ackSubjects
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
@@ -74,12 +75,18 @@ type Option func(*options)
 
 type options struct {
 	prefix   string
+	bridge   string // its prefix; "": the same
 	patience patience
 	inFlight int
 }
 
 // Prefix is what the bridge's subjects begin with; [DefaultPrefix] if not given.
 func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
+
+// BridgePrefix is the prefix as the bridge has it, where the account imports the bridge's
+// subjects under another one. Items name the subjects of their leases as the bridge
+// knows them; the client settles under its own prefix.
+func BridgePrefix(prefix string) Option { return func(o *options) { o.bridge = prefix } }
 
 // Timeout bounds operations whose context has no deadline; [DefaultTimeout] if
 // not given.
@@ -110,11 +117,18 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	acks := ackSubjects{own: grammar, bridge: grammar}
+	if o.bridge != "" {
+		if acks.bridge, err = subjects.New(o.bridge); err != nil {
+			return nil, err
+		}
+	}
 	return &Client{
 		nc:       nc,
 		grammar:  grammar,
+		acks:     acks,
 		patience: o.patience,
-		mailbox:  newMailbox(nc, grammar),
+		mailbox:  newMailbox(nc, acks),
 		inFlight: newInFlight(max(1, o.inFlight)),
 	}, nil
 }

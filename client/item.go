@@ -72,7 +72,7 @@ func (i *Item) LeaseExpires() time.Time {
 
 // readItem reads an answer that is an item.
 func readItem(q *Queue, m *nats.Msg) (*Item, error) {
-	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: leaseOf(q.client.grammar, q.name, m), queue: q}
+	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: q.client.acks.leaseOf(q.name, m), queue: q}
 	if i.ack == "" && (m.Reply != "" || m.Header[protocol.HeaderAck] != nil) {
 		return nil, fmt.Errorf("%s is %q, the reply subject %q: expected one that settles a lease of queue %s",
 			protocol.HeaderAck, strings.Join(m.Header[protocol.HeaderAck], ", "), m.Reply, q.name)

@@ -235,7 +235,7 @@ func TestLateItem(t *testing.T) {
 // there, since it may have rights that the forger lacks.
 func TestForgedItem(t *testing.T) {
 	t.Parallel()
-	for _, forged := range []string{"pq.other.ack.c.t", "pq.jobs.admin.purge", "orders.new", "_INBOX.x", "pq.jobs.ack.c.t.u"} {
+	for _, forged := range []string{"pq.other.ack.c.t", "pq.jobs.admin.purge", "work.jobs.ack.c.t", "orders.new", "_INBOX.x", "pq.jobs.ack.c.t.u"} {
 		for _, header := range []nats.Header{{"PQ-Id": {"i"}}, {"PQ-Id": {"i"}, "PQ-Ack": {forged}}} {
 			asked := make(chan *nats.Msg, 2)
 			c := fake(t, func(m *nats.Msg, n int) *nats.Msg {

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // mailbox receives the answers to all requests of a client. nats.go's own
@@ -20,8 +19,8 @@ import (
 // inbox that a request names, so whoever could guess another client's would send
 // it answers.
 type mailbox struct {
-	nc      *nats.Conn
-	grammar subjects.Grammar
+	nc   *nats.Conn
+	acks ackSubjects
 
 	mu     sync.Mutex
 	sub    *nats.Subscription
@@ -29,8 +28,8 @@ type mailbox struct {
 	open   map[string]func(*nats.Msg) // by what follows the prefix
 }
 
-func newMailbox(nc *nats.Conn, grammar subjects.Grammar) *mailbox {
-	return &mailbox{nc: nc, grammar: grammar, open: make(map[string]func(*nats.Msg))}
+func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
+	return &mailbox{nc: nc, acks: acks, open: make(map[string]func(*nats.Msg))}
 }
 
 // receive makes up a reply subject and has what arrives there handed to fn,
@@ -71,25 +70,7 @@ func (b *mailbox) deliver(m *nats.Msg) {
 // giveBack returns an item that nobody waits for any more, so that others need
 // not wait for its lease to run out. When that fails, it does run out.
 func (b *mailbox) giveBack(m *nats.Msg) {
-	if ack := leaseOf(b.grammar, "", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
+	if ack := b.acks.leaseOf("", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
 		_ = b.nc.Publish(ack, []byte(protocol.SettleNack))
 	}
-}
-
-// leaseOf returns the subject that settles the lease of an item from this queue,
-// or from any: the reply subject, or what PQ-Ack says when the item has come
-// through another account. It is "" when neither is such a subject: whoever made
-// the client publish anywhere else would have it act with its own rights.
-func leaseOf(grammar subjects.Grammar, queue string, m *nats.Msg) string {
-	settles := func(subject string) bool {
-		s, err := grammar.Parse(subject)
-		return err == nil && s.Verb == subjects.Ack && (queue == "" || s.Queue == queue)
-	}
-	if settles(m.Reply) {
-		return m.Reply
-	}
-	if values := m.Header[protocol.HeaderAck]; len(values) == 1 && settles(values[0]) {
-		return values[0]
-	}
-	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // AckSubject is what stands for the lease, "" when there is none: another program
@@ -19,14 +18,11 @@ func (i *Item) AckSubject() string { return i.ack }
 // Attach returns a handle on a lease from its [Item.AckSubject]. It knows nothing
 // else of the item.
 func (c *Client) Attach(ackSubject string) (*Item, error) {
-	s, err := c.grammar.Parse(ackSubject)
+	ack, queue, err := c.acks.parse(ackSubject)
 	if err != nil {
 		return nil, err
 	}
-	if s.Verb != subjects.Ack {
-		return nil, fmt.Errorf("subject %q: expected one that settles a lease", ackSubject)
-	}
-	return &Item{Queue: s.Queue, ack: ackSubject, queue: c.Queue(s.Queue)}, nil
+	return &Item{Queue: queue, ack: ack, queue: c.Queue(queue)}, nil
 }
 
 // Ack says that the item is done with; it is gone from the queue for good when

@@ -3,6 +3,7 @@ package main_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -47,6 +48,54 @@ func TestSampleAccounts(t *testing.T) {
 		if m, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s: %v, %v, expected no responders", subject, m, err)
 		}
+	}
+	p.Stop(t)
+}
+
+// An account that imports a queue under another prefix settles leases under that one.
+func TestRenamedImport(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte(`
+		listen: 127.0.0.1:-1
+		accounts {
+			PQ {users: [{user: pqd, password: secret}], exports: [{service: "pq.jobs.>", response_type: stream}, {stream: "pq.jobs.event.*"}]}
+			APP {
+				users: [{user: app, password: secret}]
+				imports: [{service: {account: PQ, subject: "pq.jobs.>"}, to: "work.jobs.>"}]
+			}
+		}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "NATS_USER=pqd", "NATS_PASSWORD=secret")
+	nc := p.Connect(t, nats.UserInfo("app", "secret"))
+	c, err := client.New(nc, client.Prefix("work"), client.BridgePrefix("pq"), client.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := c.Queue("jobs")
+	for range 3 {
+		if _, err := q.Push(t.Context(), []byte("work")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	items, err := q.PopBatch(t.Context(), client.Min, 3, client.Lease(time.Hour))
+	if err != nil || len(items) != 3 {
+		t.Fatalf("popped %d items: %v", len(items), err)
+	}
+	again, err := c.Attach(items[1].AckSubject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	native, err := c.Attach(strings.Replace(items[2].AckSubject(), "work.", "pq.", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(items[0].Extend(t.Context()), items[0].Ack(t.Context()), again.Ack(t.Context()), native.Nack(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if info, err := q.Info(t.Context()); err != nil || info.Ready != 1 || info.Leased != 0 {
+		t.Errorf("%+v, %v: expected the item that was given back", info, err)
 	}
 	p.Stop(t)
 }

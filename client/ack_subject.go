@@ -1,0 +1,56 @@
+package client
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// ackSubjects says on which subjects a client settles leases. It never settles
+// elsewhere: a forged item would have it act with its own rights.
+type ackSubjects struct {
+	own    subjects.Grammar
+	bridge subjects.Grammar // as the bridge writes them
+}
+
+// parse returns the subject on which to settle a lease, from the one that the bridge
+// has written, or from one that parse has returned.
+func (a ackSubjects) parse(subject string) (own, queue string, err error) {
+	s, err := a.own.Parse(subject)
+	own = subject
+	if err != nil && a.bridge != a.own {
+		if s, err = a.bridge.Parse(subject); err == nil {
+			own, err = a.own.Build(s)
+		}
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if s.Verb != subjects.Ack {
+		return "", "", fmt.Errorf("subject %q: expected one that settles a lease", subject)
+	}
+	return own, s.Queue, nil
+}
+
+// leaseOf returns the subject that settles the lease of an item from this queue,
+// or from any: the reply subject, or what PQ-Ack says when the item has come
+// through another account. It is "" when neither is such a subject.
+func (a ackSubjects) leaseOf(queue string, m *nats.Msg) string {
+	settles := func(subject string) string {
+		own, of, err := a.parse(subject)
+		if err != nil || queue != "" && of != queue {
+			return ""
+		}
+		return own
+	}
+	if own := settles(m.Reply); own != "" {
+		return own
+	}
+	if values := m.Header[protocol.HeaderAck]; len(values) == 1 {
+		return settles(values[0])
+	}
+	return ""
+}
