@@ -57,7 +57,6 @@ func TestRenamedImport(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(config, []byte(`
-		listen: 127.0.0.1:-1
 		accounts {
 			PQ {users: [{user: pqd, password: secret}], exports: [{service: "pq.jobs.>", response_type: stream}, {stream: "pq.jobs.event.*"}]}
 			APP {
