@@ -63,8 +63,8 @@ type Reason = protocol.Reason
 // Why there is nothing to pop, or no such thing.
 const (
 	ReasonEmpty   = protocol.ReasonEmpty
-	ReasonLeased  = protocol.ReasonLeased  // all that is left is leased
-	ReasonDelayed = protocol.ReasonDelayed // all that is left is delayed
+	ReasonLeased  = protocol.ReasonLeased  // no item is ready, some are leased
+	ReasonDelayed = protocol.ReasonDelayed // no item is ready, some are delayed
 	ReasonPaused  = protocol.ReasonPaused
 	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
 )

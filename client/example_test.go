@@ -145,7 +145,7 @@ func ExampleError() {
 	fmt.Println(err)
 	// Output:
 	// 404 delayed
-	// pop later: queue later: all that is left is delayed (404)
+	// pop later: queue later: no item is ready, some are delayed (404)
 }
 
 // Many concurrent pushes are much faster than one after the other.

@@ -80,8 +80,8 @@ type Reason string
 // Reasons of 404: why there is nothing to pop, or no such thing.
 const (
 	ReasonEmpty   Reason = "empty"
-	ReasonLeased  Reason = "leased"  // all that is left is leased
-	ReasonDelayed Reason = "delayed" // all that is left is delayed
+	ReasonLeased  Reason = "leased"  // no item is ready, some are leased
+	ReasonDelayed Reason = "delayed" // no item is ready, some are delayed
 	ReasonPaused  Reason = "paused"
 	ReasonUnknown Reason = "unknown" // no such queue, or no such item
 )

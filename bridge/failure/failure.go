@@ -49,9 +49,9 @@ func Nothing(queue string, reason fdbpq.Reason) *Failure {
 	case fdbpq.ReasonPaused:
 		f.Text = "queue " + queue + " is paused"
 	case fdbpq.ReasonLeased:
-		f.Text = "queue " + queue + ": all that is left is leased"
+		f.Text = "queue " + queue + ": no item is ready, some are leased"
 	case fdbpq.ReasonDelayed:
-		f.Text = "queue " + queue + ": all that is left is delayed"
+		f.Text = "queue " + queue + ": no item is ready, some are delayed"
 	default:
 		f.Text = "queue " + queue + ": nothing there"
 	}

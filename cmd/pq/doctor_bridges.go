@@ -57,13 +57,13 @@ func (d *doctor) bridges() bool {
 	for _, damage := range system.Damage {
 		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/operations.md", damage)
 	}
-	d.versions(ours, system)
+	d.versions(version(), ours, system)
 	d.stores(ours)
 	return true
 }
 
-// versions compares the versions of all who take part.
-func (d *doctor) versions(ours []micro.Info, system *client.System) {
+// versions compares the versions of pq and the bridges.
+func (d *doctor) versions(pq string, ours []micro.Info, system *client.System) {
 	var others []string
 	for _, b := range ours {
 		if b.Version != system.Version && !slices.Contains(others, b.Version) {
@@ -73,12 +73,18 @@ func (d *doctor) versions(ours []micro.Info, system *client.System) {
 	switch {
 	case len(others) > 0:
 		d.note(warn, "versions", "bridges of versions %s and %s answer side by side: finish the upgrade", system.Version, strings.Join(others, ", "))
-	case system.Version != version():
-		d.note(warn, "versions", "pq is version %s, the bridge %s: use the same if something does not fit", version(), system.Version)
+	case system.Version != pq && unreleased(system.Version) && unreleased(pq):
+		d.note(fine, "versions", "pq %s, bridge %s: builds between releases", pq, system.Version)
+	case system.Version != pq:
+		d.note(warn, "versions", "pq is version %s, the bridge %s: use the same if something does not fit", pq, system.Version)
 	default:
 		d.note(fine, "versions", "pq and %s: %s", many(int64(max(1, len(ours))), "bridge"), system.Version)
 	}
 }
+
+// unreleased says whether Go has named the version of a build, or nothing has: from one
+// checkout, go run and go build give different names.
+func unreleased(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 
 // stores checks that bridges side by side have one store: otherwise each has a
 // share of every queue.
