@@ -8,11 +8,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Info is what there is to know about a queue.
+// Info is the state of a queue, its rates and its configuration.
 type Info = protocol.Info
 
-// Rates are items a second, averaged over a minute or so, that went through the
-// answering bridge.
+// Rates are items a second through the answering bridge, averaged over about a minute.
 type Rates = protocol.Rates
 
 // Info returns the queue's counts, rates and configuration.
@@ -38,28 +37,27 @@ func (q *Queue) Get(ctx context.Context, id string) (*Item, error) {
 	return item, nil
 }
 
-// Remove cancels an item, whatever its state. Whoever has leased it finds the
-// lease lost.
+// Remove removes an item, whatever its state. A lease of it is lost.
 func (q *Queue) Remove(ctx context.Context, id string) error {
 	return q.ask(ctx, opRemove, subjects.Subject{Verb: subjects.Remove, ID: id}, nil, nil)
 }
 
-// Move gives an item another priority; it keeps its id and its place among the
-// items of that priority. A leased one moves when it comes back.
+// Move gives an item another priority. The item keeps its id, and stands by the time of
+// its push in the new priority. A leased item moves when it returns.
 func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
 	s := subjects.Subject{Verb: subjects.Move, ID: id, Priority: priority, HasPriority: true}
 	return q.ask(ctx, opMove, s, nil, nil)
 }
 
-// Purge removes all items, leased and delayed ones included, and returns how
-// many they were. Message ids are not forgotten.
+// Purge removes all items, leased and delayed ones included, and returns their number.
+// Message ids stay remembered.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	var answer protocol.Purged
 	err := q.ask(ctx, opPurge, subjects.Subject{Verb: subjects.AdminPurge}, nil, &answer)
 	return answer.Purged, err
 }
 
-// Pause keeps items from being popped until Resume; pushes go on.
+// Pause stops deliveries until Resume; pushes go on.
 func (q *Queue) Pause(ctx context.Context) error {
 	return q.ask(ctx, opPause, subjects.Subject{Verb: subjects.AdminPause}, nil, nil)
 }
@@ -106,13 +104,13 @@ func (c *Client) ask(ctx context.Context, r *call, answer any) error {
 	return nil
 }
 
-// System is what a bridge says about itself.
+// System is what a bridge reports about itself.
 type System = protocol.System
 
-// Limits are what a bridge takes at a time, and at most.
+// Limits are the limits of a bridge.
 type Limits = protocol.Limits
 
-// System asks one of the bridges about itself.
+// System returns what one of the bridges reports about itself.
 func (c *Client) System(ctx context.Context) (*System, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})
 	if err != nil {

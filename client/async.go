@@ -9,18 +9,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Future is a push whose answer is on its way. Get one from [Queue.PushAsync].
+// Future is a push that waits for its answer. Get one from [Queue.PushAsync].
 type Future struct {
 	done   chan struct{}
 	pushed Pushed
 	err    error
 }
 
-// Done is closed when the answer is there.
+// Done returns a channel that is closed when the answer has arrived.
 func (f *Future) Done() <-chan struct{} { return f.done }
 
-// Result waits for the answer and returns it. It waits no longer than the
-// context of the push lets it.
+// Result waits for the answer and returns it. It waits no longer than the context of the
+// push lasts.
 func (f *Future) Result() (Pushed, error) {
 	<-f.done
 	return f.pushed, f.err

@@ -12,7 +12,7 @@ type retry struct {
 	since    time.Time
 }
 
-// allowed counts a refusal and says whether the request may be sent again.
+// allowed counts a refusal and reports whether the request may be sent again.
 func (r *retry) allowed(p patience) bool {
 	if r.refusals++; r.refusals == 1 {
 		r.since = time.Now()

@@ -13,21 +13,19 @@
 //
 // # What is repeated
 //
-// What a bridge refuses without having done anything (it is busy, restarting,
-// its store cannot commit right now) is sent again until the context ends. What
-// stays unanswered is sent again only when that cannot do it twice: pushes carry
-// an id of their own for that, pops do when asked to with [Repeatable], and
-// whatever only looks can be repeated as it is. A context without a deadline is
-// given one of [Timeout].
+// The client repeats a request that a bridge refused without doing anything (it is
+// busy, restarting, or its store cannot commit right now) until the context ends.
+// It repeats an unanswered request only if doing it twice is like doing it once:
+// every push has an id for that, a pop has one with [Repeatable] or [PopID], and
+// reads need none. A context without a deadline gets one of [Timeout].
 //
 // # Errors
 //
-// What a bridge answers is an [*Error] with its code, its reason and a text.
-// Tell them apart with errors.Is and the errors named Err…: [ErrEmpty] is the
-// one that every program meets. An error with [ErrUnknownResult] is the only one
-// after which the request may have been carried out.
+// A request that fails returns an [*Error] with a code, a reason and a text.
+// Compare it by errors.Is with the variables named Err…; every program meets
+// [ErrEmpty]. Only after [ErrUnknownResult] the request may have been done.
 //
-// Clients, queues and items may be used by several goroutines at a time.
+// Several goroutines may use a client, a queue or an item at the same time.
 package client
 
 import (
@@ -39,7 +37,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// DefaultPrefix is what subjects begin with unless [Prefix] says otherwise.
+// DefaultPrefix is the prefix of all subjects unless [Prefix] gives another one.
 const DefaultPrefix = "pq"
 
 // Client talks to the bridges behind a NATS connection. Get one from [New];
@@ -70,7 +68,7 @@ const (
 	firstAttempt = 2 * time.Second
 )
 
-// Option changes how a client works.
+// Option configures a client.
 type Option func(*options)
 
 type options struct {
@@ -80,7 +78,7 @@ type options struct {
 	inFlight int
 }
 
-// Prefix is what the bridge's subjects begin with; [DefaultPrefix] if not given.
+// Prefix sets the prefix of the bridge's subjects; [DefaultPrefix] if not given.
 func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 // BridgePrefix is the prefix as the bridge has it, where the account imports the bridge's
@@ -92,18 +90,17 @@ func BridgePrefix(prefix string) Option { return func(o *options) { o.bridge = p
 // not given.
 func Timeout(d time.Duration) Option { return func(o *options) { o.patience.timeout = d } }
 
-// RetryFor bounds for how long a request that was refused, or that nobody was
-// there to receive, is sent again. If not given, that is done until the context
-// ends, which rides out restarts; a program with somebody waiting in front of it
-// may rather want to be told.
+// RetryFor bounds how long the client repeats a request that was refused or had no
+// responders. Without it the client repeats until the context ends, which bridges
+// restarts. An interactive program may prefer an early error.
 func RetryFor(d time.Duration) Option { return func(o *options) { o.patience.refused = d } }
 
-// MaxInFlight bounds how many pushes wait for their answers at a time; further
-// ones wait for them. [DefaultInFlight] if not given. Bridges refuse more than
-// 16,384 of all their clients together.
+// MaxInFlight bounds the pushes that wait for their answers; further pushes wait.
+// [DefaultInFlight] if not given. Bridges refuse more than 16,384 of all their clients
+// together.
 func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 
-// New returns a client on a connection, which stays the caller's to close.
+// New returns a client on a connection, which the caller has to close.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,
@@ -133,20 +130,20 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	}, nil
 }
 
-// Conn is the connection that the client was made with.
+// Conn returns the client's connection.
 func (c *Client) Conn() *nats.Conn { return c.nc }
 
-// Queue returns the queue with this name, whether it exists or not: it comes to
-// be with the first push. A name against the rules fails in what is done with it.
+// Queue returns the queue with this name, which need not exist: the first push creates
+// it. With an invalid name every operation on it fails.
 func (c *Client) Queue(name string) *Queue { return &Queue{client: c, name: name} }
 
-// Queue is a queue by its name. Get one from [Client.Queue].
+// Queue is a queue with a name. Get one from [Client.Queue].
 type Queue struct {
 	client *Client
 	name   string
 }
 
-// Name is the queue's name.
+// Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
 // subject returns the subject of a verb on the queue.

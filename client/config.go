@@ -11,15 +11,14 @@ import (
 // Config is the configuration of a queue.
 type Config = protocol.Config
 
-// ConfigChange says which fields of a [Config] to change; those that are nil
-// stay as they are.
+// ConfigChange has the fields of a [Config] to change; nil fields stay as they are.
 type ConfigChange = protocol.ConfigChange
 
 // Config returns the queue's configuration.
 func (q *Queue) Config(ctx context.Context) (Config, error) { return q.config(ctx, nil) }
 
-// Configure changes the queue's configuration, and makes the queue if there is
-// none. It returns the whole configuration as it is then.
+// Configure changes the queue's configuration, and creates the queue if necessary. It
+// returns the whole new configuration.
 func (q *Queue) Configure(ctx context.Context, change ConfigChange) (Config, error) {
 	body, err := json.Marshal(change)
 	if err != nil {

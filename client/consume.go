@@ -14,59 +14,56 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Handler works on an item. When it returns nil the item is acknowledged, and
-// when it returns an error, or panics, the item is given back to be tried again
-// later; see [RetryAfter] and [GiveUp]. It may as well settle the item itself.
+// Handler handles an item. If it returns nil, the item is acknowledged. If it returns an
+// error or panics, the item is given back and delivered again later; see [RetryAfter] and
+// [GiveUp]. It may also settle the item itself.
 //
-// The lease is extended while the handler runs. When it is lost all the same, ctx
+// The lease is extended while the handler runs. If it is lost all the same, ctx
 // ends with [ErrLeaseLost] as its cause.
 type Handler func(ctx context.Context, item *Item) error
 
-// ConsumeOptions are the choices of [Queue.Consume]. The zero value is right for
-// many.
+// ConsumeOptions configure [Queue.Consume]. The zero value suits many programs.
 type ConsumeOptions struct {
 	// Workers is how many handlers run at a time; 0: one.
 	Workers int
 
-	// End is the end of the queue that items are taken from.
+	// End is the end of the queue from which items are popped.
 	End End
 
-	// Lease is how long an item stays with a program that has died; 0: 30 s.
-	// While the handler runs it is extended.
+	// Lease is the length of leases, and how long an item stays with a program that has
+	// died; 0: 30 s. The lease is extended while the handler runs.
 	Lease time.Duration
 
-	// Pop says which items to take: a [Band], for example.
+	// Pop has options for the pops, such as a [Band].
 	Pop []PopOption
 
-	// Limit ends Consume after so many items; 0: none does.
+	// Limit ends Consume after this many items; 0: no limit.
 	Limit int
 
-	// StopWhenEmpty ends Consume when there is nothing to take, instead of
-	// waiting for more.
+	// StopWhenEmpty ends Consume when the queue has no ready item, instead of waiting.
 	StopWhenEmpty bool
 
-	// Backoff says when an item is to be tried again, from how often it was
-	// delivered; nil: [DefaultBackoff].
+	// Backoff returns the delay before the next delivery of a failed item, given its
+	// deliveries; nil: [DefaultBackoff].
 	Backoff func(deliveries int) time.Duration
 
-	// Grace is how long handlers may go on after the context has ended, before
-	// theirs ends too; 0: as long as they need.
+	// Grace is how long handlers may continue after the context has ended, before their
+	// own contexts end; 0: as long as they need.
 	Grace time.Duration
 
-	// OnError is told what went wrong: what handlers return, and what keeps
-	// Consume from getting or settling items, with the item if it is about one.
-	// It is called by several goroutines at a time.
+	// OnError gets the errors that handlers return, and those of pops and settlements,
+	// with the item if there is one. Several goroutines may call it at the same time.
 	OnError func(item *Item, err error)
 }
 
-// DefaultBackoff is a second after the first delivery, twice as long after each
-// further one, and 5 minutes at most, each somewhat longer or shorter so that
-// what failed together is not tried again together.
+// DefaultBackoff returns a second after the first delivery, twice as long after each
+// further one, and 5 minutes at most. Each is somewhat longer or shorter, so that items
+// that failed together are not tried again together.
 func DefaultBackoff(deliveries int) time.Duration {
 	return backoff(deliveries, time.Second, 5*time.Minute)
 }
 
-// RetryAfter is an error for handlers to return: the item is to be tried again
+// RetryAfter returns an error for a [Handler] to return: the item is delivered again
 // after d.
 func RetryAfter(d time.Duration, err error) error { return &retryError{d, err} }
 
@@ -78,8 +75,8 @@ type retryError struct {
 func (e *retryError) Error() string { return fmt.Sprintf("%v (again in %s)", e.err, e.after) }
 func (e *retryError) Unwrap() error { return e.err }
 
-// GiveUp is an error for handlers to return: the item is to go to the
-// dead-letter queue, because trying again would not help.
+// GiveUp returns an error for a [Handler] to return: the item goes to the dead-letter
+// queue, because trying again would not help.
 func GiveUp(err error) error { return &giveUpError{err} }
 
 type giveUpError struct{ err error }
@@ -87,7 +84,7 @@ type giveUpError struct{ err error }
 func (e *giveUpError) Error() string { return e.err.Error() }
 func (e *giveUpError) Unwrap() error { return e.err }
 
-// PanicError is what OnError is told when a handler panicked.
+// PanicError is the error that OnError gets when a handler panicked.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -107,10 +104,10 @@ const (
 	lastTrouble  = 10 * time.Second
 )
 
-// Consume takes items and has them handled until ctx ends, or until the options
-// say so. Then it takes no more, waits for the handlers, settles what they worked
-// on, and returns nil. It returns an error when going on is pointless: the queue's
-// name or an option is wrong, or the connection was closed.
+// Consume leases items and runs the handler on each until ctx ends, or until the options
+// end it. Then it pops no more, waits for the handlers, settles their items, and returns
+// nil. It returns an error if it cannot continue: the queue's name or an option is wrong,
+// or the connection was closed.
 func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
@@ -163,7 +160,7 @@ type consumer struct {
 	left int64 // items that may still be taken
 }
 
-// claim says whether one more item may be taken. One that could not be is
+// claim reports whether one more item may be taken. One that could not be is
 // handed back with unclaim.
 func (c *consumer) claim() bool {
 	c.mu.Lock()
@@ -220,7 +217,7 @@ func (c *consumer) run() {
 	}
 }
 
-// isFatal says whether asking again is pointless.
+// isFatal reports whether asking again is pointless.
 func isFatal(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {

@@ -11,39 +11,36 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Errors to tell answers apart with errors.Is.
+// Kinds of errors, for errors.Is.
 var (
-	// ErrEmpty: there was nothing to pop or peek at, or nothing arrived in the
-	// time given. [Error.Reason] says why.
+	// ErrEmpty: there was nothing to pop or peek, or nothing arrived in time.
+	// [Error.Reason] says why.
 	ErrEmpty = errors.New("nothing there")
 
 	// ErrNotFound: there is no such item or no such queue.
 	ErrNotFound = errors.New("not found")
 
-	// ErrLeaseLost: the item is not leased to the caller any more, and what was
-	// to be done with it was not done. [Error.Reason] says why.
+	// ErrLeaseLost: the caller's lease is no longer valid, and the settlement had no
+	// effect. [Error.Reason] says why.
 	ErrLeaseLost = errors.New("lease lost")
 
-	// ErrTooLarge: the item is larger than the NATS server lets messages be.
+	// ErrTooLarge: the item is larger than the NATS server's max_payload allows.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrOccupied: something else stands where an item was to be imported.
+	// ErrOccupied: another item has the place of an imported one.
 	ErrOccupied = errors.New("occupied")
 
-	// ErrBusy: the bridge has too much to do, or the queue is full. Nothing was
-	// done.
+	// ErrBusy: the bridge has too many requests, or the queue is full. Nothing was done.
 	ErrBusy = errors.New("busy")
 
-	// ErrUnavailable: no bridge is there, or its store cannot commit. Nothing was
-	// done.
+	// ErrUnavailable: no bridge answers, or its store cannot commit. Nothing was done.
 	ErrUnavailable = errors.New("unavailable")
 
-	// ErrDamaged: what was asked for cannot be read, because a file of the store is
-	// damaged. Nothing was done, and trying again does not help.
+	// ErrDamaged: the request needs data of a damaged file of the store. Nothing was
+	// done, and trying again does not help.
 	ErrDamaged = errors.New("store damaged")
 
-	// ErrUnknownResult: it is not known whether it was done, because no answer
-	// came.
+	// ErrUnknownResult: there was no answer, so the request was done or not.
 	ErrUnknownResult = errors.New("unknown result")
 )
 
@@ -57,7 +54,8 @@ var (
 	ErrSettled = errors.New("item was settled already")
 )
 
-// Reason says why there is nothing, why a lease is lost, or what there is too much of.
+// Reason says why there is nothing to pop, why a lease is lost, or which limit is
+// reached.
 type Reason = protocol.Reason
 
 // Why there is nothing to pop, or no such thing.
@@ -76,7 +74,7 @@ const (
 	ReasonExpired = protocol.ReasonExpired // it ran out
 )
 
-// What there is too much of, in an [ErrBusy] of code 429.
+// Which limit is reached, in an [ErrBusy] of code 429.
 const (
 	ReasonBusy       = protocol.ReasonBusy       // requests in flight, at the bridge
 	ReasonFull       = protocol.ReasonFull       // items in the queue
@@ -86,8 +84,7 @@ const (
 // ReasonOccupied says that another item stands where one was to be imported.
 const ReasonOccupied = protocol.ReasonOccupied
 
-// Error is a bridge's answer to a request that it did not carry out, or what
-// stands for one that did not come.
+// Error is the error of a request: a bridge's answer, or the reason why there was none.
 type Error struct {
 	Op          string // what was asked for: push, pop, …
 	Queue       string // on which queue, if on one
@@ -106,7 +103,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d)", on, e.Description, e.Code)
 }
 
-// Is makes errors.Is tell answers apart.
+// Is lets errors.Is compare the error with the variables named Err….
 func (e *Error) Is(target error) bool {
 	looked := e.Op == opPop || e.Op == opPeek
 	switch target {
@@ -132,11 +129,11 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// Unwrap returns what the client knows the error from, when it is not an answer:
-// nats.ErrNoResponders, or what ended the context.
+// Unwrap returns the cause if the error is no answer: nats.ErrNoResponders, or the error
+// of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
-// again says whether the request may be sent again after this answer: nothing
+// again reports whether the request may be sent again after this answer: nothing
 // was done, or doing it twice is like doing it once.
 func (e *Error) again(repeatable bool) bool {
 	switch e.Code {

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Hold extends the item's lease, again and again, until stop is called or the
-// item is settled. The context it returns is for the work on the item: it ends
-// with ctx, with stop, and when the lease is lost all the same, with
-// [ErrLeaseLost] as its cause.
+// Hold extends the item's lease repeatedly until stop is called or the item is settled.
+// The returned context is for the work on the item: it ends with ctx, with stop, or when
+// the lease is lost, with [ErrLeaseLost] as its cause.
 //
 //	ctx, stop := item.Hold(ctx)
 //	defer stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Import is an item that goes back to the place it had in a queue, of this or
-// of another store: under its id, with all that is known about it.
+// Import is an item to be put back at its place, in a queue of this or of another store,
+// with its id and its history.
 type Import struct {
 	ID         string
 	Priority   int64 // another than the id's when it was moved
@@ -26,10 +26,10 @@ type Import struct {
 	Dead       *Death
 }
 
-// ImportAsync puts an item where it stood, and returns when it was sent. The
-// result is a duplicate when it stands there already. Unlike a push it is sent
-// again when it stays unanswered; nobody may pop from the queue meanwhile, or
-// an item that was popped in between would come back. Pause it.
+// ImportAsync puts an item back at its place, and returns when the request was sent. The
+// result is a duplicate if the item is there already. The client repeats an unanswered
+// import, so pause the queue before: an item that a consumer popped in between would come
+// back.
 func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	to, err := q.subject(subjects.Subject{Verb: subjects.Import})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Item is an item of a queue, as it was answered. With a lease, settle it: with
-// [Item.Ack], [Item.Nack], [Item.NackWithDelay] or [Item.Terminate]. Until then
-// [Item.Extend] or [Item.Hold] keep the lease.
+// Item is an item as a bridge answered it. Settle a leased item: with [Item.Ack],
+// [Item.Nack], [Item.NackWithDelay] or [Item.Terminate]. Until then [Item.Extend] or
+// [Item.Hold] keep the lease.
 type Item struct {
 	Queue      string
 	ID         string
@@ -25,8 +25,8 @@ type Item struct {
 	Pushed     time.Time
 	Pending    int64 // ready items behind it
 
-	// Fence grows with every lease of the item. What the item's work writes to
-	// can refuse whoever comes with a lower number than it has seen.
+	// Fence grows with every lease of the item. A system that the work writes to can
+	// refuse a fence lower than one that it has seen.
 	Fence uint64
 
 	// State is set by [Queue.Get] only, and Due with it: when the lease of a
@@ -46,10 +46,10 @@ type Item struct {
 	settled bool
 }
 
-// Death says why an item is in a dead-letter queue and where it comes from.
+// Death says why an item is in a dead-letter queue, and from which queue it comes.
 type Death = protocol.Death
 
-// State is what an item waits for.
+// State is the state of an item.
 type State = protocol.State
 
 // States of items.
@@ -59,11 +59,11 @@ const (
 	Delayed = protocol.StateDelayed
 )
 
-// Leased says whether the item came with a lease.
+// Leased reports whether the item has a lease.
 func (i *Item) Leased() bool { return i.ack != "" }
 
-// LeaseExpires is when the lease runs out by the bridge's clock, as far as
-// known: extending it changes this.
+// LeaseExpires returns when the lease runs out, by the bridge's clock. An extension
+// changes it.
 func (i *Item) LeaseExpires() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()

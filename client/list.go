@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Listed is an item as a list shows it.
+// Listed is an item of a list.
 type Listed struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`
@@ -26,29 +26,29 @@ type Listed struct {
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
-	// Header is nil, and Dead too, when the item does not fit into an answer with
-	// it; [Queue.Get] has it. An item without headers has an empty one.
+	// Header and Dead are nil if the item does not fit into an answer with them;
+	// [Queue.Get] has them. An item without headers has an empty Header.
 	Header nats.Header `json:"headers"`
 
-	// Body is the payload if it was asked for. It is nil all the same when the
-	// item alone is larger than an answer may be; [Queue.Get] has it.
+	// Body is the payload, with [ListOptions.Bodies]. It is nil if the item alone is too
+	// large for an answer; [Queue.Get] has it.
 	Body []byte `json:"body,omitempty"`
 }
 
-// ListOptions say what to list.
+// ListOptions select the items of a list.
 type ListOptions struct {
 	State  State  `json:"state,omitempty"`  // of the items; "": [Ready]
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
-	Page   int    `json:"-"`                // ask for so many at a time; 0: 200
+	Page   int    `json:"-"`                // items of one request; 0: 200
 }
 
-// listPage is how many items one request lists, unless it is told.
+// listPage is how many items one request lists by default.
 const listPage = 200
 
-// List goes through the items in one state, in the order in which [Min] would
-// take them, and changes nothing. It is no snapshot: what happens to the queue
-// meanwhile may be seen or not. An error ends it.
+// List returns the items in one state, in the order of pops from [Min], and changes
+// nothing. It is no snapshot: it may show changes that happen meanwhile, or not. An error
+// ends the sequence.
 func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		for {
@@ -87,7 +87,7 @@ func listed(i *protocol.Listed) Listed {
 	}
 }
 
-// Queues goes through the names of the queues, in their order. An error ends it.
+// Queues returns the names of all queues, in their order. An error ends the sequence.
 func (c *Client) Queues(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysList})

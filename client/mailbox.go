@@ -11,13 +11,13 @@ import (
 )
 
 // mailbox receives the answers to all requests of a client. nats.go's own
-// requests will not do: they take an answer with status 503 for the server's
-// and hide what it says, they end with the first message of a batch, and what
-// arrives late they drop, a leased item included.
+// requests do not suffice: they treat every answer with status 503 as the server's
+// and hide its headers, end with the first message of a batch, and drop late
+// answers, leased items included.
 //
-// What follows the prefix of a reply subject is random: bridges answer to the
-// inbox that a request names, so whoever could guess another client's would send
-// it answers.
+// The last token of a reply subject is random: bridges answer to the inbox that a
+// request names, so a client that could guess another client's inbox could send it
+// answers.
 type mailbox struct {
 	nc   *nats.Conn
 	acks ackSubjects
@@ -25,7 +25,7 @@ type mailbox struct {
 	mu     sync.Mutex
 	sub    *nats.Subscription
 	prefix string                     // of the reply subjects, with the dot
-	open   map[string]func(*nats.Msg) // by what follows the prefix
+	open   map[string]func(*nats.Msg) // by the last token
 }
 
 func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {

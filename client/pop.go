@@ -29,61 +29,58 @@ func (e End) String() string {
 	return "min"
 }
 
-// PopOption says more about what to pop or to peek at.
+// PopOption is an option of a pop or a peek.
 type PopOption func(*popRequest)
 
 // popRequest is what the options fill in.
 type popRequest struct{ protocol.PopRequest }
 
-// Wait waits up to so long for something to arrive. Without it, and at the
-// latest when the context ends, an empty queue is answered with [ErrEmpty].
+// Wait makes a pop of an empty queue wait for an item, up to d and no longer than the
+// context. Without it, the pop fails with [ErrEmpty] at once.
 func Wait(d time.Duration) PopOption { return func(r *popRequest) { r.Expires = d } }
 
-// Lease takes items on loan: they come back unless they are settled in time.
-// Without it the queue's configuration decides; usually items are then gone
-// from the queue. Peeks take no lease.
+// Lease leases the popped items for d: they return unless they are settled in time.
+// Without it the queue's configuration decides; by default popped items are gone. It has
+// no effect on peeks.
 func Lease(d time.Duration) PopOption { return func(r *popRequest) { r.Lease = d } }
 
-// Band looks only at priorities from low to high, both included. An end of the
-// band that is math.MinInt64 or math.MaxInt64 is open.
+// Band selects priorities from low to high, both included. An end of the band that is
+// math.MinInt64 or math.MaxInt64 is open.
 func Band(low, high int64) PopOption {
 	return func(r *popRequest) { r.Min, r.Max = &low, &high }
 }
 
-// MaxBytes bounds the payloads of a batch; the first item comes whatever its
-// size.
+// MaxBytes bounds the payloads of a batch; one item always fits.
 func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 
-// PopID names the pop: within the queue's window, the same pop with the same id
-// answers the same items again, from whichever program it comes. Peeks have none.
+// PopID gives the pop an id: within the queue's dedup_window, repeated pops with this id
+// return the same items, in any program. Peeks have none.
 func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID = id } }
 
-// Repeatable gives the pop an id of its own, so that it is sent again when its
-// answer is lost: without a lease, that makes it exactly once as long as the
-// program lives.
+// Repeatable gives the pop a random id, so that the client can repeat it when its answer
+// is lost. A pop without a lease then happens exactly once, as long as the program lives.
 func Repeatable() PopOption { return func(r *popRequest) { r.MsgID = nuid.Next() } }
 
-// Pop takes the first item at an end of the queue. It fails with [ErrEmpty] when
-// there is none.
+// Pop removes or leases the first item at an end of the queue. It fails with [ErrEmpty]
+// if there is none.
 //
-// A pop without a lease is at most once: when it ends with [ErrUnknownResult] the
-// item may be lost with the answer. See [Lease] and [Repeatable].
+// A pop without a lease delivers at most once: after [ErrUnknownResult] the item may be
+// lost with the answer. See [Lease] and [Repeatable].
 func (q *Queue) Pop(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
 	return single(q.take(ctx, opPop, end, 0, opts))
 }
 
-// PopBatch takes up to n items at an end of the queue, in order. There may be
-// fewer; there is at least one unless it fails.
+// PopBatch is Pop for up to n items, in order. It returns at least one item, or an error.
 func (q *Queue) PopBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
 	return q.takeBatch(ctx, opPop, end, n, opts)
 }
 
-// Peek looks at the first item at an end of the queue and leaves it there.
+// Peek returns the first item at an end of the queue and leaves it there.
 func (q *Queue) Peek(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
 	return single(q.take(ctx, opPeek, end, 0, opts))
 }
 
-// PeekBatch looks at up to n items at an end of the queue and leaves them there.
+// PeekBatch returns up to n items at an end of the queue and leaves them there.
 func (q *Queue) PeekBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
 	return q.takeBatch(ctx, opPeek, end, n, opts)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Pushed is what became of a push.
+// Pushed is the result of a push.
 type Pushed struct {
 	ID       string
 	Seq      uint64 // its place in push order
@@ -30,7 +30,7 @@ type Pushed struct {
 	Evicted bool
 }
 
-// PushOption says more about an item that is pushed.
+// PushOption is an option of a push.
 type PushOption func(*push)
 
 // push is an item on its way.
@@ -40,33 +40,33 @@ type push struct {
 	once     bool // with an id, even if one has to be made up
 }
 
-// Priority is the item's priority; low numbers come first from [Min]. Without
-// one it gets the queue's default.
+// Priority sets the item's priority; low numbers are first at [Min]. Without it the item
+// gets the queue's default.
 func Priority(priority int64) PushOption { return func(p *push) { p.priority = &priority } }
 
-// Delay keeps the item back for a while.
+// Delay makes the item ready only after d.
 func Delay(d time.Duration) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderDelay, d.String()) }
 }
 
-// NotBefore keeps the item back until a time by the bridge's clock.
+// NotBefore makes the item ready only at a time, by the bridge's clock.
 func NotBefore(t time.Time) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderNotBefore, t.UTC().Format(time.RFC3339Nano)) }
 }
 
-// TTL is how long the item may wait to be taken. After that it is dropped, or
-// becomes a dead letter if the queue is configured so.
+// TTL sets how long the item may wait for a pop. After that it is dropped, or becomes a
+// dead letter if the queue is configured so.
 func TTL(d time.Duration) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderTTL, d.String()) }
 }
 
-// MsgID names the push: of all pushes with one id within the queue's window
-// (2 minutes unless configured otherwise) only the first one counts.
+// MsgID gives the push an id: of all pushes with this id within the queue's dedup_window
+// (2 minutes unless configured otherwise) only the first one adds an item.
 func MsgID(id string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
 }
 
-// Header adds headers that travel with the item.
+// Header adds headers that stay with the item.
 func Header(header nats.Header) PushOption {
 	return func(p *push) { maps.Copy(p.header, header) }
 }
@@ -79,8 +79,8 @@ func WithoutMsgID() PushOption { return func(p *push) { p.once = false } }
 
 // Push adds an item to the queue and returns when it is durable.
 //
-// A push without [MsgID] is given an id, so that sending it again when an answer
-// is lost does not double it.
+// The client gives a push without [MsgID] a random id, so that a repeated push after a
+// lost answer adds no second item.
 func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (Pushed, error) {
 	f, err := q.PushAsync(ctx, payload, opts...)
 	if err != nil {
@@ -90,11 +90,11 @@ func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (P
 }
 
 // PushAsync is Push without the wait for the answer: it returns when the item
-// was sent. It waits first while [MaxInFlight] pushes are unanswered, until ctx
-// ends. The payload must not be changed before the answer is there.
+// was sent. While [MaxInFlight] pushes are unanswered it waits, until ctx ends.
+// The payload must not change before the answer arrives.
 //
-// Items that are sent one after another by one goroutine keep their order within
-// a priority, unless one has to be sent again.
+// Items that one goroutine sends one after another keep their order within a priority,
+// unless a push is repeated.
 func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOption) (*Future, error) {
 	m, id, err := q.pushMsg(payload, opts)
 	if err != nil {
@@ -103,9 +103,9 @@ func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOptio
 	return q.client.send(ctx, opPush, q.name, m, id)
 }
 
-// PushAndForget publishes an item and asks for no answer. Whether it was taken
-// in is not known: what could not be is counted by the bridge and reported on
-// the queue's error event.
+// PushAndForget publishes an item and asks for no answer, so the result is unknown. The
+// bridge counts pushes that it cannot store, and reports them by an error event of the
+// queue.
 func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
 	m, _, err := q.pushMsg(payload, append([]PushOption{WithoutMsgID()}, opts...))
 	if err != nil {
@@ -114,8 +114,7 @@ func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
 	return q.client.publish(opPush, q.name, m)
 }
 
-// Flush waits until the answers to all pushes that were sent are there, however
-// they turned out.
+// Flush waits until all pushes that were sent are answered, whatever the answers.
 func (c *Client) Flush(ctx context.Context) error { return c.inFlight.flush(ctx) }
 
 // msgID says which id a push has.
@@ -167,8 +166,8 @@ func readPushed(m *nats.Msg, op, queue string) (Pushed, *Error) {
 	return Pushed{ID: a.ID, Seq: uint64(a.Seq), Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
 }
 
-// unreadable is the error of an answer that is none of the protocol: somebody
-// else listens on the subject, or speaks another version.
+// unreadable is the error of an answer that this protocol does not have: another
+// program listens on the subject, or the responder speaks another version.
 func unreadable(op, queue string, body []byte, cause error) *Error {
 	const most = 60
 	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "?")

@@ -11,12 +11,12 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// AckSubject is what stands for the lease, "" when there is none: another program
-// can settle it with [Client.Attach], any NATS client with a message to it.
+// AckSubject is the subject that settles the lease, "" without a lease: another program
+// can settle with [Client.Attach], and any NATS client with a message to this subject.
 func (i *Item) AckSubject() string { return i.ack }
 
-// Attach returns a handle on a lease from its [Item.AckSubject]. It knows nothing
-// else of the item.
+// Attach returns an item that can only be settled, from the [Item.AckSubject] of its
+// lease.
 func (c *Client) Attach(ackSubject string) (*Item, error) {
 	ack, queue, err := c.acks.parse(ackSubject)
 	if err != nil {
@@ -25,16 +25,16 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 	return &Item{Queue: queue, ack: ack, queue: c.Queue(queue)}, nil
 }
 
-// Ack says that the item is done with; it is gone from the queue for good when
-// this returns nil. With [ErrLeaseLost] somebody else has had it or will.
+// Ack acknowledges the item. When it returns nil, the item is gone for good. After
+// [ErrLeaseLost] another consumer has had the item, or will.
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, protocol.SettleAck) }
 
-// Nack gives the item back; it is ready again at once, at the place it had. After
-// its last delivery (16 unless configured otherwise) it goes to the dead-letter
-// queue instead.
+// Nack gives the item back. It is ready again at once, at its former place. After its
+// last delivery (16 unless configured otherwise) it goes to the dead-letter queue
+// instead.
 func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, protocol.SettleNack) }
 
-// NackWithDelay is Nack, but the item is not ready before the delay has passed.
+// NackWithDelay is Nack, and the item becomes ready only after the delay.
 func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 	return i.settle(ctx, opNack, fmt.Sprintf(`%s {"delay":%d}`, protocol.SettleNack, delay.Nanoseconds()))
 }
@@ -63,7 +63,7 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 	return err
 }
 
-// Extend starts the lease anew: it lasts as long from now as it did at first.
+// Extend starts the lease afresh: it lasts from now for its first length.
 func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
@@ -100,7 +100,7 @@ func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
 	return m, err
 }
 
-// held says whether a settlement that was sent again held the first time: its
+// held reports whether a settlement that was sent again held the first time: its
 // answer was lost, and this is what the second one finds.
 func held(op string, reason Reason) bool {
 	switch op {

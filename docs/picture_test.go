@@ -52,7 +52,7 @@ func TestPicture(t *testing.T) {
 
 var blanks = regexp.MustCompile(` {2,}`)
 
-// matches says whether a printed line is as a page shows it, where … stands for
+// matches reports whether a printed line is as a page shows it, where … stands for
 // anything and the width of columns does not count.
 func matches(shown, printed string) bool {
 	parts := strings.Split(blanks.ReplaceAllString(shown, " "), "…")

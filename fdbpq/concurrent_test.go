@@ -110,7 +110,7 @@ func (c *crowd) life(id fdbpq.ID) *life {
 	return l
 }
 
-// over says whether there is nothing left and nothing to come.
+// over reports whether there is nothing left and nothing to come.
 func (c *crowd) over(popped fdbpq.Popped) bool {
 	return popped.Reason == fdbpq.ReasonEmpty && c.pushing.Load() == 0
 }

@@ -69,7 +69,7 @@ func defaultConfig() Config {
 	}
 }
 
-// acceptsDeadLetters tells whether a queue with this configuration accepts dead
+// acceptsDeadLetters reports whether a queue with this configuration accepts dead
 // letters of a queue whose default dead-letter queue it is not.
 func (c Config) acceptsDeadLetters(of string) bool {
 	return c.DeadLettersFrom == "*" || slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)

@@ -19,7 +19,7 @@ const (
 // forbid to make one.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
-// isDead tells whether the item is a dead letter. Its deliveries are not limited,
+// isDead reports whether the item is a dead letter. Its deliveries are not limited,
 // and Terminate drops it: dead letters do not move on to a further queue. Being dead
 // is a property of items: other items of a dead-letter queue are like any.
 func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
@@ -49,7 +49,7 @@ func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
 	return dlq, nil
 }
 
-// acceptsDeadLetters tells whether the queue's configuration accepts dead letters
+// acceptsDeadLetters reports whether the queue's configuration accepts dead letters
 // of another queue.
 func (q Queue) acceptsDeadLetters(r kv.Reader, of string) (bool, error) {
 	s, err := q.readState(r)

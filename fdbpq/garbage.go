@@ -12,7 +12,7 @@ import (
 const garbageRows = 500
 
 // CollectGarbage clears rows that purges and deletions left behind, in one bounded
-// transaction, and tells whether there are more.
+// transaction, and reports whether there are more.
 func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 	session := s.Session()
 	defer session.Release()
@@ -76,7 +76,7 @@ func (q Queue) clearDeleted(tx kv.Tx, cleared int64) error {
 	return nil
 }
 
-// clearGeneration clears rows of a past generation and tells whether none is left.
+// clearGeneration clears rows of a past generation and reports whether none is left.
 // Items with timers are cleared one by one, together with their timers, and all
 // others by one range.
 func (qtx *queueTx) clearGeneration() (done bool, err error) {

@@ -45,7 +45,7 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) 
 	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
 }
 
-// Remove removes an item, whatever its state, and tells whether there was one. A
+// Remove removes an item, whatever its state, and reports whether there was one. A
 // lease of the item is lost.
 func (q Queue) Remove(tx kv.Tx, id ID) (bool, error) {
 	qtx, l, err := q.beginWithItem(tx, id)
@@ -58,7 +58,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (bool, error) {
 	return true, nil
 }
 
-// Move changes the priority of an item and tells whether there was one. The item
+// Move changes the priority of an item and reports whether there was one. The item
 // keeps its id, and its push order among items of the same priority. A leased item
 // moves when its lease ends and it returns to the queue.
 func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {

@@ -24,7 +24,7 @@ type Lease struct {
 func (l *Lease) ID() ID { return ID{place{priority: l.idPriority, tail: l.place.tail}} }
 
 // Token encodes the lease for ParseLease, without the queue's name. It is not
-// authenticated: whoever can make up a token can settle.
+// authenticated: a forged token can settle.
 func (l *Lease) Token() []byte {
 	b := make([]byte, 0, 48)
 	b = tuple.AppendInt(b, l.generation)

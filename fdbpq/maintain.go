@@ -78,7 +78,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	}
 }
 
-// step runs work for at most stepTimeout and tells whether it succeeded. It reports
+// step runs work for at most stepTimeout and reports whether it succeeded. It reports
 // errors, except for those of a ctx that ended.
 func (m *Maintenance) step(ctx context.Context, work func(context.Context) error) bool {
 	limited, cancel := context.WithTimeout(ctx, stepTimeout)

@@ -115,7 +115,7 @@ func (m *model) names() []string {
 	return names
 }
 
-// acceptsDead tells whether a queue takes the dead items of another one: because it
+// acceptsDead reports whether a queue takes the dead items of another one: because it
 // has its name, or because its own configuration says so.
 func (m *model) acceptsDead(name, of string) bool {
 	if name == of+"-dead" {

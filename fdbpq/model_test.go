@@ -124,7 +124,7 @@ func (m *model) clone() *model {
 	return &c
 }
 
-// equal tells whether two models are in the same state, however they number
+// equal reports whether two models are in the same state, however they number
 // their items.
 func (m *model) equal(other *model) bool {
 	return reflect.DeepEqual(m.plain(), other.plain())
@@ -193,7 +193,7 @@ func (m *model) learn(want *outcome, got outcome) []heldLease {
 	return leases
 }
 
-// knows tells whether an item has this id.
+// knows reports whether an item has this id.
 func (m *model) knows(id string) bool {
 	for _, q := range m.queues {
 		if q.byID(id) != nil {

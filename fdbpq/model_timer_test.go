@@ -63,7 +63,7 @@ func (m *model) forgetTimer(d due) {
 	m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
 }
 
-// claim says whether another process has due work to itself, and otherwise
+// claim reports whether another process has due work to itself, and otherwise
 // gives it to this one.
 func (m *model) becomeSweeper(at moment) (busy bool) {
 	if m.sweeper != at.process && m.until > at.now {

@@ -77,7 +77,7 @@ func (c *collector) run() error {
 	return nil
 }
 
-// add adds one item and tells whether it was the last one.
+// add adds one item and reports whether it was the last one.
 func (c *collector) add(at entry) (done bool, err error) {
 	e, err := parseEnvelope(at.value, at.place)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *collector) skip(p place, e *envelope) (done bool, err error) {
 	return false, c.expire(p, e)
 }
 
-// carry tells whether one more item fits into the transaction.
+// carry reports whether one more item fits into the transaction.
 func (c *collector) carry(e *envelope, copied bool) bool {
 	weight := c.queueTx.itemTxSize(e, copied) + itemKeys*len(c.sel.PopID)
 	if c.txSize > 0 && c.txSize+weight > txSizeBudget {

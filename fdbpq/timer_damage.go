@@ -19,7 +19,7 @@ func (e *timerError) Error() string { return fmt.Sprintf("timer of queue %q: %v"
 
 func (e *timerError) Unwrap() error { return e.err }
 
-// isDamage tells whether an error is about the store's content, and not about its
+// isDamage reports whether an error is about the store's content, and not about its
 // availability.
 func isDamage(err error) bool {
 	return !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrClosed)

@@ -20,7 +20,7 @@ type ItemEvent struct {
 	DeadLetter string    `json:"dead_letter,omitempty"`
 }
 
-// ErrorEvent is published when pushes without a reply subject were not taken in.
+// ErrorEvent is published when pushes without a reply subject were not stored.
 type ErrorEvent struct {
 	Type  string    `json:"type"`
 	Time  time.Time `json:"time"`

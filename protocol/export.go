@@ -31,7 +31,7 @@ type Item struct {
 	Dead         *Death              `json:"dead,omitempty"`
 }
 
-// SetPayload keeps a payload in the form that fits.
+// SetPayload sets Payload or Base64, whichever fits.
 func (i *Item) SetPayload(payload []byte) {
 	if utf8.Valid(payload) {
 		i.Payload = new(string(payload))
@@ -56,7 +56,7 @@ type ExportEnd struct {
 	Export *ExportTrailer `json:"export"`
 }
 
-// ExportTrailer proves that an export is whole and unchanged.
+// ExportTrailer proves that an export is complete and unchanged.
 type ExportTrailer struct {
 	Queue  string  `json:"queue"`
 	Items  int64   `json:"items"`
@@ -89,10 +89,10 @@ func (w *ExportWriter) Write(i *Item) error {
 	return nil
 }
 
-// Items is how many were added.
+// Items returns how many items were added.
 func (w *ExportWriter) Items() int64 { return w.items }
 
-// End writes the last line. A configuration that is not known is nil.
+// End writes the last line. An unknown configuration is nil.
 func (w *ExportWriter) End(queue string, config *Config) error {
 	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
 		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config,

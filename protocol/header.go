@@ -1,6 +1,6 @@
 package protocol
 
-// HeaderPrefix begins the names of all headers that are ours.
+// HeaderPrefix begins the names of the headers of this protocol.
 const HeaderPrefix = "PQ-"
 
 // Headers of requests. HeaderPriority and HeaderNotBefore also come with items.

@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// State is what an item waits for.
+// State is the state of an item.
 type State string
 
 // States of items.
@@ -12,7 +12,7 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// Death says why an item is in a dead-letter queue and where it comes from.
+// Death says why an item is in a dead-letter queue, and from which queue it comes.
 type Death struct {
 	Reason   string `json:"reason"`
 	Origin   string `json:"origin"`    // queue
@@ -27,13 +27,13 @@ type ListRequest struct {
 	Limit  int    `json:"limit,omitempty"`
 }
 
-// Page answers it.
+// Page is the answer to a ListRequest.
 type Page struct {
 	Items []Listed `json:"items"`
 	Next  string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
 }
 
-// Listed is an item as a list shows it.
+// Listed is an item of a list.
 type Listed struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`

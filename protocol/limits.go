@@ -2,16 +2,16 @@ package protocol
 
 import "time"
 
-// Limits that hold for every bridge. What a bridge chooses for itself is in its
+// Limits that hold for every bridge. A bridge reports its own limits in its
 // [System].
 const (
-	// MaxWait is the longest that a pop waits; longer waits are cut to it. It is
-	// below the two minutes after which a server forgets where to send the answer
-	// of a request that crossed accounts.
+	// MaxWait is the longest that a pop waits; longer waits are cut to it. It is below
+	// the two minutes after which a server forgets the reply subject of a request that
+	// crossed accounts.
 	MaxWait = 110 * time.Second
 
-	// MaxBands is for how many different bands pops may wait at a queue at a time.
-	// Waiting for all priorities is no band.
+	// MaxBands bounds the different bands for which pops wait at a queue. All priorities
+	// do not count as a band.
 	MaxBands = 512
 
 	// MaxPopBody bounds the body of a pop, of which many may wait at a time. The
@@ -22,7 +22,7 @@ const (
 	// item.
 	MaxReason = 200
 
-	// MaxPayload is the most that an item may have, whatever the server allows.
+	// MaxPayload bounds an item's payload and headers, whatever the server allows.
 	MaxPayload = 8 << 20
 
 	// DefaultListLimit is the length of a page unless a request says otherwise.

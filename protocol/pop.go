@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// PopRequest is the body of a pop or a peek. The plainest one is empty.
+// PopRequest is the body of a pop or a peek. Without parameters the body is empty.
 type PopRequest struct {
 	Batch    int           `json:"batch,omitempty"`
 	Expires  time.Duration `json:"expires,omitempty"` // how long to wait

@@ -19,13 +19,13 @@ type PushResponse struct {
 	Error     *Error `json:"error,omitempty"`
 }
 
-// ErrorResponse is a failure as JetStream answers errors.
+// ErrorResponse is an error in the form of JetStream's answers.
 type ErrorResponse struct {
 	Type  string `json:"type"`
 	Error Error  `json:"error"`
 }
 
-// Error is what is wrong, as JetStream says it.
+// Error is an error in the form of JetStream's.
 type Error struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Info is what there is to know about a queue.
+// Info is the state of a queue, its rates and its configuration.
 type Info struct {
 	Queue   string  `json:"queue"`
 	Ready   int64   `json:"ready"`
@@ -20,8 +20,7 @@ type Info struct {
 	Config  Config  `json:"config"`
 }
 
-// Rates are items a second, averaged over a minute or so, that went through the
-// answering bridge.
+// Rates are items a second through the answering bridge, averaged over about a minute.
 type Rates struct {
 	Push   float64 `json:"push"`
 	Pop    float64 `json:"pop"`
@@ -44,8 +43,7 @@ type Config struct {
 	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
 }
 
-// ConfigChange says which fields of a [Config] to change; those that are nil
-// stay as they are.
+// ConfigChange has the fields of a [Config] to change; nil fields stay as they are.
 type ConfigChange struct {
 	Priority          *int64    `json:"priority,omitempty"`
 	Lease             *Duration `json:"lease,omitempty"`
@@ -66,7 +64,7 @@ type Purged struct {
 	Purged int64 `json:"purged"` // items that were removed
 }
 
-// Named answers what was done to a queue and leaves nothing else to say.
+// Named answers a change of a queue that has no other result.
 type Named struct {
 	Queue string `json:"queue"`
 }

@@ -12,7 +12,7 @@ const (
 	SettleNext      = "+NXT"
 )
 
-// NackDelay is the object that may stand behind -NAK.
+// NackDelay is the JSON object that may follow -NAK.
 type NackDelay struct {
 	Delay int64 `json:"delay"` // nanoseconds
 }

@@ -23,14 +23,14 @@ var ErrorCodes = [...]int{
 	CodeBusy, CodeInternal, CodeUnavailable, CodeUnknownResult, CodeDamaged,
 }
 
-// The two statuses that are compared as they stand in a header.
+// The two statuses that are compared as text.
 const (
 	StatusEndOfBatch   = "204" // of the message behind the last one of a batch
 	StatusNoResponders = "503" // what a server says when nobody received a message
 )
 
-// NoResponders says whether an answer with this status and body is a server's word
-// that nobody received the message.
+// NoResponders reports whether an answer with this status and body is a server's message
+// that the request had no responders.
 func NoResponders(status string, body []byte) bool {
 	return status == StatusNoResponders && len(body) == 0
 }
@@ -43,7 +43,8 @@ const (
 	DescriptionOccupied   = "Occupied"
 )
 
-// Description is the text that clients know a code by: JetStream's, where it has one.
+// Description returns the text that belongs to a code, as JetStream has it where it has
+// one.
 func Description(code int) string {
 	switch code {
 	case CodeEndOfBatch:

@@ -14,7 +14,7 @@ type Queues struct {
 	Queues []string `json:"queues"`
 }
 
-// System is what a bridge says about itself.
+// System is what a bridge reports about itself.
 type System struct {
 	Version string  `json:"version"`
 	Store   string  `json:"store"`
@@ -28,7 +28,7 @@ type System struct {
 	Damage []string `json:"damage,omitempty"`
 }
 
-// Limits are what a bridge takes at a time, and at most.
+// Limits are the limits of a bridge.
 type Limits struct {
 	Requests   int      `json:"requests"`
 	Bytes      int64    `json:"bytes"`

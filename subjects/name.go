@@ -58,7 +58,7 @@ func checkToken(what, token string) error {
 	return nil
 }
 
-// isName tells whether s is one token of the characters that names are made of.
+// isName reports whether s is one token of the characters that names are made of.
 func isName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

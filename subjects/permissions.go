@@ -127,7 +127,7 @@ func (g Grammar) client(queue string, verbs ...string) (Permissions, error) {
 	return p, nil
 }
 
-// Covers tells whether a pattern allows a subject, or all that a narrower pattern
+// Covers reports whether a pattern allows a subject, or all that a narrower pattern
 // allows.
 func Covers(pattern, narrower string) bool {
 	for {

@@ -243,7 +243,7 @@ func timeout(cmd *exec.Cmd) (stop func() bool) {
 	return time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() }).Stop
 }
 
-// sets tells whether env sets a variable to something.
+// sets reports whether env sets a variable to something.
 func sets(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(entry string) bool {
 		key, value, _ := strings.Cut(entry, "=")

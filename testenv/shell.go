@@ -158,7 +158,7 @@ func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string,
 	return ordered.String(), errors.Join(lines.Err(), cmd.Wait())
 }
 
-// plain tells whether a command is nothing to a shell but words, some of them in
+// plain reports whether a command is nothing to a shell but words, some of them in
 // single quotes.
 func plain(command string) bool {
 	unquoted := regexp.MustCompile(`'[^']*'`).ReplaceAllString(command, "")

@@ -266,7 +266,7 @@ func (w *Worker) settle(at int, kind history.Kind) {
 	})
 }
 
-// again says whether to repeat a request: the answer leaves its result open, or says
+// again reports whether to repeat a request: the answer leaves its result open, or says
 // that a later attempt may succeed.
 func again(reply *nats.Msg) bool {
 	code := reply.Header.Get("Nats-Service-Error-Code")
@@ -274,7 +274,7 @@ func again(reply *nats.Msg) bool {
 		code == "409" && reply.Header.Get("Description") == "Server Shutdown"
 }
 
-// noResponders says whether the server found no responder for the request.
+// noResponders reports whether the server found no responder for the request.
 func noResponders(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
@@ -373,7 +373,7 @@ func (w *Worker) Info() string {
 // Close closes the worker's connection.
 func (w *Worker) Close() { w.nc.Close() }
 
-// IsAck says whether a reply acknowledges a push.
+// IsAck reports whether a reply acknowledges a push.
 func IsAck(reply *nats.Msg) bool {
 	var ack struct {
 		Seq   uint64
@@ -382,5 +382,5 @@ func IsAck(reply *nats.Msg) bool {
 	return json.Unmarshal(reply.Data, &ack) == nil && ack.Seq > 0 && ack.Error == nil
 }
 
-// IsItem says whether a reply to a pop is an item.
+// IsItem reports whether a reply to a pop is an item.
 func IsItem(reply *nats.Msg) bool { return reply.Header.Get("PQ-Id") != "" }

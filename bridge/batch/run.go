@@ -35,7 +35,7 @@ func Run[R any](requests []R, t Transactions[R]) {
 	}
 }
 
-// Part is how many of the first requests of a batch the next transaction takes.
+// Part is how many of the first requests of a batch the next transaction has.
 type Part struct {
 	left int // requests that have not ended
 	n    int // of them, that the transaction takes
@@ -45,12 +45,12 @@ type Part struct {
 // NewPart begins with all of n requests.
 func NewPart(n int) Part { return Part{left: n, n: n} }
 
-// Len is how many requests the next transaction takes.
+// Len returns how many requests the next transaction has.
 func (p *Part) Len() int { return p.n }
 
-// Shrink makes the part smaller after a transaction failed while it was at one
-// request, or at Len when it could have been any. It says no when the part is that
-// one request.
+// Shrink makes the part smaller after a transaction failed while it was at one request,
+// or at Len when it could have been any. It returns false when the part is that one
+// request.
 func (p *Part) Shrink(at int) bool {
 	switch {
 	case p.n == 1:

@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Identity is who a bridge is, as it says of itself.
+// Identity is what a bridge reports about itself.
 type Identity struct {
 	ID      string    // of the bridge, from its start to its end
 	Prefix  string    // of the subjects that it serves

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ServiceName is what service discovery finds bridges by, whatever their prefix.
+// ServiceName is the name of all bridges in service discovery, whatever their prefix.
 const ServiceName = "pq"
 
 // How long a search waits for the first answer, and for each further one. Without
@@ -43,7 +43,7 @@ type Rivals struct {
 // maxWarned bounds the hints that are logged: a client that forges one can forge more.
 const maxWarned = 64
 
-// NewRivals returns what finds the rivals of a bridge on its connection.
+// NewRivals returns the search for the rivals of a bridge on its connection.
 func NewRivals(nc *nats.Conn, self Identity, storeName string, log *slog.Logger) *Rivals {
 	return &Rivals{nc: nc, self: self, storeName: storeName, log: log, warned: make(map[string]bool)}
 }

@@ -26,7 +26,7 @@ const (
 // other bridges.
 const missingLooks = 2
 
-// Service is what goes on standby.
+// Service is the service that goes on standby.
 type Service struct {
 	Pause  func(context.Context) error // takes no more requests
 	Resume func() error                // takes requests again
@@ -84,7 +84,7 @@ func (s *Standby) Start() {
 	}()
 }
 
-// Stop ends the looks. A bridge that is on standby stays there.
+// Stop ends the search. A bridge on standby stays there.
 func (s *Standby) Stop() {
 	if s.cancel != nil {
 		s.cancel()

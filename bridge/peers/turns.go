@@ -29,8 +29,8 @@ type Turns struct {
 	now     func() time.Duration
 	log     *slog.Logger
 
-	// Patience is how long the others are waited for. It may be changed until
-	// the first call of Lost.
+	// Patience is how long a bridge waits for the others. It may be changed until the
+	// first call of Lost.
 	Patience time.Duration
 
 	mu      sync.Mutex
@@ -64,8 +64,8 @@ func NewTurns(nc *nats.Conn, self Identity, store Store, log *slog.Logger) *Turn
 	}
 }
 
-// Inbox begins the subjects on which the bridges on a store talk to each other. It is an
-// inbox, because bridges have the permissions for inboxes.
+// Inbox returns the prefix of the subjects for messages between the bridges on a store.
+// It is an inbox, because bridges have the permissions for inboxes.
 func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
 
 // Lost notes that a transaction on the queue ran in vain because of another

@@ -8,7 +8,7 @@ var (
 	ErrGone = errors.New("the client stopped listening for its answer")
 )
 
-// FullError says of what there is too much for a pop to wait, or to wait on.
+// FullError says which limit does not let a pop wait, or wait on.
 type FullError struct{ text string }
 
 func (e *FullError) Error() string { return e.text }

@@ -134,13 +134,13 @@ func (d *doctor) connection() bool {
 	return err == nil
 }
 
-// local says whether the server is on this machine.
+// local reports whether the server is on this machine.
 func local(nc *nats.Conn) bool {
 	address := nc.ConnectedAddr()
 	return strings.HasPrefix(address, "127.") || strings.HasPrefix(address, "[::1]")
 }
 
-// refused says whether the server has not permitted something since the last
+// refused reports whether the server has not permitted something since the last
 // call.
 func (d *doctor) refused() bool {
 	nc := d.session.nc
@@ -159,7 +159,7 @@ func (d *doctor) refused() bool {
 // lookEvery is how often to look whether the server has refused something.
 const lookEvery = 20 * time.Millisecond
 
-// try does something and says whether the server let it pass. If it did not,
+// try does something and reports whether the server let it pass. If it did not,
 // there is no answer to wait for.
 func (d *doctor) try(do func(ctx context.Context) error) (permitted bool, err error) {
 	ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)

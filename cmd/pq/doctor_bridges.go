@@ -82,7 +82,7 @@ func (d *doctor) versions(pq string, ours []micro.Info, system *client.System) {
 	}
 }
 
-// unreleased says whether Go has named the version of a build, or nothing has: from one
+// unreleased reports whether Go has named the version of a build, or nothing has: from one
 // checkout, go run and go build give different names.
 func unreleased(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 

@@ -81,7 +81,7 @@ func columns(rows [][]string) []string {
 	return lines
 }
 
-// startsNumber says whether a cell is a number, with or without a unit, or the
+// startsNumber reports whether a cell is a number, with or without a unit, or the
 // dash that stands for none.
 func startsNumber(cell string) bool {
 	return cell == "-" || cell != "" && strings.IndexByte("-0123456789", cell[0]) >= 0

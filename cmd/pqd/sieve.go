@@ -35,7 +35,7 @@ type sieve struct {
 	err  error  // that ended reading
 }
 
-// backlogCheck says whether the server holds too much for the connection that it
+// backlogCheck reports whether the server holds too much for the connection that it
 // described in that INFO, beside a message of that size which is being read.
 type backlogCheck func(info []byte, size int) bool
 
@@ -103,7 +103,7 @@ func (s *sieve) fill() {
 	s.in, s.err = s.in[:len(s.in)+n], err
 }
 
-// next looks at the message that begins in what was read, and says whether
+// next looks at the message that begins in what was read, and reports whether
 // there is enough of it to decide what becomes of it. What it does not know it
 // hands over as it stands.
 func (s *sieve) next() bool {

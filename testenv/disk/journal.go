@@ -36,7 +36,7 @@ type Event struct {
 	size   int64
 }
 
-// names tells whether the event changes what is in directories.
+// names reports whether the event changes what is in directories.
 func (e Event) names() bool {
 	return e.Kind == Create || e.Kind == MakeDir || e.Kind == Remove || e.Kind == Rename
 }
@@ -232,7 +232,7 @@ func (r *Replay) cut(named func() bool, written func(Event) (kept func() bool)) 
 	return tree
 }
 
-// reachable tells whether all directories above are there.
+// reachable reports whether all directories above are there.
 func reachable(name string, names map[string]int) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if file, is := names[dir]; !is || file != directory {

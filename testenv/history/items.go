@@ -32,7 +32,7 @@ func (j *judge) judgeItems() {
 	}
 }
 
-// over says whether the item may be gone: it was popped, or its consumer has tried to
+// over reports whether the item may be gone: it was popped, or its consumer has tried to
 // acknowledge it.
 func (it *item) over() bool {
 	for _, take := range it.takes {

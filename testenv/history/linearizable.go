@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Linearizable says whether there is an order of the operations in which a sequential
+// Linearizable reports whether there is an order of the operations in which a sequential
 // queue gives the same answers. An operation that was answered before the call of
 // another one precedes it in that order. Leases do not expire in that queue. After
 // limit, Linearizable returns an error.
@@ -126,7 +126,7 @@ func places(operations []Operation) map[pair]bool {
 	return known
 }
 
-// anyBehind tells whether the queue has an item that was pushed after this one.
+// anyBehind reports whether the queue has an item that was pushed after this one.
 func (q queue) anyBehind(item string, known map[pair]bool) bool {
 	return slices.ContainsFunc(q, func(e entry) bool { return known[pair{item, e.name}] })
 }

@@ -111,7 +111,7 @@ func (j *judge) judgeOrder() {
 	}
 }
 
-// doubtful tells whether a lease without an answer may hide an item from look.
+// doubtful reports whether a lease without an answer may hide an item from look.
 func (j *judge) doubtful(look *Operation) bool {
 	return slices.ContainsFunc(j.doubts, func(d span) bool { return d.from <= look.Return && look.Call <= d.to })
 }

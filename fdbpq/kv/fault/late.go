@@ -106,7 +106,7 @@ func (db *DB) finishDueLate() {
 	}
 }
 
-// finishLate commits or drops a late commit, and tells whether it took effect.
+// finishLate commits or drops a late commit, and reports whether it took effect.
 func (db *DB) finishLate(s *lateCommit, commit bool) bool {
 	s.commit <- commit
 	<-s.ended

@@ -4,7 +4,7 @@ package fdb
 
 import "github.com/pqbridge/pqbridge/fdbpq/kv"
 
-// Committing tells whether a transaction's commit is under way.
+// Committing reports whether a transaction's commit is under way.
 func Committing(t kv.Tx) bool {
 	r := t.(*tx).run
 	r.mu.Lock()

@@ -70,7 +70,7 @@ func certainlyNotCommitted(code int) bool {
 	return C.fdb_error_predicate(C.int(apple.ErrorPredicateRetryableNotCommitted), C.fdb_error_t(code)) != 0
 }
 
-// refusedByClient tells whether a code reports a wrong use of the library, which it
+// refusedByClient reports whether a code reports a wrong use of the library, which it
 // detects before it sends anything.
 func refusedByClient(code int) bool { return 2000 <= code && code < 2200 }
 

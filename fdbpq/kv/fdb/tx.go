@@ -267,7 +267,7 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 	return pairs, nil
 }
 
-// fetch reads rows by snapshot, and tells whether a bound cut the read short.
+// fetch reads rows by snapshot, and reports whether a bound cut the read short.
 func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.KeyValue, cut bool, err error) {
 	limit := min(opts.Limit, math.MaxInt32) // the library's limits have 32 bits
 	options := apple.RangeOptions{Limit: limit, Reverse: opts.Reverse, Mode: apple.StreamingModeExact}
@@ -345,7 +345,7 @@ func (t *tx) version() (int64, error) {
 	return future.Get()
 }
 
-// accepts tells whether a write of key and value is within the limits. The library would
+// accepts reports whether a write of key and value is within the limits. The library would
 // report a write that is too large only with the next read.
 func (t *tx) accepts(key, value []byte) bool {
 	switch {

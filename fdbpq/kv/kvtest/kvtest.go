@@ -190,7 +190,7 @@ func (f *fixture) await(c <-chan struct{}, what string) {
 	}
 }
 
-// closed tells whether c is closed by now.
+// closed reports whether c is closed by now.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -89,7 +89,7 @@ func (tx *referenceTx) tooLarge() error {
 	return nil
 }
 
-// commit tells whether the transaction took effect.
+// commit reports whether the transaction took effect.
 func (tx *referenceTx) commit() bool {
 	db := tx.db
 	db.mu.Lock()

@@ -71,7 +71,7 @@ func parseChunk(b []byte, log bool, number uint32) (c chunk, size int, ok bool) 
 	return chunk{first: kind.first, last: kind.last, content: b[kind.head:size]}, size, true
 }
 
-// isPadding tells whether b, the rest of a block, is padding where no further chunk
+// isPadding reports whether b, the rest of a block, is padding where no further chunk
 // fits.
 func isPadding(b []byte) bool {
 	if len(b) >= chunkHeadNew {
@@ -85,7 +85,7 @@ func isPadding(b []byte) bool {
 	return true
 }
 
-// isTrailer tells whether b begins with the trailer of a closed log.
+// isTrailer reports whether b begins with the trailer of a closed log.
 func isTrailer(b []byte, number uint32) bool {
 	return len(b) >= chunkHeadLog && binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[chunkLength:]) == 0 &&
 		b[chunkKind] == 5 && binary.LittleEndian.Uint32(b[chunkNumber:]) == number+1

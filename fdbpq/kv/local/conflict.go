@@ -25,7 +25,7 @@ func (x *extent) widen(first, last []byte, without bool) {
 	}
 }
 
-// wrote tells whether the commit may have changed key.
+// wrote reports whether the commit may have changed key.
 func (c *commit) wrote(hash uint64, key []byte) bool {
 	if len(c.fingerprints) > 0 {
 		mask := uint64(len(c.fingerprints) - 1)
@@ -47,7 +47,7 @@ func (c *commit) wrote(hash uint64, key []byte) bool {
 	return false
 }
 
-// wroteIn tells whether the commit may have changed a key of r.
+// wroteIn reports whether the commit may have changed a key of r.
 func (c *commit) wroteIn(r keyRange) bool {
 	if i := c.keys.search(r.begin); i < c.keys.len() && bytes.Compare(c.keys.key(i), r.end) < 0 {
 		return true
@@ -115,7 +115,7 @@ func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
 	}
 }
 
-// conflicts tells whether the commit changed what r depends on; r's keys lie
+// conflicts reports whether the commit changed what r depends on; r's keys lie
 // between first and final.
 func (c *commit) conflicts(r *readSet, first, final []byte) bool {
 	// Most commits concern other queues.

@@ -58,7 +58,7 @@ func (s *tableHealth) compacted(err error) {
 	}
 }
 
-// knows tells whether err was recorded.
+// knows reports whether err was recorded.
 func (s *tableHealth) knows(err error) bool {
 	for _, noted := range []*error{s.flush.Load(), s.compact.Load()} {
 		if noted != nil && errors.Is(err, *noted) {

@@ -144,7 +144,7 @@ func (p *patience) Done() <-chan struct{} {
 	return p.Context.Done()
 }
 
-// isHeldUp tells whether a commit after this one waits: for a log, or to be synced.
+// isHeldUp reports whether a commit after this one waits: for a log, or to be synced.
 func isHeldUp(db *DB, before *commit, forLog bool) bool {
 	newest := db.newest.Load()
 	if forLog {

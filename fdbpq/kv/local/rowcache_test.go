@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// holds tells whether the cache holds the row for a transaction that begins now.
+// holds reports whether the cache holds the row for a transaction that begins now.
 func (db *DB) holds(key string) bool {
 	_, ok := db.rows.get(hashKey([]byte(key)), []byte(key), db.applied.Load().version)
 	return ok

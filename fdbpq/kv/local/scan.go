@@ -360,7 +360,7 @@ func (s *scan) precedes(a, b []byte) bool {
 	return bytes.Compare(a, b) < 0
 }
 
-// beyond tells whether key lies outside a segment with this limit.
+// beyond reports whether key lies outside a segment with this limit.
 func (s *scan) beyond(key, limit []byte) bool {
 	if s.opts.Reverse {
 		return bytes.Compare(key, limit) < 0

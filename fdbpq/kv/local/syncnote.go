@@ -101,7 +101,7 @@ func (s *logCheck) noted(m syncMark) {
 	s.manifests[m.manifest] = max(s.manifests[m.manifest], int64(m.manifestSynced))
 }
 
-// anyFrom tells whether a log with this number, or a newer one, is there.
+// anyFrom reports whether a log with this number, or a newer one, is there.
 func (s *logCheck) anyFrom(number uint64) bool {
 	for there := range s.logs {
 		if there >= number {

@@ -65,7 +65,7 @@ func (w *writeSet) refuse(format string, args ...any) {
 	}
 }
 
-// accepts checks the size of a key and tells whether to perform the write. Writes beyond
+// accepts checks the size of a key and reports whether to perform the write. Writes beyond
 // a limit are performed, so that the closure sees its own writes until the commit fails,
 // except in a transaction far beyond all limits.
 func (w *writeSet) accepts(key []byte) bool {

@@ -54,7 +54,7 @@ type UUID [16]byte
 // assigned to a commit and two bytes of the writer's own, all big endian.
 type Versionstamp [12]byte
 
-// incomplete tells whether v is the placeholder that a database fills in when
+// incomplete reports whether v is the placeholder that a database fills in when
 // it commits. It depends on where the key starts, which this package does not
 // know.
 func (v Versionstamp) incomplete() bool {
