@@ -39,12 +39,13 @@ var imports = map[string][]string{
 	"fdbpq/kv/cluster/jetstream":   {"fdbpq/kv/cluster"},
 
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
-	"bridge":            {"bridge/batch", "bridge/failure", "bridge/peers", "bridge/receiver", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":            {"bridge/batch", "bridge/failure", "bridge/peers", "bridge/receiver", "bridge/request", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/batch":      {},
 	"bridge/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/peers":      {"protocol", "subjects"},
 	"bridge/waiting":    {"fdbpq", "fdbpq/kv"},
 	"bridge/receiver":   {},
+	"bridge/request":    {"bridge/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/simulation": {},
 	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
 	"client":            {"protocol", "subjects"},
@@ -67,7 +68,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "bridge/receiver", "fdbpq/kv/cluster/jetstream", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "bridge/receiver", "bridge/request", "fdbpq/kv/cluster/jetstream", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"testenv/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},

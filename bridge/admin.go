@@ -45,7 +45,7 @@ func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, err
 	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
 }
 
-func (a *admin) read(*wire) *failure.Failure { return noOptions(&a.request) }
+func (a *admin) read(*wire) *failure.Failure { return noOptions(&a.Request) }
 
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
@@ -58,14 +58,14 @@ type configure struct{ change }
 // read checks only that the queues in the body can be reached. The core checks the
 // rest.
 func (c *configure) read(*wire) *failure.Failure {
-	if f := noOwnHeaders(c.msg.Header, c.subject.Verb.String()); f != nil {
+	if f := noOwnHeaders(c.Msg.Header, c.Subject.Verb.String()); f != nil {
 		return f
 	}
 	var config struct {
 		DeadLetter      string `json:"dead_letter"`
 		DeadLettersFrom string `json:"dead_letters_from"`
 	}
-	if json.Unmarshal(c.msg.Data, &config) != nil {
+	if json.Unmarshal(c.Msg.Data, &config) != nil {
 		return nil // the core refuses it
 	}
 	if config.DeadLetter != "" {
@@ -85,7 +85,7 @@ func (c *configure) read(*wire) *failure.Failure {
 }
 
 func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	if object := bytes.TrimSpace(c.msg.Data); len(object) > 0 {
+	if object := bytes.TrimSpace(c.Msg.Data); len(object) > 0 {
 		config, err := q.Configure(tx, object)
 		return nil, c.did(Config(config), err)
 	}

@@ -11,8 +11,8 @@ import (
 
 // answerPop answers a pop or a peek with what it found.
 func (l *lane) answerPop(r *pop) {
-	if f := r.failure; f != nil {
-		l.refuse(&r.request, f)
+	if f := r.Failure; f != nil {
+		l.Refuse(&r.Request, f)
 		return
 	}
 	items := r.found
@@ -20,9 +20,9 @@ func (l *lane) answerPop(r *pop) {
 		l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i))
 	}
 	if r.ask.batch {
-		l.publish(&nats.Msg{Subject: r.msg.Reply, Header: endOfBatch})
+		l.Publish(&nats.Msg{Subject: r.Msg.Reply, Header: endOfBatch})
 	}
-	l.done(&r.request, nil)
+	l.Done(&r.Request, nil)
 }
 
 var endOfBatch = nats.Header{
@@ -34,10 +34,10 @@ var endOfBatch = nats.Header{
 func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.reset()
-	m := nats.Msg{Subject: r.msg.Reply, Header: w.fields, Data: item.Payload}
+	m := nats.Msg{Subject: r.Msg.Reply, Header: w.fields, Data: item.Payload}
 	if lease := item.Lease; lease != nil {
 		w.token = l.sealer.append(w.token[:0], lease, &r.ask, r.leased)
-		w.text = l.grammar.AppendAck(w.text, r.subject.Queue, l.sealer.conn, w.token)
+		w.text = l.grammar.AppendAck(w.text, r.Subject.Queue, l.sealer.conn, w.token)
 		w.end(protocol.HeaderAck)
 		w.text = appendTime(w.text, lease.Expires)
 		w.end(protocol.HeaderLeaseExpires)
@@ -52,7 +52,7 @@ func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 		m.Reply = w.fields[protocol.HeaderAck][0]
 	}
 	addHeaders(w.fields, item.Headers)
-	if !l.publish(&m) && item.Lease != nil {
+	if !l.Publish(&m) && item.Lease != nil {
 		l.giveBack(*item.Lease)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -105,9 +106,9 @@ func readBool(what string, value any) (bool, *failure.Failure) {
 }
 
 // noBody refuses what would be ignored.
-func noBody(r *request) *failure.Failure {
-	if len(bytes.TrimSpace(r.msg.Data)) > 0 {
-		return failure.Newf(400, "%s has the body %s: expected none", r.subject.Verb, failure.Quote(string(r.msg.Data)))
+func noBody(r *request.Request) *failure.Failure {
+	if len(bytes.TrimSpace(r.Msg.Data)) > 0 {
+		return failure.Newf(400, "%s has the body %s: expected none", r.Subject.Verb, failure.Quote(string(r.Msg.Data)))
 	}
 	return nil
 }
@@ -123,8 +124,8 @@ func noOwnHeaders(header nats.Header, what string) *failure.Failure {
 }
 
 // noOptions refuses a body and headers of ours where there is nothing to be said.
-func noOptions(r *request) *failure.Failure {
-	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
+func noOptions(r *request.Request) *failure.Failure {
+	if f := noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
 		return f
 	}
 	return noBody(r)

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/request"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
@@ -33,7 +35,7 @@ import (
 // Bridge serves the queues of a store on one NATS connection.
 type Bridge struct {
 	nc        *nats.Conn
-	responder *responder
+	responder *request.Responder
 	keeper    *keeper
 	lanes     lanes
 	waits     waits
@@ -57,18 +59,15 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err != nil {
 		return nil, err
 	}
-	stats := newStatistics()
-	b := &Bridge{nc: nc, keeper: newKeeper(o.Logger), responder: &responder{
-		nc: nc, log: o.Logger, stats: stats, gate: newGate(o.Limits),
-		events: newAnnouncer(nc, wr.grammar, o.Logger, stats),
+	stats := request.NewStatistics(verbNames())
+	b := &Bridge{nc: nc, keeper: newKeeper(o.Logger), responder: &request.Responder{
+		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
+		Events: request.NewAnnouncer(nc, wr.grammar, o.Logger, stats),
 	}}
-	if o.Tracer != nil {
-		b.responder.tracer = &tracer{o.Tracer}
-	}
 	b.interest.init(nc, o.Logger)
 	b.waits.init(b.responder, &b.interest, o.Limits.Waiters, func(queue string) { b.lanes.pop.Kick(queue) })
 	b.queues = &queueReader{store, &b.waits}
-	requests := &dispatcher{responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix}
+	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Subjects: wr.subjects(),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
@@ -83,7 +82,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
 	})
-	base := lane{responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience}
+	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -92,13 +91,13 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.service.start(ctx); err != nil {
 		return nil, err
 	}
-	wr.answerLimit.refresh() // the server has said by now what it allows
+	wr.connected() // the server has said by now what it allows
 	if err := b.receiver.Start(); err != nil {
 		b.service.stop()
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.responder.events.item)
+	b.keeper.start(store, b.responder.Events.Item)
 	b.peers.Standby.Start()
 	return b, nil
 }
@@ -106,7 +105,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 // Ready returns nil while the bridge serves: its connection is up, its store
 // commits, and it is not on standby.
 func (b *Bridge) Ready() error {
-	if b.responder.gate.closed() {
+	if b.responder.Gate.Closed() {
 		return errors.New("shutting down")
 	}
 	if status := b.nc.Status(); status != nats.CONNECTED {
@@ -138,18 +137,18 @@ type drained struct {
 
 func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Standby.Stop()
-	b.responder.gate.close()
+	b.responder.Gate.Close()
 	b.service.stop()
 	b.waits.line.Close(errShutdown)
 	err := errors.Join(
-		b.receiver.DrainRequests(ctx), b.responder.gate.work.drain(ctx),
-		b.receiver.DrainSettlements(ctx), b.responder.gate.settlements.drain(ctx),
+		b.receiver.DrainRequests(ctx), b.responder.Gate.Work.Drain(ctx),
+		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),
 	)
 	b.receiver.Close()
 	b.lanes.stop()
 	b.peers.Turns.Stop()
 	b.interest.stop()
 	b.keeper.stop()
-	b.responder.events.close()
+	b.responder.Events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }

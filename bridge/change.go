@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -19,7 +20,7 @@ type changer interface {
 	apply(kv.Tx, fdbpq.Queue) ([]fdbpq.Event, error)
 
 	// answer answers that the change was made.
-	answer(*responder)
+	answer(*request.Responder)
 
 	// endsLease says whether the change has ended a lease for good.
 	endsLease() bool
@@ -54,7 +55,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 		return nil
 	})
 	if err == nil {
-		l.stats.ran(kindChange, len(requests), started)
+		l.Stats.Ran(request.KindChange, len(requests), started)
 	}
 	return at, err
 }
@@ -62,7 +63,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 // Answer answers changes.
 func (l *changes) Answer(requests []changer, err error) {
 	if err != nil {
-		refuseAll(l.responder, requests, err)
+		request.RefuseAll(l.Responder, requests, err)
 		return
 	}
 	ended := 0
@@ -71,16 +72,16 @@ func (l *changes) Answer(requests []changer, err error) {
 			ended++
 		}
 	}
-	l.stats.moved(l.queue.Name(), flowSettled, ended)
-	l.events.items(l.happened)
+	l.Stats.Moved(l.queue.Name(), request.FlowSettled, ended)
+	l.Events.Items(l.happened)
 	for _, r := range requests {
-		answerChange(l.responder, r)
+		answerChange(l.Responder, r)
 	}
 }
 
-func answerChange(re *responder, r changer) {
-	if f := r.head().failure; f != nil {
-		re.refuse(r.head(), f)
+func answerChange(re *request.Responder, r changer) {
+	if f := r.Head().Failure; f != nil {
+		re.Refuse(r.Head(), f)
 		return
 	}
 	r.answer(re)
@@ -88,27 +89,27 @@ func answerChange(re *responder, r changer) {
 
 // change is a request that changes an item or a queue, and is answered in JSON.
 type change struct {
-	request
+	request.Request
 	body []byte // of the answer
 }
 
-func (c *change) answer(re *responder) { re.answerBody(&c.request, c.body) }
-func (c *change) endsLease() bool      { return false }
+func (c *change) answer(re *request.Responder) { re.AnswerBody(&c.Request, c.body) }
+func (c *change) endsLease() bool              { return false }
 
 // did sets the answer to a change. A missing queue is an answer, too; any other error
 // fails the transaction.
 func (c *change) did(answer any, err error) error {
-	c.failure = nil
+	c.Failure = nil
 	if err == nil {
 		c.body, err = json.Marshal(answer)
 	}
-	return c.unlessUnknown(err)
+	return unlessUnknown(&c.Request, err)
 }
 
 // unlessUnknown turns the error of a missing queue into the answer.
-func (r *request) unlessUnknown(err error) error {
+func unlessUnknown(r *request.Request, err error) error {
 	if err == fdbpq.ErrNoQueue {
-		r.failure = failure.NoQueue(r.subject.Queue)
+		r.Failure = failure.NoQueue(r.Subject.Queue)
 		return nil
 	}
 	return err

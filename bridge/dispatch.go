@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -14,7 +15,7 @@ import (
 // dispatcher makes requests of the messages that the receiver hands on, and hands them
 // to the lanes.
 type dispatcher struct {
-	*responder
+	*request.Responder
 	*wire
 	replies *replies
 	lanes   *lanes
@@ -34,7 +35,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 			err = failure.Newf(400, "subject %s: events are published by the bridge, subscribe to them", failure.Quote(m.Subject))
 		case subjects.Ack:
 			if fromServer(m) {
-				if d.gate.closed() { // signals may have ended
+				if d.Gate.Closed() { // signals may have ended
 					d.signal(m)
 				}
 				return // the bridge that delivered the item receives it, too
@@ -51,34 +52,36 @@ func (d *dispatcher) receive(m *nats.Msg) {
 	v := verbOf(s.Verb)
 	if err != nil {
 		v = d.meant(m.Subject)
-		r := newRequest(verbNone, s, m)
-		r.verb, r.refusal, r.counted = v, v.refusal, -1
+		r := newWork(verbNone, s, m).Head()
+		r.Verb, r.Refusal = &v.Verb, v.Refusal
+		r.PassGate()
 		f := failure.BadRequest(err)
 		if v == verbPush && m.Reply == "" {
-			d.events.lost(d.meantQueue(m.Subject), f)
+			d.Events.Lost(d.meantQueue(m.Subject), f)
 		}
-		d.answerFailure(r, f)
-		d.done(r, f)
+		d.AnswerFailure(r, f)
+		d.Done(r, f)
 		return
 	}
-	r := newRequest(v, s, m)
+	w := newWork(v, s, m)
+	r := w.Head()
 	if unfit != nil {
-		r.counted = -1
-		d.refuse(r, unfit)
+		r.PassGate()
+		d.Refuse(r, unfit)
 		return
 	}
-	f := d.gate.enter(r)
-	if f == nil && !v.silent && m.Reply == "" {
-		f = failure.Newf(400, "a %s without a reply subject does nothing", v.name)
+	f := d.Gate.Enter(r)
+	if f == nil && !v.Silent && m.Reply == "" {
+		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
 	}
 	if f == nil {
-		f = r.work.read(d.wire)
+		f = w.read(d.wire)
 	}
 	if f != nil {
-		d.refuse(r, f)
+		d.Refuse(r, f)
 		return
 	}
-	d.lanes.submit(r.work)
+	d.lanes.submit(w)
 }
 
 // signal handles what arrives on the ack subjects of the items that this bridge

@@ -15,8 +15,8 @@ type edit struct {
 }
 
 func (e *edit) read(*wire) (f *failure.Failure) {
-	if f = noOptions(&e.request); f == nil {
-		e.id, f = readID(e.subject.ID)
+	if f = noOptions(&e.Request); f == nil {
+		e.id, f = readID(e.Subject.ID)
 	}
 	return f
 }
@@ -24,10 +24,10 @@ func (e *edit) read(*wire) (f *failure.Failure) {
 // found answers which item was changed, or that there is none.
 func (e *edit) found(found bool, priority int64, err error) error {
 	if err == nil && !found {
-		e.failure = failure.NoItem(e.subject.Queue, e.subject.ID)
+		e.Failure = failure.NoItem(e.Subject.Queue, e.Subject.ID)
 		return nil
 	}
-	return e.did(protocol.Changed{ID: e.subject.ID, Priority: priority}, err)
+	return e.did(protocol.Changed{ID: e.Subject.ID, Priority: priority}, err)
 }
 
 // removal removes an item.
@@ -50,6 +50,6 @@ type move struct{ edit }
 func makeMove(subjects.Verb) work { return new(move) }
 
 func (m *move) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	found, err := q.Move(tx, m.id, m.subject.Priority)
-	return nil, m.found(found, m.subject.Priority, err)
+	found, err := q.Move(tx, m.id, m.Subject.Priority)
+	return nil, m.found(found, m.Subject.Priority, err)
 }

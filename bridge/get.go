@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -13,7 +14,7 @@ import (
 
 // get shows an item, whatever its state.
 type get struct {
-	request
+	request.Request
 	id    fdbpq.ID
 	item  *fdbpq.StoredItem
 	ready int64 // items in its queue
@@ -22,8 +23,8 @@ type get struct {
 func makeGet(subjects.Verb) work { return new(get) }
 
 func (g *get) read(*wire) (f *failure.Failure) {
-	if f = noOptions(&g.request); f == nil {
-		g.id, f = readID(g.subject.ID)
+	if f = noOptions(&g.Request); f == nil {
+		g.id, f = readID(g.Subject.ID)
 	}
 	return f
 }
@@ -33,12 +34,12 @@ func (g *get) find(v *view) (err error) {
 		return err
 	}
 	if g.item == nil {
-		g.failure = failure.NoItem(g.subject.Queue, g.subject.ID)
+		g.Failure = failure.NoItem(g.Subject.Queue, g.Subject.ID)
 		return nil
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
-	g.failure = v.answerLimit.unanswerable(g.subject.Queue, &g.item.Item)
+	g.Failure = v.answerLimit.unanswerable(g.Subject.Queue, &g.item.Item)
 	return err
 }
 
@@ -74,6 +75,6 @@ func (g *get) answer(l *lane) {
 	}
 	w.finish()
 	addHeaders(w.fields, item.Headers)
-	l.publish(&nats.Msg{Subject: g.msg.Reply, Header: w.fields, Data: item.Payload})
-	l.done(&g.request, nil)
+	l.Publish(&nats.Msg{Subject: g.Msg.Reply, Header: w.fields, Data: item.Payload})
+	l.Done(&g.Request, nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -18,7 +19,7 @@ import (
 
 // importing puts an exported item back to its place in a queue.
 type importing struct {
-	request
+	request.Request
 	item fdbpq.Import
 }
 
@@ -26,14 +27,14 @@ func makeImport(subjects.Verb) work { return new(importing) }
 
 func (r *importing) read(wr *wire) *failure.Failure {
 	i := &r.item
-	i.Payload = r.msg.Data
+	i.Payload = r.Msg.Data
 	hasID, hasPriority := false, false
-	for key, values := range r.msg.Header {
+	for key, values := range r.Msg.Header {
 		switch {
 		case key == protocol.HeaderMsgID:
 			return failure.Newf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
 		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
-			travels, f := travelsWithItem(key, values, r.subject.Queue)
+			travels, f := travelsWithItem(key, values, r.Subject.Queue)
 			if travels {
 				i.Headers, f = appendHeader(i.Headers, key, values)
 			}
@@ -58,9 +59,9 @@ func (r *importing) read(wr *wire) *failure.Failure {
 		i.Priority = i.ID.Priority()
 	}
 	if i.Pushed.IsZero() {
-		i.Pushed = r.arrived
+		i.Pushed = r.Arrived
 	}
-	return wr.answerLimit.admit(i.Payload, i.Headers, len(r.msg.Header.Get(protocol.HeaderID)), i.Dead)
+	return wr.answerLimit.admit(i.Payload, i.Headers, len(r.Msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
@@ -138,7 +139,7 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		return err
 	})
 	if err == nil {
-		l.stats.ran(kindImport, len(requests), started)
+		l.Stats.Ran(request.KindImport, len(requests), started)
 	}
 	return len(requests), err
 }
@@ -146,7 +147,7 @@ func (l *imports) Try(requests []*importing) (int, error) {
 // Answer answers imports.
 func (l *imports) Answer(requests []*importing, err error) {
 	if err != nil {
-		refuseAll(l.responder, requests, err)
+		request.RefuseAll(l.Responder, requests, err)
 		return
 	}
 	added := 0
@@ -155,7 +156,7 @@ func (l *imports) Answer(requests []*importing, err error) {
 			added++
 		}
 	}
-	l.stats.moved(l.queue.Name(), flowIn, added)
+	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
 	for i, r := range requests {
 		l.answer(r, &l.imported[i])
 	}
@@ -170,16 +171,16 @@ func (l *imports) answer(r *importing, done *fdbpq.Imported) {
 		err = fdbpq.ErrOccupied
 	}
 	if err != nil {
-		l.refuse(&r.request, failure.Explain(err))
+		l.Refuse(&r.Request, failure.Explain(err))
 		return
 	}
 	p := fdbpq.Pushed{ID: r.item.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}
 	if p.Duplicate {
 		p.Priority = done.Found.Priority
 	}
-	l.out = appendPubAck(l.out[:0], r.subject.Queue, &p)
-	l.publish(&nats.Msg{Subject: r.msg.Reply, Data: l.out})
-	l.done(&r.request, nil)
+	l.out = appendPubAck(l.out[:0], r.Subject.Queue, &p)
+	l.Publish(&nats.Msg{Subject: r.Msg.Reply, Data: l.out})
+	l.Done(&r.Request, nil)
 }
 
 // same compares an item with what was imported. The headers of one message have

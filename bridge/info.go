@@ -14,7 +14,7 @@ type info struct{ jsonQuery }
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) read(*wire) *failure.Failure { return noOptions(&i.request) }
+func (i *info) read(*wire) *failure.Failure { return noOptions(&i.Request) }
 
 func (i *info) find(v *view) error {
 	name := v.queue.Name()
@@ -23,12 +23,12 @@ func (i *info) find(v *view) error {
 		return err
 	}
 	if q == nil {
-		i.failure = failure.NoQueue(name)
+		i.Failure = failure.NoQueue(name)
 		return nil
 	}
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
-		Waiting: v.waits.at(name), Rates: v.stats.rates(name),
+		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: age(q), Paused: q.Paused, Config: Config(q.Config),
 	})
 }

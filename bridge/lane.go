@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -22,7 +23,7 @@ const txTimeoutDown = time.Second
 
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
-	*responder
+	*request.Responder
 	*wire
 	store    *fdbpq.Store
 	keeper   *keeper

@@ -5,13 +5,14 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // lanes are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type lanes struct {
-	gate      *gate
+	gate      *request.Gate
 	exclusive bool // only this process can open the store
 	order     leaseOrder[*settlement]
 
@@ -24,7 +25,7 @@ type lanes struct {
 
 // init makes the lanes, each of them from a base.
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
-	ls.gate, ls.exclusive = base.gate, exclusive
+	ls.gate, ls.exclusive = base.Gate, exclusive
 	ls.order.init(ls.start)
 	base.giveBack = ls.giveBack
 	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
@@ -48,11 +49,11 @@ func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker
 			l.setBusy = of.SetBusy
 			return worker(&l, of)
 		},
-		Size:    func(w W) int { return w.head().msg.Size() },
-		Arrived: func(w W) time.Time { return w.head().arrived },
+		Size:    func(w W) int { return w.Head().Msg.Size() },
+		Arrived: func(w W) time.Time { return w.Head().Arrived },
 		Stuck: func(late []W) {
 			base.keeper.notice(errStuck)
-			refuseAll(base.responder, late, errStuck)
+			request.RefuseAll(base.Responder, late, errStuck)
 		},
 	})
 }
@@ -77,12 +78,12 @@ func (ls *lanes) stop() {
 // submit hands a request to the lane of its kind and queue. A settlement goes there
 // after the earlier settlements of its lease.
 func (ls *lanes) submit(w work) {
-	queue := w.head().subject.Queue
+	queue := w.Head().Subject.Queue
 	switch w := w.(type) {
 	case *push:
 		ls.push.Submit(queue, w)
 	case *settlement:
-		if ls.order.add(&w.order, leaseKey{queue, w.subject.Token}, w) {
+		if ls.order.add(&w.order, leaseKey{queue, w.Subject.Token}, w) {
 			ls.start(w)
 		}
 	case *pop:
@@ -102,8 +103,8 @@ func (ls *lanes) submit(w work) {
 
 // start hands a settlement to its lane.
 func (ls *lanes) start(s *settlement) {
-	if s.kind == settleNext && s.msg.Reply != "" {
-		ls.pop.Submit(s.subject.Queue, &s.pop)
+	if s.kind == settleNext && s.Msg.Reply != "" {
+		ls.pop.Submit(s.Subject.Queue, &s.pop)
 		return
 	}
 	ls.settle(s)
@@ -115,16 +116,16 @@ func (ls *lanes) start(s *settlement) {
 // store, pops conflict with the pops of other bridges; settlements run apart, so that
 // they do not fail with them.
 func (ls *lanes) settle(s *settlement) {
-	if ls.exclusive && ls.pop.Join(s.subject.Queue, &s.pop) {
+	if ls.exclusive && ls.pop.Join(s.Subject.Queue, &s.pop) {
 		return
 	}
-	ls.change.Submit(s.subject.Queue, s)
+	ls.change.Submit(s.Subject.Queue, s)
 }
 
 // giveBack returns an item that did not reach its consumer to the queue. Overload
 // does not refuse it: waiting for the lease to expire would cost more.
 func (ls *lanes) giveBack(lease fdbpq.Lease) {
 	s := newReturn(verbAck, lease)
-	ls.gate.force(&s.request)
+	ls.gate.Force(&s.Request)
 	ls.settle(s)
 }

@@ -33,10 +33,6 @@ const (
 	DefaultBatchBytes    = 1 << 20
 )
 
-// settleFactor is the limit of settlements in flight, in limits of other requests: a
-// refused settlement leads to a redelivery, which costs more.
-const settleFactor = 4
-
 func (l Limits) withDefaults() Limits {
 	if l.Requests <= 0 {
 		l.Requests = DefaultRequests

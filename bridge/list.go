@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -23,7 +24,7 @@ func makeList(subjects.Verb) work { return new(list) }
 
 func (l *list) read(*wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	return readOptions(&l.request, "limit, after, state, bodies", l.field)
+	return readOptions(&l.Request, "limit, after, state, bodies", l.field)
 }
 
 func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
@@ -59,14 +60,14 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 }
 
 // readOptions reads what may be said in the body of a request for a page.
-func readOptions(r *request, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
-	if f := noOwnHeaders(r.msg.Header, r.subject.Verb.String()); f != nil {
+func readOptions(r *request.Request, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	if f := noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
 		return f
 	}
-	if len(bytes.TrimSpace(r.msg.Data)) == 0 {
+	if len(bytes.TrimSpace(r.Msg.Data)) == 0 {
 		return nil
 	}
-	return readObject("the body", r.msg.Data, fields, field)
+	return readObject("the body", r.Msg.Data, fields, field)
 }
 
 // readLimit reads how long a page may be.
@@ -81,9 +82,9 @@ const pageReserve = 256
 func (l *list) find(v *view) error {
 	page, err := v.queue.List(v.reader, l.page)
 	if err != nil {
-		return l.unlessUnknown(err)
+		return unlessUnknown(&l.Request, err)
 	}
-	space := int(v.nc.MaxPayload()) - pageReserve
+	space := int(v.Conn.MaxPayload()) - pageReserve
 	body := []byte(`{"items":[`)
 	var last string
 	more := page.More

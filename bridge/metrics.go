@@ -2,24 +2,23 @@ package bridge
 
 import (
 	"context"
-	"maps"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge/receiver"
-	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
 // Collector returns the bridge's metrics. The numbers of the queues are read
 // from the store when they are collected.
 func (b *Bridge) Collector() prometheus.Collector {
-	return collector{responder: b.responder, waits: &b.waits, receiver: b.receiver, queues: b.queues}
+	return collector{Responder: b.responder, waits: &b.waits, receiver: b.receiver, queues: b.queues}
 }
 
 type collector struct {
-	*responder
+	*request.Responder
 	waits    *waits
 	receiver *receiver.Receiver
 	queues   *queueReader
@@ -50,14 +49,9 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descEvents, descItems, descWaiting, descOldest} {
 		to <- d
 	}
-	for _, v := range c.histograms() {
+	for _, v := range c.Stats.Histograms() {
 		v.Describe(to)
 	}
-}
-
-func (c collector) histograms() []*prometheus.HistogramVec {
-	s := c.stats
-	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
 }
 
 func (c collector) Collect(to chan<- prometheus.Metric) {
@@ -68,36 +62,28 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for i, v := range verbs {
-		s, name := &c.stats.verbs[i], v.name
-		counter(descRequests, s.served.Load(), name, "200")
-		for i, code := range protocol.ErrorCodes {
-			if n := s.failed[i].Load(); n > 0 {
-				counter(descRequests, n, name, strconv.Itoa(code))
-			}
-		}
+		c.Stats.Verbs[i].Answers(func(code int, n int64) { counter(descRequests, n, v.Name, strconv.Itoa(code)) })
 	}
-	gauge(descInFlight, float64(c.gate.work.n.Load()), "work")
-	gauge(descInFlight, float64(c.gate.settlements.n.Load()), "settlement")
-	gauge(descBytes, float64(c.gate.bytes.Load()))
+	work, settlements, bytes := c.Gate.InFlight()
+	gauge(descInFlight, float64(work), "work")
+	gauge(descInFlight, float64(settlements), "settlement")
+	gauge(descBytes, float64(bytes))
 	gauge(descWaiters, float64(c.waits.line.Waiting()))
-	counter(descLost, c.stats.lost.Load())
+	counter(descLost, c.Stats.Lost())
 	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)
 	counter(descPushShedding, pushes)
-	c.events.mu.Lock()
-	events := maps.Clone(c.events.counts)
-	c.events.mu.Unlock()
-	for kind, n := range events {
+	for kind, n := range c.Events.Counts() {
 		counter(descEvents, n, string(kind))
 	}
-	for _, v := range c.histograms() {
+	for _, v := range c.Stats.Histograms() {
 		v.Collect(to)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
 	queues, err := c.queues.stats(ctx, metricsQueues)
 	if err != nil {
-		c.log.Debug("reading the metrics of the queues failed", "error", err)
+		c.Log.Debug("reading the metrics of the queues failed", "error", err)
 	}
 	for name, q := range queues {
 		gauge(descItems, float64(q.Ready), name, "ready")

@@ -36,6 +36,11 @@ type Options struct {
 // DefaultPrefix begins all subjects when Options.Prefix is empty.
 const DefaultPrefix = "pq"
 
+// queueGroup is shared by all bridges under a prefix, so one of them gets each
+// request. All subscriptions use it, because the server then delivers a message to
+// only one of the subscriptions that match.
+const queueGroup = "pq"
+
 func (o Options) withDefaults() Options {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix

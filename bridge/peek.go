@@ -1,10 +1,5 @@
 package bridge
 
-import (
-	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/fdbpq"
-)
-
 // A peek that does not wait is a query.
 
 func (p *pop) find(v *view) error {
@@ -26,21 +21,3 @@ func (p *pop) size() (n int64) {
 }
 
 func (p *pop) answer(l *lane) { l.answerPop(p) }
-
-// seen keeps what a peek has found, up to the first item that cannot be sent.
-func (p *pop) seen(limit *answerLimit, queue string, taken *fdbpq.Popped) {
-	items := taken.Items
-	if len(items) == 0 {
-		p.failure = failure.Nothing(queue, taken.Reason)
-	}
-	for i := range items {
-		if f := limit.unanswerable(queue, &items[i]); f != nil {
-			if items = items[:i]; i == 0 {
-				p.failure = f
-			}
-			break
-		}
-	}
-	p.found = items
-	p.ready = max(0, taken.Ready-int64(len(items)))
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -40,7 +41,7 @@ func (p *popRequest) plain() bool {
 
 // pop is a pop, a peek, or the pop of a +NXT.
 type pop struct {
-	request
+	request.Request
 	ask     popRequest
 	peeks   bool               // it leaves the items where they are
 	settles *settlement        // that it is part of
@@ -63,13 +64,13 @@ func makePeek(subjects.Verb) work {
 	return p
 }
 
-func (p *pop) end() { popPool.put(p) }
+func (p *pop) End() { popPool.put(p) }
 
-func (p *pop) items() []fdbpq.Item { return p.found }
+func (p *pop) Items() []fdbpq.Item { return p.found }
 
 // keepsWaiting says whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
-	return r.ask.wait > 0 && r.failure != nil && r.failure.Code == 404
+	return r.ask.wait > 0 && r.Failure != nil && r.Failure.Code == 404
 }
 
 // losesItems says whether the items that the pop has found are lost when its client
@@ -79,26 +80,44 @@ func (r *pop) losesItems() bool {
 }
 
 // forget clears the results of an earlier run of the transaction.
-func (p *pop) forget() { p.failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
+func (p *pop) forget() { p.Failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
 
 func (r *pop) read(*wire) *failure.Failure {
 	end := fdbpq.Min
-	if r.subject.Verb == subjects.PopMax || r.subject.Verb == subjects.PeekMax {
+	if r.Subject.Verb == subjects.PopMax || r.Subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max
 	}
 	r.ask = popRequest{end: end, band: fdbpq.AllPriorities, limit: 1}
-	if len(r.msg.Data) == 0 && len(r.msg.Header) == 0 {
+	if len(r.Msg.Data) == 0 && len(r.Msg.Header) == 0 {
 		return nil
 	}
 	o := popOptions{peek: r.peeks}
-	if f := o.readBody("the body", r.msg.Data); f != nil {
+	if f := o.readBody("the body", r.Msg.Data); f != nil {
 		return f
 	}
-	if f := o.readHeaders(r.msg.Header); f != nil {
+	if f := o.readHeaders(r.Msg.Header); f != nil {
 		return f
 	}
 	o.apply(&r.ask)
 	return nil
+}
+
+// seen keeps what a peek has found, up to the first item that cannot be sent.
+func (p *pop) seen(limit *answerLimit, queue string, taken *fdbpq.Popped) {
+	items := taken.Items
+	if len(items) == 0 {
+		p.Failure = failure.Nothing(queue, taken.Reason)
+	}
+	for i := range items {
+		if f := limit.unanswerable(queue, &items[i]); f != nil {
+			if items = items[:i]; i == 0 {
+				p.Failure = f
+			}
+			break
+		}
+	}
+	p.found = items
+	p.ready = max(0, taken.Ready-int64(len(items)))
 }
 
 // popOptions are the options in the body and the headers. One that is missing is nil.

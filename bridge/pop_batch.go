@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
@@ -39,16 +40,16 @@ func (t *popTransaction) answerSettled() {
 	ended := len(t.acked)
 	for _, r := range t.acked {
 		r.settles.tookEffect = true
-		r.refusal = asService // only its pop can fail from now on
+		r.Refusal = request.AsService // only its pop can fail from now on
 	}
 	for _, r := range t.settling {
 		if r.settles.endsLease() {
 			ended++
 		}
 	}
-	t.stats.moved(t.lane.queue.Name(), flowSettled, ended)
+	t.Stats.Moved(t.lane.queue.Name(), request.FlowSettled, ended)
 	for _, r := range t.settling {
-		answerChange(t.responder, r.settles)
+		answerChange(t.Responder, r.settles)
 	}
 }
 
@@ -68,7 +69,7 @@ func (t *popTransaction) finishWaiting() {
 // finish answers the requests of a transaction and returns the new pops that it did
 // not serve.
 func (t *popTransaction) finish() (unserved []*pop) {
-	t.stats.moved(t.lane.queue.Name(), flowOut, t.items)
+	t.Stats.Moved(t.lane.queue.Name(), request.FlowOut, t.items)
 	t.answerSettled()
 	t.finishWaiting()
 	waited := len(t.waiting.Pops)

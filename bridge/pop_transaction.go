@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -71,8 +72,8 @@ func (t *popTransaction) run() {
 		t.conflicted = t.conflicted || t.runs > 1
 		switch {
 		case err == nil:
-			t.stats.ran(kindPop, len(t.settling)+t.served, started)
-			t.pops.events.items(t.events)
+			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
+			t.pops.Events.Items(t.events)
 			return
 		case failure.IsOutage(err):
 			t.fail(len(t.todo), err)
@@ -96,7 +97,7 @@ func (t *popTransaction) fail(n int, err error) {
 	f := failure.Explain(err)
 	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
 		r.forget()
-		r.failure = f
+		r.Failure = f
 	}
 	t.served, t.items, t.acked, t.watch = n, 0, nil, nil
 	t.more = n < len(t.todo) || len(t.waiting.Beyond) > 0
@@ -197,7 +198,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		settled, err := t.queue.Ack(tx, first.settles.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) {
-			first.failure = failure.Explain(err)
+			first.Failure = failure.Explain(err)
 			return 1, nil
 		}
 		if err != nil {
@@ -208,7 +209,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	}
 	// A new pop with an id may be the repetition of an answered one.
 	if f := t.empty[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {
-		first.failure = f
+		first.Failure = f
 		return 1, nil
 	}
 	if first.peeks {
@@ -263,7 +264,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.failure = failure.Nothing(t.lane.queue.Name(), taken.Reason)
+		first.Failure = failure.Nothing(t.lane.queue.Name(), taken.Reason)
 		t.foundNothing(first)
 		return 1, nil
 	}
@@ -324,7 +325,7 @@ func (t *popTransaction) foundNothing(r *pop) {
 	if t.empty == nil {
 		t.empty = make(map[fdbpq.Band]*failure.Failure)
 	}
-	t.empty[r.ask.band] = r.failure
+	t.empty[r.ask.band] = r.Failure
 }
 
 // settle runs settlements without pops.
@@ -348,7 +349,7 @@ func (t *popTransaction) findGone() bool {
 	for _, r := range t.todo[:min(t.served, len(t.waiting.Pops))] {
 		if r.losesItems() && !r.asked {
 			ask = append(ask, r)
-			replies = append(replies, r.msg.Reply)
+			replies = append(replies, r.Msg.Reply)
 		}
 	}
 	if len(ask) == 0 {
@@ -366,12 +367,12 @@ func (t *popTransaction) dropGone() {
 	fresh := t.todo[len(t.waiting.Pops):]
 	var listening []*pop
 	for _, r := range t.waiting.Pops {
-		if !slices.Contains(t.gone, r.msg.Reply) {
+		if !slices.Contains(t.gone, r.Msg.Reply) {
 			listening = append(listening, r)
 			continue
 		}
 		t.waits.line.Remove(r.place)
-		t.done(&r.request, errGone)
+		t.Done(&r.Request, errGone)
 	}
 	t.waiting.Pops, t.todo = listening, slices.Concat(listening, fresh)
 	t.part = batch.NewPart(len(t.todo))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -16,7 +17,7 @@ import (
 
 // push adds an item.
 type push struct {
-	request
+	request.Request
 	item fdbpq.NewItem
 }
 
@@ -24,27 +25,27 @@ var pushPool pool[push]
 
 func makePush(subjects.Verb) work { return pushPool.get() }
 
-func (p *push) end() { pushPool.put(p) }
+func (p *push) End() { pushPool.put(p) }
 
 func (p *push) read(wr *wire) *failure.Failure {
 	p.item = fdbpq.NewItem{
-		Payload:     p.msg.Data,
-		Priority:    p.subject.Priority,
-		HasPriority: p.subject.HasPriority,
+		Payload:     p.Msg.Data,
+		Priority:    p.Subject.Priority,
+		HasPriority: p.Subject.HasPriority,
 	}
-	if len(p.msg.Header) > 0 {
+	if len(p.Msg.Header) > 0 {
 		if f := p.readHeaders(); f != nil {
 			return f
 		}
 	}
-	return wr.answerLimit.admit(p.msg.Data, p.item.Headers, 0, nil)
+	return wr.answerLimit.admit(p.Msg.Data, p.item.Headers, 0, nil)
 }
 
 // readHeaders reads the headers of a push and gathers those that travel
 // with the item.
 func (r *push) readHeaders() *failure.Failure {
 	var block []byte
-	for key, values := range r.msg.Header {
+	for key, values := range r.Msg.Header {
 		travels, f := r.readHeader(key, values)
 		if f != nil {
 			return f
@@ -56,8 +57,8 @@ func (r *push) readHeaders() *failure.Failure {
 		}
 	}
 	r.item.Headers = block
-	_, delayed := r.msg.Header[protocol.HeaderDelay]
-	if _, dated := r.msg.Header[protocol.HeaderNotBefore]; delayed && dated {
+	_, delayed := r.Msg.Header[protocol.HeaderDelay]
+	if _, dated := r.Msg.Header[protocol.HeaderNotBefore]; delayed && dated {
 		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
 	return nil
@@ -72,7 +73,7 @@ func (r *push) readHeader(key string, values []string) (travels bool, f *failure
 		r.item.MsgID, f = readMsgID(values)
 		return false, f
 	}
-	return travelsWithItem(key, values, r.subject.Queue)
+	return travelsWithItem(key, values, r.Subject.Queue)
 }
 
 func (r *push) readOurHeader(key string, values []string) *failure.Failure {
@@ -95,8 +96,8 @@ func (r *push) readOurHeader(key string, values []string) *failure.Failure {
 		if err != nil {
 			return failure.BadRequest(err)
 		}
-		if r.subject.HasPriority && priority != r.subject.Priority {
-			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.subject.Priority)
+		if r.Subject.HasPriority && priority != r.Subject.Priority {
+			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.Subject.Priority)
 		}
 		r.item.Priority, r.item.HasPriority = priority, true
 	case protocol.HeaderDelay:
@@ -143,7 +144,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	clear(l.items)
 	l.items = l.items[:0]
 	if err == nil {
-		l.stats.ran(kindPush, len(requests), started)
+		l.Stats.Ran(request.KindPush, len(requests), started)
 	}
 	return len(requests), err
 }
@@ -151,7 +152,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
 	if err != nil {
-		refuseAll(l.responder, requests, err)
+		request.RefuseAll(l.Responder, requests, err)
 		return
 	}
 	added := 0
@@ -160,7 +161,7 @@ func (l *pushes) Answer(requests []*push, err error) {
 			added++
 		}
 	}
-	l.stats.moved(l.queue.Name(), flowIn, added)
+	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
 	for i, r := range requests {
 		l.answer(r, &l.pushed[i])
 	}
@@ -168,18 +169,18 @@ func (l *pushes) Answer(requests []*push, err error) {
 }
 
 func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
-	l.events.items(p.Events)
+	l.Events.Items(p.Events)
 	if p.Err != nil {
-		l.refuse(&r.request, failure.Explain(p.Err))
+		l.Refuse(&r.Request, failure.Explain(p.Err))
 		return
 	}
-	if r.msg.Reply != "" {
-		l.out = appendPubAck(l.out[:0], r.subject.Queue, p)
-		if err := l.nc.Publish(r.msg.Reply, l.out); err != nil {
-			l.log.Debug("answer lost", "subject", r.msg.Reply, "error", err)
+	if r.Msg.Reply != "" {
+		l.out = appendPubAck(l.out[:0], r.Subject.Queue, p)
+		if err := l.Conn.Publish(r.Msg.Reply, l.out); err != nil {
+			l.Log.Debug("answer lost", "subject", r.Msg.Reply, "error", err)
 		}
 	}
-	l.done(&r.request, nil)
+	l.Done(&r.Request, nil)
 }
 
 // appendPubAck appends a protocol.PushResponse, without an allocation.

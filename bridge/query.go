@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -50,7 +51,7 @@ func (l *reads) Try(requests []query) (done int, err error) {
 		bytes := int64(0)
 		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes); done++ {
 			r := requests[done]
-			r.head().failure = nil
+			r.Head().Failure = nil
 			if err := r.find(&v); err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ func (l *reads) Try(requests []query) (done int, err error) {
 		return nil
 	})
 	if err == nil {
-		l.stats.ran(kindRead, done, started)
+		l.Stats.Ran(request.KindRead, done, started)
 	}
 	return done, err
 }
@@ -67,12 +68,12 @@ func (l *reads) Try(requests []query) (done int, err error) {
 // Answer answers queries.
 func (l *reads) Answer(requests []query, err error) {
 	if err != nil {
-		refuseAll(l.responder, requests, err)
+		request.RefuseAll(l.Responder, requests, err)
 		return
 	}
 	for _, r := range requests {
-		if f := r.head().failure; f != nil {
-			l.refuse(r.head(), f)
+		if f := r.Head().Failure; f != nil {
+			l.Refuse(r.Head(), f)
 			continue
 		}
 		r.answer(l.lane)
@@ -81,12 +82,12 @@ func (l *reads) Answer(requests []query, err error) {
 
 // jsonQuery is a query that is answered in JSON.
 type jsonQuery struct {
-	request
+	request.Request
 	body []byte // of the answer
 }
 
 func (l *jsonQuery) size() int64       { return int64(len(l.body)) }
-func (l *jsonQuery) answer(lane *lane) { lane.answerBody(&l.request, l.body) }
+func (l *jsonQuery) answer(lane *lane) { lane.AnswerBody(&l.Request, l.body) }
 
 func (l *jsonQuery) answerJSON(body any) (err error) {
 	l.body, err = json.Marshal(body)

@@ -22,10 +22,10 @@ var sheddingHeader = nats.Header{
 
 // refusePush refuses a push unread, while the bridge sheds load.
 func (d *dispatcher) refusePush(m *nats.Msg) {
-	d.stats.refusedUnread(verbPush, errShedding)
+	d.Stats.RefusedUnread(&verbPush.Verb, errShedding)
 	if m.Reply == "" || !d.replies.answers(m.Reply) {
-		d.events.lost(d.meantQueue(m.Subject), errShedding)
+		d.Events.Lost(d.meantQueue(m.Subject), errShedding)
 		return
 	}
-	d.publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
+	d.Publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
 }

@@ -30,6 +30,9 @@ type replies struct {
 	warned time.Time
 }
 
+// warnEvery is the shortest time between two warnings about a reply subject.
+const warnEvery = time.Minute
+
 // Answered without looking at patterns.
 const (
 	inboxes  = nats.InboxPrefix // _INBOX.
@@ -69,7 +72,7 @@ func (r *replies) answers(subject string) bool {
 func (r *replies) refuse(m *nats.Msg) *failure.Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.warned) > logEvery {
+	if now := time.Now(); now.Sub(r.warned) > warnEvery {
 		r.warned = now
 		r.log.Warn("refused a request: its reply subject is neither an inbox nor an allowed reply subject", "subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
+	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
 // service answers the questions of NATS' service discovery. It is not made
@@ -25,7 +26,7 @@ type service struct {
 	self    peers.Identity
 	replies *replies
 	rivals  *peers.Rivals
-	stats   *statistics
+	stats   *request.Statistics
 	queues  *queueReader
 
 	identity micro.ServiceIdentity
@@ -127,7 +128,7 @@ func (s *service) info() micro.Info {
 	}
 	for _, v := range endpoints() {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: v.name, Subject: s.about.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.about.options.Prefix + "." + v.Pattern, QueueGroup: queueGroup,
 			Metadata: map[string]string{},
 		})
 	}
@@ -137,14 +138,14 @@ func (s *service) info() micro.Info {
 func (s *service) counts() micro.Stats {
 	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.about.started}
 	for _, v := range endpoints() {
-		counted := &s.stats.verbs[v.index]
-		requests, failures := counted.requests()
+		counted := &s.stats.Verbs[v.Index]
+		requests, failures := counted.Requests()
 		endpoint := &micro.EndpointStats{
-			Name: v.name, Subject: s.about.options.Prefix + "." + v.pattern, QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.about.options.Prefix + "." + v.Pattern, QueueGroup: queueGroup,
 			NumRequests: int(requests), NumErrors: int(failures),
-			ProcessingTime: time.Duration(counted.nanos.Load()),
+			ProcessingTime: counted.Time(),
 		}
-		if code := int(counted.lastCode.Load()); code != 0 {
+		if code := counted.LastCode(); code != 0 {
 			// Its text may quote a request, and is for that client alone.
 			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure.Failure{Code: code}).Describe()
 		}

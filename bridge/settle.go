@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -44,7 +45,7 @@ var settlementPool pool[settlement]
 
 func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
-func (s *settlement) end() {
+func (s *settlement) End() {
 	s.order.leave()
 	settlementPool.put(s)
 }
@@ -54,10 +55,10 @@ const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +T
 func (s *settlement) read(wr *wire) *failure.Failure {
 	s.settles = s
 	var f *failure.Failure
-	if s.lease, s.ask, f = wr.sealer.open(s.subject.Queue, s.subject.Token); f != nil {
+	if s.lease, s.ask, f = wr.sealer.open(s.Subject.Queue, s.Subject.Token); f != nil {
 		return f
 	}
-	verb, rest := s.msg.Data, []byte(nil)
+	verb, rest := s.Msg.Data, []byte(nil)
 	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
 		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
 	}
@@ -82,7 +83,7 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 		if f := o.readBody("the request behind +NXT", rest); f != nil {
 			return f
 		}
-		if f := o.readHeaders(s.msg.Header); f != nil {
+		if f := o.readHeaders(s.Msg.Header); f != nil {
 			return f
 		}
 		o.apply(&s.ask)
@@ -93,7 +94,7 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 	if len(rest) > 0 {
 		return failure.Newf(400, "%s is followed by %s: expected nothing", verb, failure.Quote(string(rest)))
 	}
-	return noOwnHeaders(s.msg.Header, "a settlement")
+	return noOwnHeaders(s.Msg.Header, "a settlement")
 }
 
 // readNackDelay reads what may follow -NAK.
@@ -128,7 +129,7 @@ func reasonText(b []byte) string {
 // consumer.
 func newReturn(as *verb, lease fdbpq.Lease) *settlement {
 	s := settlementPool.get()
-	s.prepare(s, as, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
+	s.Prepare(s, &as.Verb, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
 	s.settles, s.kind, s.lease = s, settleReturn, lease
 	return s
 }
@@ -136,7 +137,7 @@ func newReturn(as *verb, lease fdbpq.Lease) *settlement {
 // apply settles the lease within a transaction. A lost lease is an answer, and so
 // is that there is no queue for dead letters; any other error ends the transaction.
 func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	s.failure, s.renewed = nil, nil
+	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error
 	switch s.kind {
@@ -153,7 +154,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	}
 	var lost *fdbpq.LostError
 	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
-		s.failure = failure.Explain(err)
+		s.Failure = failure.Explain(err)
 		return nil, nil
 	}
 	s.renewed = done.Lease
@@ -161,18 +162,18 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 }
 
 // answer says that a settlement took effect: nothing but an empty message.
-func (s *settlement) answer(re *responder) {
-	if s.msg.Reply != "" {
-		m := &nats.Msg{Subject: s.msg.Reply}
+func (s *settlement) answer(re *request.Responder) {
+	if s.Msg.Reply != "" {
+		m := &nats.Msg{Subject: s.Msg.Reply}
 		if s.renewed != nil {
 			m.Header = nats.Header{protocol.HeaderLeaseExpires: {timeText(s.renewed.Expires)}}
 		}
-		re.publish(m)
+		re.Publish(m)
 	}
-	re.done(&s.request, nil)
+	re.Done(&s.Request, nil)
 }
 
 // endsLease says whether a settlement that took effect has ended its lease for good.
 func (s *settlement) endsLease() bool {
-	return s.failure == nil && s.kind != settleProgress && s.kind != settleReturn
+	return s.Failure == nil && s.kind != settleProgress && s.kind != settleReturn
 }

@@ -24,7 +24,7 @@ type queues struct {
 
 func (q *queues) read(*wire) *failure.Failure {
 	q.limit = protocol.DefaultListLimit
-	return readOptions(&q.request, "offset, limit", q.field)
+	return readOptions(&q.Request, "offset, limit", q.field)
 }
 
 func (q *queues) field(name string, value any) (known bool, f *failure.Failure) {
@@ -74,7 +74,7 @@ const queuesPerRead = 1000
 // system shows the bridge itself.
 type system struct{ jsonQuery }
 
-func (s *system) read(*wire) *failure.Failure { return noOptions(&s.request) }
+func (s *system) read(*wire) *failure.Failure { return noOptions(&s.Request) }
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()

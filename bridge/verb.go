@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -8,27 +9,27 @@ import (
 // the work says which lane it goes to: queries share one, changes and settlements
 // another; pushes, imports and pops have lanes of their own.
 var verbs = numbered([]*verb{
-	{name: "push", pattern: "*.push", subjects: []subjects.Verb{subjects.Push}, refusal: asPublish, silent: true, make: makePush},
-	{name: "import", pattern: "*.import", subjects: []subjects.Verb{subjects.Import}, make: makeImport},
-	{name: "pop", pattern: "*.pop.*", subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop},
-	{name: "peek", pattern: "*.peek.*", subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek},
-	{name: "ack", pattern: "*.ack.>", subjects: []subjects.Verb{subjects.Ack}, refusal: asSettlement, silent: true, make: makeSettlement},
-	{name: "info", pattern: "*.info", subjects: []subjects.Verb{subjects.Info}, make: makeInfo},
-	{name: "list", pattern: "*.list", subjects: []subjects.Verb{subjects.List}, make: makeList},
-	{name: "get", pattern: "*.get.*", subjects: []subjects.Verb{subjects.Get}, make: makeGet},
-	{name: "remove", pattern: "*.remove.*", subjects: []subjects.Verb{subjects.Remove}, silent: true, make: makeRemove},
-	{name: "move", pattern: "*.move.*.*", subjects: []subjects.Verb{subjects.Move}, silent: true, make: makeMove},
+	{Verb: request.Verb{Name: "push", Pattern: "*.push", Refusal: request.AsPublish, Silent: true, Traced: true}, subjects: []subjects.Verb{subjects.Push}, make: makePush},
+	{Verb: request.Verb{Name: "import", Pattern: "*.import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport},
+	{Verb: request.Verb{Name: "pop", Pattern: "*.pop.*", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop},
+	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek},
+	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true}, subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement},
+	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: makeInfo},
+	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: makeList},
+	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: makeGet},
+	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove},
+	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove},
 	{
-		name: "admin", pattern: "*.admin.*", silent: true, make: makeAdmin,
+		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: makeAdmin,
 		subjects: []subjects.Verb{subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete},
 	},
-	{name: "sys", pattern: "_sys.*", subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
-	{name: "none", make: makeNone}, // no request of the protocol
+	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
+	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
 
 func numbered(table []*verb) []*verb {
 	for i, v := range table {
-		v.index = i
+		v.Index = i
 	}
 	return table
 }
@@ -61,12 +62,20 @@ func verbOf(s subjects.Verb) *verb { return bySubject[s] }
 // elsewhere.
 func verbNamed(word string) *verb {
 	for _, v := range verbs {
-		if v.name == word {
+		if v.Name == word {
 			return v
 		}
 	}
 	return verbNone
 }
 
+// verbNames are the names of all verbs, in the order of the table.
+func verbNames() (names []string) {
+	for _, v := range verbs {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
 // endpoints are the verbs that discovery shows.
-func endpoints() []*verb { return verbs[:verbNone.index] }
+func endpoints() []*verb { return verbs[:verbNone.Index] }

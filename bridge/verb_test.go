@@ -14,7 +14,7 @@ func TestVerbs(t *testing.T) {
 	t.Parallel()
 	entries := make(map[subjects.Verb]int)
 	for i, v := range verbs {
-		if v.index != i || verbNamed(v.name) != v {
+		if v.Index != i || verbNamed(v.Name) != v {
 			t.Errorf("entry %d: %+v", i, v)
 		}
 		for _, s := range v.subjects {
@@ -31,17 +31,17 @@ func TestVerbs(t *testing.T) {
 		if entries[s] != 1 || verbOf(s) == verbNone {
 			t.Errorf("%s has %d entries, expected one", s, entries[s])
 		}
-		r := newRequest(verbOf(s), subjects.Subject{Verb: s}, &nats.Msg{})
-		if _, is := r.work.(*unservable); is || r.work.head() != r || r.verb != verbOf(s) {
-			t.Errorf("%s makes %T", s, r.work)
+		r := newWork(verbOf(s), subjects.Subject{Verb: s}, &nats.Msg{})
+		if _, is := r.(*unservable); is || r.Head().Work != r || r.Head().Verb != &verbOf(s).Verb {
+			t.Errorf("%s makes %T", s, r)
 		}
-		switch r.work.(type) {
+		switch r.(type) {
 		case *push, *importing, *pop, *settlement, query, changer:
 		default:
-			t.Errorf("%s makes %T, for which there is no lane", s, r.work)
+			t.Errorf("%s makes %T, for which there is no lane", s, r)
 		}
 	}
-	if r := newRequest(verbNone, subjects.Subject{}, &nats.Msg{}); r.work.read(nil) == nil {
+	if r := newWork(verbNone, subjects.Subject{}, &nats.Msg{}); r.read(nil) == nil {
 		t.Error("what is no verb can be asked for")
 	}
 	if n := len(endpoints()); n != len(verbs)-1 || endpoints()[n-1] == verbNone {

@@ -4,23 +4,22 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // waits are the pops that wait for an item.
 type waits struct {
-	*responder
+	*request.Responder
 	interest *replyInterest
 	line     *waiting.Pops[*pop]
 }
 
 // init begins with no waiting pop. serve tries to serve the ones of a queue.
-func (w *waits) init(re *responder, interest *replyInterest, places int, serve func(queue string)) {
-	w.responder, w.interest = re, interest
+func (w *waits) init(re *request.Responder, interest *replyInterest, places int, serve func(queue string)) {
+	w.Responder, w.interest = re, interest
 	w.line = waiting.New(waiting.Options[*pop]{
 		Places: places,
 		Bands:  protocol.MaxBands,
@@ -43,15 +42,15 @@ const (
 // add makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
 // its lease, so the next settlement of that lease may start.
 func (w *waits) add(r *pop) {
-	w.gate.leave(&r.request)
+	w.Gate.Leave(&r.Request)
 	if r.settles != nil {
 		r.settles.order.leave()
 	}
-	r.msg = kept(r.msg)
-	r.spent, r.since = r.took(), time.Time{}
+	r.Msg = request.Kept(r.Msg)
+	r.BeginWait()
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.subject.Queue, Band: r.ask.band, Reply: r.msg.Reply,
-		Ends: r.arrived.Add(r.ask.wait - min(waitMargin, r.ask.wait/waitFraction)),
+		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply,
+		Ends: r.Arrived.Add(r.ask.wait - min(waitMargin, r.ask.wait/waitFraction)),
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)
@@ -60,7 +59,7 @@ func (w *waits) add(r *pop) {
 
 // keep lets a waiting pop that found nothing wait on.
 func (w *waits) keep(r *pop) {
-	r.since = time.Time{}
+	r.AbandonAttempt()
 	if err := w.line.Keep(r.place); err != nil {
 		w.end(r, err)
 	}
@@ -70,10 +69,10 @@ func (w *waits) keep(r *pop) {
 // gone.
 func (w *waits) end(r *pop, why error) {
 	if errors.Is(why, waiting.ErrGone) {
-		w.done(&r.request, errGone)
+		w.Done(&r.Request, errGone)
 		return
 	}
-	w.refuse(&r.request, whyEnded(why))
+	w.Refuse(&r.Request, whyEnded(why))
 }
 
 var errWaited = &failure.Failure{Code: 408, Text: waiting.ErrOver.Error()}
@@ -98,25 +97,8 @@ func (w *waits) attempt(queue string) waiting.Attempt[*pop] {
 	a := w.line.Attempt(queue)
 	now := time.Now()
 	for _, r := range a.Pops {
-		r.since, r.asked = now, false
+		r.BeginAttempt(now)
+		r.asked = false
 	}
 	return a
 }
-
-// kept is the part of its message that a pop needs while it waits. The message may be
-// as large as the server permits.
-func kept(m *nats.Msg) *nats.Msg {
-	small := &nats.Msg{Subject: m.Subject, Reply: m.Reply}
-	for _, key := range traceContext.Fields() {
-		if value := messageCarrier(m.Header).Get(key); value != "" && len(value) <= maxTraceField {
-			if small.Header == nil {
-				small.Header = make(nats.Header)
-			}
-			small.Header[key] = []string{value}
-		}
-	}
-	return small
-}
-
-// maxTraceField is the length of a tracestate that must be passed on.
-const maxTraceField = 512

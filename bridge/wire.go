@@ -26,6 +26,9 @@ func newWire(nc *nats.Conn, prefix string, secret []byte) (*wire, error) {
 	return w, nil
 }
 
+// connected reads what the server allows.
+func (w *wire) connected() { w.answerLimit.refresh() }
+
 // subjects are those that the bridge subscribes to.
 func (w *wire) subjects() receiver.Subjects {
 	return receiver.Subjects{
@@ -35,8 +38,3 @@ func (w *wire) subjects() receiver.Subjects {
 		Pushes:      w.grammar.Pushes(),
 	}
 }
-
-// queueGroup is shared by all bridges under a prefix, so one of them gets each
-// request. All subscriptions use it, because the server then delivers a message to
-// only one of the subscriptions that match.
-const queueGroup = "pq"

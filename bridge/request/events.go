@@ -1,8 +1,9 @@
-package bridge
+package request
 
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,12 +15,12 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// announcer publishes each event once, with or without subscribers.
-type announcer struct {
+// Announcer publishes each event once, with or without subscribers.
+type Announcer struct {
 	nc      *nats.Conn
 	grammar subjects.Grammar
 	log     *slog.Logger
-	stats   *statistics
+	stats   *Statistics
 
 	mu     sync.Mutex
 	lately map[string]*losses // by queue: losses of the last moments, to announce later
@@ -42,20 +43,23 @@ const (
 	maxLately = 1024
 )
 
-func newAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *statistics) *announcer {
-	return &announcer{
+// NewAnnouncer returns an announcer of nothing yet.
+func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics) *Announcer {
+	return &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats,
 		lately: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
 	}
 }
 
-func (a *announcer) items(events []fdbpq.Event) {
+// Items announces what has happened to items.
+func (a *Announcer) Items(events []fdbpq.Event) {
 	for _, e := range events {
-		a.item(e)
+		a.Item(e)
 	}
 }
 
-func (a *announcer) item(e fdbpq.Event) {
+// Item announces what has happened to an item.
+func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
@@ -66,9 +70,16 @@ func (a *announcer) item(e fdbpq.Event) {
 	})
 }
 
-// lost reports a push without a reply subject that was not stored. The first one is
+// Counts are the events by type.
+func (a *Announcer) Counts() map[fdbpq.EventType]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.counts)
+}
+
+// Lost reports a push without a reply subject that was not stored. The first one is
 // announced at once, later ones together.
-func (a *announcer) lost(queue string, f *failure.Failure) {
+func (a *Announcer) Lost(queue string, f *failure.Failure) {
 	a.stats.lost.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +99,7 @@ func (a *announcer) lost(queue string, f *failure.Failure) {
 }
 
 // report announces the pushes that were lost since the last event, if there are any.
-func (a *announcer) report(queue string) {
+func (a *Announcer) report(queue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.lately[queue]
@@ -106,14 +117,14 @@ func (a *announcer) report(queue string) {
 	}
 }
 
-func (a *announcer) announce(queue string, f *failure.Failure, n int) {
+func (a *Announcer) announce(queue string, f *failure.Failure, n int) {
 	a.publish(queue, protocol.EventError, protocol.ErrorEvent{
 		Type: protocol.EventTypePrefix + protocol.EventError, Time: time.Now().UTC(),
 		Queue: queue, Code: f.Code, Error: f.Text, Count: n,
 	})
 }
 
-func (a *announcer) publish(queue, kind string, event any) {
+func (a *Announcer) publish(queue, kind string, event any) {
 	subject, err := a.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
 	if err == nil {
 		var body []byte
@@ -126,8 +137,8 @@ func (a *announcer) publish(queue, kind string, event any) {
 	}
 }
 
-// close announces the remaining losses.
-func (a *announcer) close() {
+// Close announces the remaining losses.
+func (a *Announcer) Close() {
 	a.mu.Lock()
 	a.closed = true
 	queues := make([]string, 0, len(a.lately))

@@ -1,4 +1,4 @@
-package bridge
+package request
 
 import (
 	"context"
@@ -24,33 +24,28 @@ import (
 
 var traceContext = propagation.TraceContext{}
 
-// tracer makes spans.
-type tracer struct{ trace.Tracer }
+// nextSpan is the name of the span of a settlement that also pops.
+const nextSpan = "pop"
 
 // traced makes the span of a request that was answered.
-func (t tracer) traced(r *request, f *failure.Failure) {
-	var links []trace.Link
-	verb, items := r.verb, r.work.items()
-	if verb == verbAck && len(items) > 0 {
-		verb = verbPop // of a +NXT
-	}
-	switch verb {
-	case verbPush:
-	case verbPop:
-		if f != nil && (f.Code == 404 || f.Code == 408) {
-			return // a worker that polls an empty queue
-		}
-		links = linksTo(items)
-	default:
+func traced(t trace.Tracer, r *Request, f *failure.Failure) {
+	name, items := r.Verb.Name, r.Work.Items()
+	if r.Verb.Settles && len(items) > 0 {
+		name = nextSpan
+	} else if !r.Verb.Traced {
 		return
 	}
-	ctx := traceContext.Extract(context.Background(), messageCarrier(r.msg.Header))
-	queue := r.subject.Queue
-	_, span := t.Start(ctx, strings.TrimSpace(verb.name+" "+queue), // a malformed subject names no queue
-		trace.WithTimestamp(r.arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
+	if f != nil && (f.Code == 404 || f.Code == 408) {
+		return // a worker that polls an empty queue
+	}
+	links := linksTo(items)
+	ctx := traceContext.Extract(context.Background(), messageCarrier(r.Msg.Header))
+	queue := r.Subject.Queue
+	_, span := t.Start(ctx, strings.TrimSpace(name+" "+queue), // a malformed subject names no queue
+		trace.WithTimestamp(r.Arrived), trace.WithSpanKind(trace.SpanKindServer), trace.WithLinks(links...),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "pqbridge"),
-			attribute.String("messaging.operation.name", verb.name),
+			attribute.String("messaging.operation.name", name),
 			attribute.String("messaging.destination.name", queue),
 		))
 	defer span.End(trace.WithTimestamp(time.Now()))
@@ -110,3 +105,21 @@ func (c itemCarrier) Get(key string) string {
 
 func (itemCarrier) Set(string, string) {}
 func (itemCarrier) Keys() []string     { return nil }
+
+// Kept is the part of its message that a request needs while it waits. The message may be
+// as large as the server permits.
+func Kept(m *nats.Msg) *nats.Msg {
+	small := &nats.Msg{Subject: m.Subject, Reply: m.Reply}
+	for _, key := range traceContext.Fields() {
+		if value := messageCarrier(m.Header).Get(key); value != "" && len(value) <= maxTraceField {
+			if small.Header == nil {
+				small.Header = make(nats.Header)
+			}
+			small.Header[key] = []string{value}
+		}
+	}
+	return small
+}
+
+// maxTraceField is the length of a tracestate that must be passed on.
+const maxTraceField = 512

@@ -1,4 +1,4 @@
-package bridge
+package request
 
 import (
 	"math"
@@ -13,9 +13,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// statistics count the work of a bridge since it started.
-type statistics struct {
-	verbs   []verbStats  // as in the table of verbs
+// Statistics count the work of a bridge since it started.
+type Statistics struct {
+	Verbs   []VerbStats  // by index
 	lost    atomic.Int64 // pushes without a reply subject that were not stored
 	latency *prometheus.HistogramVec
 	batches *prometheus.HistogramVec
@@ -25,8 +25,8 @@ type statistics struct {
 	queues map[string]*flows
 }
 
-// verbStats counts the requests of a verb.
-type verbStats struct {
+// VerbStats counts the requests of a verb.
+type VerbStats struct {
 	served   atomic.Int64
 	failed   [len(protocol.ErrorCodes)]atomic.Int64
 	nanos    atomic.Int64
@@ -34,9 +34,9 @@ type verbStats struct {
 	latency  prometheus.Observer
 }
 
-// requests counts requests and errors for discovery. An empty queue is no error, nor
+// Requests counts requests and errors for discovery. An empty queue is no error, nor
 // is a wait without an item.
-func (v *verbStats) requests() (requests, errors int64) {
+func (v *VerbStats) Requests() (requests, errors int64) {
 	requests = v.served.Load()
 	for i := range v.failed {
 		n := v.failed[i].Load()
@@ -48,21 +48,47 @@ func (v *verbStats) requests() (requests, errors int64) {
 	return requests, errors
 }
 
-// kind is a kind of transaction.
-type kind uint8
+// Answers calls a function with each status that was answered, and how often.
+func (v *VerbStats) Answers(each func(code int, n int64)) {
+	each(200, v.served.Load())
+	for i, code := range protocol.ErrorCodes {
+		if n := v.failed[i].Load(); n > 0 {
+			each(code, n)
+		}
+	}
+}
 
+// Time is the time of the work on all requests.
+func (v *VerbStats) Time() time.Duration { return time.Duration(v.nanos.Load()) }
+
+// LastCode is the status of the last error; 0: there was none.
+func (v *VerbStats) LastCode() int { return int(v.lastCode.Load()) }
+
+// Lost is how many pushes without a reply subject were not stored.
+func (s *Statistics) Lost() int64 { return s.lost.Load() }
+
+// Histograms are for the metrics.
+func (s *Statistics) Histograms() []*prometheus.HistogramVec {
+	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
+}
+
+// Kind is a kind of transaction.
+type Kind uint8
+
+// The kinds of transactions.
 const (
-	kindPush kind = iota
-	kindImport
-	kindPop
-	kindChange
-	kindRead
+	KindPush Kind = iota
+	KindImport
+	KindPop
+	KindChange
+	KindRead
 )
 
 var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 
-func newStatistics() *statistics {
-	s := &statistics{queues: make(map[string]*flows)}
+// NewStatistics counts the work on verbs with these names.
+func NewStatistics(verbs []string) *Statistics {
+	s := &Statistics{queues: make(map[string]*flows)}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
@@ -75,17 +101,17 @@ func newStatistics() *statistics {
 		Name: "pq_transaction_seconds", Help: "Time of a transaction, reruns and durability included.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
 	}, []string{"kind"})
-	s.verbs = make([]verbStats, len(verbs))
-	for i, v := range verbs {
-		s.verbs[i].latency = s.latency.WithLabelValues(v.name)
+	s.Verbs = make([]VerbStats, len(verbs))
+	for i, name := range verbs {
+		s.Verbs[i].latency = s.latency.WithLabelValues(name)
 	}
 	return s
 }
 
-// count counts a request that was answered.
-func (s *statistics) count(r *request, f *failure.Failure) {
-	v := &s.verbs[r.verb.index]
-	took := r.took()
+// Count counts a request that was answered.
+func (s *Statistics) Count(r *Request, f *failure.Failure) {
+	v := &s.Verbs[r.Verb.Index]
+	took := r.Took()
 	v.nanos.Add(int64(took))
 	v.latency.Observe(took.Seconds())
 	if f == nil {
@@ -98,26 +124,27 @@ func (s *statistics) count(r *request, f *failure.Failure) {
 	}
 }
 
-// refusedUnread counts a request that was refused unread.
-func (s *statistics) refusedUnread(by *verb, f *failure.Failure) {
-	v := &s.verbs[by.index]
+// RefusedUnread counts a request that was refused unread.
+func (s *Statistics) RefusedUnread(by *Verb, f *failure.Failure) {
+	v := &s.Verbs[by.Index]
 	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(1)
 	v.lastCode.Store(int32(f.Code))
 }
 
-// ran counts a transaction.
-func (s *statistics) ran(k kind, requests int, started time.Time) {
+// Ran counts a transaction.
+func (s *Statistics) Ran(k Kind, requests int, started time.Time) {
 	s.batches.WithLabelValues(kindNames[k]).Observe(float64(requests))
 	s.times.WithLabelValues(kindNames[k]).Observe(time.Since(started).Seconds())
 }
 
-// flow is a way in which items move.
-type flow uint8
+// Flow is a way in which items move.
+type Flow uint8
 
+// The ways of items.
 const (
-	flowIn flow = iota
-	flowOut
-	flowSettled
+	FlowIn Flow = iota
+	FlowOut
+	FlowSettled
 	flowKinds
 )
 
@@ -143,8 +170,8 @@ func (r *rate) add(n int, now time.Time) {
 	r.value, r.at = r.now(now)+float64(n)/rateWindow.Seconds(), now
 }
 
-// moved counts items of a queue.
-func (s *statistics) moved(queue string, f flow, n int) {
+// Moved counts items of a queue.
+func (s *Statistics) Moved(queue string, f Flow, n int) {
 	if n == 0 {
 		return
 	}
@@ -163,7 +190,7 @@ func (s *statistics) moved(queue string, f flow, n int) {
 }
 
 // forget removes the rates of idle queues, or else of any queue.
-func (s *statistics) forget(now time.Time) {
+func (s *Statistics) forget(now time.Time) {
 	for name, q := range s.queues {
 		if busy := slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); !busy {
 			delete(s.queues, name)
@@ -177,8 +204,8 @@ func (s *statistics) forget(now time.Time) {
 	}
 }
 
-// rates are those of the last minute or so that went through this bridge.
-func (s *statistics) rates(queue string) protocol.Rates {
+// Rates are those of the last minute or so that went through this bridge.
+func (s *Statistics) Rates(queue string) protocol.Rates {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,5 +213,5 @@ func (s *statistics) rates(queue string) protocol.Rates {
 	if q == nil {
 		return protocol.Rates{}
 	}
-	return protocol.Rates{Push: q[flowIn].now(now), Pop: q[flowOut].now(now), Settle: q[flowSettled].now(now)}
+	return protocol.Rates{Push: q[FlowIn].now(now), Pop: q[FlowOut].now(now), Settle: q[FlowSettled].now(now)}
 }

@@ -1,0 +1,206 @@
+package request_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+var (
+	ask    = &request.Verb{Name: "ask"}
+	settle = &request.Verb{Name: "settle", Settles: true, Index: 1}
+)
+
+// arrived returns a request with a body of this size.
+func arrived(v *request.Verb, size int) *request.Request {
+	r := &request.Request{}
+	r.Prepare(r, v, subjects.Subject{Queue: "jobs"}, &nats.Msg{Data: make([]byte, size)})
+	return r
+}
+
+// refused checks that the gate has refused a request for the time being.
+func refused(t *testing.T, f *failure.Failure, text string) {
+	t.Helper()
+	if f == nil || f.Code != 429 || f.Reason != protocol.ReasonBusy || !strings.Contains(f.Text, text) {
+		t.Errorf("%+v, expected a refusal about %s", f, text)
+	}
+}
+
+// The gate counts settlements apart from other requests, and both until they leave.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	g := request.NewGate(2, 1<<20)
+	var in []*request.Request
+	for range 2 {
+		in = append(in, arrived(ask, 1))
+	}
+	for range 8 {
+		in = append(in, arrived(settle, 1))
+	}
+	for _, r := range in {
+		if f := g.Enter(r); f != nil {
+			t.Fatal(f)
+		}
+	}
+	for range 3 { // a refused one leaves nothing behind
+		refused(t, g.Enter(arrived(ask, 1)), "takes 2")
+		refused(t, g.Enter(arrived(settle, 1)), "takes 8")
+	}
+	forced := arrived(settle, 1)
+	g.Force(forced)
+	if work, settlements, bytes := g.InFlight(); work != 2 || settlements != 9 || bytes != 11 {
+		t.Errorf("%d requests, %d settlements and %d bytes are in flight", work, settlements, bytes)
+	}
+	for range 2 { // a request leaves once
+		g.Leave(in[0])
+	}
+	if f := g.Enter(arrived(ask, 1)); f != nil {
+		t.Errorf("refused although one has left: %v", f)
+	}
+	refused(t, g.Enter(arrived(ask, 1)), "takes 2")
+	passing := arrived(ask, 1)
+	passing.PassGate()
+	g.Leave(passing)
+	if work, _, _ := g.InFlight(); work != 2 {
+		t.Errorf("%d requests are in flight", work)
+	}
+}
+
+// Bytes are bounded too, but a single request always enters.
+func TestGateBytes(t *testing.T) {
+	t.Parallel()
+	g := request.NewGate(10, 100)
+	large := arrived(ask, 500)
+	if f := g.Enter(large); f != nil {
+		t.Fatal(f)
+	}
+	refused(t, g.Enter(arrived(ask, 1)), "takes 100")
+	refused(t, g.Enter(arrived(settle, 1)), "takes 100")
+	g.Leave(large)
+	if f := g.Enter(arrived(ask, 100)); f != nil {
+		t.Error(f)
+	}
+	refused(t, g.Enter(arrived(ask, 1)), "takes 100")
+}
+
+// A drain returns when the last request has left, or says how many are left.
+func TestGateDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := request.NewGate(10, 1<<20)
+		first, last, other := arrived(ask, 1), arrived(ask, 1), arrived(settle, 1)
+		for _, r := range []*request.Request{first, last, other} {
+			if f := g.Enter(r); f != nil {
+				t.Fatal(f)
+			}
+		}
+		g.Leave(first)
+		if g.Closed() {
+			t.Error("closed")
+		}
+		g.Close()
+		if !g.Closed() {
+			t.Error("not closed")
+		}
+		drained := make(chan error, 1)
+		go func() { drained <- g.Work.Drain(t.Context()) }()
+		synctest.Wait()
+		if len(drained) > 0 {
+			t.Error("drained before the last request has left")
+		}
+		g.Leave(last)
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		late, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := g.Settlements.Drain(late); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 not answered") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// The time of a request is that of the work on it: not the wait, and not the attempts
+// that found nothing.
+func TestTook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := arrived(ask, 0)
+		took := func(want time.Duration) {
+			t.Helper()
+			if got := r.Took(); got != want {
+				t.Errorf("took %s, expected %s", got, want)
+			}
+		}
+		<-time.After(time.Second)
+		took(time.Second)
+		r.BeginWait()
+		<-time.After(time.Hour)
+		took(time.Second)
+		r.BeginAttempt(time.Now())
+		<-time.After(time.Minute)
+		took(time.Minute + time.Second)
+		r.AbandonAttempt()
+		<-time.After(time.Hour)
+		took(time.Second)
+		r.BeginAttempt(time.Now())
+		<-time.After(2 * time.Second)
+		took(3 * time.Second)
+	})
+}
+
+// Statistics count answers by status. An empty queue and a wait without an item are
+// no errors.
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	s := request.NewStatistics([]string{"ask", "settle"})
+	s.Count(arrived(ask, 0), nil)
+	for _, code := range []int{404, 408, 429, 503} {
+		s.Count(arrived(ask, 0), failure.Newf(code, "no"))
+	}
+	s.Count(arrived(ask, 0), failure.Newf(404, "no"))
+	s.RefusedUnread(settle, failure.Newf(503, "no"))
+	got := make(map[int]int64)
+	s.Verbs[0].Answers(func(code int, n int64) { got[code] += n })
+	if got[200] != 1 || got[404] != 2 || got[408] != 1 || got[429] != 1 || got[503] != 1 || len(got) != 5 {
+		t.Errorf("answers %v", got)
+	}
+	if requests, failures := s.Verbs[0].Requests(); requests != 6 || failures != 2 {
+		t.Errorf("%d requests, %d errors", requests, failures)
+	}
+	if code := s.Verbs[0].LastCode(); code != 503 {
+		t.Errorf("the last error is %d", code)
+	}
+	if requests, failures := s.Verbs[1].Requests(); requests != 1 || failures != 1 {
+		t.Errorf("%d settlements, %d errors", requests, failures)
+	}
+}
+
+// The rate of a queue is an average of about a minute.
+func TestRates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := request.NewStatistics(nil)
+		s.Moved("jobs", request.FlowOut, 600)
+		if r := s.Rates("jobs"); r != (protocol.Rates{Pop: 10}) {
+			t.Errorf("rates %+v", r)
+		}
+		<-time.After(time.Minute)
+		if r := s.Rates("jobs"); r.Pop < 3.6 || r.Pop > 3.7 {
+			t.Errorf("rates %+v a minute later", r)
+		}
+		if r := s.Rates("other"); r != (protocol.Rates{}) {
+			t.Errorf("rates of another queue %+v", r)
+		}
+	})
+}

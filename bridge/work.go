@@ -1,0 +1,41 @@
+package bridge
+
+import (
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// work is a request of one verb.
+type work interface {
+	request.Work
+
+	// read parses the request.
+	read(*wire) *failure.Failure
+}
+
+// verb is a kind of request. To add one, add its entry to the table, and a file with
+// its [work], which reads the request, runs in a lane and answers.
+type verb struct {
+	request.Verb
+	subjects []subjects.Verb
+	make     func(subjects.Verb) work // returns an empty request
+}
+
+// newWork returns the work of a verb for a message.
+func newWork(v *verb, s subjects.Subject, m *nats.Msg) work {
+	w := v.make(s.Verb)
+	w.Head().Prepare(w, &v.Verb, s, m)
+	return w
+}
+
+// unservable is a message on a subject that is no request of the protocol.
+type unservable struct{ request.Request }
+
+func makeNone(subjects.Verb) work { return new(unservable) }
+
+func (n *unservable) read(*wire) *failure.Failure {
+	return failure.Newf(400, "subject %s: expected one that asks for something", failure.Quote(n.Msg.Subject))
+}
