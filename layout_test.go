@@ -84,6 +84,10 @@ var longFiles = map[string]string{}
 
 const maxLines = 500
 
+// maxBridgeMethods bounds what the bridge as a whole can do. Its parts know each other
+// by narrow constructors, and none of them knows the bridge.
+const maxBridgeMethods = 8
+
 // topLevel is everything that may lie in the repository's root.
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
@@ -171,6 +175,44 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestNothingHoldsTheBridge(t *testing.T) {
+	methods := 0
+	for _, s := range sources(t) {
+		if s.test || s.dir != "bridge" {
+			continue
+		}
+		for _, declared := range s.file.Decls {
+			switch d := declared.(type) {
+			case *ast.FuncDecl:
+				if d.Recv != nil && names(d.Recv.List[0].Type, "Bridge") {
+					methods++
+				} else if names(d.Type.Params, "Bridge") {
+					t.Errorf("%s: %s takes a *Bridge: expected the parts that it needs", s.path, d.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if spec, is := spec.(*ast.TypeSpec); is && names(spec.Type, "Bridge") {
+						t.Errorf("%s: type %s holds a *Bridge: expected the parts that it needs", s.path, spec.Name)
+					}
+				}
+			}
+		}
+	}
+	if methods == 0 || methods > maxBridgeMethods {
+		t.Errorf("Bridge has %d methods: expected 1 to %d", methods, maxBridgeMethods)
+	}
+}
+
+// names says whether a part of a file names an identifier.
+func names(in ast.Node, identifier string) (found bool) {
+	ast.Inspect(in, func(node ast.Node) bool {
+		id, is := node.(*ast.Ident)
+		found = found || is && id.Name == identifier
+		return !found
+	})
+	return found
 }
 
 func within(path, parent string) bool {
