@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// A store in which something of everything stands.
+// A store with rows of every kind.
 func (f *fixture) furnish() {
 	f.Helper()
 	f.push("q",

@@ -121,8 +121,8 @@ func TestStoreTimeAfterPause(t *testing.T) {
 	})
 }
 
-// A process that has only just started moves store time by nothing but what it
-// saw pass.
+// A process that has just started moves store time only by the time that has passed for
+// it.
 func TestStoreTimeOfNewProcess(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -172,7 +172,7 @@ func TestBeatWithUnknownResult(t *testing.T) {
 	})
 }
 
-// PQ-Not-Before is the one due time that means the pusher's wall clock.
+// PQ-Not-Before is the only due time by the pusher's wall clock.
 func TestNotBeforeIsWallTime(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -199,7 +199,7 @@ func TestNotBeforeIsWallTime(t *testing.T) {
 	})
 }
 
-// One process sweeps at a time; when it dies another one goes on.
+// One process sweeps at a time. When it dies, another one takes over.
 func TestSweeperTerm(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -226,7 +226,7 @@ func TestSweeperTerm(t *testing.T) {
 	})
 }
 
-// A sweep does a bounded amount and says at once that there is more.
+// A sweep does a bounded amount of work and reports that there is more.
 func TestSweepIsBounded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -259,8 +259,8 @@ func TestSweepIsBounded(t *testing.T) {
 	})
 }
 
-// What is displayed twice reads the same twice, although the two clocks behind
-// it cannot be read at one instant; a wall clock that is set is followed.
+// A time is displayed the same each time, although the two clocks behind it cannot be
+// read at one instant. A wall clock that is set has its effect.
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -294,8 +294,8 @@ func TestDisplay(t *testing.T) {
 	})
 }
 
-// A process whose own clock stood still, because its machine slept, goes by the
-// store time of the others, and does not move it back.
+// A process whose clock stood still, because its machine slept, uses the store time of
+// the others, and does not move it back.
 func TestStoreTimeOfOthers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -30,10 +30,10 @@ type crowd struct {
 	pushes map[string]*life // by id
 }
 
-// span is when something was asked for and answered.
+// span is the time from a call to its answer.
 type span struct{ call, ret int64 }
 
-// life is what is known to have happened to an item.
+// life is the known history of an item.
 type life struct {
 	place  modelItem
 	pusher int
@@ -42,7 +42,7 @@ type life struct {
 	ended  []string // how, each time an answer said that the item is gone
 }
 
-// possession is one time the item was handed out.
+// possession is one delivery of the item.
 type possession struct {
 	span
 	end      fdbpq.End
@@ -99,8 +99,8 @@ func (c *crowd) push(pusher int, s *fdbpq.Store, rng *rand.Rand, items int) erro
 	return nil
 }
 
-// life is called with the lock held. A take may tell of an item before its
-// push has returned.
+// life is called with the lock held. A pop may return an item before its push has
+// returned.
 func (c *crowd) life(id fdbpq.ID) *life {
 	l := c.pushes[id.String()]
 	if l == nil {
@@ -123,7 +123,7 @@ func (c *crowd) selection(rng *rand.Rand) fdbpq.Selection {
 	return sel
 }
 
-// take takes for good, or leases and then does what workers do.
+// pop pops plainly, or leases and then works like a worker.
 func (c *crowd) pop(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 	for {
 		sel := c.selection(rng)
@@ -325,7 +325,7 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 	}
 }
 
-// check looks for what must not have happened.
+// check looks for violations.
 func (c *crowd) check() {
 	all := make([]*life, 0, len(c.pushes))
 	redelivered := 0
@@ -360,7 +360,7 @@ func (c *crowd) checkLeases(id string, l *life) {
 	leases := slices.Clone(l.taken)
 	slices.SortFunc(leases, func(a, b possession) int {
 		if a.fence == 0 || b.fence == 0 {
-			return int(b.fence - a.fence) // a take for good comes last
+			return int(b.fence - a.fence) // a pop for good comes last
 		}
 		return int(a.fence - b.fence)
 	})
@@ -390,8 +390,7 @@ func (c *crowd) checkPushers(all []*life) {
 	}
 }
 
-// checkOrder: while an item was handed out, none that comes before it stood
-// ready all the time.
+// checkOrder: while an item was being popped, no item before it was ready all the time.
 func (c *crowd) checkOrder(all []*life, l *life, i int, p possession) (compared int) {
 	for _, other := range all {
 		in := other.place.priority >= p.band.Low && other.place.priority <= p.band.High
@@ -407,7 +406,7 @@ func (c *crowd) checkOrder(all []*life, l *life, i int, p possession) (compared 
 			order = -order
 		}
 		if order < 0 {
-			c.t.Errorf("take %d of %+v passed over %+v, which was ready", i, l.place, other.place)
+			c.t.Errorf("pop %d of %+v passed over %+v, which was ready", i, l.place, other.place)
 		}
 	}
 	return compared

@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// What is not meant as it stands is refused, with a text that says why.
+// Invalid configurations are refused, with a text that says why.
 func TestConfigChangeRefuses(t *testing.T) {
 	t.Parallel()
 	for object, says := range map[string]string{
@@ -41,7 +41,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 	}
 }
 
-// A change leaves what it does not name as it is.
+// A change leaves other fields as they are.
 func TestConfigChangeKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	c := fdbpq.Config{Priority: 7, MaxLength: 9, Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowEvict}

@@ -34,23 +34,23 @@ var contenders = []struct {
 	}},
 }
 
-func inSession(ctx context.Context, s *fdbpq.Store, take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
+func inSession(ctx context.Context, s *fdbpq.Store, pop func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)) (popped fdbpq.Popped, err error) {
 	session := s.Session()
 	defer session.Release()
 	err = session.Update(ctx, func(tx kv.Tx) (err error) {
-		popped, err = take(tx, oneItem)
+		popped, err = pop(tx, oneItem)
 		return err
 	})
 	return popped, err
 }
 
-// TestContention measures poppers of as many processes at the head of one
-// queue, while another process pushes: how many they pop in a second, how often
-// a transaction had to run again, and what the unluckiest pop took. In the same
-// run it holds that no item is lost or handed out twice, and that none is passed
-// over. It is a measurement, made with -pq.contention=4000 on an idle machine.
+// TestContention measures poppers of as many processes at the head of one queue, while
+// another process pushes: how many they pop in a second, how often a transaction had to
+// run again, and how long the slowest pop took. The same run checks that no item is lost,
+// delivered twice or passed over. It is a measurement, made with -pq.contention=4000 on
+// an idle machine.
 //
-// Commits of the embedded engine take no time to speak of, so its poppers hardly
+// Commits of the embedded engine need hardly any time, so its poppers hardly
 // meet. They are made to: each commit waits for a moment, as one that crosses a
 // network does.
 func TestContention(t *testing.T) {
@@ -174,8 +174,8 @@ func contend(t *testing.T, base kv.DB, poppers int, pop func(context.Context, *f
 	return contention{rate: n / passed.Seconds(), conflicts: float64(reruns) / n, slowest: time.Duration(slowest.Load())}
 }
 
-// checkContention takes what is left, and looks for items that are lost, were
-// handed out twice, or passed over.
+// checkContention pops the remaining items, and looks for items that were lost, delivered
+// twice or passed over.
 func (c *crowd) checkContention(s *fdbpq.Store) {
 	for {
 		var popped fdbpq.Popped

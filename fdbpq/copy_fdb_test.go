@@ -82,7 +82,7 @@ func TestCopyOfOneMoment(t *testing.T) {
 		_, err := q.Ack(tx, lease)
 		return err
 	})
-	if got := takeOurs(t, restored, fdbpq.Min, 10); fmt.Sprint(got) != "[b c]" {
+	if got := popOurs(t, restored, fdbpq.Min, 10); fmt.Sprint(got) != "[b c]" {
 		t.Errorf("took %q from the copy", got)
 	}
 	if problems, err := restored.Check(t.Context()); err != nil || len(problems) > 0 {

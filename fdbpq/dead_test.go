@@ -18,7 +18,7 @@ func (f *fixture) terminate(lease fdbpq.Lease) error {
 	})
 }
 
-// dies pushes an item and gives it up.
+// dies pushes an item and terminates it.
 func (f *fixture) dies(queue string) {
 	f.Helper()
 	f.push(queue, fdbpq.NewItem{Payload: []byte("from " + queue)})
@@ -27,8 +27,8 @@ func (f *fixture) dies(queue string) {
 	}
 }
 
-// has holds how many items are ready in queues; those that are not named have
-// none, or are not there.
+// has checks how many items are ready in each queue. Other queues have none, or do not
+// exist.
 func (f *fixture) has(what string, want map[string]int64) {
 	f.Helper()
 	f.view(func(r kv.Reader) error {
@@ -52,9 +52,8 @@ func (f *fixture) has(what string, want map[string]int64) {
 	})
 }
 
-// Nobody makes a dead-letter queue of another queue by configuring an own one:
-// the other one's configuration has to name it. It remains a queue like any
-// other, and takes dead letters for as long as it says so.
+// A queue accepts dead letters of another queue only while its own configuration names
+// that queue. It remains an ordinary queue.
 func TestDeadLettersNeedConsent(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
@@ -116,8 +115,8 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 	})
 }
 
-// A dead letter does not die of its deliveries, and is dropped when it is given
-// up again or outlives its TTL. What is pushed beside it is an item like any other.
+// max_deliveries does not apply to a dead letter, which is dropped when it is given up or
+// outlives its TTL. Pushed items in the same queue are ordinary ones.
 func TestDeadLettersDieOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
@@ -149,8 +148,8 @@ func TestDeadLettersDieOnce(t *testing.T) {
 	})
 }
 
-// Where pushes make no queues, neither do items that are given up: a queue's own
-// dead-letter queue is made with it. Without one nothing is lost.
+// If pushes do not create queues, dead letters do not either: a dead-letter queue is
+// created with its queue. Without one no item is lost.
 func TestDeadLettersMakeNoQueue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		owner := openFixture(t, open)
@@ -184,8 +183,8 @@ func TestDeadLettersMakeNoQueue(t *testing.T) {
 	})
 }
 
-// An item that kills its workers is given up after its last delivery, keeps its
-// priority and headers, and tells where it came from.
+// An item that kills its workers becomes a dead letter after its last delivery, with its
+// priority, its headers and its origin.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -212,7 +211,7 @@ func TestPoison(t *testing.T) {
 			f.pass(time.Second)
 			f.sweep()
 		}
-		// One that was not received does not count.
+		// A delivery that was not received does not count.
 		f.pushed("q", 0, "lucky")
 		for range 5 {
 			item := f.leaseOne("q", time.Second)

@@ -164,7 +164,7 @@ func TestDedupLimit(t *testing.T) {
 	})
 }
 
-// A deleted queue remembers no ids: a push that is repeated after it is one.
+// A deleted queue remembers no ids: a push repeated after the deletion adds an item.
 func TestDeleteForgetsIDs(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
@@ -176,13 +176,13 @@ func TestDeleteForgetsIDs(t *testing.T) {
 				f.update(func(tx kv.Tx) error {
 					sel := fdbpq.Selection{Limit: 1, PopID: lease.String()}
 					q := f.Queue("q")
-					take := q.Pop
+					pop := q.Pop
 					if lease > 0 {
-						take = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, lease) }
+						pop = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, lease) }
 					}
-					popped, err := take(tx, sel)
+					popped, err := pop(tx, sel)
 					if err == nil && len(popped.Items) != 1 {
-						t.Errorf("deleted before %v: a pop with lease %v takes %d items", again, lease, len(popped.Items))
+						t.Errorf("deleted before %v: a pop with lease %v returns %d items", again, lease, len(popped.Items))
 					}
 					return err
 				})

@@ -35,13 +35,12 @@ type depth struct {
 	cpu         map[string]time.Duration   // of all rounds
 }
 
-// BenchmarkDepth compares what operations cost on a queue of ten thousand items
-// with what they cost where there are many more, and where many more are leased
-// and delayed. Rounds on each queue take turns. Told are the median of the time
-// and the mean of the processor time of one operation, and in brackets the ratios
-// to those of the first queue. Nothing is synced, for a sync costs the same
-// everywhere and hides the rest; compactions behind the operations do not count
-// as their processor time.
+// BenchmarkDepth compares what operations cost on a queue of ten thousand items with what
+// they cost where there are many more, and where many more are leased and delayed. Rounds
+// on the queues alternate. It reports the median of the time and the mean of the
+// processor time of one operation, and in brackets the ratios to those of the first
+// queue. Nothing is synced, for a sync costs the same everywhere and hides the rest;
+// compactions behind the operations do not count as their processor time.
 func BenchmarkDepth(b *testing.B) {
 	const each = 256
 	depths := []*depth{{ready: shallow}, {ready: *flagDeep}, {ready: shallow, away: *flagAway}}
@@ -140,11 +139,10 @@ func (d *depth) open(b *testing.B) {
 	}
 }
 
-// BenchmarkPurge purges queues like those of BenchmarkDepth. Told are what the
-// purge takes, and what clearing the rows takes behind it, while somebody pushes
-// and pops: how long the unluckiest of these operations was, and how long the
-// median before and meanwhile. Run it with -benchtime 1x, and without -pq.dir,
-// because nothing is left to be used again.
+// BenchmarkPurge purges queues like those of BenchmarkDepth. It reports the time of the
+// purge and of clearing the rows behind it, under pushes and pops: the slowest of these
+// operations, and the median before and meanwhile. Run it with -benchtime 1x, and without
+// -pq.dir, because nothing is left to be used again.
 func BenchmarkPurge(b *testing.B) {
 	for _, shape := range []depth{{ready: *flagDeep}, {ready: shallow, away: *flagAway}} {
 		b.Run(fmt.Sprintf("%d ready, %d leased, %[2]d delayed", shape.ready, shape.away), func(b *testing.B) {
@@ -161,7 +159,7 @@ func BenchmarkPurge(b *testing.B) {
 
 func (d *depth) purge(b *testing.B) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	// use pushes and pops until it is told to end.
+	// use pushes and pops until the channel is closed.
 	use := func(done <-chan struct{}) (times []time.Duration) {
 		for {
 			select {

@@ -12,9 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// What is granted after downtime lasts as long as it says, from the first
-// moment on, and what was granted before ends by as much earlier as no process
-// ran.
+// Leases and delays granted after downtime have their full length from the first moment.
+// The downtime counts for earlier ones.
 func TestGrantsAfterDowntime(t *testing.T) {
 	const down = 45 * time.Second
 	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
@@ -68,10 +67,9 @@ func TestGrantsAfterDowntime(t *testing.T) {
 	}
 }
 
-// Of several processes that start after downtime at the same time, whatever
-// their wall clocks show, one says how long it was, and none gives a lease by
-// another time: also when one is done while another one still watches, or is
-// about to write.
+// Of several processes that start at the same time after downtime, one determines its
+// length, whatever their wall clocks show, and all grant leases by that time: also when
+// one is done while another one still watches, or is about to write.
 func TestSeveralResume(t *testing.T) {
 	for _, when := range []string{"while it watches", "as it writes"} {
 		t.Run(when, func(t *testing.T) {

@@ -30,8 +30,7 @@ func stopped() time.Time {
 	return time.Time{}
 }
 
-// fewer is how much of something a test does: all of it where it takes a
-// moment, less where each commit crosses a network.
+// fewer reduces the amount of work of a test on engines whose commits cross a network.
 func fewer(t testing.TB, n int) int {
 	if strings.HasSuffix(t.Name(), "/local") {
 		return n
@@ -39,8 +38,8 @@ func fewer(t testing.TB, n int) int {
 	return n / 10
 }
 
-// eachEngine runs a test on every engine. Whoever opens the store again closes
-// it before.
+// eachEngine runs a test on every engine. A test that opens the store again closes it
+// before.
 func eachEngine(t *testing.T, test func(t *testing.T, open func() kv.DB)) {
 	for _, engine := range engines {
 		t.Run(engine.name, func(t *testing.T) {

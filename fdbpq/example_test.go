@@ -13,10 +13,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// A worker moves money between two accounts. The order is taken from one queue,
-// two rows of the program's own change, and the receipt goes to another queue:
-// all of that happens together or not at all, also when the process dies on the
-// way or the store cannot tell whether a commit succeeded.
+// A worker moves money between two accounts. It pops the order from one queue, changes
+// two rows of its own, and pushes the receipt to another queue: all in one transaction,
+// which takes effect exactly once, also when the process dies or the result of a commit
+// is unknown.
 func Example_transfer() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "transfer")

@@ -119,7 +119,7 @@ func (f *fixture) push(queue string, items ...fdbpq.NewItem) []fdbpq.Pushed {
 	return pushed
 }
 
-// pushed pushes items of one priority that must be taken in.
+// pushed pushes items of one priority, and fails the test if one is refused.
 func (f *fixture) pushed(queue string, priority int64, payloads ...string) []fdbpq.ID {
 	f.Helper()
 	var ids []fdbpq.ID
@@ -153,7 +153,7 @@ func (f *fixture) lease(queue string, end fdbpq.End, limit int, d time.Duration)
 	return popped
 }
 
-// leaseOne leases the first item, which must be there.
+// leaseOne leases the first item, and fails the test if there is none.
 func (f *fixture) leaseOne(queue string, d time.Duration) fdbpq.Item {
 	f.Helper()
 	popped := f.lease(queue, fdbpq.Min, 1, d)
@@ -191,7 +191,7 @@ func (f *fixture) configure(queue, object string) {
 	})
 }
 
-// settle does something with a lease and returns its error.
+// settle runs a settlement and returns its error.
 func (f *fixture) settle(fn func(kv.Tx) (fdbpq.Settled, error)) error {
 	f.Helper()
 	session := f.Session()
@@ -212,7 +212,7 @@ func (f *fixture) nack(lease fdbpq.Lease, delay time.Duration) error {
 	return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue(lease.Queue).Nack(tx, lease, delay) })
 }
 
-// pass lets time pass, of which the process tells the store.
+// pass advances the clock, and the process writes the new store time.
 func (f *fixture) pass(d time.Duration) {
 	f.Helper()
 	f.clock.advance(d)
@@ -257,7 +257,7 @@ func (f *fixture) rows(space string) []kv.Pair {
 	return pairs
 }
 
-// lost is how a lease was lost, "" when the error says nothing of that.
+// lost returns how a lease was lost, "" for another error.
 func lost(err error) fdbpq.Lost {
 	var e *fdbpq.LostError
 	if errors.As(err, &e) {

@@ -11,13 +11,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// What stands in a store may be damaged, or written by another program: reading
-// it gives what was written or an error, and never ends the process.
+// Rows of a store may be damaged, or written by another program: reading returns the
+// content or an error, and never ends the process.
 
 var somePlace = place{priority: -5, tail: string(tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("12345678")))}
 
-// Whatever an item holds is read back; whatever is read back as an item of ours
-// is written as it stood, up to elements of a later version.
+// Every item is read as it was written. A row that is read as an item is written as it
+// was, except for elements of a later version.
 func FuzzEnvelope(f *testing.F) {
 	dead := DeadLetter{Reason: "why", Origin: "jobs", OriginID: "id"}
 	for _, e := range []envelope{

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// A deleted queue leaves no row behind, and one of the same name begins anew: a
-// lease on an item of the old one is worth nothing, and who waits is woken.
+// A deleted queue leaves no row behind, and a queue of the same name starts anew: leases
+// of the old one are lost, and waiting pops are woken.
 func TestDeletedQueueLeavesNothing(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
@@ -62,8 +62,7 @@ func TestDeletedQueueLeavesNothing(t *testing.T) {
 	})
 }
 
-// A purge of whatever size is a moment's work, and what it leaves behind goes
-// bit by bit.
+// A purge of any size takes constant time, and its rows are cleared in bounded steps.
 func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -104,8 +103,8 @@ func TestPurgeIsBounded(t *testing.T) {
 	})
 }
 
-// A purge in the middle of a transaction whose changes know of each other: what
-// follows is done to the new generation.
+// After a purge in the middle of a transaction, later changes apply to the new
+// generation.
 func TestPurgeAmongChanges(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// operation makes up something to do.
+// operation generates an operation.
 func (w *world) operation(rng *rand.Rand) operation {
 	switch dice := rng.IntN(100); {
 	case dice < 8:
@@ -43,7 +43,7 @@ func (w *world) operation(rng *rand.Rand) operation {
 	return w.writing(rng, true)
 }
 
-// writing makes up something to do in a transaction.
+// writing generates an operation within a transaction.
 func (w *world) writing(rng *rand.Rand, alone bool) operation {
 	if alone && rng.IntN(8) == 0 {
 		parts := []operation{w.writing(rng, false), w.writing(rng, false), w.writing(rng, false)}

@@ -124,7 +124,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem) importedVie
 	return importedView{Seq: home.seq}
 }
 
-// importing makes up an import: of items that are there, that were, and that
+// importing generates an import: of items that are there, that were there, and that
 // another store has made.
 func (w *world) importing(rng *rand.Rand) operation {
 	queue := w.queueName(rng)
@@ -192,8 +192,8 @@ func (f *fixture) everything(queue string) (items []fdbpq.Import) {
 	return items
 }
 
-// Whatever can stand in a store stands in another one after the import, at the
-// same place, under the same id; what is leased becomes ready.
+// After an import every item is at the same place in another store, with the same id.
+// Leased items become ready.
 func TestImportElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, from := range engines {
@@ -260,7 +260,7 @@ func TestImportElsewhere(t *testing.T) {
 	}
 }
 
-// Where an item is to stand, no other one may.
+// An import is refused if another item has the place.
 func TestImportOccupied(t *testing.T) {
 	t.Parallel()
 	f := openFixture(t, func() kv.DB {
@@ -346,8 +346,7 @@ func TestImportMeetsItself(t *testing.T) {
 	})
 }
 
-// An item that comes back after a purge, to the place that it had, is another one
-// to those who leased it before.
+// An item imported after a purge to its former place is another item for earlier leases.
 func TestImportAfterPurge(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

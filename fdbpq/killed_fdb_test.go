@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
-// ledger is what the users of a store were told.
+// ledger records the answers that users of a store got.
 type ledger struct {
 	mu     sync.Mutex
 	pushed map[string]bool // payloads, of pushes whose result is known
@@ -24,22 +24,21 @@ type ledger struct {
 	news   chan struct{} // a value for each push that was acknowledged
 }
 
-// TestKilledProcesses kills the processes of a double-redundant cluster by
-// turns while two bridges' worth of sessions push and take: every acknowledged item
-// is taken once, nothing else is taken, and sessions find out about every unknown
-// result by themselves.
+// TestKilledProcesses kills the processes of a double-redundant cluster by turns while
+// the sessions of two bridges push and pop: every acknowledged item is popped once, no
+// other item is popped, and sessions resolve every unknown result by themselves.
 func TestKilledProcesses(t *testing.T) {
-	// On a busy machine a cluster may take longer than usual to recover, and who
-	// gives up then does not know what it has done.
+	// On a busy machine a cluster may need longer than usual to recover, and a caller
+	// that gives up then does not know the result.
 	fdbpq.SetResolveTimeout(t, 2*time.Minute)
 	cluster := fdbtest.New(t, 3)
 	l := &ledger{pushed: map[string]bool{}, taken: map[string]int{}, news: make(chan struct{}, 1_000_000)}
 	pushing, stopPushing := context.WithCancel(t.Context())
 	defer stopPushing()
-	taking, stopTaking := context.WithCancel(t.Context())
+	popping, stopTaking := context.WithCancel(t.Context())
 	defer stopTaking()
 
-	var pushers, takers sync.WaitGroup
+	var pushers, poppers sync.WaitGroup
 	var stores []*fdbpq.Store
 	var engines []*fdb.DB
 	for bridge := range 2 {
@@ -59,9 +58,9 @@ func TestKilledProcesses(t *testing.T) {
 					t.Errorf("push: %v", err)
 				}
 			})
-			takers.Go(func() {
-				if err := l.take(taking, store); err != nil {
-					t.Errorf("take: %v", err)
+			poppers.Go(func() {
+				if err := l.pop(popping, store); err != nil {
+					t.Errorf("pop: %v", err)
 				}
 			})
 		}
@@ -77,7 +76,7 @@ func TestKilledProcesses(t *testing.T) {
 	stopPushing()
 	pushers.Wait()
 	stopTaking()
-	takers.Wait()
+	poppers.Wait()
 	for {
 		n, err := l.takeOnce(stores[0])
 		if err != nil {
@@ -134,8 +133,8 @@ func (l *ledger) push(ctx context.Context, store *fdbpq.Store, user string) erro
 	return nil
 }
 
-// take takes until ctx ends.
-func (l *ledger) take(ctx context.Context, store *fdbpq.Store) error {
+// pop pops until ctx ends.
+func (l *ledger) pop(ctx context.Context, store *fdbpq.Store) error {
 	for ctx.Err() == nil {
 		if _, err := l.takeOnce(store); err != nil {
 			return err

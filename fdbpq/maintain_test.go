@@ -15,8 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// What falls due is done within a second, by whichever process is there, also
-// when the one that did it dies.
+// Due work is done within a second by one of the processes, also when the sweeping one
+// dies.
 func TestMaintainIsPunctual(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,7 @@ func TestMaintainIsPunctual(t *testing.T) {
 	})
 }
 
-// A process does what it set itself when it is due, and not only at its next
-// beat.
+// A process does due work of its own timers in time, and not only at its next heartbeat.
 func TestMaintainHearsOfTimers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

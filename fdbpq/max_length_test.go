@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// max_length counts what is ready, leased and delayed. What comes back from a
-// lease is never refused.
+// max_length counts ready, leased and delayed items. An item that returns from a lease is
+// never refused.
 func TestMaxLength(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -16,7 +16,7 @@ type listing struct {
 	plain bool // without bodies
 }
 
-// knownID is an id that a push or a take has answered.
+// knownID is an id that a push or a pop has answered.
 type knownID struct {
 	queue, id string
 }

@@ -19,7 +19,7 @@ type modelPop struct {
 	leases     []modelLease
 }
 
-// selection is what takes and peeks ask for.
+// selection is what pops and peeks ask for.
 type selection struct {
 	end      fdbpq.End
 	band     fdbpq.Band
@@ -70,7 +70,7 @@ func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, 
 	return hit, passed, false
 }
 
-// complete says what the counters tell a take or a peek.
+// complete adds what the counters say to a pop or a peek.
 func (q *modelQueue) complete(out *outcome) {
 	n := q.counts()
 	switch {

@@ -63,8 +63,8 @@ func (m *model) forgetTimer(d due) {
 	m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
 }
 
-// claim reports whether another process has due work to itself, and otherwise
-// gives it to this one.
+// becomeSweeper reports whether another process is sweeping, and otherwise lets this one
+// sweep.
 func (m *model) becomeSweeper(at moment) (busy bool) {
 	if m.sweeper != at.process && m.until > at.now {
 		return true

@@ -25,7 +25,7 @@ func (s selection) String() string {
 
 func popOf(queue string, sel selection, lease time.Duration) operation {
 	return operation{
-		name: fmt.Sprintf("take %s %v lease %v", queue, sel, lease),
+		name: fmt.Sprintf("pop %s %v lease %v", queue, sel, lease),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			q := p.store.Queue(queue)
 			var popped fdbpq.Popped
@@ -56,10 +56,10 @@ func peekOf(queue string, sel selection) operation {
 	}
 }
 
-// stagedOf is a take by way of requests. Alone it does what a plain take does.
+// stagedOf is a staged pop. Without others it does what a plain pop does.
 func stagedOf(queue string, sel selection, lease time.Duration) operation {
 	return operation{
-		name: fmt.Sprintf("staged take %s %v lease %v", queue, sel, lease),
+		name: fmt.Sprintf("staged pop %s %v lease %v", queue, sel, lease),
 		whole: func(ctx context.Context, p *process) (outcome, error) {
 			// A request that its owner gives up may still be answered.
 			steady := maps.Clone(p.chances)

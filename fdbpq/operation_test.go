@@ -24,8 +24,8 @@ type operation struct {
 	expect func(m *model, at moment, got outcome) outcome
 }
 
-// kindOf names what an error says. Errors that nobody should meet keep their
-// text, so that no expectation fits them.
+// kindOf names the kind of an error. Unexpected errors keep their text, so that no
+// expectation fits them.
 func kindOf(err error) string {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError

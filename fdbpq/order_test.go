@@ -94,7 +94,7 @@ func TestTies(t *testing.T) {
 				f.pushed("q", priority, fmt.Sprint(i))
 			}
 		}
-		take := func(end fdbpq.End) string {
+		pop := func(end fdbpq.End) string {
 			t.Helper()
 			var peeked fdbpq.Popped
 			f.view(func(r kv.Reader) (err error) {
@@ -103,22 +103,22 @@ func TestTies(t *testing.T) {
 			})
 			popped := f.pop("q", end, 1)
 			if peeked.Items[0].ID != popped.Items[0].ID {
-				t.Errorf("a peek that nobody disturbed shows %v, the pop takes %v", peeked.Items[0].ID, popped.Items[0].ID)
+				t.Errorf("a peek that nobody disturbed shows %v, the pop returns %v", peeked.Items[0].ID, popped.Items[0].ID)
 			}
 			return fmt.Sprint(popped.Items[0].Priority, " ", string(popped.Items[0].Payload))
 		}
 		for i := range 3 {
-			if got, want := take(fdbpq.Min), fmt.Sprint(1, " ", i); got != want {
-				t.Errorf("min takes %s, expected %s", got, want)
+			if got, want := pop(fdbpq.Min), fmt.Sprint(1, " ", i); got != want {
+				t.Errorf("min returns %s, expected %s", got, want)
 			}
-			if got, want := take(fdbpq.Max), fmt.Sprint(2, " ", 299-i); got != want {
-				t.Errorf("max takes %s, expected %s", got, want)
+			if got, want := pop(fdbpq.Max), fmt.Sprint(2, " ", 299-i); got != want {
+				t.Errorf("max returns %s, expected %s", got, want)
 			}
 		}
 		f.configure("q", `{"ties":"oldest"}`)
 		for i := range 3 {
-			if got, want := take(fdbpq.Max), fmt.Sprint(2, " ", i); got != want {
-				t.Errorf("max takes %s with the oldest first, expected %s", got, want)
+			if got, want := pop(fdbpq.Max), fmt.Sprint(2, " ", i); got != want {
+				t.Errorf("max returns %s with the oldest first, expected %s", got, want)
 			}
 		}
 		// From one level to the next, within a batch.
@@ -216,7 +216,7 @@ func TestCountNeverRestarts(t *testing.T) {
 	})
 }
 
-// What was away comes back to its own place.
+// A delayed or leased item returns to its own place.
 func TestPlaceIsForLife(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

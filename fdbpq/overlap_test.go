@@ -88,9 +88,8 @@ func (w *world) round(rng *rand.Rand) (reran bool, err error) {
 	return reran, err
 }
 
-// meet makes up one of two operations that overlap. What is put together from
-// several may read a head that changes meanwhile; only a settlement followed by
-// a take promises more.
+// meet makes up one of two operations that overlap. What is put together from several may
+// read a head that changes meanwhile; only a settlement followed by a pop promises more.
 func (w *world) meet(rng *rand.Rand, first bool) operation {
 	switch dice := rng.IntN(20); {
 	case dice < 2:

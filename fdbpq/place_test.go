@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Ids are taken in the one form in which they are given out.
+// An id is accepted in one form, that of its String.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -20,7 +20,7 @@ func TestIDs(t *testing.T) {
 		}
 		for _, bad := range []string{"", "x", text[1:], text[:len(text)-1], text + "A", text + "=", text + "AA", strings.ToLower(text), " " + text} {
 			if parsed, err := fdbpq.ParseID(bad); err == nil && parsed == id {
-				t.Errorf("ParseID(%q) takes a second spelling", bad)
+				t.Errorf("ParseID(%q) accepts a second spelling", bad)
 			}
 		}
 		for _, unknown := range []fdbpq.ID{{}, f.pushed("other", -5, "two")[0]} {

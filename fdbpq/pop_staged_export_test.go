@@ -2,10 +2,10 @@ package fdbpq
 
 import "context"
 
-// ErrContended is what a staged take starts again on.
+// ErrContended makes a staged pop start again.
 var ErrContended = errContended
 
-// StagedRequest is a staged take whose steps a test takes one by one.
+// StagedRequest is a staged pop whose steps a test runs one by one.
 type StagedRequest struct{ staged }
 
 func NewStagedRequest(s *Store, queue string, sel Selection) *StagedRequest {

@@ -67,7 +67,7 @@ func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
 // Many concurrent pops get every item exactly once, leased or for good.
 func TestPopStagedServesEveryItemOnce(t *testing.T) {
 	t.Parallel()
-	const items, takers = 600, 16
+	const items, poppers = 600, 16
 	for _, lease := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprint("lease ", lease), func(t *testing.T) {
 			s := openLocal(t, fdbpq.Options{})
@@ -77,7 +77,7 @@ func TestPopStagedServesEveryItemOnce(t *testing.T) {
 			var mu sync.Mutex
 			got := make(map[string]int)
 			var wg sync.WaitGroup
-			for range takers {
+			for range poppers {
 				wg.Go(func() {
 					for {
 						popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
@@ -127,14 +127,14 @@ func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(second.Items[0].Payload); got != "b" {
-		t.Errorf("the later take got %q, want %q", got, "b")
+		t.Errorf("the later pop got %q, want %q", got, "b")
 	}
 	popped, answered, err := first.Fetch(t.Context())
 	if err != nil || !answered {
 		t.Fatalf("the earlier request was not answered: %v", err)
 	}
 	if got := string(popped.Items[0].Payload); got != "a" {
-		t.Errorf("the earlier take got %q, want %q", got, "a")
+		t.Errorf("the earlier pop got %q, want %q", got, "a")
 	}
 	// An answer is collected once.
 	if _, _, err := first.Fetch(t.Context()); !errors.Is(err, fdbpq.ErrContended) {
@@ -216,8 +216,8 @@ func TestPopStagedLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// Whichever request is fulfilled by whom, it gets from its own end, and no more
-// than it asked for.
+// Whichever owner fulfils a request, it gets items from its own end, and no more than it
+// asked for.
 func TestStagedDirection(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -254,8 +254,8 @@ func TestStagedDirection(t *testing.T) {
 	})
 }
 
-// A request is answered once: who answers it late, by what the queue was like
-// earlier, changes nothing.
+// A request is answered once: a late answer, by an earlier state of the queue, changes
+// nothing.
 func TestStagedAnswersOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -304,8 +304,8 @@ func TestStagedAnswersOnce(t *testing.T) {
 	})
 }
 
-// Unknown results in the steps of staged takes neither lose an item nor hand it
-// out twice, and leave no request behind.
+// Unknown results in the steps of staged pops neither lose an item nor deliver it twice,
+// and leave no request behind.
 func TestStagedUnknownResults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

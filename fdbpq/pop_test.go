@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Each reason why nothing was found is told apart.
+// Each reason why nothing was found is reported.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -26,7 +26,7 @@ func TestReasons(t *testing.T) {
 			})
 			for _, popped := range []fdbpq.Popped{f.pop("q", fdbpq.Max, 1), f.lease("q", fdbpq.Min, 1, time.Minute)} {
 				if popped.Reason != want || len(popped.Items) > 0 {
-					t.Errorf("a take gets %d items, reason %q, expected %q", len(popped.Items), popped.Reason, want)
+					t.Errorf("a pop gets %d items, reason %q, expected %q", len(popped.Items), popped.Reason, want)
 				}
 			}
 		}
@@ -53,8 +53,8 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// Pushing, taking and settling in one transaction with data of one's own, over
-// several queues.
+// Pushes, pops and settlements of several queues in one transaction with rows of the
+// program's own.
 func TestComposition(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -74,7 +74,7 @@ func TestComposition(t *testing.T) {
 					return err
 				}
 				if got := payloads(popped.Items); len(got) != 1 || got[0] != "for now" || popped.Ready != 1 {
-					return fmt.Errorf("the transaction takes %q of its own pushes, %d are left", got, popped.Ready)
+					return fmt.Errorf("the transaction returns %q of its own pushes, %d are left", got, popped.Ready)
 				}
 				if _, err := f.Queue("in").Ack(tx, *leased.Lease); err != nil {
 					return err
@@ -102,8 +102,8 @@ func TestComposition(t *testing.T) {
 	})
 }
 
-// A take reads the head without depending on it: pushes, before it and behind
-// it, do not make it run again. The recipe's does.
+// A pop reads the head without depending on it: pushes before or behind it do not make it
+// run again. The recipe's pop does.
 func TestPopDoesNotConflictWithPush(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -111,7 +111,7 @@ func TestPopDoesNotConflictWithPush(t *testing.T) {
 		other := f.another(0)
 		for _, c := range []struct {
 			what string
-			take func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)
+			pop  func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)
 			runs int
 		}{{"Pop", f.Queue("q").Pop, 1}, {"PopRecipe", f.Queue("q").PopRecipe, 2}} {
 			f.pushed("q", 0, "one", "two", "three")
@@ -119,7 +119,7 @@ func TestPopDoesNotConflictWithPush(t *testing.T) {
 			var popped fdbpq.Popped
 			f.update(func(tx kv.Tx) (err error) {
 				runs++
-				if popped, err = c.take(tx, fdbpq.Selection{Limit: 1}); err != nil {
+				if popped, err = c.pop(tx, fdbpq.Selection{Limit: 1}); err != nil {
 					return err
 				}
 				if runs == 1 {
@@ -176,7 +176,7 @@ func TestHeadIsNotSlowed(t *testing.T) {
 				counted := &readRows{Tx: tx}
 				popped, err := f.Queue("q").Pop(counted, fdbpq.Selection{End: end, Limit: 1})
 				if len(popped.Items) != 1 || counted.rows > 2 {
-					t.Errorf("a take of %d items read %d rows", len(popped.Items), counted.rows)
+					t.Errorf("a pop of %d items read %d rows", len(popped.Items), counted.rows)
 				}
 				return err
 			})

@@ -2,7 +2,7 @@ package fdbpq
 
 import "runtime"
 
-// AwaitLine returns when n stand in line for all priorities of the queue.
+// AwaitLine returns when n pops of all priorities wait at the queue.
 func AwaitLine(s *Store, queue string, n int) {
 	for {
 		s.lines.mu.Lock()

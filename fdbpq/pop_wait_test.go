@@ -17,7 +17,7 @@ import (
 
 var oneItem = fdbpq.Selection{End: fdbpq.Min, Limit: 1}
 
-// Those who wait are served in the order they came, each item to one of them.
+// Waiting pops are served in the order in which they came, each item to one of them.
 func TestPopWaitServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
@@ -79,7 +79,7 @@ func TestPopWaitGivesUp(t *testing.T) {
 	}
 }
 
-// All that makes an item takeable wakes a waiter.
+// Everything that makes an item ready wakes a waiting pop.
 func TestPopWaitWakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -165,8 +165,8 @@ func TestPopWaitWakes(t *testing.T) {
 	}
 }
 
-// However many wait, those who look at the queue are one at first, and then as
-// many as there is to take, and one more.
+// However many pops wait, one reads the queue at first, and then as many as there are
+// items, and one more.
 func TestPopWaitWakesNoHerd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestPopWaitWakesNoHerd(t *testing.T) {
 	})
 }
 
-// What arrives while a waiter makes sure that there is nothing wakes it.
+// An item that arrives while a pop checks that the queue is empty wakes it.
 func TestPopWaitMissesNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

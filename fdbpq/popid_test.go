@@ -16,7 +16,7 @@ import (
 func TestReturnOfRepeatedPop(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		take := func(id string) fdbpq.Lease {
+		pop := func(id string) fdbpq.Lease {
 			t.Helper()
 			var popped fdbpq.Popped
 			f.update(func(tx kv.Tx) (err error) {
@@ -40,14 +40,14 @@ func TestReturnOfRepeatedPop(t *testing.T) {
 			}
 		}
 		f.pushed("q", 0, "one")
-		first := take("a")
-		second := take("a")
+		first := pop("a")
+		second := pop("a")
 		if err := giveBack(first); err != nil {
 			t.Error(err)
 		}
 		ready("one of two answers came back", 0)
-		if third := take("a"); third.Fence != second.Fence {
-			t.Errorf("the repeated take has fence %d, expected %d", third.Fence, second.Fence)
+		if third := pop("a"); third.Fence != second.Fence {
+			t.Errorf("the repeated pop has fence %d, expected %d", third.Fence, second.Fence)
 		}
 		for range 2 {
 			if err := giveBack(second); err != nil {
@@ -57,7 +57,7 @@ func TestReturnOfRepeatedPop(t *testing.T) {
 		ready("all answers came back", 1)
 
 		// The next lease knows nothing of it.
-		next := take("b")
+		next := pop("b")
 		if got := f.get("q", next.ID()).Deliveries; got != 1 {
 			t.Errorf("%d deliveries, expected 1: what came back does not count", got)
 		}
@@ -65,18 +65,18 @@ func TestReturnOfRepeatedPop(t *testing.T) {
 			t.Error(err)
 		}
 		ready("a single answer came back", 1)
-		take("c")
-		if err := f.nack(take("c"), 0); err != nil {
+		pop("c")
+		if err := f.nack(pop("c"), 0); err != nil {
 			t.Error(err)
 		}
-		if err := giveBack(take("d")); err != nil {
+		if err := giveBack(pop("d")); err != nil {
 			t.Error(err)
 		}
 		ready("an answer came back after a lease that had been answered twice", 1)
 	})
 }
 
-// A repeated take does not answer a lease that has run out, swept or not.
+// A repeated pop does not return a lease that has run out, swept or not.
 func TestRepeatedPopAfterItsLease(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)

@@ -16,10 +16,10 @@ import (
 
 var flagTimers = flag.Int("pq.timers", 0, "items that fall due in each second of TestPunctualUnderLoad; 0: none")
 
-// TestPunctualUnderLoad measures how late items expire and delayed ones are
-// handed out when -pq.timers of them fall due in every second, two processes
-// maintain the store, and others push and pop as fast as they can. None may be
-// early, and none later than a second.
+// TestPunctualUnderLoad measures how late items expire and delayed ones are delivered
+// when -pq.timers of them fall due in every second, two processes maintain the store, and
+// others push and pop as fast as they can. None may be early, and none later than a
+// second.
 func TestPunctualUnderLoad(t *testing.T) {
 	t.Parallel()
 	if *flagTimers == 0 {

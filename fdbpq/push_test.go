@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// What is refused makes no queue.
+// A refused push creates no queue.
 func TestRefusedMakesNoQueue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)

@@ -30,14 +30,13 @@ func randomSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// usualFaults are how often what goes wrong.
+// usualFaults are the chances of each fault.
 var usualFaults = fault.Chances{
 	fault.Conflict: 0.05, fault.Unavailable: 0.01, fault.UnknownNever: 0.02, fault.UnknownDone: 0.02, fault.UnknownLate: 0.02,
 }
 
-// What a store answers and contains is what the model says, whatever several
-// processes do one after the other, whatever goes wrong with their commits, and
-// whatever their clocks show.
+// A store answers and contains what the model says, whatever several processes do one
+// after the other, whatever faults their commits have, and whatever their clocks show.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// A process that reads ahead by what it knew of a queue takes nothing by that
-// when another one has purged the queue or configured it otherwise.
+// A process that reads ahead by a stale state of a queue pops nothing by it when another
+// one has purged or reconfigured the queue.
 func TestReadAheadByStaleState(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -43,7 +43,7 @@ func TestReadAheadByStaleState(t *testing.T) {
 				return nil
 			})
 		}
-		takes := func(end fdbpq.End, n int, want ...string) {
+		pops := func(end fdbpq.End, n int, want ...string) {
 			t.Helper()
 			var got []string
 			update(one, func(tx kv.Tx, q fdbpq.Queue) error {
@@ -59,19 +59,19 @@ func TestReadAheadByStaleState(t *testing.T) {
 			}
 		}
 		push("a", "b", "c")
-		takes(fdbpq.Min, 1, "a")
+		pops(fdbpq.Min, 1, "a")
 		update(other, func(tx kv.Tx, q fdbpq.Queue) error {
 			_, err := q.Purge(tx)
 			return err
 		})
-		takes(fdbpq.Min, 10)
+		pops(fdbpq.Min, 10)
 		push("d", "e", "f", "g")
-		takes(fdbpq.Max, 1, "g")
+		pops(fdbpq.Max, 1, "g")
 		update(other, func(tx kv.Tx, q fdbpq.Queue) error {
 			_, err := q.Configure(tx, []byte(`{"ties":"oldest"}`))
 			return err
 		})
-		takes(fdbpq.Max, 2, "d", "e")
-		takes(fdbpq.Min, 10, "f")
+		pops(fdbpq.Max, 2, "d", "e")
+		pops(fdbpq.Min, 10, "f")
 	})
 }

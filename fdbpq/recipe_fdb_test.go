@@ -50,7 +50,7 @@ func besideRecipe(t *testing.T) (*fdbpq.Store, *recipeQueue) {
 		t.Fatal(err)
 	}
 	pushOurs(t, store, 0, "makes the queue")
-	takeOurs(t, store, fdbpq.Min, 1)
+	popOurs(t, store, fdbpq.Min, 1)
 	root := subspace.FromBytes(prefix)
 	return store, &recipeQueue{t, theirs, root, root.Sub("i", "q", 1)}
 }
@@ -70,8 +70,8 @@ func pushOurs(t *testing.T, store *fdbpq.Store, priority int64, payloads ...stri
 	}
 }
 
-// takeOurs takes up to n items and returns their payloads.
-func takeOurs(t *testing.T, store *fdbpq.Store, end fdbpq.End, n int) (payloads []string) {
+// popOurs pops up to n items and returns their payloads.
+func popOurs(t *testing.T, store *fdbpq.Store, end fdbpq.End, n int) (payloads []string) {
 	t.Helper()
 	session := store.Session()
 	defer session.Release()
@@ -143,8 +143,8 @@ func (q *recipeQueue) tryPop(last bool) (any, error) {
 	})
 }
 
-// What programs push that follow the recipe, we pop, from either end and in the
-// order of priorities.
+// Items that programs push by the recipe are popped from either end, in the order of
+// priorities.
 func TestRecipePushesAreTaken(t *testing.T) {
 	store, theirs := besideRecipe(t)
 	push := func() {
@@ -158,12 +158,12 @@ func TestRecipePushesAreTaken(t *testing.T) {
 	}
 	push()
 	want := []string{"first", "text, as in Java", "bare, as in Python", "", "ours", "bytes", "last"}
-	if got := takeOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := popOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("from the lower end: %q, want %q", got, want)
 	}
 	push()
 	for i := range want {
-		if got := takeOurs(t, store, fdbpq.Max, 1); len(got) != 1 || got[0] != want[len(want)-1-i] {
+		if got := popOurs(t, store, fdbpq.Max, 1); len(got) != 1 || got[0] != want[len(want)-1-i] {
 			t.Errorf("from the upper end: %q, want %q", got, want[len(want)-1-i])
 		}
 	}
@@ -172,15 +172,15 @@ func TestRecipePushesAreTaken(t *testing.T) {
 	}
 }
 
-// What the recipe pushes behind ours of the same priority comes behind it; what
-// we push behind theirs comes somewhere among that priority.
+// An item that the recipe pushes stands behind all items of the same priority. A later
+// push of pqd stands anywhere within that priority.
 func TestRecipePushesContinueOurs(t *testing.T) {
 	store, theirs := besideRecipe(t)
 	pushOurs(t, store, 5, "a", "b")
 	theirs.push(5, []byte("c"))
 	theirs.push(5, []byte("d"))
 	pushOurs(t, store, 6, "e")
-	if got := takeOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != "[a b c d e]" {
+	if got := popOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != "[a b c d e]" {
 		t.Errorf("took %q", got)
 	}
 }
@@ -198,7 +198,7 @@ func TestRecipePrioritiesOfOtherTypes(t *testing.T) {
 		}
 	}
 	pushOurs(t, store, 5, "ours")
-	if got := takeOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != "[ours]" {
+	if got := popOurs(t, store, fdbpq.Min, 10); fmt.Sprint(got) != "[ours]" {
 		t.Errorf("took %q", got)
 	}
 }
@@ -221,8 +221,8 @@ func TestRecipePushesMakeNoQueue(t *testing.T) {
 	}
 }
 
-// What we push, programs pop that follow the recipe, from either end and in our
-// order. They do not see what is delayed or leased.
+// Programs pop our items by the recipe, from either end and in our order. They do not see
+// delayed or leased items.
 func TestRecipePopsOurs(t *testing.T) {
 	store, theirs := besideRecipe(t)
 	pushOurs(t, store, 5, "c", "d")
@@ -253,7 +253,7 @@ func TestRecipePopsOurs(t *testing.T) {
 	if got := theirs.pop(false); got != nil {
 		t.Errorf("the recipe popped %q of an empty queue", got)
 	}
-	if got := takeOurs(t, store, fdbpq.Min, 10); len(got) > 0 {
+	if got := popOurs(t, store, fdbpq.Min, 10); len(got) > 0 {
 		t.Errorf("we took %q, which the recipe has popped", got)
 	}
 	err = store.View(t.Context(), func(r kv.Reader) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
 )
 
-// A transaction whose result is unknown took effect and is not done again, or
-// did not and is, or is still under way and never will.
+// A transaction with an unknown result either took effect and is not repeated, or did not
+// and is repeated, or is still under way and is made void.
 func TestSessionResolvesUnknownResults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -34,8 +34,8 @@ func TestSessionResolvesUnknownResults(t *testing.T) {
 	})
 }
 
-// When the context has ended meanwhile the transaction is not tried again, and
-// what is still under way must not take effect behind the caller's back.
+// After the end of the context the transaction is not tried again, and an attempt that is
+// still under way must not take effect later.
 func TestSessionVoidsWhatIsStillUnderWay(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {

@@ -13,8 +13,8 @@ import (
 // clusterSize is the smallest cluster that survives the loss of a server.
 const clusterSize = 3
 
-// nobody is where no route leads: servers tell each other where others listen, and
-// are to use the proxies instead.
+// nobody is an address that no server listens on: servers announce their addresses to
+// each other, and must use the proxies instead.
 const nobody = "127.0.0.1:1"
 
 // Cluster is three NATS servers with JetStream inside the test process. Each route
@@ -90,7 +90,7 @@ func (c *Cluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// Kill takes a server down. Nobody hears from it again, so it hands nothing over.
+// Kill ends a server without notice, so it hands nothing over.
 func (c *Cluster) Kill(t testing.TB, i int) {
 	t.Helper()
 	c.down[i] = true
@@ -180,7 +180,7 @@ func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
 // lookEvery is the pause between looks at what has no event.
 const lookEvery = 10 * time.Millisecond
 
-// Await waits for what tells nobody when it happens, such as a change inside a server.
+// Await polls for a condition without an event, such as a change inside a server.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	late := time.After(Patience)

@@ -97,7 +97,7 @@ func (p *Process) Begin(t testing.TB) {
 	p.launch(t)
 }
 
-// Ready waits until the process is ready or has ended, and tells which.
+// Ready waits until the process is ready or has ended, and reports which.
 func (p *Process) Ready(t testing.TB) bool {
 	t.Helper()
 	var ready struct {

@@ -26,7 +26,7 @@ func NATS(t testing.TB, changes ...func(*server.Options)) *Server {
 	t.Helper()
 	options := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-		// Who reads slowly here has been given no processor.
+		// A slow reader here has no processor time.
 		WriteDeadline: Patience,
 	}
 	for _, change := range changes {

@@ -138,7 +138,7 @@ func (w *Worker) push() {
 	request.Data = []byte(o.Item + " " + strings.Repeat("x", w.Padding))
 	request.Header.Set("Nats-Msg-Id", o.Item)
 	w.record(o, func(o *history.Operation) bool {
-		reply, tries := w.insist(request)
+		reply, tries := w.repeat(request)
 		o.Outcome, o.Repeated = history.Done, tries > 1
 		if !IsAck(reply) {
 			w.Errorf("push %s: refused: %v %s", o.Item, reply.Header, reply.Data)
@@ -190,7 +190,7 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 			}
 		} else {
 			var tries int
-			reply, tries = w.insist(request)
+			reply, tries = w.repeat(request)
 			o.Repeated = tries > 1
 		}
 		return w.found(o, reply)
@@ -220,8 +220,8 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 	case status == "404" || status == "408":
 		o.Outcome = history.Nothing
 	case reply.Header.Get("Nats-Service-Error-Code") == "410" && o.Kind == history.Lease:
-		// It was given back, as nobody received it, and is with another; or it
-		// ran out before its answer arrived.
+		// It was given back, as no client received it, and another one has it; or it ran
+		// out before its answer arrived.
 		o.Outcome = history.Unknown
 		if o.Lease != fleeting { // which does not run out here
 			o.Lease = 0
@@ -248,7 +248,7 @@ func (w *Worker) settle(at int, kind history.Kind) {
 		o.Lease = h.lease
 	}
 	w.record(o, func(o *history.Operation) bool {
-		reply, tries := w.insist(request)
+		reply, tries := w.repeat(request)
 		o.Repeated = tries > 1
 		switch reply.Header.Get("Nats-Service-Error-Code") {
 		case "":
@@ -279,8 +279,8 @@ func noResponders(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
 
-// insist sends a request until it is answered, and returns how often it did.
-func (w *Worker) insist(request *nats.Msg) (*nats.Msg, int) {
+// repeat sends a request until it is answered, and returns how often.
+func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 	tries := 0
 	if w.Loses {
 		switch n := w.Random.IntN(60); {
@@ -334,7 +334,7 @@ func (w *Worker) Empty() {
 	}
 }
 
-// pop pops the first item, and insists on an answer.
+// pop pops the first item, and repeats the request until it is answered.
 func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 	request := nats.NewMsg("pq." + w.Queue + ".pop.min")
 	request.Header.Set("Nats-Msg-Id", w.name())
@@ -342,7 +342,7 @@ func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 		request.Header.Set("PQ-Wait", wait.String())
 	}
 	w.record(history.Operation{Kind: history.Pop, End: history.Min}, func(o *history.Operation) bool {
-		reply, _ = w.insist(request)
+		reply, _ = w.repeat(request)
 		return w.found(o, reply)
 	})
 	return reply
@@ -366,7 +366,7 @@ func (w *Worker) Drain() {
 // Info is what the queue says about itself, as soon as it answers.
 func (w *Worker) Info() string {
 	w.Helper()
-	reply, _ := w.insist(nats.NewMsg("pq." + w.Queue + ".info"))
+	reply, _ := w.repeat(nats.NewMsg("pq." + w.Queue + ".info"))
 	return string(reply.Data)
 }
 

@@ -141,7 +141,7 @@ func beginning(all []string, word string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return !strings.HasPrefix(s, word) })
 }
 
-// completionTimeout is how long somebody who presses the tab key waits.
+// completionTimeout bounds how long a user who presses the tab key waits.
 const completionTimeout = time.Second
 
 func (s *session) queueNames() (names []string) {

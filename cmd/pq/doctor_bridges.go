@@ -108,7 +108,7 @@ func prefixes(found []micro.Info) string {
 	return strings.Join(all, ", ")
 }
 
-// discover asks all bridges who they are.
+// discover asks all bridges for their identity.
 func (d *doctor) discover() ([]micro.Info, error) {
 	nc := d.session.nc
 	inbox := nc.NewInbox()

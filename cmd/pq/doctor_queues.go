@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// queues looks for queues that somebody should look at.
+// queues looks for queues that need attention.
 func (d *doctor) queues() {
 	var infos []*client.Info
 	permitted, err := d.try(func(ctx context.Context) (err error) {
@@ -45,7 +45,7 @@ func (d *doctor) queues() {
 	}
 }
 
-// unattended is after how long an item that nobody takes is worth a remark.
+// unattended is the age of an unpopped item from which doctor warns.
 const unattended = time.Hour
 
 func examineQueue(i *client.Info, remark func(format string, args ...any)) {

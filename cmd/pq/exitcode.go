@@ -44,7 +44,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// unreachable tells a server that is not there, or does not speak, from one that
+// unreachable distinguishes a server that is not there, or does not answer, from one that
 // refuses, and from a file of the login's that cannot be read.
 func unreachable(err error) bool {
 	var network net.Error

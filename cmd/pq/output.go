@@ -22,7 +22,7 @@ func (s *session) printf(format string, args ...any) error {
 	return err
 }
 
-// say writes a line for people, which is nobody's to read with --json.
+// say writes a line for people. With --json it writes nothing.
 func (s *session) say(format string, args ...any) {
 	if !s.global.json {
 		fmt.Fprintf(s.stderr, format+"\n", args...)

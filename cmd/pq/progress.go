@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// progress draws a bar while something takes long, if somebody looks.
+// progress draws a bar during long work, if the output is a terminal.
 type progress struct {
 	out     io.Writer // nil: nobody looks
 	what    string

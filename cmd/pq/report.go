@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// report tells what went wrong and returns the exit code.
+// report prints the error and returns the exit code.
 func (s *session) report(err error) int {
 	var exit exitError
 	switch {
@@ -39,7 +39,7 @@ func (s *session) report(err error) int {
 	return code
 }
 
-// warn tells what went wrong.
+// warn prints an error.
 func (s *session) warn(err error) {
 	if s.global.json {
 		s.warnJSON(err, exitCode(err))

@@ -74,8 +74,8 @@ func (s *session) connect(options ...client.Option) (*client.Client, error) {
 // message ids for.
 const patience = 10 * time.Minute
 
-// connectPatiently returns a client for such commands. A timeout on the command
-// line says that somebody waits all the same.
+// connectPatiently returns a client for such commands. A timeout on the command line says
+// that a user waits all the same.
 func (s *session) connectPatiently() (*client.Client, error) {
 	if s.global.limited() {
 		return s.connect(client.RetryFor(s.global.timeout))

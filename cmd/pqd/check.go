@@ -17,7 +17,7 @@ func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	// Opening would make a store of what is none.
+	// Opening would create a store in another directory.
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
 	}

@@ -95,8 +95,8 @@ func unreachable(err error) bool {
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, new(net.Error))
 }
 
-// refusedTLS tells a server that says no to our certificate, or to there being
-// none. What crypto/tls calls such an answer has no type of its own.
+// refusedTLS distinguishes a server that refuses our certificate, or the lack of none.
+// What crypto/tls calls such an answer has no type of its own.
 func refusedTLS(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
@@ -133,8 +133,8 @@ func parseServers(list string) ([]*url.URL, error) {
 	return servers, nil
 }
 
-// isServer tells an address from what a password makes of one when its signs are
-// taken for those that divide an address.
+// isServer distinguishes an address from the parts of one whose password has signs that
+// divide addresses.
 func isServer(u *url.URL) bool {
 	if u.Port() != "" {
 		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {

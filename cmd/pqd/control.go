@@ -75,8 +75,8 @@ func startControl(dir string, store *local.DB, log *slog.Logger) *control {
 	return c
 }
 
-// stop closes the socket. A backup under way goes on until the store is closed,
-// which waits for it.
+// stop closes the socket. A running backup continues until the store is closed, which
+// waits for it.
 func (c *control) stop() error {
 	if c.server == nil {
 		return nil

@@ -16,7 +16,7 @@ func newLog(s settings, w io.Writer) *slog.Logger {
 	return slog.New(newLimitedLog(slog.NewTextHandler(w, options)))
 }
 
-// A warning or an error, by its message, is logged so often in so much time.
+// A warning or an error with one message is logged at most this often within this time.
 // Clients can cause some, and a disk would be full of them.
 const (
 	logMost  = 10

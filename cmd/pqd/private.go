@@ -13,8 +13,8 @@ import (
 // items of all users and the key that signs leases.
 const notOthers fs.FileMode = 0o077
 
-// storeFile tells the files of a store from others, which are not pqd's to
-// change, nor is a directory that has some.
+// storeFile reports whether a file is one of a store. Others are not pqd's to change, nor
+// is a directory that has some.
 var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|SYNCED|` + regexp.QuoteMeta(socketName) + `)$`)
 
 // keepPrivate takes others' permissions from the store in dir, which this process
@@ -52,8 +52,8 @@ func keepPrivate(dir string, log *slog.Logger) {
 	}
 }
 
-// warnOfOpenSecrets tells which files of secrets everybody on the machine can
-// read. They are not pqd's to change.
+// warnOfOpenSecrets warns of files with secrets that all users of the machine can read.
+// They are not pqd's to change.
 func warnOfOpenSecrets(s natsSettings, log *slog.Logger) {
 	for _, secret := range []struct {
 		variable string

@@ -164,7 +164,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
 		reaching = []nats.Option{
 			nats.InProcessServer(&pipeDialer{server: d.embedded}),
-			// Nobody else connects to it at the same time, and no network is down.
+			// No other client connects at the same time, and there is no network to fail.
 			nats.ReconnectWait(pipeReconnectWait),
 			nats.ReconnectJitter(0, 0),
 			nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),

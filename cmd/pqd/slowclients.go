@@ -107,7 +107,7 @@ func (b backlog) follow(before backlog, known bool) backlog {
 	return b
 }
 
-// hangs is whether the client may be taken for one that does not read, or not enough.
+// hangs reports whether the client counts as one that does not read, or not enough.
 func (b backlog) hangs() bool {
 	if b.pending > unreadEach {
 		return true
@@ -176,7 +176,7 @@ func (s *slowClients) look(closing *sync.WaitGroup) error {
 	for _, c := range list.Conns {
 		if c.Pending > 0 {
 			b := backlog{id: c.Cid, pending: int64(c.Pending), sent: c.OutBytes - int64(c.Pending)}
-			// Other types may name the address that a proxy told.
+			// Other types may have the address that a proxy reported.
 			if address, err := netip.ParseAddr(c.IP); err == nil && c.Type == "nats" {
 				b.client = netip.AddrPortFrom(address.Unmap(), uint16(c.Port))
 			}

@@ -24,7 +24,7 @@ type varz struct {
 	NATS    varzNATS   `json:"nats"`
 }
 
-// varzLimits are what the bridge takes in before it refuses more.
+// varzLimits are the limits beyond which the bridge refuses.
 type varzLimits struct {
 	Requests   int   `json:"requests"`
 	Bytes      int64 `json:"bytes"`

@@ -148,7 +148,7 @@ type Tx interface {
 	Watch(key []byte) *Watch
 }
 
-// Watch tells when the value of a key may have changed.
+// Watch reports that the value of a key may have changed.
 type Watch struct {
 	done   <-chan struct{}
 	cancel func()

@@ -2,12 +2,11 @@
 // mounted, so that the process uses it as any other one, remembers each write,
 // sync and change of a name in its order, and fails on demand.
 //
-// From what it remembers it tells what a disk may hold when the power fails after
-// any of these steps: all that was synced, and any part of what was not. It is as
-// strict as POSIX lets a file system be. A name is safe when its directory was
-// synced, which no sync of a file does; what was written is safe when the file was
-// synced after the write had returned; sectors of 512 bytes are written whole, in
-// any order.
+// From this record it derives what a disk may hold when the power fails after any of
+// these steps: all that was synced, and any part of what was not. It is as strict as
+// POSIX lets a file system be. A name is safe when its directory was synced, which no
+// sync of a file does; what was written is safe when the file was synced after the write
+// had returned; sectors of 512 bytes are written whole, in any order.
 //
 // It is made with FUSE: Linux with /dev/fuse, as root or with fusermount3.
 package disk

@@ -59,8 +59,8 @@ func (d *folder) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.Ent
 	return d.NewPersistentInode(ctx, &folder{disk: d.disk}, fs.StableAttr{Mode: fuse.S_IFDIR}), fs.OK
 }
 
-// Mknod implements fs.NodeMknoder. It makes sockets, which nobody misses on a
-// disk after a power loss.
+// Mknod implements fs.NodeMknoder. It makes sockets, which a disk need not have after a
+// power loss.
 func (d *folder) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		return nil, syscall.EPERM

@@ -56,7 +56,7 @@ func Shared(t testing.TB) *Cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Nothing tells when the last test has ended; the leash does when the
+		// There is no event at the end of the last test; the leash has one when the
 		// process ends.
 		shared.cluster = c
 	}
@@ -226,7 +226,7 @@ func (c *Cluster) cli(programs tools, command string) (string, error) {
 	return string(out), nil
 }
 
-// status is what fdbcli tells of a cluster, as far as tests ask.
+// status is the part of fdbcli's status that tests read.
 type status struct {
 	Client struct {
 		Database struct {

@@ -54,8 +54,8 @@ type Operation struct {
 	Return   time.Duration `json:"return"`
 	Outcome  Outcome       `json:"outcome"`
 
-	// Repeated settlements may have found their own first attempt. A repeated pop that
-	// found nothing may have an earlier attempt at another bridge.
+	// A repeated settlement may have found that its first attempt took effect. A repeated
+	// pop that found nothing may have an earlier attempt at another bridge.
 	Repeated bool `json:"repeated,omitempty"`
 }
 

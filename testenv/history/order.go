@@ -20,18 +20,18 @@ func (j *judge) readiness(it *item) []ready {
 	if it.push == nil || it.push.Outcome != Done {
 		return nil
 	}
-	times := []ready{{span{it.push.Return, j.nextTake(it, 0)}, it}}
+	times := []ready{{span{it.push.Return, j.nextPop(it, 0)}, it}}
 	for _, s := range it.settlements {
 		if s.Kind == Nak && s.Outcome == Done {
-			times = append(times, ready{span{s.Return, j.nextTake(it, s.Fence)}, it})
+			times = append(times, ready{span{s.Return, j.nextPop(it, s.Fence)}, it})
 		}
 	}
 	return slices.DeleteFunc(times, func(r ready) bool { return r.from >= r.to })
 }
 
-// nextTake is the earliest call of what took the item after the lease with this
-// fence, or may have.
-func (j *judge) nextTake(it *item, fence int64) time.Duration {
+// nextPop is the earliest call that popped the item after the lease with this fence, or
+// may have.
+func (j *judge) nextPop(it *item, fence int64) time.Duration {
 	next := Never
 	for _, take := range it.takes {
 		if take.Kind == Pop || take.Fence > fence {

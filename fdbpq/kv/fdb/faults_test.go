@@ -148,8 +148,8 @@ func TestPausedCommit(t *testing.T) {
 	update(t, db, func(tx kv.Tx) error { tx.Set([]byte("k"), []byte("y")); return nil })
 }
 
-// tally does transactions that each write a row of their own and count it in
-// one row, and keeps book of what it was told.
+// tally runs transactions that each write a row of their own and count it in one row, and
+// records the results.
 type tally struct {
 	db      kv.DB
 	next    atomic.Uint64

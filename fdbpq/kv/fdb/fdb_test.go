@@ -226,8 +226,8 @@ func TestTooManyWatches(t *testing.T) {
 	}
 }
 
-// TestTooOld has transactions outlive what the servers remember, which here is
-// half a second: they run again, and lose nothing by it.
+// TestTooOld has transactions outlive the time that the servers remember, here half a
+// second: they run again, and lose nothing.
 func TestTooOld(t *testing.T) {
 	const life = 500_000 // versions, of which a second has a million
 	knob := fmt.Sprintf("_transaction_life_versions=%d", life)

@@ -23,9 +23,8 @@ const apiVersion = 730
 // maxPrefix leaves room for keys in FoundationDB's limit.
 const maxPrefix = 1000
 
-// openTimeout is how long Open waits for the cluster unless told otherwise.
-// FoundationDB answers in milliseconds, and takes a few seconds to recover from
-// the loss of a process.
+// openTimeout is how long Open waits for the cluster by default. FoundationDB answers in
+// milliseconds, and takes a few seconds to recover from the loss of a process.
 const openTimeout = 5 * time.Second
 
 // Options of a store.

@@ -55,8 +55,8 @@ func TestDefaultClusterFile(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses: what is wrong is said at once and by name, and does not look
-// like a cluster that may come back.
+// TestOpenRefuses: a mistake is reported at once and by name, and is no outage of a
+// cluster.
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")

@@ -84,7 +84,7 @@ const (
 	losesOldCommit   flaw = "a power loss takes a commit and leaves a later one"
 )
 
-// catches says which tests find a flaw, each of them on its own.
+// catches names the tests that find each flaw, each of them on its own.
 var catches = map[flaw]string{
 	blindToOwnGets:   "GetAll OwnWrites RandomOperations",
 	blindToOwnRanges: "Bounds LongRange OwnWrites ReusedBuffers Serializable RandomOperations",

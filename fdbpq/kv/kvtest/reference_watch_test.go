@@ -60,8 +60,8 @@ func (w *referenceWatch) cancel() {
 	w.end()
 }
 
-// deaf says that a flaw keeps the watch from hearing of a commit.
-func (w *referenceWatch) deaf(tx *referenceTx) bool {
+// missed reports whether a flaw makes the watch miss a commit.
+func (w *referenceWatch) missed(tx *referenceTx) bool {
 	heard := false
 	for _, o := range tx.ops {
 		if keySpan(w.key).overlaps(o.span()) {

@@ -114,7 +114,7 @@ func (tx *referenceTx) commit() bool {
 		db.versions = append(db.versions, next)
 		tx.base = len(db.versions) - 1
 		for w := range db.watches {
-			if w.value != valueOf(next.rows, w.key) && !w.deaf(tx) {
+			if w.value != valueOf(next.rows, w.key) && !w.missed(tx) {
 				w.end()
 			}
 		}

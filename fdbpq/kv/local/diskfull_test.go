@@ -17,9 +17,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// TestDiskFullForTables makes the disk full for tables, while there is room in
-// logs that exist. Commits are refused, with the reason, at once; reads go on;
-// the log says it once; and when there is room again everything goes on.
+// TestDiskFullForTables fills the disk for tables while existing logs have room. Commits
+// are refused at once with the reason, reads go on, the log says it once, and the store
+// continues when there is room again.
 func TestDiskFullForTables(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
@@ -115,8 +115,8 @@ func TestNothingForTables(t *testing.T) {
 	mustUpdate(t, db, set("a", "1"))
 }
 
-// What goes wrong again and again is logged once a minute, each kind for itself,
-// with how often it was left out.
+// A repeated problem is logged once a minute, each kind for itself, with the number of
+// messages left out.
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer

@@ -44,9 +44,9 @@ func (h *hold) release() {
 	}
 }
 
-// TestDiskThatHangs holds up the log, at each of the places where that can
-// happen. Whoever gives up gets an answer: that the commit is on its way, if it
-// is, or that there is none. When the disk goes on, everything does.
+// TestDiskThatHangs blocks the log at each place where it can hang. A caller that gives
+// up gets an answer: the commit is on its way, or there is none. When the disk continues,
+// so does the store.
 func TestDiskThatHangs(t *testing.T) {
 	t.Parallel()
 	const aFew = 10 * 100_000 // bytes, more than the first table in memory takes

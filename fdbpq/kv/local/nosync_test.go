@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// What was acknowledged without a sync is with the operating system: the end of
-// the process takes nothing back.
+// Commits acknowledged without a sync are with the operating system: the end of the
+// process loses none.
 func TestProcessEndsWithoutSync(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()

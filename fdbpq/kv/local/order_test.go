@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// The steps of a commit follow one another as apply says. Whoever holds the
-// lock that a step needs sees which steps are done before it.
+// The steps of a commit follow one another in the order of apply. A holder of the lock
+// that a step needs sees which steps are done before it.
 func TestStepsOfACommit(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (db *DB, watch *kv.Watch, commit func() <-chan error) {

@@ -82,8 +82,8 @@ func TestRowCache(t *testing.T) {
 	}
 	look("")
 
-	// Who began before a write goes on reading what was there, and does not put
-	// it into the cache, nor is it told what others put there.
+	// A transaction that began before a write reads the old row, does not put it into the
+	// cache, and does not read what others put there.
 	write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("4")) })
 	if err := db.View(ctx, func(old kv.Reader) error {
 		read(old, "4")

@@ -73,7 +73,7 @@ func TestMarkAtClose(t *testing.T) {
 	}
 }
 
-// What an item holds cannot pass for a mark, wherever in a log it comes to stand.
+// The content of an item never counts as a mark, wherever it is in a log.
 func TestForgedMark(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
