@@ -72,19 +72,19 @@ vulncheck: ## known vulnerabilities in what the code calls; says so where their 
 		*) echo "$$found" | tail -n 2; echo '*** NOT CHECKED FOR KNOWN VULNERABILITIES: govulncheck or its database cannot be reached ***';; \
 		esac
 
-bench: ## compare pqd with what else there is, in under 3 minutes; docs/performance.md has a longer run
+bench: ## compare pqd with other systems, in under 3 minutes; docs/performance.md has a longer run
 	$(GO) -C bench run .
 
 campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
 
-bench-fdb: ## what FoundationDB and pqd on it do here, in 5 minutes: pops of one queue, pushes
+bench-fdb: ## figures of FoundationDB and of pqd on it, in 5 minutes: pops of one queue, pushes
 	$(GO) test -tags 'fdb benchfdb' -run 'TestContention|TestPushes' -count 1 -timeout 10m -v ./cmd/pqd
 
 campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
 	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)
 
-linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by what the clients saw
+linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 netfaults: OPS = 100000
@@ -104,7 +104,7 @@ powercut: ## a pqd on a disk that remembers every write, started on what each of
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
 
-overload: ## ten times what pqd can do, for a minute: it takes all of the machine
+overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -113,7 +113,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
 
-release: ## pqd and pq for all PLATFORMS, with checksums and what is in them, into dist/
+release: ## pqd and pq for all PLATFORMS, with checksums and bills of materials, into dist/
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)' -o dist
 

@@ -68,8 +68,8 @@ async function pop() {
   throw new Error(reply.headers.get("Nats-Service-Error"));
 }
 
-// settle tells how the work ended. When the answer does not come, or says that
-// the lease was lost, somebody does the job again.
+// settle settles the lease. If no answer comes, or the answer says that
+// the lease was lost, another worker does the job again.
 async function settle(item, verdict) {
   try {
     const answer = await nc.request(item.reply, verdict, { timeout: 10_000 });

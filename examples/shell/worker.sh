@@ -37,7 +37,7 @@ while :; do
 	kill "$keeper"
 	keeper=
 
-	# When the lease was lost, somebody does the job again.
+	# When the lease was lost, another worker does the job again.
 	nats req --raw "$ack" -- "$verdict" >/dev/null 2>"$answer"
 	cat "$answer" >&2
 done
