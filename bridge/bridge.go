@@ -21,13 +21,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/request"
-
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )

@@ -1,12 +1,12 @@
 // Package receiver owns the NATS subscriptions of a bridge, from the first one to the
 // last: it subscribes, sheds load, goes on standby and drains.
 //
-// What it guarantees: messages are handled one after the other, in the order in which
-// the connection received them, whatever the subscription. Every message that arrived
-// before a subscription ended is handled before a new one begins, so the order lasts.
-// A subscription to settlements outlives the one to requests. When messages arrive
-// faster than the handler returns, the receiver unsubscribes from requests for a
-// while; see loadshedding.go.
+// What it guarantees: requests and settlements are handled one after the other, in the
+// order in which the connection received them, whatever the subscription. Every message
+// that arrived before a subscription ended is handled before a new one begins, so the
+// order lasts. The subscription to settlements outlives the one to requests. When
+// requests arrive faster than the handler returns, the receiver unsubscribes from them
+// for a while; loadshedding.go says how.
 //
 // The package knows neither queues nor the store, and reads no message.
 package receiver
