@@ -27,7 +27,8 @@ const (
 const maxMessages = 1000
 
 // limitedLog leaves out warnings and errors that repeat. The next one that is
-// logged says how many were.
+// logged says how many were. It limits what all packages log together; a package
+// that knows its problems, such as kv/local, may log them less often.
 type limitedLog struct {
 	slog.Handler
 	repeats *repeats // shared by all loggers that come from one

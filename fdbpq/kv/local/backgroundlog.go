@@ -11,7 +11,8 @@ import (
 const logEvery = time.Minute
 
 // backgroundLog logs problems of background work. It logs a repeated problem at most
-// once in logEvery.
+// once in logEvery. A kind of problem may have several texts, and programs other than
+// pqd use the engine, so the limit of pqd's log does not replace it.
 type backgroundLog struct {
 	log  *slog.Logger
 	now  func() time.Time
