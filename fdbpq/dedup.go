@@ -56,23 +56,7 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 // id got, nil when this is the first. The transaction depends on the answer, so two
 // pushes of the same message cannot both be the first.
 func (qtx *queueTx) firstPush(msgID string) (*rememberedPush, error) {
-	row, err := qtx.tx.Get(msgIDRow(qtx.name, msgID))
-	if err != nil || row == nil {
-		return nil, err
-	}
-	m, err := parseRememberedPush(row)
-	if err != nil {
-		return nil, err
-	}
-	now, err := qtx.now()
-	if err != nil {
-		return nil, err
-	}
-	if m.due <= now {
-		qtx.forgetPush(msgID, m) // the sweep is late
-		return nil, nil
-	}
-	return m, nil
+	return recall(qtx, msgIDRow(qtx.name, msgID), msgID, parseRememberedPush)
 }
 
 // rememberPush keeps the message id for the queue's dedup window.
@@ -98,21 +82,14 @@ func (q Queue) forgetAllIDs(tx kv.Tx) {
 	tx.Clear(q.counterKey(0, counterRemembered))
 }
 
-func (qtx *queueTx) forgetPush(msgID string, m *rememberedPush) {
+func (m *rememberedPush) forgetAt() int64 { return m.due }
+
+func (m *rememberedPush) forget(qtx *queueTx, msgID string) {
 	qtx.tx.Clear(msgIDRow(qtx.name, msgID))
 	qtx.tx.Clear(idTimerKey(m.due, timerMsgID, qtx.name, msgID))
 	qtx.tally.remembered--
 }
 
 func (qtx *queueTx) msgIDDue(t timer) error {
-	row, err := qtx.tx.Get(msgIDRow(qtx.name, t.id))
-	if err != nil || row == nil {
-		return err
-	}
-	m, err := parseRememberedPush(row)
-	if err != nil || m.due != t.due {
-		return err
-	}
-	qtx.forgetPush(t.id, m)
-	return nil
+	return idDue(qtx, msgIDRow(qtx.name, t.id), t, parseRememberedPush)
 }

@@ -70,21 +70,13 @@ func parseRememberedPop(b []byte) (*rememberedPop, error) {
 // first. It leaves out items that were settled since; when none is left, it returns
 // *LostError.
 func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, error) {
-	row, err := qtx.tx.Get(popIDRow(qtx.name, sel.PopID))
-	if err != nil || row == nil {
-		return nil, err
-	}
-	m, err := parseRememberedPop(row)
-	if err != nil {
+	m, err := recall(qtx, popIDRow(qtx.name, sel.PopID), sel.PopID, parseRememberedPop)
+	if err != nil || m == nil {
 		return nil, err
 	}
 	now, err := qtx.now()
 	if err != nil {
 		return nil, err
-	}
-	if m.due <= now {
-		qtx.forgetPop(sel.PopID, m) // the sweep is late
-		return nil, nil
 	}
 	if m.end != sel.End || m.band != *sel.Band || m.lease != lease {
 		return nil, ErrPopIDReused
@@ -185,7 +177,9 @@ func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Pop
 	return nil
 }
 
-func (qtx *queueTx) forgetPop(popID string, m *rememberedPop) {
+func (m *rememberedPop) forgetAt() int64 { return m.due }
+
+func (m *rememberedPop) forget(qtx *queueTx, popID string) {
 	qtx.tx.Clear(popIDRow(qtx.name, popID))
 	qtx.tx.Clear(idTimerKey(m.due, timerPopID, qtx.name, popID))
 	if m.items > 0 {
@@ -210,14 +204,5 @@ func splitPlace(b []byte) (place, []byte, error) {
 }
 
 func (qtx *queueTx) popIDDue(t timer) error {
-	row, err := qtx.tx.Get(popIDRow(qtx.name, t.id))
-	if err != nil || row == nil {
-		return err
-	}
-	m, err := parseRememberedPop(row)
-	if err != nil || m.due != t.due {
-		return err
-	}
-	qtx.forgetPop(t.id, m)
-	return nil
+	return idDue(qtx, popIDRow(qtx.name, t.id), t, parseRememberedPop)
 }
