@@ -26,6 +26,7 @@ type station struct {
 	client  *nats.Conn
 	held    chan chan struct{} // when not nil: requests and settlements wait here
 	refusal chan chan struct{} // when not nil: refused pushes wait here
+	signal  chan chan struct{} // when not nil: signals wait here
 
 	mu      sync.Mutex
 	handled []string // bodies
@@ -48,11 +49,7 @@ func start(t *testing.T, change ...func(*station)) *station {
 		Handlers: receiver.Handlers{
 			Request: func(m *nats.Msg) { s.handle(m, s.held, &s.handled) },
 			Refuse:  func(m *nats.Msg) { s.handle(m, s.refusal, &s.refused) },
-			Signal: func(m *nats.Msg) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.signals = append(s.signals, m.Subject)
-			},
+			Signal:  func(m *nats.Msg) { s.note(m.Subject, s.signal, &s.signals) },
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -64,20 +61,25 @@ func start(t *testing.T, change ...func(*station)) *station {
 }
 
 func (s *station) handle(m *nats.Msg, hold chan chan struct{}, to *[]string) {
-	if hold != nil {
-		released := make(chan struct{})
-		hold <- released
-		<-released
-	}
 	body, _, _ := strings.Cut(string(m.Data), " ")
-	s.mu.Lock()
-	*to = append(*to, body)
-	s.mu.Unlock()
+	s.note(body, hold, to)
 	if m.Reply != "" {
 		if err := s.nc.Publish(m.Reply, m.Data); err != nil {
 			s.t.Error(err)
 		}
 	}
+}
+
+// note holds a message, if it is to be held, and adds a text to a list.
+func (s *station) note(text string, hold chan chan struct{}, to *[]string) {
+	if hold != nil {
+		released := make(chan struct{})
+		hold <- released
+		<-released
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*to = append(*to, text)
 }
 
 func (s *station) seen(of *[]string) []string {
@@ -218,6 +220,35 @@ func TestPause(t *testing.T) {
 		if !s.answered(subject) {
 			t.Errorf("%s is not answered after a pause", subject)
 		}
+	}
+}
+
+// Signals that have arrived are handled before their subscription has ended.
+func TestPauseWaitsForSignals(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(s *station) { s.signal = make(chan chan struct{}) })
+	s.publish("q.jobs.ack.here.1", "1")
+	release := s.next(s.signal)
+	paused := make(chan error, 1)
+	go func() { paused <- s.Pause(context.Background()) }()
+	s.until("signals are not received", func() bool {
+		return s.server.Server().GlobalAccount().Interest("q.jobs.ack.here.1") == 1 // the settlements are left
+	})
+	if len(paused) > 0 {
+		t.Error("paused before the signal was handled")
+	}
+	if s.answered("q.jobs.push") {
+		t.Error("requests are received")
+	}
+	if !s.answered("q.jobs.ack.here.1") {
+		t.Error("settlements end before signals")
+	}
+	release()
+	if err := <-paused; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.seen(&s.signals); len(got) != 1 {
+		t.Errorf("signals on %v", got)
 	}
 }
 
