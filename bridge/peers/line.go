@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-// maxLine bounds the bridges in a line: bridges on one store are few.
-const maxLine = 256
-
-// line is the order in which bridges pop a queue.
+// line is the order in which bridges pop a queue. A bridge stands in it once, and
+// memory bounds the bridges that are heard. While turn is not nil, this bridge is in it.
 type line struct {
 	until time.Duration // store time; over then
 	ids   []string      // of the bridges that want to pop, in the order of their words
@@ -16,11 +14,7 @@ type line struct {
 }
 
 // join puts a bridge at the end of the line.
-func (l *line) join(id string) {
-	if len(l.ids) < maxLine {
-		l.ids = append(l.ids, id)
-	}
-}
+func (l *line) join(id string) { l.ids = append(l.ids, id) }
 
 // leave takes a bridge out of the line.
 func (l *line) leave(id string) {
@@ -38,7 +32,7 @@ func (l *line) skipTo(id string) {
 
 // advance tells this bridge when it has become the first.
 func (l *line) advance(id string) {
-	if l.turn != nil && (len(l.ids) == 0 || l.ids[0] == id) {
+	if l.turn != nil && l.ids[0] == id {
 		select {
 		case <-l.turn:
 		default:

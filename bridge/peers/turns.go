@@ -152,7 +152,7 @@ func (t *Turns) join(queue string) chan struct{} {
 		delete(t.lines, queue)
 		return nil
 	}
-	l.ids = append(l.ids, t.id)
+	l.join(t.id)
 	l.turn = make(chan struct{})
 	l.advance(t.id)
 	return l.turn

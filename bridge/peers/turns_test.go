@@ -196,18 +196,67 @@ func TestNoTurns(t *testing.T) {
 	}
 }
 
-// A bridge waits once for another one that wanted its turn and then fell silent.
+// A bridge waits once for others that wanted their turn and then fell silent. Bridges
+// that came behind it keep their places.
 func TestTurnOfABridgeThatHasGone(t *testing.T) {
 	t.Parallel()
 	w := newTurns(t)
-	gone, a := w.bridge("gone", "secret"), w.bridge("a", "secret")
+	gone, too, a, b := w.bridge("gone", "secret"), w.bridge("too", "secret"), w.bridge("a", "secret"), w.bridge("b", "secret")
+	too.Patience, a.Patience, b.Patience = time.Millisecond, time.Millisecond, time.Millisecond
 	w.comes(w.await(gone))
-	a.Patience = time.Millisecond
+	w.comes(w.await(too))
 	w.comes(w.await(a))
+	w.comes(w.await(b))
 	a.Done("jobs")
 	w.next()
+	w.heard()
 	a.Patience = time.Hour
-	w.comes(w.await(a))
+	behind := w.await(a)
+	w.waits(behind)
+	b.Done("jobs")
+	w.next()
+	w.comes(behind)
+}
+
+// A line lasts for a second after the last message of another bridge, or after the last
+// transaction that was lost, and while this bridge waits in it. Then there is room
+// for another one.
+func TestLinesEnd(t *testing.T) {
+	t.Parallel()
+	const part = 600 * time.Millisecond
+	for _, tc := range []struct {
+		what string
+		news func(w *turns, a, b bridge)
+	}{
+		{"a message", func(w *turns, a, b bridge) { w.comes(w.await(b)) }},
+		{"a loss", func(w *turns, a, b bridge) { a.Lost("jobs") }},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			t.Parallel()
+			w := newTurns(t)
+			a, b := w.bridge("a", "secret"), w.bridge("b", "secret")
+			w.clock.Add(int64(part))
+			tc.news(w, a, b)
+			w.clock.Add(int64(part))
+			w.await(a) // and says that it wants to pop
+		})
+	}
+
+	w := newTurns(t)
+	a, b := w.bridge("a", "secret"), w.bridge("b", "secret")
+	for i := range 1023 {
+		a.Lost(fmt.Sprint(i))
+	}
+	w.comes(w.await(b))
+	came := w.await(a)
+	w.clock.Add(int64(2 * time.Second))
+	a.Lost("mail")
+	a.Await("mail")
+	if m := w.next(); !strings.HasSuffix(m.Subject, ".mail") {
+		t.Errorf("said something on %s", m.Subject)
+	}
+	b.Done("jobs")
+	w.comes(came)
 }
 
 // Messages of others have no effect: forged ones, those of a bridge on another store, and
