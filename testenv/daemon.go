@@ -168,7 +168,7 @@ func (p *Process) Kill(t testing.TB) {
 // pqd itself says so when that takes longer than it promises.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
-	p.signal(t, syscall.SIGTERM)
+	p.Terminate(t)
 	p.wait(t)
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("pqd ended with exit code %d after SIGTERM, expected 0", code)
@@ -185,6 +185,12 @@ func (p *Process) Pause(t testing.TB) {
 func (p *Process) Resume(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT)
+}
+
+// Terminate sends SIGTERM.
+func (p *Process) Terminate(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
 }
 
 // HangUp sends SIGHUP.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,9 +57,6 @@ type webServer struct {
 
 func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServer, error) {
 	listener, err := net.Listen("tcp", where.String())
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: choose another address with PQ_HTTP", err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
 	}

@@ -41,6 +41,24 @@ func TestLogIsLimited(t *testing.T) {
 	})
 }
 
+// However many messages there are, few are remembered, and all are logged.
+func TestLogRemembersFewMessages(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	limited := newLimitedLog(slog.NewTextHandler(&out, nil))
+	log := slog.New(limited)
+	const messages = 3*maxMessages + 1
+	for i := range messages {
+		log.Warn(fmt.Sprint("message ", i))
+	}
+	if n := strings.Count(out.String(), "\n"); n != messages {
+		t.Errorf("%d lines, expected %d", n, messages)
+	}
+	if n := len(limited.repeats.counts); n > maxMessages {
+		t.Errorf("%d messages are remembered, expected %d at most", n, maxMessages)
+	}
+}
+
 // An error that the embedded server logs about a client is a warning, with one text for
 // all clients.
 func TestServerLogOfClients(t *testing.T) {

@@ -126,7 +126,7 @@ func TestEmbeddedNATSWithUsers(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d, expected 1", code)
 	}
-	for _, part := range []string{"embedded", "Authorization Violation", "NATS_CREDS"} {
+	for _, part := range []string{"embedded", "Authorization Violation", "IN_PROCESS", "NATS_CREDS"} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("expected %q in: %s", part, stderr)
 		}

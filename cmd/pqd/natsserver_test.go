@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +100,22 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	}
 	if read != messages || !announced {
 		t.Errorf("read %d of %d messages; announced the stop: %t", read, messages, announced)
+	}
+}
+
+// What a configuration file says about lame duck mode does not cut off clients while
+// pqd lets them read.
+func TestLameDuckOutlastsTheStop(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(`lame_duck_grace_period: "1s", lame_duck_duration: "30s"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := embeddedSettings(settings{NATSConfig: existingFile(file), Listen: address{host: "127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.options.LameDuckGracePeriod <= shutdownLimit || e.options.LameDuckDuration <= e.options.LameDuckGracePeriod {
+		t.Errorf("lame duck mode closes connections after %s, all by %s", e.options.LameDuckGracePeriod, e.options.LameDuckDuration)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,8 @@ func TestReload(t *testing.T) {
 	cert, key := certificate(t, dir)
 	users := func(others string) {
 		write(t, config, fmt.Sprintf(`tls { cert_file: %q, key_file: %q }
-authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %s ] }`, cert, key, others))
+debug: %t
+authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %s ] }`, cert, key, strings.Contains(others, "comes"), others))
 	}
 	users("{user: goes, password: g}")
 	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "NATS_USER=pqd", "NATS_PASSWORD=p")
@@ -43,6 +45,7 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 	if _, err := nats.Connect(p.URL, nats.RootCAs(cert), nats.UserInfo("goes", "g")); err == nil {
 		t.Error("a removed user can log in")
 	}
+	p.AwaitLog(t, "error of a NATS client") // though what is to be logged has changed
 	push(t, p.Connect(t, nats.RootCAs(cert), nats.UserInfo("comes", "c")), "jobs", 2, "y")
 	if !stays.IsConnected() || stays.Reconnects != 0 {
 		t.Error("a remaining user was disconnected")

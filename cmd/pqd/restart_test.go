@@ -81,3 +81,19 @@ func TestAutoCreateIsASetting(t *testing.T) {
 		t.Errorf("push to a queue that does not exist: code %q (%s), expected 403", code, reply.Header.Get("Nats-Service-Error"))
 	}
 }
+
+func TestReplySubjectsAreASetting(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t, "PQ_REPLY_SUBJECTS=replies.>")
+	nc := p.Connect(t)
+	sub, err := nc.SubscribeSync("replies.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishRequest("pq.jobs.push.1", "replies.x", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := sub.NextMsg(patience); err != nil || !isAck(reply) {
+		t.Errorf("push: %v, %v", reply, err)
+	}
+}

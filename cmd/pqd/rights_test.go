@@ -11,6 +11,7 @@ import (
 )
 
 // pqd warns if its own user may do more than pqd needs, and names the surplus.
+// pqd needs to answer where its settings say.
 func TestWarnsOfRights(t *testing.T) {
 	t.Parallel()
 	grammar, err := subjects.New("pq")
@@ -22,6 +23,10 @@ func TestWarnsOfRights(t *testing.T) {
 		permissions *server.Permissions
 		says        string
 	}{
+		"one more to hear": {&server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: append([]string{"replies.>"}, needs.Publish...)},
+			Subscribe: &server.SubjectPermission{Allow: append([]string{"orders.new"}, needs.Subscribe...)},
+		}, `"publish":"","subscribe":"orders.new"`},
 		"everything": {nil, `"publish":">","subscribe":">"`},
 		"denied some": {&server.Permissions{
 			Publish:   &server.SubjectPermission{Deny: []string{"orders.>"}},
@@ -37,7 +42,7 @@ func TestWarnsOfRights(t *testing.T) {
 			srv := testenv.NATS(t, func(o *server.Options) {
 				o.Users = []*server.User{{Username: "pqd", Password: "secret", Permissions: tc.permissions}}
 			})
-			p := testenv.Daemon(t, "NATS_URL="+srv.URL(), "NATS_USER=pqd", "NATS_PASSWORD=secret")
+			p := testenv.Daemon(t, "NATS_URL="+srv.URL(), "NATS_USER=pqd", "NATS_PASSWORD=secret", "PQ_REPLY_SUBJECTS=replies.>")
 			p.AwaitLog(t, "may do more than pqd needs")
 			if log := p.Log(); !strings.Contains(log, tc.says) || !strings.Contains(log, `"level":"WARN"`) {
 				t.Errorf("expected %s in %s", tc.says, log)

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each file with a secret is looked at. One that its group alone can read is meant
+// that way.
+func TestWhichSecretsAreOpen(t *testing.T) {
+	t.Parallel()
+	for variable, login := range map[string]func(existingFile) natsSettings{
+		"NATS_CREDS": func(f existingFile) natsSettings { return natsSettings{Creds: f} },
+		"NATS_NKEY":  func(f existingFile) natsSettings { return natsSettings{NKey: f} },
+		"NATS_KEY":   func(f existingFile) natsSettings { return natsSettings{Key: f} },
+	} {
+		for mode, open := range map[fs.FileMode]bool{0o600: false, 0o640: false, 0o604: true} {
+			file := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(file, mode); err != nil {
+				t.Fatal(err)
+			}
+			log := &strings.Builder{}
+			warnOfOpenSecrets(login(existingFile(file)), slog.New(slog.NewTextHandler(log, nil)))
+			if warned := strings.Contains(log.String(), "variable="+variable+" "); warned != open {
+				t.Errorf("%s with mode %o: logged %q", variable, mode, log)
+			}
+		}
+	}
+}
