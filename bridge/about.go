@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// about is what a bridge says of itself.
+// about is what a bridge reports about itself.
 type about struct {
 	options Options
 	storeID string

@@ -16,10 +16,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// readObject reads a JSON object with no more than one level and hands each
-// member to set, which says whether it knows the field and what is wrong with
-// the value. Names are compared exactly and must not repeat: what would be
-// ignored is more likely a mistake.
+// readObject reads a JSON object with no more than one level and hands each member to
+// set, which reports whether it knows the field, and what is wrong with the value. Names
+// are compared exactly and must not repeat: a member that would be ignored is probably a
+// mistake.
 func readObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -105,7 +105,7 @@ func readBool(what string, value any) (bool, *failure.Failure) {
 	return v, nil
 }
 
-// noBody refuses what would be ignored.
+// noBody refuses a body that would be ignored.
 func noBody(r *request.Request) *failure.Failure {
 	if len(bytes.TrimSpace(r.Msg.Data)) > 0 {
 		return failure.Newf(400, "%s has the body %s: expected none", r.Subject.Verb, failure.Quote(string(r.Msg.Data)))
@@ -113,7 +113,7 @@ func noBody(r *request.Request) *failure.Failure {
 	return nil
 }
 
-// noOwnHeaders refuses headers of ours where there are none.
+// noOwnHeaders refuses PQ- headers of a request that defines none.
 func noOwnHeaders(header nats.Header, what string) *failure.Failure {
 	for key := range header {
 		if strings.HasPrefix(key, protocol.HeaderPrefix) {
@@ -123,7 +123,7 @@ func noOwnHeaders(header nats.Header, what string) *failure.Failure {
 	return nil
 }
 
-// noOptions refuses a body and headers of ours where there is nothing to be said.
+// noOptions refuses a body and PQ- headers of a request without options.
 func noOptions(r *request.Request) *failure.Failure {
 	if f := noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
 		return f

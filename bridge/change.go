@@ -22,7 +22,7 @@ type changer interface {
 	// answer answers that the change was made.
 	answer(*request.Responder)
 
-	// endsLease says whether the change has ended a lease for good.
+	// endsLease reports whether the change has ended a lease for good.
 	endsLease() bool
 }
 

@@ -11,16 +11,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What the connection of a bridge is configured to.
+// Settings of a bridge's connection.
 const (
 	pingInterval   = 20 * time.Second // a dead server is noticed within a minute, not six
 	reconnectWait  = 250 * time.Millisecond
 	lameDuckSpread = 8 * time.Second // before the server's grace of 10 s is over
 )
 
-// ConnectOptions are what a bridge's connection needs; options of the caller's
-// own go behind them. The connection should serve the bridge alone: it does
-// not hear its own messages.
+// ConnectOptions returns the options that a bridge's connection needs; the caller's own
+// options go behind them. The connection should serve the bridge alone: it does not
+// receive its own messages.
 func ConnectOptions(log *slog.Logger) []nats.Option {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

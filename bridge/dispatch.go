@@ -8,7 +8,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/request"
-	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -84,22 +83,6 @@ func (d *dispatcher) receive(m *nats.Msg) {
 	d.lanes.submit(w)
 }
 
-// signal handles what arrives on the ack subjects of the items that this bridge
-// delivered. It passes over settlements, which receive handles. The server's message
-// that an item had no receiver arrives only here.
-func (d *dispatcher) signal(m *nats.Msg) {
-	if !fromServer(m) {
-		return
-	}
-	s, err := d.grammar.Parse(m.Subject)
-	if err != nil {
-		return
-	}
-	if lease, _, f := d.sealer.open(s.Queue, s.Token); f == nil {
-		d.lanes.giveBack(lease)
-	}
-}
-
 // meant guesses the verb of a malformed subject: the answer to a failed push has a
 // form of its own.
 func (d *dispatcher) meant(subject string) *verb {
@@ -116,10 +99,4 @@ func (d *dispatcher) meantQueue(subject string) string {
 		return ""
 	}
 	return queue
-}
-
-// fromServer says whether a message on an ack subject is the server's, about a message
-// that had no receiver, and no settlement.
-func fromServer(m *nats.Msg) bool {
-	return len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

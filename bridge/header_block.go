@@ -29,11 +29,11 @@ const (
 	lineFrame  = len(": \r\n")
 )
 
-// checkBlock refuses a message whose headers are not what its sender meant them
-// to be. nats.go delivers a message whose header block it cannot read without
-// any headers, and passes over lines without a name and what stands behind the
-// empty line. A request without its headers asks for something else. What is
-// left to see of the block is its size: the headers have to account for it.
+// checkBlock refuses a message whose headers nats.go has not read completely. nats.go
+// delivers a message with an unreadable header block without headers, and ignores lines
+// without a name and everything behind the empty line. A request without its headers is
+// another request. Only the size of the block is left to check: the headers have to
+// account for it.
 func checkBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {

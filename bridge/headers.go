@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// travelsWithItem says whether a header that is not ours is kept with an item of
-// a queue.
+// travelsWithItem reports whether a header without the prefix PQ- stays with an item of a
+// queue.
 func travelsWithItem(key string, values []string, queue string) (travels bool, f *failure.Failure) {
 	if !strings.HasPrefix(key, "Nats-") {
 		return key != protocol.HeaderStatus, nil
@@ -44,7 +44,7 @@ func travelsWithItem(key string, values []string, queue string) (travels bool, f
 	return true, nil
 }
 
-// single returns the one value of a header of ours.
+// single returns the value of a PQ- header.
 func single(key string, values []string) (string, *failure.Failure) {
 	if len(values) != 1 {
 		return "", failure.Newf(400, "header %s stands %d times: expected once", key, len(values))

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// keeper runs the store's own upkeep and knows whether the store commits.
+// keeper runs the store's maintenance and knows whether the store commits.
 type keeper struct {
 	log    *slog.Logger
 	cancel context.CancelFunc
@@ -29,7 +29,7 @@ const logEvery = time.Minute
 
 func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
 
-// start runs the store's upkeep until stop. It reports what happens to items.
+// start runs the store's maintenance until stop. It publishes the events of items.
 func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel, k.done = cancel, make(chan struct{})
@@ -59,8 +59,8 @@ func (k *keeper) stop() {
 	}
 }
 
-// failed notes that the store did not do what it should. It counts until the
-// store commits again, which upkeep tries every second.
+// failed notes that a step of maintenance failed. It counts until the store commits
+// again, which maintenance tries every second.
 func (k *keeper) failed(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,8 +89,8 @@ func (k *keeper) ready() error {
 	return nil
 }
 
-// noticeRead is notice for what changes nothing. A read that took too long was
-// perhaps a large one; upkeep tells soon enough when the store is away.
+// noticeRead is notice for reads. A read that ran out of time may have been a large one;
+// maintenance notices an outage soon enough.
 func (k *keeper) noticeRead(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		k.log.Debug("read took too long", "error", err)

@@ -17,8 +17,8 @@ import (
 // habit (the default of nats.go's JetStream), so the answer should come first.
 const txTimeout = 4 * time.Second
 
-// txTimeoutDown is the same while the store is known to fail: requests have
-// waited for others to fail already.
+// txTimeoutDown is the same while the store is known to fail: requests have already
+// waited while others failed.
 const txTimeoutDown = time.Second
 
 // lane is what the work on one queue needs, whatever the kind.
@@ -51,7 +51,7 @@ func (l *lane) End() {
 	l.session = nil
 }
 
-// Common says whether an error is the store's and not one request's.
+// Common reports whether the store caused an error, and not one request.
 func (l *lane) Common(err error) bool { return failure.IsOutage(err) }
 
 // update runs fn as one transaction that takes effect exactly once.
@@ -84,5 +84,5 @@ func (l *lane) timeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// errStuck: the store has not said for long whether it has committed.
+// errStuck: the result of a commit has been unknown for too long.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)

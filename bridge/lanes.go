@@ -6,7 +6,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/request"
-	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // lanes are the kinds of work. Each has a lane for every queue that has such
@@ -120,12 +119,4 @@ func (ls *lanes) settle(s *settlement) {
 		return
 	}
 	ls.change.Submit(s.Subject.Queue, s)
-}
-
-// giveBack returns an item that did not reach its consumer to the queue. Overload
-// does not refuse it: waiting for the lease to expire would cost more.
-func (ls *lanes) giveBack(lease fdbpq.Lease) {
-	s := newReturn(verbAck, lease)
-	ls.gate.Force(&s.Request)
-	ls.settle(s)
 }

@@ -28,7 +28,7 @@ func (o *leaseOrder[T]) init(start func(T)) {
 	o.start, o.last = start, make(map[leaseKey]*orderPlace[T])
 }
 
-// add gives a settlement the place behind the others of its lease, and says whether
+// add gives a settlement the place behind the others of its lease, and reports whether
 // there are none: then it may start.
 func (o *leaseOrder[T]) add(p *orderPlace[T], key leaseKey, of T) bool {
 	o.mu.Lock()

@@ -59,7 +59,7 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 	return true, f
 }
 
-// readOptions reads what may be said in the body of a request for a page.
+// readOptions reads the options in the body of a request for a page.
 func readOptions(r *request.Request, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	if f := noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
 		return f
@@ -70,13 +70,13 @@ func readOptions(r *request.Request, fields string, field func(name string, valu
 	return readObject("the body", r.Msg.Data, fields, field)
 }
 
-// readLimit reads how long a page may be.
+// readLimit reads the length of a page.
 func readLimit(name string, value any) (int, *failure.Failure) {
 	n, f := readInteger(name, value, 1, math.MaxInt64)
 	return int(min(n, fdbpq.MaxBatch)), f
 }
 
-// pageReserve is kept of an answer's size for what stands around the items.
+// pageReserve is the part of an answer's size for the JSON around the items.
 const pageReserve = 256
 
 func (l *list) find(v *view) error {

@@ -12,7 +12,7 @@ func (p *pop) find(v *view) error {
 	return nil
 }
 
-// size is what the items take that were found.
+// size returns the size of the items that were found.
 func (p *pop) size() (n int64) {
 	for i := range p.found {
 		n += p.found[i].Size

@@ -33,7 +33,7 @@ func (p *popRequest) selection() fdbpq.Selection {
 	return fdbpq.Selection{End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id}
 }
 
-// plain says whether the pop asks for one item without options, so that one read can
+// plain reports whether the pop asks for one item without options, so that one read can
 // serve several such pops.
 func (p *popRequest) plain() bool {
 	return !p.batch && p.maxBytes == 0 && p.id == ""
@@ -68,12 +68,12 @@ func (p *pop) End() { popPool.put(p) }
 
 func (p *pop) Items() []fdbpq.Item { return p.found }
 
-// keepsWaiting says whether the pop found nothing and may wait for an item.
+// keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
 	return r.ask.wait > 0 && r.Failure != nil && r.Failure.Code == 404
 }
 
-// losesItems says whether the items that the pop has found are lost when its client
+// losesItems reports whether the items that the pop has found are lost when its client
 // has gone. Leased items are given back, and a pop with an id can be repeated.
 func (r *pop) losesItems() bool {
 	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0

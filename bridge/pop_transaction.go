@@ -156,7 +156,7 @@ func (t *popTransaction) gather() {
 	t.part = batch.NewPart(len(t.todo))
 }
 
-// passesOver says whether there may be items for waiting pops beyond those that the
+// passesOver reports whether there may be items for waiting pops beyond those that the
 // transaction tries to serve. New pops must not get ahead of them.
 func (t *popTransaction) passesOver() bool {
 	for _, band := range t.waiting.Beyond {
@@ -167,7 +167,7 @@ func (t *popTransaction) passesOver() bool {
 	return false
 }
 
-// leavesWaiting says whether a pop waits after this transaction.
+// leavesWaiting reports whether a pop waits after this transaction.
 func (t *popTransaction) leavesWaiting() bool {
 	if len(t.waiting.Beyond) > 0 {
 		return true
@@ -180,7 +180,7 @@ func (t *popTransaction) leavesWaiting() bool {
 	return false
 }
 
-// full says whether the transaction has reached the limits of a batch.
+// full reports whether the transaction has reached the limits of a batch.
 func (t *popTransaction) full() bool {
 	limits := &t.limits
 	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
@@ -230,7 +230,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	return t.pop(tx, todo[:n])
 }
 
-// sameAs says whether one read can serve both requests: they ask for one item each,
+// sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
 	return !first.peeks && !r.peeks && first.settles == nil && r.settles == nil && first.ask.plain() && r.ask.plain() &&
@@ -342,7 +342,7 @@ func (l *pops) settle(settling []*pop) {
 var errClientsGone = errors.New("a client that waited has gone")
 
 // findGone asks whether the clients still listen that are about to get items without a
-// lease after a wait. It says whether any of them has gone.
+// lease after a wait. It reports whether any of them has gone.
 func (t *popTransaction) findGone() bool {
 	var ask []*pop
 	var replies []string

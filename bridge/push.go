@@ -64,7 +64,7 @@ func (r *push) readHeaders() *failure.Failure {
 	return nil
 }
 
-// readHeader reads one header and says whether it travels with the item.
+// readHeader reads one header and reports whether it travels with the item.
 func (r *push) readHeader(key string, values []string) (travels bool, f *failure.Failure) {
 	switch {
 	case strings.HasPrefix(key, protocol.HeaderPrefix):
@@ -126,7 +126,7 @@ type pushes struct {
 // Work serves a batch of pushes.
 func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
-// Common says whether an error is no push's fault.
+// Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
 	return failure.IsOutage(err) || errors.Is(err, fdbpq.ErrNoQueue)
 }

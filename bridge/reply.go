@@ -20,7 +20,7 @@ import (
 // inboxes, on the subjects that stand for inboxes across accounts, and on the patterns
 // in its options. It refuses a request with another reply subject without an answer.
 
-// replies knows the subjects that are answered.
+// replies knows the subjects on which the bridge answers.
 type replies struct {
 	never []string // what begins with these is not answered, whatever the patterns say
 	more  []string // patterns
@@ -39,7 +39,7 @@ const (
 	accounts = "_R_."           // made by servers for requests from other accounts
 )
 
-// newReplies fails for what is no pattern of subjects.
+// newReplies fails if an option is no pattern of subjects.
 func newReplies(o Options, storeID string) (*replies, error) {
 	for _, pattern := range o.ReplySubjects {
 		if err := subjects.CheckPattern(pattern); err != nil {
@@ -47,14 +47,14 @@ func newReplies(o Options, storeID string) (*replies, error) {
 		}
 	}
 	return &replies{
-		// The first would be requests, on the second bridges talk to each other.
+		// The first are requests, the second are messages between bridges.
 		never: []string{o.Prefix + ".", peers.Inbox(storeID) + "."},
 		more:  o.ReplySubjects,
 		log:   o.Logger,
 	}, nil
 }
 
-// answers says whether a reply subject is one that is answered.
+// answers reports whether the bridge answers on a reply subject.
 func (r *replies) answers(subject string) bool {
 	for _, prefix := range r.never {
 		if strings.HasPrefix(subject, prefix) {

@@ -89,7 +89,7 @@ func mapped(reply string) bool {
 	return slices.ContainsFunc(mappedReplies[:], func(prefix string) bool { return strings.HasPrefix(reply, prefix) })
 }
 
-// traces says whether the server can trace a message without delivering it.
+// traces reports whether the server can trace a message without delivering it.
 func (r *replyInterest) traces() bool {
 	var major, minor int
 	_, err := fmt.Sscanf(r.nc.ConnectedServerVersion(), "%d.%d", &major, &minor)
@@ -199,7 +199,7 @@ func (r *replyInterest) untraced(replies []string) (gone []string, err error) {
 	return gone, nil
 }
 
-// leadsNowhere says whether a trace shows nothing but the arrival of a message at the
+// leadsNowhere reports whether a trace shows nothing but the arrival of a message at the
 // server: no delivery, not even one that was left out.
 func leadsNowhere(trace []byte) bool {
 	var seen struct {

@@ -16,9 +16,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
-// service answers the questions of NATS' service discovery. It is not made
-// with micro.AddService, which handles one request at a time and counts those
-// answered later as if they took no time.
+// service answers NATS service discovery. It does not use micro.AddService, which handles
+// one request at a time and measures no time for requests that are answered later.
 type service struct {
 	nc      *nats.Conn
 	log     *slog.Logger
@@ -146,7 +145,7 @@ func (s *service) counts() micro.Stats {
 			ProcessingTime: counted.Time(),
 		}
 		if code := counted.LastCode(); code != 0 {
-			// Its text may quote a request, and is for that client alone.
+			// The text may quote a request of another client, so only the code is shown.
 			endpoint.LastError = strconv.Itoa(code) + ": " + (&failure.Failure{Code: code}).Describe()
 		}
 		if requests > 0 {

@@ -125,15 +125,6 @@ func reasonText(b []byte) string {
 	return s[:min(len(s), protocol.MaxReason)]
 }
 
-// newReturn returns a settlement of the bridge's own: the item did not reach its
-// consumer.
-func newReturn(as *verb, lease fdbpq.Lease) *settlement {
-	s := settlementPool.get()
-	s.Prepare(s, &as.Verb, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
-	s.settles, s.kind, s.lease = s, settleReturn, lease
-	return s
-}
-
 // apply settles the lease within a transaction. A lost lease is an answer, and so
 // is that there is no queue for dead letters; any other error ends the transaction.
 func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
@@ -173,7 +164,7 @@ func (s *settlement) answer(re *request.Responder) {
 	re.Done(&s.Request, nil)
 }
 
-// endsLease says whether a settlement that took effect has ended its lease for good.
+// endsLease reports whether a settlement that took effect has ended its lease for good.
 func (s *settlement) endsLease() bool {
 	return s.Failure == nil && s.kind != settleProgress && s.kind != settleReturn
 }

@@ -12,8 +12,7 @@ import (
 // errStandby ends the waits of pops when the bridge goes on standby.
 var errStandby = &failure.Failure{Code: 409, Text: "this bridge leaves the prefix to another one: ask again", Description: protocol.DescriptionShutdown}
 
-// standby is what a bridge does when it leaves its prefix to a rival, and when it
-// comes back.
+// standby pauses the bridge while a rival serves its prefix, and resumes it.
 type standby struct {
 	receiver *receiver.Receiver
 	waiting  *waiting.Pops[*pop]

@@ -2,7 +2,7 @@ package batch
 
 import "time"
 
-// Lane gathers what arrives for a key while a batch of it is under way.
+// Lane gathers the requests for a key that arrive while a batch of that key runs.
 type Lane[R any] struct {
 	of     *Lanes[R]
 	worker Worker[R]
@@ -77,8 +77,8 @@ func shift[R any](to []R, line *[]R, n int) []R {
 	return to
 }
 
-// Arrived takes requests that have arrived while the batch is under way, up to a
-// number that were submitted and a number that joined.
+// Arrived removes and returns requests that have arrived while the batch runs, up to a
+// number of submitted ones and a number of joined ones.
 func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
 	return came, shift(nil, &l.joined, min(max(0, joined), len(l.joined)))
 }
 
-// SetBusy says whether a transaction is under way. Requests that wait behind one
+// SetBusy reports whether a transaction is under way. Requests that wait behind one
 // for too long are handed back.
 func (l *Lane[R]) SetBusy(busy bool) {
 	l.of.mu.Lock()

@@ -1,14 +1,13 @@
-// Package batch runs requests in batches. What arrives for a key while a batch of
-// that key is under way is its next batch; no timer is involved, so a key without
-// work is served at once, and a busy one in batches that grow with the load. The
-// package knows neither requests nor transactions: a [Worker] does the work.
+// Package batch runs requests in batches. The requests for a key that arrive while a
+// batch of that key runs are its next batch; no timer is involved, so a key without work
+// is served at once, and a busy one in batches that grow with the load. The package knows
+// neither requests nor transactions: a [Worker] does the work.
 //
-// What it guarantees: batches of a key follow one another, in the order in which
-// their requests were submitted, while keys do not wait for each other; a batch
-// stays within [Limits]; and requests that wait for too long behind a transaction
-// that does not end are handed back, in their order. [Run] is the one answer to
-// a request that makes its batch fail: the others are served without it, and no
-// order changes.
+// What it guarantees: batches of a key follow one another, in the order in which their
+// requests were submitted, while keys do not wait for each other; a batch stays within
+// [Limits]; and requests that wait for too long behind a transaction that does not end
+// are handed back, in their order. [Run] has the rule for a request that makes its batch
+// fail: the others are served without it, and no order changes.
 package batch
 
 import (
@@ -60,8 +59,8 @@ type Options[R any] struct {
 	// Arrived is when a request began to wait.
 	Arrived func(R) time.Time
 
-	// Stuck takes requests back that have waited for too long. Nothing of theirs
-	// was begun. It is called without any requests, too: the transaction is stuck.
+	// Stuck gets requests back that have waited for too long. None of them was begun. It
+	// is called without any requests, too: the transaction is stuck.
 	Stuck func([]R)
 }
 
@@ -140,8 +139,8 @@ func (ls *Lanes[R]) lane(key string) *Lane[R] {
 	return l
 }
 
-// Stop ends the lanes without work, and the others when they have none left. What
-// is submitted afterwards is still done.
+// Stop ends the idle lanes, and the others when they become idle. Requests submitted
+// afterwards are still done.
 func (ls *Lanes[R]) Stop() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

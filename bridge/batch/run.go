@@ -2,14 +2,14 @@ package batch
 
 // Transactions runs requests as transactions, and ends them.
 type Transactions[R any] interface {
-	// Try runs requests as one transaction and returns how many it has served: all
-	// of them, or at least the first one when they are too much for one. With an error it
-	// has served none; it returns the index of the request that was at work, or
-	// len(requests) when it could have been any.
+	// Try runs requests as one transaction and returns how many it has served: all of
+	// them, or at least the first one if they do not fit into one. With an error it has
+	// served none; it returns the index of the request that failed, or len(requests) if
+	// that is unknown.
 	Try(requests []R) (int, error)
 
-	// Common says whether an error is no request's fault: it concerns whatever is
-	// asked for, and fewer requests would not have helped.
+	// Common reports whether no single request caused an error: it concerns every
+	// request, and fewer of them would not have helped.
 	Common(error) bool
 
 	// Answer ends requests. Without an error they were served, in one transaction.

@@ -111,7 +111,7 @@ func Explain(err error) *Failure {
 	return &Failure{Code: 500, Text: err.Error()}
 }
 
-// IsOutage says whether an error is an outage of the store, which concerns all
+// IsOutage reports whether an error is an outage of the store, which concerns all
 // requests, and not a failure of one request.
 func IsOutage(err error) bool {
 	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||

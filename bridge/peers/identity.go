@@ -45,5 +45,5 @@ func startedOf(text string) time.Time {
 	return started
 }
 
-// exclusive says whether only this bridge's process can open its store.
+// exclusive reports whether only this bridge's process can open its store.
 func (i Identity) exclusive() bool { return !i.Started.IsZero() }

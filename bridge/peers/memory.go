@@ -11,13 +11,13 @@ const (
 	maxHeard = 256
 )
 
-// memory tells new words from copies. What is older than wordAge needs no
-// memory, because it is refused for its age.
+// memory distinguishes new words from copies. It forgets words older than wordAge, which
+// are refused for their age.
 type memory struct {
 	last map[string]time.Duration // by bridge: the time of the last word heard
 }
 
-// hears takes notice of a word, and says whether it is new.
+// hears records a word, and reports whether it is new.
 func (m *memory) hears(w word, now time.Duration) bool {
 	if (w.at-now).Abs() > wordAge || w.at <= m.last[w.id] {
 		return false

@@ -13,10 +13,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Anybody who hears a question of service discovery can answer it, and say that
-// it is a bridge. So an answer is only a hint: the bridge that it names has to
-// prove itself. It is sent a nonce, and publishes that where the NATS server lets
-// nobody but bridges publish: as an event under its own prefix.
+// Any client that receives a question of service discovery can answer as if it were a
+// bridge. So an answer is only a hint: the bridge that it names has to prove itself. It
+// gets a nonce, and publishes it where the NATS server permits only bridges to publish:
+// as an event under its own prefix.
 
 // eventBridge is the type of that event.
 const eventBridge = "bridge"
@@ -112,7 +112,7 @@ type hint struct {
 	gone   bool // nobody gets its questions
 }
 
-// provable says whether a hint can be a bridge at all: its prefix and its id are
+// provable reports whether a hint can be a bridge at all: its prefix and its id are
 // to stand in subjects.
 func (i Identity) provable() bool {
 	_, err := subjects.New(i.Prefix)

@@ -80,7 +80,7 @@ func (r *Rivals) find(ctx context.Context) (found sighting, err error) {
 	return sighting{rivals: s.found, alone: s.alone}, nil
 }
 
-// warn tells the operator of a hint without a proof.
+// warn logs a hint without a proof.
 func (r *Rivals) warn(o Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *Rivals) describe(o Identity) error {
 		o.ID, o.Prefix, o.StoreID, r.storeName, r.self.StoreID)
 }
 
-// rivals says whether two bridges must not serve side by side: their prefixes are the
+// rivals reports whether two bridges must not serve side by side: their prefixes are the
 // same, or one lies within the other, and their stores differ. Two processes cannot
 // open one exclusive store, so one of them serves a copy.
 func (i Identity) rivals(o Identity) bool {
@@ -119,7 +119,7 @@ func (i Identity) rivals(o Identity) bool {
 	return within(i.Prefix, o.Prefix) || within(o.Prefix, i.Prefix)
 }
 
-// within says whether all subjects of one prefix lie under the other.
+// within reports whether all subjects of one prefix lie under the other.
 func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
 
 // yieldsTo decides which of two rivals goes on standby: the one that started later. A

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// search is one search for rivals, in two rounds: who is there, and is it true.
+// search is one search for rivals, in two rounds: hints, and proofs.
 type search struct {
 	rivals *Rivals
 	inbox  string // questions of the second round are answered below it
@@ -97,8 +97,9 @@ func (s *search) challenge(ctx context.Context) error {
 			return err
 		}
 		if proofSubject(r.self.Prefix, h.Prefix) == "" {
-			// This bridge may not hear what that one may publish. But that one
-			// gets the requests of this one, and answers what it does not know.
+			// This bridge may not subscribe where that one may publish. But that one
+			// receives the requests of this one, and answers messages that it does not
+			// know.
 			question = r.self.Prefix + sysEvent
 		}
 		if err := r.nc.PublishRequest(question, s.inbox+"."+strconv.Itoa(i), body); err != nil {
@@ -120,8 +121,7 @@ func (s *search) challenge(ctx context.Context) error {
 	return nil
 }
 
-// answered takes notice of the answer to a challenge, which is no proof unless
-// nothing else can be one.
+// answered records the answer to a challenge. It is a proof only if no event can be one.
 func (s *search) answered(m *nats.Msg, at string) {
 	i, err := strconv.Atoi(at)
 	if err != nil || i < 0 || i >= len(s.hints) {
@@ -182,7 +182,7 @@ func (s *search) end() {
 	}
 }
 
-// unheard says whether the server answers that the question had no receiver.
+// unheard reports whether the server answers that the question had no receiver.
 func unheard(m *nats.Msg) bool {
 	return protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

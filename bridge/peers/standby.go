@@ -10,20 +10,20 @@ import (
 )
 
 // Two rivals may meet although neither would have started beside the other: when
-// servers that were apart find together, or when one of them connects to another
-// server. Then the one that started later goes on standby: it leaves the requests
-// to the other one, says so, and serves again when the other one has gone.
+// separated servers connect again, or one of the bridges connects to another server. Then
+// the one that started later goes on standby: it leaves the requests to the other one,
+// reports that, and serves again when the other one has gone.
 
-// The pauses between looks for rivals: short after a reconnect, when others may
-// be on their way back too, and longer from look to look.
+// The pauses between searches for rivals: short after a reconnect, when others may
+// reconnect too, and longer from search to search.
 const (
 	firstLook = time.Second
 	lastLook  = 30 * time.Second
 )
 
-// missingLooks in a row have to miss the rival before a bridge serves again, because
-// the rival may be slow to answer. One is enough when the server says that there are no
-// other bridges.
+// This many searches in a row have to miss the rival before a bridge serves again,
+// because the rival may be slow to answer. One is enough when the server says that there
+// are no other bridges.
 const missingLooks = 2
 
 // Service is the service that goes on standby.
@@ -105,8 +105,8 @@ func (s *Standby) set(reason error) {
 	s.reason = reason
 }
 
-// look looks once and does what follows. When it cannot look, or what follows
-// fails, everything stays as it is until the next time.
+// look searches once, and starts or ends standby accordingly. After a failure nothing
+// changes until the next search.
 func (s *Standby) look(ctx context.Context) {
 	if !s.rivals.nc.IsConnected() {
 		return

@@ -18,9 +18,9 @@ import (
 // before it are done, it pops for all requests that have arrived by then, and announces
 // that it is done.
 //
-// Correctness does not depend on the announcements. A bridge whose announcement is lost
-// is not waited for, and a bridge that takes too long is passed over. A bridge without a
-// line announces nothing and does not wait.
+// Correctness does not depend on the announcements. The others do not wait for a bridge
+// whose announcement is lost, and pass over a bridge that takes too long. A bridge
+// without a line announces nothing and does not wait.
 type Turns struct {
 	nc      *nats.Conn
 	id      string
@@ -48,11 +48,11 @@ const (
 	// Beginning one costs a transaction or two.
 	lineTime = time.Second
 
-	// turnPatience is how long the others are waited for. It is several times
-	// what their transactions take, so it matters only when one has died.
+	// turnPatience is how long a bridge waits for the others. It is several times the
+	// duration of their transactions, so it matters only when one has died.
 	turnPatience = 50 * time.Millisecond
 
-	// maxLines bounds the queues that there are lines for.
+	// maxLines bounds the queues with lines.
 	maxLines = 1024
 )
 

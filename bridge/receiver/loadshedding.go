@@ -60,7 +60,7 @@ func (r *Receiver) handle(m *nats.Msg) {
 	r.options.Handlers.Request(m)
 }
 
-// checkDue counts a message and says whether it is time for a check.
+// checkDue counts a message and reports whether it is time for a check.
 func (s *shedding) checkDue() bool { return s.received.Add(1)%shedCheck == 0 }
 
 func overloaded(messages, bytes int) bool { return messages > shedAt || bytes > shedAtBytes }
@@ -128,7 +128,7 @@ func (r *Receiver) drainRefused(sub *nats.Subscription) {
 	}
 }
 
-// behind says whether too many messages wait for a subscription's callback.
+// behind reports whether too many messages wait for a subscription's callback.
 func behind(sub *nats.Subscription) bool {
 	n, bytes, err := sub.Pending()
 	return err == nil && overloaded(n, bytes)

@@ -105,7 +105,7 @@ func (s *station) delivered() {
 	}
 }
 
-// answered says whether the receiver answers on a subject. Otherwise the server does.
+// answered reports whether the receiver answers on a subject. Otherwise the server does.
 func (s *station) answered(subject string) bool {
 	s.t.Helper()
 	_, err := s.client.Request(subject, []byte("asked"), testenv.Patience)

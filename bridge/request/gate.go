@@ -103,10 +103,10 @@ func (g *Gate) Leave(r *Request) {
 	}
 }
 
-// Close has requests end: from now on, [Flight.Drain] may be called.
+// Close begins the end of requests: from now on, [Flight.Drain] may be called.
 func (g *Gate) Close() { g.draining.Store(true) }
 
-// Closed says whether the gate was closed.
+// Closed reports whether the gate was closed.
 func (g *Gate) Closed() bool { return g.draining.Load() }
 
 // InFlight is how many requests are being served, and their bytes.

@@ -86,7 +86,8 @@ func (r *Request) Prepare(w Work, v *Verb, s subjects.Subject, m *nats.Msg) {
 	r.since = r.Arrived
 }
 
-// PassGate has the gate not count the request: it is refused anyway.
+// PassGate makes a request that is refused anyway bypass the gate, which does not count
+// it.
 func (r *Request) PassGate() { r.counted = -1 }
 
 // BeginWait stops the time of the work on the request, until an attempt to serve it.

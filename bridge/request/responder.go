@@ -93,8 +93,8 @@ func errorBody(responseType string, f *failure.Failure) []byte {
 	return body
 }
 
-// Publish sends an answer and says whether it was sent. Without an answer, the client
-// asks again after its time-out.
+// Publish sends an answer and reports whether it was sent. Without an answer, the client
+// repeats the request after its time-out.
 func (re *Responder) Publish(m *nats.Msg) bool {
 	err := re.Conn.PublishMsg(m)
 	if err != nil {

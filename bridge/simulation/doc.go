@@ -1,5 +1,5 @@
-// Package simulation has no code but a test: bridges, a NATS server, a store
-// that misbehaves and clients in virtual time. The test is a program of its own
-// because nats.go shares its timers between all connections of a process, and a
-// timer of virtual time is of no use outside.
+// Package simulation has only a test: bridges, a NATS server, a faulty store and clients
+// in virtual time. The test is a program of its own because nats.go shares its timers
+// between all connections of a process, and a timer of virtual time does not work
+// outside.
 package simulation

@@ -9,13 +9,13 @@ type client[T any] struct {
 	rank int // its index among the busiest
 }
 
-// clientOf names the client that a reply subject belongs to. Client libraries
-// have one inbox a connection, with a last token for each request. One that makes
-// an inbox for each request shares its name with all that do: told apart, they would
-// be many clients with a pop each, and none of them too busy.
+// clientOf names the client that a reply subject belongs to. Client libraries have one
+// inbox a connection, with a last token for each request. All clients with an inbox for
+// each request share one name: otherwise each of their pops would count as another
+// client.
 //
-// A client can choose its name. So names settle who of the clients of one queue
-// waits, and not which queue has how many places.
+// A client can choose its name. So names decide only between the clients of one queue,
+// not between queues.
 func clientOf(reply string) string {
 	return reply[:max(0, strings.LastIndexByte(reply, '.'))]
 }

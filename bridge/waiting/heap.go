@@ -2,8 +2,8 @@ package waiting
 
 import std "container/heap"
 
-// heap has things in an order, the first one at hand. Each keeps its index, so that
-// it can be moved and removed.
+// heap has things in an order, with the first one at index 0. Each keeps its index, so
+// that it can be moved and removed.
 type heap[E any] struct {
 	before func(a, b E) bool
 	index  func(E) *int

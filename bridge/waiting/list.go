@@ -1,7 +1,7 @@
 package waiting
 
 // list has pops in the order in which they were added. The elements are parts of the
-// pops, so that one can leave from anywhere.
+// pops, so that any of them can be removed.
 type list[T any] struct {
 	first, last *element[T]
 	size        int

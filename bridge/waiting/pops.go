@@ -137,7 +137,7 @@ func (p *Pops[T]) Add(pop *Pop[T]) error {
 	return nil
 }
 
-// end removes a pop, and says whether the caller has to call Options.End: the end of an
+// end removes a pop, and reports whether the caller has to call Options.End: the end of an
 // attempted pop is the result of Keep.
 func (p *Pops[T]) end(pop *Pop[T], why error) (tell bool) {
 	p.drop(pop)

@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// admit says whether a pop may wait, and whose place it gets if none is free.
+// admit reports whether a pop may wait, and whose place it gets if none is free.
 func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
 	if p.closed != nil {
 		return nil, p.closed
