@@ -1,23 +1,20 @@
 package history
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // judgeItems looks at each item by itself.
 func (j *judge) judgeItems() {
 	var missing []*Operation
 	for _, it := range j.items {
 		if it.push == nil {
-			if seen := slices.Concat(it.takes, it.peeks); len(seen) > 0 {
+			if seen := slices.Concat(it.deliveries, it.peeks); len(seen) > 0 {
 				j.find(Invented, seen...)
 			}
 			continue
 		}
-		for _, take := range slices.Concat(it.peeks, it.takes) {
-			if take.Return < it.push.Call {
-				j.find(Early, it.push, take)
+		for _, delivery := range slices.Concat(it.peeks, it.deliveries) {
+			if delivery.Return < it.push.Call {
+				j.find(Early, it.push, delivery)
 			}
 		}
 		if !it.over() && it.push.Outcome == Done {
@@ -26,7 +23,7 @@ func (j *judge) judgeItems() {
 		j.judgeEnd(it)
 		j.judgeLeases(it)
 	}
-	// A pop without an answer takes one item at most.
+	// A pop without an answer pops one item at most.
 	if len(missing) > len(j.pops) {
 		j.find(Lost, missing...)
 	}
@@ -35,8 +32,8 @@ func (j *judge) judgeItems() {
 // over reports whether the item may be gone: it was popped, or its consumer has tried to
 // acknowledge it.
 func (it *item) over() bool {
-	for _, take := range it.takes {
-		if take.Kind == Pop {
+	for _, delivery := range it.deliveries {
+		if delivery.Kind == Pop {
 			return true
 		}
 	}
@@ -52,16 +49,16 @@ func (it *item) over() bool {
 func (j *judge) judgeEnd(it *item) {
 	end := Never
 	var by *Operation
-	for _, take := range it.takes {
-		if take.Kind == Pop && take.Return < end {
-			end, by = take.Return, take
+	for _, delivery := range it.deliveries {
+		if delivery.Kind == Pop && delivery.Return < end {
+			end, by = delivery.Return, delivery
 		}
 	}
 	pops := 0
-	for _, take := range it.takes {
-		if take.Kind == Pop {
+	for _, delivery := range it.deliveries {
+		if delivery.Kind == Pop {
 			if pops++; pops > 1 {
-				j.find(Twice, by, take)
+				j.find(Twice, by, delivery)
 			}
 		}
 	}
@@ -73,80 +70,14 @@ func (j *judge) judgeEnd(it *item) {
 	if by == nil {
 		return
 	}
-	for _, take := range it.takes {
-		if take != by && take.Call > end && (take.Kind == Lease || by.Kind == Ack) {
-			j.find(Twice, it.push, by, take)
+	for _, delivery := range it.deliveries {
+		if delivery != by && delivery.Call > end && (delivery.Kind == Lease || by.Kind == Ack) {
+			j.find(Twice, it.push, by, delivery)
 		}
 	}
 	for _, peek := range it.peeks {
 		if peek.Call > end {
 			j.find(Shown, it.push, by, peek)
-		}
-	}
-}
-
-// held is when a lease certainly lasts: from its answer until its holder begins
-// to settle it, or until the end that was promised.
-func (j *judge) held(it *item, lease *Operation) span {
-	hold := span{lease.Return, lease.Call + lease.Lease - j.slack(lease.Lease)}
-	for _, s := range it.settlements {
-		if s.Fence == lease.Fence && s.Kind == Extend && s.Outcome == Done && s.Call >= lease.Return {
-			hold.to = max(hold.to, s.Call+s.Lease-j.slack(s.Lease))
-		}
-	}
-	for _, s := range it.settlements {
-		if s.Fence == lease.Fence && s.Kind != Extend {
-			hold.to = min(hold.to, s.Call)
-		}
-	}
-	return hold
-}
-
-func (j *judge) judgeLeases(it *item) {
-	for i, lease := range it.takes {
-		if lease.Kind != Lease {
-			continue
-		}
-		hold := j.held(it, lease)
-		for k, other := range it.takes {
-			switch {
-			case k == i:
-			case other.Kind == Lease && other.Fence == lease.Fence:
-				if k > i {
-					j.find(SameFence, it.push, lease, other)
-				}
-			case other.Call > hold.from && other.Return < hold.to:
-				j.find(Overlap, it.push, lease, other)
-			}
-		}
-		j.judgeSettlements(it, lease)
-	}
-}
-
-// judgeSettlements: a settlement under a lease that lasts is not refused, and one under
-// a lease that another has followed settles nothing.
-func (j *judge) judgeSettlements(it *item, lease *Operation) {
-	var settled time.Duration = Never // from when on the holder may have given it up
-	for _, s := range it.settlements {
-		if s.Fence == lease.Fence && s.Kind != Extend {
-			settled = min(settled, s.Call)
-		}
-	}
-	end := lease.Call + lease.Lease - j.slack(lease.Lease)
-	for _, s := range it.settlements {
-		if s.Fence != lease.Fence {
-			continue
-		}
-		if s.Outcome == Nothing && !s.Repeated && s.Return < end && s.Call <= settled {
-			j.find(Revoked, it.push, lease, s)
-		}
-		if s.Outcome != Done {
-			continue
-		}
-		for _, other := range it.takes {
-			if (other.Kind == Pop || other.Fence > lease.Fence) && other.Return < s.Call {
-				j.find(Stale, it.push, lease, other, s)
-			}
 		}
 	}
 }

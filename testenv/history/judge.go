@@ -68,13 +68,13 @@ const settling = 30 * time.Second
 // item is what became of one item.
 type item struct {
 	push        *Operation
-	takes       []*Operation // in the order of their fences, the plain pop last
+	deliveries  []*Operation // in the order of their fences, the plain pop last
 	settlements []*Operation // Ack, Nak and Extend
 	peeks       []*Operation
 }
 
 // Judge reports what no order of the operations explains. The history is
-// complete: when it was recorded, all items had been taken out in the end.
+// complete: when it was recorded, all items had been popped in the end.
 func Judge(operations []Operation, bridges Bridges) []Finding {
 	j := newJudge(operations, bridges)
 	j.judgeItems()
@@ -88,7 +88,7 @@ func Judge(operations []Operation, bridges Bridges) []Finding {
 type judge struct {
 	bridges  Bridges
 	items    map[string]*item
-	pops     []*Operation // whose answers leave it open: each may have taken one item for good
+	pops     []*Operation // whose answers leave it open: each may have popped one item
 	doubts   []span       // when leases without an answer may hide an item, both ends included
 	looks    []*Operation // pops, leases and peeks with an answer
 	findings []Finding
@@ -101,7 +101,7 @@ func newJudge(operations []Operation, bridges Bridges) *judge {
 		j.sort(&operations[i])
 	}
 	for _, it := range j.items {
-		slices.SortStableFunc(it.takes, func(a, b *Operation) int {
+		slices.SortStableFunc(it.deliveries, func(a, b *Operation) int {
 			if a.Kind != b.Kind {
 				return cmp.Compare(a.Kind, b.Kind) // lease before pop
 			}
@@ -149,13 +149,13 @@ func (j *judge) sort(o *Operation) {
 		if o.Kind == Peek {
 			it.peeks = append(it.peeks, o)
 		} else {
-			it.takes = append(it.takes, o)
+			it.deliveries = append(it.deliveries, o)
 		}
 	}
 }
 
 // attempts takes account of earlier attempts at a pop that found nothing when it was
-// repeated: another bridge may still have had one, and may have taken an item for it.
+// repeated: another bridge may still have had one, and may have popped an item for it.
 func (j *judge) attempts(o *Operation) {
 	switch {
 	case j.bridges == One || !o.Repeated:

@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 		history []Operation
 		rules   []Rule
 	}{
-		{"a pop without an answer may have taken the item that is missing", []Operation{
+		{"a pop without an answer may have popped the missing item", []Operation{
 			op(1, Push, "a", 1*s, 2*s), op(2, Pop, "", 3*s, 0, unknown),
 		}, nil},
 		{"and one item only", []Operation{

@@ -33,12 +33,12 @@ func (j *judge) readiness(it *item) []ready {
 // may have.
 func (j *judge) nextPop(it *item, fence int64) time.Duration {
 	next := Never
-	for _, take := range it.takes {
-		if take.Kind == Pop || take.Fence > fence {
-			next = min(next, take.Call)
+	for _, delivery := range it.deliveries {
+		if delivery.Kind == Pop || delivery.Fence > fence {
+			next = min(next, delivery.Call)
 		}
 	}
-	if next == Never { // it never came out, so any pop without an answer may have taken it
+	if next == Never { // it was never delivered, so any pop without an answer may have popped it
 		for _, pop := range j.pops {
 			next = min(next, pop.Call)
 		}
