@@ -70,7 +70,7 @@ func (o *outputFile) end(failure error) error {
 
 func (o *outputFile) rename() error {
 	if _, err := os.Lstat(o.name); !o.overwrite && err == nil {
-		return errExists(o.name) // somebody has made it meanwhile
+		return errExists(o.name) // another process has made it meanwhile
 	}
 	return os.Rename(o.file.Name(), o.name)
 }

@@ -20,7 +20,7 @@ type session struct {
 	stdout io.Writer
 	stderr io.Writer
 	global globals
-	nc     *nats.Conn // nil until somebody needs it
+	nc     *nats.Conn // nil until it is needed
 
 	reading  io.Reader // see input
 	programs processGroups
@@ -45,7 +45,7 @@ func (s *session) close() {
 	s.fail(nil)
 }
 
-// refusedFor is how long a command that somebody waits for tries again what was
+// refusedFor is how long an interactive command tries again what was
 // refused.
 const refusedFor = time.Second
 

@@ -53,7 +53,7 @@ var orders = map[string]func(a, b *client.Info) int{
 
 func activity(i *client.Info) float64 { return i.Rates.Push + i.Rates.Pop + i.Rates.Settle }
 
-// What a terminal is told.
+// Control sequences of a terminal.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"

@@ -42,7 +42,7 @@ type booked struct {
 const (
 	inQueue     = 500              // items in the queue at most
 	answerLimit = 20 * time.Second // in which every request has an answer
-	shortLease  = 10 * time.Second // for whoever does not hear that it has one
+	shortLease  = 10 * time.Second // for a client that does not receive its lease
 )
 
 func newBook(t *testing.T, server *testenv.Server) *book {

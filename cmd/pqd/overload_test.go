@@ -221,7 +221,7 @@ func (f *flood) read(r *bufio.Reader) error {
 		case bytes.HasPrefix(line, []byte("MSG ")), bytes.HasPrefix(line, []byte("HMSG ")):
 			err = f.answer(r, bytes.Fields(line))
 		case bytes.HasPrefix(line, []byte("PING")):
-			_, err = f.conn.Write([]byte("PONG\r\n")) // a write is whole, whoever else writes
+			_, err = f.conn.Write([]byte("PONG\r\n")) // writes of other goroutines do not mix with it
 		case bytes.HasPrefix(line, []byte("-ERR")):
 			err = fmt.Errorf("the server says %s", line)
 		}

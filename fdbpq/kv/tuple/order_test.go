@@ -47,7 +47,7 @@ func compareElements(a, b any) int {
 	case int64, uint64, *big.Int:
 		return widen(a).Cmp(widen(b))
 	}
-	return 0 // nil and booleans are told apart by rank
+	return 0 // nil and booleans differ by rank
 }
 
 func rank(v any) int {
