@@ -88,6 +88,7 @@ type DB struct {
 	watches    watchSet
 	buffers    sync.Pool
 	stats      counts
+	opening    opening
 }
 
 var _ kv.DB = (*DB)(nil)
@@ -122,6 +123,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		buffers:    sync.Pool{New: newBuffers},
 	}
 	db.life.idle = make(chan struct{})
+	db.opening.init()
 	db.tables = tableHealth{background: db.background, closing: make(chan struct{})}
 	var err error
 	db.dirLock, err = lockDirectory(opts.FS, dir, opts.Log)
@@ -129,13 +131,16 @@ func Open(dir string, opts Options) (*DB, error) {
 		return nil, openFailure(dir, err)
 	}
 
-	db.disk = newLogDisk(tableDisk{opts.FS, &db.tables}, dir, opts.NoSync)
+	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
 	db.startIdleMarks()
 
 	// Pebble flushes what it finds in the log, so commits that an earlier process had
 	// not synced are durable when Open returns.
 	if err := db.openPebble(dir); err != nil {
-		return nil, errors.Join(openFailure(dir, err), db.dirLock.Close())
+		if !db.opening.abandoned {
+			err = errors.Join(err, db.dirLock.Close())
+		}
+		return nil, openFailure(dir, err)
 	}
 	first := &commit{durable: make(chan struct{})}
 	close(first.durable)

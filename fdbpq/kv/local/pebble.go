@@ -32,18 +32,33 @@ func (db *DB) openPebble(dir string) error {
 	// before anything is written to it.
 	before, err := pebble.Peek(dir, db.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
-	db.store, err = pebble.Open(dir, db.pebbleOptions())
+	merges, err := db.openOnce(dir)
 	for _, d := range found.lost {
 		_ = db.noteDamage(d) // reported through Damage
 	}
-	if err != nil || settled || db.opts.Salvage {
+	if err == nil && !settled && !db.opts.Salvage {
+		if err = db.store.Close(); err == nil {
+			merges, err = db.openOnce(dir)
+		}
+	}
+	if err != nil {
 		return db.openError(found, err)
 	}
-	if err := db.store.Close(); err != nil {
-		return err
+	if !db.opts.Salvage {
+		merges.start()
 	}
-	db.store, err = pebble.Open(dir, db.pebbleOptions())
-	return db.openError(found, err)
+	return nil
+}
+
+func (db *DB) openOnce(dir string) (*merging, error) {
+	o, merges := db.pebbleOptions(), newMerging()
+	o.Experimental.CompactionScheduler = merges
+	o.EnsureDefaults()
+	err := db.checkOptionsFile(dir, o)
+	if err == nil {
+		db.store, err = db.opening.open(dir, o)
+	}
+	return merges, err
 }
 
 // pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,
@@ -117,7 +132,8 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 
 // Fatalf must not return.
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
+	err := fatalError(format, args)
+	l.db.opening.halt(err)
 	l.db.fail(err)
 	panic(err)
 }

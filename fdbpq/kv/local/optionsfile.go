@@ -1,0 +1,65 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const optionsPrefix = "OPTIONS-"
+
+// checkOptionsFile looks at the file in which Pebble notes the options that it runs
+// with. They are in the program, too, so nothing is lost with the file; but Pebble refuses
+// to open a store whose newest one it cannot read. Such a file is removed, or hidden when
+// nothing may change.
+func (db *DB) checkOptionsFile(dir string, o *pebble.Options) error {
+	names, err := db.disk.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the store is new
+	}
+	if err != nil {
+		return err
+	}
+	newest, number := "", uint64(0)
+	for _, name := range names {
+		numeral, is := strings.CutPrefix(name, optionsPrefix)
+		if n, err := strconv.ParseUint(numeral, 10, 64); is && err == nil && n >= number {
+			newest, number = name, n
+		}
+	}
+	if newest == "" {
+		return nil
+	}
+	path := db.disk.PathJoin(dir, newest)
+	problem := db.readOptionsFile(dir, path, o)
+	if problem == nil {
+		return nil
+	}
+	if db.opts.Salvage {
+		db.opening.hidden = newest
+		return nil
+	}
+	db.opts.Log.Warn("kv/local: removing a damaged file that holds no data", "file", path, "err", problem.Error())
+	if err := db.disk.Remove(path); err != nil {
+		return fmt.Errorf("%s is damaged and holds no data, but removing it failed: %w", path, err)
+	}
+	return nil
+}
+
+// readOptionsFile returns why Pebble would refuse the file.
+func (db *DB) readOptionsFile(dir, path string, o *pebble.Options) error {
+	f, err := db.disk.Open(path)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return o.CheckCompatibility(dir, string(text))
+}
