@@ -5,7 +5,44 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
 )
+
+// The dead-letter queue of a queue whose name is too long for one cannot be asked for, so
+// no item goes there.
+func TestNoDeadLettersOfLongNames(t *testing.T) {
+	t.Parallel()
+	if err := subjects.CheckQueue(strings.Repeat("q", fdbpq.MaxDeadLetterName-len(fdbpq.DeadLetterSuffix)) + fdbpq.DeadLetterSuffix); err != nil {
+		t.Error(err)
+	}
+	c := serve(t)
+	for _, test := range []struct {
+		length int // of the name, which ends in -dead
+		dies   bool
+	}{{fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix), true}, {fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix) + 1, false}, {fdbpq.MaxDeadLetterName, false}} {
+		queue := strings.Repeat("q", test.length-len(fdbpq.DeadLetterSuffix)) + fdbpq.DeadLetterSuffix
+		c.push("pq."+queue+".push", "keep me")
+		leased := c.pop("pq."+queue+".pop.min", "", "PQ-Lease", "1h")
+		if test.dies {
+			c.accepted(c.raw(leased.Reply, "+TERM"))
+			if m := c.pop("pq."+queue+"-dead.pop.min", ""); string(m.Data) != "keep me" {
+				t.Errorf("%d bytes: the dead letter is %q", test.length, m.Data)
+			}
+			continue
+		}
+		if m := c.raw(leased.Reply, "+TERM"); m.Header.Get("Nats-Service-Error-Code") != "403" || !strings.Contains(m.Header.Get("Nats-Service-Error"), "dead_letter") {
+			t.Errorf("%d bytes: +TERM is answered %v, expected 403", test.length, m.Header)
+		}
+		c.refused(c.raw("pq."+queue+".admin.config", `{"dead_letter_expired":true}`), 400, "")
+		c.ask("pq."+queue+".admin.config", `{"max_deliveries":1}`)
+		c.accepted(c.raw(leased.Reply, "-NAK"))
+		if m := c.pop("pq."+queue+".pop.min", ""); string(m.Data) != "keep me" {
+			t.Errorf("%d bytes: after its last delivery the item is %q", test.length, m.Data)
+		}
+	}
+}
 
 // After its last delivery an item goes to the dead-letter queue, with payload, headers
 // and priority.

@@ -21,6 +21,10 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 			return Config{}, err
 		}
 	}
+	if c := &changed.config; c.DeadLetterExpired && c.DeadLetter == "" && q.defaultDeadLetters() == "" {
+		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
+			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
+	}
 	write := q.writeState
 	if !exists {
 		write = q.createWithDeadLetterQueue

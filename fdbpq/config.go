@@ -78,6 +78,10 @@ func (c Config) acceptsDeadLetters(of string) bool {
 // DeadLetterSuffix ends the name of a queue's default dead-letter queue.
 const DeadLetterSuffix = "-dead"
 
+// MaxDeadLetterName bounds the bytes of that name. An item that went to a queue with a
+// longer one could not be reached.
+const MaxDeadLetterName = 69
+
 // Merge returns the configuration with the fields of the JSON object replaced.
 // Unknown fields and values out of bounds are errors that say what is allowed.
 func (c Config) Merge(object []byte) (Config, error) {

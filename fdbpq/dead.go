@@ -16,7 +16,7 @@ const (
 )
 
 // ErrNoDeadLetterQueue: the queue has no dead-letter queue, and the store's options
-// forbid to make one.
+// forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
 // isDead reports whether the item is a dead letter. Its deliveries are not limited,
@@ -28,7 +28,7 @@ func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
 // when there is none and none may be made. It is the configured one as long as that
 // accepts the queue's dead letters, and otherwise the default one.
 func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
-	name := qtx.name + DeadLetterSuffix
+	name := qtx.defaultDeadLetters()
 	if chosen := qtx.state.config.DeadLetter; chosen != "" {
 		takes, err := qtx.store.Queue(chosen).acceptsDeadLetters(qtx.tx, qtx.name)
 		if err != nil {
@@ -37,6 +37,9 @@ func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
 		if takes {
 			name = chosen
 		}
+	}
+	if name == "" {
+		return nil, nil
 	}
 	dlq, err := qtx.store.Queue(name).openForPush(qtx.tx)
 	if errors.Is(err, ErrNoQueue) {
@@ -47,6 +50,24 @@ func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
 	}
 	dlq.storeTime = qtx.storeTime
 	return dlq, nil
+}
+
+// defaultDeadLetters is the name of the queue's default dead-letter queue, "" if it would
+// be too long to be asked for.
+func (q Queue) defaultDeadLetters() string {
+	if len(q.name)+len(DeadLetterSuffix) > MaxDeadLetterName {
+		return ""
+	}
+	return q.name + DeadLetterSuffix
+}
+
+// errNoDeadLetters says what to do where there is no dead-letter queue.
+func (q Queue) errNoDeadLetters() error {
+	if name := q.defaultDeadLetters(); name != "" {
+		return fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, name)
+	}
+	return fmt.Errorf("%w: %s%s would have %d bytes, allowed are %d: choose another queue with dead_letter",
+		ErrNoDeadLetterQueue, q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
 }
 
 // acceptsDeadLetters reports whether the queue's configuration accepts dead letters

@@ -56,7 +56,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		}
 		dlq, err := qtx.deadLetterQueue()
 		if err == nil && dlq == nil {
-			err = fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, qtx.name+DeadLetterSuffix)
+			err = qtx.errNoDeadLetters()
 		}
 		if err != nil {
 			return err
