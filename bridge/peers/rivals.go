@@ -121,12 +121,3 @@ func (i Identity) rivals(o Identity) bool {
 
 // within reports whether all subjects of one prefix lie under the other.
 func within(prefix, other string) bool { return strings.HasPrefix(prefix+".", other+".") }
-
-// yieldsTo decides which of two rivals goes on standby: the one that started later. A
-// bridge whose store can be shared does not look for rivals, so it never does.
-func (i Identity) yieldsTo(o Identity) bool {
-	if o.Started.Equal(i.Started) {
-		return o.ID < i.ID
-	}
-	return o.Started.Before(i.Started)
-}

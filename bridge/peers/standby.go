@@ -148,3 +148,12 @@ func (s *Standby) look(ctx context.Context) {
 		s.log.Error("changing to or from standby failed", "error", err)
 	}
 }
+
+// yieldsTo decides which of two rivals goes on standby: the one that started later. A
+// bridge whose store can be shared does not look for rivals, so it never does.
+func (i Identity) yieldsTo(o Identity) bool {
+	if o.Started.Equal(i.Started) {
+		return o.ID < i.ID
+	}
+	return o.Started.Before(i.Started)
+}
