@@ -278,6 +278,18 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// Without a drain, closing ends all subscriptions at once.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.Close()
+	for _, subject := range []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"} {
+		if s.answered(subject) {
+			t.Errorf("%s is answered", subject)
+		}
+	}
+}
+
 // A drain that runs out of time reports the messages that are not handled.
 func TestDrainOutOfTime(t *testing.T) {
 	t.Parallel()
