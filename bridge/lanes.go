@@ -109,14 +109,15 @@ func (ls *lanes) start(s *settlement) {
 	ls.settle(s)
 }
 
-// settle hands a settlement to a lane. In a store that only this bridge opens,
-// settlements share the transactions of the queue's pops while there are any. Workers
-// settle as often as they pop, so this halves the number of transactions. In a shared
-// store, pops conflict with the pops of other bridges; settlements run apart, so that
-// they do not fail with them.
+// settle hands a settlement to a lane. In a store that only this bridge opens, the
+// lane of pops serves settlements, too, in the same transactions. Workers settle as
+// often as they pop, so this halves the number of transactions. In a shared store, pops
+// conflict with the pops of other bridges; settlements run apart, so that they do not
+// fail with them.
 func (ls *lanes) settle(s *settlement) {
-	if ls.exclusive && ls.pop.Join(s.Subject.Queue, &s.pop) {
-		return
+	if ls.exclusive {
+		ls.pop.Join(s.Subject.Queue, &s.pop)
+	} else {
+		ls.change.Submit(s.Subject.Queue, s)
 	}
-	ls.change.Submit(s.Subject.Queue, s)
 }

@@ -102,6 +102,34 @@ func TestSettleWithPops(t *testing.T) {
 	}
 }
 
+// In such a store pops wait for the settlement before them, and share the transaction
+// of the next ones: a worker that does not wait for its acknowledgement pays for one
+// transaction, not for two.
+func TestPopsBehindSettlement(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	acks := c.leases(3)
+	c.push("pq.jobs.push.5", "y")
+	pops, changes := c.transactions()
+	release := db.blockNext()
+	first := c.send(acks[0], "+ACK")
+	db.awaitBlocked(c)
+	pop := c.send("pq.jobs.pop.min", "")
+	settled := []answers{c.send(acks[1], "+ACK"), c.send(acks[2], "+ACK")}
+	c.refused(c.raw("pq.jobs.push.x", ""), 400) // by the receiver, after those before it
+	release()
+	c.accepted(c.next(first))
+	if m := c.next(pop); string(m.Data) != "y" {
+		t.Errorf("popped %q", m.Data)
+	}
+	for _, answer := range settled {
+		c.accepted(c.next(answer))
+	}
+	if p, s := c.transactions(); p != pops+1 || s != changes+1 {
+		t.Errorf("%g transactions of pops and %g of settlements, want 1 and 1", p-pops, s-changes)
+	}
+}
+
 // In a store that bridges share, a settlement does not wait for pops.
 func TestSettleInSharedStore(t *testing.T) {
 	t.Parallel()

@@ -93,17 +93,13 @@ func (ls *Lanes[R]) Submit(key string, r R) {
 	ls.mu.Unlock()
 }
 
-// Join hands a request to the lane of its key if that has work. The request does not
-// wait behind submitted ones: it is part of the next batch.
-func (ls *Lanes[R]) Join(key string, r R) bool {
+// Join hands a request to the lane of its key. The request does not wait behind
+// submitted ones: it is part of the next batch.
+func (ls *Lanes[R]) Join(key string, r R) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.active[key]
-	if l == nil {
-		return false
-	}
+	l := ls.lane(key)
 	l.joined = append(l.joined, r)
-	return true
+	ls.mu.Unlock()
 }
 
 // Kick makes the lane of a key run, with requests or without.

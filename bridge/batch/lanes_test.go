@@ -130,23 +130,21 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// A joined request goes along with the next batch, ahead of the queue, and only if there
-// is one.
+// A joined request goes along with the next batch, ahead of the queue. Alone it is a
+// batch, too.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, batch.Limits{Requests: 2, Bytes: 100})
-	if lanes.Join("a", request{n: 1}) {
-		t.Error("joined a key without work")
-	}
+	lanes.Join("a", request{n: 19}) // at a key without work
+	first := on.expect(t, "a", nil, []int{19})
 	lanes.Submit("a", request{n: 1})
+	close(first.end)
 	held := on.expect(t, "a", []int{1}, nil)
 	for n := 2; n < 7; n++ {
 		lanes.Submit("a", request{n: n})
 	}
 	for n := 20; n < 23; n++ {
-		if !lanes.Join("a", request{n: n}) {
-			t.Error("did not join")
-		}
+		lanes.Join("a", request{n: n})
 	}
 	close(held.end)
 	close(on.expect(t, "a", []int{2, 3}, []int{20, 21}).end)
@@ -166,7 +164,7 @@ func TestJoin(t *testing.T) {
 	last = on.expect(t, "a", []int{7, 8}, []int{24})
 	lanes.Join("a", request{n: 25})
 	close(last.end)
-	close(on.expect(t, "a", nil, []int{25}).end) // by itself it is a batch, too
+	close(on.expect(t, "a", nil, []int{25}).end)
 }
 
 // A kick makes a key run once without requests.
