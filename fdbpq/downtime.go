@@ -25,15 +25,22 @@ const (
 	observeEvery = heartbeatEvery / 2
 )
 
-// resumeStoreTime adds the downtime, in which no process ran, to store time. Only
-// wall clocks can tell how long it was. It runs before anything is timed: a lease
+// resumeStoreTime adds the downtime, in which no process ran, to store time. Unless the
+// caller has watched the store, only wall clocks can tell how long it was. It runs before anything is timed: a lease
 // granted before store time jumps would end early.
-func (s *Store) resumeStoreTime(ctx context.Context, last timeRecord, exclusive bool) error {
+func (s *Store) resumeStoreTime(ctx context.Context, last timeRecord, o Options) error {
 	s.clock.advance(last.storeTime)
 	switch gap := s.clock.gap(last); {
-	case last.wall == 0, gap <= 0:
+	case last.wall == 0:
 		return nil
-	case exclusive:
+	case o.Downtime != nil:
+		// What fell due is what holders of leases could not settle: they come first.
+		s.wasDown = true
+		s.clock.advance(last.storeTime + int64(*o.Downtime))
+		return nil
+	case gap <= 0:
+		return nil
+	case o.Exclusive:
 		// In memory only: the next heartbeat writes it.
 		s.wasDown = true
 		s.clock.advance(last.storeTime + int64(gap))

@@ -67,6 +67,34 @@ func TestGrantsAfterDowntime(t *testing.T) {
 	}
 }
 
+// A process that takes over, and knows how long the store was left alone, adds that and
+// asks no wall clock. Another process that follows keeps the time.
+func TestKnownDowntime(t *testing.T) {
+	for name, skew := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				before := openFixture(t, open)
+				before.pass(time.Second)
+				stopped := before.now()
+				const down = 4 * time.Second
+				before.clock.advance(down)
+				options := before.clock.options(skew)
+				options.Exclusive = true
+				known := down
+				options.Downtime = &known
+				f := before.opened(options)
+				if passed := time.Duration(f.now() - stopped); passed != down {
+					t.Errorf("%v of store time passed, expected %v", passed, down)
+				}
+				f.pass(time.Second)
+				if passed := time.Duration(f.now() - stopped); passed != down+time.Second {
+					t.Errorf("%v of store time passed after another second, expected %v", passed, down+time.Second)
+				}
+			})
+		})
+	}
+}
+
 // Of several processes that start at the same time after downtime, one determines its
 // length, whatever their wall clocks show, and all grant leases by that time: also when
 // one is done while another one still watches, or is about to write.

@@ -31,6 +31,11 @@ type Options struct {
 	// not watch for other processes.
 	Exclusive bool
 
+	// Downtime is how long ago the store was last written to, if the caller knows that by
+	// a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
+	// may have been another machine. It is for a process that takes over from another one.
+	Downtime *time.Duration
+
 	// Wall, Elapsed and Wait replace the machine's clocks in tests: the time of day,
 	// the time since some fixed moment, and a pause.
 	Wall    func() time.Time
@@ -80,7 +85,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 			continue // running it twice changes nothing
 		}
 		if err == nil {
-			err = s.resumeStoreTime(ctx, last, options.Exclusive)
+			err = s.resumeStoreTime(ctx, last, options)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
