@@ -30,7 +30,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate overload fuzz release reproduce
+.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,6 +103,10 @@ powercut: ## a pqd on a disk that remembers every write, started on what each of
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
+
+cluster-campaign: OPS = 20000
+cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, and how long clients waited; Linux
+	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd

@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"bridge/receiver":   {},
 	"bridge/request":    {"bridge/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/simulation": {},
-	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
+	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/cluster/jetstream", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
 	"client":            {"protocol", "subjects"},
 	"cmd/pq":            {"client", "protocol", "subjects"},
 	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},

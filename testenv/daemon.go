@@ -40,15 +40,22 @@ func Daemon(t testing.TB, env ...string) *Process {
 // Launch is Daemon without the wait.
 func Launch(t testing.TB, env ...string) *Process {
 	t.Helper()
-	work := t.TempDir()
-	p := &Process{Dir: filepath.Join(work, "data"), work: work}
-	p.env = []string{"PQ_STORE=local:" + p.Dir, "PQ_HTTP=127.0.0.1:0", "PQ_LOG=json"}
+	p := newProcess(t)
 	if !sets(env, "NATS_URL") {
 		p.env = append(p.env, "PQ_LISTEN=127.0.0.1:0")
 	}
 	p.env = append(p.env, env...)
-	t.Cleanup(func() { p.finish(t) })
 	p.launch(t)
+	return p
+}
+
+// newProcess returns one that was not started yet, and is finished when the test ends.
+func newProcess(t testing.TB) *Process {
+	t.Helper()
+	work := t.TempDir()
+	p := &Process{Dir: filepath.Join(work, "data"), work: work}
+	p.env = []string{"PQ_STORE=local:" + p.Dir, "PQ_HTTP=127.0.0.1:0", "PQ_LOG=json"}
+	t.Cleanup(func() { p.finish(t) })
 	return p
 }
 

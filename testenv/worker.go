@@ -39,6 +39,7 @@ type Worker struct {
 	Loses    bool          // loses answers on purpose
 	Vanishes bool          // loses connections, and lets leases expire
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
+	Attempt  time.Duration // for one answer, behind which it is lost; 0: a second
 	Padding  int           // bytes behind the name of an item
 	Patience time.Duration // for an answer that says more than to try again; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
@@ -81,7 +82,7 @@ func (w *Worker) request(request *nats.Msg) (*nats.Msg, error) {
 	if err := w.send(request, reply); err != nil {
 		return nil, err
 	}
-	for late := time.After(attempt); ; {
+	for late := time.After(cmp.Or(w.Attempt, attempt)); ; {
 		select {
 		case m := <-w.replies:
 			if m.Subject == reply {

@@ -82,7 +82,7 @@ func TestManifestsLeaveRoom(t *testing.T) {
 	if page := operation; !strings.Contains(read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
 		t.Errorf("%s says something else than %d MiB", page, overloadPeak>>20)
 	}
-	for _, file := range []string{"embedded.yaml", "foundationdb.yaml"} {
+	for _, file := range []string{"embedded.yaml", "foundationdb.yaml", clusterManifest} {
 		replicas := 0
 		for _, o := range objects(t, manifests+"/"+file) {
 			if len(o.Spec.Template.Spec.Containers) > 0 {
@@ -140,6 +140,9 @@ func TestManifests(t *testing.T) {
 		t.Fatalf("found %d manifests: %v", len(files), err)
 	}
 	for _, file := range files {
+		if filepath.Base(file) == clusterManifest {
+			continue // one pod alone is never ready: TestClusterManifest
+		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			pods := 0
 			for _, o := range objects(t, file) {
@@ -171,6 +174,45 @@ func TestManifests(t *testing.T) {
 				t.Errorf("found %d pods, expected one", pods)
 			}
 		})
+	}
+}
+
+const clusterManifest = "cluster.yaml"
+
+// Each pod of the cluster is one of the nodes that the others know, and has settings that
+// belong together: pqd refuses the first thing that the test does not have, a secret.
+func TestClusterManifest(t *testing.T) {
+	t.Parallel()
+	pods := 0
+	for _, o := range objects(t, manifests+"/"+clusterManifest) {
+		if len(o.Spec.Template.Spec.Containers) == 0 {
+			continue
+		}
+		pods++
+		if grace := time.Duration(o.Spec.Template.Spec.Grace) * time.Second; grace <= stopsWithin {
+			t.Errorf("%s is killed after %s: pqd may take %s", o.Kind, grace, stopsWithin)
+		}
+		c := o.Spec.Template.Spec.Containers[0]
+		if c.Liveness.HTTP.Path != "/healthz" || c.Startup.HTTP.Path != "/healthz" || c.Readiness.HTTP.Path != "/readyz" {
+			t.Errorf("probes %+v, %+v, %+v: expected /healthz for life, /readyz for readiness", c.Startup, c.Liveness, c.Readiness)
+		}
+		var env, names []string
+		for _, entry := range c.Env {
+			names = append(names, entry.Name)
+			if entry.Name != "PQ_CLUSTER_SECRET" && !strings.HasPrefix(entry.Value, "/etc/") && entry.Value != "" {
+				env = append(env, entry.Name+"="+entry.Value)
+			}
+		}
+		checkVariables(t, names)
+		for i := range o.Spec.Replicas {
+			node := fmt.Sprintf("PQ_NODE=pqd-%d", i)
+			if _, _, stderr := testenv.Run(t, append(env, node)); !strings.Contains(stderr, "PQ_CLUSTER needs PQ_CLUSTER_SECRET") {
+				t.Errorf("%s: pqd says %s", node, stderr)
+			}
+		}
+	}
+	if pods != 1 {
+		t.Errorf("found %d pods, expected one", pods)
 	}
 }
 

@@ -15,13 +15,20 @@ var (
 // health answers whether pqd can do its work. The zero value is that of a
 // process that is still starting.
 type health struct {
-	bridge   atomic.Pointer[func() error] // the bridge's own answer, once there is a bridge
-	damage   atomic.Pointer[func() error] // whether the store is damaged, once there is a store
+	bridge   atomic.Pointer[func() error]  // the bridge's own answer, once there is a bridge
+	damage   atomic.Pointer[func() error]  // whether the store is damaged, once there is a store
+	role     atomic.Pointer[func() string] // what pqd is among those that keep a store together
 	stopping atomic.Bool
 }
 
 // serving hands the question over to the bridge.
 func (h *health) serving(ready func() error) { h.bridge.Store(&ready) }
+
+// member hands the question over to a member of a cluster.
+func (h *health) member(ready func() error, role func() string) {
+	h.role.Store(&role)
+	h.serving(ready)
+}
 
 // stored hands over the question whether the store is damaged.
 func (h *health) stored(damage func() error) { h.damage.Store(&damage) }
@@ -53,13 +60,22 @@ func (h *health) works() error {
 }
 
 // live says why pqd cannot work, or nil. Unlike ready, it has patience with a
-// process that waits for NATS to start with, and with damage of the store, which
-// another start does not mend.
+// process that waits for NATS to start with, or for other nodes, and with damage of the
+// store, which another start does not mend.
 func (h *health) live() error {
-	if err := h.works(); err != errStarting {
-		return err
+	err := h.works()
+	if err == errStarting || errors.As(err, new(waitingError)) {
+		return nil
 	}
-	return nil
+	return err
+}
+
+// page says what pages show beside the state.
+func (h *health) page() map[string]string {
+	if role := h.role.Load(); role != nil {
+		return map[string]string{"role": (*role)()}
+	}
+	return map[string]string{}
 }
 
 // metric says for Prometheus what /readyz says.

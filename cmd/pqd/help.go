@@ -12,6 +12,7 @@ const usageHead = `pqd answers requests for priority queues on NATS subjects.
 usage: pqd [--help] [--version]
        pqd backup <directory>   copies the embedded store of a running pqd
        pqd check                checks an embedded store that is not in use for damage
+       pqd init                 makes the store of PQ_STORE=jetstream:<name> in a NATS cluster that has none
        pqd salvage <directory>  writes the readable items of a damaged store to files for pq import
 
 Settings are environment variables. With none, pqd runs a NATS server of its own

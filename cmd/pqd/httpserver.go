@@ -20,8 +20,8 @@ const httpStopLimit = time.Second
 // routes are the pages that pqd serves. Health checks work under any host name.
 func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names hostNames) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answer(h.live))
-	mux.HandleFunc("GET /readyz", answer(h.ready))
+	mux.HandleFunc("GET /healthz", answer(h, h.live))
+	mux.HandleFunc("GET /readyz", answer(h, h.ready))
 	mux.Handle("GET /metrics", names.guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
 	mux.Handle("GET /varz", names.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, varz())
@@ -30,13 +30,14 @@ func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names host
 }
 
 // answer turns a state into 200 or 503, with the reason in words.
-func answer(state func() error) http.HandlerFunc {
+func answer(h *health, state func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
+		code, page := http.StatusOK, h.page()
+		page["status"] = "ok"
 		if err := state(); err != nil {
-			writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "unavailable", "error": err.Error()})
-			return
+			code, page["status"], page["error"] = http.StatusServiceUnavailable, "unavailable", err.Error()
 		}
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		writeJSON(w, code, page)
 	}
 }
 

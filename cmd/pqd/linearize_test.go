@@ -29,6 +29,7 @@ type campaign struct {
 	random  *rand.Rand
 	fault   func(testing.TB) string // has something go wrong, and says what
 	faults  map[string]int
+	attempt time.Duration // for one answer; 0: a second
 }
 
 // newCampaign is one in which pqd is killed, stopped and paused.
@@ -70,7 +71,7 @@ func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histor
 			w := &testenv.Worker{
 				TB: t, ID: id, Queue: fmt.Sprintf("%s-%d", name, q), Dial: c.dial(),
 				Random:   rand.New(rand.NewPCG(c.random.Uint64(), 0)),
-				Recorder: recorder, Answers: &h.answers, Loses: true,
+				Recorder: recorder, Answers: &h.answers, Loses: true, Attempt: c.attempt,
 			}
 			w.Connect()
 			h.workers = append(h.workers, w)

@@ -50,6 +50,11 @@ func embeddedSettings(s settings) (embeddedServer, error) {
 	if e.options.MaxPending == 0 {
 		e.options.MaxPending = bridgePending(debug.SetMemoryLimit(-1))
 	}
+	if len(s.Cluster) > 0 {
+		if err := addCluster(e.options, s); err != nil {
+			return e, err
+		}
+	}
 	e.options.NoSigs = true // signals are pqd's
 	// Lame duck mode ends when pqd ends it.
 	e.options.LameDuckGracePeriod, e.options.LameDuckDuration = lameDuckLimit, 2*lameDuckLimit
@@ -172,8 +177,15 @@ var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }
 
+// toRoute is how lines begin about a node that is away. What it means for the store is
+// said elsewhere, and these come every second.
+const toRoute = "Error trying to connect to route"
+
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
+	if strings.HasPrefix(text, toRoute) {
+		level = slog.LevelDebug
+	}
 	if client := ofClient.FindStringSubmatch(text); client != nil {
 		l.log.Warn("error of a NATS client", "client", client[1], "error", text[len(client[0]):])
 		return

@@ -29,7 +29,7 @@ func TestProtocolInTheTerminal(t *testing.T) {
 
 func TestOtherPages(t *testing.T) {
 	t.Parallel()
-	elsewhere := append(protocolPages(t), "../../README.md", tutorial)
+	elsewhere := append(protocolPages(t), "../../README.md", tutorial, clusterPage)
 	for _, page := range matching(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*.md", "../../deploy/*.md") {
 		if strings.Contains(read(t, page), "\n```console\n") && !slices.Contains(elsewhere, page) {
 			t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })

@@ -46,6 +46,9 @@ func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 		d.log.Debug("reading the permissions of pqd's NATS user failed", "error", err)
 		return
 	}
+	if isAnonymous(info.Data.User) {
+		return // a server without users
+	}
 	all := subjects.Permissions{Publish: []string{">"}, Subscribe: []string{">"}}
 	has := all
 	if p := info.Data.Permissions; p != nil {

@@ -19,9 +19,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -58,10 +60,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return backup(ctx, s, args[1], stdout)
 	case len(args) == 1 && args[0] == "check":
 		return check(ctx, s, newLog(s, stderr), stdout)
+	case len(args) == 1 && args[0] == "init":
+		return initStore(ctx, s, newLog(s, stderr))
 	case len(args) == 2 && args[0] == "salvage":
 		return salvage(ctx, s, args[1], newLog(s, stderr), stdout)
 	case len(args) > 0:
-		return usagef("found the arguments %q: expected none, backup <directory>, check, or salvage <directory>; settings are environment variables, see pqd --help", args)
+		return usagef("found the arguments %q: expected none, backup <directory>, check, init, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
@@ -96,9 +100,9 @@ type daemon struct {
 	metrics  *prometheus.Registry
 	health   health
 	damage   damage
-	store    *fdbpq.Store
-	embedded *server.Server // nil when NATS_URL is set
-	lameDuck chan struct{}  // closed when the embedded server has announced that it stops
+	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
+	embedded *server.Server              // nil when NATS_URL is set
+	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 }
 
@@ -130,25 +134,18 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	}
 	defer stopTracing()
 
-	db, numbers, err := openStore(ctx, d.settings, d.log)
-	if err != nil {
-		return err
-	}
-	defer down("close the store", db.Close)
-	if embedded, is := db.(*local.DB); is {
-		addSpareProcessors()
-		defer down("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
-	}
-	if numbers != nil {
-		d.metrics.MustRegister(numbers)
-	}
-	if d.store, err = fdbpq.Open(ctx, db, storeOptions(d.settings)); err != nil {
-		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
-	}
-
-	if embedded, is := db.(*local.DB); is {
-		d.damage.db, d.damage.store = embedded, d.store
-		d.health.stored(d.damage.err)
+	if !d.settings.shared() {
+		db, err := d.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer down("close the store", db.Close)
+		if embedded, is := db.(*local.DB); is {
+			defer down("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
+		}
+		if err := d.openQueues(ctx, db); err != nil {
+			return err
+		}
 	}
 
 	url, reaching := d.settings.NATS.URL, []nats.Option(nil)
@@ -198,43 +195,65 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		nc.Close()
 	}()
 
+	own := []func() (uint64, error){nc.GetClientID}
+	var logNC *nats.Conn
+	if d.settings.shared() {
+		if logNC, err = d.logConnection(ctx, login); err != nil {
+			return err
+		}
+		defer logNC.Close()
+		own = append(own, logNC.GetClientID)
+	}
+
 	if d.embedded != nil {
-		slow := newSlowClients(d.embedded, nc.GetClientID, unreadBudget(debug.SetMemoryLimit(-1)), d.log)
+		slow := newSlowClients(d.embedded, own, unreadBudget(debug.SetMemoryLimit(-1)), d.log)
 		d.metrics.MustRegister(slow.closed)
-		watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-		var watched sync.WaitGroup
-		watched.Go(func() { slow.watch(watching) })
-		defer watched.Wait()
-		defer stopWatching()
+		looking, stopLooking := context.WithCancel(context.WithoutCancel(ctx))
+		var looked sync.WaitGroup
+		looked.Go(func() { slow.watch(looking) })
+		defer looked.Wait()
+		defer stopLooking()
 	}
 
-	// ctx bounds the start alone: the bridge serves until it is drained.
-	b, err := bridge.Start(ctx, nc, d.store, bridge.Options{
-		Prefix:    string(d.settings.Prefix),
-		Version:   version(),
-		StoreName: d.settings.Store.String(),
-		Exclusive: d.settings.Store.engine == "local",
-		Damage:    d.damage.describe,
-		Logger:    d.log,
-		Tracer:    tracer,
-
-		ReplySubjects: d.settings.Replies,
-	})
-	if err != nil {
-		return err
+	watching, stopWatching := context.WithCancel(ctx)
+	var watched sync.WaitGroup
+	defer watched.Wait()
+	defer stopWatching()
+	settled := make(chan struct{}) // closed when pqd is ready
+	var drainBridge func(context.Context) error
+	if d.settings.shared() {
+		m, err := d.startMember(nc, logNC, tracer)
+		if err != nil {
+			return err
+		}
+		drainBridge = m.stop
+		d.metrics.MustRegister(memberMetrics{m.db})
+		d.health.member(m.ready, m.role)
+		watched.Go(func() {
+			if m.awaitReady(watching, d.log) {
+				close(settled)
+			}
+		})
+	} else {
+		// ctx bounds the start alone: the bridge serves until it is drained.
+		b, err := bridge.Start(ctx, nc, d.store.Load(), d.bridgeOptions(tracer))
+		if err != nil {
+			return err
+		}
+		drainBridge = b.Drain
+		d.metrics.MustRegister(b.Collector())
+		d.health.serving(b.Ready)
+		close(settled)
 	}
-	asking, stopAsking := context.WithCancel(ctx)
-	var asked sync.WaitGroup
-	asked.Go(func() { d.warnOfRights(asking, nc) })
-	defer asked.Wait()
-	defer stopAsking()
-	d.metrics.MustRegister(b.Collector())
-	d.health.serving(b.Ready)
-	d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
-		"prefix", string(d.settings.Prefix), "version", version())
+	watched.Go(func() { d.warnOfRights(watching, nc) })
 
 	for ended := false; !ended; {
 		select {
+		case <-settled:
+			settled = nil
+			d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
+				"prefix", string(d.settings.Prefix), "version", version())
+			continue
 		case <-hangups:
 			d.reload()
 			continue
@@ -251,16 +270,67 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	defer cancel()
 	drain, cancel := context.WithTimeout(read, drainLimit)
 	defer cancel()
+	if d.settings.shared() {
+		// Another pqd serves the clients of this one before they have to go.
+		down("hand over", func() error { return drainBridge(drain) })
+	}
 	if d.embedded != nil {
 		tell, cancel := context.WithTimeout(drain, tellLimit)
 		enterLameDuck(tell, d.embedded, d.lameDuck)
 		cancel()
 	}
-	down("drain the bridge", func() error { return b.Drain(drain) })
+	if !d.settings.shared() {
+		down("drain the bridge", func() error { return drainBridge(drain) })
+	}
 	if d.embedded != nil {
 		down("wait for clients to read", func() error { return d.awaitRead(read) })
 	}
 	return err
+}
+
+// open opens a store that belongs to this process alone, or to FoundationDB.
+func (d *daemon) open(ctx context.Context) (kv.DB, error) {
+	db, numbers, err := openStore(ctx, d.settings, d.log)
+	if err != nil {
+		return nil, err
+	}
+	if numbers != nil {
+		d.metrics.MustRegister(numbers)
+	}
+	return db, nil
+}
+
+// openQueues opens the queues in the store.
+func (d *daemon) openQueues(ctx context.Context, db kv.DB) error {
+	embedded, isEmbedded := db.(*local.DB)
+	if isEmbedded {
+		addSpareProcessors()
+	}
+	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
+	if err != nil {
+		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
+	}
+	d.store.Store(store)
+	if isEmbedded {
+		d.damage.db, d.damage.store = embedded, store
+		d.health.stored(d.damage.err)
+	}
+	return nil
+}
+
+// bridgeOptions are those of each bridge of this process.
+func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
+	return bridge.Options{
+		Prefix:    string(d.settings.Prefix),
+		Version:   version(),
+		StoreName: d.settings.Store.String(),
+		Exclusive: d.settings.Store.engine == "local",
+		Damage:    d.damage.describe,
+		Logger:    d.log,
+		Tracer:    tracer,
+
+		ReplySubjects: d.settings.Replies,
+	}
 }
 
 // awaitRead lets clients read what they were answered.

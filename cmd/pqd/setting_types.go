@@ -15,39 +15,6 @@ import (
 // The types of settings. Their Decode methods say what was expected; the
 // caller that reports the error adds the variable and its value.
 
-// storeName is local:<directory> or fdb:<cluster file>, the latter optionally
-// followed by ?prefix=<name> to share a cluster with others.
-type storeName struct {
-	engine, place, prefix string
-}
-
-func (n *storeName) Decode(value string) error {
-	engine, place, _ := strings.Cut(value, ":")
-	if engine != "local" && engine != "fdb" || place == "" {
-		return errors.New("expected local:<directory> or fdb:<cluster file>")
-	}
-	prefix := ""
-	if file, query, found := strings.Cut(place, "?"); found && engine == "fdb" {
-		name, isPrefix := strings.CutPrefix(query, "prefix=")
-		if !isPrefix || name == "" || len(name) > maxStorePrefix {
-			return fmt.Errorf("found ?%s behind the cluster file: expected ?prefix=<name> with 1 to %d bytes", query, maxStorePrefix)
-		}
-		place, prefix = file, name
-	}
-	*n = storeName{engine: engine, place: place, prefix: prefix}
-	return nil
-}
-
-// maxStorePrefix keeps keys short: every one begins with the prefix.
-const maxStorePrefix = 64
-
-func (n storeName) String() string {
-	if n.prefix != "" {
-		return n.engine + ":" + n.place + "?prefix=" + n.prefix
-	}
-	return n.engine + ":" + n.place
-}
-
 // prefix is what the subjects begin with.
 type prefix string
 

@@ -13,7 +13,15 @@ import (
 // settings are what pqd reads from its environment. The tags are the one table
 // of names, defaults and meanings: reading, checking and --help all use it.
 type settings struct {
-	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory> or fdb:<cluster file>[?prefix=<name>]"`
+	Store      storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory>, jetstream:<name>?sync=always, or fdb:<cluster file>[?prefix=<name>]"`
+	Cluster    nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a cluster, an odd number, separated by commas: their embedded NATS servers keep one store together"`
+	Node       nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
+	Data       directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a pqd that keeps a store together with others: its copy, and the files of the embedded NATS server"`
+	Secret     existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share, by which they know each other; at least 16 characters"`
+	RouteCA    existingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
+	RouteCert  existingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`
+	RouteKey   existingFile    `envconfig:"PQ_CLUSTER_KEY" desc:"private key file of PQ_CLUSTER_CERT"`
+	LogCreds   existingFile    `envconfig:"PQ_STORE_CREDS" desc:"credentials file of the NATS account that has the stream of PQ_STORE=jetstream:<name>, if it is another account than the clients'"`
 	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
 	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
@@ -99,6 +107,9 @@ func (s *settings) check() error {
 		return usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
 	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "":
 		return usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
+	}
+	if err := s.checkCluster(); err != nil {
+		return err
 	}
 	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {
 		return usagef("%s is for connecting to NATS_URL, which is not set", tls[0])

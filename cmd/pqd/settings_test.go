@@ -17,10 +17,20 @@ func TestRefusesWrongSettings(t *testing.T) {
 	dir := t.TempDir()
 	listening := filepath.Join(dir, "listening.conf")
 	write(t, listening, "port: -1")
+	clustered := filepath.Join(dir, "clustered.conf")
+	write(t, clustered, "cluster { name: c, port: -1 }")
 	broken := filepath.Join(dir, "broken.conf")
 	write(t, broken, "port: {")
 	users := filepath.Join(dir, "users.conf")
 	write(t, users, `authorization { user: u, password: p }`)
+
+	shared, short := filepath.Join(dir, "shared"), filepath.Join(dir, "short")
+	write(t, shared, "0123456789abcdef\n")
+	write(t, short, "hush")
+	// three is PQ_CLUSTER with whatever else it needs.
+	three := func(more ...string) []string {
+		return append([]string{"PQ_CLUSTER=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "PQ_NODE=127.0.0.1:1", "PQ_CLUSTER_SECRET=" + shared}, more...)
+	}
 
 	for _, c := range []struct {
 		name string
@@ -28,6 +38,37 @@ func TestRefusesWrongSettings(t *testing.T) {
 		args []string
 		says []string
 	}{
+		{name: "an even cluster", env: []string{"PQ_CLUSTER=10.0.0.1,10.0.0.2"}, says: []string{"PQ_CLUSTER", "odd number"}},
+		{name: "four nodes", env: []string{"PQ_CLUSTER=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"}, says: []string{"PQ_CLUSTER", "odd number"}},
+		{name: "one node", env: []string{"PQ_CLUSTER=10.0.0.1"}, says: []string{"PQ_CLUSTER", "expected 3 or 5"}},
+		{name: "a node twice", env: []string{"PQ_CLUSTER=10.0.0.1,10.0.0.1:6222,10.0.0.3"}, says: []string{"PQ_CLUSTER", "twice"}},
+		{name: "a node with a path", env: []string{"PQ_CLUSTER=10.0.0.1/x,10.0.0.2,10.0.0.3"}, says: []string{"PQ_CLUSTER", "<host>:<port>"}},
+		{name: "a node on no port", env: []string{"PQ_CLUSTER=10.0.0.1:0,10.0.0.2,10.0.0.3"}, says: []string{"PQ_CLUSTER", "1 to 65535"}},
+		{name: "which node is not known", env: []string{"PQ_CLUSTER=198.51.100.1,198.51.100.2,198.51.100.3"}, says: []string{"PQ_NODE is not set", "198.51.100.1:6222"}},
+		{name: "a node of another cluster", env: three("PQ_NODE=127.0.0.9"), says: []string{"PQ_NODE", `"127.0.0.9"`, "PQ_CLUSTER"}},
+		{name: "no secret", env: three("PQ_CLUSTER_SECRET="), says: []string{"PQ_CLUSTER_SECRET", "all nodes share"}},
+		{name: "a short secret", env: three("PQ_CLUSTER_SECRET=" + short), says: []string{"PQ_CLUSTER_SECRET", "at least 16"}},
+		{name: "a secret without a cluster", env: []string{"PQ_CLUSTER_SECRET=" + shared}, says: []string{"PQ_CLUSTER_SECRET", "PQ_CLUSTER, which is not set"}},
+		{name: "routes between machines without TLS", env: []string{"PQ_CLUSTER=198.51.100.1,198.51.100.2,198.51.100.3", "PQ_NODE=198.51.100.1", "PQ_CLUSTER_SECRET=" + shared}, says: []string{"PQ_CLUSTER_CA", "PQ_CLUSTER_CERT", "PQ_CLUSTER_KEY", "encrypted"}},
+		{name: "half a certificate", env: three("PQ_CLUSTER_CERT=" + shared), says: []string{"PQ_CLUSTER_CA and PQ_CLUSTER_KEY"}},
+		{name: "a certificate that is none", env: three("PQ_CLUSTER_CERT="+shared, "PQ_CLUSTER_KEY="+shared, "PQ_CLUSTER_CA="+shared), says: []string{"PQ_CLUSTER_CERT", "expected a certificate"}},
+		{name: "a cluster and servers outside", env: three("NATS_URL=nats://127.0.0.1:1"), says: []string{"PQ_CLUSTER", "NATS_URL", "expected one"}},
+		{name: "a cluster with an embedded store", env: three("PQ_STORE=local:x"), says: []string{"PQ_CLUSTER", "local:x"}},
+		{name: "a cluster that does not sync", env: three("PQ_STORE=jetstream:pq?sync=os"), says: []string{"always sync"}},
+		{name: "a cluster with other replicas", env: three("PQ_STORE=jetstream:pq?replicas=5"), says: []string{"each node is a replica"}},
+		{name: "a cluster with PQ_SYNC", env: three("PQ_SYNC=false"), says: []string{"PQ_SYNC=false"}},
+		{name: "a cluster in a configuration too", env: three("PQ_NATS_CONFIG=" + clustered), says: []string{"PQ_NATS_CONFIG", "JetStream or a cluster"}},
+		{name: "a user alone in a configuration", env: three("PQ_NATS_CONFIG=" + users), says: []string{"PQ_NATS_CONFIG", "authorization.users"}},
+		{name: "a node without a cluster", env: []string{"PQ_NODE=a"}, says: []string{"PQ_NODE", "PQ_CLUSTER and PQ_STORE=jetstream"}},
+		{name: "a stream with a wild name", env: []string{"PQ_STORE=jetstream:a.b"}, says: []string{"PQ_STORE", `"a.b"`, "letters, digits"}},
+		{name: "a stream without servers", env: []string{"PQ_STORE=jetstream:pq?sync=always"}, says: []string{"PQ_STORE", "expected NATS_URL, or PQ_CLUSTER"}},
+		{name: "a stream that syncs as it likes", env: []string{"PQ_STORE=jetstream:pq", "NATS_URL=nats://127.0.0.1:1"}, says: []string{"?sync=always", "?sync=os", "power failure"}},
+		{name: "a stream that syncs sometimes", env: []string{"PQ_STORE=jetstream:pq?sync=often"}, says: []string{"expected always or os"}},
+		{name: "a stream with two replicas", env: []string{"PQ_STORE=jetstream:pq?replicas=2"}, says: []string{"expected 3 or 5"}},
+		{name: "a stream of bytes", env: []string{"PQ_STORE=jetstream:pq?max_bytes=1K"}, says: []string{"max_bytes", "64M"}},
+		{name: "a stream with an unknown option", env: []string{"PQ_STORE=jetstream:pq?ttl=1"}, says: []string{`"ttl"`, "expected replicas, sync, max_bytes or domain"}},
+		{name: "init of an embedded store", args: []string{"init"}, says: []string{"PQ_STORE=local:", "jetstream:<name>"}},
+		{name: "init of a cluster", env: three(), args: []string{"init"}, says: []string{"PQ_CLUSTER", "make their store"}},
 		{name: "store without engine", env: []string{"PQ_STORE=/var/lib/pq"}, says: []string{"PQ_STORE", `"/var/lib/pq"`, "local:<directory>"}},
 		{name: "store without place", env: []string{"PQ_STORE=local:"}, says: []string{"PQ_STORE", `"local:"`, "local:<directory>"}},
 		{name: "prefix without a name", env: []string{"PQ_STORE=fdb:fdb.cluster?prefix="}, says: []string{"PQ_STORE", "?prefix=<name>", "1 to 64 bytes"}},

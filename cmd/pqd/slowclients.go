@@ -71,7 +71,7 @@ func bridgePending(memoryLimit int64) int64 { return bridgePart * unreadBudget(m
 // the last looks and has at most unreadEach to receive.
 type slowClients struct {
 	server *server.Server
-	own    func() (uint64, error) // the bridge's connection
+	own    []func() (uint64, error) // pqd's own connections
 	budget int64
 	log    *slog.Logger
 	closed prometheus.Counter
@@ -79,7 +79,7 @@ type slowClients struct {
 	seen map[uint64]backlog // at the last look
 }
 
-func newSlowClients(srv *server.Server, own func() (uint64, error), budget int64, log *slog.Logger) *slowClients {
+func newSlowClients(srv *server.Server, own []func() (uint64, error), budget int64, log *slog.Logger) *slowClients {
 	return &slowClients{
 		server: srv, own: own, budget: budget, log: log,
 		closed: prometheus.NewCounter(prometheus.CounterOpts{
@@ -120,12 +120,12 @@ func (b backlog) hangs() bool {
 
 // excess returns what to close so that the rest is within the budget: the most bytes
 // first, of those that hang.
-func excess(all []backlog, own uint64, budget int64) (chosen []backlog) {
+func excess(all []backlog, own map[uint64]bool, budget int64) (chosen []backlog) {
 	sum := int64(0)
 	for _, b := range all {
 		sum += b.pending
 	}
-	hanging := slices.DeleteFunc(slices.Clone(all), func(b backlog) bool { return b.id == own || !b.hangs() })
+	hanging := slices.DeleteFunc(slices.Clone(all), func(b backlog) bool { return own[b.id] || !b.hangs() })
 	slices.SortFunc(hanging, func(a, b backlog) int { return cmp.Compare(b.pending, a.pending) })
 	for _, b := range hanging {
 		if sum <= budget {
@@ -162,9 +162,13 @@ func (s *slowClients) watch(ctx context.Context) {
 
 // look closes what has to be closed now.
 func (s *slowClients) look(closing *sync.WaitGroup) error {
-	own, err := s.own()
-	if err != nil {
-		return fmt.Errorf("ask for the bridge's own connection: %w", err)
+	own := make(map[uint64]bool)
+	for _, ask := range s.own {
+		id, err := ask()
+		if err != nil {
+			return fmt.Errorf("ask for pqd's own connection: %w", err)
+		}
+		own[id] = true
 	}
 	// The server does not list connections that are being closed.
 	list, err := s.server.Connz(&server.ConnzOptions{Username: true, Limit: math.MaxInt32})

@@ -42,7 +42,7 @@ func TestExcess(t *testing.T) {
 		{"never the own one", []backlog{{id: own, pending: 500, acknowledged: 1, stuck: 2 * blindLooks}, hanging(2, 10)}, []uint64{2}},
 	} {
 		var closed []uint64
-		for _, b := range excess(test.all, own, budget) {
+		for _, b := range excess(test.all, map[uint64]bool{own: true}, budget) {
 			closed = append(closed, b.id)
 		}
 		if diff := cmp.Diff(test.closed, closed); diff != "" {
@@ -196,7 +196,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	})
 
 	log := &strings.Builder{}
-	slow := newSlowClients(srv, own.GetClientID, testBudget, slog.New(slog.NewTextHandler(log, nil)))
+	slow := newSlowClients(srv, []func() (uint64, error){own.GetClientID}, testBudget, slog.New(slog.NewTextHandler(log, nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	var watched sync.WaitGroup
 	watched.Go(func() { slow.watch(ctx) })
@@ -252,7 +252,7 @@ func TestOwnConnectionIsNotClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := own.connection(t, srv).Cid
-	slow := newSlowClients(srv, func() (uint64, error) { return id, nil }, testBudget, slog.New(slog.DiscardHandler))
+	slow := newSlowClients(srv, []func() (uint64, error){func() (uint64, error) { return id, nil }}, testBudget, slog.New(slog.DiscardHandler))
 	var closing sync.WaitGroup
 	look := func() {
 		if err := slow.look(&closing); err != nil {

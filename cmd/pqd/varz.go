@@ -17,7 +17,7 @@ type varz struct {
 	Start   time.Time  `json:"start"`
 	Uptime  string     `json:"uptime"`
 	Store   string     `json:"store"`
-	StoreID string     `json:"store_id"`
+	StoreID string     `json:"store_id,omitempty"` // not known to a follower
 	Prefix  string     `json:"prefix"`
 	Sync    bool       `json:"sync"`
 	Limits  varzLimits `json:"limits"`
@@ -53,11 +53,13 @@ func (d *daemon) varz() varz {
 		Start:   d.start,
 		Uptime:  time.Since(d.start).Round(time.Second).String(),
 		Store:   d.settings.Store.String(),
-		StoreID: d.store.ID(),
 		Prefix:  string(d.settings.Prefix),
 		Sync:    d.settings.Sync,
 		Limits:  varzLimits{Requests: bridge.DefaultRequests, Bytes: bridge.DefaultBytes, Waiters: bridge.DefaultWaiters},
 		NATS:    varzNATS{Status: nats.CONNECTING.String()},
+	}
+	if store := d.store.Load(); store != nil {
+		v.StoreID = store.ID()
 	}
 	if nc := d.nc.Load(); nc != nil {
 		stats := nc.Stats()

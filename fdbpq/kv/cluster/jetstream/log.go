@@ -187,7 +187,7 @@ func (l *Log) refused(ctx context.Context, after uint64, entry []byte, refusal *
 		case readErr == nil:
 			return fmt.Errorf("%w: %w", cluster.ErrMoved, err)
 		case !errors.Is(readErr, cluster.ErrNoEntry):
-			return err
+			return fmt.Errorf("%w; look at what is there: %w", err, readErr)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// member is the part of pqd that keeps a store together with others. While it is active,
+// it has a bridge. A follower takes no requests.
+type member struct {
+	daemon *daemon
+	db     *cluster.DB
+	nc     *nats.Conn // of the bridge
+	tracer trace.Tracer
+	bridge atomic.Pointer[bridge.Bridge]
+
+	cancel context.CancelFunc
+	drain  context.Context // set before cancel: how long requests may take then
+	done   sync.WaitGroup
+}
+
+// openMember opens the copy of this pqd. It serves nothing yet.
+func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB, error) {
+	s := d.settings
+	size := s.Store.stream.maxBytes
+	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
+		return nil, fmt.Errorf("PQ_DATA=%s: %w", s.Data, err)
+	}
+	if size == 0 && len(s.Cluster) > 0 {
+		var err error
+		if size, err = halfFree(string(s.Data)); err != nil {
+			return nil, fmt.Errorf("PQ_DATA=%s: look how much room there is: %w", s.Data, err)
+		}
+	}
+	replicas := s.Store.stream.replicas
+	if len(s.Cluster) > 0 {
+		replicas = len(s.Cluster)
+	}
+	if replicas == 1 {
+		d.log.Warn("the stream has one replica: the store is lost with the disk of its server", "store", s.Store.String())
+	}
+	stream, err := jetstream.NewLog(log, jetstream.Options{Name: s.Store.place, Replicas: replicas, MaxBytes: size, Domain: s.Store.stream.domain})
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+	}
+	members, err := jetstream.NewMembers(log, s.Store.place)
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+	}
+	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
+		Name: name, Members: s.Cluster.names(), Init: init,
+		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
+	}
+	return db, nil
+}
+
+// copyDir is where the copy of a store is. Copies of several stores may lie side by side.
+func (s *settings) copyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.place) }
+
+// halfFree is half of the room on the disk of a directory.
+func halfFree(dir string) (int64, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return 0, err
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize) / 2, nil
+}
+
+// logConnection connects to where the log is: with a user of its own, because whoever
+// may write to the log owns all queues.
+func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.Conn, error) {
+	options := []nats.Option{
+		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
+		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), // nothing is sent late
+		nats.Timeout(logConnectLimit),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			d.log.Warn("the connection to the log has a problem", "error", err)
+		}),
+	}
+	url := d.settings.NATS.URL
+	switch {
+	case d.embedded != nil:
+		who, err := newIdentities()
+		if err != nil {
+			return nil, err
+		}
+		own, err := who.login()
+		if err != nil {
+			return nil, err
+		}
+		url, options = "", append(options, own, nats.InProcessServer(&pipeDialer{server: d.embedded}))
+	case d.settings.LogCreds != "":
+		// The certificates are the same: it is the same server.
+		other := d.settings.NATS
+		other.Creds, other.NKey, other.User, other.Password, other.Token = d.settings.LogCreds, "", "", "", ""
+		var err error
+		if login, err = loginOptions(other); err != nil {
+			return nil, err
+		}
+		options = append(options, login...)
+	default:
+		options = append(options, login...)
+	}
+	return connect(ctx, url, options, d.log)
+}
+
+const (
+	logReconnectWait = 100 * time.Millisecond
+	logPing          = 5 * time.Second
+	logConnectLimit  = 5 * time.Second
+)
+
+// startMember starts to take part in keeping the store. The connections belong to the
+// caller.
+func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, error) {
+	name, err := d.settings.memberName()
+	if err != nil {
+		return nil, err
+	}
+	db, err := d.openMember(log, name, false)
+	if err != nil {
+		return nil, err
+	}
+	addSpareProcessors()
+	m := &member{daemon: d, db: db, nc: nc, tracer: tracer}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	m.done.Go(func() { m.run(ctx) })
+	return m, nil
+}
+
+// run serves in each term of this member until ctx ends.
+func (m *member) run(ctx context.Context) {
+	for {
+		term, err := m.db.Term(ctx)
+		if err != nil {
+			return // ctx has ended
+		}
+		if err := m.serve(ctx, term); err != nil {
+			m.daemon.log.Error("serving the store failed: another pqd may take over", "epoch", term.Epoch(), "error", err)
+			m.release(ctx)
+		}
+	}
+}
+
+// releaseLimit bounds the wait for the log to take a word.
+const releaseLimit = 2 * time.Second
+
+func (m *member) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	defer cancel()
+	if err := m.db.Release(ctx, ""); err != nil && !errors.Is(err, cluster.ErrNotActive) {
+		m.daemon.log.Warn("stepping down failed", "error", err)
+	}
+}
+
+// serve has a bridge as long as the term lasts, or ctx. What the bridge and the store
+// keep in memory belongs to the term and ends with it.
+func (m *member) serve(ctx context.Context, term *cluster.Term) error {
+	d := m.daemon
+	starting, cancel := untilOver(ctx, term)
+	defer cancel()
+	options := fdbpq.Options{RefuseUnknown: !d.settings.AutoCreate, Exclusive: true}
+	if written, known := term.LastWrite(); known {
+		silence := time.Since(written)
+		options.Downtime = &silence
+	}
+	store, err := fdbpq.Open(starting, term, options)
+	var b *bridge.Bridge
+	if err == nil {
+		d.store.Store(store)
+		b, err = bridge.Start(starting, m.nc, store, d.bridgeOptions(m.tracer))
+	}
+	select {
+	case <-term.Over():
+		err = nil // it is another one's turn
+	case <-ctx.Done():
+		err = nil
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	if b != nil {
+		m.attend(ctx, term, b)
+	}
+	return nil
+}
+
+// untilOver returns a context that ends with the term.
+func untilOver(ctx context.Context, term *cluster.Term) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-term.Over():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// attend waits until the term is over or ctx ends, and drains the bridge.
+func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridge) {
+	d := m.daemon
+	numbers := b.Collector()
+	d.metrics.MustRegister(numbers)
+	m.bridge.Store(b)
+	d.log.Info("serving", "epoch", term.Epoch(), "store_id", d.store.Load().ID())
+	drain := context.WithoutCancel(ctx)
+	select {
+	case <-term.Over():
+		d.log.Warn("not serving any more: another pqd does, or nobody can", "epoch", term.Epoch(), "because", term.Reason())
+	case <-ctx.Done():
+		drain = m.drain
+	}
+	drain, cancel := context.WithTimeout(drain, drainLimit)
+	defer cancel()
+	m.bridge.Store(nil)
+	if err := b.Drain(drain); err != nil {
+		d.log.Warn("draining the bridge failed", "error", err)
+	}
+	d.metrics.Unregister(numbers)
+}
+
+// stop answers what is under way, and hands over to another pqd.
+func (m *member) stop(drain context.Context) error {
+	m.drain = drain
+	m.cancel()
+	m.done.Wait()
+	return m.db.Close()
+}
+
+// ready says why this pqd does not do what it should, or nil. A follower should follow.
+func (m *member) ready() error {
+	status := m.db.Status()
+	switch {
+	case status.Role == cluster.Stopped:
+		return fmt.Errorf("store: %s", status.Reason)
+	case status.Reason != "":
+		return waitingError{fmt.Errorf("store: %s", status.Reason)}
+	case m.nc.Status() != nats.CONNECTED:
+		return errors.New("NATS connection is " + m.nc.Status().String())
+	case status.Role == cluster.Active:
+		if b := m.bridge.Load(); b != nil {
+			return b.Ready()
+		}
+		return waitingError{errors.New("about to serve")}
+	case status.Epoch == 0:
+		return waitingError{errors.New("store: waiting for the other nodes")}
+	}
+	return nil
+}
+
+// waitingError is a reason not to be ready that another start of pqd does not mend.
+type waitingError struct{ error }
+
+// role is what this pqd is among the others.
+func (m *member) role() string { return string(m.db.Status().Role) }
+
+// awaitReady returns true when the member is ready for the first time, and false when ctx
+// ends. It says what it waits for.
+func (m *member) awaitReady(ctx context.Context, log *slog.Logger) bool {
+	pause := time.NewTicker(readyEvery)
+	defer pause.Stop()
+	told := ""
+	for {
+		err := m.ready()
+		if err == nil {
+			return true
+		}
+		if reason := err.Error(); reason != told {
+			told = reason
+			log.Info("waiting", "for", reason)
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// readyEvery lies between looks whether the member is ready.
+const readyEvery = 50 * time.Millisecond
+
+// initStore makes the store of PQ_STORE=jetstream:<name> that does not exist yet. The
+// nodes of PQ_CLUSTER do that by themselves.
+func initStore(ctx context.Context, s settings, log *slog.Logger) error {
+	switch {
+	case !s.shared():
+		return usagef("PQ_STORE=%s is made by pqd when it starts: expected PQ_STORE=jetstream:<name>", s.Store)
+	case len(s.Cluster) > 0:
+		return usagef("the nodes of PQ_CLUSTER make their store when all of them run: expected PQ_STORE=jetstream:<name> with NATS_URL")
+	case s.Store.stream.maxBytes == 0:
+		return usagef("PQ_STORE=%s: expected ?max_bytes=<size>, the largest size of the stream that is to be made", s.Store)
+	}
+	d := &daemon{settings: s, log: log}
+	login, err := loginOptions(s.NATS)
+	if err != nil {
+		return err
+	}
+	nc, err := d.logConnection(ctx, login)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	name, err := s.memberName()
+	if err != nil {
+		return err
+	}
+	db, err := d.openMember(nc, name, true)
+	if err != nil {
+		return err
+	}
+	for {
+		changed, status := db.Changed(), db.Status()
+		if status.Role == cluster.Stopped {
+			return errors.Join(fmt.Errorf("PQ_STORE=%s: %s", s.Store, status.Reason), db.Close())
+		}
+		if status.Epoch > 0 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(readyEvery): // the epoch has no event
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), db.Close())
+		}
+	}
+	if err := db.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
+		return err
+	}
+	log.Info("the store is there", "store", s.Store.String())
+	return nil
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// logAccount is the account of the log, and of nothing else: whoever may purge or
+// append to the log owns all queues.
+const logAccount = "PQ_CLUSTER"
+
+// clusterName is what the NATS servers of PQ_CLUSTER call their cluster.
+const clusterName = "pqd"
+
+// identities are the users of the embedded servers that are made by pqd itself. They
+// are made anew by each process, and only that process can log in as the first one.
+type identities struct {
+	log       nkeys.KeyPair // of the account of the log
+	anonymous nkeys.KeyPair // clients without a login
+}
+
+var newIdentities = sync.OnceValues(func() (i identities, err error) {
+	if i.log, err = nkeys.CreateUser(); err == nil {
+		i.anonymous, err = nkeys.CreateUser()
+	}
+	return i, err
+})
+
+// login is the option to log in as the user of the log.
+func (i identities) login() (nats.Option, error) {
+	public, err := i.log.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Nkey(public, i.log.Sign), nil
+}
+
+// isAnonymous tells the user of clients that log in as nobody.
+func isAnonymous(user string) bool {
+	who, err := newIdentities()
+	if err != nil {
+		return false
+	}
+	public, err := who.anonymous.PublicKey()
+	return err == nil && user == public
+}
+
+// addCluster makes the server that o configures one of PQ_CLUSTER.
+func addCluster(o *server.Options, s settings) error {
+	switch {
+	case o.JetStream || o.Cluster.Port != 0 || o.Cluster.Name != "" || len(o.Routes) > 0:
+		return usagef("the file PQ_NATS_CONFIG=%q configures JetStream or a cluster, as PQ_CLUSTER does: expected one of them", s.NATSConfig)
+	case len(o.TrustedOperators) > 0 || o.Username != "" || o.Authorization != "" || o.AuthCallout != nil:
+		return usagef("the file PQ_NATS_CONFIG=%q: expected users in accounts or in authorization.users beside PQ_CLUSTER, which adds an account", s.NATSConfig)
+	}
+	self, err := s.self()
+	if err != nil {
+		return err
+	}
+	secret, err := s.clusterSecret()
+	if err != nil {
+		return err
+	}
+	const user = "pqd"
+	o.ServerName = self.name()
+	o.Cluster = server.ClusterOpts{
+		Name: clusterName, Host: self.host, Port: self.port,
+		Username: user, Password: secret, AuthTimeout: routeTimeout,
+	}
+	if net.ParseIP(self.host) == nil {
+		o.Cluster.Host = "0.0.0.0" // names may not be known yet when the first node starts
+		o.Cluster.Advertise = self.address()
+	}
+	if o.Cluster.TLSConfig, err = s.routeTLS(); err != nil {
+		return err
+	}
+	o.Cluster.TLSTimeout = routeTimeout
+	for _, n := range s.Cluster {
+		if n != self {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", User: url.UserPassword(user, secret), Host: n.address()})
+		}
+	}
+	o.JetStream, o.SyncAlways = true, true
+	o.StoreDir = filepath.Join(string(s.Data), "nats")
+	o.JetStreamMaxMemory = 1 << 20 // all streams are in files
+	o.DisableJetStreamBanner = true
+	return addLogAccount(o)
+}
+
+// routeTimeout is how many seconds the nodes have to know each other.
+const routeTimeout = 5
+
+// addLogAccount adds the account of the log. Clients that could connect without a login
+// still can.
+func addLogAccount(o *server.Options) error {
+	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == logAccount }) {
+		return usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", logAccount)
+	}
+	// An account gets JetStream from a configuration only.
+	var parsed server.Options
+	if err := parsed.ProcessConfigString("accounts { " + logAccount + " { jetstream: enabled } }"); err != nil {
+		return fmt.Errorf("configure the account of the log: %w", err)
+	}
+	who, err := newIdentities()
+	if err != nil {
+		return err
+	}
+	owner, err := who.log.PublicKey()
+	if err != nil {
+		return err
+	}
+	anonymous, err := who.anonymous.PublicKey()
+	if err != nil {
+		return err
+	}
+	open := len(o.Users) == 0 && len(o.Nkeys) == 0
+	o.Accounts = append(o.Accounts, parsed.Accounts...)
+	o.Nkeys = append(o.Nkeys, &server.NkeyUser{
+		Nkey: owner, Account: parsed.Accounts[0],
+		AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}},
+	})
+	if open {
+		o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: anonymous})
+		o.NoAuthUser = anonymous
+	}
+	return nil
+}

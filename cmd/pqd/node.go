@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// node is a pqd of PQ_CLUSTER: where the other ones reach its NATS server.
+type node struct {
+	host string
+	port int
+}
+
+// routePort is where the NATS servers of a cluster listen for each other.
+const routePort = 6222
+
+func (n node) address() string { return net.JoinHostPort(n.host, strconv.Itoa(n.port)) }
+
+// name is what the node is called among the others.
+func (n node) name() string {
+	if n.port == routePort {
+		return tokenOf(n.host)
+	}
+	return tokenOf(n.address())
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// tokenOf makes a name of an address.
+func tokenOf(address string) string {
+	return strings.Trim(notInName.ReplaceAllString(address, "-"), "-")
+}
+
+// isLoopback tells an address that no other machine reaches.
+func (n node) isLoopback() bool {
+	ip := net.ParseIP(n.host)
+	return n.host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// nodes are all nodes of a cluster.
+type nodes []node
+
+const maxNodes = 5 // replicas that a stream can have
+
+func (n *nodes) Decode(value string) error {
+	var all nodes
+	for address := range strings.SplitSeq(value, ",") {
+		address = strings.TrimSpace(address)
+		one := node{host: address, port: routePort}
+		if host, port, err := net.SplitHostPort(address); err == nil {
+			number, err := strconv.ParseUint(port, 10, 16)
+			if err != nil || number == 0 {
+				return fmt.Errorf("found the port %q: expected 1 to 65535", port)
+			}
+			one = node{host: host, port: int(number)}
+		}
+		one.host = strings.Trim(one.host, "[]")
+		if tokenOf(one.host) == "" || strings.ContainsAny(one.host, "/@ ") || strings.Contains(one.host, ":") && net.ParseIP(one.host) == nil {
+			return fmt.Errorf("found the address %q: expected <host> or <host>:<port>", address)
+		}
+		if slices.ContainsFunc(all, func(o node) bool { return o.name() == one.name() }) {
+			return fmt.Errorf("found %s twice: expected the address of each node once", address)
+		}
+		all = append(all, one)
+	}
+	switch count := len(all); {
+	case count%2 == 0:
+		return fmt.Errorf("found %d addresses: expected an odd number, because a cluster needs more than half of its nodes, so %d survive no more losses than %d", count, count, count-1)
+	case count < 3 || count > maxNodes:
+		return fmt.Errorf("found %d addresses: expected 3 or %d", count, maxNodes)
+	}
+	*n = all
+	return nil
+}
+
+func (n nodes) names() (all []string) {
+	for _, one := range n {
+		all = append(all, one.name())
+	}
+	return all
+}
+
+// nodeName is what PQ_NODE says.
+type nodeName string
+
+func (n *nodeName) Decode(value string) error {
+	if len(value) > 64 || tokenOf(value) == "" {
+		return errors.New("expected a name or an address of 1 to 64 characters")
+	}
+	*n = nodeName(value)
+	return nil
+}
+
+// directory is a path.
+type directory string
+
+// self is the node of PQ_CLUSTER that this pqd is: the one that PQ_NODE names by its
+// address, its host, or the first part of its host name; or the only one that is an
+// address of this machine.
+func (s *settings) self() (node, error) {
+	var found []node
+	for _, n := range s.Cluster {
+		first, _, _ := strings.Cut(n.host, ".")
+		switch want := string(s.Node); {
+		case want == n.host && n.port == routePort, want == n.address(), want == n.name():
+			return n, nil
+		case want != "" && net.ParseIP(n.host) == nil && want == first, want == "" && isLocal(n.host):
+			found = append(found, n)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if s.Node == "" {
+		return node{}, usagef("PQ_NODE is not set, and %d of the addresses in PQ_CLUSTER belong to this machine: expected PQ_NODE to be one of %s", len(found), s.Cluster)
+	}
+	return node{}, usagef("PQ_NODE=%q: expected one of the addresses in PQ_CLUSTER: %s", string(s.Node), s.Cluster)
+}
+
+func (n nodes) String() string {
+	var all []string
+	for _, one := range n {
+		all = append(all, one.address())
+	}
+	return strings.Join(all, ",")
+}
+
+// isLocal tells whether a host is this machine's.
+func isLocal(host string) bool {
+	if name, err := os.Hostname(); err == nil && name == host {
+		return true
+	}
+	ip := net.ParseIP(host)
+	addresses, err := net.InterfaceAddrs()
+	if ip == nil || err != nil {
+		return false
+	}
+	return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		network, is := a.(*net.IPNet)
+		return is && network.IP.Equal(ip)
+	})
+}
+
+// memberName is what this pqd is called among those that keep a store together.
+func (s *settings) memberName() (string, error) {
+	if len(s.Cluster) > 0 {
+		n, err := s.self()
+		return n.name(), err
+	}
+	name := string(s.Node)
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", usagef("PQ_NODE is not set, and the name of this machine is not known: %w", err)
+		}
+	}
+	return tokenOf(name), nil
+}
+
+// shared says whether this pqd keeps a store together with others, by a log.
+func (s *settings) shared() bool { return s.Store.engine == "jetstream" }
+
+// checkCluster finds settings of a replicated store that contradict each other or lack
+// something. It completes the store of PQ_CLUSTER.
+func (s *settings) checkCluster() error {
+	clustered := len(s.Cluster) > 0
+	if clustered && !s.set["PQ_STORE"] {
+		s.Store = storeName{engine: "jetstream", place: "pq"}
+	}
+	var (
+		ofCluster = s.among("PQ_CLUSTER_SECRET", "PQ_CLUSTER_CA", "PQ_CLUSTER_CERT", "PQ_CLUSTER_KEY")
+		ofStore   = s.among("PQ_NODE", "PQ_DATA", "PQ_STORE_CREDS")
+	)
+	switch {
+	case !clustered && len(ofCluster) > 0:
+		return usagef("%s is for PQ_CLUSTER, which is not set", ofCluster[0])
+	case !s.shared() && len(ofStore) > 0:
+		return usagef("%s is for PQ_CLUSTER and PQ_STORE=jetstream:<name>, found PQ_STORE=%s", ofStore[0], s.Store)
+	case !s.shared() && clustered:
+		return usagef("PQ_CLUSTER keeps the store in its own servers, found PQ_STORE=%s: expected PQ_STORE=jetstream:<name>, or no PQ_STORE", s.Store)
+	case !s.shared():
+		return nil
+	case !s.Sync:
+		return usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s", s.Store)
+	case clustered && s.NATS.URL != "":
+		return usagef("PQ_CLUSTER runs NATS servers, and NATS_URL=%q connects to others: expected one of the two", redact(s.NATS.URL))
+	case clustered && s.Store.stream.sync != "":
+		return usagef("PQ_STORE=%s: the NATS servers of PQ_CLUSTER always sync, expected no sync option", s.Store)
+	case clustered && (s.Store.stream.replicas != 0 || s.Store.stream.domain != "" || s.LogCreds != ""):
+		return usagef("PQ_STORE=%s: with PQ_CLUSTER each node is a replica, in an account of its own: expected no replicas, domain or PQ_STORE_CREDS", s.Store)
+	case clustered:
+		return s.checkNodes()
+	case s.NATS.URL == "":
+		return usagef("PQ_STORE=%s is kept by NATS servers: expected NATS_URL, or PQ_CLUSTER to run them", s.Store)
+	case s.Store.stream.sync == "":
+		return usagef("PQ_STORE=%s does not say whether the NATS servers sync what they acknowledge, and pqd cannot see it: expected ?sync=always for servers with sync_interval: always, "+
+			"or ?sync=os for others. Without it a power failure of all servers loses what was acknowledged in the last two minutes", s.Store)
+	}
+	_, err := s.memberName()
+	return err
+}
+
+// minSecret is how long the secret of a cluster must be.
+const minSecret = 16
+
+// checkNodes checks what belongs to PQ_CLUSTER alone.
+func (s *settings) checkNodes() error {
+	if _, err := s.self(); err != nil {
+		return err
+	}
+	if s.Secret == "" {
+		return usagef("PQ_CLUSTER needs PQ_CLUSTER_SECRET: expected a file with a line that all nodes share, such as the output of: openssl rand -hex 32")
+	}
+	if _, err := s.clusterSecret(); err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc([]string{"PQ_CLUSTER_CA", "PQ_CLUSTER_CERT", "PQ_CLUSTER_KEY"}, func(name string) bool { return s.set[name] })
+	exposed := slices.ContainsFunc(s.Cluster, func(n node) bool { return !n.isLoopback() })
+	if some := len(missing) < 3; len(missing) > 0 && (exposed || some) {
+		return usagef("PQ_CLUSTER=%s: expected %s too, because connections between machines are encrypted and both ends show certificates", s.Cluster, strings.Join(missing, " and "))
+	}
+	_, err := s.routeTLS()
+	return err
+}
+
+// clusterSecret reads the secret.
+func (s *settings) clusterSecret() (string, error) {
+	text, err := os.ReadFile(string(s.Secret))
+	if err != nil {
+		return "", usagef("PQ_CLUSTER_SECRET: %w", err)
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) < minSecret || bytes.ContainsAny(text, "\r\n") {
+		return "", usagef("PQ_CLUSTER_SECRET=%q: expected a file with one line of at least %d characters", s.Secret, minSecret)
+	}
+	return string(text), nil
+}
+
+// routeTLS is how the nodes know each other, or nil where they are on one machine.
+func (s *settings) routeTLS() (*tls.Config, error) {
+	if s.RouteCert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(string(s.RouteCert), string(s.RouteKey))
+	if err != nil {
+		return nil, usagef("PQ_CLUSTER_CERT=%q and PQ_CLUSTER_KEY=%q: expected a certificate and its key: %w", s.RouteCert, s.RouteKey, err)
+	}
+	authorities, err := os.ReadFile(string(s.RouteCA))
+	if err != nil {
+		return nil, usagef("PQ_CLUSTER_CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, usagef("PQ_CLUSTER_CA=%q: expected certificates in PEM format", s.RouteCA)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}, nil
+}

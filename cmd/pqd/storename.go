@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+)
+
+// storeName is local:<directory>, fdb:<cluster file>, the latter optionally followed by
+// ?prefix=<name> to share a cluster with others, or jetstream:<name>.
+type storeName struct {
+	engine, place, prefix string
+	stream                streamOptions // of jetstream
+}
+
+// streamOptions are what follows jetstream:<name>.
+type streamOptions struct {
+	replicas int    // 0: three
+	sync     string // always or os, as the servers are configured; "": not declared
+	maxBytes int64  // 0: not known
+	domain   string
+}
+
+func (n *storeName) Decode(value string) error {
+	engine, place, _ := strings.Cut(value, ":")
+	switch {
+	case place == "":
+	case engine == "local":
+		*n = storeName{engine: engine, place: place}
+		return nil
+	case engine == "fdb":
+		return n.decodeFDB(place)
+	case engine == "jetstream":
+		return n.decodeJetStream(place)
+	}
+	return errors.New("expected local:<directory>, jetstream:<name> or fdb:<cluster file>")
+}
+
+// maxStorePrefix keeps keys short: every one begins with the prefix.
+const maxStorePrefix = 64
+
+func (n *storeName) decodeFDB(place string) error {
+	file, query, found := strings.Cut(place, "?")
+	name, isPrefix := strings.CutPrefix(query, "prefix=")
+	if found && (!isPrefix || name == "" || len(name) > maxStorePrefix) {
+		return fmt.Errorf("found ?%s behind the cluster file: expected ?prefix=<name> with 1 to %d bytes", query, maxStorePrefix)
+	}
+	*n = storeName{engine: "fdb", place: file, prefix: name}
+	return nil
+}
+
+const (
+	syncAlways = "always"
+	syncOS     = "os"
+)
+
+func (n *storeName) decodeJetStream(place string) error {
+	name, query, _ := strings.Cut(place, "?")
+	if err := jetstream.CheckName(name); err != nil {
+		return fmt.Errorf("the name of the store %q: %w", name, err)
+	}
+	options, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("found ?%s behind the name: expected <option>=<value>, joined by &", query)
+	}
+	stream := streamOptions{}
+	for option, values := range options {
+		value := values[len(values)-1]
+		switch {
+		case len(values) > 1:
+			err = fmt.Errorf("found %s %d times: expected it once", option, len(values))
+		case option == "replicas":
+			if stream.replicas, err = strconv.Atoi(value); err != nil || stream.replicas < 1 || stream.replicas > 5 || stream.replicas%2 == 0 {
+				err = errors.New("replicas: expected 3 or 5, or 1 for a store that is lost with its server")
+			}
+		case option == "sync":
+			if stream.sync = value; value != syncAlways && value != syncOS {
+				err = errors.New("sync: expected always or os")
+			}
+		case option == "max_bytes":
+			stream.maxBytes, err = parseSize(value)
+		case option == "domain":
+			stream.domain = value
+			err = jetstream.CheckName(value)
+		default:
+			err = fmt.Errorf("found the option %q: expected replicas, sync, max_bytes or domain", option)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	*n = storeName{engine: "jetstream", place: name, stream: stream}
+	return nil
+}
+
+// units are those of sizes, as nats-server reads them.
+const units = "KMGT"
+
+// minLog is the smallest log: a few of the largest transactions.
+const minLog = 64 << 20
+
+func parseSize(value string) (int64, error) {
+	digits := strings.TrimRight(value, units)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	factor := int64(1)
+	if unit := value[len(digits):]; err == nil && len(unit) == 1 {
+		factor = 1 << (10 * (strings.Index(units, unit) + 1))
+	} else if unit != "" {
+		err = errors.New("more than one unit")
+	}
+	if err != nil || n <= 0 || n > (1<<62)/factor || n*factor < minLog {
+		return 0, fmt.Errorf("max_bytes: expected a number of bytes from %dM on, with K, M, G or T behind it if you like", minLog>>20)
+	}
+	return n * factor, nil
+}
+
+func (n storeName) String() string {
+	switch {
+	case n.engine == "jetstream":
+		return n.engine + ":" + n.place + n.stream.String()
+	case n.prefix != "":
+		return n.engine + ":" + n.place + "?prefix=" + n.prefix
+	}
+	return n.engine + ":" + n.place
+}
+
+func (o streamOptions) String() string {
+	var all []string
+	add := func(set bool, option string, value any) {
+		if set {
+			all = append(all, fmt.Sprintf("%s=%v", option, value))
+		}
+	}
+	add(o.replicas != 0, "replicas", o.replicas)
+	add(o.sync != "", "sync", o.sync)
+	add(o.maxBytes != 0, "max_bytes", o.maxBytes)
+	add(o.domain != "", "domain", o.domain)
+	if len(all) == 0 {
+		return ""
+	}
+	return "?" + strings.Join(all, "&")
+}

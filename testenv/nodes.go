@@ -1,0 +1,105 @@
+package testenv
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Nodes are pqd processes that keep one store together, with PQ_CLUSTER.
+type Nodes struct {
+	All []*Process
+}
+
+// NewNodes starts three nodes and waits until all are ready. When the test ends, the
+// store of each is checked.
+func NewNodes(t testing.TB, env ...string) *Nodes {
+	t.Helper()
+	hosts := freeHosts(t, clusterSize)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(rand.Text()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := &Nodes{}
+	for _, host := range hosts {
+		p := newProcess(t)
+		data := filepath.Join(p.work, "data")
+		p.Dir = filepath.Join(data, "copy-pq")
+		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_DATA="+data, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN=127.0.0.1:0")
+		p.env = append(p.env, env...)
+		p.launch(t)
+		n.All = append(n.All, p)
+	}
+	for _, p := range n.All {
+		p.AwaitReady(t)
+	}
+	return n
+}
+
+// URL is where clients connect that can use any node.
+func (n *Nodes) URL() string {
+	var urls []string
+	for _, p := range n.All {
+		urls = append(urls, p.URL)
+	}
+	return strings.Join(urls, ",")
+}
+
+// Active waits until a node other than those in but serves, and returns it.
+func (n *Nodes) Active(t testing.TB, but ...*Process) (active *Process) {
+	t.Helper()
+	Await(t, "a node is active", func() bool {
+		for _, p := range n.All {
+			other := true
+			for _, b := range but {
+				other = other && b != p
+			}
+			if other && !isClosed(p.exited) && p.role() == "active" {
+				active = p
+				return true
+			}
+		}
+		return false
+	})
+	return active
+}
+
+// role is what the node says it is, or nothing if it is not ready.
+func (p *Process) role() string {
+	response, err := http.Get(p.HTTP + "/readyz")
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	var page struct{ Role string }
+	if json.NewDecoder(response.Body).Decode(&page) != nil || response.StatusCode != http.StatusOK {
+		return ""
+	}
+	return page.Role
+}
+
+// freeHosts returns loopback addresses that nobody uses: the nodes have to know each
+// other's before they start. Only Linux has more than one without being asked.
+func freeHosts(t testing.TB, count int) (hosts []string) {
+	t.Helper()
+	random := make([]byte, 3)
+	for len(hosts) < count {
+		_, _ = rand.Read(random) // it never fails
+		host := fmt.Sprintf("127.%d.%d.%d", 1+random[0]%254, random[1], 1+random[2]%254)
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Skipf("this machine has no other loopback addresses: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
