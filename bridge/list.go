@@ -146,7 +146,9 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 		Pushed:     held.Pushed.UTC(),
 		Size:       held.Size,
 		Fence:      held.Fence,
-		Headers:    headers,
+	}
+	if protocol.ValidUTF8(headers) { // JSON would change others
+		item.Headers = headers
 	}
 	if held.State != fdbpq.StateReady {
 		item.Due = store.Display(held.Due).UTC()

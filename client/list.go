@@ -26,8 +26,9 @@ type Listed struct {
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
-	// Header and Dead are nil if the item does not fit into an answer with them;
-	// [Queue.Get] has them. An item without headers has an empty Header.
+	// Header and Dead are nil if the item does not fit into an answer with them, and
+	// Header if a value is not UTF-8; [Queue.Get] has them. An item without headers has an
+	// empty Header.
 	Header nats.Header `json:"headers"`
 
 	// Body is the payload, with [ListOptions.Bodies]. It is nil if the item alone is too

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"hash"
 	"io"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -22,7 +24,8 @@ type Item struct {
 	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay
 	Expires      time.Time           `json:"expires,omitzero"`
 	Size         int64               `json:"size,omitempty"`
-	Headers      map[string][]string `json:"headers,omitempty"`
+	Headers      map[string][]string `json:"headers,omitempty"`        // whose values are UTF-8
+	RawHeaders   map[string][][]byte `json:"headers_base64,omitempty"` // the others
 	Payload      *string             `json:"payload,omitempty"`        // when it is UTF-8
 	Base64       []byte              `json:"payload_base64,omitempty"` // when it is not
 	Ack          string              `json:"ack,omitempty"`
@@ -39,6 +42,53 @@ func (i *Item) SetPayload(payload []byte) {
 		i.Base64 = payload
 	}
 }
+
+// SetHeaders sets Headers and RawHeaders.
+func (i *Item) SetHeaders(headers map[string][]string) {
+	i.Headers, i.RawHeaders = headers, nil
+	if ValidUTF8(headers) {
+		return
+	}
+	i.Headers, i.RawHeaders = maps.Clone(headers), make(map[string][][]byte)
+	for name, values := range headers {
+		if !slices.ContainsFunc(values, isRaw) {
+			continue
+		}
+		delete(i.Headers, name)
+		for _, value := range values {
+			i.RawHeaders[name] = append(i.RawHeaders[name], []byte(value))
+		}
+	}
+}
+
+// AllHeaders returns what SetHeaders was given.
+func (i *Item) AllHeaders() map[string][]string {
+	if len(i.RawHeaders) == 0 {
+		return i.Headers
+	}
+	all := maps.Clone(i.Headers)
+	if all == nil {
+		all = make(map[string][]string)
+	}
+	for name, values := range i.RawHeaders {
+		for _, value := range values {
+			all[name] = append(all[name], string(value))
+		}
+	}
+	return all
+}
+
+// ValidUTF8 reports whether JSON can carry the values of headers: they are UTF-8.
+func ValidUTF8(headers map[string][]string) bool {
+	for _, values := range headers {
+		if slices.ContainsFunc(values, isRaw) {
+			return false
+		}
+	}
+	return true
+}
+
+func isRaw(value string) bool { return !utf8.ValidString(value) }
 
 // Bytes returns the payload.
 func (i *Item) Bytes() []byte {

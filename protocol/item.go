@@ -46,7 +46,8 @@ type Listed struct {
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
-	// Headers is nil, and Dead too, when the item does not fit into an answer with it.
+	// Headers is nil when a value is not UTF-8, which JSON cannot carry, or when the item does
+	// not fit into an answer with them. Dead is nil when it does not fit, too.
 	Headers map[string][]string `json:"headers,omitzero"`
 
 	// Body is the payload if it was asked for and fits.

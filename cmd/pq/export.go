@@ -26,8 +26,8 @@ func exportCommand(s *session) *cobra.Command {
 		Short: "write the items of a queue as JSON lines",
 		Long: `Writes all items of a queue, one JSON object a line, in the order of their
 priorities and of their pushes, and removes none. "pq import" puts them where
-they stood, here or in another store. Payloads that are not UTF-8 are written in
-base64. The last line has the number of items, a checksum and the queue's
+they stood, here or in another store. Payloads and headers that are not UTF-8 are
+written in base64. The last line has the number of items, a checksum and the queue's
 configuration; "jq 'select(.id)'" leaves it out.
 
 It is no snapshot: to get every item exactly once, pause the queue and wait until
@@ -121,7 +121,8 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 				return export.Items(), err
 			}
 			i.SetPayload(whole.Payload)
-			i.Headers, i.Dead = whole.Header, whole.Dead
+			i.SetHeaders(whole.Header)
+			i.Dead = whole.Dead
 		}
 		if err := export.Write(&i.Item); err != nil {
 			return export.Items(), err

@@ -63,7 +63,7 @@ func (r *importRun) line(n int, text []byte) error {
 	}
 	r.placed++
 	i := &client.Import{
-		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.Headers, Pushed: read.Pushed,
+		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
 		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
 	}
 	if read.State == client.Delayed {
@@ -74,7 +74,7 @@ func (r *importRun) line(n int, text []byte) error {
 
 // pushLine pushes a line as a new item.
 func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
-	options := []client.PushOption{client.Header(read.Headers), client.WithoutMsgID()}
+	options := []client.PushOption{client.Header(read.AllHeaders()), client.WithoutMsgID()}
 	if read.Priority != nil {
 		options = append(options, client.Priority(*read.Priority))
 	}

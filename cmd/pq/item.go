@@ -18,7 +18,7 @@ type item struct{ protocol.Item }
 func shown(from *client.Item) *item {
 	i := &item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, State: from.State,
-		Deliveries: int64(from.Deliveries), Pushed: from.Pushed, Headers: from.Header,
+		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence,
 	}}
 	if from.State != "" {
@@ -27,6 +27,7 @@ func shown(from *client.Item) *item {
 		i.LeaseExpires = from.LeaseExpires()
 	}
 	i.Dead = from.Dead
+	i.SetHeaders(from.Header)
 	i.SetPayload(from.Payload)
 	return i
 }
@@ -35,9 +36,10 @@ func shown(from *client.Item) *item {
 func listed(from *client.Listed) *item {
 	i := &item{protocol.Item{
 		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: int64(from.Deliveries),
-		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size, Headers: from.Header,
+		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, Dead: from.Dead,
 	}}
+	i.SetHeaders(from.Header)
 	if from.Body != nil {
 		i.SetPayload(from.Body)
 	}
@@ -70,8 +72,9 @@ func (i *item) describe() string {
 		f.add("Fence", "%d", i.Fence)
 		f.add("Settle with", "pq ack %s", i.Ack)
 	}
-	for _, key := range slices.Sorted(maps.Keys(i.Headers)) {
-		for _, value := range i.Headers[key] {
+	headers := i.AllHeaders()
+	for _, key := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[key] {
 			f.add("Header", "%s: %s", key, value)
 		}
 	}

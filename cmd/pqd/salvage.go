@@ -186,8 +186,9 @@ func (w *salvagedQueue) page(ctx context.Context, listing fdbpq.Listing) (page f
 func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 	line := protocol.Item{
 		ID: held.ID.String(), Priority: held.Priority, State: protocol.State(held.State), Deliveries: held.Deliveries,
-		Pushed: held.Pushed.UTC(), Size: held.Size, Fence: uint64(held.Fence), Headers: bridge.Headers(&held.Item),
+		Pushed: held.Pushed.UTC(), Size: held.Size, Fence: uint64(held.Fence),
 	}
+	line.SetHeaders(bridge.Headers(&held.Item))
 	if held.State != fdbpq.StateReady {
 		line.Due = w.store.Display(held.Due).UTC()
 	}
