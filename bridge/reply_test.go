@@ -128,3 +128,23 @@ func TestAcrossAccounts(t *testing.T) {
 		t.Errorf("%d items in a batch", len(items))
 	}
 }
+
+// Discovery answers inboxes alone: what it says goes nowhere with the bridge's rights.
+func TestDiscoveryAnswersInboxes(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for _, question := range []string{"$SRV.PING", "$SRV.INFO.pq", "$SRV.STATS.pq"} {
+		for _, elsewhere := range []string{"orders.new", "pq.jobs.event.dead", "pq.jobs.admin.purge"} {
+			heard := c.hear(elsewhere)
+			if err := c.PublishRequest(question, elsewhere, nil); err != nil {
+				t.Fatal(err)
+			}
+			c.ask(question, "") // answered behind it
+			select {
+			case m := <-heard.came:
+				t.Errorf("%s: answered on %s with %s", question, m.Subject, m.Data)
+			default:
+			}
+		}
+	}
+}

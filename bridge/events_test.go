@@ -1,0 +1,69 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// errorEvents returns how many lost pushes events report, and in how many events, until
+// all of them have been reported.
+func (c *client) errorEvents(from answers, lost int) (events int) {
+	c.Helper()
+	for reported := 0; reported < lost; events++ {
+		var event struct{ Count int }
+		if err := json.Unmarshal(c.next(from).Data, &event); err != nil {
+			c.Fatal(err)
+		}
+		if reported += event.Count; reported > lost {
+			c.Fatalf("%d lost pushes were reported, expected %d", reported, lost)
+		}
+	}
+	return events
+}
+
+// lose sends pushes that are refused and have nowhere to be answered.
+func (c *client) lose(n int) {
+	c.Helper()
+	for range n {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push", Header: h("PQ-Delay", "soon")}); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// Lost pushes are reported at once, and then once a second with their number: also
+// those of later seconds, and the last ones before the bridge ends.
+func TestLostPushesAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	events := c.hear("pq.jobs.event.error")
+	const n = 500
+	for range 2 {
+		c.lose(n)
+		if got := c.errorEvents(events, n); got >= n {
+			t.Errorf("%d events report %d lost pushes one by one", got, n)
+		}
+	}
+	c.lose(n)
+	c.refused(c.ask("pq.jobs.info", ""), 404) // behind them
+	c.drain(c.env.Bridge)
+	c.errorEvents(events, n)
+}
+
+// The item that a full queue gives up for another one is an event.
+func TestEvictionIsAnEvent(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	events := c.hear("pq.jobs.event.>")
+	c.ask("pq.jobs.admin.config", `{"max_length":1,"overflow":"evict"}`)
+	ack := c.push("pq.jobs.push.5", "x")
+	c.push("pq.jobs.push.1", "y")
+	m := c.next(events)
+	var event struct{ Type, ID string }
+	decode(t, m.Data, &event)
+	if m.Subject != "pq.jobs.event.evicted" || event.ID != ack.ID {
+		t.Errorf("%s: %s", m.Subject, m.Data)
+	}
+}
