@@ -3,7 +3,9 @@ package peers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,4 +98,53 @@ func TestServesAgain(t *testing.T) {
 		look(true, "after another look that missed it")
 		look(false, "after two looks that missed it")
 	}
+}
+
+// The bridge that started first serves on beside a later one, and logs it once. On
+// standby, a bridge pauses its service once, and stays there while it cannot resume it.
+func TestWhoGoesOnStandby(t *testing.T) {
+	t.Parallel()
+	srv := testenv.NATS(t)
+	other := newElder(t, srv) // started at second 1
+	log := &strings.Builder{}
+	pauses, resumes, unable := 0, 0, errors.New("not now")
+	standby := func(started time.Time) *peers.Standby {
+		self := peers.Identity{ID: "self", Prefix: "pq", StoreID: "a", Started: started}
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		return peers.NewStandby(peers.NewRivals(srv.Connect(t, nats.NoEcho()), self, "local:a", logger), peers.Service{
+			Pause:  func(context.Context) error { pauses++; return nil },
+			Resume: func() error { resumes++; return unable },
+		}, logger)
+	}
+	// A look may miss the other one on a busy machine.
+	until := func(s *peers.Standby, what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !is(); s.Look(t.Context()) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not so after %s; logged\n%s", what, patience, log)
+			}
+		}
+	}
+	first := standby(time.Unix(0, 1))
+	until(first, "sees the later one", func() bool { return strings.Contains(log.String(), "level=ERROR") })
+	first.Look(t.Context())
+	if first.Reason() != nil || pauses > 0 {
+		t.Fatalf("the one that started first is on standby: %v", first.Reason())
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d errors, expected one:\n%s", n, log)
+	}
+	later := standby(time.Unix(2, 0))
+	until(later, "on standby", func() bool { return later.Reason() != nil })
+	later.Look(t.Context())
+	if later.Reason() == nil || pauses != 1 {
+		t.Errorf("on standby because of %v, paused %d times", later.Reason(), pauses)
+	}
+	other.leave(t)
+	until(later, "tries to serve", func() bool { return resumes > 0 })
+	if later.Reason() == nil {
+		t.Error("it says that it serves, and could not resume its service")
+	}
+	unable = nil
+	until(later, "serves", func() bool { return later.Reason() == nil })
 }
