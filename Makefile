@@ -30,7 +30,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,9 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
+
+test-cluster: ## the tests of the queues on the replicated engine, too
+	PQ_TEST_ENGINE=cluster $(GO) test -timeout 30m ./fdbpq
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)

@@ -1,18 +1,34 @@
 package fdbpq_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/clustertest"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // engines are those that a test runs on. The function that place returns opens
 // one and the same store, which is empty at first.
 var engines = []engine{{"local", placeLocal}}
+
+// The replicated engine takes minutes of processor time under the race detector, so its
+// own tests run always, and these when they are asked to.
+func init() {
+	if os.Getenv("PQ_TEST_ENGINE") == "cluster" {
+		engines = append(engines, engine{"cluster", placeCluster})
+	}
+}
 
 type engine struct {
 	name  string
@@ -25,6 +41,33 @@ func placeLocal(t testing.TB) func() (kv.DB, error) {
 	dir := filepath.Join(t.TempDir(), "data")
 	return func() (kv.DB, error) { return local.Open(dir, local.Options{NoSync: true, Now: stopped}) }
 }
+
+// placeCluster is a cluster with one member, whose log is in memory.
+func placeCluster(testing.TB) func() (kv.DB, error) {
+	log, disk := clustertest.NewLog(), vfs.NewMem()
+	return func() (kv.DB, error) {
+		member, err := cluster.Open("/copy", log, clustertest.NewNetwork(), cluster.Options{
+			Name: "a", Members: []string{"a"},
+			Replica: local.Options{FS: disk, Now: stopped, Log: slog.New(slog.DiscardHandler)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		term, err := member.Term(context.Background())
+		if err != nil {
+			return nil, errors.Join(err, member.Close())
+		}
+		return clusterOfOne{term, member}, nil
+	}
+}
+
+// clusterOfOne is a store in a cluster with one member.
+type clusterOfOne struct {
+	*cluster.Term
+	member *cluster.DB
+}
+
+func (c clusterOfOne) Close() error { return c.member.Close() }
 
 func stopped() time.Time {
 	return time.Time{}

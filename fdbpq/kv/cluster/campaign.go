@@ -49,7 +49,7 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	if err := d.accept(entry); err != nil {
 		return nil, err
 	}
-	term := d.replica.Begin()
+	term := d.copy().Begin()
 	return &Term{DB: term, local: term, epoch: d.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
 }
 

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 func openMember(t testing.TB, disk vfs.FS, log cluster.Log, members cluster.Members, o cluster.Options) *cluster.DB {
 	t.Helper()
 	o.Replica = local.Options{FS: disk, Now: func() time.Time { return time.Time{} }, Log: slog.New(slog.DiscardHandler)}
-	member, err := cluster.Open("copy", log, members, o)
+	member, err := cluster.Open("/copy", log, members, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -40,7 +42,8 @@ type DB struct {
 	slog    *slog.Logger
 	process id
 
-	replica *local.Replica
+	replica atomic.Pointer[local.Replica]
+	archive archive
 	peers   *peers
 	status  status
 	tail    tail // of the goroutine run alone
@@ -56,7 +59,7 @@ type DB struct {
 // is none.
 func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	d := &DB{
-		options: o, dir: dir, log: log, members: members, slog: o.Replica.Log,
+		options: o, dir: filepath.Clean(dir), log: log, members: members, slog: o.Replica.Log,
 		peers: newPeers(o.Name),
 		wake:  make(chan struct{}, 1),
 		hint:  make(chan struct{}, 1),
@@ -70,33 +73,50 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	if _, err := rand.Read(d.process[:]); err != nil {
 		return nil, err
 	}
-	var err error
-	if d.replica, err = local.OpenReplica(dir, o.Replica); err != nil {
+	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("kv/cluster: %w", err)
 	}
 	if err := d.start(); err != nil {
-		return nil, fmt.Errorf("kv/cluster: %w", errors.Join(err, d.replica.Close()))
+		return nil, fmt.Errorf("kv/cluster: %w", errors.Join(err, d.copy().Close()))
 	}
 	return d, nil
 }
 
-// start starts what runs in the background.
-func (d *DB) start() (err error) {
-	position, err := d.replica.Position()
+// open opens the copy, or the checkpoint that was fetched in its place.
+func (d *DB) open() error {
+	d.archive.forget() // opening the copy removes it
+	if err := local.Adopt(d.dir, d.options.Replica); err != nil {
+		return err
+	}
+	replica, err := local.OpenReplica(d.dir, d.options.Replica)
 	if err != nil {
 		return err
 	}
-	if d.tail.head, err = decodeHead(position); err != nil {
-		return err
+	var h head
+	position, err := replica.Position()
+	if err == nil {
+		h, err = decodeHead(position)
 	}
-	d.status.init(d.tail.head)
-	d.deafen, err = d.members.Listen(d.options.Name, d.hear, func([]byte) []byte { return nil })
+	if err != nil {
+		return errors.Join(err, replica.Close())
+	}
+	d.replica.Store(replica)
+	d.tail = tail{head: h}
+	d.status.opened(h)
+	return nil
+}
+
+func (d *DB) copy() *local.Replica { return d.replica.Load() }
+
+// start starts what runs in the background.
+func (d *DB) start() (err error) {
+	d.deafen, err = d.members.Listen(d.options.Name, d.hear, d.answer)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
-	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica} {
+	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate} {
 		d.done.Go(func() { work(ctx) })
 	}
 	return nil
@@ -127,7 +147,7 @@ func (d *DB) Current() *Term { return d.status.current() }
 // Peek runs fn on the copy as it is. That may lag behind the log, whatever the role of
 // this member is.
 func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
-	return d.replica.View(ctx, fn)
+	return d.copy().View(ctx, fn)
 }
 
 // release is a request to step down.
@@ -186,7 +206,7 @@ func (d *DB) Abandon() error {
 
 func (d *DB) end() error {
 	d.stop()
-	d.done.Wait()
 	d.deafen()
-	return d.replica.Close()
+	d.done.Wait()
+	return d.copy().Close()
 }

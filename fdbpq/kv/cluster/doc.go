@@ -21,7 +21,7 @@
 //   - A member whose copy is ahead of the log, or differs from it, proves that the log
 //     has lost what was acknowledged. It objects to each takeover, and no member becomes
 //     active while one objects. A member that is silent objects with what it said last,
-//     as long as the others run.
+//     in each candidate that has heard it since it started.
 //   - A member stops, and serves nothing, when the log belongs to another store, was
 //     deleted and made again, or has a record that it cannot read.
 package cluster

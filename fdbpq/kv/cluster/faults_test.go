@@ -14,12 +14,15 @@ import (
 // faults are what goes wrong between one member and everything else. The zero value is a
 // perfect world.
 type faults struct {
-	mu     sync.Mutex
-	rng    *rand.Rand
-	chance float64        // of each fault
-	gone   chan struct{}  // not nil: nothing gets through until it is closed
-	deaf   bool           // messages do not come through
-	late   sync.WaitGroup // appends that rest somewhere
+	mu       sync.Mutex
+	rng      *rand.Rand
+	blind    bool           // the log does not come through
+	blinding bool           // the same as soon as the last answer was lost
+	answers  int            // how many answers of appends get lost next
+	chance   float64        // of each fault
+	gone     chan struct{}  // not nil: nothing gets through until it is closed
+	deaf     bool           // messages do not come through
+	late     sync.WaitGroup // appends that rest somewhere
 }
 
 var errFault = errors.New("the connection broke")
@@ -61,11 +64,29 @@ func (f *faults) hold() (release func()) {
 	}
 }
 
+// holdLog keeps the log away from the member until the function that it returns is called.
+func (f *faults) holdLog() (release func()) {
+	f.set(func(f *faults) { f.blind = true })
+	return func() { f.set(func(f *faults) { f.blind = false }) }
+}
+
+// loses tells whether an answer gets lost.
+func (f *faults) loses() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers--
+	f.blind = f.blind || f.blinding && f.answers == 0
+	return f.answers >= 0
+}
+
 // pass waits until something gets through.
 func (f *faults) pass(ctx context.Context) error {
 	f.mu.Lock()
-	gone := f.gone
+	gone, blind := f.gone, f.blind
 	f.mu.Unlock()
+	if blind {
+		return errFault
+	}
 	if gone != nil {
 		select {
 		case <-gone:
@@ -115,7 +136,7 @@ func (l faultyLog) Append(ctx context.Context, after uint64, entry []byte) error
 		return cluster.ErrMoved
 	}
 	err := l.Log.Append(ctx, after, entry)
-	if l.happens(1) { // the answer gets lost
+	if l.loses() || l.happens(1) { // the answer gets lost
 		return errFault
 	}
 	return err

@@ -63,8 +63,20 @@ func (r record) encode() []byte {
 	b = append(b, r.process[:]...)
 	b = append(b, r.before[:]...)
 	b = append(b, byte(r.kind))
-	b = append(b, r.payload...)
+	return seal(append(b, r.payload...))
+}
+
+// seal puts a checksum behind a message, and unseal returns the message if it is right.
+func seal(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func unseal(b []byte) []byte {
+	end := len(b) - recordTail
+	if end < 0 || crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return nil
+	}
+	return b[:end]
 }
 
 // decodeRecord reads what encode writes. The payload is a part of b.
@@ -75,11 +87,10 @@ func decodeRecord(b []byte) (r record, err error) {
 	if format := b[len(recordTag)]; format != recordFormat {
 		return record{}, fmt.Errorf("its format is %d, expected %d: a newer version has written it, or it is damaged", format, recordFormat)
 	}
-	end := len(b) - recordTail
-	if len(b) < recordHead+recordTail || crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+	if b = unseal(b); len(b) < recordHead {
 		return record{}, errDamagedRecord
 	}
-	b = b[len(recordTag)+1 : end]
+	b = b[len(recordTag)+1:]
 	b = b[copy(r.store[:], b):]
 	for _, field := range []*uint64{&r.generation, &r.epoch, &r.number} {
 		*field = binary.BigEndian.Uint64(b)

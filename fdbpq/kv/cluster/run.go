@@ -19,27 +19,37 @@ const (
 	pollEvery = 300 * time.Millisecond
 )
 
+// campaigns is when this member may try to become active.
+type campaigns struct {
+	patience time.Duration // how long nobody must have been heard
+	failures int
+	next     time.Time // not before
+}
+
+// reset is for when another member was heard.
+func (c *campaigns) reset() { *c = campaigns{patience: jitter(silentFor)} }
+
+func (c *campaigns) failed() {
+	c.next = time.Now().Add(jitter(min(silentFor<<min(c.failures, 3), silentAtMost)))
+	c.failures++
+}
+
 // run follows the log, and is active when it can be, until ctx ends.
 func (d *DB) run(ctx context.Context) {
-	patience := jitter(silentFor)
-	failures := 0
+	var c campaigns
+	c.reset()
 	for ctx.Err() == nil {
-		term, err := d.follow(ctx, patience)
-		switch {
-		case err == nil && term == nil:
-			failures, patience = 0, jitter(silentFor)
-		case err == nil:
-			failures, patience = 0, jitter(silentFor)
+		term, err := d.follow(ctx, &c)
+		if term != nil {
+			c.reset()
 			err = d.lead(ctx, term)
-		case errors.Is(err, errLost):
-			failures = min(failures+1, 3)
-			patience = jitter(min(silentFor<<failures, silentAtMost))
-		}
-		if ctx.Err() != nil {
-			return
 		}
 		switch {
-		case err == nil, errors.Is(err, errLost):
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+		case errors.Is(err, errLost):
+			c.failed()
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator has looked", "err", err)
 			d.status.set(Stopped, err.Error())
@@ -57,11 +67,13 @@ func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
 // follow follows the log until something is to be done about the active member: it
 // returns a term when this member is active, errLost when it tried in vain, and other
 // errors when the log cannot be followed.
-func (d *DB) follow(ctx context.Context, patience time.Duration) (*Term, error) {
+func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	entries, err := d.advance(ctx)
 	switch {
 	case errors.Is(err, ErrNoLog):
 		err = d.found(ctx)
+	case errors.Is(err, errBehind):
+		err = d.fetchCheckpoint(ctx)
 	case err == nil && d.tail.head.Entry == 0:
 		err = d.found(ctx)
 	}
@@ -72,9 +84,10 @@ func (d *DB) follow(ctx context.Context, patience time.Duration) (*Term, error) 
 		return nil, err
 	}
 	if entries > 0 {
+		c.reset()
 		d.status.set(Follower, "")
 	}
-	if d.mayCampaign() || d.status.silence() > patience {
+	if time.Now().After(c.next) && (d.mayCampaign() || d.status.silence() > c.patience) {
 		return d.campaign(ctx)
 	}
 	if entries > 0 {
@@ -90,9 +103,12 @@ func (d *DB) follow(ctx context.Context, patience time.Duration) (*Term, error) 
 	return nil, nil
 }
 
-// mayCampaign tells whether this member need not wait for a sign of life: it has made the
-// log, or the active one has stepped down for it.
+// mayCampaign tells whether this member need not wait for a sign of life: it is the only
+// one, or has made the log, or the active one has stepped down for it.
 func (d *DB) mayCampaign() bool {
+	if len(d.options.Members) == 1 {
+		return true
+	}
 	h := d.tail.head
 	mine := h.Process == d.process
 	return h.Entry == 1 && mine || h.Released && !mine && d.tail.successor == d.options.Name

@@ -48,6 +48,9 @@ func simulate(t *testing.T, seed uint64) {
 		}
 	}()
 	w.log.Entry = 600 // some transactions need several records
+	if rng.IntN(2) == 0 {
+		w.log.MaxBytes = 100_000 // the log forgets a lot, and members need checkpoints
+	}
 	chance := []float64{0, 0.01, 0.05, 0.2}[rng.IntN(4)]
 	for _, n := range w.nodes {
 		n.faults.rng, n.faults.chance = rand.New(rand.NewPCG(seed, uint64(n.name[0]))), chance

@@ -59,10 +59,22 @@ type status struct {
 	changed   chan struct{}
 }
 
-func (s *status) init(h head) {
-	s.role, s.head, s.synced = Follower, h, h.Entry
+// opened notes which copy this member has.
+func (s *status) opened(h head) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head, s.synced, s.written = h, h.Entry, time.Time{}
 	s.sign = time.Now()
-	s.changed = make(chan struct{})
+	if s.changed == nil {
+		s.role, s.changed = Follower, make(chan struct{})
+	}
+}
+
+// logFirst is the first entry of the log, as it was seen last.
+func (s *status) logFirst() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.First
 }
 
 // Status returns how things are now.

@@ -108,7 +108,7 @@ func (d *DB) accept(entry []byte) error {
 	case kindRelease:
 		t.successor = string(r.payload)
 	}
-	if err := d.replica.Apply(changes, next.encode()); err != nil {
+	if err := d.copy().Apply(changes, next.encode()); err != nil {
 		t.assembly = before // the entry is read again
 		if errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
 			return err

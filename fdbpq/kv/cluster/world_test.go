@@ -46,7 +46,7 @@ func newWorld(t testing.TB, members int) *world {
 		w.names = append(w.names, string(rune('a'+i)))
 	}
 	for _, name := range w.names {
-		n := &node{w: w, name: name, faults: &faults{}, disk: vfs.NewCrashableMem()}
+		n := &node{w: w, name: name, faults: &faults{}, disk: newDisk()}
 		n.options = cluster.Options{Name: name, Members: w.names}
 		w.nodes = append(w.nodes, n)
 	}
@@ -59,8 +59,8 @@ func (n *node) start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	o := n.options
-	o.Replica = local.Options{FS: n.disk, Now: func() time.Time { return time.Time{} }, Log: slog.New(slog.DiscardHandler)}
-	member, err := cluster.Open("copy", faultyLog{n.w.log, n.faults}, faultyMembers{n.w.network, n.faults}, o)
+	o.Replica = local.Options{FS: n.disk, Now: func() time.Time { return time.Time{} }, Log: slog.New(slog.NewTextHandler(n.w.Output(), nil))}
+	member, err := cluster.Open("/copy", faultyLog{n.w.log, n.faults}, faultyMembers{n.w.network, n.faults}, o)
 	if err != nil {
 		n.w.Fatalf("member %s: %v", n.name, err)
 	}
@@ -158,7 +158,7 @@ func (w *world) caughtUp(n *node) {
 func (w *world) settle() {
 	w.Helper()
 	for _, n := range w.nodes {
-		n.faults.set(func(f *faults) { f.chance, f.deaf = 0, false })
+		n.faults.set(func(f *faults) { f.chance, f.deaf, f.blind = 0, false, false })
 		if n.up() == nil {
 			n.start()
 		}
@@ -182,6 +182,8 @@ func (w *world) end() {
 		n.faults.late.Wait()
 	}
 }
+
+func newDisk() *vfs.MemFS { return vfs.NewCrashableMem() }
 
 func set(key, value string) func(kv.Tx) error {
 	return func(tx kv.Tx) error {

@@ -23,7 +23,8 @@ import (
 // One goroutine at a time calls Apply, and Next of a term until the batch that it
 // returned is decided. The other methods may be called at any time.
 type Replica struct {
-	db *DB
+	db  *DB
+	dir string
 }
 
 // OpenReplica opens the replica in dir and creates it if there is none. The options
@@ -36,7 +37,11 @@ func OpenReplica(dir string, opts Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Replica{db: db}, nil
+	r := &Replica{db: db, dir: dir}
+	if err := removeCheckpoint(db.opts.FS, dir); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return r, nil
 }
 
 // The position is a range key of Pebble's, because no scan sees that and no range of

@@ -1,0 +1,260 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// Members fetch checkpoints from each other when the log no longer has what they lack. A
+// request asks for the list of a checkpoint's files, or for a part of one.
+type request struct {
+	Checkpoint string `json:"checkpoint,omitempty"`
+	File       string `json:"file,omitempty"`
+	Offset     int64  `json:"offset,omitempty"`
+	Size       int    `json:"size,omitempty"`
+}
+
+// manifest answers a request without a file. A part of a file answers the others: its
+// bytes behind their checksum.
+type manifest struct {
+	Checkpoint string                 `json:"checkpoint"` // "": ask again soon
+	Entry      uint64                 `json:"entry"`      // of the log; the checkpoint has at least this
+	Files      []local.CheckpointFile `json:"files"`
+}
+
+// keepCheckpoint is how long a checkpoint stays after the last request for it.
+const keepCheckpoint = 10 * time.Minute
+
+// archive is the checkpoint that this member offers. It makes one when it is asked.
+type archive struct {
+	mu     sync.Mutex
+	making bool
+	id     string // "": there is none
+	entry  uint64
+	copy   *local.Checkpoint
+	asked  time.Time
+}
+
+// answer answers a request of another member; nil means that it cannot.
+func (d *DB) answer(message []byte) []byte {
+	var r request
+	if json.Unmarshal(message, &r) != nil {
+		return nil
+	}
+	if r.File == "" {
+		return d.offer()
+	}
+	a := &d.archive
+	a.mu.Lock()
+	offered, id := a.copy, a.id
+	a.asked = time.Now()
+	a.mu.Unlock()
+	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > d.members.MaxMessage()-recordTail {
+		return nil
+	}
+	part := make([]byte, r.Size)
+	if err := offered.ReadAt(r.File, part, r.Offset); err != nil {
+		d.slog.Warn("kv/cluster: a checkpoint cannot be read", "file", r.File, "err", err)
+		return nil
+	}
+	return seal(part)
+}
+
+// offer returns the list of a checkpoint from which the log goes on, and begins to make
+// one if there is none.
+func (d *DB) offer() []byte {
+	first := d.status.logFirst()
+	a := &d.archive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var m manifest
+	switch {
+	case a.making:
+	case a.id != "" && a.entry+1 >= first:
+		a.asked = time.Now()
+		m = manifest{Checkpoint: a.id, Entry: a.entry, Files: a.copy.Files()}
+	default:
+		a.making, a.id = true, ""
+		d.done.Go(d.makeCheckpoint)
+	}
+	message, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return message
+}
+
+func (d *DB) makeCheckpoint() {
+	entry := d.status.entry()
+	made, err := d.copy().Checkpoint()
+	var id id
+	if err == nil {
+		_, err = rand.Read(id[:])
+	}
+	a := &d.archive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.making = false
+	if err != nil {
+		d.slog.Warn("kv/cluster: no checkpoint was made for another member", "err", err)
+		return
+	}
+	a.id, a.entry, a.copy, a.asked = hex.EncodeToString(id[:]), entry, made, time.Now()
+}
+
+func (a *archive) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.id = ""
+}
+
+// dropCheckpoint removes the checkpoint that nobody asks for any more.
+func (d *DB) dropCheckpoint() {
+	a := &d.archive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.id == "" || time.Since(a.asked) < keepCheckpoint {
+		return
+	}
+	a.id = ""
+	if err := a.copy.Remove(); err != nil {
+		d.slog.Warn("kv/cluster: an old checkpoint cannot be removed", "err", err)
+	}
+}
+
+// fetchCheckpoint puts a checkpoint of another member in the place of the copy. When it
+// fails, what has arrived stays, and the next call goes on with it.
+func (d *DB) fetchCheckpoint(ctx context.Context) error {
+	d.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
+	in, err := local.Receive(d.dir, d.options.Replica)
+	if err != nil {
+		return err
+	}
+	label, err := in.Label()
+	if err != nil {
+		return err
+	}
+	var begun source
+	if label != nil && json.Unmarshal(label, &begun) != nil {
+		begun = source{} // the label was cut off
+	}
+	all, _ := d.peers.heard()
+	failures := errBehind
+	for _, p := range all {
+		if time.Since(p.heard) > livingFor || p.Objection != "" || !d.serves(p.heartbeat) {
+			continue
+		}
+		err := d.fetchFrom(ctx, in, p.Member, begun)
+		if err == nil {
+			return d.adopt()
+		}
+		failures = errors.Join(failures, fmt.Errorf("from member %s: %w", p.Member, err))
+	}
+	d.slog.Warn("kv/cluster: no checkpoint was fetched", "err", failures)
+	return failures
+}
+
+// source is where a checkpoint comes from.
+type source struct {
+	Member     string
+	Checkpoint string
+}
+
+// serves tells whether a checkpoint of a member would be of use here.
+func (d *DB) serves(p heartbeat) bool {
+	h := d.tail.head
+	return p.Entry > h.Entry && (h.Entry == 0 || p.Store == hex.EncodeToString(h.Store[:]) && p.Generation == h.Generation)
+}
+
+func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, begun source) error {
+	var m manifest
+	for m.Checkpoint == "" {
+		reply, err := d.ask(ctx, member, request{})
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(reply, &m); err != nil {
+			return err
+		}
+		if m.Checkpoint == "" && pause(ctx, pollEvery) != nil {
+			return ctx.Err()
+		}
+	}
+	if m.Entry+1 < d.status.logFirst() {
+		return errBehind
+	}
+	if begun != (source{Member: member, Checkpoint: m.Checkpoint}) {
+		label, err := json.Marshal(source{Member: member, Checkpoint: m.Checkpoint})
+		if err != nil {
+			return err
+		}
+		if err := in.Restart(label); err != nil {
+			return err
+		}
+	}
+	for _, f := range m.Files {
+		if err := d.fetchFile(ctx, in, member, m.Checkpoint, f); err != nil {
+			return err
+		}
+	}
+	return in.Complete()
+}
+
+// fetchFile fetches a file, unless it is here. A file that was cut off begins anew.
+func (d *DB) fetchFile(ctx context.Context, in *local.Incoming, member, checkpoint string, f local.CheckpointFile) error {
+	if there, err := in.Has(f.Name); there || err != nil {
+		return err
+	}
+	var offset int64
+	return in.Put(f.Name, func() ([]byte, error) {
+		size := min(int64(d.members.MaxMessage()-recordTail), f.Size-offset)
+		if size <= 0 {
+			return nil, nil
+		}
+		reply, err := d.ask(ctx, member, request{Checkpoint: checkpoint, File: f.Name, Offset: offset, Size: int(size)})
+		if err != nil {
+			return nil, err
+		}
+		part := unseal(reply)
+		if int64(len(part)) != size {
+			return nil, fmt.Errorf("%s: %w", f.Name, errDamagedRecord)
+		}
+		offset += size
+		return part, nil
+	})
+}
+
+func (d *DB) ask(ctx context.Context, member string, r request) (reply []byte, err error) {
+	message, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	err = attempt(ctx, func(ctx context.Context) error {
+		reply, err = d.members.Ask(ctx, member, message)
+		return err
+	})
+	if err == nil && len(reply) == 0 {
+		err = errors.New("it does not have that checkpoint any more")
+	}
+	return reply, err
+}
+
+// adopt opens the copy that was fetched.
+func (d *DB) adopt() error {
+	if err := d.copy().Close(); err != nil {
+		return err
+	}
+	if err := d.open(); err != nil {
+		// Nothing can be done without a copy.
+		return fmt.Errorf("%w: %w", errStop, err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	syncEvery     = time.Second
+	truncateEvery = 2 * time.Second
+
+	// keepBytes of the log stay although all living members have them on their disks:
+	// a member that was away for a while goes on from there.
+	keepBytes = 64 << 20
+)
+
+// syncReplica makes the copy durable from time to time, until ctx ends. The log may
+// forget what the disks of members have.
+func (d *DB) syncReplica(ctx context.Context) {
+	for pause(ctx, syncEvery) == nil {
+		d.dropCheckpoint()
+		entry := d.status.entry()
+		if entry == d.status.heartbeat().Synced {
+			continue
+		}
+		if err := d.copy().Sync(); err != nil {
+			d.slog.Error("kv/cluster: the copy cannot be synced", "err", err)
+			continue
+		}
+		d.status.flushed(entry)
+	}
+}
+
+// truncate removes from the log what it need not keep, while this member is active and
+// until ctx ends.
+func (d *DB) truncate(ctx context.Context) {
+	for pause(ctx, truncateEvery) == nil {
+		if role, _ := d.status.peek(); role != Active {
+			continue
+		}
+		var state LogState
+		err := attempt(ctx, func(ctx context.Context) (err error) {
+			state, err = d.log.State(ctx)
+			return err
+		})
+		if err != nil {
+			continue
+		}
+		d.status.observe(state)
+		first := d.expendable(state)
+		if first <= state.First {
+			continue
+		}
+		err = attempt(ctx, func(ctx context.Context) error { return d.log.Purge(ctx, first) })
+		if err != nil && ctx.Err() == nil {
+			d.slog.Warn("kv/cluster: the log was not purged", "err", err)
+		}
+	}
+}
+
+// expendable returns the first entry that the log has to keep: entries before it are on
+// the disks of all living members, or of two when the log is half full. Without two of
+// them it keeps everything.
+func (d *DB) expendable(state LogState) uint64 {
+	keep := uint64(keepBytes)
+	if state.MaxBytes > 0 {
+		keep = min(keep, state.MaxBytes/4)
+	}
+	if state.Bytes < keep {
+		return 0
+	}
+	own := d.status.heartbeat()
+	synced := []uint64{own.Synced}
+	all, _ := d.peers.heard()
+	for _, p := range all {
+		ours := p.Entry == 0 || p.Store == own.Store && p.Generation == own.Generation
+		if ours && time.Since(p.heard) < livingFor && p.Objection == "" {
+			synced = append(synced, p.Synced)
+		}
+	}
+	needed := 2
+	if len(d.options.Members) == 1 {
+		needed = 1
+	}
+	if len(synced) < needed {
+		return 0
+	}
+	slices.Sort(synced)
+	if state.MaxBytes > 0 && state.Bytes > state.MaxBytes/2 {
+		return synced[len(synced)-needed] + 1
+	}
+	return synced[0] + 1
+}
