@@ -179,7 +179,7 @@ func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, form
 
 // toRoute is how lines begin about a node that is away. What it means for the store is
 // said elsewhere, and these come every second.
-const toRoute = "Error trying to connect to route"
+const toRoute = "Error trying to connect to route (attempt "
 
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
