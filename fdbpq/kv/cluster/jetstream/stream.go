@@ -122,8 +122,7 @@ func (l *Log) Create(ctx context.Context) error {
 	if err := l.checkServer(); err != nil {
 		return err
 	}
-	info, err := l.info(ctx)
-	if err == nil || !errors.Is(err, cluster.ErrNoLog) {
+	if _, err := l.info(ctx); err == nil || !errors.Is(err, cluster.ErrNoLog) {
 		return err
 	}
 	if l.options.MaxBytes <= 0 {
@@ -137,8 +136,7 @@ func (l *Log) Create(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("make stream %s: %w", l.stream, err)
 	}
-	info = s.CachedInfo()
-	return l.options.checkStream(&info.Config)
+	return l.options.checkStream(&s.CachedInfo().Config)
 }
 
 // info describes the stream, which it also checks.
