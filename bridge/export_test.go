@@ -3,6 +3,8 @@ package bridge
 import (
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/bridge/batch"
 )
 
@@ -33,4 +35,16 @@ func AwaitLanes(b *Bridge) {
 	for _, kind := range b.lanes.all() {
 		kind.Wait()
 	}
+}
+
+// RefuseUnread has the bridge handle a push as it does while it sheds load.
+func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
+	o := Options{}.withDefaults()
+	replies, err := newReplies(o, storeID)
+	if err != nil {
+		return err
+	}
+	d := dispatcher{Responder: b.responder, replies: replies, prefix: o.Prefix}
+	d.refusePush(m)
+	return nil
 }
