@@ -111,6 +111,7 @@ cluster-campaign: OPS = 20000
 cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, and how long clients waited; Linux
 	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults
+	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
 overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd
