@@ -37,7 +37,6 @@ func numbered(table []*verb) []*verb {
 // Verbs that the code names.
 var (
 	verbPush = verbOf(subjects.Push)
-	verbPop  = verbOf(subjects.PopMin)
 	verbAck  = verbOf(subjects.Ack)
 	verbInfo = verbOf(subjects.Info)
 	verbNone = verbs[len(verbs)-1]

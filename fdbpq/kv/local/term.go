@@ -32,7 +32,6 @@ type proposal struct {
 	t     *tx
 	c     *commit
 	batch *pebble.Batch // its writes, but for those that depend on stored values
-	taken bool          // by Next; the term's lock guards it
 	done  chan verdict  // holds the one that the transaction gets
 }
 
