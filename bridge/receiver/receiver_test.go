@@ -283,6 +283,9 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.Close()
+	if err := s.nc.FlushTimeout(testenv.Patience); err != nil { // the server has read that they end
+		t.Fatal(err)
+	}
 	for _, subject := range []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"} {
 		if s.answered(subject) {
 			t.Errorf("%s is answered", subject)
