@@ -182,7 +182,8 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	d := m.daemon
 	starting, cancel := untilOver(ctx, term)
 	defer cancel()
-	options := fdbpq.Options{RefuseUnknown: !d.settings.AutoCreate, Exclusive: true}
+	options := storeOptions(d.settings)
+	options.Exclusive = true // within the term
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)
 		options.Downtime = &silence
