@@ -3,7 +3,6 @@ package bridge
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
@@ -39,81 +38,6 @@ func (p *push) read(wr *wire) *failure.Failure {
 		}
 	}
 	return wr.answerLimit.admit(p.Msg.Data, p.item.Headers, 0, nil)
-}
-
-// readHeaders reads the headers of a push and gathers those that travel
-// with the item.
-func (r *push) readHeaders() *failure.Failure {
-	var block []byte
-	for key, values := range r.Msg.Header {
-		travels, f := r.readHeader(key, values)
-		if f != nil {
-			return f
-		}
-		if travels {
-			if block, f = appendHeader(block, key, values); f != nil {
-				return f
-			}
-		}
-	}
-	r.item.Headers = block
-	_, delayed := r.Msg.Header[protocol.HeaderDelay]
-	if _, dated := r.Msg.Header[protocol.HeaderNotBefore]; delayed && dated {
-		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
-	}
-	return nil
-}
-
-// readHeader reads one header and reports whether it travels with the item.
-func (r *push) readHeader(key string, values []string) (travels bool, f *failure.Failure) {
-	switch {
-	case strings.HasPrefix(key, protocol.HeaderPrefix):
-		return false, r.readOurHeader(key, values)
-	case key == protocol.HeaderMsgID:
-		r.item.MsgID, f = readMsgID(values)
-		return false, f
-	}
-	return travelsWithItem(key, values, r.Subject.Queue)
-}
-
-func (r *push) readOurHeader(key string, values []string) *failure.Failure {
-	switch key {
-	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
-		return nil // an answer's: items are forwarded as they are
-	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL:
-	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
-	}
-	value, f := single(key, values)
-	if f != nil {
-		return f
-	}
-	switch key {
-	case protocol.HeaderPriority:
-		priority, err := subjects.ParsePriority(value)
-		if err != nil {
-			return failure.BadRequest(err)
-		}
-		if r.Subject.HasPriority && priority != r.Subject.Priority {
-			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.Subject.Priority)
-		}
-		r.item.Priority, r.item.HasPriority = priority, true
-	case protocol.HeaderDelay:
-		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
-	case protocol.HeaderTTL:
-		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
-	case protocol.HeaderNotBefore:
-		var err error
-		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
-			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
-		}
-		if time.Until(r.item.NotBefore) > fdbpq.MaxDelay {
-			return failure.Newf(400, "%s is %s: expected a time within %s", key, failure.Quote(value), fdbpq.MaxDelay)
-		}
-	}
-	return f
 }
 
 // pushes is the work of a lane of pushes.

@@ -1,0 +1,47 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// single returns the value of a PQ- header.
+func single(key string, values []string) (string, *failure.Failure) {
+	if len(values) != 1 {
+		return "", failure.Newf(400, "header %s stands %d times: expected once", key, len(values))
+	}
+	if values[0] == "" {
+		return "", failure.Newf(400, "header %s is empty: expected a value or no such header", key)
+	}
+	return values[0], nil
+}
+
+func readMsgID(values []string) (string, *failure.Failure) {
+	id, f := single(protocol.HeaderMsgID, values)
+	if f == nil && len(id) > fdbpq.MaxMsgID {
+		f = failure.Newf(400, "%s has %d bytes: allowed are %d", protocol.HeaderMsgID, len(id), fdbpq.MaxMsgID)
+	}
+	return id, f
+}
+
+// readDuration reads a duration such as 1h30m.
+func readDuration(what, s string, least, most time.Duration) (time.Duration, *failure.Failure) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, failure.Newf(400, "%s is %s: expected a duration such as 30s or 1h30m", what, failure.Quote(s))
+	}
+	return d, checkDuration(what, d, least, most)
+}
+
+func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
+	if d >= least && d <= most {
+		return nil
+	}
+	if least > 0 {
+		return failure.Newf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
+	}
+	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)
+}

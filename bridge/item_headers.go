@@ -1,0 +1,45 @@
+package bridge
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// appendHeader appends a header to the block that is kept with an item: lines
+// "key: value" that end in CR LF, as they stand in a message.
+func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failure) {
+	for i := range len(key) {
+		if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`"()/,:;<=>?@[\]{}`, c) >= 0 {
+			return nil, failure.Newf(400, "header name %s: expected printable ASCII without spaces and without any of %s", failure.Quote(key), `"()/,:;<=>?@[\]{}`)
+		}
+	}
+	for _, value := range values {
+		b = slices.Grow(b, len(key)+len(value)+4)
+		b = append(append(b, key...), ": "...)
+		b = append(append(b, value...), "\r\n"...)
+	}
+	return b, nil
+}
+
+// Headers are the headers of an item that a bridge has pushed.
+func Headers(item *fdbpq.Item) nats.Header {
+	headers := make(nats.Header)
+	addHeaders(headers, item.Headers)
+	return headers
+}
+
+// addHeaders adds the headers of an item to those of its answer.
+func addHeaders(to nats.Header, block []byte) {
+	rest := string(block)
+	for rest != "" {
+		line, after, _ := strings.Cut(rest, "\r\n")
+		key, value, _ := strings.Cut(line, ": ")
+		to[key] = append(to[key], value)
+		rest = after
+	}
+}

@@ -1,0 +1,120 @@
+package bridge
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// readHeaders reads the headers of a push and gathers those that travel
+// with the item.
+func (r *push) readHeaders() *failure.Failure {
+	var block []byte
+	for key, values := range r.Msg.Header {
+		travels, f := r.readHeader(key, values)
+		if f != nil {
+			return f
+		}
+		if travels {
+			if block, f = appendHeader(block, key, values); f != nil {
+				return f
+			}
+		}
+	}
+	r.item.Headers = block
+	_, delayed := r.Msg.Header[protocol.HeaderDelay]
+	if _, dated := r.Msg.Header[protocol.HeaderNotBefore]; delayed && dated {
+		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
+	}
+	return nil
+}
+
+// readHeader reads one header and reports whether it travels with the item.
+func (r *push) readHeader(key string, values []string) (travels bool, f *failure.Failure) {
+	switch {
+	case strings.HasPrefix(key, protocol.HeaderPrefix):
+		return false, r.readOurHeader(key, values)
+	case key == protocol.HeaderMsgID:
+		r.item.MsgID, f = readMsgID(values)
+		return false, f
+	}
+	return travelsWithItem(key, values, r.Subject.Queue)
+}
+
+func (r *push) readOurHeader(key string, values []string) *failure.Failure {
+	switch key {
+	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
+		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
+		return nil // an answer's: items are forwarded as they are
+	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL:
+	default:
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
+	}
+	value, f := single(key, values)
+	if f != nil {
+		return f
+	}
+	switch key {
+	case protocol.HeaderPriority:
+		priority, err := subjects.ParsePriority(value)
+		if err != nil {
+			return failure.BadRequest(err)
+		}
+		if r.Subject.HasPriority && priority != r.Subject.Priority {
+			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.Subject.Priority)
+		}
+		r.item.Priority, r.item.HasPriority = priority, true
+	case protocol.HeaderDelay:
+		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
+	case protocol.HeaderTTL:
+		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+	case protocol.HeaderNotBefore:
+		var err error
+		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
+			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
+		}
+		if time.Until(r.item.NotBefore) > fdbpq.MaxDelay {
+			return failure.Newf(400, "%s is %s: expected a time within %s", key, failure.Quote(value), fdbpq.MaxDelay)
+		}
+	}
+	return f
+}
+
+// travelsWithItem reports whether a header without the prefix PQ- stays with an item of a
+// queue.
+func travelsWithItem(key string, values []string, queue string) (travels bool, f *failure.Failure) {
+	if !strings.HasPrefix(key, "Nats-") {
+		return key != protocol.HeaderStatus, nil
+	}
+	instead := func(ours string) (bool, *failure.Failure) {
+		return false, failure.Newf(400, "header %s is not supported: %s", failure.Quote(key), ours)
+	}
+	switch {
+	case key == nats.ExpectedStreamHdr:
+		if len(values) != 1 || values[0] != queue {
+			return false, failure.Newf(400, "%s is %s: the queue is %s", key, failure.Quote(strings.Join(values, ", ")), queue)
+		}
+		return false, nil
+	case strings.HasPrefix(key, "Nats-Expected-"):
+		return instead("a queue has no stream sequence; to push once use " + protocol.HeaderMsgID)
+	case key == "Nats-TTL":
+		return instead("use " + protocol.HeaderTTL + ", such as 1h")
+	case strings.HasPrefix(key, "Nats-Schedule"):
+		return instead("use " + protocol.HeaderDelay + ", such as 30s, or " + protocol.HeaderNotBefore + ", a time such as 2030-01-02T15:04:05Z")
+	case key == protocol.HeaderTimeStamp, strings.HasPrefix(key, micro.ErrorHeader):
+		return false, nil // an answer's
+	case strings.HasPrefix(key, "Nats-Trace-"):
+		return false, nil // about the message, and the server would act on it again
+	case key == "Nats-Request-Info":
+		return false, nil // who pushed, from where: a server's word to the bridge
+	}
+	return true, nil
+}
