@@ -133,20 +133,6 @@ func (e *Error) Is(target error) bool {
 // of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
-// again reports whether the request may be sent again after this answer: nothing
-// was done, or doing it twice is like doing it once.
-func (e *Error) again(repeatable bool) bool {
-	switch e.Code {
-	case protocol.CodeBusy, protocol.CodeUnavailable:
-		return true
-	case protocol.CodeConflict:
-		return e.Reason != ReasonOccupied
-	case protocol.CodeUnknownResult:
-		return repeatable && e.cause == nil
-	}
-	return false
-}
-
 // answered returns the error that a message stands for, nil when it is none.
 func answered(m *nats.Msg, op, queue string) *Error {
 	if len(m.Header) == 0 {

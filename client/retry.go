@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // retry counts how often a request was refused, and since when.
@@ -51,4 +53,18 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	}
 	d = min(d, last)
 	return d/2 + rand.N(d)
+}
+
+// again reports whether the request may be sent again after this answer: nothing
+// was done, or doing it twice is like doing it once.
+func (e *Error) again(repeatable bool) bool {
+	switch e.Code {
+	case protocol.CodeBusy, protocol.CodeUnavailable:
+		return true
+	case protocol.CodeConflict:
+		return e.Reason != ReasonOccupied
+	case protocol.CodeUnknownResult:
+		return repeatable && e.cause == nil
+	}
+	return false
 }
