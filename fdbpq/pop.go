@@ -7,17 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Reason says why a pop or a peek found no items.
-type Reason string
-
-const (
-	ReasonUnknown Reason = "unknown" // no such queue
-	ReasonPaused  Reason = "paused"
-	ReasonLeased  Reason = "leased" // there are only leased items, and perhaps delayed ones
-	ReasonDelayed Reason = "delayed"
-	ReasonEmpty   Reason = "empty"
-)
-
 // Popped is the result of a pop or a peek.
 type Popped struct {
 	Items []Item
@@ -138,23 +127,4 @@ func deref(t *Popped) Popped {
 		return Popped{}
 	}
 	return *t
-}
-
-// complete sets Ready or Reason from the queue's counters.
-func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
-	if len(popped.Items) > 0 {
-		ready, err := r.Get(q.counterKey(s.generation, counterReady))
-		popped.Ready = max(0, int64(kv.DecodeInteger(ready)))
-		return err
-	}
-	n, err := q.counts(r, s.generation)
-	switch {
-	case n.Leased > 0:
-		popped.Reason = ReasonLeased
-	case n.Delayed > 0:
-		popped.Reason = ReasonDelayed
-	default:
-		popped.Reason = ReasonEmpty
-	}
-	return err
 }
