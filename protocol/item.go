@@ -1,6 +1,11 @@
 package protocol
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
 
 // State is the state of an item.
 type State string
@@ -19,43 +24,94 @@ type Death struct {
 	OriginID string `json:"origin_id"` // id that it had there
 }
 
-// ListRequest is the body of a request for a page of items.
-type ListRequest struct {
-	State  State  `json:"state,omitempty"`  // of the items; "": ready
-	After  string `json:"after,omitempty"`  // begin behind the item with this id
-	Bodies bool   `json:"bodies,omitempty"` // with payloads
-	Limit  int    `json:"limit,omitempty"`
-}
-
-// Page is the answer to a ListRequest.
-type Page struct {
-	Items []Listed `json:"items"`
-	Next  string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
-}
-
-// Listed is an item of a list.
-type Listed struct {
-	ID         string    `json:"id"`
-	Priority   int64     `json:"priority"`
-	State      State     `json:"state"`
-	Deliveries int64     `json:"deliveries"`
-	Pushed     time.Time `json:"pushed"`
-	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
-	Expires    time.Time `json:"expires,omitzero"`
-	Fence      int64     `json:"fence,omitempty"`
-	Dead       *Death    `json:"dead,omitempty"`
-	Size       int64     `json:"size"` // of payload and headers
-
-	// Headers is nil when a value is not UTF-8, which JSON cannot carry, or when the item does
-	// not fit into an answer with them. Dead is nil when it does not fit, too.
-	Headers map[string][]string `json:"headers,omitzero"`
-
-	// Body is the payload if it was asked for and fits.
-	Body []byte `json:"body,omitzero"`
-}
-
 // Changed answers a request that changed an item.
 type Changed struct {
 	ID       string `json:"id"`
 	Priority int64  `json:"priority"`
+}
+
+// Item is an item as programs write and read it, one JSON object a line. An
+// export consists of such lines and an [ExportEnd].
+type Item struct {
+	Queue        string              `json:"queue,omitempty"`
+	ID           string              `json:"id,omitempty"`
+	Priority     int64               `json:"priority"`
+	State        State               `json:"state,omitempty"`
+	Deliveries   int64               `json:"deliveries,omitempty"`
+	Pushed       time.Time           `json:"pushed,omitzero"`
+	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires      time.Time           `json:"expires,omitzero"`
+	Size         int64               `json:"size,omitempty"`
+	Headers      map[string][]string `json:"headers,omitempty"`        // whose values are UTF-8
+	RawHeaders   map[string][][]byte `json:"headers_base64,omitempty"` // the others
+	Payload      *string             `json:"payload,omitempty"`        // when it is UTF-8
+	Base64       []byte              `json:"payload_base64,omitempty"` // when it is not
+	Ack          string              `json:"ack,omitempty"`
+	LeaseExpires time.Time           `json:"lease_expires,omitzero"`
+	Fence        uint64              `json:"fence,omitempty"`
+	Dead         *Death              `json:"dead,omitempty"`
+}
+
+// SetPayload sets Payload or Base64, whichever fits.
+func (i *Item) SetPayload(payload []byte) {
+	if utf8.Valid(payload) {
+		i.Payload = new(string(payload))
+	} else {
+		i.Base64 = payload
+	}
+}
+
+// SetHeaders sets Headers and RawHeaders.
+func (i *Item) SetHeaders(headers map[string][]string) {
+	i.Headers, i.RawHeaders = headers, nil
+	if ValidUTF8(headers) {
+		return
+	}
+	i.Headers, i.RawHeaders = maps.Clone(headers), make(map[string][][]byte)
+	for name, values := range headers {
+		if !slices.ContainsFunc(values, isRaw) {
+			continue
+		}
+		delete(i.Headers, name)
+		for _, value := range values {
+			i.RawHeaders[name] = append(i.RawHeaders[name], []byte(value))
+		}
+	}
+}
+
+// AllHeaders returns what SetHeaders was given.
+func (i *Item) AllHeaders() map[string][]string {
+	if len(i.RawHeaders) == 0 {
+		return i.Headers
+	}
+	all := maps.Clone(i.Headers)
+	if all == nil {
+		all = make(map[string][]string)
+	}
+	for name, values := range i.RawHeaders {
+		for _, value := range values {
+			all[name] = append(all[name], string(value))
+		}
+	}
+	return all
+}
+
+// ValidUTF8 reports whether JSON can carry the values of headers: they are UTF-8.
+func ValidUTF8(headers map[string][]string) bool {
+	for _, values := range headers {
+		if slices.ContainsFunc(values, isRaw) {
+			return false
+		}
+	}
+	return true
+}
+
+func isRaw(value string) bool { return !utf8.ValidString(value) }
+
+// Bytes returns the payload.
+func (i *Item) Bytes() []byte {
+	if i.Payload != nil {
+		return []byte(*i.Payload)
+	}
+	return i.Base64
 }

@@ -1,0 +1,40 @@
+package protocol
+
+import (
+	"time"
+)
+
+// ListRequest is the body of a request for a page of items.
+type ListRequest struct {
+	State  State  `json:"state,omitempty"`  // of the items; "": ready
+	After  string `json:"after,omitempty"`  // begin behind the item with this id
+	Bodies bool   `json:"bodies,omitempty"` // with payloads
+	Limit  int    `json:"limit,omitempty"`
+}
+
+// Page is the answer to a ListRequest.
+type Page struct {
+	Items []Listed `json:"items"`
+	Next  string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
+}
+
+// Listed is an item of a list.
+type Listed struct {
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	State      State     `json:"state"`
+	Deliveries int64     `json:"deliveries"`
+	Pushed     time.Time `json:"pushed"`
+	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
+	Expires    time.Time `json:"expires,omitzero"`
+	Fence      int64     `json:"fence,omitempty"`
+	Dead       *Death    `json:"dead,omitempty"`
+	Size       int64     `json:"size"` // of payload and headers
+
+	// Headers is nil when a value is not UTF-8, which JSON cannot carry, or when the item does
+	// not fit into an answer with them. Dead is nil when it does not fit, too.
+	Headers map[string][]string `json:"headers,omitzero"`
+
+	// Body is the payload if it was asked for and fits.
+	Body []byte `json:"body,omitzero"`
+}
