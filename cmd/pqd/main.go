@@ -11,16 +11,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
-	"time"
 )
-
-// shutdownLimit is what a service manager waits before it kills.
-const shutdownLimit = 10 * time.Second
 
 func main() {
 	abortOnPanic()
@@ -34,20 +29,4 @@ func main() {
 	code := exitCode(await(ctx, done, shutdownLimit))
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
-}
-
-// await returns what arrives on done, and gives up when that takes longer than
-// limit after ctx has ended.
-func await(ctx context.Context, done <-chan error, limit time.Duration) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(limit):
-		return fmt.Errorf("shutdown took longer than %s; acknowledged items are safe", limit)
-	}
 }

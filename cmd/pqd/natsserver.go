@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -99,60 +98,6 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 	// The server makes a log of its own when something about logs has changed.
 	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1)}, debug, trace, verbose)
 	return nil
-}
-
-// enterLameDuck makes the server accept no more connections and announce to its
-// clients that it is about to stop. One of them closes announced when it reads that.
-func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
-	go srv.LameDuckShutdown() // returns when the server is shut down
-	select {
-	case <-announced:
-	case <-ctx.Done():
-	}
-}
-
-// readPause lies between looks at what clients have read.
-const readPause = 10 * time.Millisecond
-
-// awaitRead waits until clients have been sent what lies in the server's buffers
-// for them. It returns how many had not been when ctx ended.
-func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
-	pause := time.NewTicker(readPause)
-	defer pause.Stop()
-	for {
-		if behind, err = unread(srv); behind == 0 || err != nil {
-			return behind, err
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return behind, nil
-		}
-	}
-}
-
-// unread counts the connections with something in the server's buffers, those to
-// other servers included.
-func unread(srv *server.Server) (n int, err error) {
-	clients, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range clients.Conns {
-		if c.Pending > 0 {
-			n++
-		}
-	}
-	routes, err := srv.Routez(nil)
-	if err != nil {
-		return n, err
-	}
-	for _, r := range routes.Routes {
-		if r.Pending > 0 {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // natsLog passes the server's log on. Fatalf reports and, unlike its name,

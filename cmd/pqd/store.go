@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,13 +43,6 @@ func embeddedStore(s settings, instead string) (string, error) {
 // storeOptions are what the settings mean for the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
 	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.engine == "local"}
-}
-
-// giveUp ends pqd at once, because nothing that the store says can be relied on
-// any more: it could not write to its disk.
-func giveUp(log *slog.Logger, err error) {
-	log.Error("the disk failed or is full: pqd ends at once and answers no more requests; acknowledged items are safe", "error", err)
-	os.Exit(1)
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.

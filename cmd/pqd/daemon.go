@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// daemon is what the parts of pqd have in common.
+type daemon struct {
+	settings settings
+	log      *slog.Logger
+	start    time.Time
+	cpus     int // that Go may use
+	metrics  *prometheus.Registry
+	health   health
+	damage   damage
+	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
+	embedded *server.Server              // nil when NATS_URL is set
+	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
+	nc       atomic.Pointer[nats.Conn]
+}
+
+// serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
+// or a part fails. Then it stops them in reverse order: the bridge answers the requests
+// that it has received, its connection closes, and the store closes last.
+func (d *daemon) serve(ctx context.Context) (err error) {
+	// Wrong settings are found before anything starts.
+	login, err := loginOptions(d.settings.NATS)
+	if err != nil {
+		return err
+	}
+	embedded, err := embeddedSettings(d.settings)
+	if err != nil {
+		return err
+	}
+
+	hangups, forgetHangups := d.hangups()
+	defer forgetHangups()
+	tracer, stopTracing, err := startTracing(ctx, d.log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+	var started parts
+	defer func() { err = errors.Join(err, started.stop()) }()
+
+	if !d.settings.shared() {
+		if err := d.startStore(ctx, &started); err != nil {
+			return err
+		}
+	}
+	if d.settings.NATS.URL == "" {
+		if err := d.startNATS(embedded, &started); err != nil {
+			return err
+		}
+	}
+	web, err := d.startWeb(&started)
+	if err != nil {
+		return err
+	}
+	nc, closed, err := d.connectNATS(ctx, login, &started)
+	if err != nil {
+		return err
+	}
+	var log *nats.Conn
+	if d.settings.shared() {
+		if log, err = d.logConnection(ctx, login); err != nil {
+			return err
+		}
+		started.add("close the connection to the log", func() error {
+			log.Close()
+			return nil
+		})
+	}
+	if d.embedded != nil {
+		d.startWatchingClients(ctx, &started, nc, log)
+	}
+	s, err := d.startService(ctx, nc, log, tracer, &started)
+	if err != nil {
+		return err
+	}
+
+	for ready := s.ready; ; {
+		select {
+		case <-ready:
+			ready = nil
+			d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
+				"prefix", string(d.settings.Prefix), "version", version())
+			continue
+		case <-hangups:
+			d.reload()
+			continue
+		case <-ctx.Done():
+		case err = <-web.failed:
+		case err = <-closed:
+			err = fmt.Errorf("the connection to NATS was closed for good: %w", err)
+		}
+		return errors.Join(err, d.drain(ctx, s))
+	}
+}
+
+// parts are the parts of pqd that run, in the order in which they started.
+type parts []part
+
+type part struct {
+	stopping string // what failed if stop fails
+	stop     func() error
+}
+
+func (p *parts) add(stopping string, stop func() error) {
+	*p = append(*p, part{stopping, stop})
+}
+
+// inBackground adds a part that runs until its context ends.
+func (p *parts) inBackground(ctx context.Context, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	p.add("stop a background task", func() error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+}
+
+// stop stops all parts in reverse order and returns what failed.
+func (p *parts) stop() (err error) {
+	for _, part := range slices.Backward(*p) {
+		if failure := part.stop(); failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", part.stopping, failure))
+		}
+	}
+	return err
+}
+
+// startStore opens the store of a pqd that shares it with no other, or on FoundationDB,
+// and the queues in it.
+func (d *daemon) startStore(ctx context.Context, started *parts) error {
+	db, numbers, err := openStore(ctx, d.settings, d.log)
+	if err != nil {
+		return err
+	}
+	started.add("close the store", db.Close)
+	if numbers != nil {
+		d.metrics.MustRegister(numbers)
+	}
+	embedded, isEmbedded := db.(*local.DB)
+	if isEmbedded {
+		started.add("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
+		addSpareProcessors()
+	}
+	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
+	if err != nil {
+		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
+	}
+	d.store.Store(store)
+	if isEmbedded {
+		d.damage.db, d.damage.store = embedded, store
+		d.health.stored(d.damage.err)
+	}
+	return nil
+}
+
+// startNATS starts the embedded NATS server.
+func (d *daemon) startNATS(embedded embeddedServer, started *parts) (err error) {
+	if d.embedded, err = embedded.start(d.log); err != nil {
+		return err
+	}
+	started.add("stop the embedded NATS server", func() error {
+		d.embedded.Shutdown()
+		d.embedded.WaitForShutdown()
+		return nil
+	})
+	return nil
+}
+
+func (d *daemon) startWeb(started *parts) (*webServer, error) {
+	pages := routes(&d.health, d.metrics, d.varz, d.settings.HTTPHosts)
+	if d.settings.Profile {
+		serveProfiles(pages, d.settings.HTTPHosts)
+	}
+	web, err := startHTTP(d.settings.HTTP, pages, d.log)
+	if err != nil {
+		return nil, err
+	}
+	started.add("stop the HTTP server", web.stop)
+	return web, nil
+}
+
+// connectNATS makes the connection of the bridge. closed has an error when it is closed
+// for good.
+func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (nc *nats.Conn, closed <-chan error, err error) {
+	lost := make(chan error, 1)
+	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.inProcess(), []nats.Option{
+		nats.Name("pqd"),
+		nats.RetryOnFailedConnect(false), // connect does that, and tells what will pass from what will not
+		nats.ClosedHandler(func(nc *nats.Conn) { lost <- nc.LastError() }),
+	})
+	if nc, err = connect(ctx, d.settings.NATS.URL, options, d.log); err != nil {
+		return nil, nil, err
+	}
+	d.nc.Store(nc)
+	started.add("close the connection to NATS", func() error {
+		nc.SetDisconnectErrHandler(nil) // this one is no news
+		nc.Close()
+		return nil
+	})
+	return nc, lost, nil
+}
+
+// inProcess are the options that connect the bridge to the embedded NATS server.
+func (d *daemon) inProcess() []nats.Option {
+	if d.embedded == nil {
+		return nil
+	}
+	announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
+	return []nats.Option{
+		nats.InProcessServer(&pipeDialer{server: d.embedded}),
+		// No other client connects at the same time, and there is no network to fail.
+		nats.ReconnectWait(pipeReconnectWait),
+		nats.ReconnectJitter(0, 0),
+		nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
+		nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
+	}
+}
+
+// startWatchingClients closes clients of the embedded server that do not read. The
+// connections are pqd's own; those that do not exist are nil.
+func (d *daemon) startWatchingClients(ctx context.Context, started *parts, connections ...*nats.Conn) {
+	var own []func() (uint64, error)
+	for _, nc := range connections {
+		if nc != nil {
+			own = append(own, nc.GetClientID)
+		}
+	}
+	slow := newSlowClients(d.embedded, own, unreadBudget(debug.SetMemoryLimit(-1)), d.log)
+	d.metrics.MustRegister(slow.closed)
+	// Clients read their last answers while pqd stops.
+	started.inBackground(context.WithoutCancel(ctx), slow.watch)
+}
+
+// service is what answers requests: a bridge, or the bridges of a member, one a term.
+type service struct {
+	ready <-chan struct{} // closed when pqd is ready for the first time
+	drain func(context.Context) error
+}
+
+// startService starts to answer requests.
+func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer trace.Tracer, started *parts) (service, error) {
+	ready := make(chan struct{})
+	s := service{ready: ready}
+	if d.settings.shared() {
+		m, err := d.startMember(nc, log, tracer)
+		if err != nil {
+			return s, err
+		}
+		s.drain = m.stop
+		d.metrics.MustRegister(memberMetrics{m.db})
+		d.health.member(m.ready, m.role)
+		started.inBackground(ctx, func(ctx context.Context) {
+			if m.awaitReady(ctx, d.log) {
+				close(ready)
+			}
+		})
+	} else {
+		// ctx bounds the start alone: the bridge serves until it is drained.
+		b, err := bridge.Start(ctx, nc, d.store.Load(), d.bridgeOptions(tracer))
+		if err != nil {
+			return s, err
+		}
+		s.drain = b.Drain
+		d.metrics.MustRegister(b.Collector())
+		d.health.serving(b.Ready)
+		close(ready)
+	}
+	started.inBackground(ctx, func(ctx context.Context) { d.warnOfRights(ctx, nc) })
+	return s, nil
+}
+
+// bridgeOptions are those of each bridge of this process.
+func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
+	return bridge.Options{
+		Prefix:    string(d.settings.Prefix),
+		Version:   version(),
+		StoreName: d.settings.Store.String(),
+		Exclusive: d.settings.Store.engine == "local",
+		Damage:    d.damage.describe,
+		Logger:    d.log,
+		Tracer:    tracer,
+
+		ReplySubjects: d.settings.Replies,
+	}
+}
+
+// advertised is the address for clients.
+func (d *daemon) advertised(nc *nats.Conn) string {
+	if d.embedded != nil {
+		return d.embedded.ClientURL()
+	}
+	return nc.ConnectedUrlRedacted()
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// shutdownLimit is what a service manager waits before it kills.
+const shutdownLimit = 10 * time.Second
+
+// What shutdownLimit is spent on. The rest is for closing the store.
+const (
+	tellLimit  = time.Second     // for the embedded NATS server to tell its clients
+	drainLimit = 7 * time.Second // for answers to reach the NATS server
+	readLimit  = 9 * time.Second // and from there, if it is embedded, the clients
+)
+
+// await returns what arrives on done, and gives up when that takes longer than
+// limit after ctx has ended.
+func await(ctx context.Context, done <-chan error, limit time.Duration) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("shutdown took longer than %s; acknowledged items are safe", limit)
+	}
+}
+
+// drain answers the requests that pqd has received, and waits until clients have read
+// the answers. New requests go to another pqd, or their clients hear that none is there.
+func (d *daemon) drain(ctx context.Context, s service) (err error) {
+	d.health.stop()
+	d.log.Info("stopping")
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	drain, cancel := context.WithTimeout(read, drainLimit)
+	defer cancel()
+	if d.settings.shared() {
+		// Another pqd serves the clients of this one before they have to go.
+		if failure := s.drain(drain); failure != nil {
+			err = fmt.Errorf("hand over: %w", failure)
+		}
+	}
+	if d.embedded != nil {
+		tell, cancel := context.WithTimeout(drain, tellLimit)
+		enterLameDuck(tell, d.embedded, d.lameDuck)
+		cancel()
+	}
+	if !d.settings.shared() {
+		if failure := s.drain(drain); failure != nil {
+			err = errors.Join(err, fmt.Errorf("drain the bridge: %w", failure))
+		}
+	}
+	if d.embedded == nil {
+		return err
+	}
+	behind, failure := awaitRead(read, d.embedded)
+	if behind > 0 {
+		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
+	}
+	if failure != nil {
+		err = errors.Join(err, fmt.Errorf("wait for clients to read: %w", failure))
+	}
+	return err
+}
+
+// enterLameDuck makes the server accept no more connections and announce to its
+// clients that it is about to stop. One of them closes announced when it reads that.
+func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
+	go srv.LameDuckShutdown() // returns when the server is shut down
+	select {
+	case <-announced:
+	case <-ctx.Done():
+	}
+}
+
+// readPause lies between looks at what clients have read.
+const readPause = 10 * time.Millisecond
+
+// awaitRead waits until clients have been sent what lies in the server's buffers
+// for them. It returns how many had not been when ctx ended.
+func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
+	pause := time.NewTicker(readPause)
+	defer pause.Stop()
+	for {
+		if behind, err = unread(srv); behind == 0 || err != nil {
+			return behind, err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return behind, nil
+		}
+	}
+}
+
+// unread counts the connections with something in the server's buffers, those to
+// other servers included.
+func unread(srv *server.Server) (n int, err error) {
+	clients, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range clients.Conns {
+		if c.Pending > 0 {
+			n++
+		}
+	}
+	routes, err := srv.Routez(nil)
+	if err != nil {
+		return n, err
+	}
+	for _, r := range routes.Routes {
+		if r.Pending > 0 {
+			n++
+		}
+	}
+	return n, nil
+}
