@@ -105,61 +105,6 @@ func (qtx *queueTx) removeLeased(p place, l *leasedItem) {
 	qtx.tally.leased--
 }
 
-// putBack returns an item to its queue when its lease ends, or moves it to the
-// dead-letter queue when it has had all of its deliveries.
-func (qtx *queueTx) putBack(p place, l *leasedItem, delay time.Duration) error {
-	qtx.removeLeased(p, l)
-	e := &l.envelope
-	if limit := qtx.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !e.isDead() {
-		if dlq, err := qtx.deadLetterQueue(); err != nil || dlq != nil {
-			if err == nil {
-				err = qtx.moveToDeadLetters(dlq, qtx.relocate(p, e, l.returnPriority), e, DeadMaxDeliveries)
-			}
-			return err
-		}
-	}
-	return qtx.reinstate(p, l, delay)
-}
-
-// reinstate makes an item ready again, or delays it, whatever its deliveries.
-func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error {
-	e := &l.envelope
-	e.extraAnswers = 0
-	to := qtx.relocate(p, e, l.returnPriority)
-	if delay <= 0 && e.expires == 0 {
-		qtx.addReady(to, e)
-		return nil
-	}
-	now, err := qtx.now()
-	if err != nil {
-		return err
-	}
-	switch {
-	case e.expires != 0 && e.expires <= now:
-		return qtx.expire(to, e)
-	case delay > 0:
-		qtx.addDelayed(to, now+int64(delay), e)
-	default:
-		qtx.addReady(to, e)
-	}
-	return nil
-}
-
-// leaseDue returns an item to its queue when its lease has run out.
-func (qtx *queueTx) leaseDue(t timer) error {
-	row, err := qtx.tx.Get(qtx.key(spaceLeased, t.place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := parseLeased(row, t.place)
-	if err != nil || l.due != t.due {
-		return err
-	}
-	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
-	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
-	return qtx.putBack(t.place, &l, 0)
-}
-
 // Extend makes the lease last for d from now.
 func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 	if d <= 0 || d > MaxLease {

@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -69,8 +68,8 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		if err != nil {
 			return Popped{}, err
 		}
-		if limit := qtx.state.config.DedupLimit; n.Remembered+qtx.tally.remembered >= limit {
-			return Popped{}, fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+		if err := qtx.checkDedupLimit(n.Remembered); err != nil {
+			return Popped{}, err
 		}
 	}
 	return qtx.popNew(&sel, lease, ahead)

@@ -187,8 +187,8 @@ func (p *pusher) checkLimits(item *NewItem) error {
 	if config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length() >= config.MaxLength {
 		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength)
 	}
-	if item.MsgID != "" && p.counted.Remembered+p.tally.remembered >= config.DedupLimit {
-		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, config.DedupLimit)
+	if item.MsgID != "" {
+		return p.checkDedupLimit(p.counted.Remembered)
 	}
 	return nil
 }

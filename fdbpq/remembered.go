@@ -1,5 +1,7 @@
 package fdbpq
 
+import "fmt"
+
 // remembered is the row of a message or pop id that a queue remembers for its dedup
 // window.
 type remembered interface {
@@ -29,6 +31,15 @@ func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte
 		return nil, nil
 	}
 	return r, nil
+}
+
+// checkDedupLimit returns an error when the queue may not remember another id beside
+// those stored before this transaction, and its own.
+func (qtx *queueTx) checkDedupLimit(stored int64) error {
+	if limit := qtx.state.config.DedupLimit; stored+qtx.tally.remembered >= limit {
+		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+	}
+	return nil
 }
 
 // idDue forgets an id whose timer is due, unless it was remembered anew since.

@@ -78,32 +78,6 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 	})
 }
 
-// MaxReturns bounds how many leases of an item can be returned without counting as
-// deliveries.
-const MaxReturns = 64
-
-// Return reports that one answer with this lease did not reach its consumer. The item
-// goes back to the queue, and the lease does not count as a delivery. If repeated pops
-// have answered the same lease, another answer may have arrived, so only the last
-// report has an effect. After MaxReturns uncounted leases every one counts, since
-// consumers can forge reports.
-func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		leased := l.asLeased()
-		if leased.extraAnswers > 0 {
-			leased.extraAnswers--
-			qtx.set(spaceLeased, l.place, leased.append(qtx.buffers.value[:0]))
-			return nil
-		}
-		if leased.fence-leased.deliveries >= MaxReturns {
-			return qtx.putBack(l.place, leased, 0)
-		}
-		qtx.removeLeased(l.place, leased)
-		leased.deliveries--
-		return qtx.reinstate(l.place, leased, 0)
-	})
-}
-
 // PrefetchLeases says which leases the transaction is about to settle, so that an
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
