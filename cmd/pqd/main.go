@@ -5,14 +5,13 @@
 // It logs one line "ready" when it answers. SIGTERM and SIGINT end it in order:
 // what was acknowledged stays, what was not gets an answer that says so. It
 // exits with 0 then, with 2 when its settings are wrong, and with 1 after any
-// other failure; a bug that Go finds ends it by SIGABRT. A second signal ends it at once. SIGHUP has the embedded NATS
-// server read its configuration file again, and ends pqd when there is none.
+// other failure; a bug that Go finds ends it by SIGABRT. A second signal ends it at
+// once. SIGHUP has the embedded NATS server read its configuration file again, and
+// ends pqd when there is none.
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 )
@@ -20,9 +19,7 @@ import (
 func main() {
 	abortOnPanic()
 	syscall.Umask(int(notOthers)) // for whatever is made: the store, backups, what the NATS server keeps
-	ctx, release := signal.NotifyContext(context.Background(), ends()...)
-	context.AfterFunc(ctx, release) // gives a second signal back its usual effect
-
+	ctx := untilSignal()
 	ballast := newBallast()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()

@@ -9,23 +9,23 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// sieve reads the embedded server's messages to the bridge and removes header blocks
-// that exceed the bridge's limits. nats.go parses all headers of a message before the
-// bridge can refuse it, on the goroutine that reads for the whole bridge. A hundred
+// messageFilter reads the embedded server's messages to the bridge. It replaces a
+// message whose headers exceed the bridge's limits by one without body and headers, with
+// a status that makes the bridge refuse it. nats.go would parse all headers before the
+// bridge could refuse them, on the goroutine that reads for the whole bridge. A hundred
 // messages with 100,000 headers each kept that goroutine busy until the server closed
-// the connection. Counting lines is a hundred times as fast. Such a message reaches the
-// bridge without body and headers, with a status that makes the bridge refuse it.
+// the connection. Counting lines is a hundred times as fast.
 //
-// It does the same with large messages while the server holds too much for the bridge:
-// leaving out bytes is many times as fast as handing them to nats.go, which copies each
-// message. Clients that push more than the bridge can read would otherwise make the
-// server close the bridge's connection.
-type sieve struct {
+// It replaces large messages too while the server holds too much for the bridge.
+// Otherwise the server would close the bridge's connection when clients push more than
+// the bridge can read. Skipping bytes is many times as fast as handing them to nats.go,
+// which copies each message.
+type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
-	info   []byte       // what the server said last of itself and the connection
-	large  int          // bytes of large messages since behind was asked
-	sheds  bool         // what it answered
+	info   []byte       // the server's last INFO
+	large  int          // bytes of large messages since the last call of behind
+	sheds  bool         // the result of that call
 
 	base []byte // the whole buffer
 	in   []byte // read, and not parsed yet: a part of base
@@ -40,131 +40,129 @@ type sieve struct {
 type backlogCheck func(info []byte, size int) bool
 
 const (
-	// sieveRead is the most bytes read at a time.
-	sieveRead = 64 << 10
+	// filterRead is the most bytes read at a time.
+	filterRead = 64 << 10
 
-	// sieveHold is the most bytes held back: a control line and a header block.
-	sieveHold = protocol.MaxHeaderBytes + 8<<10
+	// filterHold is the most bytes held back: a control line and a header block.
+	filterHold = protocol.MaxHeaderBytes + 8<<10
 
-	// sieveLarge is the size from which messages are left out under pressure. Receiving
-	// a smaller one costs little more than refusing it.
-	sieveLarge = 8 << 10
+	// filterLarge is the least size of a message that is replaced under pressure.
+	// Receiving a smaller one costs little more than refusing it.
+	filterLarge = 8 << 10
 
-	// sieveAsk is how many bytes of large messages pass between two questions of
-	// how much the server holds.
-	sieveAsk = 256 << 10
+	// filterAsk is how many bytes of large messages pass between two calls of behind.
+	filterAsk = 256 << 10
 )
 
 // Read implements io.Reader. It returns all bytes at hand, and blocks only when there
 // are none.
-func (s *sieve) Read(p []byte) (n int, err error) {
+func (f *messageFilter) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		switch {
-		case len(s.pass) > 0:
-			copied := copy(p[n:], s.pass)
-			s.pass, n = s.pass[copied:], n+copied
-		case s.rest > 0 && len(s.in) > 0:
-			copied := copy(p[n:], s.in[:min(s.rest, len(s.in))])
-			s.in, s.rest, n = s.in[copied:], s.rest-copied, n+copied
-		case s.skip > 0 && len(s.in) > 0:
-			skipped := min(s.skip, len(s.in))
-			s.in, s.skip = s.in[skipped:], s.skip-skipped
-		case s.rest == 0 && s.skip == 0 && s.next():
+		case len(f.pass) > 0:
+			copied := copy(p[n:], f.pass)
+			f.pass, n = f.pass[copied:], n+copied
+		case f.rest > 0 && len(f.in) > 0:
+			copied := copy(p[n:], f.in[:min(f.rest, len(f.in))])
+			f.in, f.rest, n = f.in[copied:], f.rest-copied, n+copied
+		case f.skip > 0 && len(f.in) > 0:
+			skipped := min(f.skip, len(f.in))
+			f.in, f.skip = f.in[skipped:], f.skip-skipped
+		case f.rest == 0 && f.skip == 0 && f.next():
 		case n > 0:
 			return n, nil
-		case s.err != nil:
-			return 0, s.err
-		case s.rest > 0:
-			n, err = s.from.Read(p[:min(len(p), s.rest)])
-			s.rest -= n
+		case f.err != nil:
+			return 0, f.err
+		case f.rest > 0:
+			n, err = f.from.Read(p[:min(len(p), f.rest)])
+			f.rest -= n
 			return n, err
 		default:
-			s.fill()
+			f.fill()
 		}
 	}
 	return n, nil
 }
 
-// fill reads more, behind what is held back, which moves to the front of base
-// when there is little room left behind it. Nothing is being handed over.
-func (s *sieve) fill() {
-	if len(s.in) == 0 {
-		s.in = s.base[:0]
+// fill reads more bytes behind the held ones. It first moves those to the front of base
+// if little room is left. pass is empty then, so no other slice has the bytes that move.
+func (f *messageFilter) fill() {
+	if len(f.in) == 0 {
+		f.in = f.base[:0]
 	}
-	if cap(s.in)-len(s.in) < sieveRead/4 {
-		if need := len(s.in) + sieveRead; len(s.base) < need {
-			s.in = append(make([]byte, 0, need), s.in...)
-			s.base = s.in[:need]
+	if cap(f.in)-len(f.in) < filterRead/4 {
+		if need := len(f.in) + filterRead; len(f.base) < need {
+			f.in = append(make([]byte, 0, need), f.in...)
+			f.base = f.in[:need]
 		} else {
-			s.in = s.base[:copy(s.base, s.in)]
+			f.in = f.base[:copy(f.base, f.in)]
 		}
 	}
-	n, err := s.from.Read(s.in[len(s.in):cap(s.in)])
-	s.in, s.err = s.in[:len(s.in)+n], err
+	n, err := f.from.Read(f.in[len(f.in):cap(f.in)])
+	f.in, f.err = f.in[:len(f.in)+n], err
 }
 
-// next looks at the message that begins in what was read, and reports whether
-// there is enough of it to decide what becomes of it. What it does not know it
-// hands over as it stands.
-func (s *sieve) next() bool {
-	end := bytes.IndexByte(s.in, '\n') + 1
+// next decides whether the next message is passed on or replaced. It reports false if
+// it needs more bytes for that. It passes on everything that it does not know.
+func (f *messageFilter) next() bool {
+	end := bytes.IndexByte(f.in, '\n') + 1
 	if end == 0 {
-		if len(s.in) > sieveHold {
-			s.give(len(s.in), 0)
+		if len(f.in) > filterHold {
+			f.give(len(f.in), 0)
 			return true
 		}
 		return false
 	}
-	line := s.in[:end]
+	line := f.in[:end]
 	isMsg, isHMsg := bytes.HasPrefix(line, []byte("MSG ")), bytes.HasPrefix(line, []byte("HMSG "))
 	if !isMsg && !isHMsg {
 		if bytes.HasPrefix(line, []byte("INFO ")) {
-			s.info = append(s.info[:0], line...)
+			f.info = append(f.info[:0], line...)
 		}
-		s.give(end, 0)
+		f.give(end, 0)
 		return true
 	}
 	size, to, ok := lastNumber(line)
 	if !ok {
-		s.give(end, 0)
+		f.give(end, 0)
 		return true
 	}
 	size += len("\r\n")
 	headers := 0
 	if isHMsg {
 		if headers, to, ok = lastNumber(to); !ok || headers > size {
-			s.give(end, size)
+			f.give(end, size)
 			return true
 		}
 	}
 	switch {
 	case headers > protocol.MaxHeaderBytes:
-		s.replace(bridge.TooManyHeaders, to, end, size)
-	case s.mustShed(size):
-		s.replace(bridge.TooManyBytes, to, end, size)
-	case len(s.in) < end+headers:
+		f.replace(bridge.TooManyHeaders, to, end, size)
+	case f.mustShed(size):
+		f.replace(bridge.TooManyBytes, to, end, size)
+	case len(f.in) < end+headers:
 		return false
-	case bytes.Count(s.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
-		s.replace(bridge.TooManyHeaders, to, end, size)
+	case bytes.Count(f.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
+		f.replace(bridge.TooManyHeaders, to, end, size)
 	default:
-		s.give(end, size)
+		f.give(end, size)
 	}
 	return true
 }
 
-// mustShed is whether a message of that size has to be left out.
-func (s *sieve) mustShed(size int) bool {
-	if s.behind == nil || size < sieveLarge {
+// mustShed reports whether to replace a message of that size.
+func (f *messageFilter) mustShed(size int) bool {
+	if f.behind == nil || size < filterLarge {
 		return false
 	}
-	if s.large += size; s.sheds || s.large >= sieveAsk {
-		s.large, s.sheds = 0, s.behind(s.info, size)
+	if f.large += size; f.sheds || f.large >= filterAsk {
+		f.large, f.sheds = 0, f.behind(f.info, size)
 	}
-	return s.sheds
+	return f.sheds
 }
 
-// lastNumber reads the number at the end of a control line, and returns what
-// stands before it.
+// lastNumber reads the number at the end of a control line, and returns the line before
+// the number.
 func lastNumber(line []byte) (n int, before []byte, ok bool) {
 	line = bytes.TrimRight(line, " \t\r\n")
 	at := len(line)
@@ -175,15 +173,15 @@ func lastNumber(line []byte) (n int, before []byte, ok bool) {
 	return n, line[:at], at < len(line) && at > 0 && line[at-1] == ' '
 }
 
-// give passes on what has been looked at, and behind bytes after it.
-func (s *sieve) give(looked, behind int) {
-	s.pass, s.in = s.in[:looked:looked], s.in[looked:]
-	s.rest = behind
+// give passes on the bytes that were parsed, and the given number after them.
+func (f *messageFilter) give(looked, behind int) {
+	f.pass, f.in = f.in[:looked:looked], f.in[looked:]
+	f.rest = behind
 }
 
 // replace puts a message that consists of a header block in the place of another one;
 // to is its control line without the sizes.
-func (s *sieve) replace(block string, to []byte, looked, behind int) {
-	s.pass = fmt.Appendf(nil, "HMSG %s%d %d\r\n%s\r\n", to[bytes.IndexByte(to, ' ')+1:], len(block), len(block), block)
-	s.in, s.skip = s.in[looked:], behind
+func (f *messageFilter) replace(block string, to []byte, looked, behind int) {
+	f.pass = fmt.Appendf(nil, "HMSG %s%d %d\r\n%s\r\n", to[bytes.IndexByte(to, ' ')+1:], len(block), len(block), block)
+	f.in, f.skip = f.in[looked:], behind
 }

@@ -27,7 +27,7 @@ func (r *byPieces) Read(p []byte) (int, error) {
 
 // All bytes arrive unchanged, in whatever pieces they are sent. A message with too many
 // headers arrives without body and headers, with a mark that says so.
-func TestSieve(t *testing.T) {
+func TestMessageFilter(t *testing.T) {
 	t.Parallel()
 	var sent, want strings.Builder
 	both := func(s string) { sent.WriteString(s); want.WriteString(s) }
@@ -55,28 +55,28 @@ func TestSieve(t *testing.T) {
 	both("MSG a 1 x\r\nHMSG a 1 9 5\r\nHMSG a 1\r\nMSG\r\n\r\n") // nothing that a server sends
 	both(strings.Repeat("y", 200_000) + "\r\n")
 	for seed := range uint64(4) {
-		s := &sieve{from: &byPieces{strings.NewReader(sent.String()), rand.New(rand.NewPCG(seed, 1))}}
+		s := &messageFilter{from: &byPieces{strings.NewReader(sent.String()), rand.New(rand.NewPCG(seed, 1))}}
 		got, err := io.ReadAll(&byPieces{s, rand.New(rand.NewPCG(seed, 2))})
 		if err != nil || !bytes.Equal(got, []byte(want.String())) {
 			t.Fatalf("seed %d: read %d bytes, expected %d; %v", seed, len(got), want.Len(), err)
 		}
 	}
-	got, err := io.ReadAll(&sieve{from: iotest.OneByteReader(strings.NewReader(sent.String()[:100_000]))})
-	if err != nil || !bytes.HasPrefix([]byte(want.String()), got) || len(got) < 100_000-sieveHold {
+	got, err := io.ReadAll(&messageFilter{from: iotest.OneByteReader(strings.NewReader(sent.String()[:100_000]))})
+	if err != nil || !bytes.HasPrefix([]byte(want.String()), got) || len(got) < 100_000-filterHold {
 		t.Errorf("byte by byte: read %d bytes; %v", len(got), err)
 	}
 	broken := errors.New("broken")
-	if got, err := io.ReadAll(&sieve{from: io.MultiReader(strings.NewReader("PING\r\nPI"), iotest.ErrReader(broken))}); string(got) != "PING\r\n" || err != broken {
+	if got, err := io.ReadAll(&messageFilter{from: io.MultiReader(strings.NewReader("PING\r\nPI"), iotest.ErrReader(broken))}); string(got) != "PING\r\n" || err != broken {
 		t.Errorf("read %q, %v", got, err)
 	}
 }
 
 // While the server holds too much, large messages arrive without body and headers, and
 // say so. Small ones, and what comes later, arrive as they were.
-func TestSieveUnderPressure(t *testing.T) {
+func TestMessageFilterUnderPressure(t *testing.T) {
 	t.Parallel()
 	const info = "INFO {\"client_id\":7}\r\n"
-	large := strings.Repeat("x", sieveAsk)
+	large := strings.Repeat("x", filterAsk)
 	message := func(subject, body string) string {
 		return fmt.Sprintf("MSG %s %d\r\n%s\r\n", subject, len(body), body)
 	}
@@ -85,7 +85,7 @@ func TestSieveUnderPressure(t *testing.T) {
 	}
 	answers := []bool{false, true, true, true, false}
 	var asked []int
-	s := &sieve{behind: func(got []byte, size int) bool {
+	s := &messageFilter{behind: func(got []byte, size int) bool {
 		if string(got) != info {
 			t.Errorf("asked about %q, expected %q", got, info)
 		}
@@ -95,18 +95,18 @@ func TestSieveUnderPressure(t *testing.T) {
 	block := "NATS/1.0\r\nA: b\r\n\r\n"
 	s.from = strings.NewReader(info +
 		message("a 1 _INBOX.a", large) + message("b 1 _INBOX.b", large) + message("c 1", "small") +
-		headed("d 1 _INBOX.d", block, large[:sieveLarge]) + headed("e 1", block, "small") + message("f 1", large) +
-		message("g 1 _INBOX.g", large[:sieveLarge]) + message("h 1", large[:sieveLarge]))
+		headed("d 1 _INBOX.d", block, large[:filterLarge]) + headed("e 1", block, "small") + message("f 1", large) +
+		message("g 1 _INBOX.g", large[:filterLarge]) + message("h 1", large[:filterLarge]))
 	want := info +
 		message("a 1 _INBOX.a", large) + headed("b 1 _INBOX.b", bridge.TooManyBytes, "") + message("c 1", "small") +
 		headed("d 1 _INBOX.d", bridge.TooManyBytes, "") + headed("e 1", block, "small") + headed("f 1", bridge.TooManyBytes, "") +
-		message("g 1 _INBOX.g", large[:sieveLarge]) + message("h 1", large[:sieveLarge])
+		message("g 1 _INBOX.g", large[:filterLarge]) + message("h 1", large[:filterLarge])
 	got, err := io.ReadAll(s)
 	if err != nil || string(got) != want {
 		t.Errorf("read %d bytes, expected %d; %v", len(got), len(want), err)
 	}
 	frame := len("\r\n")
-	sizes := []int{len(large) + frame, len(large) + frame, len(block) + sieveLarge + frame, len(large) + frame, sieveLarge + frame}
+	sizes := []int{len(large) + frame, len(large) + frame, len(block) + filterLarge + frame, len(large) + frame, filterLarge + frame}
 	if !slices.Equal(asked, sizes) {
 		t.Errorf("asked about messages of %v bytes, expected %v", asked, sizes)
 	}

@@ -36,7 +36,7 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
-	d.last.sieve.behind = func(info []byte, size int) bool {
+	d.last.filter.behind = func(info []byte, size int) bool {
 		return d.pending(info)-int64(size) > varz.MaxPending/pendingPart
 	}
 	return d.last, nil
@@ -70,7 +70,7 @@ func (d *pipeDialer) pending(info []byte) int64 {
 // reads the PING, so both would block for ever.
 type pipe struct {
 	net.Conn
-	sieve sieve // of the bytes read
+	filter messageFilter // of the bytes read
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -93,14 +93,14 @@ const (
 )
 
 func newPipe(conn net.Conn) *pipe {
-	p := &pipe{Conn: conn, sieve: sieve{from: conn}}
+	p := &pipe{Conn: conn, filter: messageFilter{from: conn}}
 	p.changed.L = &p.mu
 	go p.passOn()
 	return p
 }
 
 // Read implements net.Conn.
-func (p *pipe) Read(b []byte) (int, error) { return p.sieve.Read(b) }
+func (p *pipe) Read(b []byte) (int, error) { return p.filter.Read(b) }
 
 // Write implements net.Conn.
 func (p *pipe) Write(b []byte) (int, error) {

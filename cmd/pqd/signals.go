@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Terminals send SIGHUP when they close, operators when they have changed a
+// configuration. When the embedded NATS server has a configuration file, pqd reads it
+// again. Otherwise pqd stops as for SIGTERM.
+
+// untilSignal returns a context that ends with the first signal to stop. A second one
+// ends the process at once, as if pqd handled none.
+func untilSignal() context.Context {
+	ctx, release := signal.NotifyContext(context.Background(), stopSignals()...)
+	context.AfterFunc(ctx, release)
+	return ctx
+}
+
+// stopSignals are the signals that stop pqd.
+func stopSignals() []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if os.Getenv("PQ_NATS_CONFIG") == "" {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// hangups delivers SIGHUP when it means to reload, until stop is called.
+func (d *daemon) hangups() (c <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 1)
+	if d.settings.NATSConfig != "" {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals, func() { signal.Stop(signals) }
+}
