@@ -85,6 +85,36 @@ func TestClusterUnderLoad(t *testing.T) {
 	t.Logf("faults: %v", c.faults)
 }
 
+// A node that falls silent without closing its connections, as one without power does, gets
+// no requests any more once another one is active: all of them are answered.
+func TestSilentNode(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t)
+	silent := nodes.Active(t)
+	silent.Pause(t)
+	defer silent.Resume(t)
+	paused := time.Now()
+	nc, err := nats.Connect(nodes.Active(t, silent).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	// The server chooses the node of each request at random.
+	const enough = 15
+	for answered := 0; answered < enough; answered++ {
+		if reply, err := nc.Request("pq.jobs.push.1", []byte("x"), 5*time.Second); err != nil || len(reply.Header) > 0 {
+			answered = 0
+		}
+		if took := time.Since(paused); took > silentLimit {
+			t.Fatalf("%s after a node fell silent, requests are lost", took)
+		}
+	}
+}
+
+// silentLimit is far above what the nodes need, and below the NATS server's own patience
+// with a connection.
+const silentLimit = 55 * time.Second
+
 // TestClusterCampaign is TestClusterUnderLoad for as long as -pq.ops says, with all
 // troubles.
 func TestClusterCampaign(t *testing.T) {

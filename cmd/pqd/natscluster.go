@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -74,6 +75,7 @@ func addCluster(o *server.Options, s settings) error {
 	o.Cluster = server.ClusterOpts{
 		Name: clusterName, Host: self.host, Port: self.port,
 		Username: user, Password: secret, AuthTimeout: routeTimeout,
+		PingInterval: routePing, MaxPingsOut: routePings,
 	}
 	if net.ParseIP(self.host) == nil {
 		o.Cluster.Host = "0.0.0.0" // names may not be known yet when the first node starts
@@ -94,6 +96,14 @@ func addCluster(o *server.Options, s settings) error {
 	o.DisableJetStreamBanner = true
 	return addLogAccount(o)
 }
+
+// A node that has lost its power or its network closes no connection. Until the others
+// miss its answers to pings they send it a part of the requests, which nobody answers.
+// The server's own times add up to a minute and a half.
+const (
+	routePing  = time.Second
+	routePings = 2
+)
 
 // routeTimeout is how many seconds the nodes have to know each other.
 const routeTimeout = 5
