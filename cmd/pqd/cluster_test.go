@@ -99,6 +99,9 @@ func TestSilentNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	defer func() {
+		t.Logf("all requests were answered %s after the node fell silent", time.Since(paused).Round(time.Millisecond))
+	}()
 	// The server chooses the node of each request at random.
 	const enough = 15
 	for answered := 0; answered < enough; answered++ {

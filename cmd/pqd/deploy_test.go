@@ -27,6 +27,7 @@ const (
 	alerts    = "../../deploy/alerts.yml"
 	unit      = "../../deploy/pqd.service"
 	compose   = "../../docker-compose.yml"
+	composed  = "../../deploy/compose-cluster.yml"
 	manifests = "../../deploy/kubernetes"
 	operation = "../../docs/operations.md"
 
@@ -231,6 +232,51 @@ func TestCompose(t *testing.T) {
 		t.Errorf("stop_grace_period is %q: pqd may take %s", file.Bridge.Grace, stopsWithin)
 	}
 	launch(t, file.Bridge.Environment).Stop(t)
+}
+
+// Each container of the cluster is one of the nodes that the others know, and has settings
+// that belong together: pqd refuses the first thing that the test does not have, a secret.
+func TestComposeCluster(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Grace       string `yaml:"stop_grace_period"`
+			Volumes     []string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, composed)), &file); err != nil {
+		t.Fatal(err)
+	}
+	nodes, volumes := 0, make(map[string]bool)
+	for name, service := range file.Services {
+		if service.Environment["PQ_CLUSTER"] == "" {
+			continue
+		}
+		nodes++
+		for _, volume := range service.Volumes {
+			volumes[volume] = true
+		}
+		if grace, err := time.ParseDuration(service.Grace); err != nil || grace <= stopsWithin {
+			t.Errorf("%s: stop_grace_period is %q: pqd may take %s", name, service.Grace, stopsWithin)
+		}
+		if service.Environment["PQ_NODE"] != name {
+			t.Errorf("%s is node %q: expected the name by which others reach it", name, service.Environment["PQ_NODE"])
+		}
+		checkVariables(t, slices.Collect(maps.Keys(service.Environment)))
+		var env []string
+		for variable, value := range service.Environment {
+			if !strings.HasPrefix(value, "/keys/") {
+				env = append(env, variable+"="+value)
+			}
+		}
+		if _, _, stderr := testenv.Run(t, env); !strings.Contains(stderr, "PQ_CLUSTER needs PQ_CLUSTER_SECRET") {
+			t.Errorf("%s: pqd says %s", name, stderr)
+		}
+	}
+	if nodes != 3 || len(volumes) != nodes+1 {
+		t.Errorf("found %d nodes with the volumes %v: expected three, each with a volume of its own and that of the keys", nodes, slices.Collect(maps.Keys(volumes)))
+	}
 }
 
 // launch starts pqd with the environment of a container: what the Dockerfile sets
