@@ -53,10 +53,15 @@ func op(client int, kind Kind, item string, call, ret time.Duration, change ...f
 	return o
 }
 
-func unknown(o *Operation)  { o.Outcome, o.Return, o.Item = Unknown, Never, "" }
-func nothing(o *Operation)  { o.Outcome = Nothing }
-func repeated(o *Operation) { o.Repeated = true }
-func minute(o *Operation)   { o.Lease, o.Fence = time.Minute, 1 }
+func unknown(o *Operation)    { o.Outcome, o.Return, o.Item = Unknown, Never, "" }
+func unanswered(o *Operation) { o.Outcome = Unknown }
+func nothing(o *Operation)    { o.Outcome = Nothing }
+func repeated(o *Operation)   { o.Repeated = true }
+func minute(o *Operation)     { o.Lease, o.Fence = time.Minute, 1 }
+func tenSeconds(o *Operation) { o.Lease, o.Fence = 10*time.Second, 1 }
+func second(o *Operation)     { o.Fence = 2 } // lease
+func behind(o *Operation)     { o.Priority = 1 }
+func fromMax(o *Operation)    { o.End = Max }
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
@@ -119,6 +124,101 @@ func TestJudge(t *testing.T) {
 			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 5*s, 5*s, func(o *Operation) { o.Outcome = Unknown }),
 			op(1, Pop, "", 5*s, 5*s, nothing), op(1, Pop, "a", 7*s, 8*s),
 		}, nil},
+		{"handed out, and never pushed", []Operation{op(2, Pop, "a", 1*s, 2*s)}, []Rule{Invented}},
+		{"shown, and never pushed", []Operation{op(2, Peek, "a", 1*s, 2*s)}, []Rule{Invented}},
+		{"shown before the push", []Operation{
+			op(1, Push, "a", 5*s, 6*s), op(2, Peek, "a", 1*s, 2*s), op(2, Pop, "a", 7*s, 8*s),
+		}, []Rule{Early}},
+		{"a lease is no end", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute),
+		}, []Rule{Lost}},
+		{"nor is its extension", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Extend, "a", 5*s, 6*s, minute),
+		}, []Rule{Lost}},
+		{"nor that it was given back", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Nak, "a", 5*s, 6*s, minute),
+		}, []Rule{Lost}},
+		{"nor an acknowledgement that was refused", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Ack, "a", 70*s, 71*s, minute, nothing),
+		}, []Rule{Lost}},
+		{"popped twice", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Pop, "a", 3*s, 4*s), op(2, Pop, "a", 5*s, 6*s),
+		}, []Rule{Twice}},
+		{"leased after a pop", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Pop, "a", 3*s, 4*s), op(2, Lease, "a", 5*s, 6*s, minute),
+		}, []Rule{Twice}},
+		{"popped after the acknowledgement", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Ack, "a", 5*s, 6*s, minute), op(1, Pop, "a", 7*s, 8*s),
+		}, []Rule{Twice}},
+		{"leased after the acknowledgement", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Ack, "a", 5*s, 6*s, minute),
+			op(1, Lease, "a", 7*s, 8*s, minute, second),
+		}, []Rule{Twice}},
+		{"and acknowledged again", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Ack, "a", 5*s, 6*s, minute),
+			op(1, Lease, "a", 7*s, 8*s, minute, second), op(1, Ack, "a", 9*s, 10*s, minute, second),
+		}, []Rule{Twice}},
+		{"shown after a pop", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Pop, "a", 3*s, 4*s), op(2, Peek, "a", 5*s, 6*s),
+		}, []Rule{Shown}},
+		{"shown after the acknowledgement", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Ack, "a", 5*s, 6*s, minute), op(1, Peek, "a", 7*s, 8*s),
+		}, []Rule{Shown}},
+		{"leased while a lease lasts", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(1, Lease, "a", 10*s, 11*s, minute, second),
+			op(1, Ack, "a", 12*s, 13*s, minute, second),
+		}, []Rule{Overlap}},
+		{"the settlement of an earlier lease ends no later one", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Nak, "a", 5*s, 6*s, minute),
+			op(1, Lease, "a", 7*s, 8*s, minute, second), op(2, Ack, "a", 9*s, 10*s, minute, nothing), op(2, Pop, "a", 20*s, 21*s),
+		}, []Rule{Overlap}},
+		{"giving back is refused while the lease lasts", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Nak, "a", 5*s, 6*s, minute, nothing), op(2, Pop, "a", 90*s, 91*s),
+		}, []Rule{Revoked}},
+		{"an extension is refused while the lease lasts", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute), op(2, Extend, "a", 5*s, 6*s, minute, nothing), op(2, Pop, "a", 90*s, 91*s),
+		}, []Rule{Revoked}},
+		{"an acknowledgement holds after the next lease", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, tenSeconds), op(1, Lease, "a", 20*s, 21*s, minute, second),
+			op(2, Ack, "a", 22*s, 23*s, minute),
+		}, []Rule{Stale}},
+		{"giving back holds after the next lease", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, tenSeconds), op(1, Lease, "a", 20*s, 21*s, minute, second),
+			op(2, Nak, "a", 22*s, 23*s, minute), op(1, Ack, "a", 24*s, 25*s, minute, second),
+		}, []Rule{Stale}},
+		{"giving back holds after a pop", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, tenSeconds), op(1, Pop, "a", 20*s, 21*s), op(2, Nak, "a", 22*s, 23*s, minute),
+		}, []Rule{Stale}},
+		{"an extension holds after the next lease, which it overlaps", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, tenSeconds), op(1, Lease, "a", 20*s, 21*s, minute, second),
+			op(2, Extend, "a", 22*s, 23*s, minute), op(1, Ack, "a", 24*s, 25*s, minute, second),
+		}, []Rule{Overlap, Stale}},
+		{"a lease passes over", []Operation{
+			op(1, Push, "a", 1*s, 2*s, behind), op(1, Push, "b", 3*s, 4*s), op(2, Lease, "a", 5*s, 6*s, minute, behind),
+			op(2, Ack, "a", 7*s, 8*s, minute, behind), op(2, Pop, "b", 9*s, 10*s),
+		}, []Rule{PassedOver}},
+		{"a peek passes over", []Operation{
+			op(1, Push, "a", 1*s, 2*s, behind), op(1, Push, "b", 3*s, 4*s), op(2, Peek, "a", 5*s, 6*s, behind),
+			op(2, Pop, "b", 7*s, 8*s), op(2, Pop, "a", 9*s, 10*s, behind),
+		}, []Rule{PassedOver}},
+		{"a pop from the other end passes over", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 3*s, 4*s, behind), op(2, Pop, "a", 5*s, 6*s, fromMax), op(2, Pop, "b", 7*s, 8*s, behind),
+		}, []Rule{PassedOver}},
+		{"and so within a priority", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 3*s, 4*s), op(2, Pop, "a", 5*s, 6*s, fromMax), op(2, Pop, "b", 7*s, 8*s),
+		}, []Rule{PassedOver}},
+		{"a lease without an answer hides no item after its end", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 3*s, 4*s, minute, unanswered), op(1, Pop, "", 100*s, 101*s, nothing), op(1, Pop, "a", 102*s, 103*s),
+		}, []Rule{NotEmpty}},
+		{"nor does one that is known to be over", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 3*s, 4*s, unanswered), op(1, Pop, "", 10*s, 11*s, nothing), op(1, Pop, "a", 12*s, 13*s),
+		}, []Rule{NotEmpty}},
+		{"nor before its call", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Pop, "", 3*s, 4*s, nothing), op(1, Pop, "a", 5*s, 6*s), op(2, Lease, "", 50*s, 51*s, minute, unanswered),
+		}, []Rule{NotEmpty}},
+		{"a peek without an answer hides nothing", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Peek, "", 3*s, 0, unknown), op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 7*s, 8*s),
+		}, []Rule{NotEmpty}},
 	} {
 		var rules []Rule
 		for _, f := range Judge(c.history, One) {
@@ -162,6 +262,10 @@ func TestSeveralBridges(t *testing.T) {
 			op(1, Push, "a", 1*s, 2*s), op(2, Lease, "", 1*s, 3*s, minute, nothing, repeated),
 			op(1, Pop, "", 4*s, 5*s, nothing), op(1, Pop, "a", 100*s, 101*s),
 		}, []Rule{NotEmpty}, nil},
+		{"a repeated peek that found nothing hides none", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(2, Peek, "", 1*s, 3*s, nothing, repeated),
+			op(1, Pop, "", 4*s, 5*s, nothing), op(1, Pop, "a", 6*s, 7*s),
+		}, []Rule{NotEmpty}, []Rule{NotEmpty}},
 	} {
 		for bridges, want := range map[Bridges][]Rule{One: c.one, Several: c.several} {
 			var rules []Rule
@@ -171,6 +275,36 @@ func TestSeveralBridges(t *testing.T) {
 			if !slices.Equal(rules, want) {
 				t.Errorf("%s, bridges %d: found %q, expected %q", c.name, bridges, rules, want)
 			}
+		}
+	}
+}
+
+// The search finds each answer that no order explains.
+func TestNoOrder(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	push, lease := op(1, Push, "a", 1*s, 2*s), op(2, Lease, "a", 3*s, 4*s, minute)
+	for _, c := range []struct {
+		name    string
+		history []Operation
+	}{
+		{"a peek at the second item", []Operation{push, op(1, Push, "b", 3*s, 4*s, behind), op(2, Peek, "b", 5*s, 6*s, behind)}},
+		{"a refusal while the lease lasts", []Operation{push, lease, op(2, Ack, "a", 5*s, 6*s, minute, nothing)}},
+		{"two acknowledgements", []Operation{push, lease, op(2, Ack, "a", 5*s, 6*s, minute), op(2, Ack, "a", 7*s, 8*s, minute)}},
+		{"a settlement of what was given back", []Operation{push, lease, op(2, Nak, "a", 5*s, 6*s, minute), op(2, Ack, "a", 7*s, 8*s, minute)}},
+		{"a settlement after the next lease", []Operation{
+			push, lease, op(2, Nak, "a", 5*s, 6*s, minute), op(1, Lease, "a", 7*s, 8*s, minute, second), op(2, Ack, "a", 9*s, 10*s, minute),
+		}},
+		{"a fence that does not grow", []Operation{
+			push, op(2, Lease, "a", 3*s, 4*s, minute, second), op(2, Nak, "a", 5*s, 6*s, minute, second), op(1, Lease, "a", 7*s, 8*s, minute),
+		}},
+	} {
+		if holds, err := Linearizable(c.history, time.Minute); err != nil || holds {
+			t.Errorf("%s: found %t, %v: expected no order", c.name, holds, err)
+		}
+		last := len(c.history) - 1
+		if holds, err := Linearizable(c.history[:last], time.Minute); err != nil || !holds {
+			t.Errorf("%s: found %t, %v: expected an order of all but the last operation", c.name, holds, err)
 		}
 	}
 }
