@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -231,6 +232,50 @@ func TestOutlivesNATS(t *testing.T) {
 		t.Errorf("popped %q, expected what was there before", reply.Data)
 	}
 	p.Stop(t)
+}
+
+// An error that a NATS server does not recover from closes the connection for good: pqd
+// ends, so that a service manager starts it again.
+func TestConnectionClosedForGood(t *testing.T) {
+	t.Parallel()
+	srv := testenv.NATS(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+			relay(conn, strings.TrimPrefix(srv.URL(), "nats://"))
+		}
+	}()
+	p := testenv.Daemon(t, "NATS_URL=nats://"+listener.Addr().String())
+	srv.Shutdown()
+	if code := p.AwaitEnd(t); code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	if log := p.Log(); !strings.Contains(log, "closed for good") || !strings.Contains(log, "Maximum Payload Violation") {
+		t.Errorf("the reason is not in: %s", log)
+	}
+}
+
+// relay passes on what a client and a NATS server say. When the server is gone, it tells
+// the client of an error.
+func relay(client net.Conn, server string) {
+	conn, err := net.Dial("tcp", server)
+	if err != nil {
+		client.Close()
+		return
+	}
+	go func() { _, _ = io.Copy(conn, client) }()
+	_, _ = io.Copy(client, conn)
+	conn.Close()
+	_, _ = io.WriteString(client, "-ERR 'Maximum Payload Violation'\r\n")
 }
 
 // Two stores behind one prefix would each get a share of every queue.

@@ -43,7 +43,7 @@ func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdou
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	x := salvaging{db: db, store: store, to: to, stdout: stdout}
+	x := salvaging{db: db, store: store, to: to, stdout: stdout, page: salvagePage}
 	if err := x.all(ctx); err != nil {
 		return err
 	}
@@ -61,14 +61,17 @@ type salvaging struct {
 	store  *fdbpq.Store
 	to     string
 	stdout io.Writer
+	page   int // queues, and items of one, that are read at a time
 }
+
+const salvagePage = 500
 
 func (x *salvaging) all(ctx context.Context) error {
 	for after := ""; ; {
 		before := x.db.Skipped()
 		var names []string
 		err := x.db.View(ctx, func(r kv.Reader) (err error) {
-			names, err = x.store.Queues(r, after, salvagePage)
+			names, err = x.store.Queues(r, after, x.page)
 			return err
 		})
 		if err != nil {
@@ -90,8 +93,6 @@ func (x *salvaging) all(ctx context.Context) error {
 		after = names[len(names)-1]
 	}
 }
-
-const salvagePage = 500
 
 // queue writes what is left of one queue.
 func (x *salvaging) queue(ctx context.Context, name string) (err error) {
@@ -146,7 +147,7 @@ func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config) {
 // items writes the items in one state. When a page cannot be made, its items are
 // read one at a time; of one that still cannot be read, at least the place is.
 func (w *salvagedQueue) items(ctx context.Context, state fdbpq.State) error {
-	all := fdbpq.Listing{State: state, Limit: salvagePage, Bodies: true}
+	all := fdbpq.Listing{State: state, Limit: w.salvaging.page, Bodies: true}
 	for listing := all; ; {
 		page, err := w.page(ctx, listing)
 		switch {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -67,4 +68,23 @@ func TestStopWaitsForClientsToRead(t *testing.T) {
 		}
 	}
 	p.AwaitLog(t, "closing connections whose clients did not read")
+}
+
+// A second signal ends a pqd at once that waits for clients to read.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := withSilentClient(t)
+	p.Terminate(t)
+	p.AwaitLog(t, `"stopping"`)
+	for ended := false; !ended; { // a signal that comes before pqd forgets the first one is that one again
+		p.Terminate(t)
+		select {
+		case <-p.Exited():
+			ended = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if code := p.AwaitEnd(t); code >= 0 || strings.Contains(p.Log(), "closing connections whose clients did not read") {
+		t.Errorf("pqd ended in order, with exit code %d, expected that the signal ends it", code)
+	}
 }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Salvage writes all that is known of each item, the configurations of queues, and the
+// items before and behind one of which a part is missing, whatever page they stand on.
+func TestSalvageLeavesNothingOut(t *testing.T) {
+	t.Parallel()
+	dir, began := filepath.Join(t.TempDir(), "store"), time.Now()
+	fillStore(t, dir)
+
+	db, err := local.Open(dir, local.Options{Salvage: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	to := t.TempDir()
+	x := salvaging{db: db, store: store, to: to, stdout: &said, page: 2}
+	if err := x.all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	jobs, config := readExport(t, filepath.Join(to, "jobs.jsonl"))
+	if config.MaxLength != 70 {
+		t.Errorf("the configuration of jobs is %+v, expected a max_length of 70", config)
+	}
+	text := func(s string) *string { return &s }
+	want := []protocol.Item{
+		{Priority: 1, State: protocol.StateReady, Payload: text("ready"), Size: 11, Headers: nats.Header{"A": {"b"}}, Expires: began.Add(2 * time.Hour)},
+		{Priority: 4, State: protocol.StateReady, Payload: text("again"), Size: 5},
+		{Priority: 3, State: protocol.StateDelayed, Payload: text("delayed"), Size: 7, Due: began.Add(3 * time.Hour)},
+		{Priority: 0, State: protocol.StateLeased, Payload: text("leased"), Size: 6, Due: began.Add(4 * time.Hour), Deliveries: 1, Fence: 2},
+	}
+	for i := range want {
+		want[i].Pushed = began
+	}
+	sameItems(t, "jobs", want, jobs)
+	dead, _ := readExport(t, filepath.Join(to, "jobs-dead.jsonl"))
+	sameItems(t, "jobs-dead", []protocol.Item{{
+		Priority: -1, State: protocol.StateReady, Payload: text("dead"), Size: 4, Pushed: began, Dead: &protocol.Death{Reason: "no use", Origin: "jobs"},
+	}}, dead)
+	broken, _ := readExport(t, filepath.Join(to, "broken.jsonl"))
+	var found []string
+	for i := range broken {
+		found = append(found, string(broken[i].Bytes()))
+	}
+	if got := strings.Join(found, " "); got != "1 2 4 5 6" {
+		t.Errorf("of the items 1 to 6, without a part of 3, found %s", got)
+	}
+	if !strings.Contains(said.String(), "broken: 5 items in "+filepath.Join(to, "broken.jsonl")+", not all of it: 0 stretches and 1 items could not be read") ||
+		!strings.Contains(said.String(), "jobs: 4 items in "+filepath.Join(to, "jobs.jsonl")+", as it was\n") {
+		t.Errorf("said %s", said.String())
+	}
+}
+
+// fillStore makes a store with an item in each state and with one item of which a part
+// is missing.
+func fillStore(t *testing.T, dir string) {
+	t.Helper()
+	db, err := local.Open(dir, local.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := func(priority int64, payload string) fdbpq.NewItem {
+		return fdbpq.NewItem{Priority: priority, HasPriority: true, Payload: []byte(payload)}
+	}
+	take := func(tx kv.Tx) (fdbpq.Lease, error) {
+		popped, err := store.Queue("jobs").Lease(tx, fdbpq.Selection{Limit: 1}, 4*time.Hour)
+		if err == nil && len(popped.Items) != 1 {
+			err = errors.New("there is nothing to lease")
+		}
+		if err != nil {
+			return fdbpq.Lease{}, err
+		}
+		return *popped.Items[0].Lease, nil
+	}
+	for _, step := range []func(kv.Tx) error{
+		func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").Configure(tx, []byte(`{"max_length":70}`))
+			return err
+		},
+		func(tx kv.Tx) error {
+			ready, delayed := item(1, "ready"), item(3, "delayed")
+			ready.TTL, delayed.Delay = 2*time.Hour, 3*time.Hour
+			ready.Headers = []byte("A: b\r\n")
+			_, err := store.Queue("jobs").Push(tx, item(-1, "dead"), item(0, "leased"), ready, delayed, item(4, "again"))
+			return err
+		},
+		func(tx kv.Tx) error {
+			lease, err := take(tx)
+			if err == nil {
+				_, err = store.Queue("jobs").Terminate(tx, lease, "no use")
+			}
+			return err
+		},
+		func(tx kv.Tx) error { // this one is returned, so it is no delivery
+			lease, err := take(tx)
+			if err == nil {
+				_, err = store.Queue("jobs").Return(tx, lease)
+			}
+			return err
+		},
+		func(tx kv.Tx) error { _, err := take(tx); return err },
+		func(tx kv.Tx) error {
+			q := store.Queue("broken")
+			_, err := q.Push(tx, item(1, "1"), item(2, "2"), item(3, strings.Repeat("3", 100_000)), item(4, "4"), item(5, "5"), item(6, "6"))
+			return err
+		},
+		func(tx kv.Tx) error {
+			rows, err := tx.Range([]byte{0}, []byte{0xff}, kv.RangeOptions{Limit: 1000})
+			for _, row := range rows {
+				if bytes.HasPrefix(row.Value, []byte("3333")) {
+					tx.Clear(row.Key)
+					return err
+				}
+			}
+			return errors.Join(err, errors.New("no row has a part of the large item"))
+		},
+	} {
+		if err := db.Update(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readExport returns the items of an export, and the configuration behind them.
+func readExport(t *testing.T, name string) (items []protocol.Item, config *protocol.Config) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for lines := json.NewDecoder(file); ; {
+		var line struct {
+			protocol.Item
+			protocol.ExportEnd
+		}
+		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
+			t.Fatalf("%s has no last line", name)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if end := line.Export; end != nil {
+			if end.Items != int64(len(items)) || end.Config == nil {
+				t.Fatalf("%s: the last line tells of %d items, found %d, and of the configuration %v", name, end.Items, len(items), end.Config)
+			}
+			return items, end.Config
+		}
+		items = append(items, line.Item)
+	}
+}
+
+// sameItems compares items, but for their ids. Times may differ by how long the test
+// takes.
+func sameItems(t *testing.T, queue string, want, got []protocol.Item) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(30*time.Minute), cmpopts.IgnoreFields(protocol.Item{}, "ID"), cmpopts.IgnoreFields(protocol.Death{}, "OriginID")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", queue, diff)
+	}
+	for _, item := range got {
+		if item.ID == "" || item.Dead != nil && item.Dead.OriginID == "" {
+			t.Errorf("%s: an item without an id: %+v", queue, item)
+		}
+	}
+}
