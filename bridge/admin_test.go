@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/bridge"
@@ -126,6 +127,9 @@ func TestSys(t *testing.T) {
 	if l := object[list](c, "pq._sys.list", `{"offset":2,"limit":3}`); l.Total != 7 || l.Offset != 2 || l.Limit != 3 || !slices.Equal(l.Queues, want[2:5]) {
 		t.Errorf("%+v", l)
 	}
+	if l := object[list](c, "pq._sys.list", `{"limit":1000000}`); l.Limit != fdbpq.MaxBatch || len(l.Queues) != 7 {
+		t.Errorf("%+v", l)
+	}
 	if l := object[list](c, "pq._sys.list", `{"offset":9}`); l.Total != 7 || len(l.Queues) != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -167,6 +171,9 @@ func TestConfigDeadLetterCanBeReached(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	for _, name := range []string{"a.b", "not a name!", "_sys"} {
-		c.refused(c.raw("pq.jobs.admin.config", `{"dead_letter":"`+name+`"}`), 400, "")
+		m := c.refused(c.raw("pq.jobs.admin.config", `{"dead_letter":"`+name+`"}`), 400, "")
+		if text := m.Header.Get("Nats-Service-Error"); !strings.HasPrefix(text, "configuration: dead_letter: ") {
+			t.Errorf("%s: %s", name, text)
+		}
 	}
 }

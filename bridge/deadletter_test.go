@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -41,6 +42,32 @@ func TestNoDeadLettersOfLongNames(t *testing.T) {
 		if m := c.pop("pq."+queue+".pop.min", ""); string(m.Data) != "keep me" {
 			t.Errorf("%d bytes: after its last delivery the item is %q", test.length, m.Data)
 		}
+	}
+}
+
+// Terminations that are refused for want of a dead-letter queue do not fail the
+// transaction that they are in.
+func TestRefusedTerminationsShareATransaction(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements have transactions of their own
+	queue := "pq.jobs" + strings.Repeat("q", fdbpq.MaxDeadLetterName-len("jobs"+fdbpq.DeadLetterSuffix)) + fdbpq.DeadLetterSuffix
+	for range 4 {
+		c.push(queue+".push", "x")
+	}
+	leased := c.batch(c.send(queue+".pop.min", "4", "PQ-Lease", "1h"))
+	_, before := c.transactions()
+	var batch []func() answers
+	for _, m := range leased[1:] {
+		batch = append(batch, func() answers { return c.send(m.Reply, "+TERM") })
+	}
+	first, all, release := c.gathered(db, func() answers { return c.send(leased[0].Reply, "+ACK") }, batch...)
+	release()
+	c.accepted(c.next(first))
+	for _, answer := range all {
+		c.refused(c.next(answer), 403)
+	}
+	if _, after := c.transactions(); after != before+2 {
+		t.Errorf("%g transactions behind the first one, expected 1", after-before-1)
 	}
 }
 

@@ -188,8 +188,9 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-drained; err == nil || !strings.Contains(err.Error(), "drain pq.>") {
-		t.Errorf("error %v, want that requests are left", err)
+	err = <-drained
+	if err == nil || !strings.Contains(err.Error(), "drain pq.>") || !strings.HasSuffix(err.Error(), "\nflush: context canceled") {
+		t.Errorf("error %v, want that requests are left and that answers may not have been sent", err)
 	}
 	close(g.open)
 	c.refused(c.next(held), 400)
@@ -227,6 +228,9 @@ func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
 	}
 	if m := c.raw(acks[1], "+ACK"); m.Header.Get("Status") != "503" || m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("%v, want no responders", m.Header)
+	}
+	if len(drained) > 0 {
+		t.Error("drained before the settlement in flight was answered")
 	}
 	release()
 	c.accepted(c.next(held))

@@ -49,7 +49,18 @@ func TestLostPushesAreReportedTogether(t *testing.T) {
 	c.lose(n)
 	c.refused(c.ask("pq.jobs.info", ""), 404) // behind them
 	c.drain(c.env.Bridge)
-	c.errorEvents(events, n)
+	if err := c.Flush(); err != nil { // what the bridge has sent by now has arrived
+		t.Fatal(err)
+	}
+	reported := 0
+	for len(events.came) > 0 {
+		var event struct{ Count int }
+		decode(t, c.next(events).Data, &event)
+		reported += event.Count
+	}
+	if reported != n {
+		t.Errorf("%d lost pushes were reported before the bridge had ended, expected %d", reported, n)
+	}
 }
 
 // The item that a full queue gives up for another one is an event.

@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
 // TurnPatience sets how long a bridge waits for its turn to pop a queue. It must be
@@ -35,6 +37,24 @@ func AwaitLanes(b *Bridge) {
 	for _, kind := range b.lanes.all() {
 		kind.Wait()
 	}
+}
+
+// Leave has a connection do what it does when its server is about to stop.
+func Leave(nc *nats.Conn) { leave(nc, slog.New(slog.DiscardHandler)) }
+
+// ReceiveDuringDrain has the bridge handle a message of its subscription to settlements
+// while it drains.
+func ReceiveDuringDrain(b *Bridge, secret []byte, m *nats.Msg) error {
+	wr, err := newWire(b.nc, DefaultPrefix, secret)
+	if err != nil {
+		return err
+	}
+	draining := *b.responder
+	draining.Gate = request.NewGate(1, 1)
+	draining.Gate.Close()
+	d := dispatcher{Responder: &draining, wire: wr, lanes: &b.lanes}
+	d.receive(m)
+	return nil
 }
 
 // RefuseUnread has the bridge handle a push as it does while it sheds load.

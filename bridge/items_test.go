@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,10 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	c.refused(c.ask("pq.none.list", ""), 404, "unknown")
+	c.push("pq.empty.push", "")
+	if m := c.ask("pq.empty.list", `{"bodies":true}`); !strings.Contains(string(m.Data), `"body":""`) {
+		t.Errorf("the list of an empty item is %s", m.Data)
+	}
 }
 
 // A page always fits into the server's max_payload.

@@ -96,7 +96,7 @@ var malformed = []struct {
 	{"pq.jobs.push", "", []string{"PQ-TTL", "100000h"}, "up to"},
 	{"pq.jobs.push", "", []string{"Nats-Msg-Id", ""}, "empty"},
 	{"pq.jobs.push", "", []string{"Nats-Msg-Id", "a", "Nats-Msg-Id", "b"}, "2 times"},
-	{"pq.jobs.push", "", []string{"Nats-Msg-Id", strings.Repeat("x", 1025)}, "1024"},
+	{"pq.jobs.push", "", []string{"Nats-Msg-Id", strings.Repeat("x", 1025)}, "Nats-Msg-Id has 1025 bytes: allowed are 1024"},
 	{"pq.jobs.push", "", []string{"Nats-TTL", "1h"}, "PQ-TTL"},
 	{"pq.jobs.push", "", []string{"Nats-Schedule", "@every 1m"}, "PQ-Delay"},
 	{"pq.jobs.push", "", []string{"Nats-Schedule-Target", "x"}, "PQ-Not-Before"},

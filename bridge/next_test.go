@@ -44,16 +44,16 @@ func TestNext(t *testing.T) {
 	// With a lost lease nothing is popped.
 	c.push("pq.jobs.push", "x")
 	c.lost(c.raw(m.Reply, "+NXT"), "gone")
-	// Without a reply subject it only settles.
+	// Without a reply subject it only settles, and does not wait.
 	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	c.push("pq.jobs.push", "y")
-	if err := c.Publish(m.Reply, []byte("+NXT")); err != nil {
+	if err := c.Publish(m.Reply, []byte(`+NXT {"expires":60000000000}`)); err != nil {
 		t.Fatal(err)
 	}
-	c.settled("jobs", 0)
-	if i := c.info("jobs"); i.Ready != 1 {
+	c.lost(c.raw(m.Reply, "+ACK"), "gone") // starts when the one before it has ended
+	if i := c.info("jobs"); i.Leased != 0 || i.Waiting != 0 {
 		t.Errorf("%+v", i)
 	}
+	c.push("pq.jobs.push", "y")
 	// It can wait.
 	m = c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
 	sub := c.send(m.Reply, `+NXT {"expires":20000000000}`)

@@ -271,9 +271,11 @@ func TestUnknownResult(t *testing.T) {
 	}
 }
 
-// slow is a store that can block the next commit that changes the queue jobs.
+// slow is a store that can block the next commit that changes the queue jobs, or fail
+// it.
 type slow struct {
 	kv.DB
+	fail    atomic.Pointer[error]
 	hold    atomic.Pointer[chan struct{}]
 	blocked chan struct{}
 }
@@ -292,6 +294,10 @@ func (s *slow) blockNext() (release func()) {
 	return func() { close(on) }
 }
 
+// failNext fails the next commit with an error. One that is blocked already does not
+// fail.
+func (s *slow) failNext(err error) { s.fail.Store(&err) }
+
 // awaitBlocked returns when a commit is blocked.
 func (s *slow) awaitBlocked(t testing.TB) {
 	t.Helper()
@@ -307,6 +313,9 @@ func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		noticed := &noticed{Tx: tx}
 		if err := fn(noticed); err != nil || !noticed.jobs {
 			return err
+		}
+		if err := s.fail.Swap(nil); err != nil {
+			return *err
 		}
 		if on := s.hold.Swap(nil); on != nil {
 			s.blocked <- struct{}{}
@@ -336,14 +345,20 @@ func (n *noticed) Clear(key []byte) {
 // is done.
 func TestBehindStuckCommit(t *testing.T) {
 	t.Parallel()
-	c, db := slowly(t, faulty(t), bridge.StuckAfter(10*time.Millisecond))
+	diary, options := newDiary(), bridge.StuckAfter(10*time.Millisecond)
+	options.Logger = slog.New(diary)
+	c, db := slowly(t, faulty(t), options)
 	// Not by way of the bridge, which would have less patience after a slow transaction.
 	c.pushPast(fdbpq.NewItem{Payload: []byte("before")})
-	release := db.blockNext()
+	release := sync.OnceFunc(db.blockNext())
+	defer release() // or the end of a test that failed would wait for it
 	first := c.send("pq.jobs.push", "held")
 	db.awaitBlocked(t)
 	for range 3 {
 		c.refused(c.raw("pq.jobs.push", "behind"), 503)
+	}
+	if line := diary.await(t, "the store has a problem"); !strings.Contains(line, "a transaction does not end") {
+		t.Errorf("logged %s", line)
 	}
 	c.push("pq.others.push", "elsewhere")
 	release()

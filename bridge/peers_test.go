@@ -71,6 +71,44 @@ func afterConflict(t *testing.T) (c *client, other *peers.Turns, said answers) {
 	return c, other, said
 }
 
+// In a store that one bridge opens, a transaction conflicts with that bridge's own ones,
+// and turns would not help.
+func TestNoTurnsInAnExclusiveStore(t *testing.T) {
+	t.Parallel()
+	store := &losing{DB: faulty(t)}
+	c := serveOn(t, store, bridge.Options{Exclusive: true})
+	said := c.hear(peers.Inbox(c.env.Store.ID()) + ".take.*")
+	store.on.Store(true)
+	for range 2 {
+		c.push("pq.jobs.push", "x")
+		c.pop("pq.jobs.pop.min", "")
+	}
+	if n := len(said.came); n > 0 {
+		t.Errorf("the bridge said %d things to others", n)
+	}
+}
+
+// A transaction that runs again announces what has happened once.
+func TestEventsOfTheLastRun(t *testing.T) {
+	t.Parallel()
+	for name, exclusive := range map[string]bool{"own store": true, "shared store": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &losing{DB: faulty(t)}
+			c := serveOn(t, store, bridge.Options{Exclusive: exclusive})
+			events := c.hear("pq.jobs.event.dead")
+			acks := c.leases(2)
+			store.on.Store(true)
+			for _, ack := range acks {
+				c.accepted(c.raw(ack, "+TERM"))
+			}
+			if n := len(events.came); n != 2 {
+				t.Errorf("%d events, expected one for each item", n)
+			}
+		})
+	}
+}
+
 // A bridge that has lost a conflict pops when the other one is done, and then serves all
 // pops that have arrived meanwhile.
 func TestPopsWaitForTheirTurn(t *testing.T) {

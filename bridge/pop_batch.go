@@ -29,7 +29,7 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 		}
 		fresh = t.finish()
 		settling = nil
-		more = len(fresh) > 0 || t.more
+		more = t.more // while some of them are left, too
 	}
 	l.settle(settling)
 }

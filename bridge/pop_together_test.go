@@ -14,10 +14,19 @@ import (
 // that they are one batch.
 func (c *client) together(db *slow, requests ...func() answers) (first answers, all []answers) {
 	c.Helper()
+	first, all, release := c.gathered(db, func() answers { return c.send("pq.jobs.pop.min", "") }, requests...)
+	release()
+	return first, all
+}
+
+// gathered is the same, behind another request than a pop. The batch begins with the
+// release.
+func (c *client) gathered(db *slow, held func() answers, requests ...func() answers) (first answers, all []answers, release func()) {
+	c.Helper()
 	c.inFlight("work", 0)
 	c.inFlight("settlement", 0)
-	release := db.blockNext()
-	first = c.send("pq.jobs.pop.min", "")
+	release = db.blockNext()
+	first = held()
 	db.awaitBlocked(c)
 	for _, send := range requests {
 		all = append(all, send())
@@ -28,8 +37,7 @@ func (c *client) together(db *slow, requests ...func() answers) (first answers, 
 			c.Fatalf("in flight: %v", m)
 		}
 	}
-	release()
-	return first, all
+	return first, all, release
 }
 
 // lease is for how long an item is leased: about, since some time has passed.
@@ -108,6 +116,7 @@ func TestPopsOfOneTransaction(t *testing.T) {
 	}{
 		{"bytes", bridge.Limits{BatchBytes: 100}, []string{"", "", "", ""}, 2},
 		{"items", bridge.Limits{BatchRequests: 3}, []string{"3", ""}, 2},
+		{"a batch behind an item", bridge.Limits{}, []string{"", "3"}, 2},
 		{"everything fits", bridge.Limits{}, []string{"3", "", "", ""}, 1},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
@@ -132,6 +141,21 @@ func TestPopsOfOneTransaction(t *testing.T) {
 				t.Errorf("%g transactions behind the first one, expected %g", after-before-1, tc.transactions)
 			}
 		})
+	}
+}
+
+// A pop that is repeated gets its item again, also behind a pop that found none.
+func TestRepeatedPopBehindOneThatFoundNothing(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	c.push("pq.jobs.push", "x")
+	c.pop("pq.jobs.pop.min", "", "Nats-Msg-Id", "id")
+	c.push("pq.jobs.push", "y")
+	_, all := c.together(db, func() answers { return c.send("pq.jobs.pop.min", "") },
+		func() answers { return c.send("pq.jobs.pop.min", "", "Nats-Msg-Id", "id") })
+	c.refused(c.next(all[0]), 404, "empty")
+	if m := c.next(all[1]); string(m.Data) != "x" {
+		t.Errorf("the repeated pop got %q, %v", m.Data, m.Header)
 	}
 }
 

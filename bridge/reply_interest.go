@@ -72,7 +72,7 @@ func (r *replyInterest) gone(replies []string) (gone []string) {
 			ask = append(ask, reply)
 		}
 	}
-	if len(ask) == 0 || !r.traces() {
+	if len(ask) == 0 || !traces(r.nc.ConnectedServerVersion()) {
 		return nil
 	}
 	suspects, err := r.suspects(ask)
@@ -89,10 +89,10 @@ func mapped(reply string) bool {
 	return slices.ContainsFunc(mappedReplies[:], func(prefix string) bool { return strings.HasPrefix(reply, prefix) })
 }
 
-// traces reports whether the server can trace a message without delivering it.
-func (r *replyInterest) traces() bool {
+// traces reports whether a server of a version can trace a message without delivering it.
+func traces(version string) bool {
 	var major, minor int
-	_, err := fmt.Sscanf(r.nc.ConnectedServerVersion(), "%d.%d", &major, &minor)
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return err == nil && (major > 2 || major == 2 && minor >= 11)
 }
 

@@ -13,13 +13,13 @@ import (
 )
 
 // giveUp waits for an item and stops listening when it is the nth client that waits.
-func (c *client) giveUp(n int) {
+func (c *client) giveUp(n int, option ...string) {
 	c.Helper()
 	sub, err := c.SubscribeSync(c.NewInbox())
 	if err != nil {
 		c.Fatal(err)
 	}
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: h("PQ-Wait", "100s")}); err != nil {
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: h(append(option, "PQ-Wait", "100s")...)}); err != nil {
 		c.Fatal(err)
 	}
 	c.waiting("jobs", n)
@@ -152,22 +152,22 @@ func TestWaiterInAnotherAccount(t *testing.T) {
 // with an id can be repeated.
 func TestRepeatablePopWaitsForItsClient(t *testing.T) {
 	t.Parallel()
-	c := serve(t)
-	sub, err := c.SubscribeSync(c.NewInbox())
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := h("PQ-Wait", "100s", "Nats-Msg-Id", "once")
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: header}); err != nil {
-		t.Fatal(err)
-	}
-	c.waiting("jobs", 1)
-	if err := sub.Unsubscribe(); err != nil {
-		t.Fatal(err)
-	}
-	c.push("pq.jobs.push", "x")
-	c.waiting("jobs", 0)
-	if m := c.pop("pq.jobs.pop.min", "", "Nats-Msg-Id", "once"); string(m.Data) != "x" {
-		t.Errorf("%q, %v", m.Data, m.Header)
+	for _, option := range [][]string{{"Nats-Msg-Id", "once"}, {"PQ-Lease", "1h"}} {
+		t.Run(option[0], func(t *testing.T) {
+			t.Parallel()
+			c := serve(t)
+			c.giveUp(1, option...)
+			c.push("pq.jobs.push", "x")
+			c.waiting("jobs", 0)
+			count := func(code string) float64 { return c.metrics()["pq_requests_total{code="+code+",verb=pop}"] }
+			for late := time.Now().Add(patience); count("200") < 1; {
+				if n := count("408"); n > 0 || time.Now().After(late) {
+					t.Fatalf("%g waits ended without an item", n)
+				}
+			}
+			if m := c.pop("pq.jobs.pop.min", "", append(option, "PQ-Wait", "60s")...); string(m.Data) != "x" {
+				t.Errorf("%q, %v", m.Data, m.Header)
+			}
+		})
 	}
 }

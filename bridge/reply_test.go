@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -15,7 +16,8 @@ import (
 // rights. A request whose reply subject is no inbox is neither done nor answered.
 func TestOnlyInboxesAreAnswered(t *testing.T) {
 	t.Parallel()
-	c := serve(t, bridge.Options{})
+	diary := newDiary()
+	c := serve(t, bridge.Options{Logger: slog.New(diary)})
 	c.push("pq.jobs.push", "there", "X-Mine", "1")
 	c.push("pq.work.push", "leased")
 	ack := c.pop("pq.work.pop.min", "", "PQ-Lease", "1h").Reply
@@ -44,6 +46,15 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 	}
 	if m := c.next(lost); !strings.Contains(string(m.Data), `"queue":"jobs","code":403`) || !strings.Contains(string(m.Data), "expected an inbox") {
 		t.Errorf("the event of lost pushes is %s", m.Data)
+	}
+	said := 0
+	for len(diary.lines) > 0 {
+		if strings.Contains(<-diary.lines, "refused a request") {
+			said++
+		}
+	}
+	if said == 0 || said > 3 { // one a minute
+		t.Errorf("%d lines about refused requests, expected one", said)
 	}
 	for len(heard.came) > 0 {
 		m := c.next(heard)

@@ -214,6 +214,13 @@ func TestMetricsAreBounded(t *testing.T) {
 	if queues != 5*most {
 		t.Errorf("%d series of queues, expected 5 for each of %d", queues, most)
 	}
+	var shown struct{ Queues map[string]any }
+	if data := c.stats()["info"].Data; len(data) > 0 { // a busy store shows none
+		decode(t, data, &shown)
+	}
+	if len(shown.Queues) > 200 {
+		t.Errorf("STATS shows %d queues, expected 200 at most", len(shown.Queues))
+	}
 	for i := range 100 {
 		name := strconv.Itoa(i)
 		c.refused(c.ask("pq.jobs.x"+name, ""), 400)

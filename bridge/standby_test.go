@@ -166,6 +166,7 @@ func TestStandbyAfterReconnect(t *testing.T) {
 			}
 			served(younger, 20)
 			sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
+			c.waiting("jobs", 1)
 			c.push("pq.jobs.push", "for who waits")
 			if m := c.next(sub); string(m.Data) != "for who waits" {
 				t.Errorf("%q, %v", m.Data, m.Header)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
@@ -26,6 +27,23 @@ func TestUnreceivedItemReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.accepted(c.raw(m.Reply, "+ACK"))
+	if rate := c.info("jobs").Rates["settle"]; rate > 1.5/60 {
+		t.Errorf("%g settlements a second, expected that of the acknowledgement alone", rate)
+	}
+}
+
+// While the bridge drains, the subscription to signals ends before the one to
+// settlements, which then receives them.
+func TestUnreceivedItemReturnsDuringDrain(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	m := c.lease("x")
+	if err := bridge.ReceiveDuringDrain(c.env.Bridge, c.env.Store.Secret(), &nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
+		t.Fatal(err)
+	}
+	if back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); back.Header.Get("PQ-Fence") != "2" || back.Header.Get("PQ-Deliveries") != "1" {
+		t.Errorf("%q, %v", back.Data, back.Header)
+	}
 }
 
 // An item of a repeated pop does not return because one of the answers was not received.

@@ -39,6 +39,11 @@ const (
 	waitFraction = 10 // of the time, when that is less
 )
 
+// waitEnds is when a pop that came at a time is answered that nothing arrived.
+func waitEnds(came time.Time, wait time.Duration) time.Time {
+	return came.Add(wait - min(waitMargin, wait/waitFraction))
+}
+
 // add makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
 // its lease, so the next settlement of that lease may start.
 func (w *waits) add(r *pop) {
@@ -49,8 +54,7 @@ func (w *waits) add(r *pop) {
 	r.Msg = request.Kept(r.Msg)
 	r.BeginWait()
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply,
-		Ends: r.Arrived.Add(r.ask.wait - min(waitMargin, r.ask.wait/waitFraction)),
+		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.wait),
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)

@@ -1,0 +1,76 @@
+package bridge
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// While the store is known to fail, requests wait for a shorter time: clients that wait
+// 5 s hear in time.
+func TestTransactionTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := lane{keeper: newKeeper(slog.New(slog.DiscardHandler))}
+		expect := func(want time.Duration) {
+			t.Helper()
+			ctx, cancel := l.timeout()
+			defer cancel()
+			if end, bounded := ctx.Deadline(); !bounded || time.Until(end) != want {
+				t.Errorf("a transaction may take %s, expected %s", time.Until(end), want)
+			}
+		}
+		expect(4 * time.Second)
+		l.keeper.failed(kv.ErrUnavailable)
+		expect(time.Second)
+		l.keeper.alive()
+		expect(4 * time.Second)
+	})
+}
+
+// A wait is answered a little before its time is up.
+func TestWaitEndsInTime(t *testing.T) {
+	t.Parallel()
+	came := time.Unix(1, 0)
+	for wait, want := range map[time.Duration]time.Duration{
+		time.Hour:              time.Hour - 10*time.Millisecond,
+		100 * time.Millisecond: 90 * time.Millisecond,
+		50 * time.Millisecond:  45 * time.Millisecond,
+		1:                      1,
+	} {
+		if got := waitEnds(came, wait).Sub(came); got != want {
+			t.Errorf("a wait of %s ends after %s, expected %s", wait, got, want)
+		}
+	}
+}
+
+// All pushes to a queue that nobody has made are refused for the same reason, so none
+// of them is tried alone.
+func TestErrorsOfAllPushes(t *testing.T) {
+	t.Parallel()
+	l := pushes{lane: &lane{}}
+	for err, want := range map[error]bool{
+		kv.ErrUnavailable: true, fdbpq.ErrNoQueue: true, fmt.Errorf("push: %w", fdbpq.ErrNoQueue): true, kv.ErrTooLarge: false, fdbpq.ErrContent: false,
+	} {
+		if got := l.Common(err); got != want {
+			t.Errorf("%v concerns all pushes: %t", err, got)
+		}
+	}
+}
+
+// Servers before version 2.11 would deliver the question whether a client still waits.
+func TestServersThatTrace(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"": false, "x": false, "1.4.1": false, "2.10.29": false, "2.11.0": true, "2.11.0-dev": true, "2.12.3": true, "3.0.0": true,
+	} {
+		if got := traces(version); got != want {
+			t.Errorf("a server of version %q traces: %t", version, got)
+		}
+	}
+}
