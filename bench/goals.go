@@ -50,6 +50,13 @@ var races = []race{
 	{64, namePQD, verbLeave, nameJSFetch, "", 1.2},
 	{64, namePQD, verbLease, nameBeanstalkd, "", 1.2},
 
+	{256, nameThreePQD, verbPush, namePQD, "", 0.5},
+	{256, nameThreePQD, verbPop, namePQD, "", 0.5},
+	{256, nameThreePQD, verbLease, namePQD, "", 0.5},
+	{256, nameThreePQD, verbPush, nameThreeJS, "", 5},
+	{256, nameThreePQD, verbPop, nameThreeJS, verbLease, 5},
+	{256, nameThreePQD, verbLease, nameThreeJS, "", 5},
+
 	{64, namePQDFast, verbPush, nameJS, "", 0.6},
 	{64, namePQDFast, verbPop, nameJS, "", 1},
 	{64, namePQDFast, verbLease, nameJS, "", 1},

@@ -42,7 +42,12 @@ func connectJS(addr string) (client, error) {
 	return &jsClient{c}, err
 }
 
-func prepareJS(addr string) error {
+// prepareJS returns how to make the stream and its consumer, with so many replicas.
+func prepareJS(replicas int) func(addr string) error {
+	return func(addr string) error { return makeJS(addr, replicas) }
+}
+
+func makeJS(addr string, replicas int) error {
 	c, err := connectNATS(addr)
 	if err != nil {
 		return err
@@ -55,7 +60,7 @@ func prepareJS(addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
 	defer cancel()
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: jsStream, Subjects: []string{"jobs.*"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+		Name: jsStream, Subjects: []string{"jobs.*"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 	})
 	if err != nil {
 		return err
@@ -236,8 +241,8 @@ func startJS(sync string) func(context.Context, *site, *server) error {
 	}
 }
 
-// jetstreamMain is that server.
-func jetstreamMain(addr, dir, sync string) error {
+// jetstreamMain is that server, or one of several.
+func jetstreamMain(addr, dir, sync string, cluster ...string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
@@ -245,6 +250,11 @@ func jetstreamMain(addr, dir, sync string) error {
 	options := &natsserver.Options{Host: host, JetStream: true, StoreDir: dir, SyncAlways: sync == "always", NoSigs: true}
 	if options.Port, err = strconv.Atoi(port); err != nil {
 		return err
+	}
+	if len(cluster) > 0 {
+		if err := joinCluster(options, cluster[0], cluster[1]); err != nil {
+			return err
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -43,8 +43,8 @@ func run(ctx context.Context, args []string) error {
 			return driveMain(os.Stdin, os.Stdout)
 		case verb == "echo" && len(rest) == 1:
 			return echoMain(ctx, rest[0])
-		case verb == "jetstream" && len(rest) == 3:
-			return jetstreamMain(rest[0], rest[1], rest[2])
+		case verb == "jetstream" && (len(rest) == 3 || len(rest) == 5):
+			return jetstreamMain(rest[0], rest[1], rest[2], rest[3:]...)
 		}
 	}
 	var o options
@@ -57,6 +57,7 @@ func run(ctx context.Context, args []string) error {
 // options are what the command line asks for.
 type options struct {
 	full  bool
+	nodes bool
 	only  *regexp.Regexp
 	dir   string
 	docs  string
@@ -70,6 +71,7 @@ func (o *options) parse(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "regular expression: compare only the systems whose names it matches")
 	flags.BoolVar(&o.full, "full", false, "more and longer rounds, and queues of ten million items; takes an hour or two")
+	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
 	flags.StringVar(&o.docs, "docs", "", "directory: write the chart there and the tables into its performance/last-run.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
@@ -132,7 +134,7 @@ func compare(ctx context.Context, o options) (err error) {
 	var chosen []*system
 	for _, s := range systems {
 		// Everything is compared with echo, which lives on pqd.
-		if s.name == nameEcho || s.name == namePQD || o.only.MatchString(s.name) {
+		if s.name == nameEcho || s.name == namePQD || o.compares(s) {
 			chosen = append(chosen, s)
 		}
 	}
@@ -156,6 +158,14 @@ func compare(ctx context.Context, o options) (err error) {
 	}
 	r.results.Machine.Took = time.Since(r.results.Machine.Began)
 	return r.results.publish(o)
+}
+
+// compares says whether a system is one of those that were asked for.
+func (o *options) compares(s *system) bool {
+	if o.nodes && s.name != nameJSAlways && !s.nodes || !o.nodes && s.nodes {
+		return false
+	}
+	return o.only.MatchString(s.name)
 }
 
 // build makes the daemon from the sources around this module.

@@ -15,6 +15,7 @@ type system struct {
 	how      string // configuration and operations
 	promises string // what an answer means, where it is not as pqd's
 	verbs    []string
+	nodes    bool // it has several processes that replicate everything
 	start    func(context.Context, *site, *server) error
 	prepare  func(addr string) error // makes the queue, if it is not made by the first push
 	connect  func(addr string) (client, error)
@@ -44,6 +45,8 @@ const (
 	nameBeanstalkd       = "beanstalkd"
 	namePostgres         = "PostgreSQL"
 	nameRabbit           = "RabbitMQ"
+	nameThreePQD         = "three pqd"
+	nameThreeJS          = "JetStream R3, sync always"
 )
 
 var (
@@ -84,7 +87,7 @@ var systems = []*system{
 		promises: "a publish is answered after the fsync",
 		verbs:    allVerbs,
 		start:    startJS("always"),
-		prepare:  prepareJS,
+		prepare:  prepareJS(1),
 		connect:  connectJS,
 	},
 	{
@@ -93,7 +96,7 @@ var systems = []*system{
 		promises: "answers come before the fsync",
 		verbs:    allVerbs,
 		start:    startJS("default"),
-		prepare:  prepareJS,
+		prepare:  prepareJS(1),
 		connect:  connectJS,
 	},
 	{
@@ -102,7 +105,7 @@ var systems = []*system{
 		promises: "answers come before the fsync",
 		verbs:    allVerbs,
 		start:    startJS("default"),
-		prepare:  prepareJS,
+		prepare:  prepareJS(1),
 		connect:  connectJSFetch,
 	},
 	{
@@ -157,6 +160,23 @@ var systems = []*system{
 		start:    startRabbit,
 		prepare:  prepareRabbit,
 		connect:  connectRabbit,
+	},
+	{
+		name: nameThreePQD, durable: true, nodes: true,
+		how:      "PQ_CLUSTER with three nodes on this machine",
+		promises: "every answer is given after the fsync of two nodes",
+		verbs:    allVerbs,
+		start:    startThreePQD,
+		connect:  connectPQD,
+	},
+	{
+		name: nameThreeJS, durable: true, nodes: true,
+		how:      "as JetStream, sync always, with three replicas on three servers on this machine",
+		promises: "a publish is answered after the fsync of two servers",
+		verbs:    allVerbs,
+		start:    startThreeJS,
+		prepare:  prepareJS(nodes),
+		connect:  connectJS,
 	},
 }
 
