@@ -24,6 +24,15 @@ func StuckAfter(d time.Duration) Options {
 	return Options{patience: batch.Patience{First: d, Then: d}}
 }
 
+// Patient are options with which requests wait behind a transaction as long as they
+// must, unless the options say otherwise.
+func Patient(o Options) Options {
+	if o.patience == (batch.Patience{}) {
+		o.patience = batch.Patience{First: time.Hour, Then: time.Hour}
+	}
+	return o
+}
+
 // Lanes returns how many lanes are waiting for work, of all kinds.
 func Lanes(b *Bridge) (idle int) {
 	for _, kind := range b.lanes.all() {

@@ -280,11 +280,12 @@ type slow struct {
 	blocked chan struct{}
 }
 
-// slowly starts a bridge on such a store.
+// slowly starts a bridge on such a store. Time stands still for a blocked commit: a busy
+// machine may take longer than requests wait.
 func slowly(t *testing.T, db kv.DB, options ...bridge.Options) (*client, *slow) {
 	t.Helper()
 	s := &slow{DB: db, blocked: make(chan struct{})}
-	return serveOn(t, s, options...), s
+	return serveOn(t, s, bridge.Patient(chosen(options))), s
 }
 
 // blockNext blocks the next commit until the returned function is called.
@@ -309,7 +310,7 @@ func (s *slow) awaitBlocked(t testing.TB) {
 }
 
 func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
-	return s.DB.Update(ctx, func(tx kv.Tx) error {
+	return s.DB.Update(context.WithoutCancel(ctx), func(tx kv.Tx) error {
 		noticed := &noticed{Tx: tx}
 		if err := fn(noticed); err != nil || !noticed.jobs {
 			return err

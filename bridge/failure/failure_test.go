@@ -73,10 +73,27 @@ func TestDescriptions(t *testing.T) {
 		failure.Nothing("jobs", fdbpq.ReasonEmpty):       protocol.Description(404),
 		failure.Nothing("jobs", fdbpq.ReasonPaused):      protocol.Description(404),
 		failure.BadRequest(errors.New("expected a %-y")): protocol.Description(400),
+		failure.Explain(fdbpq.ErrOccupied):               protocol.DescriptionOccupied,
 	} {
 		if got := f.Describe(); got != want {
 			t.Errorf("%+v: %q, expected %q", f, got, want)
 		}
+	}
+}
+
+// The reason why there is no item is in the answer, as a word and in the text.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[fdbpq.Reason]string{
+		fdbpq.ReasonUnknown: "no queue jobs", fdbpq.ReasonPaused: "paused", fdbpq.ReasonLeased: "some are leased",
+		fdbpq.ReasonDelayed: "some are delayed", fdbpq.ReasonEmpty: "nothing there",
+	} {
+		if f := failure.Nothing("jobs", reason); f.Code != 404 || f.Reason != protocol.Reason(reason) || !strings.Contains(f.Text, "jobs") || !strings.Contains(f.Text, want) {
+			t.Errorf("%s: %+v, expected %q", reason, f, want)
+		}
+	}
+	if f := failure.NoItem("jobs", "x"); f.Code != 404 || f.Reason != protocol.ReasonUnknown || f.Text != "queue jobs has no item x" {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -90,7 +107,7 @@ func TestTexts(t *testing.T) {
 	if got := failure.Quote(strings.Repeat("x", 1000)); len(got) > 100 || !strings.HasSuffix(got, `"...`) {
 		t.Error(got)
 	}
-	if got := failure.HeaderText("a\r\nb\u00e9"); got != "a??b?" {
+	if got := failure.HeaderText("a\r\nb\u00e9\x7f"); got != "a??b??" {
 		t.Error(got)
 	}
 	if got := failure.HeaderText(strings.Repeat("x", 5000)); len(got) != 803 {

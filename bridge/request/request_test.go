@@ -3,12 +3,15 @@ package request_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/request"
@@ -122,6 +125,12 @@ func TestGateDrain(t *testing.T) {
 		if err := <-drained; err != nil {
 			t.Error(err)
 		}
+		g.Force(arrived(ask, 1)) // a return of the bridge's own
+		ended, stop := context.WithCancel(t.Context())
+		stop()
+		if err := g.Work.Drain(ended); err == nil {
+			t.Error("drained although a request has come since the last one left")
+		}
 		late, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := g.Settlements.Drain(late); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 not answered") {
@@ -181,9 +190,75 @@ func TestStatistics(t *testing.T) {
 	if code := s.Verbs[0].LastCode(); code != 503 {
 		t.Errorf("the last error is %d", code)
 	}
-	if requests, failures := s.Verbs[1].Requests(); requests != 1 || failures != 1 {
-		t.Errorf("%d settlements, %d errors", requests, failures)
+	if requests, failures := s.Verbs[1].Requests(); requests != 1 || failures != 1 || s.Verbs[1].LastCode() != 503 {
+		t.Errorf("%d settlements, %d errors, the last one %d", requests, failures, s.Verbs[1].LastCode())
 	}
+}
+
+// The work on requests and the size of transactions are measured.
+func TestHistograms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := request.NewStatistics([]string{"ask"})
+		registry := prometheus.NewPedanticRegistry()
+		for _, h := range s.Histograms() {
+			registry.MustRegister(h)
+		}
+		r, started := arrived(ask, 0), time.Now()
+		<-time.After(2 * time.Second)
+		s.Count(r, nil)
+		s.Ran(request.KindPop, 7, started)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]float64)
+		for _, f := range families {
+			got[f.GetName()] += f.Metric[0].GetHistogram().GetSampleSum()
+		}
+		want := map[string]float64{"pq_request_seconds": 2, "pq_batch_requests": 7, "pq_transaction_seconds": 2}
+		if !maps.Equal(got, want) || s.Verbs[0].Time() != 2*time.Second {
+			t.Errorf("measured %v and %s, expected %v", got, s.Verbs[0].Time(), want)
+		}
+	})
+}
+
+// The rates of a bounded number of queues are remembered. Idle queues are forgotten
+// first.
+func TestRatesOfManyQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4096
+		s := request.NewStatistics(nil)
+		remembered := func(prefix string) (n int) {
+			for i := range most {
+				if s.Rates(fmt.Sprint(prefix, i)) != (protocol.Rates{}) {
+					n++
+				}
+			}
+			return n
+		}
+		for i := range most {
+			s.Moved(fmt.Sprint("idle", i), request.FlowIn, 1000)
+		}
+		<-time.After(11 * time.Minute)
+		if n := remembered("idle"); n != most {
+			t.Errorf("%d queues are remembered, expected %d", n, most)
+		}
+		for i := range 100 {
+			s.Moved(fmt.Sprint("idle", i), request.FlowIn, 1000)
+		}
+		s.Moved("busy0", request.FlowIn, 1)
+		if n := remembered("idle"); n != 100 {
+			t.Errorf("%d of the other queues are remembered, expected those that are not idle", n)
+		}
+		for i := range most {
+			s.Moved(fmt.Sprint("busy", i), request.FlowIn, 1)
+		}
+		if n := remembered("idle") + remembered("busy"); n > most || n < most/2 {
+			t.Errorf("%d queues are remembered, expected up to %d", n, most)
+		}
+	})
 }
 
 // The rate of a queue is an average of about a minute.
@@ -198,6 +273,11 @@ func TestRates(t *testing.T) {
 		<-time.After(time.Minute)
 		if r := s.Rates("jobs"); r.Pop < 3.6 || r.Pop > 3.7 {
 			t.Errorf("rates %+v a minute later", r)
+		}
+		s.Moved("jobs", request.FlowOut, 600)
+		s.Moved("jobs", request.FlowSettled, 60)
+		if r := s.Rates("jobs"); r.Pop < 13.6 || r.Pop > 13.7 || r.Settle != 1 || r.Push != 0 {
+			t.Errorf("rates %+v after more of it", r)
 		}
 		if r := s.Rates("other"); r != (protocol.Rates{}) {
 			t.Errorf("rates of another queue %+v", r)

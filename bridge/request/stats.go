@@ -189,7 +189,8 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 	q[f].add(n, now)
 }
 
-// forget removes the rates of idle queues, or else of any queue.
+// forget removes the rates of idle queues, or else of any queue: of many at once, because
+// it looks at all of them.
 func (s *Statistics) forget(now time.Time) {
 	for name, q := range s.queues {
 		if busy := slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); !busy {
@@ -197,7 +198,7 @@ func (s *Statistics) forget(now time.Time) {
 		}
 	}
 	for name := range s.queues {
-		if len(s.queues) < maxQueues {
+		if len(s.queues) <= maxQueues-maxQueues/8 {
 			return
 		}
 		delete(s.queues, name)
