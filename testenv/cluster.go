@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ type Cluster struct {
 	Servers []*Server
 	routes  []route
 	down    [clusterSize]bool
+	held    [clusterSize]net.Listener // the port of a server that is down
 	apart   [clusterSize]bool
 }
 
@@ -95,12 +97,25 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 	t.Helper()
 	c.down[i] = true
 	c.connect()
-	c.Servers[i].Shutdown()
+	s := c.Servers[i]
+	address := s.server.Addr().String()
+	s.Shutdown()
+	// Until Start nobody else gets the port: servers that look for each other use up many.
+	c.held[i], _ = net.Listen("tcp", address) // without it, Start may fail
+	t.Cleanup(func() { c.release(i) })
+}
+
+func (c *Cluster) release(i int) {
+	if c.held[i] != nil {
+		_ = c.held[i].Close() // nobody was there
+		c.held[i] = nil
+	}
 }
 
 // Start starts a server that was killed again, at the same address for clients.
 func (c *Cluster) Start(t testing.TB, i int) {
 	t.Helper()
+	c.release(i)
 	c.start(t, i)
 	c.down[i] = false
 	c.connect()
@@ -125,11 +140,14 @@ func (c *Cluster) connect() {
 	}
 }
 
-// AwaitLeader waits until the servers that run have a leader that makes streams, and
-// know it.
+// AwaitLeader waits until the servers that run are connected with each other, have a
+// leader that makes streams, and know it.
 func (c *Cluster) AwaitLeader(t testing.TB) {
 	t.Helper()
 	Await(t, "the cluster has a leader, and all servers know it", func() bool {
+		if !c.meshed() {
+			return false
+		}
 		leaders := 0
 		for i, s := range c.Servers {
 			if c.down[i] || c.apart[i] {
@@ -162,19 +180,74 @@ func (c *Cluster) StreamLeader(t testing.TB, stream string) (leader int) {
 	return leader
 }
 
-// AwaitCurrent waits until all servers that run have all of a stream of the global
-// account.
-func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
-	t.Helper()
-	c.StreamLeader(t, stream)
-	Await(t, "all servers have all of the stream "+stream, func() bool {
-		for i, s := range c.Servers {
-			if !c.down[i] && !s.server.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+// meshed reports whether each pair of servers that are not cut off is connected. A server
+// that is one hop away from all can hide that two others are not: then none of them is
+// elected when the first one goes.
+func (c *Cluster) meshed() bool {
+	for i, s := range c.Servers {
+		if c.down[i] || c.apart[i] {
+			continue
+		}
+		routes, err := s.server.Routez(nil)
+		if err != nil {
+			return false
+		}
+		count := make(map[string]int)
+		for _, r := range routes.Routes {
+			count[r.RemoteName]++
+		}
+		for j, o := range c.Servers {
+			// Elections have a route of their own.
+			if j != i && !c.down[j] && !c.apart[j] && count[o.options.ServerName] < 1+server.DEFAULT_ROUTE_POOL_SIZE {
 				return false
 			}
 		}
-		return true
+	}
+	return true
+}
+
+// AwaitCurrent waits until the servers that run are connected with each other, one of
+// them leads a stream of the global account, and that one knows that the others have all
+// of it. What the others say of themselves does not count: a former leader takes itself
+// for current until it hears of the new one, and a server that drops entries that were
+// never committed, one every few seconds, does so in between.
+func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
+	t.Helper()
+	Await(t, "all servers have all of the stream "+stream, func() bool {
+		var leaders []*Server
+		running := 0
+		for i, s := range c.Servers {
+			if c.down[i] {
+				continue
+			}
+			running++
+			if s.server.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+				leaders = append(leaders, s)
+			}
+		}
+		return len(leaders) == 1 && c.meshed() && leaders[0].followers(stream) >= running-1
 	})
+}
+
+// followers counts the servers that have all of a stream, in the eyes of its leader.
+func (s *Server) followers(stream string) (current int) {
+	all, err := s.server.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		return 0
+	}
+	for _, account := range all.AccountDetails {
+		for _, detail := range account.Streams {
+			if detail.Name != stream || detail.Cluster == nil {
+				continue
+			}
+			for _, replica := range detail.Cluster.Replicas {
+				if replica.Current && !replica.Offline && replica.Lag == 0 {
+					current++
+				}
+			}
+		}
+	}
+	return current
 }
 
 // lookEvery is the pause between looks at what has no event.

@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Elections after a cut may take NATS servers minutes, so cuts are for a campaign.
+// Elections take NATS servers up to half a minute, so cuts are for a campaign.
 var flagFaults = flag.Bool("pq.faults", false, "cut a server off the cluster")
 
 // A stream of three replicas survives the loss of each server, also one that is
