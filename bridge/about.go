@@ -29,7 +29,7 @@ func (a *about) identity() peers.Identity {
 // system answers for _sys.info, but for the size of a payload, which may change.
 func (a *about) system() protocol.System {
 	limits := &a.options.Limits
-	return protocol.System{
+	system := protocol.System{
 		Version: a.options.Version, Store: a.options.StoreName, StoreID: a.storeID,
 		Prefix: a.options.Prefix, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
 		Limits: protocol.Limits{
@@ -38,4 +38,9 @@ func (a *about) system() protocol.System {
 			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
 		},
 	}
+	if a.options.Cluster != nil {
+		cluster := a.options.Cluster.options.Status()
+		system.Cluster = &cluster
+	}
+	return system
 }

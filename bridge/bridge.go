@@ -43,6 +43,7 @@ type Bridge struct {
 	queues    *queueReader
 	service   *service
 	receiver  *receiver.Receiver
+	ending    *failure.Failure // of the waits, when the bridge drains
 	drained   drained
 }
 
@@ -59,14 +60,17 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	stats := request.NewStatistics(verbNames())
-	b := &Bridge{nc: nc, keeper: newKeeper(o.Logger), responder: &request.Responder{
+	b := &Bridge{nc: nc, ending: errShutdown, keeper: newKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
 		Events: request.NewAnnouncer(nc, wr.grammar, o.Logger, stats),
 	}}
+	if o.Cluster != nil {
+		b.ending = errMoved
+	}
 	b.interest.init(nc, o.Logger)
 	b.waits.init(b.responder, &b.interest, o.Limits.Waiters, func(queue string) { b.lanes.pop.Kick(queue) })
 	b.queues = &queueReader{store, &b.waits}
-	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix}
+	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Subjects: wr.subjects(),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
@@ -81,7 +85,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
 	})
-	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience}
+	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, room: o.Room}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -125,8 +129,11 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	return b.drained.err
 }
 
-// errShutdown ends the waits of pops when the bridge drains.
-var errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
+// What ends the waits of pops when the bridge drains.
+var (
+	errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
+	errMoved    = &failure.Failure{Code: 503, Text: "another pqd takes over the store, nothing was done: ask again"}
+)
 
 // drained is how the bridge ended.
 type drained struct {
@@ -138,7 +145,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Standby.Stop()
 	b.responder.Gate.Close()
 	b.service.stop()
-	b.waits.line.Close(errShutdown)
+	b.waits.line.Close(b.ending)
 	err := errors.Join(
 		b.receiver.DrainRequests(ctx), b.responder.Gate.Work.Drain(ctx),
 		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),

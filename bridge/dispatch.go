@@ -6,7 +6,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -19,6 +18,8 @@ type dispatcher struct {
 	replies *replies
 	lanes   *lanes
 	prefix  string
+
+	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
 }
 
 // receive handles a message of the subscriptions to requests and settlements. It
@@ -39,10 +40,20 @@ func (d *dispatcher) receive(m *nats.Msg) {
 				}
 				return // the bridge that delivered the item receives it, too
 			}
+		case subjects.SysClusterStatus:
+			if d.cluster != nil {
+				return // the endpoint has a subscription of its own
+			}
+		case subjects.SysClusterStepDown:
+			if d.cluster != nil {
+				// It is not in flight here: this bridge drains before it is answered.
+				d.cluster.stepDown(s, m)
+				return
+			}
 		}
 	}
-	if err != nil && m.Reply == "" && peers.IsProof(m.Subject) {
-		return // between other bridges
+	if err != nil && m.Reply == "" && d.grammar.IsSystemEvent(m.Subject) {
+		return // of another bridge, or between bridges
 	}
 	unfit := checkBlock(m)
 	if m.Reply != "" && !d.replies.answers(m.Reply) {

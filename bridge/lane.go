@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // txTimeout is how long a transaction may take, reruns included, before its
@@ -29,6 +31,7 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
+	room     func() error      // see Options
 	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
 	setBusy  func(bool)        // a transaction is under way
 
@@ -52,7 +55,10 @@ func (l *lane) End() {
 }
 
 // Common reports whether the store caused an error, and not one request.
-func (l *lane) Common(err error) bool { return failure.IsOutage(err) }
+func (l *lane) Common(err error) bool {
+	var f *failure.Failure
+	return failure.IsOutage(err) || errors.As(err, &f) && f.Reason == protocol.ReasonStoreFull
+}
 
 // update runs fn as one transaction that takes effect exactly once.
 func (l *lane) update(fn func(kv.Tx) error) error {
@@ -74,6 +80,14 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	err := l.store.View(ctx, fn)
 	l.keeper.noticeRead(err)
 	return err
+}
+
+// admit returns a failure while the store takes no new items.
+func (l *lane) admit() error {
+	if err := l.room(); err != nil {
+		return &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
+	}
+	return nil
 }
 
 func (l *lane) timeout() (context.Context, context.CancelFunc) {

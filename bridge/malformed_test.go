@@ -38,10 +38,13 @@ var malformed = []struct {
 	{"pq.jobs.admin.purge.now", "", nil, "admin.purge"},
 	{"pq.jobs.event", "", nil, "event.<type>"},
 	{"pq.jobs.event.dead", "", nil, "published by the bridge"},
-	{"pq._sys", "", nil, "list or info"},
-	{"pq._sys.push", "", nil, "list or info"},
-	{"pq._sys.list.x", "", nil, "list or info"},
-	{"pq._sys.stats", "", nil, "list or info"},
+	{"pq._sys", "", nil, "list, info, cluster.status"},
+	{"pq._sys.push", "", nil, "list, info, cluster.status"},
+	{"pq._sys.list.x", "", nil, "list, info, cluster.status"},
+	{"pq._sys.cluster", "", nil, "list, info, cluster.status"},
+	{"pq._sys.cluster.status", "", nil, "is for stores that several pqd keep"},
+	{"pq._sys.cluster.step-down", "", nil, "is for stores that several pqd keep"},
+	{"pq._sys.stats", "", nil, "list, info, cluster.status"},
 
 	// Names of queues.
 	{"pq._jobs.push", "", nil, "not starting with _"},

@@ -29,6 +29,15 @@ type Options struct {
 	// resolveTimeout.
 	patience batch.Patience
 
+	// Cluster answers for the processes that keep the store together, of which this one
+	// is active. nil: the store belongs to this process alone, or every process that opens
+	// it has a bridge.
+	Cluster *ClusterEndpoint
+
+	// Room says why the store takes no new items now, or nil. Other changes go on. nil:
+	// it always takes them.
+	Room func() error
+
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
 }
@@ -50,6 +59,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Room == nil {
+		o.Room = func() error { return nil }
 	}
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }

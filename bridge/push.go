@@ -52,11 +52,14 @@ func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return failure.IsOutage(err) || errors.Is(err, fdbpq.ErrNoQueue)
+	return l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue)
 }
 
 // Try pushes items in one transaction.
 func (l *pushes) Try(requests []*push) (int, error) {
+	if err := l.admit(); err != nil {
+		return len(requests), err
+	}
 	for _, r := range requests {
 		l.items = append(l.items, r.item)
 	}

@@ -24,6 +24,7 @@ var verbs = numbered([]*verb{
 		subjects: []subjects.Verb{subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete},
 	},
 	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
+	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown}, make: makeAlone},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
 

@@ -33,6 +33,8 @@ const (
 	opDelete    = "delete"
 	opQueues    = "list queues"
 	opSystem    = "system info"
+	opCluster   = "cluster status"
+	opStepDown  = "step down"
 )
 
 // call is a request that is answered by one message.

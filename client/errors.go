@@ -79,6 +79,7 @@ const (
 	ReasonBusy       = protocol.ReasonBusy       // requests in flight, at the bridge
 	ReasonFull       = protocol.ReasonFull       // items in the queue
 	ReasonRemembered = protocol.ReasonRemembered // ids that the queue remembers
+	ReasonStoreFull  = protocol.ReasonStoreFull  // bytes in the log of the store
 )
 
 // ReasonOccupied says that another item stands where one was to be imported.

@@ -99,6 +99,7 @@ const (
 	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
 	ReasonFull       Reason = "full"       // items in the queue
 	ReasonRemembered Reason = "remembered" // ids that the queue remembers
+	ReasonStoreFull  Reason = "store_full" // bytes in the store's log
 )
 
 // ReasonOccupied is the reason of a 409: another item stands where one was to be imported.

@@ -26,6 +26,9 @@ type System struct {
 	// Damage says which files of the store are known to be damaged, and which
 	// queues may be concerned.
 	Damage []string `json:"damage,omitempty"`
+
+	// Cluster are the pqd that keep the store together, if several do.
+	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
 // Limits are the limits of a bridge.

@@ -69,7 +69,7 @@ func ExamplePermissions() {
 	//   publish   pq.jobs.pop.* pq.jobs.peek.* pq.jobs.ack.*.*
 	//   subscribe _INBOX.>
 	// viewer of all queues
-	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* pq._sys.cluster.status $SRV.* $SRV.*.pq $SRV.*.pq.*
 	//   subscribe _INBOX.> pq.*.event.*
 	// admin of jobs
 	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.admin.*

@@ -51,5 +51,13 @@ func (g Grammar) AcksOf(conn string) string { return g.prefix + "*.ack." + conn 
 // Events is the pattern of a queue's events, or of all queues' when queue is *.
 func (g Grammar) Events(queue string) string { return g.prefix + queue + ".event.*" }
 
+// SystemEvent is the subject of an event that concerns no queue.
+func (g Grammar) SystemEvent(kind string) string { return g.prefix + sysToken + ".event." + kind }
+
+// IsSystemEvent tells the subject of such an event, of any kind.
+func (g Grammar) IsSystemEvent(subject string) bool {
+	return strings.HasPrefix(subject, g.prefix) && strings.Contains(subject, "."+sysToken+".event.")
+}
+
 // Pushes match every push, well formed or not.
 func (g Grammar) Pushes() []string { return []string{g.prefix + "*.push", g.prefix + "*.push.>"} }

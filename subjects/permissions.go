@@ -90,15 +90,19 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 }
 
 // Viewer returns the permissions to read a queue and its items; with *, also the list of
-// queues and of bridges.
+// queues, of bridges, and of the pqd that keep the store together.
 func (g Grammar) Viewer(queue string) (Permissions, error) {
 	return g.viewer(queue, "info", "list", "get.*", "peek.*")
 }
 
 // Admin returns the permissions to read and change a queue and its items, except for
-// pushes and pops.
+// pushes and pops; with *, also to have the active one of several pqd step down.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	return g.viewer(queue, "info", "list", "get.*", "peek.*", "remove.*", "move.*.*", "admin.*")
+	p, err := g.viewer(queue, "info", "list", "get.*", "peek.*", "remove.*", "move.*.*", "admin.*")
+	if err == nil && queue == every {
+		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String())
+	}
+	return p, err
 }
 
 func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
@@ -108,7 +112,8 @@ func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
 	}
 	p.Subscribe = append(p.Subscribe, g.Events(queue))
 	if queue == every {
-		p.Publish = append(p.Publish, discovery...) // _sys is within reach of the wildcard
+		p.Publish = append(p.Publish, g.prefix+SysClusterStatus.String()) // the rest of _sys is within reach of the wildcard
+		p.Publish = append(p.Publish, discovery...)
 	}
 	return p, nil
 }

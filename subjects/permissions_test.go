@@ -54,10 +54,13 @@ func TestPermissions(t *testing.T) {
 				}
 			}
 			seesAll := tc.events && queue == "*"
-			for _, subject := range []string{"a.pq._sys.list", "a.pq._sys.info", "$SRV.PING", "$SRV.STATS.pq", "$SRV.INFO.pq.id"} {
+			for _, subject := range []string{"a.pq._sys.list", "a.pq._sys.info", "a.pq._sys.cluster.status", "$SRV.PING", "$SRV.STATS.pq", "$SRV.INFO.pq.id"} {
 				if got := allowed(p.Publish, subject); got != seesAll {
 					t.Errorf("%s of %s publishes %s: %v, want %v", tc.name, queue, subject, got, seesAll)
 				}
+			}
+			if got, want := allowed(p.Publish, "a.pq._sys.cluster.step-down"), tc.name == "admin" && queue == "*"; got != want {
+				t.Errorf("%s of %s may have the active pqd step down: %v, want %v", tc.name, queue, got, want)
 			}
 			if !allowed(p.Subscribe, "_INBOX.x.y") {
 				t.Errorf("%s of %s hears no replies", tc.name, queue)

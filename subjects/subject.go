@@ -9,7 +9,7 @@ import (
 
 // Subject is a parsed subject. Fields that its verb does not have are zero.
 type Subject struct {
-	Queue       string // for all verbs but SysList and SysInfo
+	Queue       string // for all verbs but those of the system
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // tells priority 0 from none
@@ -99,11 +99,23 @@ func parseSys(subject string, t tokens) (Subject, error) {
 		s.Verb = SysList
 	case "info":
 		s.Verb = SysInfo
+	case "cluster":
+		s.Verb = sysCluster(t.next())
 	}
 	if s.Verb == 0 || t.left {
-		return Subject{}, fmt.Errorf("subject %s: expected list or info alone after %s", quote(subject), sysToken)
+		return Subject{}, fmt.Errorf("subject %s: expected list, info, cluster.status or cluster.step-down alone after %s", quote(subject), sysToken)
 	}
 	return s, nil
+}
+
+func sysCluster(what string) Verb {
+	switch what {
+	case "status":
+		return SysClusterStatus
+	case "step-down":
+		return SysClusterStepDown
+	}
+	return 0
 }
 
 func minMax(end string, first, last Verb) Verb {
@@ -152,11 +164,11 @@ func (t *tokens) next() (token string) {
 // Build builds a subject. It returns an error for fields that Parse would not return:
 // invalid names, and fields that the verb does not have.
 func (g Grammar) Build(s Subject) (string, error) {
-	if s.Verb < Push || s.Verb > SysInfo {
+	if s.Verb < Push || s.Verb >= Verbs {
 		return "", errors.New("subject without a verb")
 	}
 	b := []byte(g.prefix)
-	if s.Verb != SysList && s.Verb != SysInfo {
+	if s.Verb <= Event {
 		// Checked here, because Parse would report a dot in it as another error.
 		if err := CheckQueue(s.Queue); err != nil {
 			return "", err

@@ -51,6 +51,8 @@ var wellFormed = map[string]Subject{
 	"jobs.event.lease_lost":          {Queue: "jobs", Verb: Event, Event: "lease_lost"},
 	"_sys.list":                      {Verb: SysList},
 	"_sys.info":                      {Verb: SysInfo},
+	"_sys.cluster.status":            {Verb: SysClusterStatus},
+	"_sys.cluster.step-down":         {Verb: SysClusterStepDown},
 	"q.push":                         {Queue: "q", Verb: Push},
 	"-.push":                         {Queue: "-", Verb: Push},
 	"a_b-C9.pop.min":                 {Queue: "a_b-C9", Verb: PopMin},
@@ -90,7 +92,7 @@ const (
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
 	ruleToken    = "expected one or more of A-Z a-z 0-9 - _"
 	rulePush     = "expected push or push.<priority> after the queue's name"
-	ruleSys      = "expected list or info alone after _sys"
+	ruleSys      = "expected list, info, cluster.status or cluster.step-down alone after _sys"
 )
 
 // malformed maps subjects, here with their prefix, to what the error names.
@@ -204,6 +206,9 @@ var malformed = map[string]string{
 	"pq._sys.push":                         ruleSys,
 	"pq._sys.list.x":                       ruleSys,
 	"pq._sys.info.":                        ruleSys,
+	"pq._sys.cluster":                      ruleSys,
+	"pq._sys.cluster.stop":                 ruleSys,
+	"pq._sys.cluster.status.x":             ruleSys,
 	"pq.jobs." + strings.Repeat("x", 4000): ruleVerb,
 	"pq." + strings.Repeat("x", 4000):      ruleQueue,
 	strings.Repeat("\x00", 4000):           `starts with "pq."`,
@@ -254,7 +259,7 @@ func TestBuildRefuses(t *testing.T) {
 	}{
 		{Subject{}, "without a verb"},
 		{Subject{Queue: "jobs"}, "without a verb"},
-		{Subject{Queue: "jobs", Verb: SysInfo + 1}, "without a verb"},
+		{Subject{Queue: "jobs", Verb: Verbs}, "without a verb"},
 		{Subject{Verb: Push}, ruleQueue},
 		{Subject{Queue: "_sys", Verb: List}, ruleQueue},
 		{Subject{Queue: "*", Verb: Push}, ruleQueue},
@@ -308,14 +313,14 @@ func TestDeadLetter(t *testing.T) {
 
 func TestVerbString(t *testing.T) {
 	seen := map[string]bool{}
-	for v := Push; v <= SysInfo; v++ {
+	for v := Push; v < Verbs; v++ {
 		if s := v.String(); s == "" || s == "none" || seen[s] {
 			t.Errorf("verb %d is called %q", v, s)
 		} else {
 			seen[s] = true
 		}
 	}
-	if s := Verb(0).String() + (SysInfo + 1).String(); s != "nonenone" {
+	if s := Verb(0).String() + Verb(Verbs).String(); s != "nonenone" {
 		t.Errorf("what is no verb is called %q", s)
 	}
 }

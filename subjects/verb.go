@@ -27,6 +27,8 @@ const (
 	Event
 	SysList
 	SysInfo
+	SysClusterStatus
+	SysClusterStepDown
 
 	Verbs = iota + 1 // bounds tables that a Verb indexes
 )
@@ -53,6 +55,9 @@ var verbNames = [...]string{
 	Event:       "event",
 	SysList:     "_sys.list",
 	SysInfo:     "_sys.info",
+
+	SysClusterStatus:   "_sys.cluster.status",
+	SysClusterStepDown: "_sys.cluster.step-down",
 }
 
 // queueVerbs is the list in the error for an unknown verb.

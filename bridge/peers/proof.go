@@ -65,10 +65,6 @@ func proofSubject(asker, prover string) string {
 // sysEvent follows a bridge's own prefix, or that of the bridge that asks.
 const sysEvent = "._sys.event." + eventBridge
 
-// IsProof reports whether bridges publish their proofs on a subject. Messages there are
-// no requests.
-func IsProof(subject string) bool { return strings.HasSuffix(subject, sysEvent) }
-
 // Prove answers a question for this bridge that carries a challenge.
 func (r *Rivals) Prove(m *nats.Msg) {
 	var c challenge

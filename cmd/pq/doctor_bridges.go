@@ -43,6 +43,8 @@ func (d *doctor) bridges() bool {
 	case errors.Is(err, nats.ErrNoResponders) && len(found) > 0:
 		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.global.prefix, prefixes(found))
 		return false
+	case errors.Is(err, nats.ErrNoResponders) && d.idle():
+		return false
 	case errors.Is(err, nats.ErrNoResponders):
 		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", s.nc.ConnectedUrlRedacted())
 		return false
@@ -56,6 +58,9 @@ func (d *doctor) bridges() bool {
 	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, span(seconds(system.Uptime)), system.Store)
 	for _, damage := range system.Damage {
 		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/operations.md", damage)
+	}
+	if system.Cluster != nil {
+		d.cluster(system.Cluster)
 	}
 	d.versions(version(), ours, system)
 	d.stores(ours)

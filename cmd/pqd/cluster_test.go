@@ -2,14 +2,12 @@ package main_test
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
@@ -215,50 +213,3 @@ func TestClusterPage(t *testing.T) {
 }
 
 const clusterPage = "../../docs/cluster.md"
-
-// Two pqd keep a store in a stream of a NATS server that is there: pqd init makes it,
-// and nobody else does. When one ends, the other one goes on.
-func TestStoreInStream(t *testing.T) {
-	t.Parallel()
-	outside := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir, o.SyncAlways = true, t.TempDir(), true })
-	work := t.TempDir()
-	env := func(node string) []string {
-		return []string{
-			"NATS_URL=" + outside.URL(), "PQ_STORE=jetstream:pq?sync=always&replicas=1&max_bytes=64M",
-			"PQ_NODE=" + node, "PQ_DATA=" + filepath.Join(work, node),
-		}
-	}
-	early := testenv.Launch(t, env("a")...)
-	early.AwaitLog(t, "no such log")
-	early.Stop(t)
-
-	if code, _, stderr := testenv.Run(t, env("a"), "init"); code != 0 {
-		t.Fatalf("pqd init ended with exit code %d: %s", code, stderr)
-	}
-	first := testenv.Daemon(t, env("a")...)
-	second := testenv.Daemon(t, env("b")...)
-	nodes := &testenv.Nodes{All: []*testenv.Process{first, second}}
-	nc := outside.Connect(t)
-	ask := func(subject, body string) *nats.Msg {
-		t.Helper()
-		m, reply := nats.NewMsg(subject), (*nats.Msg)(nil)
-		m.Data = []byte(body)
-		m.Header.Set("Nats-Msg-Id", nats.NewInbox()) // so it is done once, however often it is asked for
-		testenv.Await(t, subject+" is answered", func() bool {
-			var err error
-			reply, err = nc.RequestMsg(m, 2*time.Second)
-			return err == nil && reply.Header.Get("Status") != "503"
-		})
-		return reply
-	}
-	ask("pq.jobs.push.1", "kept")
-	active := nodes.Active(t)
-	active.Stop(t)
-	nodes.Active(t, active)
-	ask("pq.jobs.push.2", "after")
-	for _, want := range []string{"kept", "after"} {
-		if got := string(ask("pq.jobs.pop.min", "").Data); got != want {
-			t.Errorf("popped %q, expected %q", got, want)
-		}
-	}
-}

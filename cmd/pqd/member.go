@@ -21,20 +21,24 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // member is the part of pqd that keeps a store together with others. While it is active,
 // it has a bridge. A follower takes no requests.
 type member struct {
 	daemon *daemon
+	name   string
 	db     *cluster.DB
 	nc     *nats.Conn // of the bridge
 	tracer trace.Tracer
 	bridge atomic.Pointer[bridge.Bridge]
+	asked  chan *handover // to step down
 
-	cancel context.CancelFunc
-	drain  context.Context // set before cancel: how long requests may take then
-	done   sync.WaitGroup
+	endpoint *bridge.ClusterEndpoint
+	cancel   context.CancelFunc
+	drain    context.Context // set before cancel: how long requests may take then
+	done     sync.WaitGroup
 }
 
 // openMember opens the copy of this pqd. It serves nothing yet.
@@ -66,7 +70,7 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
 	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.names(), Init: init,
+		Name: name, Members: s.Cluster.names(), Version: version(), Init: init,
 		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
 	if err != nil {
@@ -144,10 +148,22 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 		return nil, err
 	}
 	addSpareProcessors()
-	m := &member{daemon: d, db: db, nc: nc, tracer: tracer}
+	m := &member{daemon: d, name: name, db: db, nc: nc, tracer: tracer, asked: make(chan *handover)}
+	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
+		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
+		Status: m.cluster, StepDown: m.stepDown,
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })
+	if d.embedded == nil {
+		m.done.Go(func() {
+			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, log) }}.watch(ctx)
+		})
+	}
 	return m, nil
 }
 
@@ -161,6 +177,20 @@ func (m *member) run(ctx context.Context) {
 		if err := m.serve(ctx, term); err != nil {
 			m.daemon.log.Error("serving the store failed: another pqd may take over", "epoch", term.Epoch(), "error", err)
 			m.release(ctx)
+		}
+	}
+}
+
+// reached is when a leader of the log answered last.
+func (m *member) reached() time.Time { return m.db.Status().Reached }
+
+// leave leaves the NATS server for another one. Clients have to be at a server that
+// reaches the log, too: otherwise this pqd would be active where they are not.
+func (m *member) leave(silence time.Duration, log *nats.Conn) {
+	m.daemon.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
+	for _, nc := range []*nats.Conn{log, m.nc} {
+		if err := nc.ForceReconnect(); err != nil {
+			m.daemon.log.Debug("reconnecting failed", "error", err)
 		}
 	}
 }
@@ -192,7 +222,9 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	var b *bridge.Bridge
 	if err == nil {
 		d.store.Store(store)
-		b, err = bridge.Start(starting, m.nc, store, d.bridgeOptions(m.tracer))
+		options := d.bridgeOptions(m.tracer)
+		options.Cluster, options.Room = m.endpoint, m.room
+		b, err = bridge.Start(starting, m.nc, store, options)
 	}
 	select {
 	case <-term.Over():
@@ -230,10 +262,17 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	d.metrics.MustRegister(numbers)
 	m.bridge.Store(b)
 	d.log.Info("serving", "epoch", term.Epoch(), "store_id", d.store.Load().ID())
+	event := protocol.ActiveEvent{Node: m.name, Epoch: term.Epoch()}
+	if err := bridge.AnnounceActive(m.nc, string(d.settings.Prefix), event); err != nil {
+		d.log.Debug("event lost", "event", protocol.EventActive, "error", err)
+	}
 	drain := context.WithoutCancel(ctx)
+	var asked *handover
 	select {
 	case <-term.Over():
-		d.log.Warn("not serving any more: another pqd does, or nobody can", "epoch", term.Epoch(), "because", term.Reason())
+		d.log.Warn("not serving any more: another pqd does, or none can", "epoch", term.Epoch(), "because", term.Reason())
+	case asked = <-m.asked:
+		d.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
 	case <-ctx.Done():
 		drain = m.drain
 	}
@@ -244,6 +283,9 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 		d.log.Warn("draining the bridge failed", "error", err)
 	}
 	d.metrics.Unregister(numbers)
+	if asked != nil {
+		asked.done <- m.db.Release(drain, asked.to)
+	}
 }
 
 // stop answers what is under way, and hands over to another pqd.
@@ -251,7 +293,9 @@ func (m *member) stop(drain context.Context) error {
 	m.drain = drain
 	m.cancel()
 	m.done.Wait()
-	return m.db.Close()
+	err := m.db.Close()
+	m.endpoint.Stop()
+	return err
 }
 
 // ready says why this pqd does not do what it should, or nil. A follower should follow.

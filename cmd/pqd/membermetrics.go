@@ -16,7 +16,7 @@ var (
 	clusterStopped   = prometheus.NewDesc("pq_cluster_stopped", "Whether this pqd has stopped, because its copy and the log do not belong together: 1 or 0.", nil, nil)
 	clusterEpoch     = prometheus.NewDesc("pq_cluster_epoch", "The epoch of the log; it grows with each takeover.", nil, nil)
 	clusterEntry     = prometheus.NewDesc("pq_cluster_entry", "The last entry of the log in the copy of this pqd.", nil, nil)
-	clusterLag       = prometheus.NewDesc("pq_cluster_lag_entries", "Entries that the copy of this pqd lacked when it last looked at the log.", nil, nil)
+	clusterLag       = prometheus.NewDesc("pq_cluster_lag_entries", "Entries of the log that the copy of this pqd lacks, as far as it knows.", nil, nil)
 	clusterLogBytes  = prometheus.NewDesc("pq_cluster_log_bytes", "Bytes of the log.", nil, nil)
 	clusterLogMost   = prometheus.NewDesc("pq_cluster_log_max_bytes", "Bytes that the log may have.", nil, nil)
 	clusterAppends   = prometheus.NewDesc("pq_cluster_appends_total", "Entries that this pqd has written to the log.", nil, nil)
@@ -29,10 +29,7 @@ func (m memberMetrics) Describe(descs chan<- *prometheus.Desc) {
 
 func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
 	s := m.db.Status()
-	lag := uint64(0)
-	if s.Role != cluster.Active && s.Log.Last > s.Entry {
-		lag = s.Log.Last - s.Entry
-	}
+	lag := s.Newest() - s.Entry
 	for desc, value := range map[*prometheus.Desc]uint64{
 		clusterActive: count(s.Role == cluster.Active), clusterStopped: count(s.Role == cluster.Stopped),
 		clusterEpoch: s.Epoch, clusterEntry: s.Entry, clusterLag: lag,

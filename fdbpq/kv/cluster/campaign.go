@@ -58,12 +58,12 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 func (d *DB) poll(ctx context.Context, began time.Time) []peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
-	d.broadcast(true)
+	d.broadcast(heartbeat{Poll: true})
 	for {
 		all, news := d.peers.heard()
 		missing := len(all) == 0 && len(d.options.Members) != 1 || len(all) < len(d.options.Members)-1
 		for _, p := range all {
-			missing = missing || !p.heard.After(began) && began.Sub(p.heard) < silentFor
+			missing = missing || !p.Gone && !p.heard.After(began) && began.Sub(p.heard) < silentFor
 		}
 		if !missing {
 			return all

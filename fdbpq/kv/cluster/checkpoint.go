@@ -149,7 +149,7 @@ func (d *DB) fetchCheckpoint(ctx context.Context) error {
 	all, _ := d.peers.heard()
 	failures := errBehind
 	for _, p := range all {
-		if time.Since(p.heard) > livingFor || p.Objection != "" || !d.serves(p.heartbeat) {
+		if !p.runs(livingFor) || p.Objection != "" || !d.serves(p.heartbeat) {
 			continue
 		}
 		err := d.fetchFrom(ctx, in, p.Member, begun)

@@ -24,6 +24,9 @@ type Options struct {
 	// store as soon as all of them say that they have none.
 	Members []string
 
+	// Version is that of the program; the other members show it.
+	Version string
+
 	// Init lets this member make the log of a new store, if there is no log and it
 	// has no copy of one.
 	Init bool
@@ -144,6 +147,10 @@ func (d *DB) Term(ctx context.Context) (*Term, error) {
 // Current returns the term of this member while it is active, and otherwise nil.
 func (d *DB) Current() *Term { return d.status.current() }
 
+// Fill is how much of the room of the log is taken, from 0 to 1, as far as this member
+// knows; 0 where there is no limit.
+func (d *DB) Fill() float64 { return d.status.fill() }
+
 // Peek runs fn on the copy as it is. That may lag behind the log, whatever the role of
 // this member is.
 func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
@@ -158,6 +165,33 @@ type release struct {
 
 // ErrNotActive: the member is not the active one.
 var ErrNotActive = errors.New("kv/cluster: this member is not active")
+
+// ErrNoSuccessor: no other member can take over.
+var ErrNoSuccessor = errors.New("kv/cluster: no other member can take over")
+
+// Successor returns the follower that takes over when this member releases the store to
+// it: the named one, or the one whose copy is furthest if name is empty. ErrNoSuccessor
+// means that it was not heard within silentFor, or cannot become active.
+func (d *DB) Successor(name string) (string, error) {
+	furthest := ""
+	var most uint64
+	all, _ := d.peers.heard()
+	for _, p := range all {
+		if !p.runs(silentFor) || p.Role != Follower || p.Objection != "" {
+			continue
+		}
+		if p.Member == name {
+			return name, nil
+		}
+		if furthest == "" || p.Entry > most {
+			furthest, most = p.Member, p.Entry
+		}
+	}
+	if name != "" || furthest == "" {
+		return "", ErrNoSuccessor
+	}
+	return furthest, nil
+}
 
 // Release steps down in favour of a member, or of the one whose copy is furthest if
 // successor is empty. Transactions that have not been sent to the log fail with
@@ -193,6 +227,9 @@ func (d *DB) Close() error {
 		}
 		cancel()
 	}
+	d.stop()
+	d.done.Wait() // no other heartbeat follows
+	d.broadcast(heartbeat{Gone: true})
 	return d.end()
 }
 

@@ -73,6 +73,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 			batch.Lose(err)
 			return err
 		}
+		d.status.grown(len(entry))
 		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, sha256.Sum256(entry)
 		d.tail.head = head
 	}
@@ -88,7 +89,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 // not wait for a sign of life.
 func (d *DB) resign(ctx context.Context, successor string) error {
 	if successor == "" {
-		successor = d.furthest()
+		successor, _ = d.Successor("") // without one the others wait for a sign of life
 	}
 	h := d.tail.head
 	entry := h.next(d.process, kindRelease, []byte(successor)).encode()
@@ -96,16 +97,4 @@ func (d *DB) resign(ctx context.Context, successor string) error {
 		return err
 	}
 	return d.accept(entry)
-}
-
-// furthest is the living member whose copy is the furthest.
-func (d *DB) furthest() (name string) {
-	all, _ := d.peers.heard()
-	var most uint64
-	for _, p := range all {
-		if time.Since(p.heard) < silentFor && p.Entry >= most && p.Role == Follower && p.Objection == "" {
-			name, most = p.Member, p.Entry
-		}
-	}
-	return name
 }

@@ -34,7 +34,7 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		d.broadcast(false)
+		d.broadcast(heartbeat{})
 		if pause(ctx, tellEvery) != nil {
 			return
 		}
@@ -47,9 +47,10 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 	}
 }
 
-func (d *DB) broadcast(poll bool) {
+// broadcast sends how this member is, and what kind says besides: Poll or Gone.
+func (d *DB) broadcast(kind heartbeat) {
 	h := d.status.heartbeat()
-	h.Member, h.Poll = d.options.Name, poll
+	h.Member, h.Version, h.Poll, h.Gone = d.options.Name, d.options.Version, kind.Poll, kind.Gone
 	message, err := json.Marshal(h)
 	if err == nil {
 		err = d.members.Broadcast(message)
@@ -88,7 +89,7 @@ func (d *DB) hear(message []byte) {
 		return
 	}
 	if h.Poll {
-		d.broadcast(false)
+		d.broadcast(heartbeat{})
 	}
 	if d.showsLife(h) {
 		d.status.alive()
@@ -105,5 +106,5 @@ func (d *DB) hear(message []byte) {
 func (d *DB) showsLife(h heartbeat) bool {
 	d.status.mu.Lock()
 	defer d.status.mu.Unlock()
-	return h.Role == Active && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
+	return h.Role == Active && !h.Gone && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
 }

@@ -28,8 +28,14 @@ type heartbeat struct {
 	// when it was new.
 	Silence *time.Duration `json:"silence,omitempty"`
 
+	// Version is that of the program, for operators.
+	Version string `json:"version,omitempty"`
+
 	// Poll asks all others for a heartbeat.
 	Poll bool `json:"poll,omitempty"`
+
+	// Gone is the member's last message: it ends.
+	Gone bool `json:"gone,omitempty"`
 
 	// Format is the newest record that the member reads.
 	Format int `json:"format"`
@@ -40,6 +46,9 @@ type peer struct {
 	heartbeat
 	heard time.Time
 }
+
+// runs reports whether the member was heard within d, and has not ended.
+func (p peer) runs(d time.Duration) bool { return !p.Gone && time.Since(p.heard) < d }
 
 // peers are the other members. They are remembered when they are silent: a member that
 // had more than the log has now is proof that the log has lost something.

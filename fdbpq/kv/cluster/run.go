@@ -147,7 +147,7 @@ func (d *DB) allEmpty() bool {
 	all, _ := d.peers.heard()
 	empty := map[string]bool{d.options.Name: true}
 	for _, p := range all {
-		empty[p.Member] = p.Entry == 0 && time.Since(p.heard) < livingFor
+		empty[p.Member] = p.Entry == 0 && p.runs(livingFor)
 	}
 	for _, name := range d.options.Members {
 		if !empty[name] {

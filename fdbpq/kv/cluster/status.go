@@ -22,9 +22,10 @@ type Status struct {
 	Entry     uint64 // the last one in the copy
 	Synced    uint64 // the last one that is on this disk
 	Log       LogState
-	Reason    string // why no member may become active, or why this one waits
-	Takeovers uint64 // how often this member became active
-	Appends   uint64 // records that this member has written
+	Reached   time.Time // when the log, or an active member that reaches it, was heard last
+	Reason    string    // why no member may become active, or why this one waits
+	Takeovers uint64    // how often this member became active
+	Appends   uint64    // records that this member has written
 	Members   []MemberStatus
 }
 
@@ -37,6 +38,19 @@ type MemberStatus struct {
 	Synced uint64
 	Reason string
 	Heard  time.Time
+
+	Version string // of its program
+	Runs    bool   // it was heard within livingFor, and has not ended
+}
+
+// Newest is the last entry that this member knows of: in its copy, in the log, or in the
+// copy of another member.
+func (s Status) Newest() uint64 {
+	newest := max(s.Entry, s.Log.Last)
+	for _, m := range s.Members {
+		newest = max(newest, m.Entry)
+	}
+	return newest
 }
 
 // status is what the goroutines of a member share.
@@ -84,12 +98,13 @@ func (d *DB) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := Status{
-		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reason: s.reason,
+		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}
 	for _, p := range all {
 		now.Members = append(now.Members, MemberStatus{
 			Name: p.Member, Role: p.Role, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.heard,
+			Version: p.Version, Runs: p.runs(livingFor),
 		})
 	}
 	return now
@@ -213,6 +228,37 @@ func (s *status) observe(state LogState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = state
+}
+
+// reachedLocked is a time at which this member had contact with the log. What the log says
+// of itself is none: a server that is cut off goes on describing it.
+func (s *status) reachedLocked() time.Time {
+	switch {
+	case s.role == Active && !s.pending.IsZero():
+		return s.pending
+	case s.role == Active, s.role == Stopped, s.head.Entry == 0:
+		return time.Now() // it has nothing to wait for
+	}
+	return s.sign
+}
+
+// grown notes that this member has added an entry to the log. It is an estimate until the
+// log says again how large it is.
+func (s *status) grown(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log.Last++
+	s.log.Bytes += uint64(bytes)
+}
+
+// fill is how much of the room of the log is taken, from 0 to 1; 0 where there is no limit.
+func (s *status) fill() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log.MaxBytes == 0 {
+		return 0
+	}
+	return float64(s.log.Bytes) / float64(s.log.MaxBytes)
 }
 
 // flushed notes up to which entry the copy is on the disk.

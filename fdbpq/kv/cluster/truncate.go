@@ -75,7 +75,7 @@ func (d *DB) expendable(state LogState) uint64 {
 	all, _ := d.peers.heard()
 	for _, p := range all {
 		ours := p.Entry == 0 || p.Store == own.Store && p.Generation == own.Generation
-		if ours && time.Since(p.heard) < livingFor && p.Objection == "" {
+		if ours && p.runs(livingFor) && p.Objection == "" {
 			synced = append(synced, p.Synced)
 		}
 	}

@@ -1,0 +1,213 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// ClusterEndpoint answers requests about the processes that keep a store together. Each
+// process has one as long as it runs, because status matters most when no bridge serves.
+// Requests to step down come from the bridge of the active process, so that one process
+// gets each of them. An endpoint reads no store.
+type ClusterEndpoint struct {
+	options ClusterOptions
+	grammar subjects.Grammar
+	replies *replies
+	answers request.Responder
+	nc      *nats.Conn
+
+	ctx    context.Context // ends with the endpoint
+	cancel context.CancelFunc
+	mu     sync.Mutex // held while ended changes and a hand-over begins
+	ended  bool
+	under  sync.WaitGroup // hand-overs
+	sub    *nats.Subscription
+}
+
+// ClusterOptions configure a [ClusterEndpoint]. All but ReplySubjects are required.
+type ClusterOptions struct {
+	Prefix        string
+	ReplySubjects []string // as in Options
+	Logger        *slog.Logger
+
+	// Status describes the cluster, beginning with this process. It must not block.
+	Status func() protocol.Cluster
+
+	// StepDown hands the store over from this process to the named one, or to any if to
+	// is empty, and returns when the other one may take over. After an error other than a
+	// *Refusal it is not known whether that happens.
+	StepDown func(ctx context.Context, to string) (protocol.SteppedDown, error)
+}
+
+// stepDownLimit bounds a hand-over.
+const stepDownLimit = 20 * time.Second
+
+// ServeCluster starts an endpoint. The connection belongs to the caller.
+func ServeCluster(nc *nats.Conn, o ClusterOptions) (*ClusterEndpoint, error) {
+	grammar, err := subjects.New(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := newReplies(Options{Prefix: o.Prefix, ReplySubjects: o.ReplySubjects, Logger: o.Logger}, "")
+	if err != nil {
+		return nil, err
+	}
+	e := &ClusterEndpoint{options: o, grammar: grammar, replies: replies, nc: nc, answers: request.Responder{Conn: nc, Log: o.Logger}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	subject, err := grammar.Build(subjects.Subject{Verb: subjects.SysClusterStatus})
+	if err == nil {
+		e.sub, err = nc.Subscribe(subject, e.status) // without a queue group: each process answers
+	}
+	if err != nil {
+		e.cancel()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Stop ends the endpoint, and waits for the answer to a hand-over.
+func (e *ClusterEndpoint) Stop() {
+	if err := e.sub.Unsubscribe(); err != nil {
+		e.options.Logger.Debug("unsubscribing failed", "subject", e.sub.Subject, "error", err)
+	}
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
+	e.cancel()
+	e.under.Wait()
+}
+
+// clusterVerb is how refusals of these requests look.
+var clusterVerb = request.Verb{Name: "cluster"}
+
+// request is what a message asks for; ok is false when it has no answer.
+func (e *ClusterEndpoint) request(s subjects.Subject, m *nats.Msg) (r *request.Request, ok bool) {
+	if m.Reply == "" {
+		return nil, false
+	}
+	if !e.replies.answers(m.Reply) {
+		e.replies.refuse(m)
+		return nil, false
+	}
+	return &request.Request{Verb: &clusterVerb, Subject: s, Msg: m}, true
+}
+
+// status answers a request for the status.
+func (e *ClusterEndpoint) status(m *nats.Msg) {
+	r, ok := e.request(subjects.Subject{Verb: subjects.SysClusterStatus}, m)
+	if !ok {
+		return
+	}
+	if f := noOptions(r); f != nil {
+		e.answers.AnswerFailure(r, f)
+		return
+	}
+	e.answer(r, e.options.Status())
+}
+
+// stepDown begins to step down. It does not block.
+func (e *ClusterEndpoint) stepDown(s subjects.Subject, m *nats.Msg) {
+	r, ok := e.request(s, m)
+	if !ok {
+		return
+	}
+	to, f := readStepDown(r)
+	if f != nil {
+		e.answers.AnswerFailure(r, f)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return
+	}
+	e.under.Go(func() {
+		ctx, cancel := context.WithTimeout(e.ctx, stepDownLimit)
+		defer cancel()
+		done, err := e.options.StepDown(ctx, to)
+		if err != nil {
+			e.answers.AnswerFailure(r, explainStepDown(err))
+			return
+		}
+		e.answer(r, done)
+	})
+}
+
+// Refusal is why a process does not step down. Nothing was done.
+type Refusal struct {
+	Malformed bool // the request makes no sense, so a retry does not help
+	Text      string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Text }
+
+// explainStepDown says why a hand-over failed.
+func explainStepDown(err error) *failure.Failure {
+	var r *Refusal
+	switch {
+	case errors.As(err, &r) && r.Malformed:
+		return failure.Newf(400, "%s", r.Text)
+	case errors.As(err, &r):
+		return failure.Newf(503, "%s", r.Text)
+	}
+	return failure.Newf(504, "whether another pqd takes over is not known yet: %s", err)
+}
+
+// readStepDown reads which member is to take over.
+func readStepDown(r *request.Request) (to string, f *failure.Failure) {
+	f = readOptions(r, "node", func(name string, value any) (known bool, f *failure.Failure) {
+		if name != "node" {
+			return false, nil
+		}
+		to, f = readString(name, value)
+		return true, f
+	})
+	return to, f
+}
+
+func (e *ClusterEndpoint) answer(r *request.Request, answer any) {
+	body, err := json.Marshal(answer)
+	if err == nil {
+		err = e.nc.Publish(r.Msg.Reply, body)
+	}
+	if err != nil {
+		e.options.Logger.Debug("answer lost", "subject", r.Msg.Reply, "error", err)
+	}
+}
+
+// AnnounceActive publishes the event that a process has become active and takes requests.
+func AnnounceActive(nc *nats.Conn, prefix string, e protocol.ActiveEvent) error {
+	grammar, err := subjects.New(prefix)
+	if err != nil {
+		return err
+	}
+	e.Type, e.Time = protocol.EventTypePrefix+protocol.EventActive, time.Now().UTC()
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return nc.Publish(grammar.SystemEvent(protocol.EventActive), body)
+}
+
+// alone refuses a request about a cluster where there is none.
+type alone struct{ jsonQuery }
+
+func makeAlone(subjects.Verb) work { return new(alone) }
+
+func (a *alone) read(*wire) *failure.Failure {
+	return failure.Newf(400, "%s is for stores that several pqd keep together, with PQ_CLUSTER or PQ_STORE=jetstream:<name>: this one is not", a.Subject.Verb)
+}
+
+func (a *alone) find(*view) error { return nil }

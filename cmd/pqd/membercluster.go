@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// cluster is what this pqd knows of all that keep the store together.
+func (m *member) cluster() protocol.Cluster {
+	s := m.db.Status()
+	newest, epoch := s.Newest(), s.Epoch
+	for _, o := range s.Members {
+		epoch = max(epoch, o.Epoch)
+	}
+	all := []protocol.Member{{
+		Node: m.name, Role: protocol.Role(s.Role), Version: version(),
+		Epoch: s.Epoch, Entry: s.Entry, Synced: s.Synced, Lag: newest - s.Entry, Reason: s.Reason,
+	}}
+	for _, o := range s.Members {
+		role := protocol.Role(o.Role)
+		if !o.Runs || role == protocol.RoleActive && o.Epoch < epoch { // another one has followed it
+			role = protocol.RoleSilent
+		}
+		all = append(all, protocol.Member{
+			Node: o.Name, Role: role, Version: o.Version,
+			Epoch: o.Epoch, Entry: o.Entry, Synced: o.Synced, Lag: newest - o.Entry, Reason: o.Reason,
+			Heard: time.Since(o.Heard).Seconds(),
+		})
+	}
+	return protocol.Cluster{
+		Node: m.name, Store: m.daemon.settings.Store.String(), Members: all,
+		Log: protocol.ClusterLog{First: s.Log.First, Last: s.Log.Last, Bytes: s.Log.Bytes, MaxBytes: s.Log.MaxBytes},
+	}
+}
+
+// handover is a request to step down.
+type handover struct {
+	to   string // the member that takes over
+	done chan error
+}
+
+// stepDown hands the store over to another member while this one is active: it answers
+// the requests in flight, and names its successor in the log.
+func (m *member) stepDown(ctx context.Context, to string) (done protocol.SteppedDown, err error) {
+	to, err = m.successor(to)
+	if err != nil {
+		return done, err
+	}
+	epoch := m.db.Status().Epoch
+	asked := &handover{to: to, done: make(chan error, 1)}
+	select {
+	case m.asked <- asked:
+	case <-ctx.Done():
+		return done, &bridge.Refusal{Text: "this pqd starts or stops to serve just now, nothing was done: try again"}
+	}
+	select {
+	case err = <-asked.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if errors.Is(err, cluster.ErrNotActive) {
+		return done, errors.New("another pqd has taken over meanwhile")
+	}
+	return protocol.SteppedDown{Node: m.name, Successor: to, Epoch: epoch}, err
+}
+
+// successor is the member that takes over, or why there is none.
+func (m *member) successor(to string) (string, error) {
+	found, err := m.db.Successor(to)
+	switch {
+	case err == nil:
+		return found, nil
+	case to == m.name:
+		return "", &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %q is active already: expected another one", to)}
+	case to == "":
+		return "", &bridge.Refusal{Text: "no other pqd can take over, nothing was done: start one, and try again when it follows"}
+	}
+	for _, o := range m.db.Status().Members {
+		if o.Name == to {
+			return "", &bridge.Refusal{Text: fmt.Sprintf("node %s cannot take over now, nothing was done: it was heard %s ago as a %s", to, time.Since(o.Heard).Round(time.Millisecond), o.Role)}
+		}
+	}
+	return "", &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %.80q is not known: expected one that the status names", to)}
+}
+
+// refusePushesAt is how full the log may be until pushes are refused. The rest is for
+// settlements and pops, which make room.
+const refusePushesAt = 0.9
+
+// room says why new items are refused, or nil.
+func (m *member) room() error {
+	if fill := m.db.Fill(); fill >= refusePushesAt {
+		return fmt.Errorf("the log of the store is %.0f %% full: it takes new items below %.0f %%, and settles and pops go on. It forgets what the disks of two pqd have: are they all running?", 100*fill, 100*refusePushesAt)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// A NATS server that is cut off from the others goes on serving its connections, and
+// nothing tells pqd so. But no leader of the log answers there. reach notices that, and
+// has pqd connect to another server.
+type reach struct {
+	// reached is when a leader of the log answered last.
+	reached func() time.Time
+
+	// leave leaves the server for another one.
+	leave func(silence time.Duration)
+}
+
+const (
+	// unreachedFor is longer than NATS takes to elect a leader as a rule. When that does
+	// not help, the next attempt waits twice as long, up to unreachedAtMost.
+	unreachedFor    = 15 * time.Second
+	unreachedAtMost = 2 * time.Minute
+
+	// reachEvery lies between looks.
+	reachEvery = time.Second
+)
+
+// watch watches until ctx ends.
+func (r reach) watch(ctx context.Context) {
+	ticker := time.NewTicker(reachEvery)
+	defer ticker.Stop()
+	patience, left := unreachedFor, time.Time{}
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		last := r.reached()
+		if last.After(left) {
+			patience = unreachedFor
+		} else {
+			last = left
+		}
+		if silence := time.Since(last); silence > patience {
+			r.leave(silence)
+			patience, left = min(2*patience, unreachedAtMost), time.Now()
+		}
+	}
+}
