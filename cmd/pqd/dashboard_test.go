@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -53,6 +54,9 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	}
 	exported := series(t, p)
 	p.Stop(t)
+	s := newStreamStore(t, "64M")
+	s.init(t)
+	maps.Copy(exported, series(t, testenv.Daemon(t, s.env("a")...)))
 
 	type rules struct {
 		Groups []struct {
@@ -90,7 +94,7 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 		checkExpression(t, where, expression, exported)
 	}
 
-	text := read(t, operation)
+	text := read(t, operation) + read(t, clusterPage)
 	table := regexp.MustCompile("(?m)^\\| (`pq_.*`) \\|.*$").FindAllStringSubmatch(text, -1)
 	documented := make(map[string]bool)
 	for _, row := range table {
