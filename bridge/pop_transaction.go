@@ -45,11 +45,14 @@ type popTransaction struct {
 	// joins it any more, or it might fail again and again.
 	failedTogether bool
 
-	runs       int  // of the store's transaction
-	conflicted bool // one of the runs was in vain
+	runs       int         // of the store's transaction
+	conflicted bool        // one of the runs was in vain
+	queue      fdbpq.Queue // within the transaction
+	popResults             // of the last run
+}
 
-	// Results of the last run.
-	queue  fdbpq.Queue                     // within the transaction
+// popResults are what one run of a popTransaction has done.
+type popResults struct {
 	served int                             // requests, of todo
 	more   bool                            // another transaction has more to serve
 	empty  map[fdbpq.Band]*failure.Failure // bands without an item, and why
@@ -106,8 +109,8 @@ func (t *popTransaction) fail(n int, err error) {
 func (t *popTransaction) transaction(tx kv.Tx) error {
 	t.runs++
 	t.gather()
-	t.served, t.more, t.items, t.bytes, t.acked, t.events, t.watch = 0, false, 0, 0, nil, nil, nil
 	clear(t.empty)
+	t.popResults = popResults{empty: t.empty}
 	t.queue = t.lane.queue.In(tx)
 	for _, r := range t.settling {
 		events, err := r.settles.apply(tx, t.queue)
