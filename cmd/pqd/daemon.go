@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -52,36 +53,54 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 
 	hangups, forgetHangups := d.hangups()
 	defer forgetHangups()
-	tracer, stopTracing, err := startTracing(ctx, d.log)
+	var started parts
+	defer func() { err = errors.Join(err, started.stop()) }()
+	r, err := d.startAll(ctx, login, embedded, &started)
 	if err != nil {
 		return err
 	}
-	defer stopTracing()
-	var started parts
-	defer func() { err = errors.Join(err, started.stop()) }()
+	err = d.untilStopped(ctx, hangups, r)
+	return errors.Join(err, d.drain(ctx, r.service))
+}
 
+// running are the parts that pqd watches while it serves.
+type running struct {
+	web     *webServer
+	nc      *nats.Conn
+	closed  <-chan error // why the connection to NATS was closed for good
+	service service
+}
+
+// startAll starts all parts.
+func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded embeddedServer, started *parts) (r running, err error) {
+	tracer, stopTracing, err := startTracing(ctx, d.log)
+	if err != nil {
+		return r, err
+	}
+	started.add("stop tracing", func() error {
+		stopTracing()
+		return nil
+	})
 	if !d.settings.shared() {
-		if err := d.startStore(ctx, &started); err != nil {
-			return err
+		if err := d.startStore(ctx, started); err != nil {
+			return r, err
 		}
 	}
 	if d.settings.NATS.URL == "" {
-		if err := d.startNATS(embedded, &started); err != nil {
-			return err
+		if err := d.startNATS(embedded, started); err != nil {
+			return r, err
 		}
 	}
-	web, err := d.startWeb(&started)
-	if err != nil {
-		return err
+	if r.web, err = d.startWeb(started); err != nil {
+		return r, err
 	}
-	nc, closed, err := d.connectNATS(ctx, login, &started)
-	if err != nil {
-		return err
+	if r.nc, r.closed, err = d.connectNATS(ctx, login, started); err != nil {
+		return r, err
 	}
 	var log *nats.Conn
 	if d.settings.shared() {
 		if log, err = d.logConnection(ctx, login); err != nil {
-			return err
+			return r, err
 		}
 		started.add("close the connection to the log", func() error {
 			log.Close()
@@ -89,64 +108,31 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		})
 	}
 	if d.embedded != nil {
-		d.startWatchingClients(ctx, &started, nc, log)
+		d.startWatchingClients(ctx, started, r.nc, log)
 	}
-	s, err := d.startService(ctx, nc, log, tracer, &started)
-	if err != nil {
-		return err
-	}
+	r.service, err = d.startService(ctx, r.nc, log, tracer, started)
+	return r, err
+}
 
-	for ready := s.ready; ; {
+// untilStopped waits for the end of ctx or the failure of a part. Meanwhile it reports
+// that pqd is ready, and reloads the embedded server's configuration on SIGHUP.
+func (d *daemon) untilStopped(ctx context.Context, hangups <-chan os.Signal, r running) error {
+	for ready := r.service.ready; ; {
 		select {
 		case <-ready:
 			ready = nil
-			d.log.Info("ready", "nats", d.advertised(nc), "http", web.url(), "store", d.settings.Store.String(),
+			d.log.Info("ready", "nats", d.advertised(r.nc), "http", r.web.url(), "store", d.settings.Store.String(),
 				"prefix", string(d.settings.Prefix), "version", version())
-			continue
 		case <-hangups:
 			d.reload()
-			continue
 		case <-ctx.Done():
-		case err = <-web.failed:
-		case err = <-closed:
-			err = fmt.Errorf("the connection to NATS was closed for good: %w", err)
-		}
-		return errors.Join(err, d.drain(ctx, s))
-	}
-}
-
-// parts are the parts of pqd that run, in the order in which they started.
-type parts []part
-
-type part struct {
-	stopping string // what failed if stop fails
-	stop     func() error
-}
-
-func (p *parts) add(stopping string, stop func() error) {
-	*p = append(*p, part{stopping, stop})
-}
-
-// inBackground adds a part that runs until its context ends.
-func (p *parts) inBackground(ctx context.Context, run func(context.Context)) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { run(ctx) })
-	p.add("stop a background task", func() error {
-		cancel()
-		running.Wait()
-		return nil
-	})
-}
-
-// stop stops all parts in reverse order and returns what failed.
-func (p *parts) stop() (err error) {
-	for _, part := range slices.Backward(*p) {
-		if failure := part.stop(); failure != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", part.stopping, failure))
+			return nil
+		case err := <-r.web.failed:
+			return err
+		case err := <-r.closed:
+			return fmt.Errorf("the connection to NATS was closed for good: %w", err)
 		}
 	}
-	return err
 }
 
 // startStore opens the store of a pqd that shares it with no other, or on FoundationDB,
