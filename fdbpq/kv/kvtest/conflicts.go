@@ -17,7 +17,6 @@ var conflictCases = []testCase{
 	{name: "WriteSkew", run: testWriteSkew},
 	{name: "PhantomSkew", run: testPhantomSkew},
 	{name: "ConflictAnswers", run: testConflictAnswers},
-	{name: "WideRanges", run: testWideRanges},
 }
 
 // read is a way to read, and what it looked at. The rows are b, d and f, eight
@@ -380,90 +379,4 @@ func testConflictAnswers(f *fixture) {
 		f.Errorf("the closure ran %d times and read %d at last, expected a rerun that reads 2", runs, saw)
 	}
 	f.expectRows("n", integer(20), "saw 2", "x", "sum", integer(1))
-}
-
-// testWideRanges: a cleared range counts as a change of all that it held, also
-// when that is more than an engine would note row by row.
-func testWideRanges(f *fixture) {
-	const rows = 200
-	var fill []op
-	for i := range rows {
-		fill = append(fill, set(fmt.Sprintf("w/%04d", i), "x"))
-	}
-	clearAll := clearRange("w/", "w0")
-	whole := func(want int) func(kv.Reader) error {
-		return func(r kv.Reader) error {
-			pairs, err := r.Range([]byte("w/"), []byte("w0"), kv.RangeOptions{Limit: 2 * rows})
-			if err == nil && len(pairs) != want {
-				return fmt.Errorf("the range has %d rows, expected %d", len(pairs), want)
-			}
-			return err
-		}
-	}
-	write := func(tx kv.Tx) error { tx.Set([]byte("own"), nil); return nil }
-	for _, look := range []struct {
-		name string
-		do   func(kv.Tx) error
-	}{
-		{"Get", get("w/0100")},
-		{"GetAll", on(func(r kv.Reader) error { _, err := r.GetAll([][]byte{[]byte("a"), []byte("w/0199")}); return err })},
-		{"Conflict", func(tx kv.Tx) error { tx.Conflict([]byte("w/0000")); return nil }},
-		{"Range", on(func(r kv.Reader) error {
-			_, err := r.Range([]byte("w/0050"), []byte("w/0052"), kv.RangeOptions{Limit: 10})
-			return err
-		})},
-	} {
-		f.start(fill...)
-		if runs := f.interleave(look.do, func() error { return f.asideDo(clearAll) }, write); runs < 2 {
-			f.Errorf("%s of a row that a wide range cleared meanwhile: the closure was not rerun", look.name)
-		}
-	}
-
-	// A transaction that reads an older state has the rows, whatever the engine has
-	// cached of the newer state.
-	f.start(fill...)
-	ran := false
-	f.update(func(tx kv.Tx) error {
-		if ran { // the rows are gone by now
-			return nil
-		}
-		ran = true
-		old := tx.Snapshot()
-		if _, err := old.Get([]byte("w/0000")); err != nil {
-			return err
-		}
-		if err := f.asideDo(clearAll); err != nil {
-			return err
-		}
-		for range 3 {
-			if err := f.aside(func(tx kv.Tx) error { return whole(0)(tx) }); err != nil {
-				return err
-			}
-		}
-		return whole(rows)(old)
-	})
-
-	f.start(fill...)
-	w, _ := f.watch("w/0100")
-	f.do(clearAll)
-	f.await(w.Done(), "the watch of a row that a wide range cleared")
-	w.Cancel()
-
-	// A counter that a wide range cleared begins again.
-	f.start(fill...)
-	f.do(add("w/count", 5))
-	f.do(clearAll)
-	f.do(add("w/count", 1))
-	f.expectRows("w/count", integer(1))
-
-	// A row that is set meanwhile is cleared with the others, which come later.
-	f.start(fill...)
-	f.update(func(tx kv.Tx) error {
-		if _, err := tx.Snapshot().Get([]byte("anchor")); err != nil {
-			return err
-		}
-		clearAll.apply(tx)
-		return f.asideDo(set("w/0100/new", "x"))
-	})
-	f.expect(model{})
 }

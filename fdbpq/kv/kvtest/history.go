@@ -220,50 +220,23 @@ func (f *fixture) replay(history []recordedTx) model {
 	return state
 }
 
+// What the accounts of testBank hold together never changes.
+const (
+	bankAccounts = 8
+	bankTotal    = 100
+)
+
 // testBank moves money between accounts. Accounts without money have no row.
 func testBank(f *fixture) {
-	const (
-		accounts  = 8
-		transfers = 200
-		total     = 100
-	)
+	const transfers = 200
 	account := func(i int) string { return fmt.Sprintf("account/%d", i) }
-	f.start(setInteger(account(0), total))
-	begin, end := []byte("account/"), []byte("account0")
-
-	audit := func(r kv.Reader, rng *rand.Rand) error {
-		sum := uint64(0)
-		opts := kv.RangeOptions{Limit: 1 + rng.IntN(accounts), Reverse: rng.IntN(2) == 0}
-		from, to := begin, end
-		for {
-			pairs, err := r.Range(from, to, opts)
-			if err != nil {
-				return err
-			}
-			for _, pair := range pairs {
-				sum += kv.DecodeInteger(pair.Value)
-			}
-			if len(pairs) < opts.Limit {
-				break
-			}
-			if last := pairs[len(pairs)-1].Key; opts.Reverse {
-				to = last
-			} else {
-				from = append(last, 0)
-			}
-			yield(rng)
-		}
-		if sum != total {
-			return fmt.Errorf("the accounts hold %d together, expected %d", sum, total)
-		}
-		return nil
-	}
+	f.start(setInteger(account(0), bankTotal))
 	f.work(6, transfers, func(i int) error {
 		rng := rand.New(rand.NewPCG(f.seed, uint64(i)))
 		if i%5 == 0 {
 			return f.db.View(f.ctx, func(r kv.Reader) error { return audit(r, rng) })
 		}
-		from, to := rng.IntN(accounts), rng.IntN(accounts-1)
+		from, to := rng.IntN(bankAccounts), rng.IntN(bankAccounts-1)
 		if to >= from {
 			to++
 		}
@@ -294,4 +267,33 @@ func testBank(f *fixture) {
 		})
 	})
 	f.view(func(r kv.Reader) error { return audit(r, rand.New(rand.NewPCG(f.seed, transfers))) })
+}
+
+// audit adds up the accounts in pages of random size and direction.
+func audit(r kv.Reader, rng *rand.Rand) error {
+	sum := uint64(0)
+	opts := kv.RangeOptions{Limit: 1 + rng.IntN(bankAccounts), Reverse: rng.IntN(2) == 0}
+	from, to := []byte("account/"), []byte("account0")
+	for {
+		pairs, err := r.Range(from, to, opts)
+		if err != nil {
+			return err
+		}
+		for _, pair := range pairs {
+			sum += kv.DecodeInteger(pair.Value)
+		}
+		if len(pairs) < opts.Limit {
+			break
+		}
+		if last := pairs[len(pairs)-1].Key; opts.Reverse {
+			to = last
+		} else {
+			from = append(last, 0)
+		}
+		yield(rng)
+	}
+	if sum != bankTotal {
+		return fmt.Errorf("the accounts hold %d together, expected %d", sum, bankTotal)
+	}
+	return nil
 }

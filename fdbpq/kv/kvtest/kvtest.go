@@ -73,6 +73,7 @@ func cases() []testCase {
 	all = append(all, readCases...)
 	all = append(all, ownershipCases...)
 	all = append(all, conflictCases...)
+	all = append(all, wideRangeCases...)
 	all = append(all, limitCases...)
 	all = append(all, endingCases...)
 	all = append(all, ageCases...)

@@ -158,59 +158,52 @@ func newInsertPlan(seed uint64, i int, before []insertPlan) insertPlan {
 // do looks and records whose rows were there. Of the transaction's own rows the
 // first one is written by now.
 func (l look) do(r kv.Reader, writers map[string]int, own []string, e *insertEvent) error {
-	there := map[string]bool{}
-	record := func(row string, value []byte) error {
-		if value != nil && string(value) != strconv.Itoa(writers[row]) {
-			return fmt.Errorf("row %s has the value %s, expected that of its writer %d", row, show(value), writers[row])
-		}
-		switch {
-		case value != nil:
-			e.saw = append(e.saw, writers[row])
-			there[row] = true
-		case len(own) > 0 && row == own[0]:
-			return fmt.Errorf("row %s is missing, expected to see an own write", row)
-		default:
-			e.missed = append(e.missed, writers[row])
-		}
-		return nil
-	}
-	if len(l.keys) == 1 {
+	seen := sighting{writers: writers, own: own, event: e, there: map[string]bool{}}
+	switch len(l.keys) {
+	case 0:
+		return l.scan(r, &seen)
+	case 1:
 		value, err := r.Get([]byte(l.keys[0]))
 		if err != nil {
 			return err
 		}
-		return record(l.keys[0], value)
+		return seen.record(l.keys[0], value)
+	default:
+		return l.getAll(r, &seen)
 	}
-	if len(l.keys) > 0 {
-		var keys [][]byte
-		for _, key := range l.keys {
-			keys = append(keys, []byte(key))
-		}
-		values, err := r.GetAll(keys)
-		if err != nil {
+}
+
+func (l look) getAll(r kv.Reader, seen *sighting) error {
+	var keys [][]byte
+	for _, key := range l.keys {
+		keys = append(keys, []byte(key))
+	}
+	values, err := r.GetAll(keys)
+	if err != nil {
+		return err
+	}
+	for i, value := range values {
+		if err := seen.record(l.keys[i], value); err != nil {
 			return err
 		}
-		for i, value := range values {
-			if err := record(l.keys[i], value); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
+	return nil
+}
 
+func (l look) scan(r kv.Reader, seen *sighting) error {
 	pairs, err := r.Range([]byte(l.begin), []byte(l.end), l.opts)
 	if err != nil {
 		return err
 	}
 	for _, pair := range pairs {
-		if _, known := writers[string(pair.Key)]; !known {
-			return fmt.Errorf("Range returned %s, which nobody writes", show(pair.Key))
+		if _, known := seen.writers[string(pair.Key)]; !known {
+			return fmt.Errorf("Range returned %s, which no transaction writes", show(pair.Key))
 		}
-		if err := record(string(pair.Key), pair.Value); err != nil {
+		if err := seen.record(string(pair.Key), pair.Value); err != nil {
 			return err
 		}
 	}
-	// What lies beyond the limit was not looked at.
+	// The scan did not read the rows beyond its limit.
 	begin, end := l.begin, l.end
 	if len(pairs) == l.opts.Limit {
 		if last := string(pairs[len(pairs)-1].Key); l.opts.Reverse {
@@ -219,12 +212,38 @@ func (l look) do(r kv.Reader, writers map[string]int, own []string, e *insertEve
 			end = last
 		}
 	}
-	for row := range writers {
-		if begin <= row && row < end && !there[row] {
-			if err := record(row, nil); err != nil {
+	for row := range seen.writers {
+		if begin <= row && row < end && !seen.there[row] {
+			if err := seen.record(row, nil); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// sighting is what one look has seen.
+type sighting struct {
+	writers map[string]int // of all rows
+	own     []string       // rows of the transaction that looks
+	event   *insertEvent
+	there   map[string]bool
+}
+
+// record notes that a row was there with a value, or was missing.
+func (s *sighting) record(row string, value []byte) error {
+	writer := s.writers[row]
+	if value != nil && string(value) != strconv.Itoa(writer) {
+		return fmt.Errorf("row %s has the value %s, expected that of its writer %d", row, show(value), writer)
+	}
+	switch {
+	case value != nil:
+		s.event.saw = append(s.event.saw, writer)
+		s.there[row] = true
+	case len(s.own) > 0 && row == s.own[0]:
+		return fmt.Errorf("row %s is missing, expected to see an own write", row)
+	default:
+		s.event.missed = append(s.event.missed, writer)
 	}
 	return nil
 }
