@@ -48,8 +48,8 @@ func loginOptions(s natsSettings) ([]nats.Option, error) {
 	return options, nil
 }
 
-// connect connects to NATS. It waits for servers that cannot be reached and
-// fails at once when one answers and refuses, because waiting mends no password.
+// connect connects to NATS. It waits while no server can be reached. It fails at once when
+// a server refuses the login or the certificate, because a retry would not help.
 func connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
 	log = log.With("url", redact(url))
 	err = patiently(ctx, log, "waiting for NATS", unreachable, func() error {
@@ -71,7 +71,7 @@ func connect(ctx context.Context, url string, options []nats.Option, log *slog.L
 	return nil, fmt.Errorf("connect to NATS%s: %w", at(url), err)
 }
 
-// patiently repeats an attempt as long as its failure is one that passes, until
+// patiently retries until an attempt succeeds, fails with an error that does not pass, or
 // ctx ends.
 func patiently(ctx context.Context, log *slog.Logger, waiting string, passes func(error) bool, attempt func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -95,8 +95,8 @@ func unreachable(err error) bool {
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, new(net.Error))
 }
 
-// refusedTLS distinguishes a server that refuses our certificate, or the lack of none.
-// What crypto/tls calls such an answer has no type of its own.
+// refusedTLS reports whether the server refused pqd's certificate, or required one.
+// crypto/tls has no exported error type for that.
 func refusedTLS(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
@@ -133,8 +133,8 @@ func parseServers(list string) ([]*url.URL, error) {
 	return servers, nil
 }
 
-// isServer distinguishes an address from the parts of one whose password has signs that
-// divide addresses.
+// isServer reports whether u is a server's address. A password with an unescaped comma,
+// slash or question mark splits an address into parts that are none.
 func isServer(u *url.URL) bool {
 	if u.Port() != "" {
 		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
@@ -144,7 +144,7 @@ func isServer(u *url.URL) bool {
 	return u.Hostname() != "" && !strings.Contains(u.Path, "@") && u.RawQuery == "" && u.Fragment == ""
 }
 
-// redact leaves of a list of server addresses what is no secret.
+// redact replaces the logins in a list of server addresses by xxxxx.
 func redact(list string) string {
 	servers, err := parseServers(list)
 	if err != nil {

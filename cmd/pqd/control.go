@@ -16,10 +16,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// socketName is the Unix socket in the directory of an embedded store through
-// which the pqd that has it open can be asked for a backup. Every user who may
-// write to the store's directory may connect. There is no other permission to
-// give, and no network port.
+// socketName is the Unix socket in the directory of an embedded store. pqd backup sends its
+// request there. Every user who may write to the directory may connect. There is no other
+// permission, and no network port.
 const socketName = "pqd.sock"
 
 // control answers on the socket.
@@ -35,7 +34,7 @@ type backupRequest struct {
 	To string `json:"to"`
 }
 
-// backupAnswer says what was done, or why not.
+// backupAnswer is the result of a backup, or its error.
 type backupAnswer struct {
 	To    string        `json:"to"`
 	Bytes int64         `json:"bytes"`
@@ -43,8 +42,8 @@ type backupAnswer struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// startControl serves the socket of the store in dir, which this process has
-// open. A pqd that cannot is as good as others in all but backups.
+// startControl serves the socket of the store in dir, which this process has open. A
+// failure is logged and ends nothing: only backups need the socket.
 func startControl(dir string, store *local.DB, log *slog.Logger) *control {
 	path := filepath.Join(dir, socketName)
 	// Left behind by a process that was killed: the store's lock is ours.

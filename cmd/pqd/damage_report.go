@@ -16,8 +16,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// damage reports the damage of an embedded store to health checks, metrics and
-// clients. The zero value is that of a store that is never damaged.
+// damage reports the damage of an embedded store to health checks, metrics and clients. The
+// zero value never reports any: other stores have no such files.
 type damage struct {
 	db    *local.DB
 	store *fdbpq.Store
@@ -75,7 +75,7 @@ func (d *damage) concerned(file *local.Damage) string {
 	return "perhaps the queues " + strings.Join(names, ", ") + more
 }
 
-// err is nil as long as nothing is known to be damaged.
+// err describes the known damage. It is nil if there is none.
 func (d *damage) err() error {
 	if texts := d.describe(); len(texts) > 0 {
 		return fmt.Errorf("the store is damaged: %s", strings.Join(texts, "; "))
@@ -83,7 +83,7 @@ func (d *damage) err() error {
 	return nil
 }
 
-// adviseDamage says what to do when err is that the store is damaged.
+// adviseDamage adds what to do to an error about a damaged store.
 func adviseDamage(err error) error {
 	if !errors.Is(err, kv.ErrDamaged) {
 		return err

@@ -12,8 +12,7 @@ var (
 	errStopping = errors.New("stopping")
 )
 
-// health answers whether pqd can do its work. The zero value is that of a
-// process that is still starting.
+// health answers whether pqd can do its work. The zero value answers that pqd is starting.
 type health struct {
 	bridge   atomic.Pointer[func() error]  // the bridge's own answer, once there is a bridge
 	damage   atomic.Pointer[func() error]  // whether the store is damaged, once there is a store
@@ -21,22 +20,22 @@ type health struct {
 	stopping atomic.Bool
 }
 
-// serving hands the question over to the bridge.
+// serving makes the bridge answer from now on.
 func (h *health) serving(ready func() error) { h.bridge.Store(&ready) }
 
-// member hands the question over to a member of a cluster.
+// member makes the member of a cluster answer from now on.
 func (h *health) member(ready func() error, role func() string) {
 	h.role.Store(&role)
 	h.serving(ready)
 }
 
-// stored hands over the question whether the store is damaged.
+// stored sets the function that reports damage of the store.
 func (h *health) stored(damage func() error) { h.damage.Store(&damage) }
 
 // stop is called when pqd begins to stop, before anything is taken down.
 func (h *health) stop() { h.stopping.Store(true) }
 
-// ready says why no request should be sent here, or nil.
+// ready returns why pqd must get no requests, or nil.
 func (h *health) ready() error {
 	if err := h.works(); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (h *health) ready() error {
 	return nil
 }
 
-// works is ready but for damage.
+// works is like ready, and ignores damage of the store.
 func (h *health) works() error {
 	if h.stopping.Load() {
 		return errStopping
@@ -59,9 +58,9 @@ func (h *health) works() error {
 	return (*bridge)()
 }
 
-// live says why pqd cannot work, or nil. Unlike ready, it has patience with a
-// process that waits for NATS to start with, or for other nodes, and with damage of the
-// store, which another start does not mend.
+// live returns why pqd cannot work, or nil. It is nil, unlike ready, while pqd waits for
+// NATS at its start or for other nodes, and when the store is damaged: a restart would not
+// help.
 func (h *health) live() error {
 	err := h.works()
 	if err == errStarting || errors.As(err, new(waitingError)) {
@@ -70,7 +69,7 @@ func (h *health) live() error {
 	return err
 }
 
-// page says what pages show beside the state.
+// page returns the fields that /healthz and /readyz add to the state.
 func (h *health) page() map[string]string {
 	if role := h.role.Load(); role != nil {
 		return map[string]string{"role": (*role)()}
@@ -78,7 +77,7 @@ func (h *health) page() map[string]string {
 	return map[string]string{}
 }
 
-// metric says for Prometheus what /readyz says.
+// metric is pq_ready: 1 if /readyz answers 200.
 func (h *health) metric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pq_ready", Help: "Whether pqd can do its work: 1 or 0, as /readyz."}, func() float64 {
 		if h.ready() != nil {

@@ -12,16 +12,15 @@ const (
 	// ballastLeast is the smallest one that makes a difference.
 	ballastLeast = 32 << 20
 
-	// ballastPart is the part of GOMEMLIMIT that it may be, as it counts there
-	// as well.
+	// ballastPart: the ballast is at most this part of GOMEMLIMIT, which includes it.
 	ballastPart = 8
 )
 
-// newBallast returns memory that is never touched, so it takes no memory of the
-// machine. But Go counts it when it decides whether to collect garbage, which it
-// does when the heap has doubled. Under load some 4 MB are in use: Go would collect
-// 20 times a second, which is 2 to 3 % of all work and more with leases. With the
-// ballast it collects once a second, and keeps up to 70 MB more of garbage.
+// newBallast returns memory that is never touched, so it takes none of the machine's
+// memory. But Go counts it: Go collects garbage when the heap has doubled. Under load
+// some 4 MB are in use, and Go would collect 20 times a second, which is 2 to 3 % of all
+// work and more with leases. With the ballast Go collects once a second, and keeps up to
+// 70 MB more of garbage.
 func newBallast() []byte {
 	size := min(ballastMost, debug.SetMemoryLimit(-1)/ballastPart)
 	if os.Getenv("GOGC") != "" || size < ballastLeast {

@@ -88,7 +88,7 @@ func (w *webServer) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), httpStopLimit)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); err != nil {
-		return w.server.Close() // a reader that takes too long does not hold up the rest
+		return w.server.Close() // a slow reader must not delay the stop
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A warning or an error with one message is logged at most this often within this time.
-// Clients can cause some, and a disk would be full of them.
+// A warning or an error is logged at most logMost times in logEvery. Clients can cause some
+// of them, and could fill a disk with them.
 const (
 	logMost  = 10
 	logEvery = time.Minute
@@ -17,16 +17,16 @@ const (
 // maxMessages bounds the messages that are remembered.
 const maxMessages = 1000
 
-// limitedLog leaves out warnings and errors that repeat. The next one that is
-// logged says how many were. It limits what all packages log together; a package
-// that knows its problems, such as kv/local, may log them less often.
+// limitedLog leaves out repeated warnings and errors. The next one that is logged has
+// their number. The limit holds for all packages together. A package may log its own
+// problems less often, as kv/local does.
 type limitedLog struct {
 	slog.Handler
 	repeats *repeats // shared by all loggers that come from one
 }
 
-// repeats counts lines by their message. Most messages are fixed texts; what
-// varies stands in the attributes.
+// repeats counts lines by their message. Most messages are fixed texts, with everything
+// variable in the attributes.
 type repeats struct {
 	mu     sync.Mutex
 	counts map[string]*tally

@@ -1,13 +1,14 @@
-// Command pqd is the daemon: it answers requests for priority queues on NATS
-// subjects and keeps the queues in a store. Without settings it runs a NATS
-// server of its own on 127.0.0.1:4222 and keeps its data in ./pq-data.
+// Command pqd is the daemon. It answers requests for priority queues on NATS subjects and
+// keeps the queues in a store. Without settings it runs a NATS server on 127.0.0.1:4222
+// and keeps its data in ./pq-data.
 //
-// It logs one line "ready" when it answers. SIGTERM and SIGINT end it in order:
-// what was acknowledged stays, what was not gets an answer that says so. It
-// exits with 0 then, with 2 when its settings are wrong, and with 1 after any
-// other failure; a bug that Go finds ends it by SIGABRT. A second signal ends it at
-// once. SIGHUP has the embedded NATS server read its configuration file again, and
-// ends pqd when there is none.
+// It logs one line "ready" when it begins to answer. SIGTERM and SIGINT stop it in order:
+// it answers the requests that it has received. A second signal ends it at once. SIGHUP
+// makes the embedded NATS server read its configuration file again; without such a file it
+// stops pqd.
+//
+// The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other
+// failure. A panic ends pqd by SIGABRT.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 
 func main() {
 	abortOnPanic()
-	syscall.Umask(int(notOthers)) // for whatever is made: the store, backups, what the NATS server keeps
+	syscall.Umask(int(notOthers)) // for all files of the store, of backups and of the NATS server
 	ctx := untilSignal()
 	ballast := newBallast()
 	done := make(chan error, 1)

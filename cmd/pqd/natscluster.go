@@ -14,15 +14,15 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// logAccount is the account of the log, and of nothing else: whoever may purge or
-// append to the log owns all queues.
+// logAccount is the account of the log, and of nothing else. A user who may purge the log
+// or append to it controls all queues.
 const logAccount = "PQ_CLUSTER"
 
 // clusterName is what the NATS servers of PQ_CLUSTER call their cluster.
 const clusterName = "pqd"
 
-// identities are the users of the embedded servers that are made by pqd itself. They
-// are made anew by each process, and only that process can log in as the first one.
+// identities are the users that pqd adds to its embedded server. Each process makes new
+// ones, and only that process can log in as the user of the log.
 type identities struct {
 	log       nkeys.KeyPair // of the account of the log
 	anonymous nkeys.KeyPair // clients without a login
@@ -44,7 +44,7 @@ func (i identities) login() (nats.Option, error) {
 	return nats.Nkey(public, i.log.Sign), nil
 }
 
-// isAnonymous tells the user of clients that log in as nobody.
+// isAnonymous reports whether user is the one of clients without a login.
 func isAnonymous(user string) bool {
 	who, err := newIdentities()
 	if err != nil {
@@ -78,7 +78,7 @@ func addCluster(o *server.Options, s settings) error {
 		PingInterval: routePing, MaxPingsOut: routePings,
 	}
 	if net.ParseIP(self.host) == nil {
-		o.Cluster.Host = "0.0.0.0" // names may not be known yet when the first node starts
+		o.Cluster.Host = "0.0.0.0" // the node's name may not resolve yet when the first node starts
 		o.Cluster.Advertise = self.address()
 	}
 	if o.Cluster.TLSConfig, err = s.routeTLS(); err != nil {
@@ -97,9 +97,9 @@ func addCluster(o *server.Options, s settings) error {
 	return addLogAccount(o)
 }
 
-// A node that has lost its power or its network closes no connection. Until the others
-// miss its answers to pings they send it a part of the requests, which nobody answers.
-// The server's own times add up to a minute and a half.
+// A node that loses its power or its network closes no connection. The others send it a
+// part of the requests until it fails to answer their pings, and no node answers those
+// requests. With nats-server's defaults that takes a minute and a half.
 const (
 	routePing  = time.Second
 	routePings = 2

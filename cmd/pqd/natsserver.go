@@ -17,18 +17,17 @@ import (
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
 
-// lameDuckLimit is longer than a stop of pqd lasts.
+// lameDuckLimit is longer than any stop of pqd, so that pqd ends lame duck mode.
 const lameDuckLimit = time.Hour
 
 // embeddedServer is how to run a NATS server inside this process.
 type embeddedServer struct {
 	options *server.Options
-	where   string // the setting that says where it listens
+	where   string // the setting with its address
 }
 
-// embeddedSettings puts together what the settings and the configuration file
-// say. A file that says where to listen is left alone, nats-server's own
-// defaults included.
+// embeddedSettings merges the settings with the configuration file. If the file has a host
+// or a port, nats-server's default holds for the other one, not PQ_LISTEN.
 func embeddedSettings(s settings) (embeddedServer, error) {
 	e := embeddedServer{options: &server.Options{}, where: "PQ_LISTEN"}
 	if s.NATSConfig != "" {
@@ -95,13 +94,12 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 	if err := srv.ReloadOptions(e.options); err != nil {
 		return err
 	}
-	// The server makes a log of its own when something about logs has changed.
+	// The server replaces its logger when a reload changes the log's options.
 	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1)}, debug, trace, verbose)
 	return nil
 }
 
-// natsLog passes the server's log on. Fatalf reports and, unlike its name,
-// ends nothing: the server returns from whatever it was doing.
+// natsLog passes the server's log on. Its Fatalf only reports: the server returns after it.
 type natsLog struct {
 	log   *slog.Logger
 	fatal chan<- string
@@ -117,13 +115,13 @@ func (l natsLog) Fatalf(format string, args ...any) {
 // ofClient is how lines about a connection of a client begin.
 var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 
-// Errorf is called for mistakes of clients, too. They are no errors of pqd, and no
-// reason to wake an operator.
+// Errorf logs mistakes of clients as warnings: they are no errors of pqd, and no reason to
+// wake an operator.
 func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }
 
-// toRoute is how lines begin about a node that is away. What it means for the store is
-// said elsewhere, and these come every second.
+// toRoute is how lines about a node that is away begin. The server logs them every second.
+// The store logs what the absence means.
 const toRoute = "Error trying to connect to route (attempt "
 
 func (l natsLog) say(level slog.Level, format string, args []any) {

@@ -40,7 +40,7 @@ func tokenOf(address string) string {
 	return strings.Trim(notInName.ReplaceAllString(address, "-"), "-")
 }
 
-// isLoopback tells an address that no other machine reaches.
+// isLoopback reports whether no other machine can reach the address.
 func (n node) isLoopback() bool {
 	ip := net.ParseIP(n.host)
 	return n.host == "localhost" || ip != nil && ip.IsLoopback()
@@ -89,7 +89,7 @@ func (n nodes) names() (all []string) {
 	return all
 }
 
-// nodeName is what PQ_NODE says.
+// nodeName is the value of PQ_NODE.
 type nodeName string
 
 func (n *nodeName) Decode(value string) error {
@@ -134,7 +134,7 @@ func (n nodes) String() string {
 	return strings.Join(all, ",")
 }
 
-// isLocal tells whether a host is this machine's.
+// isLocal reports whether a host is this machine.
 func isLocal(host string) bool {
 	if name, err := os.Hostname(); err == nil && name == host {
 		return true
@@ -150,7 +150,7 @@ func isLocal(host string) bool {
 	})
 }
 
-// memberName is what this pqd is called among those that keep a store together.
+// memberName is the name of this pqd in its cluster.
 func (s *settings) memberName() (string, error) {
 	if len(s.Cluster) > 0 {
 		n, err := s.self()
@@ -166,11 +166,11 @@ func (s *settings) memberName() (string, error) {
 	return tokenOf(name), nil
 }
 
-// shared says whether this pqd keeps a store together with others, by a log.
+// shared reports whether the store is replicated: this pqd and others share a log.
 func (s *settings) shared() bool { return s.Store.engine == "jetstream" }
 
-// checkCluster finds settings of a replicated store that contradict each other or lack
-// something. It completes the store of PQ_CLUSTER.
+// checkCluster finds settings of a replicated store that are missing or contradict each
+// other. It completes the store of PQ_CLUSTER.
 func (s *settings) checkCluster() error {
 	clustered := len(s.Cluster) > 0
 	if clustered && !s.set["PQ_STORE"] {

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// abortOnPanic has a panic end the process by SIGABRT. Go exits with 2, which
-// says here that a setting is wrong: a service manager would not start pqd again.
-// SIGQUIT still prints the stacks of all goroutines and ends the process; Go
-// itself would take seconds for each thread.
+// abortOnPanic makes a panic end the process by SIGABRT. By default Go exits with 2, pqd's
+// code for wrong settings, and a service manager would not start pqd again. SIGQUIT still
+// prints the stacks of all goroutines and ends the process. Go's own handler would then
+// take seconds for each thread.
 func abortOnPanic() {
 	debug.SetTraceback("crash")
 	quit := make(chan os.Signal, 1)

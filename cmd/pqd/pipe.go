@@ -11,16 +11,15 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// pipeDialer connects the bridge to the server of its own process. A connection
-// by TCP would need a system call of the server for almost every request, and a
-// certificate if it insists on TLS.
+// pipeDialer connects the bridge to the embedded server. By TCP the server would need a
+// system call for almost every request, and pqd a certificate if the server requires TLS.
 type pipeDialer struct {
 	server *server.Server
 	last   *pipe
 }
 
-// InProcessConn implements nats.InProcessConnProvider. It is called by one
-// connection, for one attempt after another.
+// InProcessConn implements nats.InProcessConnProvider. One connection calls it, never twice
+// at the same time.
 func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	if d.last != nil {
 		// nats.go leaves a connection whose login was refused to the garbage
@@ -42,14 +41,14 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	return d.last, nil
 }
 
-// pendingPart is the part of what the server holds at most for a connection, before it
-// closes it, from which large messages are left out. The rest is for what clients send
-// while the bridge gets no processor, and because the server counts a batch of messages
-// as held until all of it is read.
+// pendingPart is the part of max_pending beyond which the bridge refuses large messages
+// unread. The rest of max_pending is for what clients send while the bridge gets no
+// processor. And the server counts a batch of messages as pending until the bridge has
+// read all of it.
 const pendingPart = 16
 
-// pending is how many bytes the server holds for the connection that it described in
-// that INFO; 0 if it does not know the connection any more.
+// pending is how many bytes the server holds for the connection of that INFO, or 0 if the
+// connection is closed.
 func (d *pipeDialer) pending(info []byte) int64 {
 	var connection struct {
 		ID uint64 `json:"client_id"`
@@ -74,10 +73,10 @@ type pipe struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	held    []byte // written, but not yet passed on
+	held    []byte // written, not yet sent to the server
 	spare   []byte
 	closed  bool
-	err     error // that ended passing on, and lost the held bytes
+	err     error // of sending; the held bytes are lost
 }
 
 const (
@@ -88,7 +87,7 @@ const (
 	// pipeReconnectWait lies between two attempts to connect to the embedded server.
 	pipeReconnectWait = 10 * time.Millisecond
 
-	// pipeLinger is how long a closed pipe goes on passing on the held bytes.
+	// pipeLinger bounds how long a closed pipe still sends the held bytes.
 	pipeLinger = time.Second
 )
 
@@ -120,8 +119,8 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close implements net.Conn. What was written before is passed on, as far as the
-// server reads it; nothing is read any more.
+// Close implements net.Conn. The pipe still sends the bytes written before, for as long as
+// the server reads them, up to pipeLinger. Reads end at once.
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +133,7 @@ func (p *pipe) Close() error {
 	return p.Conn.SetReadDeadline(time.Now())
 }
 
-// passOn passes on what is written until the pipe is closed or the server has
-// closed it.
+// passOn sends written bytes to the server until either side closes the pipe.
 func (p *pipe) passOn() {
 	defer func() { _ = p.Conn.Close() }() // a net.Pipe, which has nothing to say to that
 	for {
@@ -148,7 +146,7 @@ func (p *pipe) passOn() {
 	}
 }
 
-// next waits for something to pass on. It returns nil when that is all.
+// next waits for bytes to send. It returns nil when the pipe is closed and all are sent.
 func (p *pipe) next() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

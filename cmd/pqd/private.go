@@ -13,12 +13,12 @@ import (
 // items of all users and the key that signs leases.
 const notOthers fs.FileMode = 0o077
 
-// storeFile reports whether a file is one of a store. Others are not pqd's to change, nor
-// is a directory that has some.
+// storeFile matches the names of a store's files. pqd changes the modes of no other files,
+// and not the mode of a directory with other files in it.
 var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|SYNCED|` + regexp.QuoteMeta(socketName) + `)$`)
 
-// keepPrivate takes others' permissions from the store in dir, which this process
-// has open. What is made from now on never gives them any, see main.
+// keepPrivate removes other users' access to the store in dir, which this process has open.
+// Files made later are private from the start: main sets the umask.
 func keepPrivate(dir string, log *slog.Logger) {
 	entries, err := os.ReadDir(dir)
 	paths, shared := []string(nil), false
@@ -36,7 +36,7 @@ func keepPrivate(dir string, log *slog.Logger) {
 	for _, path := range paths {
 		info, statErr := os.Stat(path)
 		switch {
-		case errors.Is(statErr, fs.ErrNotExist): // the store is done with it
+		case errors.Is(statErr, fs.ErrNotExist): // the store has deleted it meanwhile
 		case statErr != nil:
 			err = errors.Join(err, statErr)
 		case info.Mode()&notOthers != 0:

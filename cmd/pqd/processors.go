@@ -5,10 +5,9 @@ import (
 	"runtime"
 )
 
-// spareProcessors is how many more threads run Go than it would use by itself.
-// With the embedded store there is always one in a sync of the log: it counts as
-// running until Go's monitor looks, 20 µs later or more, and takes its place
-// from it. docs/performance/history.md has the gain.
+// spareProcessors is how many more threads run Go code than by default. With the embedded
+// store one thread is nearly always in a sync of the log. It counts as running until Go's
+// monitor notices, 20 µs later or more. docs/performance/history.md has the gain.
 const spareProcessors = 2
 
 // addSpareProcessors adds them, unless the operator has set GOMAXPROCS. From then on

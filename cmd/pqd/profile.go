@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// What is recorded of waiting, for a percent of processor time or less: each
-// wait in proportion to its length, and one in so many contended locks.
+// The rates of the profiles of blocking and of locks. They cost a percent of processor time
+// or less.
 const (
 	blockRate   = 10 * time.Microsecond
 	mutexSample = 10
 )
 
-// serveProfiles adds the pages that go tool pprof reads. The command line stays
-// out of them: it is for the operator alone.
+// serveProfiles adds the pages that go tool pprof reads. It leaves out the one that shows
+// the command line.
 func serveProfiles(mux *http.ServeMux, names hostNames) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)

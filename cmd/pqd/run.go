@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// run is the program: it returns when ctx has ended and everything is down, or
-// when something failed.
+// run is the program. It returns after ctx has ended and all parts have stopped, or after a
+// failure.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("pqd", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and reported once

@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// salvage writes what can be read of a damaged store that no process has open: a
-// file for each queue, as pq export makes them and pq import takes them.
+// salvage writes the readable items of a damaged store that no process has open. It makes a
+// file for each queue, in the format of pq export and pq import.
 func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
 	dir, err := embeddedStore(s, "FoundationDB has copies, and tools of its own")
 	if err != nil {
@@ -94,7 +94,7 @@ func (x *salvaging) all(ctx context.Context) error {
 	}
 }
 
-// queue writes what is left of one queue.
+// queue writes the readable items of one queue.
 func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	path := filepath.Join(x.to, name+".jsonl")
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -144,8 +144,8 @@ func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config) {
 	return config
 }
 
-// items writes the items in one state. When a page cannot be made, its items are
-// read one at a time; of one that still cannot be read, at least the place is.
+// items writes the items in one state. If a page cannot be read, it reads the items of that
+// page one at a time. It counts an item that cannot be read, and continues behind it.
 func (w *salvagedQueue) items(ctx context.Context, state fdbpq.State) error {
 	all := fdbpq.Listing{State: state, Limit: w.salvaging.page, Bodies: true}
 	for listing := all; ; {

@@ -73,7 +73,7 @@ func loadSettings() (settings, error) {
 	return s, s.check()
 }
 
-// explain says in an operator's words what envconfig says in a programmer's.
+// explain words an error of envconfig for operators.
 func explain(err error) error {
 	var parse *envconfig.ParseError
 	if !errors.As(err, &parse) {
@@ -135,8 +135,8 @@ func variables() []string {
 	return names
 }
 
-// unknownVariables returns the variables with the prefix of settings that are no
-// settings: a mistyped name should not pass silently.
+// unknownVariables returns variables that begin like settings and are none, such as a
+// mistyped name.
 func unknownVariables(environment []string) []string {
 	known := variables()
 	var names []string

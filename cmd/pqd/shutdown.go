@@ -10,18 +10,18 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// shutdownLimit is what a service manager waits before it kills.
+// shutdownLimit is below the time after which service managers kill a process.
 const shutdownLimit = 10 * time.Second
 
 // What shutdownLimit is spent on. The rest is for closing the store.
 const (
-	tellLimit  = time.Second     // for the embedded NATS server to tell its clients
+	tellLimit  = time.Second     // for the embedded NATS server to announce its stop
 	drainLimit = 7 * time.Second // for answers to reach the NATS server
 	readLimit  = 9 * time.Second // and from there, if it is embedded, the clients
 )
 
-// await returns what arrives on done, and gives up when that takes longer than
-// limit after ctx has ended.
+// await returns the error from done, or an error if none comes within the limit after ctx
+// has ended.
 func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	select {
 	case err := <-done:
@@ -36,8 +36,9 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	}
 }
 
-// drain answers the requests that pqd has received, and waits until clients have read
-// the answers. New requests go to another pqd, or their clients hear that none is there.
+// drain answers the requests that pqd has received, and waits until clients have read the
+// answers. New requests go to another pqd, or the server answers that there are no
+// responders.
 func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	d.health.stop()
 	d.log.Info("stopping")
@@ -74,8 +75,8 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	return err
 }
 
-// enterLameDuck makes the server accept no more connections and announce to its
-// clients that it is about to stop. One of them closes announced when it reads that.
+// enterLameDuck makes the server refuse new connections and announce its stop to its
+// clients. pqd's own connection closes announced when it gets the announcement.
 func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
 	go srv.LameDuckShutdown() // returns when the server is shut down
 	select {
@@ -87,8 +88,8 @@ func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan str
 // readPause lies between looks at what clients have read.
 const readPause = 10 * time.Millisecond
 
-// awaitRead waits until clients have been sent what lies in the server's buffers
-// for them. It returns how many had not been when ctx ended.
+// awaitRead waits until the server's buffers for clients are empty. When ctx ends first, it
+// returns the number of clients whose buffers are not.
 func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
 	pause := time.NewTicker(readPause)
 	defer pause.Stop()

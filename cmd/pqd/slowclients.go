@@ -23,52 +23,51 @@ const (
 	// times unreadEach, so that up to four clients are never closed.
 	unreadMost = 256 << 20
 
-	// unreadEach is how many it may hold for a client that receives, but too slowly, when
-	// it holds too much for all.
+	// unreadEach is how many bytes it may hold for one client that receives slowly, while
+	// it holds more than the budget for all.
 	unreadEach = server.MAX_PENDING_SIZE
 
-	// bridgePart is how many times the budget of all clients the server may hold for one
-	// connection. The limit is the server's, the same for all connections, and there for
-	// the bridge's own: a busy machine may give the bridge no processor for a while.
+	// bridgePart times the budget of all clients is the default of max_pending. The server
+	// has one max_pending for all connections. The bridge's own connection needs that
+	// much, because a busy machine may give the bridge no processor for a while.
 	bridgePart = 2
 
-	// unreadPart is the part of GOMEMLIMIT that it may be.
+	// unreadPart: unreadMost is lowered to this part of GOMEMLIMIT.
 	unreadPart = 4
 
 	// lookEvery lies between looks at the connections.
 	lookEvery = 100 * time.Millisecond
 
-	// lookPart bounds what looks cost: the time between two is so many times as long
-	// as a look. With 10,000 connections one takes 20 ms.
+	// lookPart bounds the cost of looks: the pause between two is lookPart times as long as
+	// a look. With 10,000 connections a look takes 20 ms.
 	lookPart = 20
 
-	// socketsPart is the part of the budget from which sockets are looked at, so that
-	// there is something to compare with when the budget is exceeded.
+	// socketsPart is the part of the budget beyond which slowClients also looks at sockets.
+	// When the budget is exceeded, there are earlier looks to compare with.
 	socketsPart = 4
 
 	// stuckLooks is after how many looks without progress a connection may be closed.
 	stuckLooks = 3
 
-	// blindLooks is the same where what has arrived is unknown: by websocket, for leaf
-	// nodes, and on other systems than Linux. Then progress shows only when the server
-	// counts it, after up to 64 MiB.
+	// blindLooks replaces stuckLooks where pqd cannot see what the client has received: by
+	// websocket, for leaf nodes, and on other systems than Linux. There progress shows
+	// only when the server counts it, after up to 64 MiB.
 	blindLooks = 20
 )
 
-// unreadBudget is how many bytes the embedded server may hold for its clients, with
-// that GOMEMLIMIT.
+// unreadBudget is how many bytes the embedded server may hold for all its clients.
 func unreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/unreadPart) }
 
-// bridgePending is how many bytes the server may hold for one connection, unless
-// PQ_NATS_CONFIG says otherwise.
+// bridgePending is the default of max_pending: how many bytes the server may hold for one
+// connection.
 func bridgePending(memoryLimit int64) int64 { return bridgePart * unreadBudget(memoryLimit) }
 
-// slowClients closes connections to the embedded server whose clients do not read,
-// when the server holds more for all of its clients than a budget. The server itself
-// bounds only what it holds for one.
+// slowClients closes connections whose clients do not read while the embedded server holds
+// more than a budget for all its clients. The server itself only has a limit for each
+// connection.
 //
-// It never closes the bridge's own connection, nor one that has received something in
-// the last looks and has at most unreadEach to receive.
+// It never closes pqd's own connections. It closes no connection that has received
+// something in the last looks and has at most unreadEach to receive.
 type slowClients struct {
 	server *server.Server
 	own    []func() (uint64, error) // pqd's own connections
@@ -93,13 +92,13 @@ func newSlowClients(srv *server.Server, own []func() (uint64, error), budget int
 type backlog struct {
 	id           uint64
 	client       netip.AddrPort // the zero value if no socket of the server leads there
-	pending      int64          // bytes that were not sent
-	sent         int64          // bytes that were; it falls a little when more become pending
-	acknowledged uint64         // bytes that arrived, which the server counts later; 0 if unknown
+	pending      int64          // bytes to send
+	sent         int64          // bytes sent; falls a little when pending grows
+	acknowledged uint64         // bytes that the client's machine has received; 0 if unknown
 	stuck        int            // looks without progress until now
 }
 
-// follow compares two looks at a connection.
+// follow returns b with the number of looks without progress since before.
 func (b backlog) follow(before backlog, known bool) backlog {
 	if known && b.pending >= before.pending && b.sent <= before.sent && b.acknowledged <= before.acknowledged {
 		b.stuck = before.stuck + 1
@@ -107,7 +106,7 @@ func (b backlog) follow(before backlog, known bool) backlog {
 	return b
 }
 
-// hangs reports whether the client counts as one that does not read, or not enough.
+// hangs reports whether the client reads nothing, or too slowly.
 func (b backlog) hangs() bool {
 	if b.pending > unreadEach {
 		return true
@@ -118,8 +117,8 @@ func (b backlog) hangs() bool {
 	return b.stuck >= stuckLooks
 }
 
-// excess returns what to close so that the rest is within the budget: the most bytes
-// first, of those that hang.
+// excess returns the connections to close, so that the others are within the budget. It
+// takes the hanging ones with the most bytes first.
 func excess(all []backlog, own map[uint64]bool, budget int64) (chosen []backlog) {
 	sum := int64(0)
 	for _, b := range all {
@@ -141,7 +140,7 @@ func excess(all []backlog, own map[uint64]bool, budget int64) (chosen []backlog)
 func (s *slowClients) watch(ctx context.Context) {
 	pause := time.NewTimer(lookEvery)
 	defer pause.Stop()
-	// A connection that is being closed may have to wait for its writer.
+	// Closing a connection may wait for its writer.
 	var closing sync.WaitGroup
 	defer closing.Wait()
 	for {
@@ -160,7 +159,7 @@ func (s *slowClients) watch(ctx context.Context) {
 	}
 }
 
-// look closes what has to be closed now.
+// look looks at all connections and closes those in excess.
 func (s *slowClients) look(closing *sync.WaitGroup) error {
 	own := make(map[uint64]bool)
 	for _, ask := range s.own {
@@ -208,8 +207,8 @@ func (s *slowClients) look(closing *sync.WaitGroup) error {
 			"name", c.Name, "user", c.AuthorizedUser, "address", net.JoinHostPort(c.IP, strconv.Itoa(c.Port)), "bytes", b.pending, "budget", s.budget)
 		s.closed.Inc()
 		closing.Go(func() {
-			_ = s.server.DisconnectClientByID(b.id) // it may have gone by itself
-			found.shut(b.client)                    // or else a write that waits keeps the memory
+			_ = s.server.DisconnectClientByID(b.id) // fails if it has gone meanwhile
+			found.shut(b.client)                    // otherwise a blocked write keeps the memory
 		})
 	}
 	return nil

@@ -17,8 +17,8 @@ type sockets struct {
 	fds  map[netip.AddrPort]int
 }
 
-// findSockets lists what is connected to port now. A descriptor may be closed, and
-// become another one, at any time afterwards.
+// findSockets lists the connections to port. Any descriptor may be closed and reused at any
+// time afterwards.
 func findSockets(port uint16) (sockets, error) {
 	s := sockets{port: port, fds: make(map[netip.AddrPort]int)}
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -75,14 +75,14 @@ func (s sockets) acknowledged(client netip.AddrPort) uint64 {
 	return info.Bytes_acked
 }
 
-// shut ends the connection, which also ends writes to it that wait. It returns
-// whether there was one.
+// shut ends the connection and every blocked write to it. It reports whether the connection
+// was there.
 func (s sockets) shut(client netip.AddrPort) bool {
 	fd, found := s.fds[client]
 	if !found {
 		return false
 	}
-	// What the copy refers to stays the same until it is closed.
+	// The copy refers to the same socket until it is closed, even if fd is reused.
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// openStore opens the engine that PQ_STORE names. The collector has its
-// numbers and may be nil.
+// openStore opens the engine of PQ_STORE. The collector has the engine's metrics, and may
+// be nil.
 func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
 	switch s.Store.engine {
 	case "fdb":
@@ -40,7 +40,7 @@ func embeddedStore(s settings, instead string) (string, error) {
 	return s.Store.place, nil
 }
 
-// storeOptions are what the settings mean for the queues in the store.
+// storeOptions are the options of the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
 	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.engine == "local"}
 }
@@ -63,7 +63,7 @@ func (m localMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.Descr
 func (m localMetrics) Collect(metrics chan<- prometheus.Metric) {
 	n, err := m.db.Metrics()
 	if err != nil {
-		return // closed: pqd is on its way out
+		return // the store is closed: pqd stops
 	}
 	counters(metrics, map[*prometheus.Desc]uint64{storeCommits: n.Commits, storeConflicts: n.Conflicts, storeTooOld: n.TooOld})
 	metrics <- prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(len(m.db.Damage())))

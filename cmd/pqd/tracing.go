@@ -16,13 +16,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traceFlushLimit bounds the wait for the collector when pqd stops: spans are
-// no reason to keep a service manager waiting.
+// traceFlushLimit bounds the wait for the collector when pqd stops. Losing spans is better
+// than a slow stop.
 const traceFlushLimit = time.Second
 
-// startTracing returns a tracer when the standard variables name a collector,
-// and nil when they do not. Everything else about it is OTEL_* as well, and
-// read by the OpenTelemetry packages themselves.
+// startTracing returns a tracer if the standard variables name a collector, and nil
+// otherwise. The OpenTelemetry packages read the other OTEL_* variables themselves.
 func startTracing(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, stop func(), err error) {
 	none := func() {}
 	if !tracingWanted() {

@@ -32,7 +32,7 @@ type varzLimits struct {
 	MaxPayload int64 `json:"max_payload,omitempty"` // the NATS server's
 }
 
-// varzNATS is about pqd's own connection, and about the embedded server.
+// varzNATS describes pqd's own connection and the embedded server.
 type varzNATS struct {
 	URL        string `json:"url,omitempty"`
 	Status     string `json:"status"`
