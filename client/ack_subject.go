@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// ackSubjects says on which subjects a client settles leases. It never settles
-// elsewhere: a forged item would have it act with its own rights.
+// ackSubjects are the subjects on which a client settles leases. The client never publishes
+// a settlement elsewhere: a forged item could otherwise use the client's rights.
 type ackSubjects struct {
 	own    subjects.Grammar
 	bridge subjects.Grammar // as the bridge writes them
@@ -35,9 +35,9 @@ func (a ackSubjects) parse(subject string) (own, queue string, err error) {
 	return own, s.Queue, nil
 }
 
-// leaseOf returns the subject that settles the lease of an item from this queue,
-// or from any: the reply subject, or what PQ-Ack says when the item has come
-// through another account. It is "" when neither is such a subject.
+// leaseOf returns the subject that settles an item's lease: the reply subject, or PQ-Ack if
+// the item has come through another account. It is "" if neither is an ack subject of the
+// queue. An empty queue allows any.
 func (a ackSubjects) leaseOf(queue string, m *nats.Msg) string {
 	settles := func(subject string) string {
 		own, of, err := a.parse(subject)

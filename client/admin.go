@@ -72,15 +72,15 @@ func (q *Queue) Delete(ctx context.Context) error {
 	return q.ask(ctx, opDelete, subjects.Subject{Verb: subjects.AdminDelete}, nil, nil)
 }
 
-// repeatable are the operations that may be asked for twice: those that look,
-// and those that lead to the same state again. A second purge would take what
-// was pushed since, and a second removal find nothing.
+// repeatable are the operations that the client may send twice: they only read, or their
+// repetition leads to the same state. A second purge would remove items pushed meanwhile,
+// and a second removal would find no item.
 var repeatable = map[string]bool{
 	opInfo: true, opList: true, opMove: true, opConfig: true, opPause: true, opResume: true,
 	opQueues: true, opSystem: true,
 }
 
-// ask sends a request and reads the JSON that answers it, unless nobody cares.
+// ask sends a request and reads its JSON answer into answer, unless that is nil.
 func (q *Queue) ask(ctx context.Context, op string, s subjects.Subject, body []byte, answer any) error {
 	subject, err := q.subject(s)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// answers gathers the messages that answer one request, without ever making the
-// mailbox wait.
+// answers collects the messages that answer one request. Adding one never blocks the
+// mailbox.
 type answers struct {
 	mailbox *mailbox
 	more    chan struct{} // has a value when there may be messages
@@ -45,7 +45,7 @@ func (a *answers) next() *nats.Msg {
 	return m
 }
 
-// close gives back what nobody looked at.
+// close gives back the items that next has not returned.
 func (a *answers) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

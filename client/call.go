@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// What errors call the operations.
+// The names of operations in errors.
 const (
 	opPush      = "push"
 	opImport    = "import"
@@ -46,7 +46,7 @@ type call struct {
 	sent       int  // how often it was sent
 }
 
-// do sends a call, again if need be, and returns its answer.
+// do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -85,8 +85,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	}
 }
 
-// attempt sends a call once. Neither an answer nor an error mean that none came
-// within the patience.
+// attempt sends a call once. It returns nil and no error if no answer arrives in time.
 func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, patience time.Duration) (*nats.Msg, error) {
 	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
 		return nil, err
@@ -123,14 +122,14 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 	return err
 }
 
-// forever is longer than anybody waits.
+// forever is the longest wait.
 const forever = time.Duration(1<<63 - 1)
 
-// longer returns the next time to wait for an answer. It doubles, because it may
-// be the bridge that needs more time.
+// longer returns how long to wait for the next answer. The wait doubles, because a slow
+// bridge may need more time.
 func longer(wait time.Duration) time.Duration { return min(2*wait, time.Minute) }
 
-// await waits for an answer; there is none when the time is up.
+// await waits for an answer. It returns nil if none arrives in time.
 func await(ctx context.Context, answers <-chan *nats.Msg, wait time.Duration) (*nats.Msg, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -144,8 +143,8 @@ func await(ctx context.Context, answers <-chan *nats.Msg, wait time.Duration) (*
 	}
 }
 
-// ended is the error of a request whose context has ended. What it was refused
-// for says more than that.
+// ended is the error of a request whose context has ended. It has the last refusal if there
+// is one, because that says more than the end of the context.
 func ended(op, queue string, sent int, refusal *Error, cause error) error {
 	switch {
 	case refusal != nil:

@@ -11,19 +11,19 @@
 // Low priorities are urgent: [Min] is the end of the queue with the lowest
 // number, [Max] the other one.
 //
-// # What is repeated
+// # Retries
 //
-// The client repeats a request that a bridge refused without doing anything (it is
-// busy, restarting, or its store cannot commit right now) until the context ends.
-// It repeats an unanswered request only if doing it twice is like doing it once:
-// every push has an id for that, a pop has one with [Repeatable] or [PopID], and
-// reads need none. A context without a deadline gets one of [Timeout].
+// A bridge refuses a request, and does nothing, if it is busy, restarts, or its store
+// cannot commit. The client repeats such a request until the context ends. It repeats an
+// unanswered request only if doing it twice is like doing it once: every push has an id
+// for that, a pop has one with [Repeatable] or [PopID], and reads need none. A context
+// without a deadline gets one of [Timeout].
 //
 // # Errors
 //
-// A request that fails returns an [*Error] with a code, a reason and a text.
-// Compare it by errors.Is with the variables named Err…; every program meets
-// [ErrEmpty]. Only after [ErrUnknownResult] the request may have been done.
+// A request that fails returns an [*Error] with a code, a reason and a text. Compare it by
+// errors.Is with the variables named Err…; every program meets [ErrEmpty]. A failed
+// request has had no effect, except perhaps after [ErrUnknownResult].
 //
 // Several goroutines may use a client, a queue or an item at the same time.
 package client
@@ -51,13 +51,13 @@ type Client struct {
 	inFlight *inFlight
 }
 
-// patience says how long things may take.
+// patience has the time limits of requests.
 type patience struct {
 	timeout time.Duration // of an operation whose context has no deadline
-	refused time.Duration // how long a refused request is sent again; 0: as long as the context lets
+	refused time.Duration // how long a refused request is repeated; 0: until the context ends
 	attempt time.Duration // how long to wait for an answer before asking again, at first
 	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
-	extend  int           // into how many parts a lease is divided, each of which ends with an extension
+	extend  int           // how often a lease is extended within its length
 }
 
 // The defaults of a client's options.
@@ -81,9 +81,9 @@ type options struct {
 // Prefix sets the prefix of the bridge's subjects; [DefaultPrefix] if not given.
 func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
-// BridgePrefix is the prefix as the bridge has it, where the account imports the bridge's
-// subjects under another one. Items name the subjects of their leases as the bridge
-// knows them; the client settles under its own prefix.
+// BridgePrefix sets the bridge's own prefix if the account imports the bridge's subjects
+// under another prefix. Items have ack subjects with the bridge's prefix; the client
+// replaces it by its own.
 func BridgePrefix(prefix string) Option { return func(o *options) { o.bridge = prefix } }
 
 // Timeout bounds operations whose context has no deadline; [DefaultTimeout] if
@@ -100,7 +100,7 @@ func RetryFor(d time.Duration) Option { return func(o *options) { o.patience.ref
 // together.
 func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 
-// New returns a client on a connection, which the caller has to close.
+// New returns a client on a connection. The caller closes the connection.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,

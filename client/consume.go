@@ -153,15 +153,15 @@ type consumer struct {
 	handle  Handler
 	options ConsumeOptions
 	ctx     context.Context // of taking items
-	work    context.Context // of handling them, which goes on for longer
+	work    context.Context // of handling them, which ends later
 	stop    context.CancelCauseFunc
 
 	mu   sync.Mutex
 	left int64 // items that may still be taken
 }
 
-// claim reports whether one more item may be taken. One that could not be is
-// handed back with unclaim.
+// claim reports whether one more item may be popped within the limit. If the pop gets none,
+// unclaim reverts claim.
 func (c *consumer) claim() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,16 +208,16 @@ func (c *consumer) run() {
 		case c.options.StopWhenEmpty && errors.Is(err, ErrEmpty):
 			return
 		case isTimeout(err):
-			troubles = 0 // nothing came for a while, that is all
+			troubles = 0 // no item arrived, and the bridge answers
 			continue
 		}
 		troubles++
 		c.options.OnError(nil, err)
-		rest(c.ctx, backoff(troubles, firstTrouble, lastTrouble))
+		_ = pause(c.ctx, backoff(troubles, firstTrouble, lastTrouble)) // the loop looks at c.ctx
 	}
 }
 
-// isFatal reports whether asking again is pointless.
+// isFatal reports whether a retry would never succeed.
 func isFatal(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
@@ -231,16 +231,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// serve has an item handled and settles it.
+// serve runs the handler on an item and settles the item.
 func (c *consumer) serve(item *Item) {
 	ctx, release := item.Hold(c.work)
 	err := c.call(ctx, item)
@@ -252,8 +243,7 @@ func (c *consumer) serve(item *Item) {
 	if item.isSettled() {
 		return
 	}
-	// What is done is worth an attempt: a late acknowledgement holds as long as
-	// nobody else has taken the item.
+	// A late acknowledgement still takes effect if no other consumer has got the item.
 	if err != nil && errors.Is(lost, ErrLeaseLost) {
 		return
 	}
@@ -262,8 +252,8 @@ func (c *consumer) serve(item *Item) {
 	}
 }
 
-// settle says what becomes of an item after its handler has returned this. It
-// is not cut short by ctx, which may have ended.
+// settle settles an item by its handler's result. It does not depend on ctx, which may have
+// ended.
 func (c *consumer) settle(item *Item, err error) error {
 	ctx := context.WithoutCancel(c.ctx)
 	var retry *retryError
@@ -276,7 +266,7 @@ func (c *consumer) settle(item *Item, err error) error {
 	case errors.As(err, &retry):
 		return item.NackWithDelay(ctx, retry.after)
 	case c.work.Err() != nil:
-		return item.Nack(ctx) // it was interrupted, which is not the item's fault
+		return item.Nack(ctx) // the end of Consume interrupted the handler: no backoff
 	}
 	return item.NackWithDelay(ctx, c.options.Backoff(item.Deliveries))
 }

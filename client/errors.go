@@ -54,11 +54,10 @@ var (
 	ErrSettled = errors.New("item was settled already")
 )
 
-// Reason says why there is nothing to pop, why a lease is lost, or which limit is
-// reached.
+// Reason is why there is nothing to pop, why a lease is lost, or which limit is reached.
 type Reason = protocol.Reason
 
-// Why there is nothing to pop, or no such thing.
+// Why there is nothing to pop, or no such item or queue.
 const (
 	ReasonEmpty   = protocol.ReasonEmpty
 	ReasonLeased  = protocol.ReasonLeased  // no item is ready, some are leased
@@ -82,7 +81,7 @@ const (
 	ReasonStoreFull  = protocol.ReasonStoreFull  // bytes in the log of the store
 )
 
-// ReasonOccupied says that another item stands where one was to be imported.
+// ReasonOccupied: another item has the place of the imported one.
 const ReasonOccupied = protocol.ReasonOccupied
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.
@@ -134,7 +133,7 @@ func (e *Error) Is(target error) bool {
 // of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
-// answered returns the error that a message stands for, nil when it is none.
+// answered returns the error in an answer, or nil if the answer is none.
 func answered(m *nats.Msg, op, queue string) *Error {
 	if len(m.Header) == 0 {
 		return nil

@@ -24,8 +24,8 @@ func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.Can
 	return held, stop
 }
 
-// extensionsPerLease is how often a lease is extended while it lasts, so that one
-// lost message or a restart does not end it.
+// extensionsPerLease is how often a lease is extended within its length: a lost message or
+// a restart of the bridge must not end it.
 const extensionsPerLease = 3
 
 // The interval between two extensions when only the bridge knows how long the
@@ -47,7 +47,7 @@ func (i *Item) extendUntil(ctx context.Context, cancel context.CancelCauseFunc) 
 		case <-ctx.Done():
 			return
 		}
-		// One that is not answered within the lease need not be waited for.
+		// An answer that comes after the end of the lease is of no use.
 		sent := time.Now()
 		attempt, done := context.WithDeadline(ctx, lost)
 		err := i.Extend(attempt)

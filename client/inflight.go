@@ -16,7 +16,7 @@ type inFlight struct {
 	mu    sync.Mutex
 	n     int
 	bytes int
-	fewer chan struct{} // closed when there are fewer; nil while nobody waits for that
+	fewer chan struct{} // closed when there are fewer; nil while no caller waits for that
 }
 
 func newInFlight(most int) *inFlight { return &inFlight{most: most} }

@@ -46,7 +46,7 @@ type Item struct {
 	settled bool
 }
 
-// Death says why an item is in a dead-letter queue, and from which queue it comes.
+// Death is why an item is in a dead-letter queue, and from which queue it comes.
 type Death = protocol.Death
 
 // State is the state of an item.

@@ -32,8 +32,8 @@ func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
 	return &mailbox{nc: nc, acks: acks, open: make(map[string]func(*nats.Msg))}
 }
 
-// receive makes up a reply subject and has what arrives there handed to fn,
-// which must not block, until stop is called.
+// receive returns a new reply subject. Messages on it go to fn, which must not block, until
+// the caller calls stop.
 func (b *mailbox) receive(fn func(*nats.Msg)) (reply string, stop func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +67,8 @@ func (b *mailbox) deliver(m *nats.Msg) {
 	b.giveBack(m)
 }
 
-// giveBack returns an item that nobody waits for any more, so that others need
-// not wait for its lease to run out. When that fails, it does run out.
+// giveBack returns the item of a late answer to its queue, so that others need not wait for
+// its lease to run out. If that fails, the lease does run out.
 func (b *mailbox) giveBack(m *nats.Msg) {
 	if ack := b.acks.leaseOf("", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
 		_ = b.nc.Publish(ack, []byte(protocol.SettleNack))

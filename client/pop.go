@@ -58,7 +58,7 @@ func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID = id } }
 
 // Repeatable gives the pop a random id, so that the client can repeat it when its answer
-// is lost. A pop without a lease then happens exactly once, as long as the program lives.
+// is lost. A pop without a lease then happens exactly once, unless the program ends.
 func Repeatable() PopOption { return func(r *popRequest) { r.MsgID = nuid.Next() } }
 
 // Pop removes or leases the first item at an end of the queue. It fails with [ErrEmpty]
@@ -104,7 +104,7 @@ func (q *Queue) takeBatch(ctx context.Context, op string, end End, n int, opts [
 	return q.take(ctx, op, end, n, opts)
 }
 
-// take pops or peeks, again if need be. A batch of 0 is none.
+// take pops or peeks, and retries if necessary. With a batch of 0 it asks for a single item.
 func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []PopOption) ([]*Item, error) {
 	request := popRequest{protocol.PopRequest{Batch: batch}}
 	for _, opt := range opts {
@@ -134,7 +134,7 @@ func (q *Queue) pop(end End, op string) (string, error) {
 	return q.subject(subjects.Subject{Verb: verbs[op][end]})
 }
 
-// addTime adds without overflow: "wait for ever" is a natural thing to say.
+// addTime adds without overflow: a caller may ask for the longest wait.
 func addTime(a, b time.Duration) time.Duration {
 	if a > forever-b {
 		return forever
@@ -153,11 +153,11 @@ type taking struct {
 	sent       int
 }
 
-// waitMargin leaves time for the answer to arrive before the context ends: an
-// item that comes later is lost, or leased to nobody.
+// waitMargin leaves time for the answer to arrive before the context ends. An item that
+// arrives later is lost, or leased in vain.
 const waitMargin = 100 * time.Millisecond
 
-// run asks until there is something, or the time is up.
+// run repeats the request until it gets items, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
 	var retry retry
@@ -194,7 +194,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	}
 }
 
-// left is how much longer to wait for something to arrive.
+// left is how much longer the pop may wait for an item.
 func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 	if t.wait == 0 {
 		return 0
@@ -207,8 +207,8 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 	return max(left, time.Millisecond)
 }
 
-// attempt asks once and gathers what is answered. Neither items nor an error
-// mean that there was no answer.
+// attempt asks once and collects the answers. It returns no items and no error if no answer
+// arrives.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	body, err := t.request.body()
 	if err != nil {
@@ -220,8 +220,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	if err != nil {
 		return nil, err
 	}
-	// What arrives after this is given back by the mailbox; what is here already
-	// and was not looked at, by answers.
+	// answers gives back the items that have arrived and were not read. The mailbox gives
+	// back those that arrive later.
 	defer answers.close()
 	defer stop()
 	if err := client.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
@@ -240,7 +240,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
 		}
-		// What has arrived counts also when the time is up just now.
+		// Answers that have arrived count even if the time is up.
 		for m := answers.next(); m != nil; m = answers.next() {
 			if e := answered(m, t.op, t.queue.name); e != nil {
 				return items, e

@@ -37,7 +37,7 @@ type PushOption func(*push)
 type push struct {
 	priority *int64
 	header   nats.Header
-	once     bool // with an id, even if one has to be made up
+	once     bool // with an id: the caller's, or a random one
 }
 
 // Priority sets the item's priority; low numbers are first at [Min]. Without it the item
@@ -117,13 +117,13 @@ func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
 // Flush waits until all pushes that were sent are answered, whatever the answers.
 func (c *Client) Flush(ctx context.Context) error { return c.inFlight.flush(ctx) }
 
-// msgID says which id a push has.
+// msgID is the kind of a push's id.
 type msgID int
 
 const (
 	noID    msgID = iota // none, so it must not be sent again
 	givenID              // the caller's
-	madeID               // one that nobody else has
+	madeID               // a unique one, made by the client
 )
 
 // pushMsg makes the message of a push.

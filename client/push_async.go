@@ -45,7 +45,7 @@ type asyncPush struct {
 	retry   retry
 }
 
-// send sends an item, again if need be.
+// send sends an item, and repeats that if necessary.
 func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msgID) (*Future, error) {
 	ctx, cancel := c.bounded(ctx)
 	size := m.Size()
@@ -76,8 +76,8 @@ func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msg
 	return p.future, nil
 }
 
-// whenEnded calls undo when the push ends, at once if it has ended: a context may
-// end before everything is set up.
+// whenEnded calls undo when the push ends. It calls undo at once if the push has ended: the
+// context may end during the set-up.
 func (p *asyncPush) whenEnded(undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *asyncPush) whenEnded(undo func()) {
 	p.undo = append(p.undo, undo)
 }
 
-// publish sends the message, and repeats that while no answer comes.
+// publish sends the message, and repeats that until an answer arrives.
 func (p *asyncPush) publish() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *asyncPush) answer(m *nats.Msg) {
 	pushed, e := readPushed(m, p.op, p.queue)
 	switch {
 	case e == nil:
-		// Of an id that nobody else has, the first push was this one, too.
+		// With an id of the client's own, the first push was an earlier attempt of this one.
 		pushed.Duplicate = pushed.Duplicate && p.id != madeID
 		p.end(pushed, nil)
 	case !p.resend(e):
@@ -131,7 +131,7 @@ func (p *asyncPush) answer(m *nats.Msg) {
 	}
 }
 
-// resend has the message sent again if it may be, and returns whether it is.
+// resend reports whether the message may be sent again, and schedules that.
 func (p *asyncPush) resend(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

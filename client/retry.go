@@ -32,8 +32,11 @@ const (
 func (r *retry) delay() time.Duration { return backoff(r.refusals, minRetryDelay, maxRetryDelay) }
 
 // wait waits for the delay, or until ctx ends.
-func (r *retry) wait(ctx context.Context) error {
-	timer := time.NewTimer(r.delay())
+func (r *retry) wait(ctx context.Context) error { return pause(ctx, r.delay()) }
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -57,7 +57,7 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 	_, err := i.send(ctx, op, body)
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		i.mu.Lock()
-		i.settled = false // let it be tried again
+		i.settled = false // the caller may try again
 		i.mu.Unlock()
 	}
 	return err
@@ -100,14 +100,14 @@ func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
 	return m, err
 }
 
-// held reports whether a settlement that was sent again held the first time: its
-// answer was lost, and this is what the second one finds.
+// held reports whether the reason for which a repeated settlement was refused means that
+// an earlier attempt took effect and its answer was lost.
 func held(op string, reason Reason) bool {
 	switch op {
 	case opAck, opTerminate:
 		return reason == ReasonGone
 	case opNack:
-		return true // back it is, either way
+		return true // the item is back in either case
 	}
 	return false
 }
