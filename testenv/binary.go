@@ -66,8 +66,8 @@ func build(dir string) (string, error) {
 	return program, nil
 }
 
-// environment is that of programs under test: what the developer's shell says
-// about NATS or tracing must not reach them.
+// environment is the environment of programs under test. It leaves out the variables about
+// NATS and tracing of the developer's shell.
 func environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -81,7 +81,7 @@ func environment() []string {
 	return env
 }
 
-// command prepares pqd with these variables and nothing else of ours.
+// command prepares pqd with these settings and no others.
 func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := buildPQD()
@@ -93,7 +93,7 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs pqd to its end, which it is expected to find by itself.
+// Run runs pqd and waits until it ends by itself.
 func Run(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := command(t, env, args...)

@@ -14,9 +14,9 @@ import (
 // clusterSize is the smallest cluster that survives the loss of a server.
 const clusterSize = 3
 
-// nobody is an address that no server listens on: servers announce their addresses to
-// each other, and must use the proxies instead.
-const nobody = "127.0.0.1:1"
+// unused is an address that no server listens on. The servers announce it to each other
+// instead of their own, so that they connect through the proxies alone.
+const unused = "127.0.0.1:1"
 
 // Cluster is three NATS servers with JetStream inside the test process. Each route
 // leads through a proxy, so that a test can cut servers off. JetStream syncs each write.
@@ -34,9 +34,9 @@ type route struct {
 	proxy    *Proxy
 }
 
-// NewCluster starts a cluster, and waits until it has a leader; that may take a moment
-// more to find all servers, until which it makes no stream. Each change may alter the
-// options of the servers first.
+// NewCluster starts a cluster and waits until it has a leader. The leader may not have found
+// all servers yet, and until then it makes no stream. Each change may first alter the
+// options of the servers.
 func NewCluster(t testing.TB, changes ...func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -51,7 +51,7 @@ func NewCluster(t testing.TB, changes ...func(*server.Options)) *Cluster {
 		options := &server.Options{
 			ServerName: fmt.Sprintf("n%d", i+1),
 			Host:       "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-			Cluster:   server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: nobody},
+			Cluster:   server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: unused},
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
 			SyncAlways: true, WriteDeadline: Patience,
 		}
@@ -83,7 +83,7 @@ func (c *Cluster) start(t testing.TB, i int) {
 	}
 }
 
-// URL is where clients connect that can use any server.
+// URL is the address of all servers, for clients that use any of them.
 func (c *Cluster) URL() string {
 	var urls []string
 	for _, s := range c.Servers {
@@ -133,15 +133,15 @@ func (c *Cluster) Join(i int) {
 	c.connect()
 }
 
-// connect lets those servers talk to each other that can.
+// connect connects all servers that are not cut off with each other.
 func (c *Cluster) connect() {
 	for _, r := range c.routes {
 		r.proxy.block(c.down[r.from] || c.down[r.to] || c.apart[r.from] || c.apart[r.to])
 	}
 }
 
-// AwaitLeader waits until the servers that run are connected with each other, have a
-// leader that makes streams, and know it.
+// AwaitLeader waits until all running servers are connected with each other and know a
+// leader that can make streams.
 func (c *Cluster) AwaitLeader(t testing.TB) {
 	t.Helper()
 	Await(t, "the cluster has a leader, and all servers know it", func() bool {
@@ -250,7 +250,7 @@ func (s *Server) followers(stream string) (current int) {
 	return current
 }
 
-// lookEvery is the pause between looks at what has no event.
+// lookEvery is the pause between two polls of a condition without an event.
 const lookEvery = 10 * time.Millisecond
 
 // Await polls for a condition without an event, such as a change inside a server.

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Process is pqd, running as a process of its own.
+// Process is pqd as a separate process.
 type Process struct {
 	URL  string // of NATS
 	HTTP string // of /healthz and its neighbours
@@ -27,9 +27,9 @@ type Process struct {
 	log    journal
 }
 
-// Daemon starts pqd and waits until it is ready. It listens on ports that are
-// free and has a store of its own, unless env says otherwise. When the test
-// ends the process is killed if it still runs, and its store is checked.
+// Daemon starts pqd and waits until it is ready. Unless env has other settings, pqd listens
+// on free ports and has a new store. At the end of the test Daemon kills the process if it
+// still runs, and checks its store.
 func Daemon(t testing.TB, env ...string) *Process {
 	t.Helper()
 	p := Launch(t, env...)
@@ -49,7 +49,7 @@ func Launch(t testing.TB, env ...string) *Process {
 	return p
 }
 
-// newProcess returns one that was not started yet, and is finished when the test ends.
+// newProcess returns a process that is not started yet. It is finished when the test ends.
 func newProcess(t testing.TB) *Process {
 	t.Helper()
 	work := t.TempDir()
@@ -86,11 +86,11 @@ func (p *Process) launch(t testing.TB) {
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			p.log.add(lines.Text())
 		}
-		_ = cmd.Wait() // how it ended stands in cmd.ProcessState
+		_ = cmd.Wait() // cmd.ProcessState has the result
 	}()
 }
 
-// AwaitReady waits until the process says that it is ready.
+// AwaitReady waits until the process logs that it is ready.
 func (p *Process) AwaitReady(t testing.TB) {
 	t.Helper()
 	if !p.Ready(t) {
@@ -133,13 +133,13 @@ func (p *Process) AwaitLog(t testing.TB, text string) {
 	}
 }
 
-// logs waits for a line of the process that runs now. It is false when that has
-// ended without it.
+// logs waits for a line of the running process. It returns false if the process ends
+// without that line.
 func (p *Process) logs(t testing.TB, what string, match func(line string) bool) bool {
 	t.Helper()
 	late := time.After(Patience)
 	for next := p.log.start(); ; {
-		// In this order: what is logged last is there before the end is.
+		// In this order: the last line is there before the process has ended.
 		ended := isClosed(p.exited)
 		lines, more := p.log.from(next)
 		if slices.ContainsFunc(lines, match) {
@@ -171,8 +171,8 @@ func (p *Process) Kill(t testing.TB) {
 	p.wait(t)
 }
 
-// Stop asks the process to end, and fails the test unless it does so cleanly.
-// pqd itself says so when that takes longer than it promises.
+// Stop stops the process, and fails the test unless the exit code is 0. If the stop takes
+// too long, pqd itself ends with another code.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.Terminate(t)
@@ -182,13 +182,13 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// Pause stops the process in its tracks until Resume.
+// Pause suspends the process until Resume.
 func (p *Process) Pause(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP)
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT)
@@ -216,7 +216,7 @@ func (p *Process) AwaitEnd(t testing.TB) int {
 // Exited is closed when the process that runs now has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Log is what the process has logged, since before it was started again too.
+// Log is the log of the process and of its earlier runs.
 func (p *Process) Log() string {
 	lines, _ := p.log.from(0)
 	return strings.Join(lines, "\n")
@@ -238,8 +238,8 @@ func (p *Process) wait(t testing.TB) {
 	}
 }
 
-// finish takes down what still runs, shows the log of a test that failed, and
-// checks the store.
+// finish kills the process if it runs, shows its log if the test failed, and checks the
+// store.
 func (p *Process) finish(t testing.TB) {
 	if p.exited != nil {
 		_ = p.cmd.Process.Kill() // it may have ended already
@@ -251,7 +251,7 @@ func (p *Process) finish(t testing.TB) {
 	CheckDir(t, p.Dir)
 }
 
-// timeout kills cmd when it takes too long; the function returned calls it off.
+// timeout kills cmd if it runs too long, unless stop is called before.
 func timeout(cmd *exec.Cmd) (stop func() bool) {
 	return time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() }).Stop
 }

@@ -14,7 +14,7 @@ import (
 type Engine struct {
 	Name string
 
-	// Exclusive says that one process at a time can have such a store.
+	// Exclusive: only one process at a time can have such a store open.
 	Exclusive bool
 
 	// Place makes room for a store. The function it returns opens that store,
@@ -22,8 +22,8 @@ type Engine struct {
 	Place func(t testing.TB) func() (kv.DB, error)
 }
 
-// firstEngine is the variable that names the engine of tests that run on one
-// only, instead of the embedded one.
+// firstEngine is a variable with the name of an engine. Tests that run on only one engine
+// use that one instead of the embedded one.
 const firstEngine = "PQ_TEST_ENGINE"
 
 // Engines are the engines of this build. The first one is for tests that run on
@@ -43,9 +43,9 @@ func Engines() []Engine {
 	panic(fmt.Sprintf("%s=%s: this build has no such engine", firstEngine, name))
 }
 
-// Each runs a test on every engine. The function open opens one and the same
-// store whenever it is called; a test that calls it again closes the store
-// first. What is left open is closed when the test ends.
+// Each runs a test on every engine. Each call of open opens the same store. A test closes
+// the store before it calls open again. A store that is open when the test ends is closed
+// then.
 func Each(t *testing.T, test func(t *testing.T, open func() kv.DB)) {
 	for _, engine := range Engines() {
 		t.Run(engine.Name, func(t *testing.T) { test(t, opener(t, engine)) })
@@ -69,7 +69,8 @@ func opener(t testing.TB, engine Engine) func() kv.DB {
 	}
 }
 
-// background is a context for what happens after a test, when its own has ended.
+// background is a context for work after the end of a test, when the test's own context has
+// ended.
 func background() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), Patience)
 }

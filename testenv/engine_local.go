@@ -18,8 +18,8 @@ var localEngine = Engine{
 	},
 }
 
-// openLocal exists because a nil *local.DB in a kv.DB is not nil. On a machine
-// that is very busy a transaction may last longer than it may, so none grows old.
+// openLocal exists because a nil *local.DB in a kv.DB is not nil. Its clock stands still,
+// because a busy machine could otherwise make transactions too old.
 func openLocal(dir string) (kv.DB, error) {
 	db, err := local.Open(dir, local.Options{Now: func() time.Time { return time.Time{} }})
 	if err != nil {

@@ -84,8 +84,8 @@ func (p *Process) role() string {
 	return page.Role
 }
 
-// freeHosts returns loopback addresses that nobody uses: the nodes have to know each
-// other's before they start. Only Linux has more than one without being asked.
+// freeHosts returns unused loopback addresses. The nodes have to know each other's addresses
+// before they start. Only Linux has more than one loopback address by default.
 func freeHosts(t testing.TB, count int) (hosts []string) {
 	t.Helper()
 	random := make([]byte, 3)

@@ -27,7 +27,7 @@ func Blocks(t testing.TB, file, language string) []Block {
 		t.Fatal(err)
 	}
 	var blocks []Block
-	var block *Block // the one we are in
+	var block *Block // at this line
 	inside, number := false, 0
 	for line := range strings.Lines(string(page)) {
 		number++

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Proxy is a network between clients and a server: it passes on what they say,
-// and loses connections, bytes and time when a test wants it to.
+// Proxy is a network between clients and a server. It passes on bytes, and loses or delays
+// connections and bytes at the request of a test.
 type Proxy struct {
 	listener net.Listener
 	timers   sync.WaitGroup // troubles that have not passed
@@ -21,7 +21,7 @@ type Proxy struct {
 	end      func()
 
 	mu      sync.Mutex
-	target  string  // of new connections; "": nobody is there
+	target  string  // of new connections; "": no server
 	blocked bool    // connections end as soon as they begin
 	links   []*link // in the order of their beginning
 	mute    int     // troubles in which new connections are accepted and nothing else
@@ -64,8 +64,7 @@ func newProxy(t testing.TB, target string) *Proxy {
 // URL is where clients connect.
 func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
-// Calm ends every trouble, and returns when none is left. There is no other
-// afterwards.
+// Calm ends all troubles for good, and waits for their end.
 func (p *Proxy) Calm() {
 	p.end()
 	p.timers.Wait()
@@ -96,9 +95,8 @@ func (p *Proxy) block(blocked bool) {
 	}
 }
 
-// Silence swallows everything on the connections there are, in both directions
-// and the end of either side included: each side has to find out by itself. It
-// ends with Calm.
+// Silence loses everything on the present connections, in both directions, until Calm. It
+// also hides the end of one side from the other.
 func (p *Proxy) Silence() {
 	for _, l := range p.all() {
 		l.up.lose()
@@ -131,7 +129,7 @@ func (p *Proxy) accept() {
 			continue
 		}
 		if !mute {
-			// A server that is away looks as it does without a proxy.
+			// A client sees the same as without a proxy: the connection ends.
 			if l.server, err = net.Dial("tcp", target); err != nil {
 				l.cut(true)
 				continue
@@ -153,12 +151,12 @@ func (p *Proxy) accept() {
 	}
 }
 
-// troubles are how long each kind lasts at most. What is not listed is over at
-// once.
+// troubles are the longest durations of the kinds of trouble. Kinds that are not listed
+// have none.
 var troubles = map[string]time.Duration{"delay": 2 * time.Second, "one direction lost": 3 * time.Second, "half-open": 3 * time.Second}
 
-// Trouble has something go wrong that random chooses, with a connection that
-// random chooses, and says what. Some troubles go on after it has returned.
+// Trouble makes a random trouble on a random connection, and returns its name. Some
+// troubles last beyond its return.
 func (p *Proxy) Trouble(random *rand.Rand) string {
 	what := []string{"cut", "cut", "cut within a message", "delay", "delay", "one direction lost", "half-open", "all cut"}[random.IntN(8)]
 	toServer, reset, share, bytes := random.IntN(2) == 0, random.IntN(2) == 0, random.Float64(), random.IntN(200)
@@ -174,8 +172,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 	if toServer {
 		direction = &l.up
 	}
-	// after ends a trouble when its time is over, or everything calms down, or ended is
-	// closed.
+	// after ends a trouble when its time is over, at Calm, or when ended is closed.
 	after := func(ended <-chan struct{}, end func()) {
 		over := time.NewTimer(time.Duration(share * float64(troubles[what])))
 		p.timers.Go(func() {
@@ -220,7 +217,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 
 // link is a connection of a client, and the one to the server that belongs to it.
 type link struct {
-	client, server net.Conn // server is nil where nobody is
+	client, server net.Conn // server is nil if there is none
 	up, down       stream
 	ended          chan struct{}
 	end            func(reset bool)
@@ -247,7 +244,7 @@ func newLink(client net.Conn) *link {
 	return l
 }
 
-// cut ends both connections, with what is on its way lost if they are reset.
+// cut ends both connections. A reset also loses the bytes on their way.
 func (l *link) cut(reset bool) { l.end(reset) }
 
 // serve passes on bytes until the connections end.
@@ -294,8 +291,8 @@ func newStream() stream {
 
 var errCut = errors.New("cut within a message")
 
-// admit returns what of the bytes is passed on, when it is time. Nothing passes
-// behind an error.
+// admit waits until bytes may pass, and returns those that do. After an error none pass any
+// more.
 func (s *stream) admit(bytes []byte, ended <-chan struct{}) ([]byte, error) {
 	s.mu.Lock()
 	flow := s.flow
@@ -317,7 +314,7 @@ func (s *stream) admit(bytes []byte, ended <-chan struct{}) ([]byte, error) {
 	return bytes, nil
 }
 
-// awaitEnd keeps the end of one side from the other where bytes go nowhere.
+// awaitEnd hides the end of one side from the other while bytes are lost.
 func (s *stream) awaitEnd(ended <-chan struct{}) {
 	s.mu.Lock()
 	lost := s.lost

@@ -115,13 +115,11 @@ func (s *shell) close() error {
 	return errors.Join(s.input.Close(), s.cmd.Wait())
 }
 
-// interrupt is how a terminal shows Ctrl-C. It stands in the output of a command
-// that runs until then.
+// interrupt is how a terminal shows Ctrl-C, in the output of a command that it ends.
 const interrupt = "^C"
 
-// untilInterrupted runs a command, waits until it has printed what stands before
-// ^C, in any order, and interrupts it. It returns what the command printed, in the
-// page's order.
+// untilInterrupted runs a command, waits until it has printed the lines before ^C, in any
+// order, and interrupts it. It returns the printed lines in the page's order.
 func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string, error) {
 	t.Helper()
 	before, _, _ := strings.Cut(shown, interrupt+"\n")
@@ -158,8 +156,8 @@ func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string,
 	return ordered.String(), errors.Join(lines.Err(), cmd.Wait())
 }
 
-// plain reports whether a command is nothing to a shell but words, some of them in
-// single quotes.
+// plain reports whether a command needs no shell: it has only words, perhaps in single
+// quotes.
 func plain(command string) bool {
 	unquoted := regexp.MustCompile(`'[^']*'`).ReplaceAllString(command, "")
 	return !strings.ContainsAny(unquoted, "|&;<>()$`\\\"'\n#")

@@ -43,19 +43,17 @@ func Steps(t testing.TB, file string) []Step {
 	return steps
 }
 
-// Terminal runs the commands that documentation shows against one process and
-// compares what they print. They run in a bash, in which pq is the real one. The
-// nats command and curl need not be installed: what they would send is sent, and
-// what they would print is compared.
+// Terminal runs the commands of a page against one process and compares their output with
+// the page. A bash runs them, with the real pq. Stand-ins for nats and curl send and print
+// what the real commands would.
 //
-// What a page shows is compared by [Shown]. Empty lines and the width of columns
-// do not count, times and ports may be any, and the headers of an answer stand in
-// the order of their names. In a command, <id> and <ack> stand for the last id and
-// ack subject that were printed. [InProcess] returns a terminal for transcripts,
-// which compares in the same way.
+// [Shown] compares the output. Empty lines and the width of columns do not count, times and
+// ports may be any, and the headers of an answer are sorted by name. In a command, <id> and
+// <ack> are the last printed id and ack subject. [InProcess] returns a terminal for
+// transcripts, which compares in the same way.
 //
-// `nats sub` runs until Close, as it would in a terminal of its own. A command
-// with ^C in its output runs until it has printed what stands before that.
+// `nats sub` runs until Close, as in a terminal of its own. A command with ^C in its output
+// runs until it has printed the lines before ^C.
 type Terminal struct {
 	name      string // of the program that is run within the test, or ""
 	program   Program
@@ -64,7 +62,7 @@ type Terminal struct {
 	process *Process // nil with a program
 	nc      *nats.Conn
 	bash    *shell            // nil until it is needed
-	printed map[string]string // what placeholders stand for
+	printed map[string]string // the values of placeholders
 	subs    []listening
 }
 
@@ -121,8 +119,7 @@ func (term *Terminal) Run(t testing.TB, step Step) {
 	compare(t, step, printed)
 }
 
-// Close ends what still runs: each `nats sub` has to have printed what the page
-// shows, in whatever order.
+// Close ends each `nats sub` after it has printed the lines of the page, in any order.
 func (term *Terminal) Close(t testing.TB) {
 	t.Helper()
 	late := time.After(Patience)
@@ -180,7 +177,7 @@ func (term *Terminal) subscribe(step Step, args []string) error {
 	if len(args) != 2 || args[0] != "--raw" {
 		return errors.New("expected --raw and a subject")
 	}
-	const most = 1 << 10 // messages that nobody looks at before Close
+	const most = 1 << 10 // messages that wait for Close
 	came := make(chan *nats.Msg, most)
 	if _, err := term.nc.ChanSubscribe(args[1], came); err != nil {
 		return err

@@ -91,8 +91,8 @@ func (term *Terminal) runProgram(t testing.TB, step Step) string {
 	return stdout
 }
 
-// expand puts the values of variables where $NAME stands. It leaves other names to
-// the program.
+// expand replaces each $NAME by the value of that variable. It leaves unknown names as they
+// are.
 func (term *Terminal) expand(text string) string {
 	return os.Expand(text, func(name string) string {
 		if value, known := term.variables[name]; known {

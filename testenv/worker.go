@@ -41,7 +41,7 @@ type Worker struct {
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
 	Attempt  time.Duration // for one answer, behind which it is lost; 0: a second
 	Padding  int           // bytes behind the name of an item
-	Patience time.Duration // for an answer that says more than to try again; 0: the package's
+	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
 
 	nc       *nats.Conn
@@ -149,8 +149,8 @@ func (w *Worker) push() {
 	})
 }
 
-// record runs an operation and records it with its client and times, unless do says
-// that there was none.
+// record runs an operation and records it with its client and times, unless do returns
+// false.
 func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
 	o.Client, o.Call = w.ID, w.Recorder.Now()
 	if do(&o) {
@@ -221,8 +221,8 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 	case status == "404" || status == "408":
 		o.Outcome = history.Nothing
 	case reply.Header.Get("Nats-Service-Error-Code") == "410" && o.Kind == history.Lease:
-		// It was given back, as no client received it, and another one has it; or it ran
-		// out before its answer arrived.
+		// The bridge gave the lease back, because no client received it, and another
+		// client has it. Or the lease ran out before its answer arrived.
 		o.Outcome = history.Unknown
 		if o.Lease != fleeting { // which does not run out here
 			o.Lease = 0
@@ -267,8 +267,7 @@ func (w *Worker) settle(at int, kind history.Kind) {
 	})
 }
 
-// again reports whether to repeat a request: the answer leaves its result open, or says
-// that a later attempt may succeed.
+// again reports whether to repeat a request: its result is unknown, or a retry may succeed.
 func again(reply *nats.Msg) bool {
 	code := reply.Header.Get("Nats-Service-Error-Code")
 	return code == "503" || code == "504" || code == "429" || noResponders(reply) ||
@@ -293,7 +292,7 @@ func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 			tries++
 			w.lose(request, ignored.Subject)
 			defer ignored.Unsubscribe()
-		case n == 1 && w.Vanishes: // nobody is there to receive it
+		case n == 1 && w.Vanishes: // no client receives the answer
 			tries++
 			w.lose(request, w.nc.NewInbox())
 		case n == 2 && w.Vanishes: // the connection is lost
@@ -364,7 +363,7 @@ func (w *Worker) Drain() {
 	}
 }
 
-// Info is what the queue says about itself, as soon as it answers.
+// Info returns the queue's info. It retries until it gets an answer.
 func (w *Worker) Info() string {
 	w.Helper()
 	reply, _ := w.repeat(nats.NewMsg("pq." + w.Queue + ".info"))
