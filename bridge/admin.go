@@ -34,7 +34,7 @@ func makeAdmin(v subjects.Verb) work {
 	return new(unservable)
 }
 
-// admin is a request without options that changes a whole queue.
+// admin is a request without options that changes a queue as a whole.
 type admin struct {
 	change
 	do func(kv.Tx, fdbpq.Queue) (answer any, err error)
@@ -55,8 +55,7 @@ func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 // configure changes the configuration of a queue, or shows it when the body is empty.
 type configure struct{ change }
 
-// read checks only that the queues in the body can be reached. The core checks the
-// rest.
+// read checks only the names of queues in the body. The core checks everything else.
 func (c *configure) read(*wire) *failure.Failure {
 	if f := noOwnHeaders(c.Msg.Header, c.Subject.Verb.String()); f != nil {
 		return f

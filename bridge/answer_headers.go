@@ -36,7 +36,7 @@ func (w *headerWriter) end(key string) {
 	w.ends = append(w.ends, len(w.text))
 }
 
-// item writes what is to be said about every item.
+// item writes the headers that every item has.
 func (w *headerWriter) item(item *fdbpq.Item) {
 	w.text = appendID(w.text, item.ID)
 	w.end(protocol.HeaderID)

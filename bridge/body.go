@@ -36,7 +36,7 @@ func readObject(what string, body []byte, fields string, set func(name string, v
 			return failure.Newf(400, "%s: field %s: expected a number, a string or a boolean", what, failure.Quote(name))
 		}
 		if seen[name] {
-			return failure.Newf(400, "%s: field %s stands twice", what, failure.Quote(name))
+			return failure.Newf(400, "%s: field %s occurs twice", what, failure.Quote(name))
 		}
 		seen[name] = true
 		known, f := set(name, value)

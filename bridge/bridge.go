@@ -94,7 +94,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.service.start(ctx); err != nil {
 		return nil, err
 	}
-	wr.connected() // the server has said by now what it allows
+	wr.connected() // the server has announced its max_payload by now
 	if err := b.receiver.Start(); err != nil {
 		b.service.stop()
 		b.lanes.stop()

@@ -13,7 +13,7 @@ import (
 
 // Settings of a bridge's connection.
 const (
-	pingInterval   = 20 * time.Second // a dead server is noticed within a minute, not six
+	pingInterval   = 20 * time.Second // the client notices a dead server within a minute, not six
 	reconnectWait  = 250 * time.Millisecond
 	lameDuckSpread = 8 * time.Second // before the server's grace of 10 s is over
 )
@@ -62,10 +62,10 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 	}
 }
 
-// leave moves to another server when this one is about to stop, after a random pause:
-// the server tells all its clients at the same time.
+// leave moves to another server after this one has announced its stop. A random pause
+// spreads the clients, which all get the announcement at the same time.
 func leave(nc *nats.Conn, log *slog.Logger) {
-	log.Info("the NATS server is about to stop", "server", nc.ConnectedUrlRedacted())
+	log.Info("the NATS server stops soon", "server", nc.ConnectedUrlRedacted())
 	if len(nc.Servers()) < 2 {
 		return
 	}

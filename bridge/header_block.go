@@ -9,13 +9,13 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// TooManyHeaders is the header block of a message whose own had too many headers:
-// a connection that reads for the bridge may put it in their place, because all
-// of them are read before the bridge sees the message.
+// TooManyHeaders replaces a header block with too many headers. The connection under the
+// bridge may put it in their place, because nats.go would parse all of them before the
+// bridge sees the message.
 const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 
-// TooManyBytes is the header block of a message that such a connection has left
-// out, because more bytes arrive than it can read.
+// TooManyBytes is the header block of a message that such a connection left out, because
+// bytes arrive faster than the bridge can read them.
 const TooManyBytes = "NATS/1.0 429\r\n\r\n"
 
 var (

@@ -11,7 +11,7 @@ import (
 // single returns the value of a PQ- header.
 func single(key string, values []string) (string, *failure.Failure) {
 	if len(values) != 1 {
-		return "", failure.Newf(400, "header %s stands %d times: expected once", key, len(values))
+		return "", failure.Newf(400, "header %s occurs %d times: expected once", key, len(values))
 	}
 	if values[0] == "" {
 		return "", failure.Newf(400, "header %s is empty: expected a value or no such header", key)

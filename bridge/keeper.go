@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// keeper runs the store's maintenance and knows whether the store commits.
+// keeper runs the store's maintenance and records whether the store commits.
 type keeper struct {
 	log    *slog.Logger
 	cancel context.CancelFunc
@@ -42,7 +42,7 @@ func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event)) {
 				case failure.IsOutage(err):
 					k.failed(err)
 				case errors.Is(err, kv.ErrDamaged):
-					k.log.Debug("maintaining the store failed", "error", err) // the store has said it once
+					k.log.Debug("maintaining the store failed", "error", err) // the store has logged it
 				default:
 					k.log.Error("maintaining the store failed", "error", err)
 				}

@@ -24,9 +24,8 @@ type Options struct {
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
 
-	// patience is how long requests wait behind a transaction that does not end. One of
-	// which it is not known yet whether it was committed may take as long as fdbpq's
-	// resolveTimeout.
+	// patience is how long requests wait behind a transaction that does not end. A
+	// transaction whose result is unknown may take as long as fdbpq's resolveTimeout.
 	patience batch.Patience
 
 	// Cluster answers for the processes that keep the store together, of which this one

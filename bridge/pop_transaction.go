@@ -46,7 +46,7 @@ type popTransaction struct {
 	failedTogether bool
 
 	runs       int         // of the store's transaction
-	conflicted bool        // one of the runs was in vain
+	conflicted bool        // one of the runs had a conflict
 	queue      fdbpq.Queue // within the transaction
 	popResults             // of the last run
 }

@@ -20,7 +20,7 @@ import (
 // inboxes, on the subjects that stand for inboxes across accounts, and on the patterns
 // in its options. It refuses a request with another reply subject without an answer.
 
-// replies knows the subjects on which the bridge answers.
+// replies has the subjects on which the bridge answers.
 type replies struct {
 	never []string // what begins with these is not answered, whatever the patterns say
 	more  []string // patterns

@@ -25,7 +25,7 @@ const (
 	settleProgress
 	settleTerm
 	settleNext
-	settleReturn // nobody received the item
+	settleReturn // no client received the item
 )
 
 // settlement is a message on an ack subject.
@@ -152,7 +152,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return done.Events, err
 }
 
-// answer says that a settlement took effect: nothing but an empty message.
+// answer reports by an empty message that a settlement took effect.
 func (s *settlement) answer(re *request.Responder) {
 	if s.Msg.Reply != "" {
 		m := &nats.Msg{Subject: s.Msg.Reply}

@@ -33,7 +33,7 @@ const (
 
 // sealer makes and opens tokens.
 type sealer struct {
-	conn string // stands before the tokens of this bridge
+	conn string // the token in the subject before the lease's token
 	macs sync.Pool
 }
 

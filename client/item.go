@@ -129,7 +129,7 @@ func (i *Item) readOur(key string, values []string) error {
 // readHeader reads a header of ours.
 func readHeader(key string, values []string, to any) (err error) {
 	if len(values) != 1 {
-		return fmt.Errorf("header %s stands %d times: expected once", key, len(values))
+		return fmt.Errorf("header %s occurs %d times: expected once", key, len(values))
 	}
 	switch to := to.(type) {
 	case *string:

@@ -30,7 +30,7 @@ func (l *line) skipTo(id string) {
 	}
 }
 
-// advance tells this bridge when it has become the first.
+// advance closes turn when this bridge has become the first.
 func (l *line) advance(id string) {
 	if l.turn != nil && l.ids[0] == id {
 		select {

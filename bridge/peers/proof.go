@@ -91,7 +91,7 @@ func (r *Rivals) Prove(m *nats.Msg) {
 	}
 }
 
-// proven reads a proof. What it says of the bridge counts, not what the hint said.
+// proven reads a proof. It replaces what the hint said of the bridge.
 func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 	var p proof
 	if json.Unmarshal(m.Data, &p) != nil || p.Nonce != nonce || proofSubject(r.self.Prefix, p.Prefix) != m.Subject {
@@ -105,11 +105,11 @@ func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 type hint struct {
 	Identity
 	proven bool
-	gone   bool // nobody gets its questions
+	gone   bool // no bridge receives the questions to it
 }
 
-// provable reports whether a hint can be a bridge at all: its prefix and its id are
-// to stand in subjects.
+// provable reports whether a hint can be a bridge at all: its prefix and its id have to be
+// valid in subjects.
 func (i Identity) provable() bool {
 	_, err := subjects.New(i.Prefix)
 	return err == nil && subjects.CheckQueue(i.ID) == nil

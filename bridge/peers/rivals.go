@@ -62,7 +62,7 @@ func (r *Rivals) Refuse(ctx context.Context) error {
 // sighting is what a search has found.
 type sighting struct {
 	rivals []Identity // that have proven themselves
-	alone  bool       // the server says that there are no other bridges
+	alone  bool       // the server reports that there are no other bridges
 }
 
 // find asks all bridges who they are, and those that would be rivals for a proof.
@@ -92,7 +92,7 @@ func (r *Rivals) warn(o Identity) {
 		"id", o.ID, "prefix", o.Prefix, "store_id", o.StoreID)
 }
 
-// describe says why two bridges must not serve side by side.
+// describe returns why two bridges must not serve at the same time.
 func (r *Rivals) describe(o Identity) error {
 	switch {
 	case o.Prefix != r.self.Prefix:

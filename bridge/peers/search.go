@@ -160,7 +160,7 @@ func (s *search) listen(subject string) error {
 	return err
 }
 
-// next returns what comes next: nothing when the time is over.
+// next returns the next message, or nil when the time is over.
 func (s *search) next(ctx context.Context, patience time.Duration) (*nats.Msg, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()

@@ -92,7 +92,7 @@ func (s *Standby) Stop() {
 	}
 }
 
-// Reason says why the bridge is on standby. It is nil while the bridge serves.
+// Reason returns why the bridge is on standby. It is nil while the bridge serves.
 func (s *Standby) Reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

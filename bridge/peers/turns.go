@@ -12,11 +12,10 @@ import (
 
 // Turns keep bridges that pop one queue from conflicting with each other.
 //
-// All of them pop the items at one end of the queue. Of transactions that run at the
-// same time one commits, and the others have run in vain. So bridges that have had a
-// conflict form a line. Each bridge announces that it wants to pop. When the bridges
-// before it are done, it pops for all requests that have arrived by then, and announces
-// that it is done.
+// All of them pop the items at one end of the queue. If their transactions run at the same
+// time, one commits and the others fail by a conflict. So bridges form a line after a
+// conflict. Each bridge announces that it wants to pop. When the bridges before it are
+// done, it pops for all requests that have arrived by then, and announces that it is done.
 //
 // Correctness does not depend on the announcements. The others do not wait for a bridge
 // whose announcement is lost, and pass over a bridge that takes too long. A bridge
@@ -68,8 +67,7 @@ func NewTurns(nc *nats.Conn, self Identity, store Store, log *slog.Logger) *Turn
 // It is an inbox, because bridges have the permissions for inboxes.
 func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
 
-// Lost notes that a transaction on the queue ran in vain because of another
-// bridge's.
+// Lost notes that a transaction on the queue lost a conflict with another bridge.
 func (t *Turns) Lost(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
