@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// clusterFile is a file that says where a cluster's coordinators are.
+// clusterFile is a file with the addresses of a cluster's coordinators.
 type clusterFile struct {
 	path         string // absolute
 	coordinators string // separated by commas
@@ -19,8 +19,8 @@ type clusterFile struct {
 
 const clusterFileForm = `one line such as "name:id@10.0.0.1:4500,10.0.0.2:4500"`
 
-// findClusterFile reads a cluster file, to report errors that say what is wrong. The
-// client library reports only a number for a bad file, and nothing for a wrong path.
+// findClusterFile reads a cluster file to find its mistakes. The client library reports only
+// a number for a bad file, and nothing for a wrong path.
 func findClusterFile(path string) (clusterFile, error) {
 	if path == "" {
 		path = defaultClusterFile()

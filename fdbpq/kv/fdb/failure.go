@@ -36,7 +36,7 @@ const (
 	committing              // its commit may have been sent
 )
 
-// verdict is what a failure means for a transaction.
+// verdict is the meaning of a failure for a transaction.
 type verdict int
 
 const (
@@ -46,11 +46,10 @@ const (
 	unknown                 // may have been committed, or may yet be
 )
 
-// judge returns what an error code means. At the commit only codes that are known to be
-// certain count as certain: besides commit_unknown_result (1021) and
-// cluster_version_changed (1039) that leaves, among others,
-// transaction_timed_out (1031), transaction_cancelled (1025) and
-// operation_cancelled (1101) unknown.
+// judge returns the meaning of an error code. A failed commit counts as not committed only
+// for codes of which the library promises that. So transaction_timed_out (1031),
+// transaction_cancelled (1025), operation_cancelled (1101) and others are unknown, like
+// commit_unknown_result (1021) and cluster_version_changed (1039).
 func judge(code int, at stage) verdict {
 	switch {
 	case code == codeTransactionTooLarge || code == codeKeyTooLarge || code == codeValueTooLarge:
@@ -60,12 +59,12 @@ func judge(code int, at stage) verdict {
 	case at == committing && !refusedByClient(code):
 		return unknown
 	case at == reading && code == codeClusterVersionChanged:
-		return again // the library has loaded another version of itself
+		return again // the library switched to its version for the cluster
 	}
 	return hopeless
 }
 
-// certainlyNotCommitted asks the library, which knows the codes of its version.
+// certainlyNotCommitted asks the library, because the codes depend on its version.
 func certainlyNotCommitted(code int) bool {
 	return C.fdb_error_predicate(C.int(apple.ErrorPredicateRetryableNotCommitted), C.fdb_error_t(code)) != 0
 }

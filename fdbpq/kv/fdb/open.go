@@ -16,8 +16,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// apiVersion is what the code is written for: it decides how the client library
-// behaves, whatever its own version.
+// apiVersion is the version of the interface. It decides how client libraries of all
+// versions behave.
 const apiVersion = 730
 
 // maxPrefix leaves room for keys in FoundationDB's limit.
@@ -77,12 +77,12 @@ func (db *DB) Metrics() Metrics {
 	}
 }
 
-// Open opens a store in the cluster that a cluster file describes. The empty
-// path stands for the file that FoundationDB's own tools would use.
+// Open opens a store in the cluster of a cluster file. An empty path means the file that
+// FoundationDB's own tools would use.
 //
-// Open asks the cluster for an answer. Without one in time it fails with an
-// error that wraps kv.ErrUnavailable: the cluster may come back, so a caller
-// may try again. All other errors are mistakes that waiting does not mend.
+// Open waits for an answer of the cluster. If none comes in time, it fails with an error
+// that wraps kv.ErrUnavailable, and the caller may retry. A retry does not help after any
+// other error.
 func Open(clusterFile string, o Options) (*DB, error) {
 	if len(o.Prefix) > maxPrefix {
 		return nil, fmt.Errorf("kv/fdb: key prefix has %d bytes, expected %d at most", len(o.Prefix), maxPrefix)

@@ -18,7 +18,7 @@ import (
 // become ErrUnknown.
 const commitGrace = time.Second
 
-// errAbandoned is what reads return when the transaction's context has ended.
+// errAbandoned is the error of reads after the end of the transaction's context.
 var errAbandoned = apple.Error{Code: codeTransactionCancelled}
 
 // Update runs fn in a transaction and commits it.
@@ -66,10 +66,10 @@ func (db *DB) run(ctx context.Context, attempt func(*tx) error) error {
 
 // run is a transaction of the client library, which all runs of a closure use.
 //
-// The library knows no contexts. A reset ends what its transaction waits for, and a cancel
-// keeps it from waiting again. A cancel alone has no effect while the library looks for a
-// version of itself that speaks the cluster's protocol; hence the reset, and the lock
-// under which every call begins that may wait.
+// The library has no contexts. A reset ends the transaction's waits, and a cancel prevents
+// new ones. A cancel alone has no effect while the library searches for its version that
+// speaks the cluster's protocol. So kill does both, and every call that may wait begins
+// under the lock.
 type run struct {
 	db      *DB
 	ctx     context.Context

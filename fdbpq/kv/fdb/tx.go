@@ -169,7 +169,7 @@ func (t *tx) Prefetch(keys ...[]byte) {
 		}
 		future, err := t.beginGet(key, true)
 		if err != nil {
-			return // the read itself will tell
+			return // the read returns the error
 		}
 		if t.ahead == nil {
 			t.ahead = make(map[string]apple.FutureByteSlice)

@@ -33,8 +33,8 @@ func (db *DB) newWatch(key []byte) *watch {
 	return w
 }
 
-// activate follows the library's watch until it ends. The library also ends it when
-// its transaction does not commit.
+// activate waits until the library's watch ends. The library also ends it when its
+// transaction does not commit.
 func (w *watch) activate(future apple.FutureNil) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +49,8 @@ func (w *watch) activate(future apple.FutureNil) {
 
 func (w *watch) follow() {
 	defer w.db.watching.Done()
-	// The waiter reads the key again, whether it has changed or the library cannot
-	// tell any more.
+	// The waiter reads the key again in any case: it has changed, or the library has lost
+	// the watch.
 	if err := w.future.Get(); err != nil && code(err) == codeTooManyWatches {
 		w.db.refusedWatches.Add(1)
 	}
@@ -72,7 +72,7 @@ func (w *watch) cancel() {
 	}
 }
 
-// end says that the watch has ended. w.mu is held.
+// end ends the watch. w.mu is held.
 func (w *watch) end() {
 	w.ended = true
 	w.db.mu.Lock()

@@ -120,8 +120,8 @@ func (b *Batch) add(p *proposal) {
 	b.all = append(b.all, p)
 }
 
-// widens tells whether others have set keys in ranges that the proposal clears key by
-// key, so that it must clear the ranges.
+// widens reports whether others have set keys in ranges that the proposal clears key by
+// key. Then the proposal must clear the ranges.
 func (b *Batch) widens(p *proposal) bool {
 	for _, r := range p.t.buf.writes.narrow {
 		if p.t.pinned.changesSince(r) {
@@ -136,8 +136,7 @@ func (b *Batch) widens(p *proposal) bool {
 	return false
 }
 
-// value returns what the batch makes of the integer at key, unless it does not write to
-// it.
+// value returns the integer that the batch writes to key; known is false if it writes none.
 func (b *Batch) value(hash uint64, key []byte) (value uint64, known bool) {
 	for _, p := range slices.Backward(b.all) {
 		if !p.c.wrote(hash, key) {
@@ -159,8 +158,7 @@ func (b *Batch) Changes() []byte { return b.changes }
 // Transactions is how many transactions commit with the batch.
 func (b *Batch) Transactions() int { return len(b.all) }
 
-// Commit commits the batch, which is in the log for certain. An error leaves the
-// replica unusable.
+// Commit commits a batch that is in the log. An error leaves the replica unusable.
 func (b *Batch) Commit(position []byte) error {
 	db := b.term.db
 	if err := db.commitLock.lock(context.Background()); err != nil {
@@ -180,14 +178,14 @@ func (b *Batch) Commit(position []byte) error {
 	return nil
 }
 
-// Refuse ends the batch, which certainly is not in the log and never will be:
-// transactions and reads fail with ErrUnavailable and the reason err.
+// Refuse ends a batch that is not in the log and never will be: transactions and reads fail
+// with ErrUnavailable and the reason err.
 func (b *Batch) Refuse(err error) {
 	b.fail(unavailable(err), err)
 }
 
-// Lose ends the batch, of which nobody knows whether it is in the log: transactions
-// fail with ErrUnknown and the reason err, reads with ErrUnavailable.
+// Lose ends a batch that may or may not be in the log: transactions fail with ErrUnknown and
+// the reason err, reads with ErrUnavailable.
 func (b *Batch) Lose(err error) {
 	b.fail(fmt.Errorf("%w: %w", kv.ErrUnknown, err), err)
 }

@@ -99,15 +99,15 @@ type Incoming struct {
 	dir string
 }
 
-// The checkpoint for the replica in dir gathers beside it. labelName has what the caller
-// knows about it, completeName says that all of it is there.
+// The incoming checkpoint is a directory beside the replica. The file labelName has the
+// caller's label. The file completeName exists once the checkpoint is complete.
 const (
 	incomingSuffix = ".incoming"
 	labelName      = "LABEL"
 	completeName   = "COMPLETE"
 )
 
-// Receive goes on with the checkpoint for the replica in dir, or begins one.
+// Receive continues the checkpoint for the replica in dir, or begins one.
 func Receive(dir string, opts Options) (*Incoming, error) {
 	in := &Incoming{fs: opts.FS, dir: dir + incomingSuffix}
 	if in.fs == nil {
@@ -119,7 +119,7 @@ func Receive(dir string, opts Options) (*Incoming, error) {
 	return in, nil
 }
 
-// Label returns what Restart was given, nil when nothing was received yet.
+// Label returns the label of Restart, or nil before the first Restart.
 func (in *Incoming) Label() ([]byte, error) {
 	f, err := in.fs.Open(in.fs.PathJoin(in.dir, labelName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func (in *Incoming) create(name string, content []byte) error {
 	return errors.Join(f.Sync(), f.Close(), syncDirectory(in.fs, in.dir))
 }
 
-// Has tells whether a file is here as a whole.
+// Has reports whether a file is complete.
 func (in *Incoming) Has(name string) (bool, error) {
 	_, err := in.fs.Stat(in.fs.PathJoin(in.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +163,8 @@ func (in *Incoming) Has(name string) (bool, error) {
 	return err == nil, err
 }
 
-// Put writes a file, of which next returns one part after another and then nil. The file
-// gets its name once all of it is on the disk.
+// Put writes a file. next returns one part after another and then nil. The file gets its
+// name once all of it is on the disk.
 func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 	if in.fs.PathBase(name) != name {
 		return fmt.Errorf("kv/local: a checkpoint has no file %q", name)
@@ -192,7 +192,7 @@ func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 	return errors.Join(in.fs.Rename(whole+partial, whole), syncDirectory(in.fs, in.dir))
 }
 
-// Complete says that all files are there. The next Adopt takes them.
+// Complete marks the checkpoint as complete, so that the next Adopt uses it.
 func (in *Incoming) Complete() error {
 	if err := syncDirectory(in.fs, in.dir); err != nil {
 		return err
@@ -200,8 +200,8 @@ func (in *Incoming) Complete() error {
 	return in.create(completeName, nil)
 }
 
-// Adopt puts a complete checkpoint in the place of the replica in dir, which must not be
-// open. A crash leaves the replica or the checkpoint whole, and the next call goes on.
+// Adopt replaces the replica in dir, which must not be open, by a complete checkpoint. After
+// a crash either of them is whole, and the next call continues.
 func Adopt(dir string, opts Options) error {
 	disk := opts.FS
 	if disk == nil {

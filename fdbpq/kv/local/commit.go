@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commit is what later transactions need to know of a committed one: the keys that
-// it wrote, and whether it is durable. Commits form a linked list in the order of
-// their versions. A transaction refers to the commit that was the newest when it
-// began, and thereby to all later ones; the garbage collector frees the others.
+// commit is the keys that a committed transaction wrote, and whether it is durable. Commits
+// form a linked list in the order of their versions. A transaction refers to the commit
+// that was the newest when it began, and so to all later ones. The garbage collector frees
+// earlier ones.
 type commit struct {
 	version      uint64
 	keys         packedKeys // keys set or cleared
@@ -25,7 +25,7 @@ type commit struct {
 	since time.Time     // when it began to be written
 }
 
-// newCommit describes what w is about to write. w must be sorted.
+// newCommit describes the writes of w, which must be sorted.
 func newCommit(w *writeSet) *commit {
 	c := &commit{durable: make(chan struct{}), ranges: slices.Clone(w.cleared)}
 	n := w.keys.len()

@@ -94,7 +94,7 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 	return keyRange{x.first, x.last}
 }
 
-// changesSince tells whether commits after c changed a key of r.
+// changesSince reports whether commits after c changed a key of r.
 func (c *commit) changesSince(r keyRange) bool {
 	return c.changes(r, math.MaxUint64).begin != nil
 }

@@ -43,14 +43,14 @@ type Options struct {
 	NoSync bool
 
 	// Salvage opens a damaged store read-only. Reads skip what cannot be read; Damage
-	// and Skipped report it. Rows that were cleared may reappear, if the part that says
-	// so cannot be read.
+	// and Skipped report it. A cleared row reappears if the record of the clear cannot be
+	// read.
 	Salvage bool
 
-	// Log receives problems of background work; nil stands for slog.Default().
+	// Log receives problems of background work; nil means slog.Default().
 	Log *slog.Logger
 
-	// FS is the file system; nil stands for the machine's own.
+	// FS is the file system; nil means the machine's own.
 	FS vfs.FS
 
 	// Fatal is called when writing or syncing failed, so that no transaction may
@@ -58,7 +58,7 @@ type Options struct {
 	// transactions fail.
 	Fatal func(error)
 
-	// Now is the clock for the age of transactions; nil stands for time.Now.
+	// Now is the clock for the age of transactions; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -73,7 +73,7 @@ type DB struct {
 	commitLock *mutex                 // held by a commit until it is readable
 	toApply    chan applyJob          // the commit that holds the lock
 	toSync     chan *commit           // readable commits in their order
-	syncing    atomic.Pointer[commit] // the commit whose sync is waited for
+	syncing    atomic.Pointer[commit] // the commit that syncCommits waits for
 	allSynced  chan struct{}          // closed when all commits are synced and no more can follow
 	tables     tableHealth
 	background *backgroundLog

@@ -11,10 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// tableHealth knows whether Pebble can write its tables. When it cannot, because the
-// disk is full, commits are refused until it can. Otherwise Pebble would accept more of
-// them until memory and old logs are full, and then block all commits, or fail because
-// it cannot make a new log.
+// tableHealth records whether Pebble can write its tables. While it cannot, because the disk
+// is full, the store refuses commits. Otherwise Pebble would accept more of them until
+// memory and old logs are full, and then block all commits, or fail to make a new log.
 type tableHealth struct {
 	background *backgroundLog
 	closing    chan struct{} // closed when Create need not pause any more

@@ -47,9 +47,9 @@ type gapLimits struct {
 
 var defaultGapLimits = gapLimits{count: 1 << 14, bytes: 16 << 20, steps: 2, lookAfter: 32}
 
-// forward says how to scan from pos towards end. There are no keys from pos to jump,
-// so continue there; look for keys up to limit, where the next sure gap or end is. The
-// jump holds for the version asOf and later.
+// forward returns how a scan from pos towards end can skip a gap. There are no keys from pos
+// to jump, where the scan continues up to limit: the next sure gap, or end. The jump holds
+// for the version asOf and later.
 func (c *gapCache) forward(pos, end []byte) (jump, limit []byte, asOf uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (c *gapCache) forward(pos, end []byte) (jump, limit []byte, asOf uint64) {
 	}
 }
 
-// backward says how to scan from pos, exclusive, down to begin: go on below
-// jump and look for keys down to limit, inclusive.
+// backward is forward for a scan from pos, exclusive, down to begin: it continues below
+// jump, down to limit, inclusive.
 func (c *gapCache) backward(pos, begin []byte) (jump, limit []byte, asOf uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,9 +150,8 @@ func (c *gapCache) evict() {
 	}
 }
 
-// written updates the cache for a commit that is about to be applied. Keys that it sets
-// split gaps; a key that it clears between two gaps joins them. Both lists of keys are
-// sorted.
+// written updates the cache before a commit is applied. A key that the commit sets splits a
+// gap. A key that it clears between two gaps joins them. Both lists of keys are sorted.
 func (c *gapCache) written(set, cleared keyList, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

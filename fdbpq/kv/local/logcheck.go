@@ -57,8 +57,8 @@ func (d *logDisk) checkLogs() (*logCheck, error) {
 	}
 	if note.log > 0 {
 		s.noted(note)
-		// A log goes when its rows are in tables, which a newer manifest says or
-		// a newer log shows.
+		// Pebble removes a log when its rows are in tables. A newer manifest or a newer
+		// log proves that.
 		if newestManifest <= note.manifest && !s.anyFrom(note.log) {
 			name := d.PathJoin(d.dir, fmt.Sprintf("%06d%s", note.log, logSuffix))
 			s.missing = &Damage{File: name, What: fmt.Sprintf("is missing, and %d bytes were synced", note.logSynced)}

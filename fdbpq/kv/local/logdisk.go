@@ -11,17 +11,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is the file system of a store. It knows how far the newest log and manifest
-// are synced, and changes how logs are written and read.
+// logDisk is the file system of a store. It records how far the newest log and manifest are
+// synced, and changes how logs are written and read.
 //
 // It writes logs over zeros, or over an old log. A sync within a file takes about two
 // thirds of the time of a sync after the file has grown, since the file system need not
 // write a new size and new blocks.
 //
 // Readers of a log that is being written, such as backups, read only as far as it was
-// written when they opened it. Otherwise they could read remains of an old log, and then
-// what was written over and behind them meanwhile. The store would take that for a hole
-// in what it had synced.
+// written when they opened it. Otherwise they could read remains of an old log and then new
+// content over and behind them. The store would take that for a hole in its synced content.
 //
 // If lazy is set, syncs of a log that is being written do nothing: Pebble then only
 // hands its buffers to the operating system. A log is synced when it is closed, before
@@ -50,8 +49,8 @@ const (
 	markerPrefix   = "marker."
 )
 
-// parse tells the store's logs and manifests from its other files, and from
-// copies of logs.
+// parse reports whether a file is a log or a manifest of the store, and its number. A copy
+// of a log is neither.
 func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
 	if d.PathDir(name) != d.dir {
 		return 0, false, false
@@ -86,7 +85,7 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	case isLog:
 		return d.newLog(f, name, number, 0), nil
 	case isManifest:
-		// What is made next says that this manifest is the one that counts.
+		// Pebble makes the marker that names this manifest next.
 		if err := d.keepName(f); err != nil {
 			return nil, err
 		}
@@ -102,9 +101,8 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return f, nil
 }
 
-// keepName makes the name of a file that was just made durable, for a change of
-// another name that rests on it: of changes that are not synced a disk may keep
-// the second without the first.
+// keepName makes the name of a new file durable before Pebble changes another name that
+// depends on it. Of two changes without a sync a disk may keep only the second.
 func (d *logDisk) keepName(f vfs.File) error {
 	if err := syncDirectory(d.FS, d.dir); err != nil {
 		return errors.Join(err, f.Close())

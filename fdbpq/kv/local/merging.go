@@ -7,9 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// merging lets Pebble merge tables in the background, but not before it has opened the
-// store: when opening fails, Pebble releases what a merge that it has started needs, and
-// the merge panics.
+// merging lets Pebble merge tables in the background, but only after it has opened the
+// store. When an open fails, Pebble releases resources that a running merge needs, and the
+// merge panics.
 type merging struct {
 	*pebble.ConcurrencyLimitScheduler // of merges, without a goroutine that starts them
 	db                                pebble.DBForCompaction
@@ -20,7 +20,7 @@ type merging struct {
 	ended   chan struct{}
 }
 
-// mergeEvery lies between looks at whether another merge may start.
+// mergeEvery is the pause between checks whether another merge may start.
 const mergeEvery = 100 * time.Millisecond
 
 func newMerging() *merging {
@@ -67,7 +67,7 @@ func (m *merging) start() {
 	}()
 }
 
-// schedule starts the merges that wait, as far as may run at a time.
+// schedule starts waiting merges up to the limit of concurrent ones.
 func (m *merging) schedule() {
 	for {
 		if waiting, _ := m.db.GetWaitingCompaction(); !waiting {

@@ -41,14 +41,14 @@ func (o *opening) open(dir string, options *pebble.Options) (*pebble.DB, error) 
 	}
 }
 
-// halt makes the open that is under way fail, if there is one, and does not return then.
+// halt fails a running open and then does not return. Without one it does nothing.
 func (o *opening) halt(err error) {
 	if !o.underWay.Load() {
 		return
 	}
 	select {
 	case o.failed <- err:
-	default: // the first failure is the one that counts
+	default: // the first failure counts
 	}
 	select {}
 }

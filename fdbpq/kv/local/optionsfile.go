@@ -13,10 +13,9 @@ import (
 
 const optionsPrefix = "OPTIONS-"
 
-// checkOptionsFile looks at the file in which Pebble notes the options that it runs
-// with. They are in the program, too, so nothing is lost with the file; but Pebble refuses
-// to open a store whose newest one it cannot read. Such a file is removed, or hidden when
-// nothing may change.
+// checkOptionsFile checks the file with the options that Pebble runs with. Pebble refuses to
+// open a store whose newest options file it cannot read. The program has the options too,
+// so such a file is removed, or hidden if nothing may change.
 func (db *DB) checkOptionsFile(dir string, o *pebble.Options) error {
 	names, err := db.disk.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
