@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// EventTypePrefix stands before the type of an event in its body.
+// EventTypePrefix begins the type of an event in its body.
 const EventTypePrefix = "io.pq.v1.event."
 
 // EventError is the type of an [ErrorEvent]. Those of items are the store's.

@@ -17,7 +17,7 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// Death says why an item is in a dead-letter queue, and from which queue it comes.
+// Death is why an item is in a dead-letter queue, and from which queue it comes.
 type Death struct {
 	Reason   string `json:"reason"`
 	Origin   string `json:"origin"`    // queue

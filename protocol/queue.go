@@ -30,11 +30,11 @@ type Rates struct {
 // Config is the configuration of a queue.
 type Config struct {
 	Priority          int64    `json:"priority"`            // of items pushed without one
-	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: they take items for good
+	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: they remove the items
 	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
 	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
 	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
-	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of away
+	DeadLetterExpired bool     `json:"dead_letter_expired"` // expired items go there, too
 	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
 	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
 	DedupLimit        int64    `json:"dedup_limit"`         // how many are at a time

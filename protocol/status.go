@@ -12,7 +12,7 @@ const (
 	CodeTooLarge      = 413
 	CodeBusy          = 429
 	CodeInternal      = 500
-	CodeUnavailable   = 503 // also the server's word that nobody received a message
+	CodeUnavailable   = 503 // also the server's answer to a message without a receiver
 	CodeUnknownResult = 504
 	CodeDamaged       = 506
 )
@@ -26,7 +26,7 @@ var ErrorCodes = [...]int{
 // The two statuses that are compared as text.
 const (
 	StatusEndOfBatch   = "204" // of the message behind the last one of a batch
-	StatusNoResponders = "503" // what a server says when nobody received a message
+	StatusNoResponders = "503" // of a server's answer to a message without a receiver
 )
 
 // NoResponders reports whether an answer with this status and body is a server's message
@@ -35,7 +35,7 @@ func NoResponders(status string, body []byte) bool {
 	return status == StatusNoResponders && len(body) == 0
 }
 
-// Descriptions that stand beside a code instead of its usual one.
+// Descriptions that replace the usual one of a code.
 const (
 	DescriptionEndOfBatch = "EOB"
 	DescriptionNotFound   = "Not Found"
@@ -43,8 +43,7 @@ const (
 	DescriptionOccupied   = "Occupied"
 )
 
-// Description returns the text that belongs to a code, as JetStream has it where it has
-// one.
+// Description returns the text of a code, which is JetStream's if JetStream has the code.
 func Description(code int) string {
 	switch code {
 	case CodeEndOfBatch:
@@ -75,10 +74,10 @@ func Description(code int) string {
 	return "Internal Error"
 }
 
-// Reason says more about a code, in the header PQ-Reason.
+// Reason is the cause behind a code, in the header PQ-Reason.
 type Reason string
 
-// Reasons of 404: why there is nothing to pop, or no such thing.
+// Reasons of 404: why there is nothing to pop, or no such item or queue.
 const (
 	ReasonEmpty   Reason = "empty"
 	ReasonLeased  Reason = "leased"  // no item is ready, some are leased
@@ -94,7 +93,7 @@ const (
 	ReasonExpired Reason = "expired" // it ran out
 )
 
-// Reasons of 429: what there is too much of.
+// Reasons of 429: which limit is reached.
 const (
 	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
 	ReasonFull       Reason = "full"       // items in the queue
@@ -102,5 +101,5 @@ const (
 	ReasonStoreFull  Reason = "store_full" // bytes in the store's log
 )
 
-// ReasonOccupied is the reason of a 409: another item stands where one was to be imported.
+// ReasonOccupied is a reason of 409: another item has the place of the imported one.
 const ReasonOccupied Reason = "occupied"

@@ -23,8 +23,7 @@ type System struct {
 	Limits  Limits  `json:"limits"`
 	Uptime  float64 `json:"uptime"` // seconds
 
-	// Damage says which files of the store are known to be damaged, and which
-	// queues may be concerned.
+	// Damage describes the store's damaged files, and the queues that they may concern.
 	Damage []string `json:"damage,omitempty"`
 
 	// Cluster are the pqd that keep the store together, if several do.

@@ -112,7 +112,7 @@ func (b *benching) push(ctx context.Context, q *client.Queue) (int, error) {
 	return 1, err
 }
 
-// benchWait is how long a pop waits for what is being pushed.
+// benchWait is how long a pop waits for an item.
 const benchWait = 10 * time.Second
 
 func (b *benching) pop(ctx context.Context, q *client.Queue, left int64) (int, error) {

@@ -55,7 +55,7 @@ func (g *stage) run(s *session, shown *stage) {
 					bar.set(done)
 				}
 				if done >= g.goal {
-					cancel() // no more comes for pops that wait
+					cancel() // waiting pops would get no more items
 				}
 			}
 			g.mu.Lock()
@@ -71,7 +71,7 @@ func (g *stage) run(s *session, shown *stage) {
 	g.took = time.Since(began)
 }
 
-// summary says how it went.
+// summary prints the result.
 func (g *stage) summary(s *session, size int) error {
 	slices.Sort(g.times)
 	at := func(q float64) time.Duration { return g.times[int(q*float64(len(g.times)-1))] }

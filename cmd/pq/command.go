@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	cobra.EnableCommandSorting = false // the help lists what is used most at the top
+	cobra.EnableCommandSorting = false // the help begins with the most used commands
 }
 
 // rootCommand builds pq with all its commands.
@@ -100,14 +100,14 @@ func (s *session) execute(args []string) error {
 	if usage := (*usageError)(nil); errors.As(err, &usage) && usage.command == nil {
 		usage.command = c
 	}
-	// The cause that ended the context says more than that it has ended.
+	// The cause of the context's end is clearer than the error that follows from it.
 	if cause := context.Cause(s.ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
 }
 
-// commandName is a command as it is typed after pq.
+// commandName is the words of a command after pq.
 func commandName(c *cobra.Command) string {
 	_, name, _ := strings.Cut(c.CommandPath(), " ")
 	return name

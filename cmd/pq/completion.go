@@ -45,8 +45,8 @@ queues. The one for bash needs the package bash-completion.`,
 	}
 }
 
-// defineCompletion says how arguments and values of flags are completed. A
-// command that says nothing itself completes its queue, if it has one.
+// defineCompletion sets the completion of arguments and flags. By default a command
+// completes the name of its queue.
 func (s *session) defineCompletion(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) { s.defineFlagCompletion(c, f) })
 	c.PersistentFlags().VisitAll(func(f *pflag.Flag) { s.defineFlagCompletion(c, f) })

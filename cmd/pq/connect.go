@@ -8,13 +8,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dial connects to the NATS server. What the server does not permit ends the
-// session: nobody will answer what it did not let pass.
+// dial connects to the NATS server. A permission error ends the session, because the refused
+// request will never be answered.
 func (s *session) dial() (*nats.Conn, error) {
 	return s.dialWith(func(err error) { s.fail(err) })
 }
 
-// dialWith connects, and calls denied with what the server does not permit.
+// dialWith connects, and calls denied with each permission error.
 func (s *session) dialWith(denied func(error)) (*nats.Conn, error) {
 	l, _, err := s.login()
 	if err != nil {

@@ -122,7 +122,7 @@ func (c *consuming) run(s *session, args []string) error {
 func (c *consuming) onError(item *client.Item, err error) {
 	var empty *client.Error
 	if item == nil && errors.As(err, &empty) && errors.Is(err, client.ErrEmpty) {
-		return // it comes when there is something
+		return // Consume waits for an item by itself
 	}
 	if item != nil {
 		c.failed.Add(1)

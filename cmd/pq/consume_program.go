@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// killAfter is how long a program may take to stop once it was asked to.
+// killAfter is how long a program may take to stop after SIGTERM.
 const killAfter = 5 * time.Second
 
 // exec runs the program for an item.
@@ -33,7 +33,7 @@ func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 	return nil
 }
 
-// environment is what a program may want to know about the item.
+// environment has the variables about the item for a program.
 func (c *consuming) environment(item *client.Item) []string {
 	var env []string
 	for name, value := range c.session.env {

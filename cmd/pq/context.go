@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// login puts together how to get to the server: what flags and variables say,
-// and the rest from a context of the nats command. It also returns which.
+// login merges flags and variables with a context of the nats command, which has the lowest
+// priority. It also returns the name of the context.
 func (s *session) login() (l login, from string, err error) {
 	l, from = s.global.login, s.global.context
 	file := from
@@ -62,8 +62,8 @@ const (
 	nscScheme  = "nsc://"
 )
 
-// resolve does what the nats command does with a context: it asks nsc, and fills
-// in variables and the home directory in names of files.
+// resolve completes a context as the nats command does: it asks nsc for the profile, and
+// expands variables and the home directory in names of files.
 func (c *natsContext) resolve(env map[string]string) error {
 	if c.NSC == "" && strings.HasPrefix(c.Creds, nscScheme) {
 		c.NSC = c.Creds
@@ -89,7 +89,7 @@ func (c *natsContext) resolve(env map[string]string) error {
 	return nil
 }
 
-// profile is what nsc knows about a user.
+// profile is nsc's answer about a user.
 type profile struct {
 	UserCreds string `json:"user_creds"`
 	Operator  struct {

@@ -69,8 +69,8 @@ or outlived their TTL if the queue keeps those. If there are none the exit code 
 	return c
 }
 
-// eachDead calls fn for the dead letters of a queue, until fn says no. A queue for
-// dead letters may be shared.
+// eachDead calls fn for the dead letters of a queue until fn returns false. Several queues
+// may share a queue for dead letters.
 func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) error {
 	for _, dead := range holders {
 		if more, err := s.eachDeadIn(dead, origin, fn); err != nil || !more {

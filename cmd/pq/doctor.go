@@ -52,10 +52,10 @@ type doctor struct {
 	queue   string // "": one of its own
 	failed  bool
 	err     error // of writing
-	seen    error // the last thing that the server did not permit
+	seen    error // the last permission error
 }
 
-// verdict is how a check turned out.
+// verdict is the result of a check.
 type verdict string
 
 const (
@@ -64,7 +64,7 @@ const (
 	bad  verdict = "FAIL"
 )
 
-// note says how a check turned out and, if not well, what to do.
+// note prints the result of a check and, unless it is good, what to do.
 func (d *doctor) note(v verdict, check, format string, args ...any) {
 	d.failed = d.failed || v == bad
 	text := fmt.Sprintf(format, args...)
@@ -81,7 +81,7 @@ func (d *doctor) keep(err error) {
 	}
 }
 
-// examine runs the checks, as far as it makes sense.
+// examine runs the checks. It leaves out those that cannot succeed after an earlier failure.
 func (d *doctor) examine() {
 	if !d.connection() {
 		return
@@ -97,7 +97,7 @@ func (d *doctor) examine() {
 	d.queues()
 }
 
-// connection checks the way to the NATS server.
+// connection checks the connection to the NATS server.
 func (d *doctor) connection() bool {
 	s := d.session
 	l, from, err := s.login()
@@ -108,7 +108,7 @@ func (d *doctor) connection() bool {
 	if from != "" {
 		d.note(fine, "settings", "context %s", from)
 	}
-	nc, err := s.dialWith(func(error) {}) // one finding is not the end
+	nc, err := s.dialWith(func(error) {}) // the checks continue after a permission error
 	if err != nil {
 		d.note(bad, "connection", "%v. %s", err, hint(err))
 		return false
@@ -140,11 +140,10 @@ func local(nc *nats.Conn) bool {
 	return strings.HasPrefix(address, "127.") || strings.HasPrefix(address, "[::1]")
 }
 
-// refused reports whether the server has not permitted something since the last
-// call.
+// refused reports whether there was a permission error since the last call.
 func (d *doctor) refused() bool {
 	nc := d.session.nc
-	// The server's word arrives before the answer to a ping that is sent now.
+	// The server sends a permission error before it answers a later ping.
 	if err := nc.FlushTimeout(d.session.global.timeout); err != nil {
 		return false
 	}
@@ -156,11 +155,11 @@ func (d *doctor) refused() bool {
 	return true
 }
 
-// lookEvery is how often to look whether the server has refused something.
+// lookEvery is the pause between checks for a permission error.
 const lookEvery = 20 * time.Millisecond
 
-// try does something and reports whether the server let it pass. If it did not,
-// there is no answer to wait for.
+// try sends a request and reports whether the server permits it. It does not wait for the
+// answer to a refused request.
 func (d *doctor) try(do func(ctx context.Context) error) (permitted bool, err error) {
 	ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// serviceName is what bridges are found by.
+// serviceName is the name of bridges in service discovery.
 const serviceName = "pq"
 
 // gatherFor is how long bridges have to answer, and after each how long others.
@@ -23,7 +23,7 @@ const (
 	gatherMore = 200 * time.Millisecond
 )
 
-// bridges checks who answers.
+// bridges checks which bridges answer.
 func (d *doctor) bridges() bool {
 	s := d.session
 	found, err := d.discover()
@@ -87,12 +87,11 @@ func (d *doctor) versions(pq string, ours []micro.Info, system *client.System) {
 	}
 }
 
-// unreleased reports whether Go has named the version of a build, or nothing has: from one
-// checkout, go run and go build give different names.
+// unreleased reports whether a build has no release's version. Such versions say little: go
+// run and go build give one checkout different ones.
 func unreleased(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 
-// stores checks that bridges side by side have one store: otherwise each has a
-// share of every queue.
+// stores checks that all bridges have one store. Otherwise each has a part of every queue.
 func (d *doctor) stores(ours []micro.Info) {
 	byID := make(map[string]bool)
 	for _, b := range ours {

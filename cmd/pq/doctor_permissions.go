@@ -18,10 +18,10 @@ type attempt struct {
 	do   func(ctx context.Context) error
 }
 
-// permitted tries things and says which of them the server lets pass.
+// permitted tries requests and returns which of them the server permits.
 func (d *doctor) permitted(attempts ...attempt) (may, mayNot []string) {
 	for _, a := range attempts {
-		if ok, _ := d.try(a.do); ok { // whether it makes sense is not the question
+		if ok, _ := d.try(a.do); ok { // an error of the bridge proves the permission, too
 			may = append(may, a.name)
 		} else {
 			mayNot = append(mayNot, a.name)
@@ -113,7 +113,8 @@ func (d *doctor) permissions(may, mayNot []string, besides string) {
 	d.note(warn, "permissions", "%s; may not %s: if it should, let it publish there in the server's configuration", text, strings.Join(mayNot, ", "))
 }
 
-// slowStore is when a disk is worth a look: pushes wait for its fsync.
+// slowStore is how long a push may take before doctor points to the disk, whose fsync it
+// waits for.
 const slowStore = 50 * time.Millisecond
 
 // store measures how long a push takes.
@@ -138,7 +139,7 @@ func (d *doctor) store(q *client.Queue) {
 	d.note(fine, "store", "%s", text)
 }
 
-// wrongClock is when two clocks disagree by more than requests take.
+// wrongClock is a difference of two clocks that is longer than requests take.
 const wrongClock = 2 * time.Second
 
 // clock compares this machine's clock with the bridge's.

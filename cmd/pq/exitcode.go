@@ -18,18 +18,18 @@ const (
 	exitUsage       = 2
 	exitNothing     = 3
 	exitUnavailable = 4
-	exitInterrupted = 130 // what shells make of Ctrl-C
+	exitInterrupted = 130 // as shells report Ctrl-C
 )
 
-// badRequest is the code of answers to what makes no sense.
+// badRequest is the code of answers to malformed requests.
 const badRequest = 400
 
-// exitError ends the program with a code and says nothing more.
+// exitError ends the program with a code and without a message.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// exitCode says which exit code an error ends the program with.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var answer *client.Error
 	switch {
@@ -44,8 +44,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// unreachable distinguishes a server that is not there, or does not answer, from one that
-// refuses, and from a file of the login's that cannot be read.
+// unreachable reports whether the server is away or does not answer. A refused login and an
+// unreadable file of the login are other errors.
 func unreachable(err error) bool {
 	var network net.Error
 	return errors.As(err, new(*connectError)) && errors.As(err, &network) && !errors.As(err, new(*fs.PathError))

@@ -82,7 +82,7 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	return nil
 }
 
-// save writes the export to where the flags say.
+// save writes the export to the output of the flags.
 func (e *exporting) save(s *session, q *client.Queue, total int64, config *client.Config) (n int64, err error) {
 	if e.output == "" {
 		return e.write(s, q, s.stdout, total, config)
@@ -135,7 +135,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 	return export.Items(), buffered.Flush()
 }
 
-// ahead goes through a list while the next items are being asked for.
+// ahead reads a list up to two pages ahead of its caller.
 func ahead(list iter.Seq2[client.Listed, error]) iter.Seq2[client.Listed, error] {
 	type entry struct {
 		item client.Listed

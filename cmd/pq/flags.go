@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationValue is a flag for a duration that may have days. pflag's own has
-// neither those nor a message that says what was expected.
+// durationValue is a flag for a duration that may have days. pflag's own type has no days,
+// and no message about what was expected.
 type durationValue time.Duration
 
 func (d *durationValue) String() string {
@@ -34,7 +34,7 @@ func durationVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage stri
 	f.VarP((*durationValue)(p), name, shorthand, usage)
 }
 
-// flagError says what a flag expected.
+// flagError adds to an error what the flag expected.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
@@ -63,8 +63,8 @@ func flagError(c *cobra.Command, err error) error {
 	return &usageError{error: err}
 }
 
-// nearFlags are the flags that may have been meant. cobra suggests commands only,
-// so the flags become commands for that.
+// nearFlags are flags with similar names. cobra only suggests commands, so nearFlags makes a
+// command of each flag.
 func nearFlags(c *cobra.Command, name string) []string {
 	flags := &cobra.Command{SuggestionsMinimumDistance: maxTypos}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -82,9 +82,9 @@ var negative = regexp.MustCompile(`^-[0-9]+$`)
 // that is the program's.
 const programFollows = "program follows"
 
-// arranged puts the flags of a command line in front and its arguments behind
-// "--". pflag would take a negative number for a flag, and so would it the flags
-// of a program that is to be run.
+// arranged puts the flags of a command line in front and its arguments behind "--".
+// Otherwise pflag would read a negative number as a flag, and the flags of a program as
+// pq's.
 func arranged(root *cobra.Command, args []string) []string {
 	c, rest, err := root.Find(args)
 	if err != nil || c == root || c.HasSubCommands() {
@@ -102,7 +102,7 @@ func arranged(root *cobra.Command, args []string) []string {
 				n = 2
 			}
 			if n > len(rest) {
-				return args // pflag says what is missing
+				return args // pflag reports what is missing
 			}
 			flags = append(flags, rest[:n]...)
 		case len(arguments) == 2 && c.Annotations[programFollows] != "":
@@ -115,8 +115,8 @@ func arranged(root *cobra.Command, args []string) []string {
 	return slices.Concat(flags, arguments)
 }
 
-// takesNext returns whether the value of a flag, or of the last of several short
-// ones, is the next word.
+// takesNext reports whether the next word is the value of a flag, or of the last one of
+// several short flags.
 func takesNext(f *pflag.FlagSet, arg string) bool {
 	if strings.Contains(arg, "=") {
 		return false

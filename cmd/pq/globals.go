@@ -22,7 +22,7 @@ type globals struct {
 
 const defaultTimeout = 5 * time.Second
 
-// globalsFrom reads the variables that the nats command knows, and PQ_PREFIX.
+// globalsFrom reads the variables of the nats command, and PQ_PREFIX.
 func globalsFrom(env map[string]string) (globals, error) {
 	g := globals{
 		context: env["NATS_CONTEXT"],
@@ -69,5 +69,5 @@ func (g *globals) define(f *pflag.FlagSet) {
 	g.timeoutFlag = f.Lookup("timeout")
 }
 
-// limited returns whether the timeout was asked for on the command line.
+// limited reports whether the command line has a timeout.
 func (g *globals) limited() bool { return g.timeoutFlag != nil && g.timeoutFlag.Changed }

@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpLogin says how the server is found.
+// helpLogin explains how pq finds the server.
 const helpLogin = `pq finds the NATS server as the nats command does: by the selected context in
 ~/.config/nats, by NATS_* variables, by flags. A flag counts more than a variable,
 a variable more than the context.`

@@ -79,7 +79,7 @@ type importRun struct {
 	queue        *client.Queue
 	pipe         *pipeline
 	sum          *checksum
-	trailer      *protocol.ExportTrailer // known beforehand, of a file
+	trailer      *protocol.ExportTrailer // of a file, which look has read
 	placed       int64                   // items sent to their places
 	created      bool                    // the queue did not exist
 	paused       bool                    // by this import
@@ -137,8 +137,8 @@ func (i *importFlags) open(s *session) (io.ReadCloser, int64, error) {
 	return file, info.Size(), nil
 }
 
-// look checks a file before anything is imported, and returns its last line. Lines
-// without ids are of no export, and have no sum to check.
+// look checks a file before the import, and returns its last line. A file without ids is no
+// export and has no checksum.
 func (i *importFlags) look(s *session, file *os.File, total int64) (*protocol.ExportTrailer, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()

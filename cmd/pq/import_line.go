@@ -41,7 +41,7 @@ func (r *importRun) lines(in io.Reader) (err error) {
 			err = r.pipe.finish()
 		}
 	}
-	// What was sent before a line that cannot be read counts.
+	// Items that were sent before an unreadable line count.
 	return errors.Join(err, lines.Err(), r.pipe.laterError())
 }
 

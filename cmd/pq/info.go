@@ -57,7 +57,7 @@ func describeQueue(i *client.Info) string {
 	return f.String()
 }
 
-// system shows what a bridge says about itself.
+// system shows a bridge's answer about itself.
 func (s *session) system(c *client.Client) error {
 	system, err := c.System(s.ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *session) read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// hintAtInput says on a terminal that the command reads lines.
+// hintAtInput prints on a terminal that the command reads lines.
 func (s *session) hintAtInput() {
 	if interactive(s.stdin) {
 		s.say("reading lines from the terminal; Ctrl-D ends them")
@@ -42,8 +42,8 @@ func parsePriority(s string) (int64, error) {
 
 var errNoDuration = errors.New("expected a duration such as 30s, 1h30m or 7d")
 
-// parseDuration reads a duration that is not negative. Unlike time.ParseDuration
-// it knows days, in front of the rest: 7d, 1d12h.
+// parseDuration reads a duration that is not negative. Unlike time.ParseDuration it accepts
+// days, at the beginning: 7d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
 	var total time.Duration
 	if days, rest, has := strings.Cut(s, "d"); has {
@@ -62,8 +62,8 @@ func parseDuration(s string) (time.Duration, error) {
 
 const day = 24 * time.Hour
 
-// confirm asks before something that cannot be undone. Where it cannot ask it
-// requires --force.
+// confirm asks before an action that cannot be undone. Without a terminal it requires
+// --force.
 func (s *session) confirm(force bool, format string, args ...any) error {
 	if force {
 		return nil

@@ -46,7 +46,7 @@ func listed(from *client.Listed) *item {
 	return i
 }
 
-// describe writes all there is to say about an item, for people.
+// describe writes everything about an item, for people.
 func (i *item) describe() string {
 	at := func(t time.Time) string { return fmt.Sprintf("%s (%s)", t.Local().Format(time.RFC3339), until(t)) }
 	var f facts

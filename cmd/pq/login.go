@@ -9,8 +9,7 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// login is how to get to a NATS server. What is empty is taken from the context,
-// if there is one.
+// login is how to connect to a NATS server. A context fills in empty fields.
 type login struct {
 	Server      string `json:"url"`
 	User        string `json:"user"`
@@ -28,8 +27,8 @@ type login struct {
 	SOCKSProxy  string `json:"socks_proxy"`
 }
 
-// or takes from other what l does not say. A login is taken as a whole: half of
-// one and half of another do not fit.
+// or fills in empty fields of l from other. It takes the credentials as a whole: parts of two
+// do not fit.
 func (l login) or(other login) login {
 	if l.User+l.Token+l.Creds+l.NKey != "" {
 		other.User, other.Password, other.Token, other.Creds, other.NKey = "", "", "", "", ""

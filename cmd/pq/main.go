@@ -23,15 +23,15 @@ func main() {
 	go func() {
 		<-signals
 		stop()
-		<-signals // this one does not wait for anything
+		<-signals // a second one ends pq at once
 		s.programs.kill()
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(s.run(os.Args[1:]))
 }
 
-// ends are the signals that ask pq to end. A terminal that is closed does, unless
-// pq was started to outlive it.
+// ends are the signals that end pq. A closed terminal sends SIGHUP, which ends pq unless it
+// was started with nohup.
 func ends() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

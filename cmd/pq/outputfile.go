@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// outputFile is a file that a command writes. It gets its name when it is complete, so
-// a command that fails leaves nothing, and the file that was there before as it was. A
-// pipe or a device is written at once: nothing of it is lost.
+// outputFile is a file that a command writes. It gets its name when it is complete, so a
+// command that fails leaves no file, and does not change an earlier one. A pipe or a device
+// gets each write at once.
 type outputFile struct {
 	io.Writer
 	file      *os.File
@@ -49,8 +49,8 @@ func errExists(name string) error {
 	return usagef("%s exists: expected --force to overwrite it", name)
 }
 
-// end gives the file its name, with all that was written on the disk, unless writing
-// failed. It returns why the file is not there.
+// end syncs the file and gives it its name, unless writing failed. It returns why the file
+// does not exist.
 func (o *outputFile) end(failure error) error {
 	if o.name == "" {
 		return errors.Join(failure, o.file.Close())

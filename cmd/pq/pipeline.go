@@ -32,8 +32,8 @@ func newPipeline(s *session, q *client.Queue) *pipeline {
 	}
 }
 
-// push sends an item. An error is of this or an earlier one; no more are sent
-// after it.
+// push sends an item. It returns the error of this or of an earlier item, and sends no more
+// items after an error.
 func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
 	return p.send(func() (*client.Future, error) { return p.queue.PushAsync(p.session.ctx, payload, options...) })
 }

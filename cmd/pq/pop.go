@@ -131,7 +131,7 @@ func (p *popping) run(s *session, queue string, again bool, pop popFunc) error {
 		if !again {
 			return nil
 		}
-		// The bridge cuts batches short; what it leaves is not waited for.
+		// The bridge may cut a batch short. pq does not wait for the remaining items.
 		left -= len(items)
 		p.options = append(p.options, client.Wait(0))
 	}

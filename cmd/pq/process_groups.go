@@ -29,7 +29,7 @@ func (p *processGroups) run(ctx context.Context, cmd *exec.Cmd) error {
 	defer p.mu.Unlock()
 	delete(p.groups, cmd.Process.Pid)
 	if ctx.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as a rule nobody is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually the group is empty
 	}
 	return err
 }

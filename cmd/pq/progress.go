@@ -10,7 +10,7 @@ import (
 
 // progress draws a bar during long work, if the output is a terminal.
 type progress struct {
-	out     io.Writer // nil: nobody looks
+	out     io.Writer // nil: no terminal
 	what    string
 	total   int64 // 0: not known
 	unit    func(int64) string
@@ -33,7 +33,7 @@ func (s *session) progress(what string, total int64, unit func(int64) string) *p
 	return p
 }
 
-// set says how much is done.
+// set sets how much is done.
 func (p *progress) set(done int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *progress) set(done int64) {
 	}
 }
 
-// add says how much more is done.
+// add adds to how much is done.
 func (p *progress) add(n int64) {
 	p.mu.Lock()
 	done := p.done + n

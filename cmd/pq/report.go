@@ -51,7 +51,7 @@ func (s *session) warn(err error) {
 // withoutPrefix is the text of an error without the one that nats.go puts in front.
 func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "nats: ") }
 
-// hint says what to do about an error, where that is not plain.
+// hint returns advice about an error, or nothing if the error is clear.
 func hint(err error) string {
 	var usage *usageError
 	switch {

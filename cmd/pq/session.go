@@ -14,7 +14,7 @@ import (
 // session is one run of the program.
 type session struct {
 	ctx    context.Context
-	fail   context.CancelCauseFunc // ends ctx with what makes going on pointless
+	fail   context.CancelCauseFunc // ends ctx with an error after which no request can succeed
 	env    map[string]string
 	stdin  io.Reader
 	stdout io.Writer
@@ -25,7 +25,7 @@ type session struct {
 	reading  io.Reader // see input
 	programs processGroups
 
-	unfinished string // what a command that failed has left behind, and what to do about it
+	unfinished string // what a failed command has left undone, and what to do about it
 }
 
 func newSession(ctx context.Context, env []string, stdin io.Reader, stdout, stderr io.Writer) *session {
@@ -45,8 +45,7 @@ func (s *session) close() {
 	s.fail(nil)
 }
 
-// refusedFor is how long an interactive command tries again what was
-// refused.
+// refusedFor is how long an interactive command retries a refused request.
 const refusedFor = time.Second
 
 // connect returns a client; the connection is made once.
@@ -69,13 +68,12 @@ func (s *session) connect(options ...client.Option) (*client.Client, error) {
 	return c, nil
 }
 
-// patience is for how long commands that work through much on their own try
-// again what was refused: they ride out restarts, and what a queue remembers
-// message ids for.
+// patience is how long commands for many items retry refused requests. It is longer than a
+// restart of pqd, and than the default dedup_window, after which a queue accepts new ids.
 const patience = 10 * time.Minute
 
-// connectPatiently returns a client for such commands. A timeout on the command line says
-// that a user waits all the same.
+// connectPatiently returns a client for such commands. A timeout on the command line
+// replaces the patience: it shows that a user waits.
 func (s *session) connectPatiently() (*client.Client, error) {
 	if s.global.limited() {
 		return s.connect(client.RetryFor(s.global.timeout))

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// input is standard input as commands read it: Ctrl-C ends a read that waits for
-// somebody to type, with the context's error.
+// input is standard input. Ctrl-C ends a read that waits for typed input, with the context's
+// error.
 func (s *session) input() io.Reader {
 	if s.reading == nil {
 		s.reading = readUntil(s.ctx, s.stdin)
@@ -14,8 +14,8 @@ func (s *session) input() io.Reader {
 	return s.reading
 }
 
-// readUntil reads what r has until ctx ends. A read of r that is under way then
-// cannot be called off: what it returns is lost, and its goroutine ends with it.
+// readUntil reads r until ctx ends. A read of r that has begun cannot be cancelled: its
+// result is lost, and its goroutine ends with it.
 func readUntil(ctx context.Context, r io.Reader) io.Reader {
 	out, in := io.Pipe()
 	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/term"
 )
 
-// interactive returns whether a reader or writer is a terminal. Other devices,
-// such as /dev/null, are none.
+// interactive reports whether a reader or writer is a terminal, and no other device such as
+// /dev/null.
 func interactive(v any) bool {
 	file, is := v.(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))

@@ -109,7 +109,7 @@ func (w *watching) run(s *session, _ []string) (err error) {
 	}
 }
 
-// interrupted is no error: it is how one ends what has no end.
+// interrupted returns nil for Ctrl-C, which is how a user ends an endless command.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil
@@ -117,8 +117,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// look shows the queues once. On a screen it shows what was seen last, and why,
-// when the bridge is away.
+// look shows the queues once. While the bridge is away, a screen shows the last answer and
+// the error.
 func (w *watching) look(s *session, c *client.Client, live bool) error {
 	infos, err := allQueues(s.ctx, c)
 	switch {
