@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -86,22 +87,28 @@ func (r *Receiver) shedLoad() {
 		}
 	}()
 	if err == nil {
-		err = r.requests.Drain()
-	}
-	if err == nil {
-		err = r.nc.Flush()
+		err = r.drain(r.requests)
 	}
 	if err != nil {
 		log.Error("unsubscribing from requests failed", "error", err)
 		return
 	}
+	r.awaitServer()
 	s.count.Add(1)
 	if r.arrivals.wait(r.serving) != nil {
 		return // the bridge drains
 	}
+	r.unsubscribeFrom(r.requests) // a connection that was lost may have left it to us
 	r.requests = nil
 	if err := r.subscribe(); err != nil {
 		log.Error("resubscribing to requests failed", "error", err)
+	}
+}
+
+// awaitServer returns when the server has sent all that it will for subscriptions that
+// drain, or the connection is lost, or the bridge drains.
+func (r *Receiver) awaitServer() {
+	for r.nc.IsConnected() && r.serving.Err() == nil && errors.Is(r.nc.Flush(), nats.ErrTimeout) {
 	}
 }
 
@@ -123,7 +130,7 @@ func (r *Receiver) subscribeToRefuse() (subs []*nats.Subscription, err error) {
 
 // drainRefused ends a subscription to pushes after the ones that have arrived.
 func (r *Receiver) drainRefused(sub *nats.Subscription) {
-	if err := drained(sub); err != nil {
+	if err := r.drain(sub); err != nil {
 		r.options.Logger.Debug("unsubscribing from requests failed", "error", err)
 	}
 }

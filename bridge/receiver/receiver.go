@@ -206,7 +206,13 @@ func (r *Receiver) end(ctx context.Context, of **nats.Subscription) error {
 		return nil
 	}
 	*of = nil
-	err := drained(sub)
+	var err error
+	if sub.Type() == nats.AsyncSubscription && !r.nc.IsConnected() {
+		err = r.barrier(ctx) // nats.go drops the messages of a subscription that ends at once
+	}
+	if err == nil {
+		err = r.drain(sub)
+	}
 	if err == nil {
 		err = Flush(ctx, r.nc)
 	}
@@ -238,10 +244,22 @@ func (r *Receiver) barrier(ctx context.Context) error {
 	}
 }
 
-// drained begins to drain a subscription, which may have ended.
-func drained(sub *nats.Subscription) error {
-	if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
-		return err
+// drain begins to end a subscription, which may have ended: the server hears of it, and
+// what the server has sent still arrives.
+//
+// Without a connection it ends the subscription at once. A new connection would begin
+// with a subscription that drains, and nats.go would then forget it and not tell the
+// server: requests would go to a subscription that nobody reads.
+func (r *Receiver) drain(sub *nats.Subscription) error {
+	if before := r.nc.Stats().Reconnects; r.nc.IsConnected() {
+		err := sub.Drain()
+		if errors.Is(err, nats.ErrBadSubscription) {
+			return nil
+		}
+		if err != nil || r.nc.IsConnected() && r.nc.Stats().Reconnects == before {
+			return err
+		}
 	}
+	r.unsubscribeFrom(sub)
 	return nil
 }

@@ -28,6 +28,7 @@ type station struct {
 	held    chan chan struct{} // when not nil: requests and settlements wait here
 	refusal chan chan struct{} // when not nil: refused pushes wait here
 	signal  chan chan struct{} // when not nil: signals wait here
+	connect []nats.Option      // of the receiver's connection
 
 	mu      sync.Mutex
 	handled []string // bodies
@@ -41,7 +42,7 @@ func start(t *testing.T, change ...func(*station)) *station {
 	for _, c := range change {
 		c(s)
 	}
-	s.nc, s.client = s.server.Connect(t), s.server.Connect(t)
+	s.nc, s.client = s.server.Connect(t, s.connect...), s.server.Connect(t)
 	s.Receiver = receiver.New(s.nc, receiver.Options{
 		Subjects: receiver.Subjects{
 			Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>", Pushes: []string{"q.*.push", "q.*.push.*"},
@@ -332,20 +333,35 @@ func TestDrainWithoutServer(t *testing.T) {
 	}
 }
 
-// overload has requests arrive faster than they are handled until the receiver sheds
-// load. The handler holds the last one.
-func (s *station) overload() (n int, release func()) {
+// shedCheck is the number of messages from one check for overload to the next.
+const shedCheck = 256
+
+// backlog has requests arrive faster than they are handled. The handler holds the first.
+func (s *station) backlog() (n int, release func()) {
 	s.t.Helper()
 	const size = 64 << 10
-	n = 1 + 256 + (17<<20)/size
+	n = 1 + shedCheck + (17<<20)/size
 	padding := strings.Repeat("x", size)
-	first := 0
 	for i := range n {
 		s.publish("q.jobs.push", strconv.Itoa(i)+" "+padding)
 	}
 	release = s.next(s.held)
 	s.until("all have arrived", func() bool { return receiver.Pending(s.Receiver) == n })
-	for first = 1; first <= 256; first++ { // until the next check
+	return n, release
+}
+
+// overload has requests arrive until the receiver sheds load. The handler holds the last
+// one that it knows.
+func (s *station) overload() (n int, release func()) {
+	s.t.Helper()
+	n, release = s.backlog()
+	return n, s.shed(release)
+}
+
+// shed lets the handler go on until the receiver sheds load.
+func (s *station) shed(release func()) func() {
+	s.t.Helper()
+	for range shedCheck {
 		release()
 		release = s.next(s.held)
 	}
@@ -353,7 +369,7 @@ func (s *station) overload() (n int, release func()) {
 		requests, _ := s.Sheddings()
 		return requests == 1
 	})
-	return n, release
+	return release
 }
 
 // While load is shed, the server refuses requests, and the bridge refuses pushes unread,

@@ -1,0 +1,97 @@
+package receiver_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// cut loses the receiver's connection, which stays away until restored is called.
+func (s *station) cut() (restored func()) {
+	s.t.Helper()
+	down, up := s.nc.StatusChanged(nats.RECONNECTING), s.nc.StatusChanged(nats.CONNECTED)
+	id, err := s.nc.GetClientID()
+	if err == nil {
+		err = s.server.Server().DisconnectClientByID(id)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.await(down)
+	return func() {
+		s.t.Helper()
+		if err := s.nc.ForceReconnect(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.await(up)
+	}
+}
+
+func (s *station) await(status <-chan nats.Status) {
+	s.t.Helper()
+	select {
+	case <-status:
+	case <-time.After(testenv.Patience):
+		s.t.Fatal("the connection did not change")
+	}
+}
+
+// staysAway has a connection that is lost stay away until a test wants it back.
+func staysAway(s *station) {
+	s.connect = []nats.Option{nats.ReconnectWait(time.Hour), nats.MaxReconnects(-1)}
+}
+
+// interest is how many subscriptions the server has for a subject.
+func (s *station) interest(subject string) int {
+	return s.server.Server().GlobalAccount().Interest(subject)
+}
+
+// A subscription that ends while the connection is away does not come back with it: the
+// server would send requests to a subscription that nobody reads.
+func TestPauseWithoutConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, staysAway)
+	restored := s.cut()
+	if err := s.Pause(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	restored()
+	subjects := []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"}
+	for _, subject := range subjects {
+		if n := s.interest(subject); n > 0 || s.answered(subject) {
+			t.Errorf("%s: %d subscriptions during a pause", subject, n)
+		}
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range subjects {
+		if !s.answered(subject) {
+			t.Errorf("%s is not answered after a pause", subject)
+		}
+	}
+}
+
+// A receiver whose connection is lost while it sheds load receives all requests again
+// when both are over, and nobody else does.
+func TestShedsLoadWithoutConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, staysAway, func(s *station) { s.held = make(chan chan struct{}) })
+	_, release := s.backlog()
+	restored := s.cut()
+	s.shed(release)()
+	s.releaseAll(s.held)
+	restored()
+	for _, subject := range []string{"q.jobs.pop", "q.jobs.push", "q.jobs.push.5"} {
+		s.until(subject+" has one subscription", func() bool { return s.interest(subject) == 1 })
+	}
+	for range 20 {
+		if !s.answered("q.jobs.pop") {
+			t.Fatal("a request is not answered")
+		}
+	}
+}
