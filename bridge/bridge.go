@@ -75,6 +75,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Subjects: wr.subjects(),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
 		Group:    queueGroup,
+		Backlog:  o.Backlog,
 		Logger:   o.Logger,
 	})
 	standby := standby{b.receiver, b.waits.line}

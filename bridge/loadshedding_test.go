@@ -103,6 +103,22 @@ func TestLoadShedding(t *testing.T) {
 	}
 }
 
+// A bridge that hears of a backlog at its server unsubscribes until it has read it, and
+// then serves again.
+func TestBacklogAtServer(t *testing.T) {
+	t.Parallel()
+	backlog := make(chan struct{}, 1)
+	c := serve(t, bridge.Options{Backlog: backlog})
+	backlog <- struct{}{}
+	registry := c.registry()
+	for late := time.Now().Add(patience); metric(t, registry, "pq_load_shedding_pushes_total") == 0; {
+		if time.Now().After(late) {
+			t.Fatal("the bridge sheds no load")
+		}
+	}
+	c.acknowledged(c.persistent("pq.jobs.push", "x"))
+}
+
 // metric returns the value of a counter or a gauge without labels.
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()

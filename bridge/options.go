@@ -21,6 +21,10 @@ type Options struct {
 	// have chosen the content of the answer, too.
 	ReplySubjects []string
 
+	// Backlog gets values while the server holds too much for the connection. The bridge
+	// then unsubscribes until it has read what is held. nil: it is not told.
+	Backlog <-chan struct{}
+
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
 

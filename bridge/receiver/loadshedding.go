@@ -40,8 +40,9 @@ const (
 type shedding struct {
 	received  atomic.Int64
 	underWay  atomic.Bool
-	count     atomic.Int64 // times that the bridge unsubscribed from requests
-	pushCount atomic.Int64 // times that it unsubscribed from pushes as well
+	count     atomic.Int64                         // times that the bridge unsubscribed from requests
+	pushCount atomic.Int64                         // times that it unsubscribed from pushes as well
+	refusing  atomic.Pointer[[]*nats.Subscription] // to pushes
 	logged    time.Time
 }
 
@@ -54,8 +55,7 @@ func (r *Receiver) Sheddings() (requests, pushes int64) {
 // handle handles the next message, and sheds load when too many wait.
 func (r *Receiver) handle(m *nats.Msg) {
 	s := &r.shedding
-	if s.checkDue() && overloaded(r.arrivals.pending()) && !s.underWay.Load() {
-		s.underWay.Store(true)
+	if s.checkDue() && overloaded(r.arrivals.pending()) && s.underWay.CompareAndSwap(false, true) {
 		go r.shedLoad()
 	}
 	r.options.Handlers.Request(m)
@@ -76,12 +76,11 @@ func (r *Receiver) shedLoad() {
 	if r.requests == nil || r.serving.Err() != nil {
 		return // the bridge is on standby, or drains
 	}
-	if now := time.Now(); now.Sub(s.logged) > shedLog {
-		s.logged = now
-		log.Warn("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders")
-	}
+	r.logShedding("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders")
 	pushes, err := r.subscribeToRefuse()
+	s.refusing.Store(&pushes)
 	defer func() {
+		s.refusing.Store(nil)
 		for _, sub := range pushes {
 			r.drainRefused(sub)
 		}
@@ -102,6 +101,14 @@ func (r *Receiver) shedLoad() {
 	r.requests = nil
 	if err := r.subscribe(); err != nil {
 		log.Error("resubscribing to requests failed", "error", err)
+	}
+}
+
+// logShedding logs that load is shed, once a while.
+func (r *Receiver) logShedding(text string) {
+	if now := time.Now(); now.Sub(r.shedding.logged) > shedLog {
+		r.shedding.logged = now
+		r.options.Logger.Warn(text)
 	}
 }
 

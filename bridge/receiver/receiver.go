@@ -43,12 +43,16 @@ type Handlers struct {
 	Refuse func(*nats.Msg)
 }
 
-// Options configure a receiver. All are required.
+// Options configure a receiver. All but Backlog are required.
 type Options struct {
 	Subjects Subjects
 	Group    string // queue group of all subscriptions but the one to signals
 	Handlers Handlers
 	Logger   *slog.Logger
+
+	// Backlog gets values while the server holds too much for the connection. The receiver
+	// then ends all subscriptions until what is held has been handled.
+	Backlog <-chan struct{}
 }
 
 // Receiver receives the messages of one bridge.
@@ -80,6 +84,7 @@ func New(nc *nats.Conn, o Options) *Receiver {
 // closed.
 func (r *Receiver) Start() error {
 	r.arrivals.start(r.handle, r.options.Logger)
+	go r.watchBacklog()
 	r.mu.Lock()
 	err := r.subscribe()
 	r.mu.Unlock()

@@ -21,14 +21,15 @@ import (
 // station is a receiver on a server of its own, and a client of it.
 type station struct {
 	*receiver.Receiver
-	t       *testing.T
-	server  *testenv.Server
-	nc      *nats.Conn // of the receiver
-	client  *nats.Conn
-	held    chan chan struct{} // when not nil: requests and settlements wait here
-	refusal chan chan struct{} // when not nil: refused pushes wait here
-	signal  chan chan struct{} // when not nil: signals wait here
-	connect []nats.Option      // of the receiver's connection
+	t          *testing.T
+	server     *testenv.Server
+	nc         *nats.Conn // of the receiver
+	client     *nats.Conn
+	held       chan chan struct{} // when not nil: requests and settlements wait here
+	refusal    chan chan struct{} // when not nil: refused pushes wait here
+	signal     chan chan struct{} // when not nil: signals wait here
+	connect    []nats.Option      // of the receiver's connection
+	serverFull chan struct{}      // gets a value when the server holds too much
 
 	mu      sync.Mutex
 	handled []string // bodies
@@ -53,7 +54,8 @@ func start(t *testing.T, change ...func(*station)) *station {
 			Refuse:  func(m *nats.Msg) { s.handle(m, s.refusal, &s.refused) },
 			Signal:  func(m *nats.Msg) { s.note(m.Subject, s.signal, &s.signals) },
 		},
-		Logger: slog.New(slog.DiscardHandler),
+		Backlog: s.serverFull,
+		Logger:  slog.New(slog.DiscardHandler),
 	})
 	if err := s.Start(); err != nil {
 		t.Fatal(err)

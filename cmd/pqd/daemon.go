@@ -33,6 +33,7 @@ type daemon struct {
 	damage   damage
 	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
 	embedded *server.Server              // nil when NATS_URL is set
+	pipe     *pipeDialer                 // to the embedded server
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 }
@@ -168,6 +169,7 @@ func (d *daemon) startNATS(embedded embeddedServer, started *parts) (err error) 
 	if d.embedded, err = embedded.start(d.log); err != nil {
 		return err
 	}
+	d.pipe = newPipeDialer(d.embedded)
 	started.add("stop the embedded NATS server", func() error {
 		d.embedded.Shutdown()
 		d.embedded.WaitForShutdown()
@@ -217,7 +219,7 @@ func (d *daemon) inProcess() []nats.Option {
 	}
 	announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
 	return []nats.Option{
-		nats.InProcessServer(&pipeDialer{server: d.embedded}),
+		nats.InProcessServer(d.pipe),
 		// No other client connects at the same time, and there is no network to fail.
 		nats.ReconnectWait(pipeReconnectWait),
 		nats.ReconnectJitter(0, 0),
@@ -289,9 +291,19 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Damage:    d.damage.describe,
 		Logger:    d.log,
 		Tracer:    tracer,
+		Backlog:   d.backlog(),
 
 		ReplySubjects: d.settings.Replies,
 	}
+}
+
+// backlog gets values while the embedded server holds too much for the bridge; nil if
+// there is no embedded server.
+func (d *daemon) backlog() <-chan struct{} {
+	if d.pipe == nil {
+		return nil
+	}
+	return d.pipe.backlog
 }
 
 // advertised is the address for clients.

@@ -114,7 +114,7 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 		if err != nil {
 			return nil, err
 		}
-		url, options = "", append(options, own, nats.InProcessServer(&pipeDialer{server: d.embedded}))
+		url, options = "", append(options, own, nats.InProcessServer(newPipeDialer(d.embedded)))
 	case d.settings.LogCreds != "":
 		// The certificates are the same: it is the same server.
 		other := d.settings.NATS

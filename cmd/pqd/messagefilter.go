@@ -24,7 +24,7 @@ type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
 	info   []byte       // the server's last INFO
-	large  int          // bytes of large messages since the last call of behind
+	passed int          // bytes of messages since the last call of behind
 	sheds  bool         // the result of that call
 
 	base []byte // the whole buffer
@@ -50,7 +50,7 @@ const (
 	// Receiving a smaller one costs little more than refusing it.
 	filterLarge = 8 << 10
 
-	// filterAsk is how many bytes of large messages pass between two calls of behind.
+	// filterAsk is how many bytes of messages pass between two calls of behind.
 	filterAsk = 256 << 10
 )
 
@@ -152,13 +152,14 @@ func (f *messageFilter) next() bool {
 
 // mustShed reports whether to replace a message of that size.
 func (f *messageFilter) mustShed(size int) bool {
-	if f.behind == nil || size < filterLarge {
+	if f.behind == nil {
 		return false
 	}
-	if f.large += size; f.sheds || f.large >= filterAsk {
-		f.large, f.sheds = 0, f.behind(f.info, size)
+	large := size >= filterLarge
+	if f.passed += size; f.passed >= filterAsk || f.sheds && large {
+		f.passed, f.sheds = 0, f.behind(f.info, size)
 	}
-	return f.sheds
+	return f.sheds && large
 }
 
 // lastNumber reads the number at the end of a control line, and returns the line before

@@ -14,8 +14,13 @@ import (
 // pipeDialer connects the bridge to the embedded server. By TCP the server would need a
 // system call for almost every request, and pqd a certificate if the server requires TLS.
 type pipeDialer struct {
-	server *server.Server
-	last   *pipe
+	server  *server.Server
+	backlog chan struct{} // gets a value while the server holds far too much for the connection
+	last    *pipe
+}
+
+func newPipeDialer(srv *server.Server) *pipeDialer {
+	return &pipeDialer{server: srv, backlog: make(chan struct{}, 1)}
 }
 
 // InProcessConn implements nats.InProcessConnProvider. One connection calls it, never twice
@@ -36,16 +41,29 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
 	d.last.filter.behind = func(info []byte, size int) bool {
-		return d.pending(info)-int64(size) > varz.MaxPending/pendingPart
+		held := d.pending(info) - int64(size)
+		if held > varz.MaxPending/backlogPart {
+			select {
+			case d.backlog <- struct{}{}:
+			default: // said already
+			}
+		}
+		return held > varz.MaxPending/pendingPart
 	}
 	return d.last, nil
 }
 
-// pendingPart is the part of max_pending beyond which the bridge refuses large messages
-// unread. The rest of max_pending is for what clients send while the bridge gets no
+// Parts of max_pending. The rest of it is for what clients send while the bridge gets no
 // processor. And the server counts a batch of messages as pending until the bridge has
 // read all of it.
-const pendingPart = 16
+const (
+	// Beyond pendingPart the bridge refuses large messages unread.
+	pendingPart = 16
+
+	// Beyond backlogPart it unsubscribes: on a busy machine, clients can send more than
+	// the bridge can skip.
+	backlogPart = 8
+)
 
 // pending is how many bytes the server holds for the connection of that INFO, or 0 if the
 // connection is closed.

@@ -81,7 +81,7 @@ func TestPipeDialer(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Shutdown()
-	d := &pipeDialer{server: srv}
+	d := newPipeDialer(srv)
 	first, err := d.InProcessConn()
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,8 @@ func TestPipeUnderPressure(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Shutdown()
-	conn, err := (&pipeDialer{server: srv}).InProcessConn()
+	dialer := newPipeDialer(srv)
+	conn, err := dialer.InProcessConn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,8 +206,16 @@ func TestPipeUnderPressure(t *testing.T) {
 	if kept > room/2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)
 	}
+	select {
+	case <-dialer.backlog:
+	default:
+		t.Error("the bridge does not hear that the server holds far too much")
+	}
 	publish(1)
 	if next(whole, empty) != whole {
 		t.Error("a message after the others was left out")
+	}
+	if len(dialer.backlog) > 0 {
+		t.Error("the bridge hears of a backlog that has gone")
 	}
 }

@@ -157,7 +157,7 @@ func until(t *testing.T, what string, step func() bool) {
 func TestSlowClientIsClosed(t *testing.T) {
 	t.Parallel()
 	srv := patientServer(t)
-	own, err := nats.Connect("", append(bridge.ConnectOptions(nil), nats.InProcessServer(&pipeDialer{server: srv}))...)
+	own, err := nats.Connect("", append(bridge.ConnectOptions(nil), nats.InProcessServer(newPipeDialer(srv)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,73 @@
+package receiver
+
+import "github.com/nats-io/nats.go"
+
+// A NATS server closes a connection when it holds too much for it, and all requests that
+// it holds are lost. On a busy machine, clients can send more than the bridge can even
+// read past. So the receiver unsubscribes before: the server refuses requests (503, no
+// responders), and pushes without a reply subject are lost, of which only the fact is
+// counted.
+
+// watchBacklog sheds all load each time that the server holds too much, until the
+// receiver drains.
+func (r *Receiver) watchBacklog() {
+	for {
+		select {
+		case <-r.options.Backlog:
+		case <-r.serving.Done():
+			return
+		}
+		if r.shedding.underWay.CompareAndSwap(false, true) {
+			r.shedAll()
+		} else {
+			r.shedPushes()
+		}
+	}
+}
+
+// shedPushes ends the subscriptions to pushes while other load is shed.
+func (r *Receiver) shedPushes() {
+	if pushes := r.shedding.refusing.Swap(nil); pushes != nil {
+		r.shedding.pushCount.Add(1)
+		for _, sub := range *pushes {
+			r.drainRefused(sub)
+		}
+	}
+}
+
+// shedAll ends all subscriptions until what the server holds has been handled, and makes
+// them anew.
+func (r *Receiver) shedAll() {
+	s, log := &r.shedding, r.options.Logger
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer s.underWay.Store(false)
+	if r.requests == nil || r.serving.Err() != nil {
+		return // the bridge is on standby, or drains
+	}
+	r.logShedding("shedding load: the server holds more for the bridge than it can read; for moments the server answers that there are no responders, and pushes without a reply subject are lost uncounted")
+	all := []**nats.Subscription{&r.requests, &r.signals, &r.settlements} // in this order, as in Pause
+	for _, sub := range all {
+		if err := r.drain(*sub); err != nil {
+			log.Error("unsubscribing failed", "subject", (*sub).Subject, "error", err)
+			return // the connection is closed
+		}
+	}
+	r.awaitServer()
+	s.count.Add(1)
+	s.pushCount.Add(1)
+	if r.arrivals.wait(r.serving) != nil {
+		return // the bridge drains
+	}
+	for _, sub := range all {
+		r.unsubscribeFrom(*sub)
+		*sub = nil
+	}
+	select {
+	case <-r.options.Backlog: // about what has been handled
+	default:
+	}
+	if err := r.subscribe(); err != nil {
+		log.Error("resubscribing failed", "error", err)
+	}
+}
