@@ -33,6 +33,9 @@ func Patient(o Options) Options {
 	return o
 }
 
+// Since are options that say how long ago requests arrived.
+func Since(since func(time.Time) time.Duration) Options { return Options{since: since} }
+
 // Lanes returns how many lanes are waiting for work, of all kinds.
 func Lanes(b *Bridge) (idle int) {
 	for _, kind := range b.lanes.all() {

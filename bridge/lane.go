@@ -31,9 +31,11 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
-	room     func() error      // see Options
-	giveBack func(fdbpq.Lease) // returns an item that did not reach its consumer
-	setBusy  func(bool)        // a transaction is under way
+	room     func() error                  // see Options
+	line     time.Duration                 // batch.Limits.Wait
+	since    func(time.Time) time.Duration // time.Since, but in tests
+	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
+	setBusy  func(bool)                    // a transaction is under way
 
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions

@@ -11,7 +11,7 @@ import (
 // lanes are the kinds of work. Each has a lane for every queue that has such
 // work, so a queue's pushes do not wait for its pops.
 type lanes struct {
-	gate      *request.Gate
+	responder *request.Responder
 	exclusive bool // only this process can open the store
 	order     leaseOrder[*settlement]
 
@@ -24,7 +24,7 @@ type lanes struct {
 
 // init makes the lanes, each of them from a base.
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
-	ls.gate, ls.exclusive = base.Gate, exclusive
+	ls.responder, ls.exclusive = base.Responder, exclusive
 	ls.order.init(ls.start)
 	base.giveBack = ls.giveBack
 	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
@@ -33,6 +33,7 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turn
 		return &pops{lane: l, waits: waits, turns: turns, exclusive: exclusive, batches: of, changes: changes{lane: l}}
 	})
 	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	base.line = queryWait / 2
 	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] {
 		return &reads{lane: l, waits: waits, about: about}
 	})
@@ -41,15 +42,15 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turn
 // newLanes returns the lanes of one kind of work.
 func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
 	return batch.New(batch.Options[W]{
-		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes},
+		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes, Wait: base.line},
 		Patience: base.patience,
 		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
 			l := base
 			l.setBusy = of.SetBusy
 			return worker(&l, of)
 		},
-		Size:    func(w W) int { return w.Head().Msg.Size() },
-		Arrived: func(w W) time.Time { return w.Head().Arrived },
+		Size:   func(w W) int { return w.Head().Msg.Size() },
+		Waited: func(w W) time.Duration { return base.since(w.Head().Arrived) },
 		Stuck: func(late []W) {
 			base.keeper.notice(errStuck)
 			request.RefuseAll(base.Responder, late, errStuck)
@@ -87,16 +88,23 @@ func (ls *lanes) submit(w work) {
 		}
 	case *pop:
 		if w.peeks && w.ask.wait == 0 {
-			ls.read.Submit(queue, w)
+			ls.query(queue, w)
 		} else {
 			ls.pop.Submit(queue, w)
 		}
 	case *importing:
 		ls.imports.Submit(queue, w)
 	case query:
-		ls.read.Submit(queue, w)
+		ls.query(queue, w)
 	case changer:
 		ls.change.Submit(queue, w)
+	}
+}
+
+// query hands a query to its lane, or refuses it.
+func (ls *lanes) query(queue string, q query) {
+	if !ls.read.Submit(queue, q) {
+		ls.responder.Refuse(q.Head(), errSlowQueries)
 	}
 }
 

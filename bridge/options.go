@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -41,6 +42,8 @@ type Options struct {
 	// it always takes them.
 	Room func() error
 
+	since func(time.Time) time.Duration // time.Since, but in tests
+
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
 }
@@ -71,6 +74,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.patience == (batch.Patience{}) {
 		o.patience = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+	}
+	if o.since == nil {
+		o.since = time.Since
 	}
 	o.Limits = o.Limits.withDefaults()
 	return o

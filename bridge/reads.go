@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // query is a request that changes nothing.
@@ -16,9 +18,7 @@ type query interface {
 	// find reads the answer. It may run again, on another state of the store.
 	find(*view) error
 
-	// size is roughly how many bytes the answer has. It ends a batch, and nothing else
-	// does: a query that reads more than it answers has to count that too, or the
-	// queries behind it wait.
+	// size is roughly how many bytes the answer has. It ends a batch.
 	size() int64
 
 	// answer sends it.
@@ -39,19 +39,37 @@ type reads struct {
 	about *about
 }
 
+// queryWait is how long a query may wait for its turn. No new one gets a place in the
+// line behind one that has waited for half of it.
+const queryWait = txTimeout
+
+// readSlice is the time after which no further query joins those on one state of the
+// store: answers are sent when all have been read, and a store may keep a state for
+// seconds only.
+const readSlice = 100 * time.Millisecond
+
+// errSlowQueries refuses a query that others of its queue would keep waiting. Slow
+// queries, one after another, would otherwise make the line longer than clients wait.
+var errSlowQueries = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy,
+	Text: "the queries of this queue take too long together: ask again later, or for less"}
+
 // Work serves a batch of queries.
 func (l *reads) Work(now batch.Batch[query]) { batch.Run(now.Requests, l) }
 
 // Try serves queries on one state of the store, until their answers reach the limit
-// of a batch.
+// of a batch, or have taken a while. It refuses those that have waited for too long.
 func (l *reads) Try(requests []query) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {
 		v := view{reads: l, reader: reader}
-		bytes := int64(0)
-		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes); done++ {
+		bytes, begin := int64(0), time.Now()
+		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes) && (done == 0 || l.since(begin) < readSlice); done++ {
 			r := requests[done]
 			r.Head().Failure = nil
+			if l.since(r.Head().Arrived) > queryWait {
+				r.Head().Failure = errSlowQueries
+				continue
+			}
 			if err := r.find(&v); err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ func fromServer(m *nats.Msg) bool {
 // does not refuse it: waiting for the lease to expire would cost more.
 func (ls *lanes) giveBack(lease fdbpq.Lease) {
 	s := newReturn(verbAck, lease)
-	ls.gate.Force(&s.Request)
+	ls.responder.Gate.Force(&s.Request)
 	ls.settle(s)
 }
 

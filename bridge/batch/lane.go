@@ -118,7 +118,7 @@ func (l *Lane[R]) late() (late []R, stuck bool) {
 	l.relief.Reset(patience)
 	for _, line := range []*[]R{&l.pending, &l.joined} {
 		n := 0
-		for n < len(*line) && time.Since(l.of.options.Arrived((*line)[n])) >= patience {
+		for n < len(*line) && l.of.options.Waited((*line)[n]) >= patience {
 			n++
 		}
 		late = append(late, shift(nil, line, n)...)

@@ -38,6 +38,10 @@ type Batch[R any] struct {
 type Limits struct {
 	Requests int // that were submitted; as many may join
 	Bytes    int
+
+	// Wait bounds the line of submitted requests: when the first has waited for longer,
+	// there is no place for another one. Zero: there is no such bound.
+	Wait time.Duration
 }
 
 // Patience bounds how long requests wait behind a transaction that does not end.
@@ -56,8 +60,8 @@ type Options[R any] struct {
 	// Size is how many bytes of Limits.Bytes a request takes.
 	Size func(R) int
 
-	// Arrived is when a request began to wait.
-	Arrived func(R) time.Time
+	// Waited is how long a request has waited.
+	Waited func(R) time.Duration
 
 	// Stuck gets requests back that have waited for too long. None of them was begun. It
 	// is called without any requests, too: the transaction is stuck.
@@ -85,12 +89,18 @@ func New[R any](o Options[R]) *Lanes[R] {
 	return &Lanes[R]{options: o, active: make(map[string]*Lane[R])}
 }
 
-// Submit hands a request to the lane of its key.
-func (ls *Lanes[R]) Submit(key string, r R) {
+// Submit hands a request to the lane of its key. It reports false, and leaves the request
+// to the caller, when there is no place for it in the line.
+func (ls *Lanes[R]) Submit(key string, r R) bool {
 	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	l := ls.lane(key)
+	o := &ls.options
+	if o.Limits.Wait > 0 && len(l.pending) > 0 && o.Waited(l.pending[0]) > o.Limits.Wait {
+		return false
+	}
 	l.pending = append(l.pending, r)
-	ls.mu.Unlock()
+	return true
 }
 
 // Join hands a request to the lane of its key. The request does not wait behind

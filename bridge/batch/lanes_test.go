@@ -73,9 +73,9 @@ func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) 
 			on.workers.Add(1)
 			return &work{lane: l, on: on}
 		},
-		Size:    func(r request) int { return r.size },
-		Arrived: func(r request) time.Time { return r.arrived },
-		Stuck:   func(late []request) { on.stuck <- late },
+		Size:   func(r request) int { return r.size },
+		Waited: func(r request) time.Duration { return time.Since(r.arrived) },
+		Stuck:  func(late []request) { on.stuck <- late },
 	})
 	t.Cleanup(func() {
 		lanes.Stop()
@@ -128,6 +128,35 @@ func TestBatchLimits(t *testing.T) {
 	for _, want := range [][]int{{0, 1, 2}, {3}, {4}, {5, 6}, {7}} {
 		close(on.expect(t, "a", want, nil).end)
 	}
+}
+
+// A line whose first request has waited for too long has no place for another one.
+func TestLineIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, batch.Limits{Requests: 1, Bytes: 100, Wait: time.Second})
+		submit := func(n int, want bool) {
+			t.Helper()
+			if got := lanes.Submit("a", request{n: n, arrived: time.Now()}); got != want {
+				t.Errorf("request %d has a place: %t", n, got)
+			}
+		}
+		submit(1, true)
+		first := on.expect(t, "a", []int{1}, nil)
+		<-time.After(2 * time.Second) // a batch that runs is not in line
+		submit(2, true)
+		<-time.After(time.Second)
+		submit(3, true)
+		<-time.After(time.Nanosecond)
+		submit(4, false)
+		close(first.end)
+		second := on.expect(t, "a", []int{2}, nil)
+		submit(5, true)
+		close(second.end)
+		for _, n := range []int{3, 5} {
+			close(on.expect(t, "a", []int{n}, nil).end)
+		}
+	})
 }
 
 // A joined request goes along with the next batch, ahead of the queue. Alone it is a

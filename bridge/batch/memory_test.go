@@ -29,7 +29,7 @@ func TestServedRequestsAreFreed(t *testing.T) {
 		Patience: batch.Patience{First: time.Hour, Then: time.Hour},
 		Worker:   func(*batch.Lane[*letter]) batch.Worker[*letter] { return r },
 		Size:     func(l *letter) int { return len(l.text) },
-		Arrived:  func(*letter) time.Time { return time.Now() },
+		Waited:   func(*letter) time.Duration { return 0 },
 		Stuck:    func([]*letter) {},
 	})
 	var served []weak.Pointer[letter]
