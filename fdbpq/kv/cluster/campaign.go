@@ -25,7 +25,7 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	case err != nil:
 		return nil, err
 	case entries > 0 && !d.tail.head.Released:
-		return nil, nil // somebody is active
+		return nil, nil // another member is active
 	}
 	if !d.tail.head.Released {
 		for _, p := range known {

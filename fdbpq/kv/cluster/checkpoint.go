@@ -116,7 +116,7 @@ func (a *archive) forget() {
 	a.id = ""
 }
 
-// dropCheckpoint removes the checkpoint that nobody asks for any more.
+// dropCheckpoint removes the checkpoint once requests for it have stopped.
 func (d *DB) dropCheckpoint() {
 	a := &d.archive
 	a.mu.Lock()
@@ -168,7 +168,7 @@ type source struct {
 	Checkpoint string
 }
 
-// serves tells whether a checkpoint of a member would be of use here.
+// serves reports whether a checkpoint of a member would be of use here.
 func (d *DB) serves(p heartbeat) bool {
 	h := d.tail.head
 	return p.Entry > h.Entry && (h.Entry == 0 || p.Store == hex.EncodeToString(h.Store[:]) && p.Generation == h.Generation)

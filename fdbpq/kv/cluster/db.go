@@ -209,7 +209,7 @@ func (d *DB) Release(ctx context.Context, successor string) error {
 	}
 }
 
-// releaseFor is how long Close tries to tell the log that this member has ended. If it
+// releaseFor is how long Close tries to write to the log that this member steps down. If it
 // does not, the others wait as for a member that died.
 const releaseFor = 2 * time.Second
 
@@ -223,7 +223,7 @@ func (d *DB) Close() error {
 		_ = term.Close() // it may have been closed before
 		ctx, cancel := context.WithTimeout(context.Background(), releaseFor)
 		if err := d.Release(ctx, ""); err != nil {
-			d.slog.Warn("kv/cluster: ending without a word to the log", "err", err)
+			d.slog.Warn("kv/cluster: the release is not in the log: a takeover has to wait for silence", "err", err)
 		}
 		cancel()
 	}
@@ -233,7 +233,8 @@ func (d *DB) Close() error {
 	return d.end()
 }
 
-// Abandon ends the member without a word to the others, as the end of its process would.
+// Abandon ends the member without a release and a last message, as a crash of its process
+// would.
 func (d *DB) Abandon() error {
 	if !d.status.close() {
 		return kv.ErrClosed

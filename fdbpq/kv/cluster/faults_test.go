@@ -27,7 +27,7 @@ type faults struct {
 
 var errFault = errors.New("the connection broke")
 
-// happens tells whether something with a chance happens.
+// happens reports whether something with a chance happens.
 func (f *faults) happens(weight float64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *faults) holdLog() (release func()) {
 	return func() { f.set(func(f *faults) { f.blind = false }) }
 }
 
-// loses tells whether an answer gets lost.
+// loses reports whether an answer gets lost.
 func (f *faults) loses() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +147,7 @@ func (l faultyLog) later(after uint64, entry []byte) {
 	d := l.delay(5 * time.Second)
 	l.late.Go(func() {
 		if rest(context.Background(), d) == nil {
-			_ = l.Log.Append(context.Background(), after, entry) // nobody is there to be told
+			_ = l.Log.Append(context.Background(), after, entry) // no caller waits for the result
 		}
 	})
 }

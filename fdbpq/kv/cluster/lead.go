@@ -17,12 +17,12 @@ const maxRecord = 10_000_000
 var errReleased = errors.New("this member has stepped down")
 
 // lead writes the transactions of a term to the log, until another member is active,
-// somebody asks this one to step down, or ctx ends.
+// a release of this one is requested, or ctx ends.
 func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 	gather, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	d.status.begin(term, interrupt)
-	d.tell()
+	d.announce()
 	d.slog.Info("kv/cluster: this member is active", "epoch", term.epoch)
 	defer func() {
 		reason := err
@@ -35,12 +35,12 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 		if asked != nil {
 			asked.done <- d.resign(ctx, asked.successor)
 		}
-		d.tell()
+		d.announce()
 	}()
 	for {
 		batch, err := term.local.Next(gather, maxRecord)
 		if err != nil {
-			return nil // somebody wants it to end, or ctx has ended
+			return nil // a release is requested, or ctx has ended
 		}
 		if err := d.write(ctx, batch); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 		return fmt.Errorf("%w: %w", errStop, err)
 	}
 	d.status.moved(head, len(batch.Changes()) > 0, true)
-	d.tell()
+	d.announce()
 	return nil
 }
 

@@ -83,7 +83,7 @@ func TestLogThatLostItsEnd(t *testing.T) {
 	}
 }
 
-// The log was deleted and made again: nobody serves the empty one in the place of the
+// The log was deleted and made again: no member serves the empty one in the place of the
 // store, not even a member that has no copy.
 func TestLogMadeAgain(t *testing.T) {
 	run(t, 3, func(w *world) {
@@ -115,7 +115,7 @@ func TestLogMadeAgain(t *testing.T) {
 	})
 }
 
-// A bit of a record flips in the log: who has not read it stops and objects.
+// A bit of a record flips in the log: a member that has not read it stops and objects.
 func TestDamagedRecord(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
@@ -180,7 +180,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// The place of an append was purged before its writer could look: nobody will ever tell
+// The place of an append was purged before its writer could look: it stays unknown
 // whether it was there, so the answer must not be that it was not.
 func TestPurgedPlace(t *testing.T) {
 	run(t, 3, func(w *world) {

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// beatEvery is how often a member says that it is alive; changes it tells within
-	// tellEvery.
-	beatEvery = 300 * time.Millisecond
-	tellEvery = 5 * time.Millisecond
+	// beatEvery is how often a member says that it is alive; changes it announces within
+	// announceEvery.
+	beatEvery     = 300 * time.Millisecond
+	announceEvery = 5 * time.Millisecond
 
 	// pendingFor is how long an append of the active member may take until its
 	// heartbeats count for nothing: it is alive, and cannot reach the log.
@@ -21,21 +21,21 @@ const (
 	livingFor = 10 * time.Second
 )
 
-// tell makes the others hear soon of what changed.
-func (d *DB) tell() {
+// announce has a heartbeat sent soon, because something has changed.
+func (d *DB) announce() {
 	select {
 	case d.hint <- struct{}{}:
 	default:
 	}
 }
 
-// sendHeartbeats tells the others how this member is, until ctx ends.
+// sendHeartbeats broadcasts the state of this member until ctx ends.
 func (d *DB) sendHeartbeats(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
 		d.broadcast(heartbeat{})
-		if pause(ctx, tellEvery) != nil {
+		if pause(ctx, announceEvery) != nil {
 			return
 		}
 		select {
@@ -60,7 +60,7 @@ func (d *DB) broadcast(kind heartbeat) {
 	}
 }
 
-// heartbeat is what there is to tell.
+// heartbeat returns the state of this member.
 func (s *status) heartbeat() heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *DB) hear(message []byte) {
 	}
 }
 
-// showsLife tells whether a heartbeat comes from an active member that reaches the log.
+// showsLife reports whether a heartbeat comes from an active member that reaches the log.
 func (d *DB) showsLife(h heartbeat) bool {
 	d.status.mu.Lock()
 	defer d.status.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// heartbeat is what a member tells the others about itself, several times a second and
+// heartbeat is the state of a member, which it broadcasts several times a second and
 // when asked. Fields of later versions are ignored.
 type heartbeat struct {
 	Member     string `json:"member"`

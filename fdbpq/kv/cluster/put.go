@@ -15,8 +15,8 @@ var (
 	// will be.
 	errForeign = errors.New("another member has written to the log")
 
-	// errFate: nobody will ever know.
-	errFate = errors.New("nobody knows whether the log has it")
+	// errFate: the result stays unknown.
+	errFate = errors.New("it is not known whether the log has it")
 )
 
 // One attempt of an append may take attemptFor; behind it the next one waits between
@@ -28,7 +28,7 @@ const (
 
 // put appends an entry behind the entry after, and returns once its fate is certain: nil
 // when it is in the log, ErrFull, ErrNoLog or errForeign when it never will be, errFate when
-// nobody can know any more. It repeats the append byte by byte until then, because
+// that can no longer be found out. It repeats the append byte by byte until then, because
 // nothing but an entry under the number is proof: a refusal may rest on an entry that
 // never commits, and "no such entry" is what a server says that lags.
 func put(ctx context.Context, log Log, after uint64, entry []byte, identity string) error {

@@ -15,13 +15,13 @@ const (
 	silentFor    = 1500 * time.Millisecond
 	silentAtMost = 12 * time.Second
 
-	// pollEvery is how often a member reads the log although nobody told it to.
+	// pollEvery is how often a member reads the log without a hint that it has grown.
 	pollEvery = 300 * time.Millisecond
 )
 
 // campaigns is when this member may try to become active.
 type campaigns struct {
-	patience time.Duration // how long nobody must have been heard
+	patience time.Duration // how long no active member must have been heard
 	failures int
 	next     time.Time // not before
 }
@@ -65,7 +65,7 @@ func (d *DB) run(ctx context.Context) {
 func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
 
 // follow follows the log until something is to be done about the active member: it
-// returns a term when this member is active, errLost when it tried in vain, and other
+// returns a term when this member is active, errLost when its candidacy failed, and other
 // errors when the log cannot be followed.
 func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	entries, err := d.advance(ctx)
@@ -103,7 +103,7 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	return nil, nil
 }
 
-// mayCampaign tells whether this member need not wait for a sign of life: it is the only
+// mayCampaign reports whether this member need not wait for a sign of life: it is the only
 // one, or has made the log, or the active one has stepped down for it.
 func (d *DB) mayCampaign() bool {
 	if len(d.options.Members) == 1 {
@@ -122,7 +122,7 @@ func (d *DB) found(ctx context.Context) error {
 		return ErrNoLog
 	}
 	if !d.options.Init && !d.allEmpty() {
-		return fmt.Errorf("%w: it is made once all members say that they have no copy, or by a member that is told to", ErrNoLog)
+		return fmt.Errorf("%w: it is made once all members say that they have no copy, or by pqd init", ErrNoLog)
 	}
 	if err := attempt(ctx, d.log.Create); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (d *DB) found(ctx context.Context) error {
 	return err
 }
 
-// allEmpty tells whether all declared members say that they have no copy.
+// allEmpty reports whether all declared members say that they have no copy.
 func (d *DB) allEmpty() bool {
 	all, _ := d.peers.heard()
 	empty := map[string]bool{d.options.Name: true}

@@ -249,7 +249,7 @@ func (h *history) check(w *world) {
 		case op.err == nil && op.note != "":
 			outcomes["written"]++
 			if there != op.value {
-				w.Errorf("%.40s counted %d and was told so, the store has %d", op.note, op.value, there)
+				w.Errorf("%.40s was acknowledged as %d, the store has %d", op.note, op.value, there)
 			}
 		case op.err == nil:
 			outcomes["read"]++
@@ -258,7 +258,7 @@ func (h *history) check(w *world) {
 		case errors.Is(op.err, kv.ErrUnavailable), errors.Is(op.err, kv.ErrClosed):
 			outcomes["refused"]++
 			if op.note != "" && there != 0 {
-				w.Errorf("%.40s was told %v, and the store has it as %d", op.note, op.err, there)
+				w.Errorf("%.40s was refused (%v), and the store has it as %d", op.note, op.err, there)
 			}
 		default:
 			w.Errorf("%.40s: %v", op.note, op.err)

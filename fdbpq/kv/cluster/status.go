@@ -67,8 +67,8 @@ type status struct {
 	counts    struct{ takeovers, appends uint64 }
 	term      *Term    // of the active member
 	taken     bool     // Term has returned it
-	asked     *release // somebody wants the active member to step down
-	interrupt func()   // tells it so
+	asked     *release // a request that the active member steps down
+	interrupt func()   // ends the wait for its next batch
 	ended     bool     // Close was called
 	changed   chan struct{}
 }
@@ -133,7 +133,7 @@ func (s *status) announceLocked() {
 	s.changed = make(chan struct{})
 }
 
-// begin announces a term. interrupt is called when somebody wants it to end.
+// begin announces a term. interrupt is called when a release is requested.
 func (s *status) begin(t *Term, interrupt func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *status) begin(t *Term, interrupt func()) {
 	s.announceLocked()
 }
 
-// finish ends the term, and returns who has asked for that.
+// finish ends the term, and returns the request for that, if there was one.
 func (s *status) finish(reason string) *release {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type tail struct {
 	assembly  assembly
 	caughtUp  time.Time // when the log had nothing new last
 	compared  time.Time // when the copy was compared with what the log says of itself
-	successor string    // whom the last record names, if that releases the epoch
+	successor string    // the member that the last record names, if that releases the epoch
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next

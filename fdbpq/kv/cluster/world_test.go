@@ -89,7 +89,7 @@ func (n *node) kill(rng *rand.Rand) {
 	}
 }
 
-// stop ends a member in good order.
+// stop closes a member.
 func (n *node) stop() {
 	n.w.Helper()
 	n.mu.Lock()
@@ -115,7 +115,7 @@ func (w *world) await(what string, holds func() bool) {
 					w.Logf("member %s: %+v", n.name, member.Status())
 				}
 			}
-			w.Fatalf("waited in vain for %s", what)
+			w.Fatalf("timed out waiting for %s", what)
 		}
 		<-time.After(10 * time.Millisecond)
 	}

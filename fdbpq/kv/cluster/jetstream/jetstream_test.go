@@ -219,7 +219,7 @@ func TestFull(t *testing.T) {
 var flagFaults = flag.Bool("pq.faults", false, "kill and cut off servers while writers compete")
 
 // Writers compete for each position, with -pq.faults while servers are killed and cut off.
-// What a writer was told about its entry is true, and no position has two entries.
+// The result that a writer got for its entry is true, and no position has two entries.
 func TestCompetingWriters(t *testing.T) {
 	t.Parallel()
 	c := testenv.NewCluster(t)
@@ -339,7 +339,7 @@ func TestCompetingWriters(t *testing.T) {
 				known++
 				switch at := seen[claimed.entry]; {
 				case claimed.lost && at != 0:
-					t.Errorf("the writer of %q was told that it is not in the log, and it is number %d", claimed.entry, at)
+					t.Errorf("%q was refused, and is number %d of the log", claimed.entry, at)
 				case !claimed.lost && at != int(number):
 					t.Errorf("entry %d was acknowledged as %q, and is number %d", number, claimed.entry, at)
 				}

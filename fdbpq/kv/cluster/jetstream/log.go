@@ -114,7 +114,7 @@ func (l *Log) outcome(ctx context.Context, after uint64, entry []byte, reply *na
 }
 
 // request sends an entry and returns the answer. It waits for a stream that was just
-// made, or has just lost its leader: as long as nobody listens, nothing is done.
+// made, or has just lost its leader: as long as the stream has no leader, nothing is done.
 func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	for pause := lookPause; ; pause = min(2*pause, longestLookPause) {
 		reply, err := l.nc.RequestMsgWithContext(ctx, m)
@@ -135,7 +135,7 @@ func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	}
 }
 
-// unanswered says why nobody answered: there is no stream, or it has no leader now.
+// unanswered says why there was no answer: there is no stream, or it has no leader now.
 func (l *Log) unanswered(ctx context.Context, err error) error {
 	if _, found := l.info(ctx); errors.Is(found, cluster.ErrNoLog) || errors.Is(found, ErrStream) {
 		return found

@@ -211,7 +211,7 @@ func (l *Log) checkServer() error {
 	return nil
 }
 
-// recent tells a version that a log can rely on.
+// recent reports whether a log can rely on a version.
 func recent(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
