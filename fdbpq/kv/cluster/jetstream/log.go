@@ -53,7 +53,7 @@ const (
 
 	// answerLimit is how long a server has for its first chance to answer. A server that
 	// has gone leaves no answer, and the next attempt finds another one.
-	answerLimit = time.Second
+	answerLimit = 250 * time.Millisecond
 )
 
 // patiently repeats a call until it gets an answer or ctx ends, and gives it twice the
