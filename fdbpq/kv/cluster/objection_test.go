@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A member that has more than the log, something else, or a reason of its own objects to a
+// takeover. One that has less, or belonged to something that is gone, does not.
+func TestObjections(t *testing.T) {
+	t.Parallel()
+	d := &DB{}
+	d.tail.head = head{Entry: 7, Generation: 2, Store: id{1}, Hash: hash{2}}
+	began := time.Now()
+	before, after := began.Add(-time.Minute), began.Add(time.Millisecond)
+	ours, other := hex.EncodeToString(d.tail.head.Store[:]), strings.Repeat("ff", len(id{}))
+	same := hex.EncodeToString(d.tail.head.Hash[:])
+	for name, c := range map[string]struct {
+		p    heartbeat
+		at   time.Time
+		says string // "": it does not object
+	}{
+		"equal":                        {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: same}, after, ""},
+		"behind":                       {heartbeat{Store: ours, Generation: 2, Entry: 6, Hash: "x"}, after, ""},
+		"without a copy":               {heartbeat{Store: other}, after, ""},
+		"ahead":                        {heartbeat{Store: ours, Generation: 2, Entry: 8}, after, "has entry 8, the log ends at 7"},
+		"ahead, and silent":            {heartbeat{Store: ours, Generation: 2, Entry: 8}, before, "has entry 8, the log ends at 7"},
+		"another entry":                {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, after, "another entry 7"},
+		"another entry, and silent":    {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, before, "another entry 7"},
+		"another store":                {heartbeat{Store: other, Generation: 2, Entry: 1}, after, "a copy of the store " + other},
+		"another store, and gone":      {heartbeat{Store: other, Generation: 2, Entry: 9}, before, ""},
+		"a later generation":           {heartbeat{Store: ours, Generation: 3, Entry: 1}, after, "follows generation 3"},
+		"an earlier generation, ahead": {heartbeat{Store: ours, Generation: 1, Entry: 9}, after, ""},
+		"a reason":                     {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, after, "broken"},
+		"a reason, and gone":           {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
+	} {
+		c.p.Member = "b"
+		got := d.objection([]peer{{heartbeat: c.p, heard: c.at}}, began)
+		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
+			t.Errorf("%s: it says %q, expected %q", name, got, c.says)
+		}
+	}
+}
+
+// Who has not been heard for a while, or has ended, is not named as successor; among the
+// others the one whose copy is the furthest is.
+func TestSuccessor(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	d := &DB{peers: newPeers("a")}
+	hear := func(h heartbeat, at time.Time) { d.peers.all[h.Member] = peer{heartbeat: h, heard: at} }
+	want := func(name, successor string) {
+		t.Helper()
+		got, err := d.Successor(name)
+		if got != successor || (err == nil) != (successor != "") {
+			t.Errorf("asked for %q: %q, %v, expected %q", name, got, err, successor)
+		}
+	}
+	want("", "")
+	hear(heartbeat{Member: "silent", Role: Follower, Entry: 9}, now.Add(-time.Hour))
+	hear(heartbeat{Member: "gone", Role: Follower, Entry: 9, Gone: true}, now.Add(time.Hour))
+	hear(heartbeat{Member: "candidate", Role: Candidate, Entry: 9}, now.Add(time.Hour))
+	hear(heartbeat{Member: "objects", Role: Follower, Entry: 9, Objection: "broken"}, now.Add(time.Hour))
+	want("", "")
+	hear(heartbeat{Member: "behind", Role: Follower, Entry: 5}, now.Add(time.Hour))
+	want("", "behind")
+	hear(heartbeat{Member: "ahead", Role: Follower, Entry: 6}, now.Add(time.Hour))
+	want("", "ahead")
+	want("behind", "behind")
+	for _, name := range []string{"silent", "gone", "candidate", "objects", "nowhere", "a"} {
+		want(name, "")
+	}
+}
