@@ -86,7 +86,7 @@ func TestImport(t *testing.T) {
 		{"first", []string{"PQ-Id", first.ID, "Color", "blue", "Color", "red", "Size", "small"}, 409, "occupied"},
 		{"x", nil, 400, "without PQ-Id"},
 		{"x", []string{"PQ-Id", "nonsense"}, 400, "not an item id"},
-		{"x", []string{"PQ-Id", first.ID, "PQ-Id", first.ID}, 400, "stands 2 times"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Id", first.ID}, 400, "occurs 2 times"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Priority", "high"}, 400, "integer"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Deliveries", "-1"}, 400, "expected 0 to"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Expires", "later"}, 400, "expected a time"},

@@ -54,7 +54,7 @@ authorization { users: [ {user: pqd, password: p}, {user: stays, password: s}, %
 	// A file that is wrong changes nothing.
 	write(t, config, "authorization {")
 	p.HangUp(t)
-	p.AwaitLog(t, "the old one stays in force")
+	p.AwaitLog(t, "the old one still holds")
 	if body := pop(t, stays, "jobs", "min"); body != "x" {
 		t.Errorf("popped %q", body)
 	}
