@@ -63,13 +63,14 @@ func (q Queue) Purge(tx kv.Tx) (int64, error) {
 }
 
 // Delete removes the queue with its items, its configuration and its remembered
-// message ids. A later queue of the same name inherits nothing.
+// message ids. A later queue of the same name inherits nothing but that repeated pops
+// pop no items of it.
 func (q Queue) Delete(tx kv.Tx) (int64, error) {
 	n, err := q.supersede(tx, func(s *queueState) {
 		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
 	if err == nil {
-		q.forgetAllIDs(tx)
+		err = q.forgetAllIDs(tx)
 	}
 	return n, err
 }

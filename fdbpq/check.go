@@ -16,7 +16,7 @@ import (
 //   - every row can be parsed;
 //   - counters equal the number of rows that they count;
 //   - leases, delays, TTLs and remembered ids have exactly the timers they need;
-//   - a remembered pop has all of its items;
+//   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item;
 //   - forwarding rows lead to items;
 //   - no item has a count beyond the highest one assigned.
@@ -42,6 +42,7 @@ func newWalk(s *Store) *walk {
 		chunks:   make(map[string]int64),
 		forwards: make(map[string]int64),
 		popItems: make(map[string]int64),
+		repeated: make(map[string]bool),
 	}
 }
 
@@ -53,7 +54,7 @@ const (
 
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceMsgID, spacePopID, spacePopItem,
+	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -75,6 +76,7 @@ type walk struct {
 	chunks   map[string]int64   // missing bytes by the key of their item
 	forwards map[string]int64   // expected forwarding rows: priority by key
 	popItems map[string]int64   // missing items of remembered pops, by the prefix of their keys
+	repeated map[string]bool    // expected rows of repeated pops, by key; true once seen
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -129,6 +131,8 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.popID(queue, rest, pair.Value)
 	case spacePopItem:
 		return w.popItem(queue, rest, pair)
+	case spaceRepeated:
+		return w.repeatedPop(queue, rest)
 	case spaceRequest, spaceResult:
 		due, _, err := tuple.ConsumeInt(pair.Value)
 		w.timers[string(idTimerKey(due, timerRequest, queue, string(rest)))] = false
@@ -269,6 +273,19 @@ func (w *walk) popID(queue string, rest, value []byte) error {
 	w.tally(w.found, lineage{queue: queue}).remembered++
 	w.timers[string(idTimerKey(m.due, timerPopID, queue, id))] = false
 	w.popItems[string(tuple.AppendString(queueRow(spacePopItem, queue), id))] += m.items
+	if m.nothing() {
+		w.repeated[string(repeatedRow(queue, id))] = false
+	}
+	return nil
+}
+
+func (w *walk) repeatedPop(queue string, rest []byte) error {
+	id, _, err := tuple.ConsumeString(rest)
+	if err != nil {
+		return err
+	}
+	// Without a remembered pop, an earlier version has forgotten the id.
+	w.repeated[string(repeatedRow(queue, id))] = true
 	return nil
 }
 
@@ -366,6 +383,11 @@ func (w *walk) balance() {
 	for key, missing := range w.popItems {
 		if missing != 0 {
 			w.problem("pop %q: %d of its items are missing", key, missing)
+		}
+	}
+	for key, seen := range w.repeated {
+		if !seen {
+			w.problem("repetition %q is missing", key)
 		}
 	}
 	for key := range w.forwards {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
@@ -71,15 +70,6 @@ func (qtx *queueTx) rememberPush(msgID string, id ID) error {
 	qtx.store.alarm.expect(m.due)
 	qtx.tally.remembered++
 	return nil
-}
-
-// forgetAllIDs clears all message and pop ids in constant time. Their timers find
-// nothing when they fall due.
-func (q Queue) forgetAllIDs(tx kv.Tx) {
-	for _, space := range []string{spaceMsgID, spacePopID, spacePopItem} {
-		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
-	}
-	tx.Clear(q.counterKey(0, counterRemembered))
 }
 
 func (m *rememberedPush) forgetAt() int64 { return m.due }

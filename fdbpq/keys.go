@@ -28,6 +28,7 @@ import (
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
 //	("r", queue, pop id, n, …)              items popped for good with it
+//	("y", queue, pop id)                    the pop was repeated: a delete keeps its id
 //	("o", queue, count, random)             request of a staged pop
 //	("e", queue, count, random)             what was reserved for it
 //	("g", queue, generation)                generation to be cleared
@@ -55,6 +56,7 @@ const (
 	spaceMsgID    = "u"
 	spacePopID    = "p"
 	spacePopItem  = "r"
+	spaceRepeated = "y"
 	spaceRequest  = "o"
 	spaceResult   = "e"
 	spaceGarbage  = "g"
@@ -65,7 +67,7 @@ const (
 // queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceFence,
-	spaceMsgID, spacePopID, spacePopItem, spaceRequest, spaceResult, spaceGarbage,
+	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }
 
 // row returns the key of a store-wide row.

@@ -156,7 +156,7 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	}
 	n := len(q.items)
 	for _, d := range q.timers() {
-		if d.id == "" || queueToo {
+		if d.id == "" || queueToo && !(d.kind == "pop" && q.pops[d.id].repeated) {
 			m.forgetTimer(d)
 			d.kind = "stale " + d.kind
 			m.stale = append(m.stale, d)
@@ -169,7 +169,14 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	if queueToo {
 		q.exists, q.paused = false, false
 		clear(q.pushes)
-		clear(q.pops)
+		for id, pop := range q.pops {
+			if !pop.repeated {
+				delete(q.pops, id)
+				continue
+			}
+			pop.nothing, pop.taken, pop.leases = true, nil, nil
+			q.pops[id] = pop
+		}
 	}
 	return outcome{N: int64(n)}
 }

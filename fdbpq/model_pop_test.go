@@ -17,6 +17,8 @@ type modelPop struct {
 	generation int
 	taken      []itemView
 	leases     []modelLease
+	nothing    bool // it popped nothing, and never will
+	repeated   bool // which is known when the queue is deleted
 }
 
 // selection is what pops and peeks ask for.
@@ -26,6 +28,7 @@ type selection struct {
 	limit    int
 	maxBytes int
 	popID    string
+	repeated bool
 }
 
 var everyPriority = fdbpq.Band{Low: math.MinInt64, High: math.MaxInt64}
@@ -117,8 +120,13 @@ func (m *model) peek(queue string, at moment, sel selection) outcome {
 // pop is Pop, and Lease when lease is not 0.
 func (m *model) pop(queue string, at moment, sel selection, lease time.Duration) outcome {
 	q := m.queue(queue)
-	if q == nil {
+	final := sel.popID != "" && sel.repeated
+	if q == nil && !final {
 		return outcome{Reason: fdbpq.ReasonUnknown}
+	}
+	if q == nil {
+		q = m.named(queue)
+		q.config = defaultConfig()
 	}
 	if before, known := q.pops[sel.popID]; known {
 		if before.due > at.now {
@@ -127,11 +135,22 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		m.forgetTimer(due{at: before.due, kind: "pop", queue: q.name, id: sel.popID})
 		delete(q.pops, sel.popID)
 	}
-	if q.paused {
+	if q.paused && !final {
 		return outcome{Reason: fdbpq.ReasonPaused}
 	}
 	if sel.popID != "" && q.counts().Remembered >= q.config.DedupLimit {
 		return outcome{Err: "remembered"}
+	}
+	nothing := modelPop{
+		due: at.now + q.rememberNothing(), end: sel.end, band: sel.band, lease: lease, nothing: true, repeated: true,
+	}
+	switch {
+	case !q.exists:
+		q.pops[sel.popID] = nothing
+		return outcome{Reason: fdbpq.ReasonUnknown, Final: true}
+	case q.paused:
+		q.pops[sel.popID] = nothing
+		return outcome{Reason: fdbpq.ReasonPaused, Final: true}
 	}
 	hit, passed, more := q.choose(sel, at.now)
 	out := outcome{More: more}
@@ -141,6 +160,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 	}
 	pop := modelPop{
 		due: at.now + int64(q.config.DedupWindow), end: sel.end, band: sel.band, lease: lease, generation: q.generation,
+		repeated: sel.repeated,
 	}
 	for _, item := range hit {
 		if lease == 0 {
@@ -158,17 +178,45 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 	if lease == 0 {
 		pop.taken = slices.Clone(out.Items)
 	}
-	if sel.popID != "" && len(out.Items) > 0 {
+	switch {
+	case sel.popID != "" && len(out.Items) > 0:
 		q.pops[sel.popID] = pop
+	case final && !out.More:
+		q.pops[sel.popID] = nothing
+		out.Final = true
 	}
 	q.complete(&out)
 	return out
 }
 
-// again answers a pop that was answered before.
+// rememberNothing is for how long the queue remembers a pop that found nothing.
+func (q *modelQueue) rememberNothing() int64 {
+	return max(int64(q.config.DedupWindow), int64(3*time.Minute))
+}
+
+// repeatPop answers a pop that was answered before.
 func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Duration, before modelPop) outcome {
-	if before.end != sel.end || before.band != sel.band || before.lease != lease {
+	if before.end != sel.end || before.band != sel.band || before.lease != lease && !before.nothing {
 		return outcome{Err: "replay"}
+	}
+	if sel.repeated {
+		window := int64(q.config.DedupWindow)
+		if before.nothing {
+			window = q.rememberNothing()
+		}
+		again := before
+		again.repeated, again.due = true, max(before.due, at.now+window)
+		q.pops[sel.popID] = again
+	}
+	if before.nothing {
+		out := outcome{Final: true, Reason: fdbpq.ReasonUnknown}
+		switch {
+		case q.paused:
+			out.Reason = fdbpq.ReasonPaused
+		case q.exists:
+			q.complete(&out)
+		}
+		return out
 	}
 	out := outcome{Items: slices.Clone(before.taken)}
 	for _, l := range before.leases {

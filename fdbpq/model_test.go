@@ -78,6 +78,7 @@ type outcome struct {
 	Reason   fdbpq.Reason
 	Ready    int64
 	More     bool
+	Final    bool
 	Events   []string
 	Pushed   []pushedView
 	Imported []importedView
@@ -212,22 +213,32 @@ func (m *model) queue(name string) *modelQueue {
 }
 
 func (m *model) create(name string) *modelQueue {
+	q := m.named(name)
+	if !q.exists {
+		q.exists = true
+		q.config = defaultConfig()
+	}
+	return q
+}
+
+// named returns a queue, which need not exist.
+func (m *model) named(name string) *modelQueue {
 	q := m.queues[name]
 	if q == nil {
 		q = &modelQueue{name: name, pushes: make(map[string]modelPush), pops: make(map[string]modelPop)}
 		m.queues[name] = q
 	}
-	if !q.exists {
-		q.exists = true
-		q.config = fdbpq.Config{
-			MaxDeliveries: 16,
-			DedupWindow:   fdbpq.Duration(2 * time.Minute),
-			DedupLimit:    1_000_000,
-			Ties:          fdbpq.TiesNewest,
-			Overflow:      fdbpq.OverflowRefuse,
-		}
-	}
 	return q
+}
+
+func defaultConfig() fdbpq.Config {
+	return fdbpq.Config{
+		MaxDeliveries: 16,
+		DedupWindow:   fdbpq.Duration(2 * time.Minute),
+		DedupLimit:    1_000_000,
+		Ties:          fdbpq.TiesNewest,
+		Overflow:      fdbpq.OverflowRefuse,
+	}
 }
 
 // compareItems is the order of a queue.

@@ -12,7 +12,7 @@ import (
 )
 
 func (s selection) of() fdbpq.Selection {
-	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID}
+	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID, Repeated: s.repeated}
 	if s.band != everyPriority {
 		sel.Band = &s.band
 	}
@@ -20,7 +20,11 @@ func (s selection) of() fdbpq.Selection {
 }
 
 func (s selection) String() string {
-	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID)
+	again := ""
+	if s.repeated {
+		again = ", repeated"
+	}
+	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q%s", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID, again)
 }
 
 func popOf(queue string, sel selection, lease time.Duration) operation {

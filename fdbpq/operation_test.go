@@ -103,7 +103,7 @@ func storedViewOf(stored *fdbpq.StoredItem) itemView {
 }
 
 func poppedOf(popped fdbpq.Popped) outcome {
-	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Events: eventsOf(popped.Events)}
+	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Final: popped.Final, Events: eventsOf(popped.Events)}
 	for i := range popped.Items {
 		out.Items = append(out.Items, viewOf(&popped.Items[i]))
 	}
@@ -161,6 +161,7 @@ func (o *outcome) add(other outcome) {
 	o.Reason += other.Reason
 	o.Ready = o.Ready*1000 + other.Ready
 	o.More = o.More || other.More
+	o.Final = o.Final || other.Final
 	o.OK = o.OK || other.OK
 	o.N += other.N
 	if other.Config != (fdbpq.Config{}) {

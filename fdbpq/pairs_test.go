@@ -33,11 +33,19 @@ var situations = []struct {
 	{"ready past its TTL", []func(*world) operation{leaseIt, nackIt(0)}, 5 * time.Minute},
 	{"leased past its TTL", []func(*world) operation{leaseIt}, 5 * time.Minute},
 	{"gone", []func(*world) operation{leaseIt, ackIt}, 0},
+	{"gone, and a repeated pop found nothing", []func(*world) operation{leaseIt, ackIt, repeatIt}, 0},
 }
 
 func leaseIt(*world) operation { return popOf("a", justOne(fdbpq.Min, ""), 20*time.Second) }
 
 func leaseItWithID(*world) operation { return popOf("a", justOne(fdbpq.Min, "pop"), 20*time.Second) }
+
+// repeatIt is the same pop again, whose answer is final.
+func repeatIt(*world) operation {
+	sel := justOne(fdbpq.Min, "pop")
+	sel.repeated = true
+	return popOf("a", sel, 20*time.Second)
+}
 
 func justOne(end fdbpq.End, popID string) selection {
 	return selection{end: end, band: everyPriority, limit: 1, maxBytes: fdbpq.MaxBatchBytes, popID: popID}
@@ -76,6 +84,10 @@ var meetings = []func(*world) operation{
 	func(*world) operation { return popOf("a", justOne(fdbpq.Max, "pop"), 0) },
 	leaseIt,
 	leaseItWithID,
+	repeatIt,
+	func(*world) operation {
+		return popOf("missing", selection{end: fdbpq.Max, band: everyPriority, limit: 1, maxBytes: fdbpq.MaxBatchBytes, popID: "pop", repeated: true}, 0)
+	},
 	ackIt,
 	nackIt(0),
 	nackIt(time.Second),

@@ -17,6 +17,9 @@ type Popped struct {
 	// and delayed items as they were when the transaction began.
 	Reason Reason
 
+	// Final: the pop's id is remembered to have popped nothing, so it never will.
+	Final bool
+
 	// Events report items past their TTL that the pop removed.
 	Events []Event
 
@@ -49,8 +52,11 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return Popped{}, err
 	}
 	qtx, err := q.begin(tx)
-	if err != nil || qtx == nil {
-		return Popped{Reason: ReasonUnknown}, err
+	if err != nil {
+		return Popped{}, err
+	}
+	if qtx == nil {
+		return q.popUnknown(tx, &sel, lease)
 	}
 	if sel.PopID != "" {
 		again, err := qtx.repeatPop(&sel, lease)
@@ -60,15 +66,10 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		}
 	}
 	if qtx.state.paused {
-		qtx.finish()
-		return Popped{Reason: ReasonPaused}, nil
+		return qtx.popNothing(&sel, lease, ReasonPaused)
 	}
 	if sel.PopID != "" {
-		n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
-		if err != nil {
-			return Popped{}, err
-		}
-		if err := qtx.checkDedupLimit(n.Remembered); err != nil {
+		if err := qtx.roomToRemember(); err != nil {
 			return Popped{}, err
 		}
 	}
@@ -113,6 +114,11 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	}
 	if sel.PopID != "" && len(popped.Items) > 0 {
 		if err := qtx.rememberPop(sel, lease, &popped, head.items); err != nil {
+			return Popped{}, err
+		}
+	}
+	if popped.Final = sel.Repeated && len(popped.Items) == 0 && !popped.More; popped.Final {
+		if err := qtx.rememberNothing(sel, lease); err != nil {
 			return Popped{}, err
 		}
 	}

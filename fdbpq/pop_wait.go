@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
+	}
+	if sel.Repeated {
+		return Popped{}, errors.New("a pop that waits cannot be final")
 	}
 	turn, leave := s.lines.join(lineKey{queue: queue, band: *sel.Band})
 	defer leave()
@@ -35,12 +39,12 @@ func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease 
 			} else {
 				popped, err = q.Lease(tx, sel, lease)
 			}
-			if err == nil && len(popped.Items) == 0 && !popped.More {
+			if err == nil && len(popped.Items) == 0 && !popped.More && !popped.Final {
 				arrivals = q.Arrivals(tx)
 			}
 			return err
 		})
-		if err != nil || len(popped.Items) > 0 {
+		if err != nil || len(popped.Items) > 0 || popped.Final {
 			return popped, err
 		}
 		if popped.More {

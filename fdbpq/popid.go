@@ -13,7 +13,8 @@ var ErrPopIDReused = errors.New("pop id was used for a different pop")
 
 // rememberedPop is the row that keeps a pop id for the queue's dedup window, so that
 // the repeated pop gets the same answer. It has the tokens of leased items. Items
-// that were popped for good have rows of their own.
+// that were popped for good have rows of their own. A pop without both popped nothing,
+// and never will.
 type rememberedPop struct {
 	due    int64
 	end    End
@@ -66,6 +67,8 @@ func parseRememberedPop(b []byte) (*rememberedPop, error) {
 	return &m, nil
 }
 
+func (m *rememberedPop) nothing() bool { return m.items == 0 && len(m.leases) == 0 }
+
 // repeatPop returns the answer of the first pop with this id, nil when this is the
 // first. It leaves out items that were settled since; when none is left, it returns
 // *LostError.
@@ -78,10 +81,18 @@ func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, err
 	if err != nil {
 		return nil, err
 	}
-	if m.end != sel.End || m.band != *sel.Band || m.lease != lease {
+	// The lease may be the default of a queue that has changed since.
+	if m.end != sel.End || m.band != *sel.Band || m.lease != lease && !m.nothing() {
 		return nil, ErrPopIDReused
 	}
+	if sel.Repeated {
+		qtx.rememberAfresh(sel.PopID, m, now)
+	}
 	popped := &Popped{}
+	if m.nothing() {
+		popped.Final = true
+		return popped, qtx.explainNothing(popped)
+	}
 	for n := range m.items {
 		item, err := qtx.repeatTaken(sel.PopID, n)
 		if err != nil {
@@ -147,6 +158,15 @@ func (qtx *queueTx) repeatLeased(token []byte, now int64) (*Item, error) {
 	return &stored.Item, nil
 }
 
+// roomToRemember returns an error when the queue may remember no more ids.
+func (qtx *queueTx) roomToRemember() error {
+	n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
+	if err != nil {
+		return err
+	}
+	return qtx.checkDedupLimit(n.Remembered)
+}
+
 // rememberPop keeps the answer of a pop. loaded are its items with their content.
 func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Popped, loaded []selected) error {
 	now, err := qtx.now()
@@ -170,17 +190,26 @@ func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Pop
 		qtx.tx.Set(key, joinPlace(f.place, &kept))
 		m.items++
 	}
-	qtx.tx.Set(popIDRow(qtx.name, sel.PopID), m.pack())
-	qtx.tx.Set(idTimerKey(m.due, timerPopID, qtx.name, sel.PopID), nil)
-	qtx.store.alarm.expect(m.due)
+	m.store(qtx, sel.PopID)
+	if sel.Repeated {
+		qtx.tx.Set(repeatedRow(qtx.name, sel.PopID), nil)
+	}
 	qtx.tally.remembered++
 	return nil
+}
+
+// store writes the row and its timer.
+func (m *rememberedPop) store(qtx *queueTx, popID string) {
+	qtx.tx.Set(popIDRow(qtx.name, popID), m.pack())
+	qtx.tx.Set(idTimerKey(m.due, timerPopID, qtx.name, popID), nil)
+	qtx.store.alarm.expect(m.due)
 }
 
 func (m *rememberedPop) forgetAt() int64 { return m.due }
 
 func (m *rememberedPop) forget(qtx *queueTx, popID string) {
 	qtx.tx.Clear(popIDRow(qtx.name, popID))
+	qtx.tx.Clear(repeatedRow(qtx.name, popID))
 	qtx.tx.Clear(idTimerKey(m.due, timerPopID, qtx.name, popID))
 	if m.items > 0 {
 		begin := tuple.AppendString(queueRow(spacePopItem, qtx.name), popID)
@@ -204,5 +233,10 @@ func splitPlace(b []byte) (place, []byte, error) {
 }
 
 func (qtx *queueTx) popIDDue(t timer) error {
-	return idDue(qtx, popIDRow(qtx.name, t.id), t, parseRememberedPop)
+	before := qtx.tally.remembered
+	err := idDue(qtx, popIDRow(qtx.name, t.id), t, parseRememberedPop)
+	if err == nil && qtx.tally.remembered < before && !qtx.state.exists {
+		err = qtx.forgetUnknown()
+	}
+	return err
 }

@@ -15,6 +15,11 @@ type Selection struct {
 	// PopID makes a pop repeatable: within the queue's dedup window, pops with the
 	// same id return the same items. Peeks ignore it.
 	PopID string
+
+	// Repeated says that another transaction may still be under way for the pop with
+	// this PopID, in this process or in another one. If this one pops nothing, that is
+	// final: no pop with the id pops anything from now on. Peeks ignore it.
+	Repeated bool
 }
 
 var errLimit = errors.New("limit out of bounds: expected 1 to 1000 items")
