@@ -68,7 +68,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.ending = errMoved
 	}
 	b.interest.init(nc, o.Logger)
-	b.waits.init(b.responder, &b.interest, o.Limits.Waiters, func(queue string) { b.lanes.pop.Kick(queue) })
+	b.waits.init(b.responder, &b.interest, o.Limits.Waiters,
+		func(queue string) { b.lanes.pop.Kick(queue) },
+		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.queues = &queueReader{store, &b.waits}
 	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{

@@ -26,11 +26,14 @@ type popRequest struct {
 	wait     time.Duration
 	lease    time.Duration // 0: what the queue is configured to
 	id       string        // to repeat the pop by
+	repeats  bool          // it is a repetition, and final if it finds nothing
 }
 
-// selection is what the core is asked for.
+// selection is what the core is asked for. A pop that may still wait is not final.
 func (p *popRequest) selection() fdbpq.Selection {
-	return fdbpq.Selection{End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id}
+	return fdbpq.Selection{
+		End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id, Repeated: p.repeats && p.wait == 0,
+	}
 }
 
 // plain reports whether the pop asks for one item without options, so that one read can
@@ -47,11 +50,14 @@ type pop struct {
 	settles *settlement        // that it is part of
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	asked   bool               // while it waits: the server was asked whether its client listens
+	waited  bool               // its wait is over, and it looks for the last time
+	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 
 	// What the transaction found.
 	found  []fdbpq.Item
 	ready  int64         // items left behind the last of them
 	leased time.Duration // for how long they were leased
+	final  bool          // it found nothing, and no repetition will find anything
 }
 
 var popPool pool[pop]
@@ -70,7 +76,7 @@ func (p *pop) Items() []fdbpq.Item { return p.found }
 
 // keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
-	return r.ask.wait > 0 && r.Failure != nil && r.Failure.Code == 404
+	return r.ask.wait > 0 && r.Failure != nil && r.Failure.Code == 404 && !r.final
 }
 
 // losesItems reports whether the items that the pop has found are lost when its client
@@ -80,7 +86,7 @@ func (r *pop) losesItems() bool {
 }
 
 // forget clears the results of an earlier run of the transaction.
-func (p *pop) forget() { p.Failure, p.found, p.ready, p.leased = nil, nil, 0, 0 }
+func (p *pop) forget() { p.Failure, p.found, p.ready, p.leased, p.final = nil, nil, 0, 0, false }
 
 func (r *pop) read(*wire) *failure.Failure {
 	end := fdbpq.Min
@@ -127,6 +133,7 @@ type popOptions struct {
 	wait, lease     *time.Duration
 	min, max        *int64
 	id              *string
+	repeats         *bool
 	bandFromBody    bool
 }
 
@@ -139,7 +146,7 @@ func agree[T comparable](said **T, value T, body, header string) *failure.Failur
 	return nil
 }
 
-const popFields = "batch, expires, lease, max_bytes, min, max, msg_id"
+const popFields = "batch, expires, lease, max_bytes, min, max, msg_id, repeat"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
@@ -203,6 +210,10 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure.Failu
 		}
 		o.id = &id
 		return true, f
+	case "repeat":
+		repeats, f := readBool(name, value)
+		o.repeats = &repeats
+		return true, f
 	}
 	return false, nil
 }
@@ -223,15 +234,18 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 	if o.peek && o.id != nil {
 		return failure.Newf(400, "a peek has no %s: it can be repeated as it is", protocol.HeaderMsgID)
 	}
+	if o.repeats != nil && *o.repeats && o.id == nil {
+		return failure.Newf(400, "a repetition has no %s: expected that of the pop that it repeats", protocol.HeaderMsgID)
+	}
 	return nil
 }
 
 func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID:
+	case protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID:
 	default:
-		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderMsgID)
+		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -262,6 +276,11 @@ func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 			return f
 		}
 		return agree(&o.id, id, "msg_id", key)
+	case protocol.HeaderRepeat:
+		if value != "true" && value != "false" {
+			return failure.Newf(400, "%s is %s: expected true or false", key, failure.Quote(value))
+		}
+		return agree(&o.repeats, value == "true", "repeat", key)
 	}
 	return o.readBand(value)
 }
@@ -325,6 +344,9 @@ func (o *popOptions) apply(p *popRequest) {
 	}
 	if o.id != nil {
 		p.id = *o.id
+	}
+	if o.repeats != nil {
+		p.repeats = *o.repeats
 	}
 	p.band = o.band(p.band)
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/bridge/waiting"
 )
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
@@ -12,9 +13,13 @@ import (
 // queue's watch.
 func (l *pops) Work(now batch.Batch[*pop]) {
 	fresh, settling := now.Requests, now.Joined
+	apart := false
 	for more := now.Kicked || len(fresh) > 0; more; {
-		attempt := l.waits.attempt(l.queue.Name())
-		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling}
+		var attempt waiting.Attempt[*pop]
+		if !apart {
+			attempt = l.waits.attempt(l.queue.Name())
+		}
+		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, alone: apart}
 		if len(attempt.Pops) > 0 {
 			t.todo = append(attempt.Pops, fresh...)
 		}
@@ -29,7 +34,10 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 		}
 		fresh = t.finish()
 		settling = nil
-		more = t.more // while some of them are left, too
+		more = t.more || apart // while some of them are left, too
+		// The new pop that makes a transaction fail would make it fail again and again
+		// behind pops that wait on.
+		apart = !apart && t.shrunk && len(fresh) > 0 && t.served <= len(attempt.Pops)
 	}
 	l.settle(settling)
 }

@@ -39,6 +39,7 @@ type popTransaction struct {
 	part     batch.Part // the number of them that the transaction tries
 	alone    bool       // it tries only the first one, which made it fail
 	cut      int        // items in the answer to that one at most; 0: as many as it asks for
+	shrunk   bool       // it failed, and serves fewer of them
 	gone     []string   // reply subjects of the waiting pops whose clients have gone
 
 	// failedTogether: it failed with the settlements, which run without it now. None
@@ -64,11 +65,15 @@ type popResults struct {
 }
 
 // run runs the transaction. When it fails with settlements, they run without the
-// pops. When it fails because of one pop, the pops before that one run first, and
-// then it runs alone.
+// pops. When one pop is to be refused, it runs again without that one. When it fails
+// because of one pop for another reason, the pops before that one run first, and then it
+// runs alone.
 func (t *popTransaction) run() {
 	started := time.Now()
 	t.part = batch.NewPart(len(t.todo))
+	if t.alone {
+		t.part = batch.NewPart(1)
+	}
 	for {
 		t.runs = 0
 		err := t.update(t.transaction)
@@ -86,14 +91,25 @@ func (t *popTransaction) run() {
 		case len(t.settling) > 0:
 			t.settle(t.settling)
 			t.settling, t.failedTogether = nil, true
+		case isAnswer(err):
+			t.todo[t.served].refused = failure.Explain(err)
 		case t.alone && !errors.Is(err, errCut):
 			t.fail(1, err)
 			return
 		default:
+			t.shrunk = true
 			t.part.Shrink(t.served)
 			t.alone = t.part.Len() == 1
 		}
 	}
+}
+
+// isAnswer reports whether a step of the transaction returned the error, and not the
+// store: it is the answer to one pop.
+func isAnswer(err error) bool {
+	var f *failure.Failure
+	var lost *fdbpq.LostError
+	return errors.As(err, &f) || errors.As(err, &lost) || errors.Is(err, fdbpq.ErrPopIDReused) || errors.Is(err, fdbpq.ErrRemembered)
 }
 
 func (t *popTransaction) fail(n int, err error) {
@@ -197,9 +213,19 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	if first.ask.limit > 1 && t.items > 0 {
 		return 0, nil // the answers together might be too large
 	}
+	if first.refused != nil {
+		if first.refused.Code == 413 && first.ask.repeats {
+			return t.popNothing(tx, first, first.refused)
+		}
+		first.Failure = first.refused
+		return 1, nil
+	}
 	if first.settles != nil && !first.settles.tookEffect {
 		settled, err := t.queue.Ack(tx, first.settles.lease)
 		var lost *fdbpq.LostError
+		if errors.As(err, &lost) && first.ask.repeats { // the first attempt may have settled it
+			return t.popNothing(tx, first, failure.Explain(err))
+		}
 		if errors.As(err, &lost) {
 			first.Failure = failure.Explain(err)
 			return 1, nil
@@ -267,8 +293,13 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.Failure = failure.Nothing(t.lane.queue.Name(), taken.Reason)
-		t.foundNothing(first)
+		first.Failure, first.final = failure.Nothing(t.lane.queue.Name(), taken.Reason), taken.Final
+		switch {
+		case first.waited:
+			first.Failure = errWaited
+		case !taken.Final: // which says nothing about the queue
+			t.foundNothing(first)
+		}
 		return 1, nil
 	}
 	t.items += len(items)
@@ -287,16 +318,41 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	return len(items), nil
 }
 
+// popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt
+// has got something. why is the answer.
+func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
+	lease, err := t.leaseOf(tx, r)
+	if err != nil {
+		return 0, err
+	}
+	taken, err := t.queue.PopNothing(tx, r.ask.selection(), lease)
+	if err != nil {
+		return 0, err
+	}
+	if len(taken.Items) == 0 {
+		r.Failure, r.final = why, true
+		return 1, nil
+	}
+	t.items += len(taken.Items)
+	r.found, r.ready, r.leased = taken.Items, taken.Ready, lease
+	return 1, nil
+}
+
+// leaseOf is for how long a pop leases, 0 when it pops for good.
+func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
+	if r.ask.lease > 0 {
+		return r.ask.lease, nil
+	}
+	config, err := t.queue.Config(tx)
+	return time.Duration(config.Lease), err
+}
+
 // popOrLease removes or leases the selected items, and returns the time of the lease.
 // An item that does not fit into an answer fails the transaction, so it stays.
 func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
 	queue := t.queue
-	if lease = r.ask.lease; lease == 0 {
-		config, err := queue.Config(tx)
-		if err != nil {
-			return taken, 0, err
-		}
-		lease = time.Duration(config.Lease)
+	if lease, err = t.leaseOf(tx, r); err != nil {
+		return taken, 0, err
 	}
 	if lease > 0 {
 		taken, err = queue.Lease(tx, sel, lease)

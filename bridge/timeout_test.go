@@ -43,9 +43,13 @@ func TestWaitEndsInTime(t *testing.T) {
 		50 * time.Millisecond:  45 * time.Millisecond,
 		1:                      1,
 	} {
-		if got := waitEnds(came, wait).Sub(came); got != want {
+		if got := waitEnds(came, wait, false).Sub(came); got != want {
 			t.Errorf("a wait of %s ends after %s, expected %s", wait, got, want)
 		}
+	}
+	// A repetition has a transaction to do in the end.
+	if got := waitEnds(came, time.Hour, true).Sub(came); got != time.Hour-100*time.Millisecond {
+		t.Errorf("the wait of a repetition ends after %s", got)
 	}
 }
 

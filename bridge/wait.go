@@ -15,11 +15,12 @@ type waits struct {
 	*request.Responder
 	interest *replyInterest
 	line     *waiting.Pops[*pop]
+	lookOnce func(*pop) // serves a pop that does not wait
 }
 
 // init begins with no waiting pop. serve tries to serve the ones of a queue.
-func (w *waits) init(re *request.Responder, interest *replyInterest, places int, serve func(queue string)) {
-	w.Responder, w.interest = re, interest
+func (w *waits) init(re *request.Responder, interest *replyInterest, places int, serve func(queue string), lookOnce func(*pop)) {
+	w.Responder, w.interest, w.lookOnce = re, interest, lookOnce
 	w.line = waiting.New(waiting.Options[*pop]{
 		Places: places,
 		Bands:  protocol.MaxBands,
@@ -37,11 +38,18 @@ func (w *waits) at(queue string) int { return w.line.WaitingAt(queue) }
 const (
 	waitMargin   = 10 * time.Millisecond
 	waitFraction = 10 // of the time, when that is less
+
+	// A repeated pop has one more transaction at the end.
+	waitMarginRepeated = 10 * waitMargin
 )
 
 // waitEnds is when a pop that came at a time is answered that nothing arrived.
-func waitEnds(came time.Time, wait time.Duration) time.Time {
-	return came.Add(wait - min(waitMargin, wait/waitFraction))
+func waitEnds(came time.Time, wait time.Duration, repeats bool) time.Time {
+	margin := waitMargin
+	if repeats {
+		margin = waitMarginRepeated
+	}
+	return came.Add(wait - min(margin, wait/waitFraction))
 }
 
 // add makes a pop wait. It is not in flight any more. The pop of a +NXT has settled
@@ -54,7 +62,7 @@ func (w *waits) add(r *pop) {
 	r.Msg = request.Kept(r.Msg)
 	r.BeginWait()
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.wait),
+		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.wait, r.ask.repeats),
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)
@@ -76,7 +84,25 @@ func (w *waits) end(r *pop, why error) {
 		w.Done(&r.Request, errGone)
 		return
 	}
+	if errors.Is(why, waiting.ErrOver) && r.ask.repeats {
+		if w.lookOnceMore(r) {
+			return
+		}
+		why = errShutdown
+	}
 	w.Refuse(&r.Request, whyEnded(why))
+}
+
+// lookOnceMore has a repeated pop find nothing in a transaction of its own, at the end of
+// its wait, so that this is final. It returns false when the bridge is shutting down.
+func (w *waits) lookOnceMore(r *pop) bool {
+	if !w.Gate.Return(&r.Request) {
+		return false
+	}
+	r.BeginAttempt(time.Now())
+	r.ask.wait, r.place, r.waited = 0, nil, true
+	w.lookOnce(r)
+	return true
 }
 
 var errWaited = &failure.Failure{Code: 408, Text: waiting.ErrOver.Error()}

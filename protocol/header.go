@@ -13,6 +13,7 @@ const (
 	HeaderWait      = "PQ-Wait"
 	HeaderLease     = "PQ-Lease"
 	HeaderBand      = "PQ-Band"
+	HeaderRepeat    = "PQ-Repeat"
 	HeaderMsgID     = "Nats-Msg-Id" // as JetStream has it
 )
 

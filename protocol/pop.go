@@ -11,4 +11,5 @@ type PopRequest struct {
 	Min      *int64        `json:"min,omitempty"`
 	Max      *int64        `json:"max,omitempty"`
 	MsgID    string        `json:"msg_id,omitempty"` // to repeat the pop by
+	Repeat   bool          `json:"repeat,omitempty"` // it is a repetition, and final if it finds nothing
 }

@@ -87,6 +87,18 @@ func (g *Gate) Force(r *Request) {
 	g.bytes.Add(r.counted)
 }
 
+// Return counts a request that has left, without regard to the limits. It returns false,
+// and does not count the request, when the gate was closed.
+func (g *Gate) Return(r *Request) bool {
+	r.counted = int64(r.Msg.Size())
+	g.Force(r)
+	if g.Closed() {
+		g.Leave(r)
+		return false
+	}
+	return true
+}
+
 // Leave counts a request as done. Further calls have no effect.
 func (g *Gate) Leave(r *Request) {
 	if r.counted < 0 {
