@@ -44,7 +44,14 @@ type call struct {
 	body       []byte
 	repeatable bool // doing it twice is like doing it once
 	sent       int  // how often it was sent
+	answered   int  // how many of these were answered
 }
+
+// open reports whether an attempt without an answer may still change something.
+func (r *call) open() bool { return r.sent > r.answered && !reads[r.op] }
+
+// reads are the operations that change nothing.
+var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opQueues: true, opSystem: true}
 
 // do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
@@ -66,13 +73,13 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	var retry retry
 	for patience := c.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
-			return nil, ended(r.op, r.queue, r.sent, refusal, err)
+			return nil, inDoubt(ended(r.op, r.queue, r.sent, refusal, err), r.open())
 		}
 		m, err := c.attempt(ctx, r, reply, answers, patience)
 		switch {
 		case errors.As(err, &refusal):
 		case err != nil:
-			return nil, ended(r.op, r.queue, r.sent, refusal, err)
+			return nil, inDoubt(ended(r.op, r.queue, r.sent, refusal, err), r.open())
 		case m == nil:
 			patience = longer(patience)
 			continue
@@ -80,7 +87,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 			return m, nil
 		}
 		if !refusal.again(r.repeatable) || !retry.allowed(c.patience) || retry.wait(ctx) != nil {
-			return nil, refusal
+			return nil, inDoubt(refusal, r.open())
 		}
 	}
 }
@@ -98,7 +105,11 @@ func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-c
 	if m == nil || err != nil {
 		return nil, err
 	}
-	if e := answered(m, r.op, r.queue); e != nil {
+	e := answered(m, r.op, r.queue)
+	if e == nil || e.Code != protocol.CodeUnknownResult {
+		r.answered++
+	}
+	if e != nil {
 		return nil, e
 	}
 	return m, nil

@@ -133,6 +133,24 @@ func (e *Error) Is(target error) bool {
 // of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
+// inDoubt is the error of a request that is given up. If an earlier attempt is open, a
+// refusal to do it now does not say that it will not be done: another bridge may have
+// that attempt.
+func inDoubt(err error, open bool) error {
+	var e *Error
+	if !open || !errors.As(err, &e) || e.Reason == ReasonOccupied {
+		return err
+	}
+	switch e.Code {
+	case protocol.CodeForbidden, protocol.CodeConflict, protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeDamaged:
+		return &Error{
+			Op: e.Op, Queue: e.Queue, Code: protocol.CodeUnknownResult,
+			Description: fmt.Sprintf("an attempt was not answered, and the last one was refused: %s (%d)", e.Description, e.Code),
+		}
+	}
+	return err
+}
+
 // answered returns the error in an answer, or nil if the answer is none.
 func answered(m *nats.Msg, op, queue string) *Error {
 	if len(m.Header) == 0 {

@@ -54,7 +54,9 @@ func Band(low, high int64) PopOption {
 func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 
 // PopID gives the pop an id: within the queue's dedup_window, repeated pops with this id
-// return the same items, in any program. Peeks have none.
+// return the same items, in any program. Peeks have none. After a pop that was repeated
+// and found nothing, further pops with the id find nothing either: an earlier attempt
+// may still be under way, and must not pop an item for nobody.
 func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID = id } }
 
 // Repeatable gives the pop a random id, so that the client can repeat it when its answer
@@ -151,6 +153,7 @@ type taking struct {
 	repeatable bool
 	wait       time.Duration // asked for by the caller
 	sent       int
+	open       bool // an attempt without an answer may still be under way
 }
 
 // waitMargin leaves time for the answer to arrive before the context ends. An item that
@@ -164,10 +167,13 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	started := time.Now()
 	for patience := t.queue.client.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
-			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
+			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		}
 		left := t.left(ctx, started)
 		t.request.Expires = min(left, protocol.MaxWait)
+		// What ends this pop without an item has to end its earlier attempts, too. As
+		// long as it goes on afterwards, another attempt may pop the item.
+		t.request.Repeat = t.open && t.op == opPop && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
 			wait = forever
@@ -180,18 +186,29 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		case err == nil && !t.repeatable:
 			return nil, ended(t.op, t.queue.name, t.sent, nil, context.DeadlineExceeded)
 		case err == nil:
+			t.open = true
 			patience = longer(patience)
 			continue
 		case !errors.As(err, &e):
-			return nil, ended(t.op, t.queue.name, t.sent, refusal, err)
+			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		case e.Code == protocol.CodeTimeout && left > protocol.MaxWait:
 			continue
 		}
 		refusal = e
+		t.open = t.open || e.Code == protocol.CodeUnknownResult && e.cause == nil
 		if !e.again(t.repeatable) || !retry.allowed(t.queue.client.patience) || retry.wait(ctx) != nil {
-			return nil, e
+			return nil, t.doubt(e)
 		}
 	}
+}
+
+// doubt is the error of a pop that ends while an attempt without an answer may still be
+// under way.
+func (t *taking) doubt(err error) error {
+	if t.op == opPeek {
+		return err
+	}
+	return inDoubt(err, t.open)
 }
 
 // left is how much longer the pop may wait for an item.

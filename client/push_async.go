@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Future is a push that waits for its answer. Get one from [Queue.PushAsync].
@@ -39,6 +41,7 @@ type asyncPush struct {
 	mu      sync.Mutex
 	ended   bool
 	sent    int
+	answers int           // that said what became of an attempt
 	wait    time.Duration // for the answer, before it is sent again
 	timer   *time.Timer   // until it is sent again
 	refusal *Error        // the last one
@@ -121,6 +124,11 @@ func (p *asyncPush) resendAfter(d time.Duration) {
 // answer handles a bridge's answer.
 func (p *asyncPush) answer(m *nats.Msg) {
 	pushed, e := readPushed(m, p.op, p.queue)
+	if e == nil || e.Code != protocol.CodeUnknownResult {
+		p.mu.Lock()
+		p.answers++
+		p.mu.Unlock()
+	}
 	switch {
 	case e == nil:
 		// With an id of the client's own, the first push was an earlier attempt of this one.
@@ -161,6 +169,7 @@ func (p *asyncPush) end(pushed Pushed, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = ended(p.op, p.queue, p.sent, p.refusal, err)
 	}
+	err = inDoubt(err, p.sent > p.answers)
 	p.future.pushed, p.future.err = pushed, err
 	for _, undo := range p.undo {
 		undo()
