@@ -304,7 +304,9 @@ func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 	}
 	patience := cmp.Or(w.Patience, Patience)
 	for end := time.Now().Add(patience); ; {
-		tries++
+		if tries++; tries > 1 && strings.Contains(request.Subject, ".pop.") {
+			request.Header.Set("PQ-Repeat", "true") // the last word, if it finds nothing
+		}
 		reply, err := w.request(request)
 		if err == nil && !again(reply) {
 			return reply, tries

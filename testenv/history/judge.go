@@ -142,7 +142,6 @@ func (j *judge) sort(o *Operation) {
 	default:
 		j.looks = append(j.looks, o)
 		if o.Outcome != Done {
-			j.attempts(o)
 			return
 		}
 		it := j.item(o.Item)
@@ -151,18 +150,6 @@ func (j *judge) sort(o *Operation) {
 		} else {
 			it.deliveries = append(it.deliveries, o)
 		}
-	}
-}
-
-// attempts takes account of earlier attempts at a pop that found nothing when it was
-// repeated: another bridge may still have had one, and may have popped an item for it.
-func (j *judge) attempts(o *Operation) {
-	switch {
-	case j.bridges == One || !o.Repeated:
-	case o.Kind == Pop:
-		j.pops = append(j.pops, o)
-	case o.Kind == Lease:
-		j.doubts = append(j.doubts, span{o.Call, Never})
 	}
 }
 

@@ -55,7 +55,7 @@ type Operation struct {
 	Outcome  Outcome       `json:"outcome"`
 
 	// A repeated settlement may have found that its first attempt took effect. A repeated
-	// pop that found nothing may have an earlier attempt at another bridge.
+	// pop that found nothing is final.
 	Repeated bool `json:"repeated,omitempty"`
 }
 
