@@ -169,10 +169,11 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 	return w.item(space, line, rest, pair.Value)
 }
 
-// garbage accepts rows of past generations, which CollectGarbage clears later.
+// garbage accepts rows of past generations, which CollectGarbage clears later. A deleted
+// queue has no rows in the generation that a later queue of its name begins with.
 func (w *walk) garbage(line lineage, s *queueState) error {
-	if line.generation > s.generation || (line.generation == s.generation && s.exists) {
-		return fmt.Errorf("generation %d is in the future: the queue is in %d", line.generation, s.generation)
+	if line.generation >= s.generation {
+		return fmt.Errorf("generation %d is in the future: the queue is in %d, exists: %t", line.generation, s.generation, s.exists)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // A store with rows of every kind.
@@ -51,6 +52,24 @@ func TestCheckFindsDamage(t *testing.T) {
 		}
 	}
 	remove := func(tx kv.Tx, row kv.Pair) { tx.Clear(row.Key) }
+	timer := func(kind string) func(*testing.T, *fixture) kv.Pair {
+		return func(t *testing.T, f *fixture) kv.Pair {
+			for _, row := range f.rows("z") {
+				if bytes.Contains(row.Key, tuple.AppendString(tuple.AppendString(nil, kind), "q")) {
+					return row
+				}
+			}
+			t.Fatalf("there is no timer of kind %q", kind)
+			return kv.Pair{}
+		}
+	}
+	rekeyed := func(from, to []byte) func(kv.Tx, kv.Pair) {
+		return func(tx kv.Tx, row kv.Pair) { tx.Set(bytes.Replace(row.Key, from, to, 1), row.Value) }
+	}
+	request := func(tx kv.Tx, row kv.Pair, space string) {
+		key := tuple.AppendString(tuple.AppendString(nil, space), "q")
+		tx.Set(append(key, 0x15, 9), tuple.AppendInt(nil, 1))
+	}
 	spoil := func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, []byte("\x05nonsense")) }
 	copied := func(tx kv.Tx, row kv.Pair) { tx.Set(append(row.Key, 0x15, 0x01), row.Value) }
 	for _, c := range []struct {
@@ -65,10 +84,21 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a delayed item is unreadable", first("d"), spoil, "damaged"},
 		{"a leased item is unreadable", first("l"), spoil, "damaged"},
 		{"a counter is wrong", first("c"), func(tx kv.Tx, row kv.Pair) { tx.Add(row.Key, 1) }, "counters are"},
-		{"a timer is gone", first("z"), remove, "is missing"},
+		{"a counter is one that nobody knows", first("c"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, 9), row.Value)
+		}, "unknown counter 9"},
+		{"a counter has no rows", first("c"), rekeyed([]byte("q\x00\x14"), []byte("q\x00\x15\x02")), "there are no rows"},
+		{"the timer of a lease is gone", timer("l"), remove, "is missing"},
+		{"the timer of a delay is gone", timer("d"), remove, "is missing"},
+		{"the timer of a TTL is gone", timer("t"), remove, "is missing"},
+		{"the timer of a message id is gone", timer("u"), remove, "is missing"},
+		{"the timer of a pop id is gone", timer("p"), remove, "is missing"},
+		{"a request has no timer", first("q"), func(tx kv.Tx, row kv.Pair) { request(tx, row, "o") }, "is missing"},
+		{"a result has no timer", first("q"), func(tx kv.Tx, row kv.Pair) { request(tx, row, "e") }, "is missing"},
 		{"a timer has no item", first("z"), copied, "without an item or an id"},
 		{"a chunk is gone", first("x"), remove, "bytes of its payload are missing"},
 		{"a chunk is cut", first("x"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, row.Value[1:]) }, "1 bytes of its payload are missing"},
+		{"a chunk is too long", first("x"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(bytes.Clone(row.Value), 'x')) }, "-1 bytes of its payload are missing"},
 		{"a chunk belongs to nobody", first("x"), func(tx kv.Tx, row kv.Pair) {
 			key := bytes.Clone(row.Key)
 			key[len(key)-6]++ // in the random part
@@ -76,6 +106,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		}, "chunk of no item"},
 		{"a forwarding row is gone", first("f"), remove, "forwarding row"},
 		{"a forwarding row leads nowhere", first("f"), copied, "leads to no item"},
+		{"a forwarding row leads to another item", first("f"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 8)) }, "leads to no item"},
 		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},
@@ -83,11 +114,17 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a part of a pop's item is gone", func(t *testing.T, f *fixture) kv.Pair {
 			return f.rows("r")[2] // behind both pops' items
 		}, remove, "bytes of its payload are missing"},
+		{"a part of a pop's item belongs to no item", func(t *testing.T, f *fixture) kv.Pair { return f.rows("r")[2] },
+			rekeyed([]byte("large pop\x00\x14"), []byte("large pop\x00\x15\x01")), "chunk of no item"},
 		{"items belong to no pop", first("r"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(bytes.Replace(row.Key, []byte("pop"), []byte("pip"), 1), row.Value)
 		}, "of no remembered pop"},
 		{"the highest count is too low", first("h"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, kv.EncodeInteger(1)) }, "the highest assigned is 1"},
 		{"the state is unreadable", first("q"), spoil, "damaged"},
+		{"the place of a delayed item is unreadable", first("d"), rekeyed([]byte("q\x00\x15\x01"), []byte("q\x00\x15\x01\x02x\x00")), "row \""},
+		{"the queue is deleted, and its generation is not over", first("q"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1, 0x14}, []byte{0x15, 1, 0x15, 1, 0x15, 2}, 1))
+		}, "in the future"},
 		{"the state is gone", first("q"), remove, "there is no queue"},
 		{"the generation is set back", first("q"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1}, []byte{0x15, 1, 0x14}, 1))
@@ -117,4 +154,32 @@ func TestCheckFindsDamage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Check reads all rows, however many there are, and names the first 100 of those that are
+// damaged.
+func TestCheckOfManyRows(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		db := open()
+		defer db.Close()
+		f := newFixture(t, db)
+		f.fill("q", 1100, fdbpq.NewItem{})
+		problems, err := f.Check(t.Context())
+		if err != nil || len(problems) > 0 {
+			t.Fatalf("a good store: %q, %v", problems, err)
+		}
+		err = db.Update(t.Context(), func(tx kv.Tx) error {
+			for _, row := range f.rows("i")[:150] {
+				tx.Set(row.Key, []byte("\x01\x00\x15\x07"))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problems, err = f.Check(t.Context()); err != nil || len(problems) != 100 {
+			t.Errorf("Check names %d problems, %v: expected 100", len(problems), err)
+		}
+	})
 }
