@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -49,5 +52,46 @@ func TestExport(t *testing.T) {
 	}
 	if s := end.Export; s.Queue != "jobs" || s.Items != 3 || w.Items() != 3 || s.SHA256 != hex.EncodeToString(sum[:]) || *s.Config != config {
 		t.Errorf("%s: %+v", last, s)
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
+
+// An item that could not be written does not count.
+func TestExportThatFails(t *testing.T) {
+	t.Parallel()
+	w := protocol.NewExportWriter(failingWriter{})
+	if err := w.Write(&protocol.Item{}); err == nil || w.Items() != 0 {
+		t.Errorf("%d items are written, %v", w.Items(), err)
+	}
+}
+
+// Headers that JSON cannot carry travel apart from the others. Neither way changes the
+// headers that were given.
+func TestRawHeaders(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []map[string][]string{
+		{"Text": {"a", "b"}, "Raw": {"\xff", "c"}}, {"Raw": {"\xff"}}, {"Text": {"a"}}, nil,
+	} {
+		given := maps.Clone(headers)
+		var item protocol.Item
+		item.SetHeaders(headers)
+		text, err := json.Marshal(&item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read protocol.Item
+		if err := json.Unmarshal(text, &read); err != nil {
+			t.Fatal(err)
+		}
+		plain := len(read.Headers)
+		if all := read.AllHeaders(); !maps.EqualFunc(all, given, slices.Equal[[]string]) {
+			t.Errorf("%q travel as %s and arrive as %q", given, text, all)
+		}
+		if !maps.EqualFunc(headers, given, slices.Equal[[]string]) || len(read.Headers) != plain {
+			t.Errorf("the headers %q have become %q, those of the item %q", given, headers, read.Headers)
+		}
 	}
 }

@@ -214,3 +214,17 @@ func TestCheckPattern(t *testing.T) {
 		}
 	}
 }
+
+// A connection hears the settlements of its own leases, and the pattern of all of them
+// covers those of every connection.
+func TestAcks(t *testing.T) {
+	t.Parallel()
+	g := grammar(t, "pq")
+	own, other := "pq.jobs.ack.c1.token", "pq.jobs.ack.c2.token"
+	if pattern := g.AcksOf("c1"); !Covers(pattern, own) || Covers(pattern, other) {
+		t.Errorf("%s covers %s: %t, and %s: %t", pattern, own, Covers(pattern, own), other, Covers(pattern, other))
+	}
+	if pattern := g.Acks(); !Covers(pattern, own) || !Covers(pattern, other) || Covers(pattern, "pq.jobs.push") {
+		t.Errorf("%s is not the pattern of all settlements", pattern)
+	}
+}
