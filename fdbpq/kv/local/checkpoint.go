@@ -193,12 +193,7 @@ func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 }
 
 // Complete marks the checkpoint as complete, so that the next Adopt uses it.
-func (in *Incoming) Complete() error {
-	if err := syncDirectory(in.fs, in.dir); err != nil {
-		return err
-	}
-	return in.create(completeName, nil)
-}
+func (in *Incoming) Complete() error { return in.create(completeName, nil) }
 
 // Adopt replaces the replica in dir, which must not be open, by a complete checkpoint. After
 // a crash either of them is whole, and the next call continues.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -16,20 +17,37 @@ import (
 // that a step needs sees which steps are done before it.
 func TestStepsOfACommit(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T) (db *DB, watch *kv.Watch, commit func() <-chan error) {
-		db = openMem(t, Options{})
-		mustUpdate(t, db, func(tx kv.Tx) error {
-			tx.Set([]byte("row"), []byte("old"))
-			watch = tx.Watch([]byte("row"))
-			return nil
-		})
-		return db, watch, func() <-chan error {
-			before := db.newest.Load().version
-			done := make(chan error, 1)
-			go func() { done <- db.Update(context.Background(), set("row", "new")) }()
-			await(t, "the commit in the list", func() bool { return db.newest.Load().version > before })
-			return done
-		}
+	begins := map[string]func(t *testing.T) (db *DB, watch *kv.Watch, commit func() error){
+		"of its own": func(t *testing.T) (db *DB, watch *kv.Watch, commit func() error) {
+			db = openMem(t, Options{})
+			mustUpdate(t, db, func(tx kv.Tx) error {
+				tx.Set([]byte("row"), []byte("old"))
+				watch = tx.Watch([]byte("row"))
+				return nil
+			})
+			return db, watch, func() error { return db.Update(context.Background(), set("row", "new")) }
+		},
+		"of a log": func(t *testing.T) (db *DB, watch *kv.Watch, commit func() error) {
+			r, term := startTerm(t)
+			old := update(term, t.Context(), func(tx kv.Tx) error {
+				tx.Set([]byte("row"), []byte("old"))
+				watch = tx.Watch([]byte("row"))
+				return nil
+			})
+			if err := errors.Join(next(t, term).Commit(position(1)), <-old); err != nil {
+				t.Fatal(err)
+			}
+			return r.db, watch, func() error {
+				return r.Apply(appendChange(nil, changeSet, []byte("row"), []byte("new")), position(2))
+			}
+		},
+	}
+	start := func(t *testing.T, db *DB, commit func() error) <-chan error {
+		before := db.newest.Load().version
+		done := make(chan error, 1)
+		go func() { done <- commit() }()
+		await(t, "the commit in the list", func() bool { return db.newest.Load().version > before })
+		return done
 	}
 	stored := func(t *testing.T, db *DB) string {
 		value, err := db.read(db.store, []byte("row"))
@@ -47,38 +65,40 @@ func TestStepsOfACommit(t *testing.T) {
 			t.Errorf("the row is %q", value)
 		}
 	}
-	for name, step := range map[string]func(db *DB) (unlock func()){
-		"gaps are split":            func(db *DB) func() { db.gaps.mu.Lock(); return db.gaps.mu.Unlock },
-		"the cache of rows forgets": func(db *DB) func() { db.rows.mu.Lock(); return db.rows.mu.Unlock },
-	} {
-		t.Run("it can be read when "+name, func(t *testing.T) {
+	for of, begin := range begins {
+		for name, step := range map[string]func(db *DB) (unlock func()){
+			"gaps are split":            func(db *DB) func() { db.gaps.mu.Lock(); return db.gaps.mu.Unlock },
+			"the cache of rows forgets": func(db *DB) func() { db.rows.mu.Lock(); return db.rows.mu.Unlock },
+		} {
+			t.Run("one "+of+" can be read when "+name, func(t *testing.T) {
+				t.Parallel()
+				db, watch, commit := begin(t)
+				unlock := sync.OnceFunc(step(db))
+				defer unlock()
+				done := start(t, db, commit)
+				for range 1000 {
+					runtime.Gosched()
+					if value := stored(t, db); value != "old" {
+						t.Errorf("the row is %q before %s", value, name)
+						break
+					}
+				}
+				unlock()
+				end(t, db, done, watch)
+			})
+		}
+		t.Run("watches fire when one "+of+" can be read", func(t *testing.T) {
 			t.Parallel()
 			db, watch, commit := begin(t)
-			unlock := sync.OnceFunc(step(db))
+			db.watches.mu.Lock()
+			unlock := sync.OnceFunc(db.watches.mu.Unlock)
 			defer unlock()
-			done := commit()
-			for range 1000 {
-				runtime.Gosched()
-				if value := stored(t, db); value != "old" {
-					t.Errorf("the row is %q before %s", value, name)
-					break
-				}
-			}
+			done := start(t, db, commit)
+			await(t, "the new row", func() bool { return stored(t, db) == "new" })
 			unlock()
 			end(t, db, done, watch)
 		})
 	}
-	t.Run("watches fire when it can be read", func(t *testing.T) {
-		t.Parallel()
-		db, watch, commit := begin(t)
-		db.watches.mu.Lock()
-		unlock := sync.OnceFunc(db.watches.mu.Unlock)
-		defer unlock()
-		done := commit()
-		await(t, "the new row", func() bool { return stored(t, db) == "new" })
-		unlock()
-		end(t, db, done, watch)
-	})
 }
 
 // An answer waits for the newest commit that it may depend on: a commit in the list may
