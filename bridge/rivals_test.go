@@ -193,8 +193,8 @@ func TestProofIsForOneQuestion(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	id := object[micro.Ping](c, "$SRV.PING.pq", "").ID
-	proofs := c.hear("pq._sys.event.bridge")
-	for _, malformed := range []string{"x", `{}`, `{"prefix":"pq"}`, `{"nonce":"n"}`, `{"prefix":"pq.>","nonce":"n"}`, `{"prefix":"other","nonce":"n"}`,
+	proofs := c.hear("pq.>")
+	for _, malformed := range []string{`{"prefix":"pq.a b","nonce":"n"}`, `{"prefix":"pq.*","nonce":"n"}`, "x", `{}`, `{"prefix":"pq"}`, `{"nonce":"n"}`, `{"prefix":"pq.>","nonce":"n"}`, `{"prefix":"other","nonce":"n"}`,
 		`{"prefix":"pq.a.b","nonce":"n"}`, `{"prefix":"pq","nonce":"` + strings.Repeat("n", 65) + `"}`, `{"prefix":"pq","nonce":"n"` + strings.Repeat(" ", 600) + `}`} {
 		c.ask("$SRV.INFO.pq."+id, malformed)
 	}

@@ -22,14 +22,16 @@ func TestProofs(t *testing.T) {
 	for _, tc := range []struct {
 		what    string
 		prefix  string // of the other bridge
+		store   string // that it proves to have
 		subject string // of its proof
 		nonce   func(asked string) string
 		proves  bool
 	}{
-		{"the nonce asked for", "pq", "pq._sys.event.bridge", func(asked string) string { return asked }, true},
-		{"another nonce", "pq", "pq._sys.event.bridge", func(string) string { return "old" }, false},
-		{"no nonce", "pq", "pq._sys.event.bridge", func(string) string { return "" }, false},
-		{"where bridges of another prefix publish", "pq", "pq.jobs._sys.event.bridge", func(asked string) string { return asked }, false},
+		{"the nonce asked for", "pq", "b", "pq._sys.event.bridge", func(asked string) string { return asked }, true},
+		{"another nonce", "pq", "b", "pq._sys.event.bridge", func(string) string { return "old" }, false},
+		{"no nonce", "pq", "b", "pq._sys.event.bridge", func(string) string { return "" }, false},
+		{"where bridges of another prefix publish", "pq", "b", "pq.jobs._sys.event.bridge", func(asked string) string { return asked }, false},
+		{"a hint that is wrong about a bridge on the same store", "pq", "a", "pq._sys.event.bridge", func(asked string) string { return asked }, false},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +58,7 @@ func TestProofs(t *testing.T) {
 				if err := json.Unmarshal(m.Data, &question); err != nil {
 					t.Error(err)
 				}
-				proof, err := json.Marshal(map[string]string{"nonce": tc.nonce(question.Nonce), "id": "other", "prefix": tc.prefix, "store_id": "b", "started": "2001-01-01T00:00:00Z"})
+				proof, err := json.Marshal(map[string]string{"nonce": tc.nonce(question.Nonce), "id": "other", "prefix": tc.prefix, "store_id": tc.store, "started": map[string]string{"b": "2001-01-01T00:00:00Z"}[tc.store]})
 				if err != nil {
 					t.Error(err)
 				}

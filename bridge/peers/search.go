@@ -143,9 +143,7 @@ func (s *search) add(o Identity) {
 			s.hints[i].proven = true
 		}
 	}
-	if !slices.ContainsFunc(s.found, func(f Identity) bool { return f.ID == o.ID }) {
-		s.found = append(s.found, o)
-	}
+	s.found = append(s.found, o)
 }
 
 // listen subscribes to a subject, once.

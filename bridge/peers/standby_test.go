@@ -108,8 +108,8 @@ func TestWhoGoesOnStandby(t *testing.T) {
 	other := newElder(t, srv) // started at second 1
 	log := &strings.Builder{}
 	pauses, resumes, unable := 0, 0, errors.New("not now")
-	standby := func(started time.Time) *peers.Standby {
-		self := peers.Identity{ID: "self", Prefix: "pq", StoreID: "a", Started: started}
+	standby := func(id string, started time.Time) *peers.Standby {
+		self := peers.Identity{ID: id, Prefix: "pq", StoreID: "a", Started: started}
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		return peers.NewStandby(peers.NewRivals(srv.Connect(t, nats.NoEcho()), self, "local:a", logger), peers.Service{
 			Pause:  func(context.Context) error { pauses++; return nil },
@@ -125,7 +125,8 @@ func TestWhoGoesOnStandby(t *testing.T) {
 			}
 		}
 	}
-	first := standby(time.Unix(0, 1))
+	// Of two that started at the same moment, the ids decide.
+	first := standby("a", time.Unix(1, 0))
 	until(first, "sees the later one", func() bool { return strings.Contains(log.String(), "level=ERROR") })
 	first.Look(t.Context())
 	if first.Reason() != nil || pauses > 0 {
@@ -134,7 +135,10 @@ func TestWhoGoesOnStandby(t *testing.T) {
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("%d errors, expected one:\n%s", n, log)
 	}
-	later := standby(time.Unix(2, 0))
+	second := standby("self", time.Unix(1, 0))
+	until(second, "on standby beside one with a smaller id", func() bool { return second.Reason() != nil })
+	pauses = 0
+	later := standby("a", time.Unix(2, 0))
 	until(later, "on standby", func() bool { return later.Reason() != nil })
 	later.Look(t.Context())
 	if later.Reason() == nil || pauses != 1 {

@@ -307,6 +307,45 @@ func TestForgedMessages(t *testing.T) {
 	w.comes(w.await(a))
 }
 
+// A copy of a bridge's own message does not move it behind others in its line, where both
+// would wait for each other.
+func TestCopyOfOwnMessage(t *testing.T) {
+	t.Parallel()
+	w := newTurns(t)
+	a, b, c := w.bridge("a", "secret"), w.bridge("b", "secret"), w.bridge("c", "secret")
+	w.comes(w.await(b))
+	waiting, own := w.wants(a)
+	behind := w.await(c)
+	w.say(own.Subject, own.Data)
+	b.Done("jobs")
+	w.comes(waiting)
+	a.Done("jobs")
+	w.comes(behind)
+}
+
+// A bridge whose id is too long for one is not heard.
+func TestLongID(t *testing.T) {
+	t.Parallel()
+	w := newTurns(t)
+	a, long := w.bridge("a", "secret"), w.bridge(strings.Repeat("x", 65), "secret")
+	w.comes(w.await(long))
+	w.comes(w.await(a))
+}
+
+// After its end a bridge listens to no others, whatever conflicts it still has.
+func TestStopTurns(t *testing.T) {
+	t.Parallel()
+	w := newTurns(t)
+	a := w.bridge("a", "secret")
+	for range 2 {
+		a.Stop()
+		a.Lost("mail")
+		if n := a.nc.NumSubscriptions(); n != 0 {
+			t.Errorf("%d subscriptions are left", n)
+		}
+	}
+}
+
 // A message counts for its queue only.
 func TestMessageForAnotherQueue(t *testing.T) {
 	t.Parallel()
