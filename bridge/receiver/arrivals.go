@@ -76,6 +76,9 @@ func (a *arrivals) wait(ctx context.Context) error {
 	select {
 	case a.came <- mark:
 	case <-ctx.Done():
+		a.mu.Lock()
+		delete(a.marks, mark) // nothing passes it
+		a.mu.Unlock()
 		return ctx.Err()
 	}
 	select {

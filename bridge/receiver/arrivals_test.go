@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,8 +61,39 @@ func TestArrivals(t *testing.T) {
 	if messages, bytes := a.pending(); messages != 0 || bytes != 0 {
 		t.Errorf("%d messages of %d bytes are pending", messages, bytes)
 	}
+	a.arrive(t, "x", 0)
+	want = append(want, "x")
+	if err := a.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.marks) > 0 || slices.ContainsFunc(a.line[:cap(a.line)], func(m *nats.Msg) bool { return m != nil }) {
+		t.Errorf("%d marks are kept, and messages that were handled", len(a.marks))
+	}
 	if strings.Join(seen, "") != strings.Join(want, "") {
 		t.Error("looked at in another order, or not at all of them")
+	}
+}
+
+// A mark stands behind the messages before it, and the memory of a long line is not kept.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	a := arrivals{marks: make(map[*nats.Msg]func())}
+	mark := new(nats.Msg)
+	for range 3 {
+		a.add(&nats.Msg{Sub: new(nats.Subscription)})
+	}
+	a.add(mark)
+	if line := a.next(make([]*nats.Msg, 0, arrivalsKept+1)); len(line) != 4 || line[3] != mark {
+		t.Errorf("%d messages in line, the mark at %d", len(line), slices.Index(line, mark))
+	}
+	if n := cap(a.line); n > arrivalsKept {
+		t.Errorf("memory of %d messages is kept", n)
+	}
+	a.add(mark)
+	if a.next(make([]*nats.Msg, 0, arrivalsKept)); cap(a.line) != arrivalsKept {
+		t.Errorf("memory of %d messages is used again, expected %d", cap(a.line), arrivalsKept)
 	}
 }
 
@@ -81,7 +113,12 @@ func TestArrivalsAreBounded(t *testing.T) {
 	if a.add(m); len(a.line) != 9 {
 		t.Errorf("%d messages in line, want 9: there is room again", len(a.line))
 	}
-	if n := strings.Count(log.String(), nats.ErrSlowConsumer.Error()); n != 1 {
-		t.Errorf("said %d times that messages are dropped: %s", n, &log)
+	for want := range 2 { // as often as it begins
+		if n := strings.Count(log.String(), nats.ErrSlowConsumer.Error()); n != want+1 {
+			t.Errorf("said %d times that messages are dropped: %s", n, &log)
+		}
+		for range 20 {
+			a.add(m)
+		}
 	}
 }
