@@ -39,12 +39,7 @@ func (q Queue) PopNothing(tx kv.Tx, sel Selection, lease time.Duration) (Popped,
 	if qtx == nil {
 		return q.popUnknown(tx, &sel, lease)
 	}
-	again, err := qtx.repeatPop(&sel, lease)
-	if err != nil || again != nil {
-		qtx.finish()
-		return deref(again), err
-	}
-	return qtx.popNothing(&sel, lease, ReasonEmpty)
+	return qtx.repeatOrNothing(&sel, lease, ReasonEmpty)
 }
 
 // popUnknown is the pop of a queue that does not exist.
@@ -52,13 +47,18 @@ func (q Queue) popUnknown(tx kv.Tx, sel *Selection, lease time.Duration) (Popped
 	if sel.PopID == "" || !sel.Repeated {
 		return Popped{Reason: ReasonUnknown}, nil
 	}
-	qtx := q.newQueueTx(tx, &queueState{config: defaultConfig()})
+	return q.newQueueTx(tx, &queueState{config: defaultConfig()}).repeatOrNothing(sel, lease, ReasonUnknown)
+}
+
+// repeatOrNothing returns what the pop with this id has popped before, and otherwise pops
+// nothing.
+func (qtx *queueTx) repeatOrNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
 	again, err := qtx.repeatPop(sel, lease)
 	if err != nil || again != nil {
 		qtx.finish()
 		return deref(again), err
 	}
-	return qtx.popNothing(sel, lease, ReasonUnknown)
+	return qtx.popNothing(sel, lease, reason)
 }
 
 // popNothing is the result of a pop that gets no item, for a reason other than that
