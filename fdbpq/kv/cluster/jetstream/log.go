@@ -137,7 +137,7 @@ func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 
 // unanswered says why there was no answer: there is no stream, or it has no leader now.
 func (l *Log) unanswered(ctx context.Context, err error) error {
-	if _, found := l.info(ctx); errors.Is(found, cluster.ErrNoLog) || errors.Is(found, ErrStream) {
+	if _, found := l.look(ctx); errors.Is(found, cluster.ErrNoLog) || errors.Is(found, ErrStream) {
 		return found
 	}
 	return fmt.Errorf("stream %s has no leader now: %w", l.stream, err)

@@ -122,7 +122,7 @@ func (l *Log) Create(ctx context.Context) error {
 	if err := l.checkServer(); err != nil {
 		return err
 	}
-	if _, err := l.info(ctx); err == nil || !errors.Is(err, cluster.ErrNoLog) {
+	if _, err := l.look(ctx); err == nil || !errors.Is(err, cluster.ErrNoLog) {
 		return err
 	}
 	if l.options.MaxBytes <= 0 {
@@ -131,7 +131,7 @@ func (l *Log) Create(ctx context.Context) error {
 	s, err := l.js.CreateStream(ctx, l.options.config())
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // since we looked, or there is one with another configuration
-		_, err = l.info(ctx)
+		_, err = l.look(ctx)
 		return err
 	case err != nil:
 		return fmt.Errorf("make stream %s: %w", l.stream, err)
@@ -139,8 +139,8 @@ func (l *Log) Create(ctx context.Context) error {
 	return l.options.checkStream(&s.CachedInfo().Config)
 }
 
-// info describes the stream, which it also checks.
-func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+// look finds the stream as it is now, and checks it.
+func (l *Log) look(ctx context.Context) (jetstream.Stream, error) {
 	var s jetstream.Stream
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		s, err = l.js.Stream(ctx, l.stream)
@@ -152,8 +152,7 @@ func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	case err != nil:
 		return nil, fmt.Errorf("look at stream %s: %w", l.stream, err)
 	}
-	info := s.CachedInfo()
-	return info, l.options.checkStream(&info.Config)
+	return s, l.options.checkStream(&s.CachedInfo().Config)
 }
 
 // State implements cluster.Log.
@@ -161,10 +160,11 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 	if err := l.checkServer(); err != nil {
 		return cluster.LogState{}, err
 	}
-	info, err := l.info(ctx)
+	s, err := l.look(ctx)
 	if err != nil {
 		return cluster.LogState{}, err
 	}
+	info := s.CachedInfo()
 	return cluster.LogState{
 		Identity: info.Config.Name + " " + info.Created.UTC().Format(time.RFC3339Nano),
 		First:    max(info.State.FirstSeq, 1), // 0 in a stream that never had an entry
@@ -176,20 +176,17 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 
 // Purge implements cluster.Log.
 func (l *Log) Purge(ctx context.Context, first uint64) error {
-	info, err := l.info(ctx)
+	s, err := l.look(ctx)
 	if err != nil {
 		return err
 	}
 	// The server that knows of more entries keeps more of them.
-	first = min(first, info.State.LastSeq)
-	if first <= max(info.State.FirstSeq, 1) {
+	state := s.CachedInfo().State
+	first = min(first, state.LastSeq)
+	if first <= max(state.FirstSeq, 1) {
 		return nil
 	}
-	s, err := l.js.Stream(ctx, l.stream)
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSequence(first))
-	}
-	if err != nil {
+	if err := s.Purge(ctx, jetstream.WithPurgeSequence(first)); err != nil {
 		return fmt.Errorf("purge stream %s: %w", l.stream, err)
 	}
 	return nil
