@@ -404,8 +404,8 @@ func TestShedsLoad(t *testing.T) {
 	if requests, pushes := s.Sheddings(); requests != 1 || pushes != 0 {
 		t.Errorf("shed load %d times, of pushes %d times", requests, pushes)
 	}
-	s.publish("q.jobs.push", "last")
-	s.until("a push is read again", func() bool {
+	s.until("a push is read again", func() bool { // the subscription that refuses pushes ends after pops are answered
+		s.publish("q.jobs.push", "last")
 		got := s.seen(&s.handled)
 		return got[len(got)-1] == "last"
 	})
