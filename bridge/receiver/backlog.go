@@ -18,7 +18,7 @@ func (r *Receiver) watchBacklog() {
 			return
 		}
 		if r.shedding.underWay.CompareAndSwap(false, true) {
-			r.shedAll()
+			r.shed("shedding load: the server holds more for the bridge than it can read; for moments the server answers that there are no responders, and pushes without a reply subject are lost uncounted", r.renewAll)
 		} else {
 			r.shedPushes()
 		}
@@ -35,17 +35,10 @@ func (r *Receiver) shedPushes() {
 	}
 }
 
-// shedAll ends all subscriptions until what the server holds has been handled, and makes
+// renewAll ends all subscriptions until what the server holds has been handled, and makes
 // them anew.
-func (r *Receiver) shedAll() {
+func (r *Receiver) renewAll() {
 	s, log := &r.shedding, r.options.Logger
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	defer s.underWay.Store(false)
-	if r.requests == nil || r.serving.Err() != nil {
-		return // the bridge is on standby, or drains
-	}
-	r.logShedding("shedding load: the server holds more for the bridge than it can read; for moments the server answers that there are no responders, and pushes without a reply subject are lost uncounted")
 	all := []**nats.Subscription{&r.requests, &r.signals, &r.settlements} // in this order, as in Pause
 	for _, sub := range all {
 		if err := r.drain(*sub); err != nil {

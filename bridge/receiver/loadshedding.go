@@ -56,7 +56,7 @@ func (r *Receiver) Sheddings() (requests, pushes int64) {
 func (r *Receiver) handle(m *nats.Msg) {
 	s := &r.shedding
 	if s.checkDue() && overloaded(r.arrivals.pending()) && s.underWay.CompareAndSwap(false, true) {
-		go r.shedLoad()
+		go r.shed("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders", r.renewRequests)
 	}
 	r.options.Handlers.Request(m)
 }
@@ -66,17 +66,23 @@ func (s *shedding) checkDue() bool { return s.received.Add(1)%shedCheck == 0 }
 
 func overloaded(messages, bytes int) bool { return messages > shedAt || bytes > shedAtBytes }
 
-// shedLoad unsubscribes from requests until all that have arrived are handled. It
-// subscribes again only then, so requests keep their order.
-func (r *Receiver) shedLoad() {
-	s, log := &r.shedding, r.options.Logger
+// shed sheds load by a function that unsubscribes and subscribes again, unless the bridge
+// is on standby, or drains. The caller has marked it as under way.
+func (r *Receiver) shed(why string, renew func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer s.underWay.Store(false)
+	defer r.shedding.underWay.Store(false)
 	if r.requests == nil || r.serving.Err() != nil {
-		return // the bridge is on standby, or drains
+		return
 	}
-	r.logShedding("shedding load: requests arrive faster than the bridge can refuse them; for moments the server answers that there are no responders")
+	r.logShedding(why)
+	renew()
+}
+
+// renewRequests unsubscribes from requests until all that have arrived are handled. It
+// subscribes again only then, so requests keep their order.
+func (r *Receiver) renewRequests() {
+	s, log := &r.shedding, r.options.Logger
 	pushes, err := r.subscribeToRefuse()
 	s.refusing.Store(&pushes)
 	defer func() {
