@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -52,15 +51,8 @@ func TestOutageForgetsNoWaitingPop(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	const tried, waiting = 128, 130
 	c.ask("pq.jobs.admin.config", "{}")
-	inbox := c.NewInbox()
-	all := c.hear(inbox + ".*")
-	for i := range waiting {
-		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", i), Header: h("PQ-Wait", "1h")}
-		if err := c.PublishMsg(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.waiting("jobs", waiting)
+	all := c.waitInLine(waiting)
+	inbox := strings.TrimSuffix(all.inbox, ".*")
 	release := db.blockNext()
 	pushed := c.send("pq.jobs.push", "x")
 	db.awaitBlocked(t)

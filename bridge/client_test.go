@@ -107,6 +107,22 @@ func (c *client) send(subject, body string, header ...string) answers {
 	return to
 }
 
+// waitInLine has n pops of the queue jobs wait, and returns where their answers arrive.
+// The reply subject of each ends with its number.
+func (c *client) waitInLine(n int) answers {
+	c.Helper()
+	inbox := c.NewInbox()
+	all := c.hear(inbox + ".*")
+	for i := range n {
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", i), Header: h("PQ-Wait", "1h")}
+		if err := c.PublishMsg(m); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.waiting("jobs", n)
+	return all
+}
+
 // next returns the next answer.
 func (c *client) next(from answers) *nats.Msg {
 	c.Helper()

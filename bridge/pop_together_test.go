@@ -186,15 +186,7 @@ func TestNewPopsStandBehindAllThatWait(t *testing.T) {
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
 	const waiting, items = 300, 266 // 128 of them are served at a time
 	c.ask("pq.jobs.admin.config", "{}")
-	inbox := c.NewInbox()
-	all := c.hear(inbox + ".*")
-	for i := range waiting {
-		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", i), Header: h("PQ-Wait", "1h")}
-		if err := c.PublishMsg(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.waiting("jobs", waiting)
+	all := c.waitInLine(waiting)
 	c.ask("pq.jobs.admin.pause", "")
 	for i := range items {
 		c.push("pq.jobs.push.5", fmt.Sprint(i))
