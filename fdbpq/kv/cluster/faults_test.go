@@ -19,6 +19,7 @@ type faults struct {
 	blind    bool           // the log does not come through
 	blinding bool           // the same as soon as the last answer was lost
 	answers  int            // how many answers of appends get lost next
+	unseen   int            // how many reads come to a server that lags behind what they look for
 	chance   float64        // of each fault
 	gone     chan struct{}  // not nil: nothing gets through until it is closed
 	deaf     bool           // messages do not come through
@@ -163,7 +164,19 @@ func (l faultyLog) Read(ctx context.Context, first uint64, most int) ([][]byte, 
 	case l.happens(0.7):
 		return nil, cluster.ErrNoEntry
 	}
-	return l.Log.Read(ctx, first, most)
+	entries, err := l.Log.Read(ctx, first, most)
+	if err == nil && l.lags() {
+		return nil, cluster.ErrNoEntry
+	}
+	return entries, err
+}
+
+// lags reports whether the entries of a read are not there yet.
+func (f *faults) lags() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unseen--
+	return f.unseen >= 0
 }
 
 // State is old at times.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"sync"
 	"time"
@@ -84,4 +85,17 @@ func (p *peers) heard() (all []peer, news <-chan struct{}) {
 		all = append(all, other)
 	}
 	return all, p.news
+}
+
+// furthest is the last entry that another member has of the log with this head.
+func (p *peers) furthest(of head) (entry uint64) {
+	store := hex.EncodeToString(of.Store[:])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, other := range p.all {
+		if other.Store == store && other.Generation == of.Generation {
+			entry = max(entry, other.Entry)
+		}
+	}
+	return entry
 }

@@ -85,6 +85,7 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	}
 	if entries > 0 {
 		c.reset()
+		d.tail.misses = 0
 		d.status.set(Follower, "")
 	}
 	if time.Now().After(c.next) && (d.mayCampaign() || d.status.silence() > c.patience) {
@@ -93,7 +94,7 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	if entries > 0 {
 		return nil, nil
 	}
-	timer := time.NewTimer(pollEvery)
+	timer := time.NewTimer(d.untilPoll())
 	defer timer.Stop()
 	select {
 	case <-d.wake:

@@ -16,6 +16,7 @@ type tail struct {
 	caughtUp  time.Time // when the log had nothing new last
 	compared  time.Time // when the copy was compared with what the log says of itself
 	successor string    // the member that the last record names, if that releases the epoch
+	misses    int       // how often in a row the log did not show an entry that another member has
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next
@@ -30,6 +31,20 @@ var errStop = errors.New("this member must not go on")
 var errBehind = errors.New("the log no longer has what this copy lacks")
 
 const readAtOnce = 64 // entries
+
+// missPause is how long a member waits after the first time that the log does not show an
+// entry that another member has: a server that lags has it soon.
+const missPause = 2 * time.Millisecond
+
+// untilPoll is how long to wait before the log is read again without a hint.
+func (d *DB) untilPoll() time.Duration {
+	if d.peers.furthest(d.tail.head) <= d.tail.head.Entry {
+		d.tail.misses = 0
+		return pollEvery
+	}
+	d.tail.misses++
+	return min(missPause<<min(d.tail.misses-1, 10), pollEvery)
+}
 
 // advance reads the log to its end and commits what it has to the copy. It returns how
 // many entries there were.

@@ -94,6 +94,32 @@ func TestRelease(t *testing.T) {
 	})
 }
 
+// The successor reads the release although the servers that it asks lag behind at first: the
+// heartbeats of the other member tell it that there is something to read. The time is
+// virtual.
+func TestReleaseOnLaggingServers(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "k", "1")
+		for _, n := range w.nodes {
+			w.caughtUp(n)
+		}
+		successor := w.others(first)[0]
+		successor.faults.set(func(f *faults) { f.unseen = 4 })
+		began := time.Now()
+		if err := first.up().Release(context.Background(), successor.name); err != nil {
+			t.Fatal(err)
+		}
+		w.caughtUp(successor)
+		if took := time.Since(began); took > 150*time.Millisecond {
+			t.Errorf("it took %v until the successor had read the release", took)
+		}
+		if at, _ := w.active(w.others(first)...); at != successor {
+			t.Errorf("member %s is active, expected %s", at.name, successor.name)
+		}
+	})
+}
+
 // A member that was paused does not know that it is not active any more. It answers
 // nothing from its copy, and nothing that it writes counts.
 func TestPausedMemberIsNotStale(t *testing.T) {
