@@ -11,13 +11,16 @@ import (
 type answers struct {
 	mailbox *mailbox
 	more    chan struct{} // has a value when there may be messages
+	lost    chan struct{} // has a value when the connection is a new one
 
 	mu     sync.Mutex
 	here   []*nats.Msg
 	closed bool
 }
 
-func newAnswers(b *mailbox) *answers { return &answers{mailbox: b, more: make(chan struct{}, 1)} }
+func newAnswers(b *mailbox) *answers {
+	return &answers{mailbox: b, more: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+}
 
 func (a *answers) add(m *nats.Msg) {
 	a.mu.Lock()
@@ -27,10 +30,7 @@ func (a *answers) add(m *nats.Msg) {
 		return
 	}
 	a.here = append(a.here, m)
-	select {
-	case a.more <- struct{}{}:
-	default:
-	}
+	notify(a.more)
 }
 
 // next returns the next message, nil when there is none yet.

@@ -58,11 +58,15 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	answers := make(chan *nats.Msg, 1)
-	reply, stop, err := c.mailbox.receive(func(m *nats.Msg) {
-		select {
-		case answers <- m:
-		default: // one answer is enough; the first attempt's may come late
-		}
+	lost := make(chan struct{}, 1)
+	reply, stop, err := c.mailbox.receive(addressee{
+		deliver: func(m *nats.Msg) {
+			select {
+			case answers <- m:
+			default: // one answer is enough; the first attempt's may come late
+			}
+		},
+		reconnect: func() { notify(lost) },
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, inDoubt(ended(r.op, r.queue, r.sent, refusal, err), r.open())
 		}
-		m, err := c.attempt(ctx, r, reply, answers, patience)
+		m, err := c.attempt(ctx, r, reply, answers, lost, patience)
 		switch {
 		case errors.As(err, &refusal):
 		case err != nil:
@@ -92,16 +96,17 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	}
 }
 
-// attempt sends a call once. It returns nil and no error if no answer arrives in time.
-func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, patience time.Duration) (*nats.Msg, error) {
+// attempt sends a call once. It returns nil and no error if no answer arrives in time, or
+// if the answer is lost with the connection.
+func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, lost <-chan struct{}, patience time.Duration) (*nats.Msg, error) {
 	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
 		return nil, err
 	}
 	r.sent++
 	if !r.repeatable {
-		patience = forever
+		patience, lost = forever, nil
 	}
-	m, err := await(ctx, answers, patience)
+	m, err := await(ctx, answers, lost, patience)
 	if m == nil || err != nil {
 		return nil, err
 	}
@@ -140,13 +145,15 @@ const forever = time.Duration(1<<63 - 1)
 // bridge may need more time.
 func longer(wait time.Duration) time.Duration { return min(2*wait, time.Minute) }
 
-// await waits for an answer. It returns nil if none arrives in time.
-func await(ctx context.Context, answers <-chan *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+// await waits for an answer. It returns nil if none arrives in time, or if it is lost.
+func await(ctx context.Context, answers <-chan *nats.Msg, lost <-chan struct{}, wait time.Duration) (*nats.Msg, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case m := <-answers:
 		return m, nil
+	case <-lost:
+		return nil, nil
 	case <-timer.C:
 		return nil, nil
 	case <-ctx.Done():
@@ -164,4 +171,12 @@ func ended(op, queue string, sent int, refusal *Error, cause error) error {
 		return cause
 	}
 	return &Error{Op: op, Queue: queue, Code: protocol.CodeUnknownResult, cause: cause, Description: "no answer"}
+}
+
+// notify puts a token into a channel that has room for one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

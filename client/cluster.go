@@ -43,12 +43,12 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	answers := make(chan *nats.Msg, mostMembers)
-	reply, stop, err := c.mailbox.receive(func(m *nats.Msg) {
+	reply, stop, err := c.mailbox.receive(addressee{deliver: func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default:
 		}
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ const mostMembers = 64
 // awaitMember waits for the next answer: for the first one until ctx ends.
 func awaitMember(ctx context.Context, answers <-chan *nats.Msg, more bool) (*nats.Msg, error) {
 	if more {
-		return await(ctx, answers, moreMembers)
+		return await(ctx, answers, nil, moreMembers)
 	}
-	return await(ctx, answers, forever)
+	return await(ctx, answers, nil, forever)
 }
 
 // complete reports whether every member that an answer names has answered.

@@ -15,6 +15,9 @@ import (
 // and hide its headers, end with the first message of a batch, and drop late
 // answers, leased items included.
 //
+// An answer that is under way when the connection breaks never arrives. So the mailbox
+// tells all open requests when the connection is a new one.
+//
 // The last token of a reply subject is random: bridges answer to the inbox that a
 // request names, so a client that could guess another client's inbox could send it
 // answers.
@@ -24,17 +27,23 @@ type mailbox struct {
 
 	mu     sync.Mutex
 	sub    *nats.Subscription
-	prefix string                     // of the reply subjects, with the dot
-	open   map[string]func(*nats.Msg) // by the last token
+	prefix string               // of the reply subjects, with the dot
+	open   map[string]addressee // by the last token
+}
+
+// addressee is a request that waits for answers. Its functions must not block.
+type addressee struct {
+	deliver   func(*nats.Msg)
+	reconnect func() // an answer to what was sent before may be lost; may be nil
 }
 
 func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
-	return &mailbox{nc: nc, acks: acks, open: make(map[string]func(*nats.Msg))}
+	return &mailbox{nc: nc, acks: acks, open: make(map[string]addressee)}
 }
 
-// receive returns a new reply subject. Messages on it go to fn, which must not block, until
-// the caller calls stop.
-func (b *mailbox) receive(fn func(*nats.Msg)) (reply string, stop func(), err error) {
+// receive returns a new reply subject. Messages on it go to the addressee until the caller
+// calls stop.
+func (b *mailbox) receive(a addressee) (reply string, stop func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sub == nil {
@@ -44,9 +53,10 @@ func (b *mailbox) receive(fn func(*nats.Msg)) (reply string, stop func(), err er
 			return "", nil, err
 		}
 		b.sub, b.prefix = sub, prefix
+		go b.watch(b.nc.StatusChanged(nats.CONNECTED, nats.CLOSED))
 	}
 	token := rand.Text()
-	b.open[token] = fn
+	b.open[token] = a
 	stop = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -58,13 +68,39 @@ func (b *mailbox) receive(fn func(*nats.Msg)) (reply string, stop func(), err er
 func (b *mailbox) deliver(m *nats.Msg) {
 	b.mu.Lock()
 	token := strings.TrimPrefix(m.Subject, b.prefix)
-	fn := b.open[token]
+	a, open := b.open[token]
 	b.mu.Unlock()
-	if fn != nil {
-		fn(m)
+	if open {
+		a.deliver(m)
 		return
 	}
 	b.giveBack(m)
+}
+
+// watch tells open requests of each new connection, until the connection is closed for
+// good.
+func (b *mailbox) watch(statuses chan nats.Status) {
+	for status := range statuses {
+		if status == nats.CLOSED {
+			b.nc.RemoveStatusListener(statuses) // closes the channel
+			continue
+		}
+		for _, reconnect := range b.waiting() {
+			reconnect()
+		}
+	}
+}
+
+// waiting returns the functions of the open requests to call after a reconnect.
+func (b *mailbox) waiting() (all []func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.open {
+		if a.reconnect != nil {
+			all = append(all, a.reconnect)
+		}
+	}
+	return all
 }
 
 // giveBack returns the item of a late answer to its queue, so that others need not wait for

@@ -62,7 +62,7 @@ func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msg
 	}
 	p.whenEnded(cancel)
 	p.whenEnded(func() { c.inFlight.release(size) })
-	reply, stop, err := c.mailbox.receive(p.answer)
+	reply, stop, err := c.mailbox.receive(addressee{deliver: p.answer, reconnect: p.reconnect})
 	if err == nil {
 		p.whenEnded(stop)
 		m.Reply = reply
@@ -119,6 +119,15 @@ func (p *asyncPush) resendAfter(d time.Duration) {
 			p.end(Pushed{}, err)
 		}
 	})
+}
+
+// reconnect sends the message again: its answer may be lost with the connection.
+func (p *asyncPush) reconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended && p.id != noID && p.sent > 0 {
+		p.resendAfter(0)
+	}
 }
 
 // answer handles a bridge's answer.

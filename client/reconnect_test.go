@@ -1,0 +1,83 @@
+package client_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// An answer that is under way when the connection breaks never arrives. The client repeats
+// requests on the new connection at once, if doing them twice is like doing them once.
+func TestReconnectRepeatsRequests(t *testing.T) {
+	t.Parallel()
+	waiting := requests[0]
+	waiting.name, waiting.answer = "waiting pop", itemAnswer
+	waiting.do = func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Pop(ctx, client.Min, client.Repeatable(), client.Wait(time.Minute))
+		return err
+	}
+	for _, r := range append(slices.Clone(requests), waiting) {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.NATS(t)
+			bridge := server.Connect(t)
+			var asked atomic.Int32
+			first := make(chan struct{}, 2)
+			_, err := bridge.Subscribe("pq.>", func(m *nats.Msg) {
+				if asked.Add(1) <= 2 {
+					first <- struct{}{}
+					return
+				}
+				answer := r.answer()
+				if m.Subject == "pq.clock.info" {
+					answer = emptyAnswer()
+				}
+				if err := m.RespondMsg(answer); err != nil {
+					t.Error(err)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := bridge.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			c := newClient(t, server.Connect(t))
+			c.AskAgainAfter(time.Hour)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done, clock := make(chan error, 1), make(chan error, 1)
+			go func() { done <- r.do(ctx, c, c.Queue("jobs")) }()
+			go func() {
+				_, err := c.Queue("clock").Info(ctx)
+				clock <- err
+			}()
+			<-first
+			<-first
+			if err := c.Conn().ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-clock; err != nil {
+				t.Errorf("info: %v", err)
+			}
+			if r.repeatable {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			cancel()
+			fails(t, <-done, client.ErrUnknownResult, 504, "")
+			if n := asked.Load(); n != 3 {
+				t.Errorf("%d requests, expected that the info alone was repeated", n)
+			}
+		})
+	}
+}
