@@ -32,7 +32,8 @@ type popRequest struct {
 // selection is what the core is asked for. A pop that may still wait is not final.
 func (p *popRequest) selection() fdbpq.Selection {
 	return fdbpq.Selection{
-		End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes, PopID: p.id, Repeated: p.repeats && p.wait == 0,
+		End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes,
+		PopID: p.id, Repeated: p.repeats && p.wait == 0, AnyLease: p.lease == 0,
 	}
 }
 

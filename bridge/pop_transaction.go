@@ -283,7 +283,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 			sel.MaxBytes = aloneBytes
 		}
 	}
-	taken, leased, err := t.popOrLease(tx, first, sel)
+	taken, err := t.popOrLease(tx, first, sel)
 	if err != nil {
 		return 0, err
 	}
@@ -307,13 +307,13 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		t.bytes += items[i].Size
 	}
 	if len(todo) == 1 {
-		first.found, first.ready, first.leased = items, taken.Ready, leased
+		first.found, first.ready, first.leased = items, taken.Ready, taken.Leased
 		return 1, nil
 	}
 	for i := range items {
 		p := todo[i]
 		p.forget()
-		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), leased
+		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), taken.Leased
 	}
 	return len(items), nil
 }
@@ -334,7 +334,7 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 		return 1, nil
 	}
 	t.items += len(taken.Items)
-	r.found, r.ready, r.leased = taken.Items, taken.Ready, lease
+	r.found, r.ready, r.leased = taken.Items, taken.Ready, taken.Leased
 	return 1, nil
 }
 
@@ -347,12 +347,13 @@ func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	return time.Duration(config.Lease), err
 }
 
-// popOrLease removes or leases the selected items, and returns the time of the lease.
-// An item that does not fit into an answer fails the transaction, so it stays.
-func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, lease time.Duration, err error) {
+// popOrLease removes or leases the selected items. An item that does not fit into an
+// answer fails the transaction, so it stays.
+func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
 	queue := t.queue
-	if lease, err = t.leaseOf(tx, r); err != nil {
-		return taken, 0, err
+	lease, err := t.leaseOf(tx, r)
+	if err != nil {
+		return taken, err
 	}
 	if lease > 0 {
 		taken, err = queue.Lease(tx, sel, lease)
@@ -360,19 +361,19 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 		taken, err = queue.Pop(tx, sel)
 	}
 	if err != nil {
-		return taken, 0, err
+		return taken, err
 	}
 	for i := range taken.Items {
 		f := t.answerLimit.unanswerable(queue.Name(), &taken.Items[i])
 		if f != nil && i > 0 {
 			t.cut = i
-			return taken, 0, errCut
+			return taken, errCut
 		}
 		if f != nil {
-			return taken, 0, f
+			return taken, f
 		}
 	}
-	return taken, lease, nil
+	return taken, nil
 }
 
 // errCut makes a transaction run again with an answer that ends before the item.

@@ -150,6 +150,7 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 	if repeatable && rng.IntN(5) == 0 {
 		sel.popID = fmt.Sprint("pop ", rng.IntN(5))
 		sel.repeated = rng.IntN(2) == 0
+		sel.anyLease = rng.IntN(2) == 0
 	}
 	return sel
 }

@@ -29,6 +29,7 @@ type selection struct {
 	maxBytes int
 	popID    string
 	repeated bool
+	anyLease bool // the lease is a default
 }
 
 var everyPriority = fdbpq.Band{Low: math.MinInt64, High: math.MaxInt64}
@@ -163,6 +164,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		repeated: sel.repeated,
 	}
 	for _, item := range hit {
+		out.Leased = lease
 		if lease == 0 {
 			q.remove(item.number)
 			out.Items = append(out.Items, item.view())
@@ -196,7 +198,7 @@ func (q *modelQueue) rememberNothing() int64 {
 
 // repeatPop answers a pop that was answered before.
 func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Duration, before modelPop) outcome {
-	if before.end != sel.end || before.band != sel.band || before.lease != lease && !before.nothing {
+	if before.end != sel.end || before.band != sel.band || before.lease != lease && !sel.anyLease && !before.nothing {
 		return outcome{Err: "replay"}
 	}
 	if sel.repeated {
@@ -226,6 +228,7 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 			out.Items = append(out.Items, item.leased(at, q.generation))
 		}
 	}
+	out.Leased = before.lease
 	if len(out.Items) == 0 {
 		return outcome{Err: "lost: gone"}
 	}

@@ -75,6 +75,7 @@ func (m moment) display(due int64) int64 { return m.wall.UnixNano() + due - m.no
 type outcome struct {
 	Err      string // what kind of error; "" for none
 	Items    []itemView
+	Leased   time.Duration // of the items
 	Reason   fdbpq.Reason
 	Ready    int64
 	More     bool

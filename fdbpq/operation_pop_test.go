@@ -12,7 +12,7 @@ import (
 )
 
 func (s selection) of() fdbpq.Selection {
-	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID, Repeated: s.repeated}
+	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID, Repeated: s.repeated, AnyLease: s.anyLease}
 	if s.band != everyPriority {
 		sel.Band = &s.band
 	}
@@ -23,6 +23,9 @@ func (s selection) String() string {
 	again := ""
 	if s.repeated {
 		again = ", repeated"
+	}
+	if s.anyLease {
+		again += ", any lease"
 	}
 	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q%s", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID, again)
 }

@@ -106,6 +106,7 @@ func poppedOf(popped fdbpq.Popped) outcome {
 	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Final: popped.Final, Events: eventsOf(popped.Events)}
 	for i := range popped.Items {
 		out.Items = append(out.Items, viewOf(&popped.Items[i]))
+		out.Leased = popped.Leased
 	}
 	return out
 }

@@ -10,6 +10,9 @@ import (
 type Popped struct {
 	Items []Item
 
+	// Leased is for how long the items were leased, 0 if they were popped for good.
+	Leased time.Duration
+
 	// Ready is the queue's counter of ready items after a pop that found some.
 	Ready int64
 
@@ -85,7 +88,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		return Popped{}, err
 	}
 	qtx.txSize = head.txSize
-	popped := Popped{More: head.more, Items: make([]Item, len(head.items))}
+	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
 		p, e := head.items[i].place, &head.items[i].envelope
 		if err := qtx.loadContent(e, p); err != nil {

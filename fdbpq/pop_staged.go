@@ -298,7 +298,7 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 	if err != nil {
 		return Popped{}, err
 	}
-	var popped Popped
+	popped := Popped{Leased: g.lease}
 	for len(rest) > 0 {
 		var token []byte
 		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {

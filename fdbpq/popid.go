@@ -81,14 +81,13 @@ func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, err
 	if err != nil {
 		return nil, err
 	}
-	// The lease may be the default of a queue that has changed since.
-	if m.end != sel.End || m.band != *sel.Band || m.lease != lease && !m.nothing() {
+	if m.end != sel.End || m.band != *sel.Band || m.lease != lease && !sel.AnyLease && !m.nothing() {
 		return nil, ErrPopIDReused
 	}
 	if sel.Repeated {
 		qtx.rememberAfresh(sel.PopID, m, now)
 	}
-	popped := &Popped{}
+	popped := &Popped{Leased: m.lease}
 	if m.nothing() {
 		popped.Final = true
 		return popped, qtx.explainNothing(popped)

@@ -20,6 +20,11 @@ type Selection struct {
 	// this PopID, in this process or in another one. If this one pops nothing, that is
 	// final: no pop with the id pops anything from now on. Peeks ignore it.
 	Repeated bool
+
+	// AnyLease says that the caller of Pop or Lease has chosen no lease, so a default may
+	// have changed since the first pop with this PopID: this one gets the same items under
+	// the lease that they got. Otherwise a pop with another lease is a different one.
+	AnyLease bool
 }
 
 var errLimit = errors.New("limit out of bounds: expected 1 to 1000 items")
