@@ -27,6 +27,7 @@ type Config struct {
 	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
 	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
+	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
 }
 
 // Ties says which of several items with the highest priority pop.max takes.
@@ -55,8 +56,8 @@ const (
 	MaxLease       = 12 * time.Hour            // the items of a crashed worker stay leased for this long
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
 
-	maxName    = 256  // bytes of a dead-letter queue's name, so that it fits a key
-	maxOrigins = 4096 // bytes of the names in dead_letters_from: every transaction on the queue reads them
+	maxName  = 256  // bytes of a dead-letter queue's name, so that it fits a key
+	maxNames = 4096 // bytes of a list of queues: every transaction on the queue reads it
 )
 
 func defaultConfig() Config {
@@ -69,10 +70,10 @@ func defaultConfig() Config {
 	}
 }
 
-// acceptsDeadLetters reports whether a queue with this configuration accepts dead
-// letters of a queue whose default dead-letter queue it is not.
-func (c Config) acceptsDeadLetters(of string) bool {
-	return c.DeadLettersFrom == "*" || slices.Contains(strings.Split(c.DeadLettersFrom, ","), of)
+// listed reports whether a list of queues, separated by commas, names a queue. "*" names
+// all.
+func listed(names, queue string) bool {
+	return names == "*" || slices.Contains(strings.Split(names, ","), queue)
 }
 
 // DeadLetterSuffix ends the name of a queue's default dead-letter queue.
@@ -169,11 +170,13 @@ func (c Config) check() error {
 	if n := len(c.DeadLetter); n > maxName {
 		return configError("dead_letter has %d bytes: allowed are %d", n, maxName)
 	}
-	if n := len(c.DeadLettersFrom); n > maxOrigins {
-		return configError("dead_letters_from has %d bytes: allowed are %d", n, maxOrigins)
-	}
-	if from := c.DeadLettersFrom; from != "" && slices.Contains(strings.Split(from, ","), "") {
-		return configError("dead_letters_from is %q: expected names of queues separated by commas, or *", from)
+	for _, list := range []struct{ field, names string }{{"dead_letters_from", c.DeadLettersFrom}, {"hand_over", c.HandOver}} {
+		if n := len(list.names); n > maxNames {
+			return configError("%s has %d bytes: allowed are %d", list.field, n, maxNames)
+		}
+		if list.names != "" && slices.Contains(strings.Split(list.names, ","), "") {
+			return configError("%s is %q: expected names of queues separated by commas, or *", list.field, list.names)
+		}
 	}
 	for _, n := range []struct {
 		field string

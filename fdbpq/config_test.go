@@ -32,6 +32,9 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"ties":"random"}`:                `"newest" and "oldest"`,
 		`{"overflow":"block"}`:             `"refuse" and "evict"`,
 		`{"dedup_window":"25h"}`:           "allowed are 0s to",
+		`{"hand_over":"a,,b"}`:             "separated by commas",
+		`{"dead_letters_from":",a"}`:       "separated by commas",
+		`{"hand_over":"` + strings.Repeat("a", 4097) + `"}`: "allowed are 4096",
 	} {
 		_, err := fdbpq.Config{Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowRefuse}.Merge([]byte(object))
 		var refused *fdbpq.ConfigError

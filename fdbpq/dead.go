@@ -74,7 +74,7 @@ func (q Queue) errNoDeadLetters() error {
 // of another queue.
 func (q Queue) acceptsDeadLetters(r kv.Reader, of string) (bool, error) {
 	s, err := q.readState(r)
-	return s != nil && s.config.acceptsDeadLetters(of), err
+	return s != nil && listed(s.config.DeadLettersFrom, of), err
 }
 
 // checkDeadLetter returns an error when the named queue may not be the dead-letter

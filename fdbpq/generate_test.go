@@ -130,6 +130,10 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 		if rng.IntN(5) == 0 {
 			item.msgID = fmt.Sprint("id ", rng.IntN(8))
 		}
+		if len(w.leases) > 0 && rng.IntN(6) == 0 {
+			l := w.recentLease(rng)
+			item.handOver = &l
+		}
 		items[i] = item
 	}
 	return items
@@ -156,7 +160,7 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 }
 
 func (w *world) settling(rng *rand.Rand) operation {
-	l := w.leases[len(w.leases)-1-min(rng.IntN(len(w.leases)), rng.IntN(len(w.leases)))]
+	l := w.recentLease(rng)
 	switch rng.IntN(10) {
 	case 0, 1:
 		return settleOf(l, settleAck, 0, "")
@@ -172,13 +176,18 @@ func (w *world) settling(rng *rand.Rand) operation {
 	return settleOf(l, settleExtend, w.lease(rng), "")
 }
 
+// recentLease picks one of the leases, a late one more often than an early one.
+func (w *world) recentLease(rng *rand.Rand) heldLease {
+	return w.leases[len(w.leases)-1-min(rng.IntN(len(w.leases)), rng.IntN(len(w.leases)))]
+}
+
 func (w *world) configuring(rng *rand.Rand) operation {
 	queue := w.queueName(rng)
 	duration := func(d time.Duration) string { return d.String() }
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(13)
+	dice := rng.IntN(14)
 	if w.narrow && (dice == 6 || dice == 8) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -222,6 +231,9 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case 11:
 		from := pick(rng, "", "*", "*", "a", "b,a", "aa,b")
 		return set("dead_letters_from", from, func(c *fdbpq.Config) { c.DeadLettersFrom = from })
+	case 12:
+		to := pick(rng, "", "*", "*", "a", "b,a", "aa,b")
+		return set("hand_over", to, func(c *fdbpq.Config) { c.HandOver = to })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},

@@ -373,7 +373,9 @@ func TestImportAfterPurge(t *testing.T) {
 		if old := before.Items[0].Lease; again.ID != id || again.Lease.Fence <= old.Fence {
 			t.Fatalf("item %v has fence %d, expected %v and more than %d", again.ID, again.Lease.Fence, id, old.Fence)
 		}
+		f.configure("q", `{"hand_over":"*"}`)
 		for what, err := range map[string]error{
+			"handing over":  f.handOver("other", *before.Items[0].Lease, fdbpq.NewItem{}).Err,
 			"acknowledging": f.ack(*before.Items[0].Lease),
 			"nacking":       f.nack(*before.Items[0].Lease, 0),
 			"popping again": f.fails(pop),

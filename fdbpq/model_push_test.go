@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -22,6 +23,7 @@ type pushItem struct {
 	notBefore        time.Duration // by the pusher's clock, from now; 0: none
 	ttl              time.Duration
 	msgID            string
+	handOver         *heldLease
 }
 
 // push adds items. Ids, and the place among concurrent pushes, are the store's
@@ -39,7 +41,9 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		view, number := m.pushOne(q, at, item, answer)
 		out.Pushed = append(out.Pushed, view)
 		pushed = append(pushed, number)
-		q.evict(&out, pushed)
+		if number > 0 {
+			q.evict(&out, pushed)
+		}
 	}
 	q.exists = existed || slices.ContainsFunc(pushed, func(number int) bool { return number > 0 })
 	return out
@@ -74,15 +78,34 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	if item.msgID != "" {
 		first, known := q.pushes[item.msgID]
 		if known && first.due > at.now {
+			if item.handOver != nil {
+				switch from, handed, why := m.handedOver(q, item.handOver); why {
+				case "":
+					from.remove(handed)
+				case "hand over":
+					return pushedView{Err: why}, -1
+				}
+			}
 			return pushedView{ID: first.id, Seq: first.seq, Priority: first.priority, Duplicate: true}, -1
 		}
 		m.forgetTimer(due{at: first.due, kind: "zpush", queue: q.name, id: item.msgID})
 		delete(q.pushes, item.msgID)
 	}
+	length := int64(len(q.items))
+	full := q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && length >= q.config.MaxLength
+	var from *modelQueue
+	var handed int
+	if item.handOver != nil {
+		var why string
+		if from, handed, why = m.handedOver(q, item.handOver); why != "" {
+			return pushedView{Err: why}, -1
+		}
+		full = q.tooFull(priority, max(item.delay, item.notBefore) > 0, from, handed)
+	}
 	switch {
 	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
 		return pushedView{Err: "time"}, -1
-	case q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && int64(len(q.items)) >= q.config.MaxLength:
+	case full:
 		return pushedView{Err: "full"}, -1
 	case item.msgID != "" && q.counts().Remembered >= q.config.DedupLimit:
 		return pushedView{Err: "remembered"}, -1
@@ -104,6 +127,9 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	if delay > 0 {
 		added.state, added.due = fdbpq.StateDelayed, at.now+int64(delay)
 	}
+	if from != nil {
+		from.remove(handed)
+	}
 	number := m.add(q, added)
 	view := pushedView{ID: added.id, Seq: added.seq, Priority: priority}
 	if item.msgID != "" {
@@ -111,6 +137,47 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		q.pushes[item.msgID] = modelPush{due: due, id: added.id, seq: added.seq, priority: priority}
 	}
 	return view, number
+}
+
+// handedOver finds the item that a push acknowledges, and says why it may not be.
+func (m *model) handedOver(to *modelQueue, l *heldLease) (from *modelQueue, number int, why string) {
+	from = m.queue(l.queue)
+	if from == nil || from.generation != l.generation {
+		return nil, 0, "lost: gone"
+	}
+	item := from.byID(l.id)
+	switch {
+	case item == nil:
+		return nil, 0, "lost: gone"
+	case item.fence != l.fence:
+		return nil, 0, "lost: taken"
+	case from.config.HandOver != "*" && !slices.Contains(strings.Split(from.config.HandOver, ","), to.name):
+		return nil, 0, "hand over"
+	}
+	return from, item.number, ""
+}
+
+// tooFull reports whether a queue has no place for an item, or would evict it, when
+// another item is handed over for it.
+func (q *modelQueue) tooFull(priority int64, delayed bool, from *modelQueue, handed int) bool {
+	stay := slices.Clone(q.items)
+	if from == q {
+		stay = slices.DeleteFunc(stay, func(item modelItem) bool { return item.number == handed })
+	}
+	excess := int64(len(stay)) + 1 - q.config.MaxLength
+	if q.config.MaxLength == 0 || excess <= 0 {
+		return false
+	}
+	if q.config.Overflow == fdbpq.OverflowRefuse {
+		return true
+	}
+	lessUrgent := int64(0)
+	for _, item := range stay {
+		if item.state == fdbpq.StateReady && item.priority > priority {
+			lessUrgent++
+		}
+	}
+	return !delayed && lessUrgent < min(excess, 8)
 }
 
 // place is where the next push stands: behind all that came before it.

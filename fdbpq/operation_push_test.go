@@ -20,6 +20,13 @@ func pushOf(queue string, items []pushItem) operation {
 				if item.notBefore != 0 {
 					n.NotBefore = p.wall().Add(item.notBefore)
 				}
+				if l := item.handOver; l != nil {
+					lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
+					if err != nil {
+						return outcome{}, err
+					}
+					n.HandOver = &lease
+				}
 				news = append(news, n)
 			}
 			pushed, err := p.store.Queue(queue).Push(tx, news...)
@@ -50,6 +57,7 @@ func (p pushItem) String() string {
 	}{
 		{"headers", digest(p.headers), p.headers != ""}, {"priority", p.priority, p.hasPriority}, {"delay", p.delay, p.delay != 0},
 		{"not before", p.notBefore, p.notBefore != 0}, {"ttl", p.ttl, p.ttl != 0}, {"id", p.msgID, p.msgID != ""},
+		{"hand over", p.handOver, p.handOver != nil},
 	} {
 		if field.set {
 			s += fmt.Sprintf(" %s %v", field.name, field.value)

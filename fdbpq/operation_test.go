@@ -40,6 +40,8 @@ func kindOf(err error) string {
 		return "replay"
 	case errors.Is(err, fdbpq.ErrRemembered):
 		return "remembered"
+	case errors.Is(err, fdbpq.ErrHandOver):
+		return "hand over"
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return "no queue"
 	case errors.Is(err, fdbpq.ErrContent):

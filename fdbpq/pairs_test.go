@@ -57,6 +57,14 @@ func nackIt(d time.Duration) func(*world) operation {
 
 func ackIt(w *world) operation { return settleOf(w.lease0(), settleAck, 0, "") }
 
+// handItOver pushes an item that takes the place of the leased one.
+func handItOver(queue, msgID string) func(*world) operation {
+	return func(w *world) operation {
+		l := w.lease0()
+		return pushOf(queue, []pushItem{{payload: "handed over", msgID: msgID, handOver: &l}})
+	}
+}
+
 func moveIt(to int64) func(*world) operation {
 	return func(w *world) operation { return moveOf(w.ids[len(w.ids)-1], to) }
 }
@@ -98,6 +106,12 @@ var meetings = []func(*world) operation{
 	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
+	handItOver("b", ""),
+	handItOver("a", "new id"),
+	handItOver("a", "id"),
+	func(*world) operation {
+		return configureOf("a", map[string]any{"hand_over": ""}, func(c *fdbpq.Config) { c.HandOver = "" }, true)
+	},
 	func(*world) operation { return purgeOf("a", false) },
 	func(*world) operation { return purgeOf("a", true) },
 	func(*world) operation { return pauseOf("a", true) },
@@ -169,8 +183,8 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	p := w.processes[0]
 	w.trace = []string{"the item is " + situation.name}
 	for _, o := range []operation{
-		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false}, func(c *fdbpq.Config) {
-			c.MaxDeliveries, c.DeadLetterExpired = 2, false
+		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b"}, func(c *fdbpq.Config) {
+			c.MaxDeliveries, c.DeadLetterExpired, c.HandOver = 2, false, "a,b"
 		}, true),
 		purgeOf("a", false), pauseOf("a", false), inspectOf("a"),
 	} {

@@ -21,6 +21,11 @@ type NewItem struct {
 	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
 	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
 	MsgID     string        // pushes with the same id within the queue's dedup window add one item
+
+	// HandOver is a lease that the push acknowledges in its transaction, nil for none.
+	// The push is refused if the lease is lost (*LostError), or if the configuration of
+	// the lease's queue does not name this queue (ErrHandOver).
+	HandOver *Lease
 }
 
 // Pushed is the result of the push of one item.
@@ -46,6 +51,9 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		if items[i].MsgID != "" {
 			tx.Prefetch(msgIDRow(q.name, items[i].MsgID))
 		}
+		if lease := items[i].HandOver; lease != nil {
+			q.store.Queue(lease.Queue).PrefetchLeases(tx, *lease)
+		}
 	}
 	p, err := q.openForPush(tx)
 	if err != nil {
@@ -58,6 +66,9 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	for i := range items {
 		if results[i], err = p.push(&items[i]); err != nil {
 			return nil, err
+		}
+		if results[i].Err != nil || results[i].Duplicate {
+			continue
 		}
 		if err := p.evict(results[:i+1]); err != nil {
 			return nil, err
@@ -142,12 +153,20 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return Pushed{}, err
 		}
 		if first != nil {
-			seq, err := first.id.place.count()
-			return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
+			return p.pushAgain(item, first)
 		}
 	}
-	if err := p.checkLimits(item); err != nil {
-		return Pushed{Err: err}, nil
+	var handOver *handOver
+	if item.HandOver != nil {
+		var err error
+		if handOver, err = p.openHandOver(item.HandOver); refusesHandOver(err) {
+			return Pushed{Err: err}, nil
+		} else if err != nil {
+			return Pushed{}, err
+		}
+	}
+	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
+		return Pushed{Err: refused}, err
 	}
 	at := place{priority: priority, tail: newTail(p.count + 1)}
 	e := envelope{pushed: p.pushed, idPriority: priority}
@@ -157,6 +176,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if err := p.createIfMissing(); err != nil {
 		return Pushed{}, err
 	}
+	p.acknowledge(handOver)
 	p.count++
 	due, err := p.schedule(item, &e)
 	if err != nil {
@@ -175,22 +195,47 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	return pushed, err
 }
 
-// checkLimits returns an error when the item may not be pushed.
-func (p *pusher) checkLimits(item *NewItem) error {
-	if delay := p.delay(item); delay > MaxDelay {
-		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay)
+// pushAgain answers the push of an item that was pushed before. A lease that it hands
+// over is acknowledged if it is still valid: the item has been delivered again since.
+func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error) {
+	if item.HandOver != nil {
+		handOver, err := p.openHandOver(item.HandOver)
+		var lost *LostError
+		if errors.Is(err, ErrHandOver) {
+			return Pushed{Err: err}, nil
+		}
+		if err != nil && !errors.As(err, &lost) {
+			return Pushed{}, err
+		}
+		p.acknowledge(handOver)
+	}
+	seq, err := first.id.place.count()
+	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
+}
+
+// checkLimits returns why the item may not be pushed, nil if it may.
+func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) (refused, err error) {
+	delay := p.delay(item)
+	if delay > MaxDelay {
+		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay), nil
 	}
 	if item.TTL > MaxDelay {
-		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay)
+		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay), nil
 	}
 	config := &p.state.config
-	if config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length() >= config.MaxLength {
-		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength)
+	full := config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length()-handOver.leaves(p) >= config.MaxLength
+	if handOver != nil && delay <= 0 && !full {
+		if full, err = p.wouldBeEvicted(priority, handOver); err != nil {
+			return nil, err
+		}
+	}
+	if full {
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength), nil
 	}
 	if item.MsgID != "" {
-		return p.checkDedupLimit(p.counted.Remembered)
+		return p.checkDedupLimit(p.counted.Remembered), nil
 	}
-	return nil
+	return nil, nil
 }
 
 // length is the number of items in the queue, those of this transaction included.
@@ -210,9 +255,7 @@ func (p *pusher) evict(results []Pushed) error {
 		return nil
 	}
 	for n := 0; n < maxEvicted && p.length() > config.MaxLength; n++ {
-		last := p.scan(p.snapshot, p.state, Max, AllPriorities)
-		last.oldest = false // evict the newest one, whatever pop.max returns
-		entries, err := last.next(1, 0)
+		entries, err := p.leastUrgent().next(1, 0)
 		if err != nil {
 			return err
 		}
@@ -235,6 +278,14 @@ func (p *pusher) evict(results []Pushed) error {
 	}
 	results[len(results)-1].Events, p.events = p.events, nil
 	return nil
+}
+
+// leastUrgent scans the ready items from the one that is evicted first: the newest of the
+// highest priority, whatever pop.max returns.
+func (p *pusher) leastUrgent() *scan {
+	last := p.scan(p.snapshot, p.state, Max, AllPriorities)
+	last.oldest = false
+	return last
 }
 
 // delay returns the item's delay; NotBefore is by this process's wall clock.

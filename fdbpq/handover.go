@@ -1,0 +1,109 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A push can acknowledge a leased item in its own transaction, so an item of one queue
+// becomes an item of another one exactly once, wherever its consumer crashes.
+
+// ErrHandOver: the queue of the lease does not let pushes to this queue acknowledge its
+// items.
+var ErrHandOver = errors.New("hand-over refused")
+
+// handOver is a leased item that a push is to acknowledge.
+type handOver struct {
+	from *queueTx
+	item *located
+}
+
+// openHandOver finds the item of a lease, and changes nothing. *LostError and ErrHandOver
+// refuse the push.
+func (p *pusher) openHandOver(lease *Lease) (*handOver, error) {
+	from, err := p.leaseQueue(lease.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if from == nil || from.state.generation != lease.generation {
+		return nil, &LostError{LostGone}
+	}
+	item, err := from.itemOfLease(*lease)
+	switch {
+	case err != nil:
+		return nil, err
+	case item == nil:
+		return nil, &LostError{LostGone}
+	case item.fence != lease.Fence:
+		return nil, &LostError{LostTaken}
+	case !listed(from.state.config.HandOver, p.name):
+		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, from.name, p.name)
+	}
+	return &handOver{from: from, item: item}, nil
+}
+
+// leaseQueue opens the queue of a lease within the transaction, nil when there is none.
+func (p *pusher) leaseQueue(name string) (*queueTx, error) {
+	if name == p.name {
+		if p.missing {
+			return nil, nil
+		}
+		return p.queueTx, nil
+	}
+	return p.store.Queue(name).begin(p.tx)
+}
+
+// refusesHandOver reports whether an error of openHandOver concerns one push alone.
+func refusesHandOver(err error) bool {
+	var lost *LostError
+	return errors.As(err, &lost) || errors.Is(err, ErrHandOver)
+}
+
+// acknowledge deletes the item, as Ack does.
+func (p *pusher) acknowledge(h *handOver) {
+	if h == nil {
+		return
+	}
+	h.from.remove(h.item)
+	h.from.drop(h.item.place, &h.item.envelope)
+	if h.from != p.queueTx {
+		h.from.finish()
+	}
+}
+
+// leaves returns 1 if the item leaves the queue that is pushed to.
+func (h *handOver) leaves(p *pusher) int64 {
+	if h != nil && h.from == p.queueTx {
+		return 1
+	}
+	return 0
+}
+
+// wouldBeEvicted reports whether the queue is so full that evict would drop the item
+// which is about to be added, although it is handed over.
+func (p *pusher) wouldBeEvicted(priority int64, h *handOver) (bool, error) {
+	config := &p.state.config
+	excess := p.length() + 1 - h.leaves(p) - config.MaxLength
+	if config.MaxLength == 0 || config.Overflow != OverflowEvict || excess <= 0 {
+		return false, nil
+	}
+	last := p.leastUrgent()
+	evicted := min(excess, maxEvicted)
+	for {
+		entries, err := last.next(maxEvicted, 0)
+		if err != nil || len(entries) == 0 {
+			return err == nil, err
+		}
+		for _, entry := range entries {
+			if h.from == p.queueTx && entry.place == h.item.place {
+				continue
+			}
+			if entry.place.priority <= priority {
+				return true, nil // the new item is behind the older ones of its priority
+			}
+			if evicted--; evicted == 0 {
+				return false, nil
+			}
+		}
+	}
+}
