@@ -63,6 +63,7 @@ func (c *configure) read(*wire) *failure.Failure {
 	var config struct {
 		DeadLetter      string `json:"dead_letter"`
 		DeadLettersFrom string `json:"dead_letters_from"`
+		HandOver        string `json:"hand_over"`
 	}
 	if json.Unmarshal(c.Msg.Data, &config) != nil {
 		return nil // the core refuses it
@@ -72,12 +73,20 @@ func (c *configure) read(*wire) *failure.Failure {
 			return failure.Newf(400, "configuration: dead_letter: %s", err)
 		}
 	}
-	if config.DeadLettersFrom == "" || config.DeadLettersFrom == "*" {
+	if f := checkQueues("dead_letters_from", config.DeadLettersFrom); f != nil {
+		return f
+	}
+	return checkQueues("hand_over", config.HandOver)
+}
+
+// checkQueues checks a list of queues.
+func checkQueues(field, names string) *failure.Failure {
+	if names == "" || names == "*" {
 		return nil
 	}
-	for name := range strings.SplitSeq(config.DeadLettersFrom, ",") {
+	for name := range strings.SplitSeq(names, ",") {
 		if err := subjects.CheckQueue(name); err != nil {
-			return failure.Newf(400, "configuration: dead_letters_from: expected names of queues separated by commas, or *: %s", err)
+			return failure.Newf(400, "configuration: %s: expected names of queues separated by commas, or *: %s", field, err)
 		}
 	}
 	return nil
@@ -104,6 +113,6 @@ func Config(c fdbpq.Config) protocol.Config {
 		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
 		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
-		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
+		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow), HandOver: c.HandOver,
 	}
 }

@@ -56,13 +56,16 @@ func FuzzPushHeaders(f *testing.F) {
 	f.Add("PQ-Priority", "5", "")
 	f.Add("Nats-Msg-Id", "5", "")
 	f.Add("a: b", "c\r", " d ")
+	f.Add("PQ-Settle", "pq.jobs.ack.c.dG9rZW4", "")
+	w := &wire{}
+	w.sealer.init([]byte("secret"))
 	f.Fuzz(func(t *testing.T, key, first, second string) {
 		if strings.ContainsAny(first+second, "\n") || strings.ContainsAny(key, ":\n") || key == "" {
 			return // no header of a message
 		}
 		r := new(push)
 		r.Msg, r.Subject.Queue = &nats.Msg{Header: nats.Header{key: {first, second}}}, "jobs"
-		if f := r.readHeaders(); f != nil {
+		if f := r.readHeaders(w); f != nil {
 			checkRefusal(t, f)
 			return
 		}

@@ -33,7 +33,7 @@ func (p *push) read(wr *wire) *failure.Failure {
 		HasPriority: p.Subject.HasPriority,
 	}
 	if len(p.Msg.Header) > 0 {
-		if f := p.readHeaders(); f != nil {
+		if f := p.readHeaders(wr); f != nil {
 			return f
 		}
 	}
@@ -90,6 +90,9 @@ func (l *pushes) Answer(requests []*push, err error) {
 	}
 	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
 	for i, r := range requests {
+		if lease := r.item.HandOver; lease != nil && l.pushed[i].Err == nil && !l.pushed[i].Duplicate {
+			l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
+		}
 		l.answer(r, &l.pushed[i])
 	}
 	l.pushed = nil

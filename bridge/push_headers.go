@@ -15,10 +15,10 @@ import (
 
 // readHeaders reads the headers of a push and gathers those that travel
 // with the item.
-func (r *push) readHeaders() *failure.Failure {
+func (r *push) readHeaders(wr *wire) *failure.Failure {
 	var block []byte
 	for key, values := range r.Msg.Header {
-		travels, f := r.readHeader(key, values)
+		travels, f := r.readHeader(wr, key, values)
 		if f != nil {
 			return f
 		}
@@ -37,10 +37,10 @@ func (r *push) readHeaders() *failure.Failure {
 }
 
 // readHeader reads one header and reports whether it travels with the item.
-func (r *push) readHeader(key string, values []string) (travels bool, f *failure.Failure) {
+func (r *push) readHeader(wr *wire, key string, values []string) (travels bool, f *failure.Failure) {
 	switch {
 	case strings.HasPrefix(key, protocol.HeaderPrefix):
-		return false, r.readOurHeader(key, values)
+		return false, r.readOurHeader(wr, key, values)
 	case key == protocol.HeaderMsgID:
 		r.item.MsgID, f = readMsgID(values)
 		return false, f
@@ -48,15 +48,15 @@ func (r *push) readHeader(key string, values []string) (travels bool, f *failure
 	return travelsWithItem(key, values, r.Subject.Queue)
 }
 
-func (r *push) readOurHeader(key string, values []string) *failure.Failure {
+func (r *push) readOurHeader(wr *wire, key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
 		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
-	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL:
+	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle:
 	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL)
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -76,6 +76,8 @@ func (r *push) readOurHeader(key string, values []string) *failure.Failure {
 		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
 	case protocol.HeaderTTL:
 		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+	case protocol.HeaderSettle:
+		r.item.HandOver, f = wr.leaseOf(key, value)
 	case protocol.HeaderNotBefore:
 		var err error
 		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
@@ -86,6 +88,18 @@ func (r *push) readOurHeader(key string, values []string) *failure.Failure {
 		}
 	}
 	return f
+}
+
+// leaseOf reads the lease that an ack subject settles, from a header.
+func (w *wire) leaseOf(key, subject string) (*fdbpq.Lease, *failure.Failure) {
+	s, err := w.grammar.Parse(subject)
+	if err == nil && s.Verb == subjects.Ack {
+		if lease, _, f := w.sealer.open(s.Queue, s.Token); f == nil {
+			return &lease, nil
+		}
+	}
+	return nil, failure.Newf(400, "%s is %s: expected the ack subject of a leased item, as %s said it, on the same store",
+		key, failure.Quote(subject), protocol.HeaderAck)
 }
 
 // travelsWithItem reports whether a header without the prefix PQ- stays with an item of a

@@ -9,6 +9,7 @@ const (
 	HeaderDelay     = "PQ-Delay"
 	HeaderNotBefore = "PQ-Not-Before"
 	HeaderTTL       = "PQ-TTL"
+	HeaderSettle    = "PQ-Settle"
 	HeaderBatch     = "PQ-Batch"
 	HeaderWait      = "PQ-Wait"
 	HeaderLease     = "PQ-Lease"

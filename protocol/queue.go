@@ -41,6 +41,7 @@ type Config struct {
 	Ties              string   `json:"ties"`                // which of equal priorities pop.max takes: newest or oldest
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
 	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
+	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
 }
 
 // ConfigChange has the fields of a [Config] to change; nil fields stay as they are.
@@ -57,6 +58,7 @@ type ConfigChange struct {
 	Ties              *string   `json:"ties,omitempty"`
 	MaxLength         *int64    `json:"max_length,omitempty"`
 	Overflow          *string   `json:"overflow,omitempty"`
+	HandOver          *string   `json:"hand_over,omitempty"`
 }
 
 // Purged answers a purge.

@@ -96,6 +96,17 @@ func TestRenamedImport(t *testing.T) {
 	if info, err := q.Info(t.Context()); err != nil || info.Ready != 1 || info.Leased != 0 {
 		t.Errorf("%+v, %v: expected the item that was given back", info, err)
 	}
+	itself := "jobs"
+	if _, err := q.Configure(t.Context(), client.ConfigChange{HandOver: &itself}); err != nil {
+		t.Fatal(err)
+	}
+	item, err := q.Pop(t.Context(), client.Min, client.Lease(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := item.HandOver(t.Context(), q, []byte("more work")); err != nil {
+		t.Errorf("a hand-over: %v", err)
+	}
 	p.Stop(t)
 }
 
