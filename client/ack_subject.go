@@ -35,6 +35,15 @@ func (a ackSubjects) parse(subject string) (own, queue string, err error) {
 	return own, s.Queue, nil
 }
 
+// written returns the subject as the bridge writes it, from one that parse has returned.
+func (a ackSubjects) written(own string) (string, error) {
+	s, err := a.own.Parse(own)
+	if err != nil {
+		return "", err
+	}
+	return a.bridge.Build(s)
+}
+
 // leaseOf returns the subject that settles an item's lease: the reply subject, or PQ-Ack if
 // the item has come through another account. It is "" if neither is an ack subject of the
 // queue. An empty queue allows any.

@@ -57,6 +57,38 @@ func exampleQueue(name string) (*client.Queue, func()) {
 	return c.Queue(name), nc.Close
 }
 
+// A worker of one stage whose results are the items of the next stage. Wherever it
+// crashes, nothing is lost and nothing is doubled.
+func ExampleItem_HandOver() {
+	orders, done := exampleQueue("orders")
+	defer done()
+	mails, done := exampleQueue("mails")
+	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	agrees := "mails"
+	if _, err := orders.Configure(ctx, client.ConfigChange{HandOver: &agrees}); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := orders.Push(ctx, []byte("two pizzas")); err != nil {
+		log.Fatal(err)
+	}
+
+	work := func(ctx context.Context, order *client.Item) error {
+		_, err := order.HandOver(ctx, mails, fmt.Appendf(nil, "%s are on their way", order.Payload))
+		return err
+	}
+	if err := orders.Consume(ctx, work, client.ConsumeOptions{Limit: 1}); err != nil {
+		log.Fatal(err)
+	}
+	mail, err := mails.Pop(ctx, client.Min)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(mail.Payload))
+	// Output: two pizzas are on their way
+}
+
 // A worker that handles jobs until ctx ends, eight at a time.
 func ExampleQueue_Consume() {
 	jobs, done := exampleQueue("consumed")

@@ -49,7 +49,7 @@ func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = newClient(t, w.nc, client.Prefix("lossy"))
+	c = newClient(t, w.nc, client.Prefix("lossy"), client.BridgePrefix("pq"))
 	c.AskAgainAfter(50 * time.Millisecond)
 	return c, verbs
 }

@@ -47,6 +47,14 @@ func (i *Item) Terminate(ctx context.Context, reason string) error {
 
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {
+	return i.once(func() error {
+		_, err := i.send(ctx, op, body)
+		return err
+	})
+}
+
+// once runs a function that ends the lease, unless the lease has ended.
+func (i *Item) once(end func() error) error {
 	i.mu.Lock()
 	settled := i.settled
 	i.settled = true
@@ -54,7 +62,7 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 	if settled {
 		return ErrSettled
 	}
-	_, err := i.send(ctx, op, body)
+	err := end()
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		i.mu.Lock()
 		i.settled = false // the caller may try again
