@@ -32,7 +32,8 @@ whole; a queue that does not exist is made. The fields:
   dedup_limit          how many of them are
   ties                 which of equal priorities --max takes: newest or oldest
   max_length           of the queue, in items; 0: no limit
-  overflow             what a push to a full queue does: refuse or evict`,
+  overflow             what a push to a full queue does: refuse or evict
+  hand_over            queues that may get its leased items, separated by commas; *: all`,
 		Example: `  # show it
   pq config jobs
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,8 @@ type pushing struct {
 	header  nats.Header
 	files   []string
 	id      string
+	settles string       // ack subject
+	item    *client.Item // with that subject
 }
 
 func pushCommand(s *session) *cobra.Command {
@@ -41,7 +45,10 @@ end, their ids only with --json.`,
   seq 1000 | pq push numbers -
 
   # once, even if repeated
-  pq push reports 'for May' --id report-may`,
+  pq push reports 'for May' --id report-may
+
+  # the next stage of a job: the job is acknowledged in the same transaction
+  pq push mails 'to Ann' --settle pq.jobs.ack.…`,
 		RunE: func(_ *cobra.Command, args []string) error { return p.run(s, args) },
 	}
 	p.flags(c.Flags())
@@ -86,6 +93,7 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.files = append(p.files, s)
 		return nil
 	})
+	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
 	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }
 
@@ -94,16 +102,25 @@ func (p *pushing) run(s *session, args []string) error {
 	if len(payloads)+len(p.files) == 0 {
 		return usagef("nothing to push: expected a payload, - to read lines, or --file")
 	}
+	one := len(payloads)+len(p.files) == 1 && !slices.Contains(payloads, "-")
 	if p.id != "" {
-		if len(payloads)+len(p.files) > 1 || len(payloads) == 1 && payloads[0] == "-" {
+		if !one {
 			return usagef("--id names one item: expected one payload")
 		}
 		p.add(client.MsgID(p.id))
+	}
+	if p.settles != "" && !one {
+		return usagef("--settle acknowledges one item: expected one payload")
 	}
 	p.add(client.Header(p.header))
 	c, err := s.connect()
 	if err != nil {
 		return err
+	}
+	if p.settles != "" {
+		if p.item, err = c.Attach(p.settles); err != nil {
+			return &usageError{error: err}
+		}
 	}
 	q := c.Queue(queue)
 	for _, payload := range payloads {
@@ -142,8 +159,16 @@ func shownPush(queue string, a client.Pushed) pushed {
 	return pushed{queue, a.ID, a.Priority, a.Seq, a.Duplicate, a.Evicted}
 }
 
+// addItem adds an item, in the place of the leased one if there is one.
+func (p *pushing) addItem(ctx context.Context, q *client.Queue, payload []byte) (client.Pushed, error) {
+	if p.item != nil {
+		return p.item.HandOver(ctx, q, payload, p.options...)
+	}
+	return q.Push(ctx, payload, p.options...)
+}
+
 func (p *pushing) push(s *session, q *client.Queue, payload []byte) error {
-	a, err := q.Push(s.ctx, payload, p.options...)
+	a, err := p.addItem(s.ctx, q, payload)
 	if err != nil {
 		return err
 	}
