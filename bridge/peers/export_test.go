@@ -16,5 +16,8 @@ func (m *memory) Hears(id string, at, now time.Duration) bool {
 // Len is the number of bridges that are remembered.
 func (m *memory) Len() int { return len(m.last) }
 
+// Rivals reports whether two bridges must not serve side by side.
+func (i Identity) Rivals(o Identity) bool { return i.rivals(o) }
+
 // Look looks for rivals once.
 func (s *Standby) Look(ctx context.Context) { s.look(ctx) }

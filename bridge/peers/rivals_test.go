@@ -83,3 +83,36 @@ func TestProofs(t *testing.T) {
 		})
 	}
 }
+
+// Bridges must not serve side by side if one gets requests of the other and has another
+// store. A store that only one process can open is a copy when two have it.
+func TestRivals(t *testing.T) {
+	t.Parallel()
+	bridge := func(id, prefix, store string, started int64) peers.Identity {
+		i := peers.Identity{ID: id, Prefix: prefix, StoreID: store}
+		if started > 0 {
+			i.Started = time.Unix(started, 0)
+		}
+		return i
+	}
+	self, shared := bridge("self", "pq.a", "s", 1), bridge("shared", "pq.a", "s", 0)
+	for _, tc := range []struct {
+		one, other peers.Identity
+		are        bool
+	}{
+		{self, self, false},
+		{self, bridge("other", "pq.a", "t", 2), true},
+		{self, bridge("copy", "pq.a", "s", 2), true},
+		{self, bridge("outer", "pq", "t", 2), true},
+		{self, bridge("inner", "pq.a.b", "t", 2), true},
+		{self, bridge("beside", "pq.b", "t", 2), false},
+		{self, bridge("longer", "pq.ab", "t", 2), false},
+		{self, bridge("shorter", "p", "t", 2), false},
+		{shared, bridge("sibling", "pq.a", "s", 0), false},
+		{shared, bridge("stranger", "pq.a", "t", 0), true},
+	} {
+		if got := tc.one.Rivals(tc.other); got != tc.are {
+			t.Errorf("%+v and %+v are rivals: %t", tc.one, tc.other, got)
+		}
+	}
+}

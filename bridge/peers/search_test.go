@@ -121,6 +121,21 @@ func TestForgedAnswersAreBounded(t *testing.T) {
 	})
 }
 
+// A forged answer that comes again and again is logged once.
+func TestForgedAnswerIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newForged(t, nats.NoEcho())
+		f.answer("$SRV.INFO.pq", func(m *nats.Msg) { _ = m.Respond(f.info(rival("forged"))) })
+		for range 3 {
+			f.search()
+		}
+		if n := strings.Count(f.log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings, expected one:\n%s", n, &f.log)
+		}
+	})
+}
+
 // What is answered neither prolongs a search nor makes it fail.
 func TestSearchEnds(t *testing.T) {
 	t.Parallel()
@@ -284,7 +299,11 @@ func TestServesAgainSoon(t *testing.T) {
 		other := peers.NewRivals(f.nc, rival("other"), "", slog.New(slog.DiscardHandler))
 		var proves atomic.Bool
 		proves.Store(true)
-		f.answer("$SRV.INFO.pq", func(m *nats.Msg) { _ = m.Respond(f.info(rival("other"))) })
+		looks := make(chan time.Time, 1<<12)
+		f.answer("$SRV.INFO.pq", func(m *nats.Msg) {
+			looks <- time.Now()
+			_ = m.Respond(f.info(rival("other")))
+		})
 		f.answer("$SRV.INFO.pq.other", func(m *nats.Msg) {
 			if proves.Load() {
 				other.Prove(m)
@@ -300,11 +319,22 @@ func TestServesAgainSoon(t *testing.T) {
 			t.Fatal("not on standby beside a bridge that started earlier")
 		}
 		proves.Store(false)
+		synctest.Wait()
+		for len(looks) > 0 {
+			<-looks
+		}
 		<-time.After(45 * time.Second)
+		synctest.Wait()
 		if s.Reason() != nil {
 			t.Errorf("still on standby: %v", s.Reason())
 		}
 		s.Stop()
+		if len(looks) < 2 {
+			t.Fatalf("looked %d times", len(looks))
+		}
+		if missed := <-looks; (<-looks).Sub(missed) > 10*time.Second {
+			t.Error("after a look that missed the other one, the next was late")
+		}
 
 		proves.Store(true)
 		s.Look(t.Context())
@@ -316,5 +346,37 @@ func TestServesAgainSoon(t *testing.T) {
 		if s.Reason() == nil {
 			t.Error("serves again because searches fail")
 		}
+	})
+}
+
+// The end of the search waits until the service has paused.
+func TestStopWaitsForTheLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newForged(t, nats.NoEcho())
+		other := peers.NewRivals(f.nc, rival("other"), "", slog.New(slog.DiscardHandler))
+		f.answer("$SRV.INFO.pq", func(m *nats.Msg) { _ = m.Respond(f.info(rival("other"))) })
+		f.answer("$SRV.INFO.pq.other", other.Prove)
+		pausing, paused := make(chan struct{}), make(chan struct{})
+		s := peers.NewStandby(f.rivals, peers.Service{Pause: func(context.Context) error {
+			close(pausing)
+			<-paused
+			return nil
+		}}, slog.New(slog.DiscardHandler))
+		s.Start()
+		<-pausing
+		stopped := make(chan struct{})
+		go func() {
+			s.Stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stopped while the service pauses")
+		default:
+		}
+		close(paused)
+		<-stopped
 	})
 }

@@ -190,7 +190,6 @@ func (t *Turns) Stop() {
 	if err := t.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
 		t.log.Warn("unsubscribing failed", "subject", t.sub.Subject, "error", err)
 	}
-	t.sub = nil
 }
 
 func (t *Turns) say(queue string, kind byte) {

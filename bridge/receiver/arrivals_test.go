@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -66,6 +68,14 @@ func TestArrivals(t *testing.T) {
 	if err := a.wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	for range 3 { // two lines take turns
+		a.arrive(t, "y", 0)
+		want = append(want, "y")
+		if err := a.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.kept(t)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.marks) > 0 || slices.ContainsFunc(a.line[:cap(a.line)], func(m *nats.Msg) bool { return m != nil }) {
@@ -74,6 +84,63 @@ func TestArrivals(t *testing.T) {
 	if strings.Join(seen, "") != strings.Join(want, "") {
 		t.Error("looked at in another order, or not at all of them")
 	}
+}
+
+// kept checks that the line keeps no message that was handled.
+func (a *arrivals) kept(t *testing.T) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.ContainsFunc(a.line[:cap(a.line)], func(m *nats.Msg) bool { return m != nil }) {
+		t.Error("messages are kept that were handled")
+	}
+}
+
+// Both goroutines end with the stop.
+func TestArrivalsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // which waits for all its goroutines
+		var a arrivals
+		handled := 0
+		a.start(func(*nats.Msg) { handled++ }, slog.New(slog.DiscardHandler))
+		a.arrive(t, "x", 1)
+		a.stop()
+		a.arrive(t, "x", 1)
+		synctest.Wait()
+		if handled != 1 {
+			t.Errorf("handled %d messages, 1 has arrived before the end", handled)
+		}
+	})
+}
+
+// Too many messages are an overload, and so are too many bytes.
+func TestOverloaded(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		messages, bytes int
+		want            bool
+	}{{shedAt, shedAtBytes, false}, {shedAt + 1, 0, true}, {0, shedAtBytes + 1, true}} {
+		if overloaded(tc.messages, tc.bytes) != tc.want {
+			t.Errorf("%d messages of %d bytes are an overload: %t", tc.messages, tc.bytes, !tc.want)
+		}
+	}
+}
+
+// A flush waits for two seconds, or for half of the time that is left.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{0: flushPatience, time.Second: flushPatience, time.Minute: 30 * time.Second} {
+			ctx, cancel := t.Context(), func() {}
+			if left > 0 {
+				ctx, cancel = context.WithTimeout(ctx, left)
+			}
+			if got := patience(ctx); got != want {
+				t.Errorf("waits for %s when %s are left, expected %s", got, left, want)
+			}
+			cancel()
+		}
+	})
 }
 
 // A mark stands behind the messages before it, and the memory of a long line is not kept.

@@ -46,14 +46,14 @@ func TestBacklogOfRefusedPushes(t *testing.T) {
 	t.Parallel()
 	s := start(t, withBacklog)
 	_, release := s.overload()
-	s.serverFull <- struct{}{}
+	s.full(4) // the second finds nothing to end, and has been looked at
 	s.until("nobody refuses pushes", func() bool { return !s.answered("q.jobs.push") })
-	release()
-	s.releaseAll(s.held)
-	s.until("pushes are received again", func() bool { return s.answered("q.jobs.push") })
 	if requests, pushes := s.Sheddings(); requests != 1 || pushes != 1 {
 		t.Errorf("shed load %d times, of pushes %d times", requests, pushes)
 	}
+	release()
+	s.releaseAll(s.held)
+	s.until("pushes are received again", func() bool { return s.answered("q.jobs.push") })
 }
 
 // A receiver that ends its subscriptions because the server holds too much can drain.

@@ -19,14 +19,18 @@ func Flush(ctx context.Context, nc *nats.Conn) error {
 	if !nc.IsConnected() {
 		return nil
 	}
-	patience := flushPatience
-	if end, bounded := ctx.Deadline(); bounded {
-		patience = max(patience, time.Until(end)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience(ctx))
 	defer cancel()
 	if err := nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
 	return nil
+}
+
+// patience is how long a flush waits.
+func patience(ctx context.Context) time.Duration {
+	if end, bounded := ctx.Deadline(); bounded {
+		return max(flushPatience, time.Until(end)/2)
+	}
+	return flushPatience
 }

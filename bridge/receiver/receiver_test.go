@@ -30,6 +30,7 @@ type station struct {
 	signal     chan chan struct{} // when not nil: signals wait here
 	connect    []nats.Option      // of the receiver's connection
 	serverFull chan struct{}      // gets a value when the server holds too much
+	log        slog.Handler
 
 	mu      sync.Mutex
 	handled []string // bodies
@@ -39,7 +40,7 @@ type station struct {
 
 func start(t *testing.T, change ...func(*station)) *station {
 	t.Helper()
-	s := &station{t: t, server: testenv.NATS(t)}
+	s := &station{t: t, server: testenv.NATS(t), log: slog.DiscardHandler}
 	for _, c := range change {
 		c(s)
 	}
@@ -55,7 +56,7 @@ func start(t *testing.T, change ...func(*station)) *station {
 			Signal:  func(m *nats.Msg) { s.note(m.Subject, s.signal, &s.signals) },
 		},
 		Backlog: s.serverFull,
-		Logger:  slog.New(slog.DiscardHandler),
+		Logger:  slog.New(s.log),
 	})
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
@@ -188,6 +189,9 @@ func TestReceivesInOrder(t *testing.T) {
 		t.Errorf("handled %v", got)
 	}
 	s.until("all signals are seen", func() bool { return len(s.seen(&s.signals)) == 100 })
+	if messages, bytes, err := receiver.Signals(s.Receiver).PendingLimits(); err != nil || messages != -1 || bytes != 256<<20 {
+		t.Errorf("%d signals of %d bytes may wait, %v", messages, bytes, err)
+	}
 	if got := s.seen(&s.signals); slices.ContainsFunc(got, func(subject string) bool { return subject != "q.jobs.ack.here.1" }) {
 		t.Errorf("signals on %v", got)
 	}
@@ -287,21 +291,6 @@ func TestDrain(t *testing.T) {
 		}
 		if got := s.answered("q.jobs.ack.here.1"); got != step.settlements {
 			t.Errorf("a settlement is answered: %t", got)
-		}
-	}
-}
-
-// Without a drain, closing ends all subscriptions at once.
-func TestClose(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	s.Close()
-	if err := s.nc.FlushTimeout(testenv.Patience); err != nil { // the server has read that they end
-		t.Fatal(err)
-	}
-	for _, subject := range []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"} {
-		if s.answered(subject) {
-			t.Errorf("%s is answered", subject)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -93,5 +94,57 @@ func TestShedsLoadWithoutConnection(t *testing.T) {
 		if !s.answered("q.jobs.pop") {
 			t.Fatal("a request is not answered")
 		}
+	}
+}
+
+// The same when the connection is lost and comes back while load is shed.
+func TestConnectionComesBackWhileShedding(t *testing.T) {
+	t.Parallel()
+	for name, shed := range map[string]func(*station){
+		"load":    func(s *station) { receiver.ShedLoad(s.Receiver) },
+		"backlog": func(s *station) { s.serverFull <- struct{}{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, staysAway, withBacklog)
+			s.publish("q.jobs.pop", "held")
+			release := s.next(s.held)
+			go shed(s)
+			s.until("load is shed", func() bool { requests, _ := s.Sheddings(); return requests == 1 })
+			s.cut()()
+			release()
+			s.releaseAll(s.held)
+			for _, subject := range []string{"q.jobs.pop", "q.jobs.push"} {
+				s.until(subject+" has one subscription", func() bool { return s.interest(subject) == 1 })
+			}
+			for range 20 {
+				if !s.answered("q.jobs.pop") {
+					t.Fatal("a request is not answered")
+				}
+			}
+		})
+	}
+}
+
+// Signals that have arrived are handled in a pause without a connection, too.
+func TestPauseHandlesSignalsWithoutConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, staysAway, func(s *station) { s.signal = make(chan chan struct{}) })
+	for range 2 {
+		s.publish("q.jobs.ack.here.1", "1")
+	}
+	release := s.next(s.signal)
+	s.delivered()
+	s.cut()
+	paused := make(chan error, 1)
+	go func() { paused <- s.Pause(context.Background()) }()
+	s.until("the pause has begun", func() bool { return s.nc.NumSubscriptions() < 3 })
+	release()
+	s.releaseAll(s.signal)
+	if err := <-paused; err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.seen(&s.signals)); n != 2 {
+		t.Errorf("%d of 2 signals were handled", n)
 	}
 }

@@ -125,11 +125,20 @@ func TestGateDrain(t *testing.T) {
 		if err := <-drained; err != nil {
 			t.Error(err)
 		}
-		g.Force(arrived(ask, 1)) // a return of the bridge's own
+		// The last one has left before, and a return of the bridge's own has come since.
+		before := arrived(ask, 1)
+		g.Force(before)
+		g.Leave(before)
+		g.Force(arrived(ask, 1))
 		ended, stop := context.WithCancel(t.Context())
-		stop()
-		if err := g.Work.Drain(ended); err == nil {
+		go func() { drained <- g.Work.Drain(ended) }()
+		synctest.Wait()
+		if len(drained) > 0 {
 			t.Error("drained although a request has come since the last one left")
+		}
+		stop()
+		if err := <-drained; err == nil {
+			t.Error("drained without the last request")
 		}
 		late, cancel := context.WithCancel(t.Context())
 		cancel()

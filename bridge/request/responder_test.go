@@ -121,6 +121,8 @@ func TestRefusals(t *testing.T) {
 func TestRefusedWithoutReply(t *testing.T) {
 	t.Parallel()
 	re, came := newResponder(t)
+	var log strings.Builder // of answers that were lost
+	re.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, tc := range []struct {
 		form  request.Refusal
 		reply string
@@ -145,6 +147,9 @@ func TestRefusedWithoutReply(t *testing.T) {
 		}
 	}
 	re.Events.Close()
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
 	if n := re.Stats.Lost(); n != 1 {
 		t.Errorf("%d pushes lost, expected 1", n)
 	}
