@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -79,4 +80,13 @@ func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
 	d := dispatcher{Responder: b.responder, replies: replies, prefix: o.Prefix}
 	d.refusePush(m)
 	return nil
+}
+
+// LoseTurn has a bridge listen to others, as after a conflict with one.
+func LoseTurn(b *Bridge, queue string) { b.peers.Turns.Lost(queue) }
+
+// EnterStandby pauses a bridge as when it goes on standby.
+func EnterStandby(ctx context.Context, b *Bridge) error {
+	s := standby{b.receiver, b.waits.line}
+	return s.enter(ctx)
 }

@@ -41,6 +41,15 @@ func (w *weighed) Set(key, value []byte) {
 // wait. They still get the next item.
 func TestLargePopBesideWaitingOnes(t *testing.T) {
 	t.Parallel()
+	for name, earlier := range map[string]bool{"a pop has waited before": true, "none has": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testLargePop(t, earlier)
+		})
+	}
+}
+
+func testLargePop(t *testing.T, before bool) {
 	c, db := slowly(t, tight{faulty(t)}, bridge.Options{Exclusive: true})
 	const size = 30_000 // larger ones have rows of their own, which a lease leaves as they are
 	items := slices.Repeat([]fdbpq.NewItem{{Payload: make([]byte, size), Priority: 5, HasPriority: true}}, 50)
@@ -48,8 +57,11 @@ func TestLargePopBesideWaitingOnes(t *testing.T) {
 		c.pushPast(items...)
 	}
 	wait := []string{"PQ-Wait", "100s", "PQ-Band", "7..7"}
-	earlier := c.send("pq.jobs.pop.min", "", wait...)
-	c.waiting("jobs", 1)
+	var waiting []answers
+	if before {
+		waiting = append(waiting, c.send("pq.jobs.pop.min", "", wait...))
+		c.waiting("jobs", 1)
+	}
 	first, all := c.together(db,
 		func() answers { return c.send("pq.jobs.pop.min", "", wait...) },
 		func() answers { return c.send("pq.jobs.pop.min", "1000", "PQ-Lease", "1h") },
@@ -58,7 +70,7 @@ func TestLargePopBesideWaitingOnes(t *testing.T) {
 	if n := len(c.batch(all[1])); n < 1 || n*size > tightSize/2 {
 		t.Errorf("the large pop got %d items", n)
 	}
-	for _, waits := range []answers{earlier, all[0]} {
+	for _, waits := range append(waiting, all[0]) {
 		c.push("pq.jobs.push.7", "late")
 		if m := c.next(waits); string(m.Data) != "late" {
 			t.Errorf("the pop that waited got %q, %v", m.Data, m.Header)

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +14,10 @@ import (
 func TestUnreceivedItemReturns(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
+	// A client's message that looks like the server's settles nothing.
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
+		t.Fatal(err)
+	}
 	c.push("pq.jobs.push", "x")
 	gone := c.NewInbox()
 	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: gone, Header: h("PQ-Lease", "1h")}); err != nil {
@@ -22,11 +27,17 @@ func TestUnreceivedItemReturns(t *testing.T) {
 	if m.Header.Get("PQ-Deliveries") != "1" || m.Header.Get("PQ-Fence") != "2" {
 		t.Errorf("%v", m.Header)
 	}
-	// A client's message that looks like the server's settles nothing.
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
-		t.Fatal(err)
-	}
 	c.accepted(c.raw(m.Reply, "+ACK"))
+	c.inFlight("settlement", 0)
+	settlements := 0.0
+	for name, n := range c.metrics() {
+		if strings.HasPrefix(name, "pq_requests_total{") && strings.Contains(name, "verb=ack") {
+			settlements += n
+		}
+	}
+	if settlements != 2 {
+		t.Errorf("%g settlements, expected the return and the acknowledgement", settlements)
+	}
 	if rate := c.info("jobs").Rates["settle"]; rate > 1.5/60 {
 		t.Errorf("%g settlements a second, expected that of the acknowledgement alone", rate)
 	}
