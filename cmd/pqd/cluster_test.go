@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +42,22 @@ func (x *nodeFaults) happen(t testing.TB, what string) string {
 		active.Stop(t)
 		x.nodes.Active(t, active)
 		active.Start(t)
+	case "SIGTERM of a follower":
+		follower.Stop(t)
+		follower.Start(t)
+	case "a rolling restart":
+		for _, p := range x.nodes.All {
+			p.Stop(t)
+			p.Start(t)
+		}
+	case "pq cluster step-down":
+		x.stepDown(t)
+		x.nodes.Active(t, active)
+	case "SIGKILL of the log's leader":
+		leader := x.leader(t)
+		leader.Kill(t)
+		x.nodes.Active(t, leader)
+		leader.Start(t)
 	case "SIGSTOP of the active node":
 		active.Pause(t)
 		x.nodes.Active(t, active)
@@ -129,66 +144,6 @@ func TestClusterCampaign(t *testing.T) {
 		done += c.long(t, "r"+strings.Repeat("x", round), workers, steps, c.moments(len(troubles), workers*steps)...)
 		t.Logf("%d operations, faults: %v", done, c.faults)
 	}
-}
-
-// gap pushes one item after the other while something happens, and returns the longest
-// time without an acknowledgement.
-func gap(t *testing.T, nodes *testenv.Nodes, queue string, happens func()) time.Duration {
-	t.Helper()
-	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	over := make(chan struct{})
-	var pushing sync.WaitGroup
-	var longest time.Duration
-	begun := make(chan struct{})
-	pushing.Go(func() {
-		start := sync.OnceFunc(func() { close(begun) })
-		for last, n := time.Now(), 0; ; n++ {
-			reply, err := nc.Request("pq."+queue+".push.1", []byte("x"), time.Second)
-			if err == nil && len(reply.Header) == 0 {
-				longest = max(longest, time.Since(last))
-				last = time.Now()
-				start()
-				select {
-				case <-over:
-					return
-				default:
-				}
-			}
-			if time.Since(last) > testenv.Patience {
-				t.Errorf("no push was acknowledged for %s", testenv.Patience)
-				start()
-				return
-			}
-		}
-	})
-	<-begun
-	happens()
-	close(over)
-	pushing.Wait()
-	return longest
-}
-
-// How long clients wait for a takeover: printed, because it depends on the machine.
-func TestClusterGap(t *testing.T) {
-	t.Parallel()
-	if *flagOps == 0 {
-		t.Skip("no -pq.ops")
-	}
-	nodes := testenv.NewNodes(t)
-	x := &nodeFaults{nodes: nodes, random: seeded(t)}
-	for _, what := range troubles[:2] {
-		t.Logf("%s: %s without an acknowledgement", what, gap(t, nodes, "q", func() { x.happen(t, what) }).Round(time.Millisecond))
-	}
-	t.Logf("a rolling restart: %s without an acknowledgement", gap(t, nodes, "q", func() {
-		for _, p := range nodes.All {
-			p.Stop(t)
-			p.Start(t)
-		}
-	}).Round(time.Millisecond))
 }
 
 // The session of docs/cluster.md. Its nodes have other addresses, and the test starts

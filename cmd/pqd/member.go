@@ -31,6 +31,7 @@ type member struct {
 	name   string
 	db     *cluster.DB
 	nc     *nats.Conn // of the bridge
+	log    *nats.Conn // of the db
 	tracer trace.Tracer
 	bridge atomic.Pointer[bridge.Bridge]
 	asked  chan *handover // to step down
@@ -148,7 +149,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 		return nil, err
 	}
 	addSpareProcessors()
-	m := &member{daemon: d, name: name, db: db, nc: nc, tracer: tracer, asked: make(chan *handover)}
+	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover)}
 	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
 		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
 		Status: m.cluster, StepDown: m.stepDown,
@@ -288,11 +289,20 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	}
 }
 
-// stop answers what is under way, and hands over to another pqd.
+// stop answers what is under way, and hands over to another pqd. The embedded server hands
+// the log over as well, while no append is under way: an append to a leader that steps down
+// gets no answer.
 func (m *member) stop(drain context.Context) error {
 	m.drain = drain
 	m.cancel()
 	m.done.Wait()
+	if r := m.replica(); r.server != nil {
+		moving, cancel := context.WithTimeout(drain, releaseLimit)
+		if err := r.moveLeader(moving); err != nil {
+			m.daemon.log.Warn("the log has no new leader yet: the others have to wait for one", "error", err)
+		}
+		cancel()
+	}
 	err := m.db.Close()
 	m.endpoint.Stop()
 	return err
@@ -316,8 +326,16 @@ func (m *member) ready() error {
 	case status.Epoch == 0:
 		return waitingError{errors.New("store: waiting for the other nodes")}
 	}
+	if r := m.replica(); r.server != nil {
+		if err := r.ready(); err != nil {
+			return waitingError{err}
+		}
+	}
 	return nil
 }
+
+// replica is the embedded server's part of the log. It has no server where pqd has none.
+func (m *member) replica() logReplica { return logReplica{m.daemon.embedded, m.log} }
 
 // waitingError is a reason not to be ready that another start of pqd does not mend.
 type waitingError struct{ error }

@@ -15,7 +15,7 @@ const shutdownLimit = 10 * time.Second
 
 // What shutdownLimit is spent on. The rest is for closing the store.
 const (
-	tellLimit  = time.Second     // for the embedded NATS server to announce its stop
+	tellLimit  = 2 * time.Second // for the embedded NATS server to announce its stop; it may first give leaderships away for a second
 	drainLimit = 7 * time.Second // for answers to reach the NATS server
 	readLimit  = 9 * time.Second // and from there, if it is embedded, the clients
 )

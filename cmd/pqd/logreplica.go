@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// logReplica is the embedded server of a node of PQ_CLUSTER, as one of those that
+// replicate the log.
+type logReplica struct {
+	server *server.Server
+	log    *nats.Conn
+}
+
+// ready says what the server lacks to replicate the log, or nil. While it lacks something,
+// the loss of another node stops the log.
+func (r logReplica) ready() error {
+	if h := r.server.Healthz(&server.HealthzOptions{Account: logAccount}); h.Error != "" {
+		return fmt.Errorf("the NATS server of this node: %s", h.Error)
+	}
+	return nil
+}
+
+// leaderEvery lies between looks whether the log has a new leader.
+const leaderEvery = 5 * time.Millisecond
+
+// moveLeader has another server lead the log, if this one does, and returns when it leads.
+// A server that ends before that takes the leadership with it, and the others elect a
+// leader only after seconds.
+func (r logReplica) moveLeader(ctx context.Context) error {
+	streams, err := r.led()
+	if err != nil {
+		return err
+	}
+	for _, s := range streams {
+		if err := r.resign(ctx, s.Name, furthest(s.Cluster.Replicas)); err != nil {
+			return fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	for look := time.NewTicker(leaderEvery); len(streams) > 0; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			look.Stop()
+			return ctx.Err()
+		}
+		if streams, err = r.led(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// led are the streams of the log of which no other server is the leader.
+func (r logReplica) led() (found []server.StreamDetail, err error) {
+	all, err := r.server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all.AccountDetails {
+		for _, s := range a.Streams {
+			if s.Cluster != nil && (s.Cluster.Leader == r.server.Name() || s.Cluster.Leader == "") {
+				found = append(found, s)
+			}
+		}
+	}
+	return found, nil
+}
+
+// furthest is the server that has most of a stream; "" if none has been heard recently.
+func furthest(replicas []*server.PeerInfo) (name string) {
+	var least uint64
+	for _, p := range replicas {
+		if !p.Offline && p.Current && (name == "" || p.Lag < least) {
+			name, least = p.Name, p.Lag
+		}
+	}
+	return name
+}
+
+// resign asks this server to give the leadership of a stream to another one.
+func (r logReplica) resign(ctx context.Context, stream, to string) error {
+	if to == "" {
+		return errors.New("no other server has all of it")
+	}
+	request, err := json.Marshal(server.JSApiLeaderStepdownRequest{Placement: &server.Placement{Preferred: to}})
+	if err != nil {
+		return err
+	}
+	reply, err := r.log.RequestWithContext(ctx, fmt.Sprintf(server.JSApiStreamLeaderStepDownT, stream), request)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	return nil
+}
