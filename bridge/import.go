@@ -129,16 +129,14 @@ func (l *imports) Work(now batch.Batch[*importing]) { batch.Run(now.Requests, l)
 
 // Try puts items where they stood, in one transaction.
 func (l *imports) Try(requests []*importing) (int, error) {
-	if err := l.admit(); err != nil {
-		return len(requests), err
-	}
 	items := make([]fdbpq.Import, len(requests))
 	for i, r := range requests {
 		items[i] = r.item
 	}
 	started := time.Now()
+	queue, _ := l.receiving()
 	err := l.update(func(tx kv.Tx) (err error) {
-		l.imported, err = l.queue.Import(tx, items...)
+		l.imported, err = queue.Import(tx, items...)
 		return err
 	})
 	if err == nil {

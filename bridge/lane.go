@@ -84,12 +84,14 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	return err
 }
 
-// admit returns a failure while the store takes no new items.
-func (l *lane) admit() error {
+// receiving is the queue of the lane for new items. While the store takes none, it refuses
+// them for the reason full, and still recognizes those that it has.
+func (l *lane) receiving() (queue fdbpq.Queue, full error) {
 	if err := l.room(); err != nil {
-		return &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
+		full = &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
+		return l.queue.Full(full), full
 	}
-	return nil
+	return l.queue, nil
 }
 
 func (l *lane) timeout() (context.Context, context.CancelFunc) {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,15 +58,16 @@ func (l *pushes) Common(err error) bool {
 
 // Try pushes items in one transaction.
 func (l *pushes) Try(requests []*push) (int, error) {
-	if err := l.admit(); err != nil {
-		return len(requests), err
+	queue, full := l.receiving()
+	if full != nil && !slices.ContainsFunc(requests, func(r *push) bool { return r.item.MsgID != "" }) {
+		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	for _, r := range requests {
 		l.items = append(l.items, r.item)
 	}
 	started := time.Now()
 	err := l.update(func(tx kv.Tx) (err error) {
-		l.pushed, err = l.queue.Push(tx, l.items...)
+		l.pushed, err = queue.Push(tx, l.items...)
 		return err
 	})
 	clear(l.items)

@@ -139,6 +139,9 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		stored, err := p.storedItem(p.tx, p.state, there, true)
 		return Imported{Seq: seq, Found: stored}, err
 	}
+	if p.full != nil {
+		return Imported{Err: p.full}, nil
+	}
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),

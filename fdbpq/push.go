@@ -92,7 +92,7 @@ func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.missing = !exists
+	p.missing, p.full = !exists, q.full
 	return p, nil
 }
 
@@ -109,6 +109,7 @@ func (p *pusher) createIfMissing() error {
 type pusher struct {
 	*queueTx
 	missing       bool   // the queue does not exist yet
+	full          error  // why no new items are added
 	count         int64  // last one assigned
 	pushed        int64  // wall clock of this transaction
 	counted       Counts // of the queue; read when a limit depends on it
@@ -215,6 +216,9 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 
 // checkLimits returns why the item may not be pushed, nil if it may.
 func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) (refused, err error) {
+	if p.full != nil {
+		return p.full, nil
+	}
 	delay := p.delay(item)
 	if delay > MaxDelay {
 		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay), nil

@@ -10,6 +10,14 @@ type Queue struct {
 	store *Store
 	name  string
 	cache *txCache
+	full  error // why no new items are added; nil: they are
+}
+
+// Full returns a handle with which pushes and imports add no new items: they are refused for
+// the reason. One that is repeated still finds its item.
+func (q Queue) Full(reason error) Queue {
+	q.full = reason
+	return q
 }
 
 // Queue returns a handle for the queue with this name, which need not exist.
