@@ -158,6 +158,12 @@ func (p *Process) logs(t testing.TB, what string, match func(line string) bool) 
 	}
 }
 
+// RunBeside runs pqd with arguments, with the settings of the process and beside it.
+func (p *Process) RunBeside(t testing.TB, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return Run(t, p.env, args...)
+}
+
 // Connect returns a connection that is closed when the test ends.
 func (p *Process) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 	t.Helper()

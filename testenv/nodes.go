@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -68,6 +69,21 @@ func (n *Nodes) Active(t testing.TB, but ...*Process) (active *Process) {
 		return false
 	})
 	return active
+}
+
+// Page is the body of a page of pqd's HTTP server, or nothing if it does not answer.
+func (p *Process) Page(t testing.TB, path string) string {
+	t.Helper()
+	response, err := http.Get(p.HTTP + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return ""
+	}
+	return string(body)
 }
 
 // role is what the node says it is, or nothing if it is not ready.

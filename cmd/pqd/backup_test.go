@@ -25,7 +25,7 @@ func TestBackups(t *testing.T) {
 	}
 	defer db.Close()
 	leaveSocket(t, filepath.Join(dir, socketName))
-	c := startControl(dir, db, slog.New(slog.DiscardHandler))
+	c := startControl(filepath.Join(dir, socketName), db, nil, slog.New(slog.DiscardHandler))
 	if c.server == nil {
 		t.Fatal("no socket where a killed process has left one")
 	}

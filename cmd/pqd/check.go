@@ -13,7 +13,7 @@ import (
 
 // check looks for damage in a store that no process has open, such as a copy.
 func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) (err error) {
-	dir, err := embeddedStore(s, "one that others use changes while it is looked at")
+	dir, err := storeDir(s, "one that others use changes while it is looked at")
 	if err != nil {
 		return err
 	}
@@ -21,12 +21,12 @@ func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) 
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
 	}
-	db, _, err := openStore(ctx, s, log)
+	db, err := openDir(dir, s, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := fdbpq.Open(ctx, db, storeOptions(s))
+	store, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
 // socketName is the Unix socket in the directory of an embedded store. pqd backup sends its
@@ -25,8 +25,14 @@ const socketName = "pqd.sock"
 type control struct {
 	server *http.Server
 	log    *slog.Logger
-	store  *local.DB
-	busy   sync.Mutex // one backup at a time
+	store  backuper
+	member *cluster.DB // nil for an embedded store
+	busy   sync.Mutex  // one backup at a time, and one recovery
+}
+
+// backuper is a store of which a backup can be made while it is in use.
+type backuper interface {
+	Backup(dir string) error
 }
 
 // backupRequest asks for a backup into a directory, by its absolute path.
@@ -42,10 +48,10 @@ type backupAnswer struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// startControl serves the socket of the store in dir, which this process has open. A
-// failure is logged and ends nothing: only backups need the socket.
-func startControl(dir string, store *local.DB, log *slog.Logger) *control {
-	path := filepath.Join(dir, socketName)
+// startControl serves the socket of a store that this process has open; member is nil for
+// an embedded one. A failure is logged and ends nothing: only backups and recoveries need
+// the socket.
+func startControl(path string, store backuper, member *cluster.DB, log *slog.Logger) *control {
 	// Left behind by a process that was killed: the store's lock is ours.
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,16 +65,19 @@ func startControl(dir string, store *local.DB, log *slog.Logger) *control {
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		log.Warn("making the socket for backups failed: pqd backup does not work with this process", "error", err)
+		log.Warn("making the socket for backups failed: pqd backup and pqd recover do not work with this process", "error", err)
 		return &control{}
 	}
-	c := &control{log: log, store: store}
+	c := &control{log: log, store: store, member: member}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /backup", c.backup)
+	if member != nil {
+		mux.HandleFunc("POST /recover", c.recover)
+	}
 	c.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Warn("the socket for backups failed: pqd backup does not work any more with this process", "error", err)
+			log.Warn("the socket for backups failed: pqd backup and pqd recover do not work any more with this process", "error", err)
 		}
 	}()
 	return c

@@ -149,7 +149,7 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 	}
 	embedded, isEmbedded := db.(*local.DB)
 	if isEmbedded {
-		started.add("close the socket for backups", startControl(d.settings.Store.place, embedded, d.log).stop)
+		started.add("close the socket for backups", startControl(d.settings.socket(), embedded, nil, d.log).stop)
 		addSpareProcessors()
 	}
 	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
@@ -259,6 +259,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 			return s, err
 		}
 		s.drain = m.stop
+		started.add("close the socket for backups", startControl(d.settings.socket(), m.db, m.db, d.log).stop)
 		d.metrics.MustRegister(memberMetrics{m.db})
 		d.health.member(m.ready, m.role)
 		started.inBackground(ctx, func(ctx context.Context) {

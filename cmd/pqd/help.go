@@ -10,9 +10,12 @@ import (
 const usageHead = `pqd answers requests for priority queues on NATS subjects.
 
 usage: pqd [--help] [--version]
-       pqd backup <directory>   copies the embedded store of a running pqd
-       pqd check                checks an embedded store that is not in use for damage
+       pqd backup <directory>   copies the store, or the node's copy, of a running pqd
+       pqd check                checks a store or a node's copy that is not in use for damage
        pqd init                 makes the store of PQ_STORE=jetstream:<name> in a NATS cluster that has none
+       pqd recover [--yes] [--from <node>] [--without <node>,…]
+                                begins a new log with a node's copy when the log of several pqd has lost entries;
+                                without --yes it says what would be lost, and does nothing
        pqd salvage <directory>  writes the readable items of a damaged store to files for pq import
 
 Settings are environment variables. With none, pqd runs a NATS server of its own

@@ -83,6 +83,15 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 // copyDir is where the copy of a store is. Copies of several stores may lie side by side.
 func (s *settings) copyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.place) }
 
+// socket is where pqd answers pqd backup and pqd recover. That of a copy lies beside it,
+// because another copy may take its place.
+func (s *settings) socket() string {
+	if s.shared() {
+		return s.copyDir() + ".sock"
+	}
+	return filepath.Join(s.Store.place, socketName)
+}
+
 // halfFree is half of the room on the disk of a directory.
 func halfFree(dir string) (int64, error) {
 	var disk syscall.Statfs_t

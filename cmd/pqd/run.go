@@ -20,6 +20,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("pqd", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and reported once
 	showVersion := flags.Bool("version", false, "")
+	consent := recoverFlags(flags)
 	args, err := parseArgs(flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -35,6 +36,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if recovers := len(args) == 1 && args[0] == "recover"; !recovers && *consent != (recoverRequest{}) {
+		return usagef("found --yes, --from or --without: expected them with pqd recover")
+	}
 	switch {
 	case len(args) == 2 && args[0] == "backup":
 		return backup(ctx, s, args[1], stdout)
@@ -42,10 +46,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return check(ctx, s, newLog(s, stderr), stdout)
 	case len(args) == 1 && args[0] == "init":
 		return initStore(ctx, s, newLog(s, stderr))
+	case len(args) == 1 && args[0] == "recover":
+		return recoverStore(ctx, s, *consent, stdout)
 	case len(args) == 2 && args[0] == "salvage":
 		return salvage(ctx, s, args[1], newLog(s, stderr), stdout)
 	case len(args) > 0:
-		return usagef("found the arguments %q: expected none, backup <directory>, check, init, or salvage <directory>; settings are environment variables, see pqd --help", args)
+		return usagef("found the arguments %q: expected none, backup <directory>, check, init, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())

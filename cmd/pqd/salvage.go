@@ -20,7 +20,7 @@ import (
 // salvage writes the readable items of a damaged store that no process has open. It makes a
 // file for each queue, in the format of pq export and pq import.
 func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
-	dir, err := embeddedStore(s, "FoundationDB has copies, and tools of its own")
+	dir, err := storeDir(s, "FoundationDB has copies, and tools of its own")
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -22,9 +23,9 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 		}
 		return openFDB(ctx, s.Store, log)
 	case "local":
-		db, err := local.Open(s.Store.place, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
+		db, err := openEmbedded(s.Store.place, s, log)
 		if err != nil {
-			return nil, nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
+			return nil, nil, err
 		}
 		keepPrivate(s.Store.place, log)
 		return db, localMetrics{db}, nil
@@ -32,10 +33,40 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
 }
 
-// embeddedStore is the directory of the store that PQ_STORE names.
-func embeddedStore(s settings, instead string) (string, error) {
+// openEmbedded opens the store in a directory, which is not a node's copy: what was
+// written there would be missing in the log, which the other nodes follow.
+func openEmbedded(dir string, s settings, log *slog.Logger) (*local.DB, error) {
+	db, err := openDir(dir, s, log)
+	if err != nil {
+		return nil, err
+	}
+	position, err := db.Position()
+	if err == nil && position != nil {
+		err = errors.New("this is a node's copy of a store that several pqd keep. What pqd wrote here alone would be missing on the other nodes: expected PQ_CLUSTER or PQ_STORE=jetstream:<name>. " +
+			"To move its items to another store, run pqd salvage <directory> and pq import")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("PQ_STORE=%s: %w", s.Store, err), db.Close())
+	}
+	return db, nil
+}
+
+// openDir opens the store in a directory, or a copy.
+func openDir(dir string, s settings, log *slog.Logger) (*local.DB, error) {
+	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
+	}
+	return db, nil
+}
+
+// storeDir is the directory of the store that PQ_STORE names, or of this node's copy.
+func storeDir(s settings, instead string) (string, error) {
+	if s.shared() {
+		return s.copyDir(), nil
+	}
 	if s.Store.engine != "local" {
-		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; %s", s.Store, instead)
+		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>, or a node's copy of a store that several pqd keep; %s", s.Store, instead)
 	}
 	return s.Store.place, nil
 }

@@ -35,7 +35,17 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 			}
 		}
 	}
-	if objection := d.objection(known, began); objection != "" {
+	objection, err := d.overtaken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if objection == "" {
+		objection = d.objection(known, began)
+	}
+	if m := d.peers.mark(d.tail.store()); objection == "" && m.follows(mark{Generation: d.tail.head.Generation, Entry: d.tail.head.Entry}) {
+		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: it has lost entries that were acknowledged: %s", m.Member, m.Entry, m.Generation, d.tail.head.Entry, advice)
+	}
+	if objection != "" {
 		d.status.set(Candidate, objection)
 		d.slog.Warn("kv/cluster: no member may become active", "because", objection)
 		return nil, fmt.Errorf("%w: %s", errLost, objection)
@@ -43,7 +53,7 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	h := d.tail.head
 	written := d.lastWrite(known, began)
 	entry := h.next(d.process, kindEpoch, []byte(d.options.Name)).encode()
-	if err := put(ctx, d.log, h.Entry, entry, h.Identity); err != nil {
+	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
 		return nil, fmt.Errorf("%w: %w", errLost, err)
 	}
 	if err := d.accept(entry); err != nil {
@@ -51,6 +61,36 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	}
 	term := d.copy().Begin()
 	return &Term{DB: term, local: term, epoch: d.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
+}
+
+// overtaken returns why this member must not become active by what the log says of itself:
+// there is a newer generation of it, or it ends before the copy. A server that lags may say
+// so for a moment.
+func (d *DB) overtaken(ctx context.Context) (string, error) {
+	h := d.tail.head
+	newest, err := d.newest(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case newest > h.Generation:
+		d.tail.outdated = true
+		return fmt.Sprintf("this copy follows generation %d of the log, there is generation %d", h.Generation, newest), nil
+	}
+	for began := time.Now(); ; {
+		last := d.status.logLast()
+		if last >= h.Entry {
+			return "", nil
+		}
+		if time.Since(began) > answerFor {
+			return fmt.Sprintf("this copy has entry %d, the log ends at %d: it has lost entries that were acknowledged: %s", h.Entry, last, advice), nil
+		}
+		if err := pause(ctx, answerFor/10); err != nil {
+			return "", err
+		}
+		if err := d.compare(ctx); err != nil {
+			return "", err
+		}
+	}
 }
 
 // poll asks all members where they are and returns what they said, or what they said
@@ -95,9 +135,9 @@ func (d *DB) objection(known []peer, began time.Time) string {
 		case p.Objection != "" && p.heard.After(began):
 			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
 		case p.Entry > h.Entry:
-			return fmt.Sprintf("member %s has entry %d, the log ends at %d: it has lost entries that were acknowledged, or does not show them yet", p.Member, p.Entry, h.Entry)
+			return fmt.Sprintf("member %s has entry %d, the log ends at %d: it has lost entries that were acknowledged, or does not show them yet: %s", p.Member, p.Entry, h.Entry, advice)
 		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
-			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost", p.Member, p.Entry)
+			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, advice)
 		}
 	}
 	return ""

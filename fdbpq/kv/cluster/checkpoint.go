@@ -26,7 +26,8 @@ type request struct {
 // bytes behind their checksum.
 type manifest struct {
 	Checkpoint string                 `json:"checkpoint"` // "": ask again soon
-	Entry      uint64                 `json:"entry"`      // of the log; the checkpoint has at least this
+	Generation uint64                 `json:"generation"` // of the log
+	Entry      uint64                 `json:"entry"`      // of it; the checkpoint has at least this
 	Files      []local.CheckpointFile `json:"files"`
 }
 
@@ -38,7 +39,7 @@ type archive struct {
 	mu     sync.Mutex
 	making bool
 	id     string // "": there is none
-	entry  uint64
+	at     head   // where this member was before it made the checkpoint
 	copy   *local.Checkpoint
 	asked  time.Time
 }
@@ -71,16 +72,16 @@ func (d *DB) answer(message []byte) []byte {
 // offer returns the list of a checkpoint from which the log goes on, and begins to make
 // one if there is none.
 func (d *DB) offer() []byte {
-	first := d.status.logFirst()
+	first, generation := d.status.logFirst(), d.status.position().Generation
 	a := &d.archive
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var m manifest
 	switch {
 	case a.making:
-	case a.id != "" && a.entry+1 >= first:
+	case a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first:
 		a.asked = time.Now()
-		m = manifest{Checkpoint: a.id, Entry: a.entry, Files: a.copy.Files()}
+		m = manifest{Checkpoint: a.id, Generation: generation, Entry: a.at.Entry, Files: a.copy.Files()}
 	default:
 		a.making, a.id = true, ""
 		d.done.Go(d.makeCheckpoint)
@@ -93,7 +94,7 @@ func (d *DB) offer() []byte {
 }
 
 func (d *DB) makeCheckpoint() {
-	entry := d.status.entry()
+	at := d.status.position()
 	made, err := d.copy().Checkpoint()
 	var id id
 	if err == nil {
@@ -107,7 +108,7 @@ func (d *DB) makeCheckpoint() {
 		d.slog.Warn("kv/cluster: no checkpoint was made for another member", "err", err)
 		return
 	}
-	a.id, a.entry, a.copy, a.asked = hex.EncodeToString(id[:]), entry, made, time.Now()
+	a.id, a.at, a.copy, a.asked = hex.EncodeToString(id[:]), at, made, time.Now()
 }
 
 func (a *archive) forget() {
@@ -130,9 +131,10 @@ func (d *DB) dropCheckpoint() {
 	}
 }
 
-// fetchCheckpoint puts a checkpoint of another member in the place of the copy. When it
-// fails, what has arrived stays, and the next call goes on with it.
-func (d *DB) fetchCheckpoint(ctx context.Context) error {
+// fetchCheckpoint puts a checkpoint of another member in the place of the copy: one of a
+// generation of the log, which begins with from if that is known. When it fails, what has
+// arrived stays, and the next call goes on with it.
+func (d *DB) fetchCheckpoint(ctx context.Context, generation uint64, from base) error {
 	d.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
 	in, err := local.Receive(d.dir, d.options.Replica)
 	if err != nil {
@@ -147,14 +149,14 @@ func (d *DB) fetchCheckpoint(ctx context.Context) error {
 		begun = source{} // the label was cut off
 	}
 	all, _ := d.peers.heard()
-	failures := errBehind
+	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", errBehind, generation)
 	for _, p := range all {
-		if !p.runs(livingFor) || p.Objection != "" || !d.serves(p.heartbeat) {
+		if !p.runs(livingFor) || p.Objection != "" || !d.serves(p.heartbeat, generation) {
 			continue
 		}
-		err := d.fetchFrom(ctx, in, p.Member, begun)
+		err := d.fetchFrom(ctx, in, p.Member, generation, begun)
 		if err == nil {
-			return d.adopt()
+			return d.adopt(in, generation, from)
 		}
 		failures = errors.Join(failures, fmt.Errorf("from member %s: %w", p.Member, err))
 	}
@@ -168,13 +170,16 @@ type source struct {
 	Checkpoint string
 }
 
-// serves reports whether a checkpoint of a member would be of use here.
-func (d *DB) serves(p heartbeat) bool {
+// serves reports whether a member has a checkpoint of a generation that is of use here.
+func (d *DB) serves(p heartbeat, generation uint64) bool {
 	h := d.tail.head
-	return p.Entry > h.Entry && (h.Entry == 0 || p.Store == hex.EncodeToString(h.Store[:]) && p.Generation == h.Generation)
+	if store := d.tail.store(); store != "" && p.Store != store {
+		return false
+	}
+	return p.Generation == generation && p.Entry > 0 && (h.Generation != generation || p.Entry > h.Entry)
 }
 
-func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, begun source) error {
+func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64, begun source) error {
 	var m manifest
 	for m.Checkpoint == "" {
 		reply, err := d.ask(ctx, member, request{})
@@ -188,7 +193,7 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, b
 			return ctx.Err()
 		}
 	}
-	if m.Entry+1 < d.status.logFirst() {
+	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < d.status.logFirst() { // 0: from a version that knows one generation
 		return errBehind
 	}
 	if begun != (source{Member: member, Checkpoint: m.Checkpoint}) {
@@ -205,7 +210,7 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, b
 			return err
 		}
 	}
-	return in.Complete()
+	return nil
 }
 
 // fetchFile fetches a file, unless it is here. A file that was cut off begins anew.
@@ -247,12 +252,28 @@ func (d *DB) ask(ctx context.Context, member string, r request) (reply []byte, e
 	return reply, err
 }
 
-// adopt opens the copy that was fetched.
-func (d *DB) adopt() error {
+// adopt opens the copy that was fetched. The old one stays beside it if it may have what
+// the new generation lacks: then it is the only place that has that.
+func (d *DB) adopt(in *local.Incoming, generation uint64, from base) error {
 	if err := d.copy().Close(); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
+	h := d.tail.head
+	behind := h.Generation == from.Generation && h.Entry < from.Entry
+	var err error
+	if h.Entry > 0 && h.Generation != generation && !behind {
+		var aside string
+		if aside, err = local.SetAside(d.dir, fmt.Sprintf(".generation-%d", h.Generation), d.options.Replica); err == nil {
+			d.slog.Warn("kv/cluster: the old copy of this member stays, because it may have items that the store has lost: pqd salvage writes them out", "generation", h.Generation, "entry", h.Entry, "dir", aside)
+		}
+	}
+	if err == nil {
+		err = in.Complete()
+	}
+	if err == nil {
+		err = d.open()
+	}
+	if err != nil {
 		// Nothing can be done without a copy.
 		return fmt.Errorf("%w: %w", errStop, err)
 	}

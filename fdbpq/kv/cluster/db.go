@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -40,11 +41,12 @@ type Options struct {
 type DB struct {
 	options Options
 	dir     string
-	log     Log
+	logs    Log // of any generation
 	members Members
 	slog    *slog.Logger
 	process id
 
+	current atomic.Pointer[Log] // of the generation that the copy follows
 	replica atomic.Pointer[local.Replica]
 	archive archive
 	peers   *peers
@@ -62,7 +64,7 @@ type DB struct {
 // is none.
 func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	d := &DB{
-		options: o, dir: filepath.Clean(dir), log: log, members: members, slog: o.Replica.Log,
+		options: o, dir: filepath.Clean(dir), logs: log, members: members, slog: o.Replica.Log,
 		peers: newPeers(o.Name),
 		wake:  make(chan struct{}, 1),
 		hint:  make(chan struct{}, 1),
@@ -100,16 +102,41 @@ func (d *DB) open() error {
 	if err == nil {
 		h, err = decodeHead(position)
 	}
+	if err == nil && position == nil {
+		err = expectEmpty(replica)
+	}
 	if err != nil {
 		return errors.Join(err, replica.Close())
 	}
 	d.replica.Store(replica)
-	d.tail = tail{head: h}
-	d.status.opened(h)
+	d.enter(h)
 	return nil
 }
 
+// expectEmpty refuses a copy without a position that has rows: the others would not get
+// them from the log.
+func expectEmpty(replica *local.Replica) error {
+	return replica.View(context.Background(), func(r kv.Reader) error {
+		rows, err := r.Range(nil, bytes.Repeat([]byte{0xff}, kv.MaxKeySize), kv.RangeOptions{Limit: 1})
+		if err == nil && len(rows) > 0 {
+			err = errors.New("this is a store of one process, not a copy of a store that several keep: expected a copy, or an empty directory; export and import move items")
+		}
+		return err
+	})
+}
+
+// enter goes on behind h, the position of the copy.
+func (d *DB) enter(h head) {
+	log := d.logs.Generation(max(h.Generation, firstGeneration))
+	d.current.Store(&log)
+	d.tail = tail{head: h}
+	d.status.opened(h)
+}
+
 func (d *DB) copy() *local.Replica { return d.replica.Load() }
+
+// log is the log of the generation that the copy follows.
+func (d *DB) log() Log { return *d.current.Load() }
 
 // start starts what runs in the background.
 func (d *DB) start() (err error) {
@@ -156,6 +183,11 @@ func (d *DB) Fill() float64 { return d.status.fill() }
 func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
 	return d.copy().View(ctx, fn)
 }
+
+// Backup copies the copy of this member, while it is in use, into dir, which must not exist. A
+// member opens it as a copy: it goes on where the log does, or, when that is gone, in a new
+// generation.
+func (d *DB) Backup(dir string) error { return d.copy().Backup(dir) }
 
 // release is a request to step down.
 type release struct {

@@ -20,8 +20,10 @@
 //     so of two members that take themselves for active one fails.
 //   - A member whose copy is ahead of the log, or differs from it, proves that the log
 //     has lost what was acknowledged. It objects to each takeover, and no member becomes
-//     active while one objects. A member that is silent objects with what it said last,
-//     in each candidate that has heard it since it started.
+//     active while one objects. The furthest entry that any member was heard to have
+//     objects, too.
+//   - After [DB.Recover] the log of the old generation takes no entry any more, so
+//     nothing is acknowledged there. All members go over to the new one.
 //   - A member stops, and serves nothing, when the log belongs to another store, was
 //     deleted and made again, or has a record that it cannot read.
 package cluster

@@ -194,6 +194,32 @@ func (l faultyLog) State(ctx context.Context) (cluster.LogState, error) {
 	return state, err
 }
 
+func (l faultyLog) End(ctx context.Context) error {
+	if err := l.pass(ctx); err != nil {
+		return err
+	}
+	if l.happens(1) {
+		return errFault
+	}
+	err := l.Log.End(ctx)
+	if l.happens(1) { // the answer gets lost
+		return errFault
+	}
+	return err
+}
+
+func (l faultyLog) Generation(n uint64) cluster.Log { return faultyLog{l.Log.At(n), l.faults} }
+
+func (l faultyLog) Newest(ctx context.Context) (uint64, error) {
+	if err := l.pass(ctx); err != nil {
+		return 0, err
+	}
+	if l.happens(1) {
+		return 0, errFault
+	}
+	return l.Log.Newest(ctx)
+}
+
 func (l faultyLog) Purge(ctx context.Context, first uint64) error {
 	if err := l.pass(ctx); err != nil {
 		return err

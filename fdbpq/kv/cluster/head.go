@@ -63,6 +63,8 @@ func decodeHead(b []byte) (h head, err error) {
 	return h, nil
 }
 
+func hashOf(entry []byte) hash { return sha256.Sum256(entry) }
+
 // next is the record that process writes behind h in the epoch of h, or as the first one
 // of the next epoch.
 func (h head) next(process id, kind kind, payload []byte) record {
@@ -85,13 +87,13 @@ func (h head) after(entry []byte) (head, record, error) {
 	}
 	next := h
 	next.Entry++
-	next.Hash = sha256.Sum256(entry)
+	next.Hash = hashOf(entry)
 	next.Epoch, next.Number, next.Process = r.epoch, r.number, r.process
 	next.Released = r.kind == kindRelease
 	switch {
 	case h.Entry == 0:
-		if r.kind != kindGenesis {
-			return h, r, fmt.Errorf("the log begins with a record of kind %d", r.kind)
+		if r.kind != kindGenesis || r.generation != firstGeneration {
+			return h, r, fmt.Errorf("the log begins with a record of kind %d and generation %d", r.kind, r.generation)
 		}
 		next.Store, next.Generation = r.store, r.generation
 		return next, r, nil
@@ -100,7 +102,7 @@ func (h head) after(entry []byte) (head, record, error) {
 	case r.generation != h.Generation:
 		return h, r, fmt.Errorf("it belongs to generation %d, this is a copy of generation %d", r.generation, h.Generation)
 	case r.before != h.Hash:
-		return h, r, fmt.Errorf("it follows another entry than the one that this copy has: the log has lost entries that were acknowledged")
+		return h, r, fmt.Errorf("it follows another entry than the one that this copy has: the log has lost entries that were acknowledged: %s", advice)
 	}
 	switch r.kind {
 	case kindEpoch:

@@ -53,14 +53,14 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 	head := d.tail.head
 	d.status.appending(time.Now())
 	defer d.status.appending(time.Time{})
-	payloads := splitChanges(batch.Changes(), d.log.MaxEntry())
+	payloads := splitChanges(batch.Changes(), d.log().MaxEntry())
 	for i, payload := range payloads {
 		kind := kindFragment
 		if i == len(payloads)-1 {
 			kind = kindChanges
 		}
 		entry := head.next(d.process, kind, payload).encode()
-		switch err := put(ctx, d.log, head.Entry, entry, head.Identity); {
+		switch err := put(ctx, d.log(), head.Entry, entry, head.Identity); {
 		case errors.Is(err, ErrFull):
 			// Parts that are there count for nothing: the next record begins anew.
 			d.tail.head = head
@@ -93,7 +93,7 @@ func (d *DB) resign(ctx context.Context, successor string) error {
 	}
 	h := d.tail.head
 	entry := h.next(d.process, kindRelease, []byte(successor)).encode()
-	if err := put(ctx, d.log, h.Entry, entry, h.Identity); err != nil {
+	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
 		return err
 	}
 	return d.accept(entry)

@@ -23,7 +23,8 @@ var (
 	ErrNoEntry = errors.New("cluster: no such entry")
 )
 
-// Log is a replicated sequence of entries, numbered from 1 without gaps. Its methods
+// Log is a replicated sequence of entries, numbered from 1 without gaps. A store has one
+// log in each generation; a new generation begins when the log has lost entries. Methods
 // may be called from any number of goroutines. Errors other than those of this package
 // mean that the log could not be reached, or did not answer in time.
 type Log interface {
@@ -49,6 +50,17 @@ type Log interface {
 	// Purge removes the entries below number first. The last entry always stays.
 	Purge(ctx context.Context, first uint64) error
 
+	// End ends the log for good; if there is none, it makes one that has ended. Once it
+	// has returned nil, no append to this generation succeeds, whichever entry it names
+	// and whenever it was sent. The entries are gone.
+	End(ctx context.Context) error
+
+	// Generation returns the log of another generation of the store, which may not exist.
+	Generation(n uint64) Log
+
+	// Newest is the newest generation of the store that has a log, ended or not; 0: none.
+	Newest(ctx context.Context) (uint64, error)
+
 	// MaxEntry is how many bytes an entry may have.
 	MaxEntry() int
 }
@@ -59,6 +71,7 @@ type LogState struct {
 	// never changes.
 	Identity string
 
+	Ended       bool   // by End: nothing else matters then
 	First, Last uint64 // numbers of its entries; Last is First-1 when it is empty
 	Bytes       uint64 // that it takes
 	MaxBytes    uint64 // that it may take; 0: no limit

@@ -51,6 +51,9 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 func (d *DB) broadcast(kind heartbeat) {
 	h := d.status.heartbeat()
 	h.Member, h.Version, h.Poll, h.Gone = d.options.Name, d.options.Version, kind.Poll, kind.Gone
+	if m := d.peers.mark(h.Store); m.Entry > 0 {
+		h.Mark = &m
+	}
 	message, err := json.Marshal(h)
 	if err == nil {
 		err = d.members.Broadcast(message)
@@ -67,7 +70,7 @@ func (s *status) heartbeat() heartbeat {
 	h := heartbeat{
 		Store: hex.EncodeToString(s.head.Store[:]), Generation: s.head.Generation,
 		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Hash: hex.EncodeToString(s.head.Hash[:]),
-		Synced: s.synced, Format: recordFormat,
+		Synced: s.synced, Format: recordFormat, Final: s.final,
 	}
 	if s.role == Stopped {
 		h.Objection = s.reason
@@ -106,5 +109,5 @@ func (d *DB) hear(message []byte) {
 func (d *DB) showsLife(h heartbeat) bool {
 	d.status.mu.Lock()
 	defer d.status.mu.Unlock()
-	return h.Role == Active && !h.Gone && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
+	return h.Role == Active && !h.Gone && h.Generation >= d.status.head.Generation && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
 }

@@ -25,6 +25,12 @@ type heartbeat struct {
 	// Objection says why no member may become active, as far as this one knows.
 	Objection string `json:"objection,omitempty"`
 
+	// Final says that the copy gets nothing more in its generation of the log.
+	Final bool `json:"final,omitempty"`
+
+	// Mark is the furthest entry that the member knows of.
+	Mark *mark `json:"mark,omitempty"`
+
 	// Silence is how long ago the member has read the last transaction, if it read that
 	// when it was new.
 	Silence *time.Duration `json:"silence,omitempty"`
@@ -42,6 +48,19 @@ type heartbeat struct {
 	Format int `json:"format"`
 }
 
+// mark is the furthest entry that any member of a store was heard to have. It never goes
+// back within a generation: a member that has lost it proves as well that it was there.
+type mark struct {
+	Store      string `json:"store"`
+	Generation uint64 `json:"generation"`
+	Entry      uint64 `json:"entry"`
+	Member     string `json:"member"` // that had it
+}
+
+func (m mark) follows(o mark) bool {
+	return m.Generation > o.Generation || m.Generation == o.Generation && m.Entry > o.Entry
+}
+
 // peer is a member as it was heard last.
 type peer struct {
 	heartbeat
@@ -54,14 +73,15 @@ func (p peer) runs(d time.Duration) bool { return !p.Gone && time.Since(p.heard)
 // peers are the other members. They are remembered when they are silent: a member that
 // had more than the log has now is proof that the log has lost something.
 type peers struct {
-	self string
-	mu   sync.Mutex
-	all  map[string]peer
-	news chan struct{} // closed when a heartbeat comes
+	self  string
+	mu    sync.Mutex
+	all   map[string]peer
+	marks map[string]mark // by store
+	news  chan struct{}   // closed when a heartbeat comes
 }
 
 func newPeers(self string) *peers {
-	return &peers{self: self, all: make(map[string]peer), news: make(chan struct{})}
+	return &peers{self: self, all: make(map[string]peer), marks: make(map[string]mark), news: make(chan struct{})}
 }
 
 // hear notes a heartbeat of another member.
@@ -72,9 +92,26 @@ func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all[h.Member] = peer{heartbeat: h, heard: time.Now()}
+	p.noteLocked(mark{Store: h.Store, Generation: h.Generation, Entry: h.Entry, Member: h.Member})
+	if h.Mark != nil {
+		p.noteLocked(*h.Mark)
+	}
 	close(p.news)
 	p.news = make(chan struct{})
 	return h, true
+}
+
+func (p *peers) noteLocked(m mark) {
+	if m.Entry > 0 && m.follows(p.marks[m.Store]) {
+		p.marks[m.Store] = m
+	}
+}
+
+// mark is the furthest entry of a store that any member was heard to have.
+func (p *peers) mark(store string) mark {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.marks[store]
 }
 
 // heard returns all other members, and what is closed when one is heard again.
@@ -98,4 +135,17 @@ func (p *peers) furthest(of head) (entry uint64) {
 		}
 	}
 	return entry
+}
+
+// generation is the newest one that a member of a store follows. store is empty where any
+// counts.
+func (p *peers) generation(store string) (newest uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, other := range p.all {
+		if other.Entry > 0 && (store == "" || other.Store == store) {
+			newest = max(newest, other.Generation)
+		}
+	}
+	return newest
 }

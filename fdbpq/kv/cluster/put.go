@@ -32,7 +32,8 @@ const (
 // nothing but an entry under the number is proof: a refusal may rest on an entry that
 // never commits, and "no such entry" is what a server says that lags.
 func put(ctx context.Context, log Log, after uint64, entry []byte, identity string) error {
-	sent := false // an earlier attempt may still land
+	sent := false       // an earlier attempt may still land
+	var short time.Time // since when the log has ended before the entry before
 	for {
 		err := attempt(ctx, func(ctx context.Context) error { return log.Append(ctx, after, entry) })
 		switch {
@@ -61,10 +62,19 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", errFate, ctx.Err())
+		case err == nil && state.Ended:
+			return fmt.Errorf("%w: %w", errFate, errEnded)
 		case err == nil && state.Identity != identity:
 			return fmt.Errorf("%w: the log was deleted and made again", errFate)
 		case err == nil && state.First > after+1:
 			return fmt.Errorf("%w: its place was purged", errFate)
+		}
+		if err != nil || state.Last >= after {
+			short = time.Time{}
+		} else if short.IsZero() {
+			short = time.Now()
+		} else if time.Since(short) > steadyFor {
+			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d: it has lost entries that were acknowledged: %s", errFate, state.Last, after, advice)
 		}
 		if pause(ctx, rand.N(retryPause)) != nil {
 			return fmt.Errorf("%w: %w", errFate, ctx.Err())

@@ -53,8 +53,12 @@ func (d *DB) run(ctx context.Context) {
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator has looked", "err", err)
 			d.status.set(Stopped, err.Error())
-			<-ctx.Done()
-			return
+			d.status.settle()
+			if d.awaitGeneration(ctx) != nil {
+				return
+			}
+			c.reset()
+			d.status.set(Follower, "")
 		default:
 			d.status.set(Follower, err.Error())
 		}
@@ -69,11 +73,28 @@ func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
 // errors when the log cannot be followed.
 func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	entries, err := d.advance(ctx)
+	if d.outdated(err) {
+		newer, failure := d.renew(ctx)
+		switch {
+		case newer && failure == nil:
+			c.reset()
+			d.status.set(Follower, "")
+			return nil, nil
+		case errors.Is(err, errStop):
+			return nil, err
+		case newer || failure != nil:
+			_ = pause(ctx, pollEvery) // the caller looks at ctx
+			return nil, failure
+		case errors.Is(err, errEnded):
+			_ = pause(ctx, renewEvery)
+			return nil, fmt.Errorf("%w: a recovery is under way, or was interrupted: %s", err, advice)
+		}
+	}
 	switch {
 	case errors.Is(err, ErrNoLog):
 		err = d.found(ctx)
 	case errors.Is(err, errBehind):
-		err = d.fetchCheckpoint(ctx)
+		err = d.fetchCheckpoint(ctx, max(d.tail.head.Generation, firstGeneration), base{})
 	case err == nil && d.tail.head.Entry == 0:
 		err = d.found(ctx)
 	}
@@ -119,13 +140,13 @@ func (d *DB) mayCampaign() bool {
 // not make an empty store in the place of one that others have.
 func (d *DB) found(ctx context.Context) error {
 	if d.tail.head.Entry > 0 {
-		d.status.set(Follower, "the log is gone, and this member has a copy of it")
+		d.status.set(Follower, "the log is gone, and this member has a copy of it: "+advice)
 		return ErrNoLog
 	}
 	if !d.options.Init && !d.allEmpty() {
 		return fmt.Errorf("%w: it is made once all members say that they have no copy, or by pqd init", ErrNoLog)
 	}
-	if err := attempt(ctx, d.log.Create); err != nil {
+	if err := attempt(ctx, d.log().Create); err != nil {
 		return err
 	}
 	if err := d.compare(ctx); err != nil {
@@ -135,8 +156,8 @@ func (d *DB) found(ctx context.Context) error {
 	if _, err := rand.Read(store[:]); err != nil {
 		return err
 	}
-	genesis := record{store: store, generation: 1, process: d.process, kind: kindGenesis}.encode()
-	err := put(ctx, d.log, 0, genesis, d.tail.head.Identity)
+	genesis := record{store: store, generation: firstGeneration, process: d.process, kind: kindGenesis}.encode()
+	err := put(ctx, d.log(), 0, genesis, d.tail.head.Identity)
 	if errors.Is(err, errForeign) {
 		return nil
 	}

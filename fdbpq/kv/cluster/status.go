@@ -17,16 +17,17 @@ const (
 
 // Status is a member's view of the cluster.
 type Status struct {
-	Role      Role
-	Epoch     uint64 // of the log, as far as it is known here
-	Entry     uint64 // the last one in the copy
-	Synced    uint64 // the last one that is on this disk
-	Log       LogState
-	Reached   time.Time // when the log, or an active member that reaches it, was heard last
-	Reason    string    // why no member may become active, or why this one waits
-	Takeovers uint64    // how often this member became active
-	Appends   uint64    // records that this member has written
-	Members   []MemberStatus
+	Role       Role
+	Generation uint64 // of the log that the copy follows
+	Epoch      uint64 // of the log, as far as it is known here
+	Entry      uint64 // the last one in the copy
+	Synced     uint64 // the last one that is on this disk
+	Log        LogState
+	Reached    time.Time // when the log, or an active member that reaches it, was heard last
+	Reason     string    // why no member may become active, or why this one waits
+	Takeovers  uint64    // how often this member became active
+	Appends    uint64    // records that this member has written
+	Members    []MemberStatus
 }
 
 // MemberStatus is another member as it was heard last.
@@ -61,6 +62,7 @@ type status struct {
 	synced    uint64
 	log       LogState
 	reason    string
+	final     bool      // the copy gets nothing more in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
 	written   time.Time // when the last transaction was read, if it was new then; zero: it was not
 	sign      time.Time // when the active member was heard last
@@ -77,7 +79,7 @@ type status struct {
 func (s *status) opened(h head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head, s.synced, s.written = h, h.Entry, time.Time{}
+	s.head, s.synced, s.written, s.final = h, h.Entry, time.Time{}, false
 	s.sign = time.Now()
 	if s.changed == nil {
 		s.role, s.changed = Follower, make(chan struct{})
@@ -91,6 +93,13 @@ func (s *status) logFirst() uint64 {
 	return s.log.First
 }
 
+// logLast is the last entry of the log, as it was seen last.
+func (s *status) logLast() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Last
+}
+
 // Status returns how things are now.
 func (d *DB) Status() Status {
 	all, _ := d.peers.heard()
@@ -98,7 +107,7 @@ func (d *DB) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := Status{
-		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
+		Role: s.role, Generation: s.head.Generation, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}
 	for _, p := range all {
@@ -217,10 +226,12 @@ func (s *status) lastWrite() time.Time {
 }
 
 // entry is the last one in the copy.
-func (s *status) entry() uint64 {
+func (s *status) entry() uint64 { return s.position().Entry }
+
+func (s *status) position() head {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.head.Entry
+	return s.head
 }
 
 // observe notes what the log said of itself.
@@ -261,11 +272,20 @@ func (s *status) fill() float64 {
 	return float64(s.log.Bytes) / float64(s.log.MaxBytes)
 }
 
-// flushed notes up to which entry the copy is on the disk.
-func (s *status) flushed(entry uint64) {
+// flushed notes up to which entry of a generation the copy is on the disk.
+func (s *status) flushed(generation, entry uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.synced = entry
+	if generation == s.head.Generation {
+		s.synced = entry
+	}
+}
+
+// settle notes that the copy gets nothing more in its generation of the log.
+func (s *status) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final = true
 }
 
 // withdraw ends a candidacy, and keeps its reason.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -15,8 +16,17 @@ type tail struct {
 	assembly  assembly
 	caughtUp  time.Time // when the log had nothing new last
 	compared  time.Time // when the copy was compared with what the log says of itself
+	outdated  bool      // there is a newer generation of the log
 	successor string    // the member that the last record names, if that releases the epoch
 	misses    int       // how often in a row the log did not show an entry that another member has
+}
+
+// store is the id of the store that the copy is of; "" while it is empty.
+func (t *tail) store() string {
+	if t.head.Entry == 0 {
+		return ""
+	}
+	return hex.EncodeToString(t.head.Store[:])
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next
@@ -52,7 +62,7 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 	for {
 		var found [][]byte
 		err := attempt(ctx, func(ctx context.Context) (err error) {
-			found, err = d.log.Read(ctx, d.tail.head.Entry+1, readAtOnce)
+			found, err = d.log().Read(ctx, d.tail.head.Entry+1, readAtOnce)
 			return err
 		})
 		if errors.Is(err, ErrNoEntry) {
@@ -79,7 +89,7 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 func (d *DB) compare(ctx context.Context) error {
 	var state LogState
 	err := attempt(ctx, func(ctx context.Context) (err error) {
-		state, err = d.log.State(ctx)
+		state, err = d.log().State(ctx)
 		return err
 	})
 	if err != nil {
@@ -88,10 +98,12 @@ func (d *DB) compare(ctx context.Context) error {
 	d.status.observe(state)
 	h := &d.tail.head
 	switch {
+	case state.Ended:
+		return errEnded
 	case h.Identity == "":
 		h.Identity = state.Identity
 	case h.Identity != state.Identity:
-		return fmt.Errorf("%w: the log was deleted and made again: it is %s, this is a copy of %s", errStop, state.Identity, h.Identity)
+		return fmt.Errorf("%w: the log was deleted and made again: it is %s, this is a copy of %s: %s", errStop, state.Identity, h.Identity, advice)
 	}
 	if state.First > h.Entry+1 {
 		return errBehind

@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 const (
@@ -20,15 +23,15 @@ const (
 func (d *DB) syncReplica(ctx context.Context) {
 	for pause(ctx, syncEvery) == nil {
 		d.dropCheckpoint()
-		entry := d.status.entry()
-		if entry == d.status.heartbeat().Synced {
+		at := d.status.position()
+		if at.Entry == d.status.heartbeat().Synced {
 			continue
 		}
 		if err := d.copy().Sync(); err != nil {
 			d.slog.Error("kv/cluster: the copy cannot be synced", "err", err)
 			continue
 		}
-		d.status.flushed(entry)
+		d.status.flushed(at.Generation, at.Entry)
 	}
 }
 
@@ -41,9 +44,13 @@ func (d *DB) truncate(ctx context.Context) {
 		}
 		var state LogState
 		err := attempt(ctx, func(ctx context.Context) (err error) {
-			state, err = d.log.State(ctx)
+			state, err = d.log().State(ctx)
 			return err
 		})
+		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last < d.status.entry()) {
+			d.probe(ctx)
+			continue
+		}
 		if err != nil {
 			continue
 		}
@@ -52,11 +59,26 @@ func (d *DB) truncate(ctx context.Context) {
 		if first <= state.First {
 			continue
 		}
-		err = attempt(ctx, func(ctx context.Context) error { return d.log.Purge(ctx, first) })
+		err = attempt(ctx, func(ctx context.Context) error { return d.log().Purge(ctx, first) })
 		if err != nil && ctx.Err() == nil {
 			d.slog.Warn("kv/cluster: the log was not purged", "err", err)
 		}
 	}
+}
+
+// probe has the active member append to a log that seems to have lost entries: the append
+// finds out. Without it a member that has nothing to write would go on being active.
+func (d *DB) probe(ctx context.Context) {
+	term := d.status.current()
+	if term == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, truncateEvery)
+	defer cancel()
+	_ = term.View(ctx, func(r kv.Reader) error { // what the append says counts
+		_, err := r.Get([]byte{0})
+		return err
+	})
 }
 
 // expendable returns the first entry that the log has to keep: entries before it are on

@@ -195,6 +195,30 @@ func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 // Complete marks the checkpoint as complete, so that the next Adopt uses it.
 func (in *Incoming) Complete() error { return in.create(completeName, nil) }
 
+// SetAside gives the directory of a replica, which must not be open, a name that ends in
+// suffix, or in suffix and a number if there is one, and returns it.
+func SetAside(dir, suffix string, opts Options) (aside string, err error) {
+	disk := opts.FS
+	if disk == nil {
+		disk = vfs.Default
+	}
+	aside = dir + suffix
+	for n := 2; ; n++ {
+		_, err := disk.Stat(aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		aside = fmt.Sprintf("%s-%d", dir+suffix, n)
+	}
+	if err := disk.Rename(dir, aside); err != nil {
+		return "", fmt.Errorf("kv/local: setting a replica aside: %w", err)
+	}
+	return aside, syncDirectory(disk, disk.PathDir(dir))
+}
+
 // Adopt replaces the replica in dir, which must not be open, by a complete checkpoint. After
 // a crash either of them is whole, and the next call continues.
 func Adopt(dir string, opts Options) error {

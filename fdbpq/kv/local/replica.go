@@ -49,10 +49,14 @@ func OpenReplica(dir string, opts Options) (*Replica, error) {
 var positionBegin, positionEnd = []byte{0, 1}, []byte{0, 2}
 
 // Position returns the position of the last commit, nil when there was none.
-func (r *Replica) Position() (position []byte, err error) {
-	iter, err := r.db.store.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
+func (r *Replica) Position() (position []byte, err error) { return r.db.Position() }
+
+// Position returns the position of the replica that is opened here as a store, nil if it
+// is none.
+func (db *DB) Position() (position []byte, err error) {
+	iter, err := db.store.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
 	if err != nil {
-		return nil, r.db.readError(err)
+		return nil, db.readError(err)
 	}
 	if iter.First() {
 		for _, k := range iter.RangeKeys() {
@@ -60,7 +64,7 @@ func (r *Replica) Position() (position []byte, err error) {
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return nil, r.db.readError(err)
+		return nil, db.readError(err)
 	}
 	return position, nil
 }

@@ -39,6 +39,8 @@ func RunLog(t *testing.T, h LogHarness) {
 		{"Purges", testPurges},
 		{"OneWinner", testOneWinner},
 		{"AnotherLog", testAnotherLog},
+		{"Ends", testEnds},
+		{"EndsWithoutLog", testEndsWithoutLog},
 		{"CallsEnd", testCallsEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -347,6 +349,79 @@ func testAnotherLog(f *logFixture) {
 	}
 	f.fill(0, "A")
 	f.expect(1, "A")
+}
+
+func (f *logFixture) end() {
+	f.Helper()
+	if err := f.insist(func() error { return f.log.End(f.ctx) }); err != nil {
+		f.Fatalf("End: %v", err)
+	}
+}
+
+func (f *logFixture) newest() (n uint64) {
+	f.Helper()
+	if err := f.insist(func() (err error) { n, err = f.log.Newest(f.ctx); return err }); err != nil {
+		f.Fatalf("Newest: %v", err)
+	}
+	return n
+}
+
+// refusesAppends expects that the log takes nothing behind any of some entries.
+func (f *logFixture) refusesAppends(numbers ...uint64) {
+	f.Helper()
+	for _, after := range numbers {
+		ctx, cancel := context.WithTimeout(f.ctx, time.Second) // a log may look for the entry until then
+		if err := f.log.Append(ctx, after, []byte("late")); err == nil {
+			f.Errorf("Append(%d) succeeded although the log has ended", after)
+		}
+		cancel()
+	}
+}
+
+// testEnds ends a log and goes on in another generation.
+func testEnds(f *logFixture) {
+	if n := f.newest(); n != 0 {
+		f.Errorf("the newest generation is %d before there is one", n)
+	}
+	f.create()
+	f.fill(0, "a", "b")
+	f.end()
+	f.end() // changes nothing
+	f.create()
+	for _, log := range []cluster.Log{f.log, f.open()} {
+		f.log = log
+		f.awaitState("the end", func(s cluster.LogState) bool { return s.Ended })
+		f.refusesAppends(0, 1, 2, 3)
+		if _, err := f.read(log, 1, 1); !errors.Is(err, cluster.ErrNoEntry) {
+			f.Errorf("Read of a log that has ended: %v, expected ErrNoEntry", err)
+		}
+	}
+	if n := f.newest(); n != 1 {
+		f.Errorf("the newest generation is %d, expected 1", n)
+	}
+	f.log = f.log.Generation(2)
+	if _, err := f.state(); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("State of a generation that has not begun: %v, expected ErrNoLog", err)
+	}
+	f.create()
+	if s := f.awaitState("a new generation", func(cluster.LogState) bool { return true }); s.Ended || s.Last != 0 {
+		f.Errorf("the new generation has the state %+v", s)
+	}
+	f.fill(0, "A", "B")
+	f.expect(1, "A", "B")
+	if n := f.newest(); n != 2 {
+		f.Errorf("the newest generation is %d, expected 2", n)
+	}
+	f.log = f.open()
+	f.refusesAppends(0, 2)
+}
+
+// testEndsWithoutLog ends a log that is not there: it cannot be made any more.
+func testEndsWithoutLog(f *logFixture) {
+	f.end()
+	f.create()
+	f.awaitState("the end", func(s cluster.LogState) bool { return s.Ended })
+	f.refusesAppends(0)
 }
 
 func testCallsEnd(f *logFixture) {

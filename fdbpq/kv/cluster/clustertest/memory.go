@@ -15,9 +15,13 @@ type Log struct {
 	// them.
 	MaxBytes, Entry int
 
+	generation uint64
+	family     *family
+
 	mu      sync.Mutex
 	made    int // how often the log was made
 	exists  bool
+	ended   bool
 	first   uint64 // number of the first entry
 	entries [][]byte
 	bytes   int
@@ -25,8 +29,60 @@ type Log struct {
 
 var _ cluster.Log = (*Log)(nil)
 
-// NewLog returns a log that does not exist yet.
-func NewLog() *Log { return &Log{Entry: 1 << 20} }
+// family is the logs of all generations.
+type family struct {
+	mu   sync.Mutex
+	logs map[uint64]*Log
+}
+
+// NewLog returns the first generation of a log, which does not exist yet.
+func NewLog() *Log {
+	l := &Log{Entry: 1 << 20, generation: 1, family: &family{logs: make(map[uint64]*Log)}}
+	l.family.logs[1] = l
+	return l
+}
+
+// Generation implements cluster.Log.
+func (l *Log) Generation(n uint64) cluster.Log { return l.At(n) }
+
+// At is Generation for tests.
+func (l *Log) At(n uint64) *Log {
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	if l.family.logs[n] == nil {
+		l.family.logs[n] = &Log{MaxBytes: l.MaxBytes, Entry: l.Entry, generation: n, family: l.family}
+	}
+	return l.family.logs[n]
+}
+
+// Newest implements cluster.Log.
+func (l *Log) Newest(ctx context.Context) (newest uint64, err error) {
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	for n, log := range l.family.logs {
+		if log.there() {
+			newest = max(newest, n)
+		}
+	}
+	return newest, ctx.Err()
+}
+
+func (l *Log) there() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.exists
+}
+
+// End implements cluster.Log.
+func (l *Log) End(ctx context.Context) error {
+	if err := l.Create(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended, l.first, l.entries, l.bytes = true, 1<<50, nil, 0 // no append names an entry before that
+	return nil
+}
 
 // Remove deletes the log.
 func (l *Log) Remove() {
@@ -62,7 +118,7 @@ func (l *Log) Create(ctx context.Context) error {
 		return ctx.Err()
 	}
 	l.made++
-	l.exists, l.first, l.entries, l.bytes = true, 1, nil, 0
+	l.exists, l.ended, l.first, l.entries, l.bytes = true, false, 1, nil, 0
 	return ctx.Err()
 }
 
@@ -86,8 +142,8 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 	}
 	defer l.mu.Unlock()
 	return cluster.LogState{
-		Identity: fmt.Sprint("log ", l.made),
-		First:    l.first, Last: l.last(),
+		Identity: fmt.Sprintf("log %d of generation %d", l.made, l.generation),
+		Ended:    l.ended, First: l.first, Last: l.last(),
 		Bytes: uint64(l.bytes), MaxBytes: uint64(l.MaxBytes),
 	}, nil
 }

@@ -75,7 +75,7 @@ func runLog(t *testing.T, url string, replicas int) {
 		Remove: func(t testing.TB, l cluster.Log) {
 			mu.Lock()
 			defer mu.Unlock()
-			if err := api.DeleteStream(t.Context(), jetstream.Stream(stores[l])); err != nil {
+			if err := api.DeleteStream(t.Context(), jetstream.Stream(stores[l], 1)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -138,7 +138,7 @@ func TestStreamConfiguration(t *testing.T) {
 			if err := l.Create(ctx); err != nil {
 				t.Fatal(err)
 			}
-			s, err := api.Stream(ctx, jetstream.Stream(store))
+			s, err := api.Stream(ctx, jetstream.Stream(store, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -294,19 +294,19 @@ func TestCompetingWriters(t *testing.T) {
 	}
 	progress()
 	if *flagFaults {
-		leader := c.StreamLeader(t, jetstream.Stream("store"))
+		leader := c.StreamLeader(t, jetstream.Stream("store", 1))
 		c.Kill(t, leader)
 		drain()
 		progress()
 		c.Start(t, leader)
-		c.AwaitCurrent(t, jetstream.Stream("store"))
-		leader = c.StreamLeader(t, jetstream.Stream("store"))
+		c.AwaitCurrent(t, jetstream.Stream("store", 1))
+		leader = c.StreamLeader(t, jetstream.Stream("store", 1))
 		c.Isolate(leader)
 		drain()
 		progress()
 		c.Join(leader)
 		c.AwaitLeader(t)
-		c.AwaitCurrent(t, jetstream.Stream("store"))
+		c.AwaitCurrent(t, jetstream.Stream("store", 1))
 		progress()
 	}
 	close(stop)

@@ -17,34 +17,50 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// Log is a cluster.Log in a JetStream stream.
+// Log is a cluster.Log in a JetStream stream, one of each generation.
 type Log struct {
+	*place
+	stream  string
+	subject string // of appends
+	direct  string // of direct gets
+}
+
+// place is where the streams of all generations are.
+type place struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	options Options
-	stream  string
-	direct  string // subject of direct gets
+	api     string       // begins the subjects of requests to JetStream
+	size    atomic.Int64 // of a stream that is made; 0: not known
 	checked atomic.Pointer[string]
 }
 
 var _ cluster.Log = (*Log)(nil)
 
-// NewLog returns the log of a store. The connection belongs to the caller.
+// NewLog returns the first generation of a store's log. The connection belongs to the
+// caller.
 func NewLog(nc *nats.Conn, o Options) (*Log, error) {
 	if err := CheckName(o.Name); err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, options: o, stream: Stream(o.Name)}
-	api := jetstream.DefaultAPIPrefix
+	p := &place{nc: nc, options: o, api: jetstream.DefaultAPIPrefix}
+	p.size.Store(o.MaxBytes)
 	var err error
 	if o.Domain == "" {
-		l.js, err = jetstream.New(nc)
+		p.js, err = jetstream.New(nc)
 	} else {
-		api = "$JS." + o.Domain + ".API."
-		l.js, err = jetstream.NewWithDomain(nc, o.Domain)
+		p.api = "$JS." + o.Domain + ".API."
+		p.js, err = jetstream.NewWithDomain(nc, o.Domain)
 	}
-	l.direct = api + "DIRECT.GET." + l.stream
-	return l, err
+	return p.log(1), err
+}
+
+func (p *place) log(generation uint64) *Log {
+	stream := Stream(p.options.Name, generation)
+	return &Log{
+		place: p, stream: stream, direct: p.api + "DIRECT.GET." + stream,
+		subject: p.options.subject(strconv.FormatUint(generation, 10)),
+	}
 }
 
 const (
@@ -80,7 +96,7 @@ func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
 	if len(entry) > l.MaxEntry() {
 		return fmt.Errorf("the entry has %d bytes: expected at most %d, which max_payload of the NATS server decides", len(entry), l.MaxEntry())
 	}
-	m := nats.NewMsg(l.options.subject())
+	m := nats.NewMsg(l.subject)
 	m.Data = entry
 	m.Header[jetstream.ExpectedStreamHeader] = []string{l.stream}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(after, 10)}
@@ -167,8 +183,8 @@ func (l *Log) refused(ctx context.Context, after uint64, entry []byte, refusal *
 	case errWrongStream:
 		return fmt.Errorf("%w: %w", cluster.ErrNoLog, err)
 	case errWrongLast:
-		if last, known := lastOf(refusal); known && last <= after {
-			return err // from a server that lags: nothing can stand in the entry's place yet
+		if last, known := lastOf(refusal); known && (last <= after || last >= endAt-1) {
+			return err // from a server that lags, or of a log that has ended: nothing can be found in the entry's place
 		}
 	case errNotStored:
 		// Where there is one replica there is one leader.

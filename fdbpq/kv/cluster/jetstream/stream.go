@@ -49,31 +49,35 @@ func CheckName(name string) error {
 	return nil
 }
 
-// generation is a part of all names. A log that is made to take the place of one that
-// lost entries gets another one.
-const generation = 1
+// Stream is the name of the stream that has the log of a store in a generation.
+func Stream(store string, generation uint64) string {
+	return streamPrefix(store) + strconv.FormatUint(generation, 10)
+}
 
-// Stream is the name of the stream that has the log of a store.
-func Stream(store string) string { return fmt.Sprintf("PQ_%s_%d", store, generation) }
+func streamPrefix(store string) string { return "PQ_" + store + "_" }
 
-// Root begins all subjects of a store.
-func Root(store string) string { return fmt.Sprintf("PQ_CLUSTER.%s.%d", store, generation) }
+// root begins all subjects of a store in a generation.
+func root(store string, generation string) string { return "PQ_CLUSTER." + store + "." + generation }
 
-// subject is what the stream listens to.
-func (o Options) subject() string { return Root(o.Name) + ".log" }
+// Root begins the subjects of messages between members. Members of all generations
+// have to hear each other, so it stays the same.
+func Root(store string) string { return root(store, "1") }
+
+// subject is what the stream of a generation listens to; * stands for all.
+func (o Options) subject(generation string) string { return root(o.Name, generation) + ".log" }
 
 func (o Options) replicas() int { return cmp.Or(o.Replicas, DefaultReplicas) }
 
 // config is how the stream is made.
-func (o Options) config() jetstream.StreamConfig {
+func (l *Log) config(size int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:        Stream(o.Name),
-		Description: "the log of the pqd store " + o.Name + ": whoever changes or deletes it loses the queues",
-		Subjects:    []string{o.subject()},
+		Name:        l.stream,
+		Description: "the log of the pqd store " + l.options.Name + ": whoever changes or deletes it loses the queues",
+		Subjects:    []string{l.subject},
 		Storage:     jetstream.FileStorage,
-		Replicas:    o.replicas(),
+		Replicas:    l.options.replicas(),
 		Discard:     jetstream.DiscardNew,
-		MaxBytes:    o.MaxBytes,
+		MaxBytes:    size,
 		MaxMsgs:     -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Duplicates:  duplicates,
 		DenyDelete:  true,
@@ -86,14 +90,14 @@ const duplicates = 100 * time.Millisecond
 
 // checkStream says why a stream cannot be the log, or nil. Whoever looks after a server
 // may change a stream's size, replicas, placement and description, and nothing else.
-func (o Options) checkStream(c *jetstream.StreamConfig) error {
+func (l *Log) checkStream(c *jetstream.StreamConfig) error {
 	var wrong []string
 	expect := func(ok bool, what string, found any) {
 		if !ok {
 			wrong = append(wrong, fmt.Sprintf("%s, found %v", what, found))
 		}
 	}
-	expect(len(c.Subjects) == 1 && c.Subjects[0] == o.subject(), "subjects: "+o.subject(), c.Subjects)
+	expect(len(c.Subjects) == 1 && c.Subjects[0] == l.subject, "subjects: "+l.subject, c.Subjects)
 	expect(c.Storage == jetstream.FileStorage, "storage: file", c.Storage)
 	expect(c.Retention == jetstream.LimitsPolicy, "retention: limits", c.Retention)
 	expect(c.Discard == jetstream.DiscardNew, "discard: new", c.Discard)
@@ -125,10 +129,15 @@ func (l *Log) Create(ctx context.Context) error {
 	if _, err := l.look(ctx); err == nil || !errors.Is(err, cluster.ErrNoLog) {
 		return err
 	}
-	if l.options.MaxBytes <= 0 {
+	size := l.size.Load()
+	if size <= 0 {
 		return fmt.Errorf("there is no stream %s, and max_bytes, its largest size, is not known", l.stream)
 	}
-	s, err := l.js.CreateStream(ctx, l.options.config())
+	return l.create(ctx, size)
+}
+
+func (l *Log) create(ctx context.Context, size int64) error {
+	s, err := l.js.CreateStream(ctx, l.config(size))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // since we looked, or there is one with another configuration
 		_, err = l.look(ctx)
@@ -136,11 +145,19 @@ func (l *Log) Create(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("make stream %s: %w", l.stream, err)
 	}
-	return l.options.checkStream(&s.CachedInfo().Config)
+	return l.checkStream(&s.CachedInfo().Config)
 }
 
 // look finds the stream as it is now, and checks it.
 func (l *Log) look(ctx context.Context) (jetstream.Stream, error) {
+	s, err := l.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, l.checkStream(&s.CachedInfo().Config)
+}
+
+func (l *Log) find(ctx context.Context) (jetstream.Stream, error) {
 	var s jetstream.Stream
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		s, err = l.js.Stream(ctx, l.stream)
@@ -152,7 +169,7 @@ func (l *Log) look(ctx context.Context) (jetstream.Stream, error) {
 	case err != nil:
 		return nil, fmt.Errorf("look at stream %s: %w", l.stream, err)
 	}
-	return s, l.options.checkStream(&s.CachedInfo().Config)
+	return s, nil
 }
 
 // State implements cluster.Log.
@@ -165,8 +182,13 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 		return cluster.LogState{}, err
 	}
 	info := s.CachedInfo()
+	ended := info.State.FirstSeq >= endAt
+	if !ended {
+		l.size.CompareAndSwap(0, info.Config.MaxBytes)
+	}
 	return cluster.LogState{
 		Identity: info.Config.Name + " " + info.Created.UTC().Format(time.RFC3339Nano),
+		Ended:    ended,
 		First:    max(info.State.FirstSeq, 1), // 0 in a stream that never had an entry
 		Last:     info.State.LastSeq,
 		Bytes:    info.State.Bytes,

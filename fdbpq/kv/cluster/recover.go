@@ -1,0 +1,282 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Recovery is a new generation of the log that goes on from the copy of one member, as it
+// would begin or has begun.
+type Recovery struct {
+	Generation uint64
+	Source     Position // whose copy it is
+	Members    []Position
+	Log        string   // how the log is that is given up
+	Lost       []string // what is known to exist, or may exist, and is not in the copy
+}
+
+// Position is where a member is.
+type Position struct {
+	Name    string
+	Answers bool // it was asked and has answered; otherwise the rest is what it said last
+	Known   bool // something is known of it
+	Role    Role
+	Reason  string
+
+	Generation, Epoch, Entry uint64 // Entry 0: it has no copy
+
+	heartbeat heartbeat
+}
+
+// Consent is what an operator decides about a recovery.
+type Consent struct {
+	Source  string   // the member whose copy goes on; "": the one that is furthest
+	Without []string // members that do not answer, and whose copies are given up
+}
+
+const (
+	surveyFor = 2 * time.Second  // how long members have to answer
+	steadyFor = 10 * time.Second // how long the loss has to last: servers of a log that lag say wrong things for some seconds
+	settleFor = 30 * time.Second // how long members have to stop following a log that has ended
+)
+
+// survey is how members and log are at one time.
+type survey struct {
+	members []Position
+	newest  uint64 // generation that has a log
+	at      uint64 // generation of the furthest copy that answers
+	log     LogState
+	gone    bool   // there is no log of that generation
+	begun   record // the record that begins the newest generation, if that is newer
+	from    base   // its payload
+	mark    mark   // the furthest entry that a member was heard to have
+}
+
+// PlanRecovery returns the recovery that Recover would make now. An error says why none is
+// needed or possible.
+func (d *DB) PlanRecovery(ctx context.Context, c Consent) (Recovery, error) {
+	s, err := d.survey(ctx)
+	if err != nil {
+		return Recovery{}, err
+	}
+	return s.plan(c)
+}
+
+// Recover ends the log, and begins a new generation with the copy that the plan names. All
+// members go over to it. It can be repeated when it was interrupted. Of two at the same
+// time one begins the generation, and the other one returns an error.
+func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
+	s, err := d.survey(ctx)
+	if err != nil {
+		return Recovery{}, err
+	}
+	r, err := s.plan(c)
+	if err != nil {
+		return r, err
+	}
+	if !s.log.Ended {
+		if err := pause(ctx, steadyFor); err != nil {
+			return r, err
+		}
+		later, err := d.survey(ctx)
+		if err != nil {
+			return r, err
+		}
+		switch again, err := later.plan(c); {
+		case err != nil:
+			return again, err
+		case !later.log.Ended && later.log != s.log || again.Generation != r.Generation:
+			return again, errors.New("the log changes: nothing was done; look at the members, and try again")
+		}
+		s = later
+	}
+	for generation := s.at; generation < r.Generation; generation++ {
+		log := d.logs.Generation(generation)
+		if err := insist(ctx, log.End); err != nil {
+			return r, fmt.Errorf("end generation %d of the log: %w", generation, err)
+		}
+	}
+	if s, err = d.settled(ctx, s); err != nil {
+		return r, err
+	}
+	generation := r.Generation
+	if r, err = s.choose(c); err != nil {
+		return r, err
+	}
+	r.Generation = generation
+	return r, d.beginGeneration(ctx, r)
+}
+
+// settled waits until the copies of all members that answered get nothing more. The
+// answers say what an active member has acknowledged up to the end of its log.
+func (d *DB) settled(ctx context.Context, before survey) (survey, error) {
+	for began := time.Now(); ; {
+		now, err := d.survey(ctx)
+		if err != nil {
+			return now, err
+		}
+		waitsFor := ""
+		for _, p := range before.members {
+			i := slices.IndexFunc(now.members, func(o Position) bool { return o.Name == p.Name })
+			if o := now.members[i]; p.Answers && p.Entry > 0 && (!o.Answers || !o.heartbeat.Final) {
+				waitsFor = p.Name
+			}
+		}
+		if waitsFor == "" {
+			return now, nil
+		}
+		if time.Since(began) > settleFor {
+			return now, fmt.Errorf("member %s has not said that it stopped: the log has ended, and no new generation has begun; try again, or without this member", waitsFor)
+		}
+		if err := pause(ctx, pollEvery); err != nil {
+			return now, err
+		}
+	}
+}
+
+// beginGeneration makes the log of a recovery.
+func (d *DB) beginGeneration(ctx context.Context, r Recovery) error {
+	log := d.logs.Generation(r.Generation)
+	if err := insist(ctx, log.Create); err != nil {
+		return fmt.Errorf("make generation %d of the log: %w", r.Generation, err)
+	}
+	var state LogState
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		state, err = log.State(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look at generation %d of the log: %w", r.Generation, err)
+	}
+	h := r.Source.heartbeat
+	from, err := json.Marshal(base{Member: h.Member, Generation: h.Generation, Entry: h.Entry, Hash: h.Hash})
+	if err != nil {
+		return err
+	}
+	first := record{generation: r.Generation, process: d.process, kind: kindGenesis, payload: from}
+	if _, err := hex.Decode(first.store[:], []byte(h.Store)); err != nil {
+		return err
+	}
+	for _, p := range r.Members {
+		first.epoch = max(first.epoch, p.Epoch+1)
+	}
+	switch err := put(ctx, log, 0, first.encode(), state.Identity); {
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("another recovery has begun generation %d meanwhile: this one did nothing", r.Generation)
+	case err != nil:
+		return fmt.Errorf("begin generation %d of the log: %w", r.Generation, err)
+	}
+	d.slog.Warn("kv/cluster: a new generation of the log has begun", "generation", r.Generation, "from", h.Member, "entry", h.Entry, "lost", strings.Join(r.Lost, "; "))
+	return nil
+}
+
+// insist repeats a call of the log for a while: its servers may be electing a leader.
+func insist(ctx context.Context, call func(context.Context) error) (err error) {
+	for began := time.Now(); ; {
+		if err = attempt(ctx, call); err == nil || time.Since(began) > settleFor {
+			return err
+		}
+		if ended := pause(ctx, pollEvery); ended != nil {
+			return errors.Join(ended, err)
+		}
+	}
+}
+
+// survey asks all members where they are, and looks at the log that the furthest follows.
+func (d *DB) survey(ctx context.Context) (s survey, err error) {
+	began := time.Now()
+	d.broadcast(heartbeat{Poll: true})
+	if err := d.answers(ctx, began); err != nil {
+		return s, err
+	}
+	own := d.status.heartbeat()
+	own.Member = d.options.Name
+	reason := d.Status().Reason
+	s.members = []Position{{
+		Name: own.Member, Answers: true, Known: true, Role: own.Role, Reason: reason,
+		Generation: own.Generation, Epoch: own.Epoch, Entry: own.Entry, heartbeat: own,
+	}}
+	all, _ := d.peers.heard()
+	for _, p := range all {
+		s.members = append(s.members, Position{
+			Name: p.Member, Answers: p.heard.After(began) && !p.Gone, Known: true, Role: p.Role, Reason: p.Objection,
+			Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, heartbeat: p.heartbeat,
+		})
+	}
+	for _, name := range d.options.Members {
+		if !slices.ContainsFunc(s.members, func(p Position) bool { return p.Name == name }) {
+			s.members = append(s.members, Position{Name: name})
+		}
+	}
+	slices.SortFunc(s.members, func(a, b Position) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range s.members {
+		if p.Answers {
+			s.at = max(s.at, p.Generation)
+		}
+	}
+	s.at = max(s.at, firstGeneration)
+	for _, p := range s.members {
+		if m := d.peers.mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.follows(s.mark) {
+			s.mark = m
+		}
+	}
+	if s.newest, err = d.newest(ctx); err != nil {
+		return s, fmt.Errorf("look for the generations of the log: %w", err)
+	}
+	return s, d.lookAt(ctx, &s)
+}
+
+// lookAt reads what a survey needs of the log.
+func (d *DB) lookAt(ctx context.Context, s *survey) error {
+	err := attempt(ctx, func(ctx context.Context) (err error) {
+		s.log, err = d.logs.Generation(s.at).State(ctx)
+		return err
+	})
+	if s.gone = errors.Is(err, ErrNoLog); err != nil && !s.gone {
+		return fmt.Errorf("look at generation %d of the log: %w", s.at, err)
+	}
+	if s.newest <= s.at {
+		return nil
+	}
+	entry, err := readEntry(ctx, d.logs.Generation(s.newest), 1)
+	if errors.Is(err, ErrNoEntry) {
+		return nil
+	}
+	if err == nil {
+		s.begun, err = decodeRecord(entry)
+	}
+	if err == nil {
+		err = json.Unmarshal(s.begun.payload, &s.from)
+	}
+	if err != nil {
+		return fmt.Errorf("look at generation %d of the log: %w", s.newest, err)
+	}
+	return nil
+}
+
+// answers waits until all members have answered, or for surveyFor.
+func (d *DB) answers(ctx context.Context, began time.Time) error {
+	limited, cancel := context.WithTimeout(ctx, surveyFor)
+	defer cancel()
+	for {
+		all, news := d.peers.heard()
+		missing := len(all) < len(d.options.Members)-1 || len(d.options.Members) == 0 // others may be there
+		for _, p := range all {
+			missing = missing || !p.heard.After(began)
+		}
+		if !missing {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-limited.Done():
+			return ctx.Err()
+		}
+	}
+}
