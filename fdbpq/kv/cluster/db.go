@@ -52,6 +52,7 @@ type DB struct {
 	peers   *peers
 	status  status
 	tail    tail // of the goroutine run alone
+	noted   mark // on the disk; of the goroutine syncReplica alone
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -81,7 +82,11 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("kv/cluster: %w", err)
 	}
-	if err := d.start(); err != nil {
+	err := d.loadMark()
+	if err == nil {
+		err = d.start()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("kv/cluster: %w", errors.Join(err, d.copy().Close()))
 	}
 	return d, nil

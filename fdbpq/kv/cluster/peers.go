@@ -48,19 +48,6 @@ type heartbeat struct {
 	Format int `json:"format"`
 }
 
-// mark is the furthest entry that any member of a store was heard to have. It never goes
-// back within a generation: a member that has lost it proves as well that it was there.
-type mark struct {
-	Store      string `json:"store"`
-	Generation uint64 `json:"generation"`
-	Entry      uint64 `json:"entry"`
-	Member     string `json:"member"` // that had it
-}
-
-func (m mark) follows(o mark) bool {
-	return m.Generation > o.Generation || m.Generation == o.Generation && m.Entry > o.Entry
-}
-
 // peer is a member as it was heard last.
 type peer struct {
 	heartbeat
@@ -99,6 +86,13 @@ func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	close(p.news)
 	p.news = make(chan struct{})
 	return h, true
+}
+
+// note takes the mark of an earlier process.
+func (p *peers) note(m mark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteLocked(m)
 }
 
 func (p *peers) noteLocked(m mark) {

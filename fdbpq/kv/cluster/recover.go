@@ -226,6 +226,9 @@ func (d *DB) survey(ctx context.Context) (s survey, err error) {
 			s.mark = m
 		}
 	}
+	if m := s.mark; m.Entry > 0 && !slices.ContainsFunc(s.members, func(p Position) bool { return p.Name == m.Member }) {
+		s.members = append(s.members, Position{Name: m.Member, Known: true, Generation: m.Generation, Entry: m.Entry, heartbeat: heartbeat{Store: m.Store}})
+	}
 	if s.newest, err = d.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
 	}

@@ -147,6 +147,40 @@ func (w *world) idleReads() {
 	}
 }
 
+// All members that knew of an entry have started again, or are silent for good. What they
+// heard is on their disks: none goes on with a log that lost the entry.
+func TestFurthestEntryIsRemembered(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		furthest, second := w.others(first)[0], w.others(first)[1]
+		w.write(term, "a", "1")
+		w.caughtUp(second)
+		release := second.faults.holdLog()
+		w.write(term, "b", "2")
+		w.caughtUp(furthest)
+		<-time.After(3 * time.Second)
+		rng := rand.New(rand.NewPCG(6, 6))
+		for _, n := range w.nodes {
+			n.kill(rng)
+		}
+		w.log.Cut(1)
+		release()
+		second.start()
+		first.disk = newDisk()
+		first.start()
+		w.idle(time.Minute, first, second)
+		if reasons := w.reasons(); !strings.Contains(reasons, "had entry 4 of generation 1, the log ends at 3") {
+			t.Errorf("the members say\n%s", reasons)
+		}
+		r := w.recovered(second, cluster.Consent{Without: []string{furthest.name}})
+		if len(r.Lost) == 0 {
+			t.Error("nothing is said to be lost")
+		}
+		furthest.start()
+		w.serves("c", "3")
+	})
+}
+
 // A recovery without the member that is furthest needs its name, and says what is lost.
 // When that member is back it serves nothing of its own, and keeps its old copy.
 func TestRecoverWithoutMember(t *testing.T) {

@@ -23,6 +23,7 @@ const (
 func (d *DB) syncReplica(ctx context.Context) {
 	for pause(ctx, syncEvery) == nil {
 		d.dropCheckpoint()
+		d.saveMark()
 		at := d.status.position()
 		if at.Entry == d.status.heartbeat().Synced {
 			continue
