@@ -36,7 +36,7 @@ func (a *alarm) expect(due int64) {
 	}
 }
 
-// until returns the time from now to the earliest timer.
+// until returns the time from now to the earliest timer, which may be over.
 func (a *alarm) until(now int64) time.Duration {
-	return max(0, time.Duration(a.next.Load()-now))
+	return time.Duration(a.next.Load() - now)
 }

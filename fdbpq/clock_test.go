@@ -287,9 +287,17 @@ func TestDisplay(t *testing.T) {
 				t.Errorf("%s, displayed again %s", first, again)
 			}
 		}
-		set = time.Hour
-		if later := s.Display(0).Sub(first); later < set-time.Millisecond || later > set+time.Millisecond {
-			t.Errorf("%s later when the clock was set by %s", later, set)
+		for range 2 {
+			set += time.Hour
+			changed := s.Display(0)
+			if later := changed.Sub(first); later < set-time.Millisecond || later > set+time.Millisecond {
+				t.Errorf("%s later when the clock was set by %s", later, set)
+			}
+			for range 3 {
+				if again := s.Display(0); !again.Equal(changed) {
+					t.Errorf("after the clock was set %s, displayed again %s", changed, again)
+				}
+			}
 		}
 	})
 }

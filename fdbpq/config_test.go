@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,5 +60,19 @@ func TestConfigChangeKeepsTheRest(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// The names in a configuration fit a key, and the rows that every transaction reads.
+func TestConfigBoundsNames(t *testing.T) {
+	t.Parallel()
+	for field, most := range map[string]int{"dead_letter": 256, "dead_letters_from": 4096} {
+		for _, n := range []int{most, most + 1} {
+			_, err := fdbpq.Config{Ties: fdbpq.TiesNewest, Overflow: fdbpq.OverflowRefuse}.Merge(fmt.Appendf(nil, `{%q:%q}`, field, strings.Repeat("x", n)))
+			var refused *fdbpq.ConfigError
+			if errors.As(err, &refused) != (n > most) {
+				t.Errorf("%s with %d bytes: %v, allowed are %d", field, n, err, most)
+			}
+		}
 	}
 }

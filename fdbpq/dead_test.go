@@ -2,6 +2,8 @@ package fdbpq_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +78,8 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 		refused("a", "victim")
 		refused("a", "nowhere")
 		refused("a", "a")
+		f.configure("a", `{"dead_letters_from":"a"}`)
+		refused("a", "a")
 		f.has("refused", map[string]int64{"victim": 1})
 		if err := choose("a", "a-dead"); err != nil { // its own, by its name
 			t.Error(err)
@@ -93,6 +97,9 @@ func TestDeadLettersNeedConsent(t *testing.T) {
 		f.has("what was pushed to it dies as everywhere", map[string]int64{"victim-dead": 1})
 
 		f.configure("victim", `{"dead_letters_from":""}`)
+		if err := choose("a", "victim"); err != nil {
+			t.Errorf("a configuration that names the same queue again: %v", err)
+		}
 		f.dies("a")
 		f.has("without consent", map[string]int64{"victim-dead": 1, "a-dead": 1})
 		f.configure("victim", `{"dead_letters_from":"*"}`)
@@ -221,6 +228,71 @@ func TestPoison(t *testing.T) {
 			err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Return(tx, *item.Lease) })
 			if err != nil {
 				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A queue whose default dead-letter queue would have too long a name has none, and says so
+// when it would be needed.
+func TestDeadLettersOfLongName(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for n, long := range map[int]bool{fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix): false, fdbpq.MaxDeadLetterName: true} {
+			queue := strings.Repeat("q", n)
+			f.pushed(queue, 0, "one")
+			if err := f.terminate(*f.leaseOne(queue, time.Hour).Lease); errors.Is(err, fdbpq.ErrNoDeadLetterQueue) != long {
+				t.Errorf("terminate in a queue whose name has %d bytes: %v", n, err)
+			}
+			session := f.Session()
+			err := session.Update(t.Context(), func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Configure(tx, []byte(`{"dead_letter_expired":true}`))
+				return err
+			})
+			session.Release()
+			var config *fdbpq.ConfigError
+			if errors.As(err, &config) != long {
+				t.Errorf("dead_letter_expired in a queue whose name has %d bytes: %v", n, err)
+			}
+		}
+	})
+}
+
+// Where pushes make no queues, a queue is made with its dead-letter queue, and that one with
+// none of its own.
+func TestDeadLetterQueueIsMadeAlone(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		before := openFixture(t, open)
+		options := before.clock.options(0)
+		options.RefuseUnknown = true
+		f := before.opened(options)
+		f.configure("q", `{}`)
+		f.configure("other-dead", `{}`)
+		f.view(func(r kv.Reader) error {
+			names, err := f.Queues(r, "", 10)
+			if want := "[other-dead q q-dead]"; fmt.Sprint(names) != want {
+				t.Errorf("there are the queues %q, expected %s", names, want)
+			}
+			return err
+		})
+	})
+}
+
+// The reason of a dead letter is text, however it was cut.
+func TestReasonIsText(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for reason, want := range map[string]string{"no\xff \xe9text": "no text", "x" + strings.Repeat("é", 600): "x" + strings.Repeat("é", 511)} {
+			f.pushed("q", 0, "one")
+			l := *f.leaseOne("q", time.Hour).Lease
+			if err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Terminate(tx, l, reason) }); err != nil {
+				t.Fatal(err)
+			}
+			if dead := f.pop("q-dead", fdbpq.Min, 1).Items[0].Dead; dead.Reason != want {
+				t.Errorf("the reason is %q, expected %q", dead.Reason, want)
 			}
 		}
 	})

@@ -1,8 +1,11 @@
 package fdbpq_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -162,6 +165,80 @@ func TestDedupLimit(t *testing.T) {
 			t.Errorf("an id when others are forgotten: %+v", p)
 		}
 	})
+}
+
+// An id of a deleted queue that is pushed again is remembered for its own window, not until
+// the end of the first one.
+func TestDeletedQueueLeavesTimersOfIDs(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for range 2 {
+			f.configure("q", `{"dedup_window":"1m"}`)
+			f.push("q", fdbpq.NewItem{MsgID: "id"})
+			f.delete("q")
+			f.pass(30 * time.Second)
+		}
+		f.configure("q", `{"dedup_window":"1m"}`)
+		f.push("q", fdbpq.NewItem{MsgID: "id"})
+		f.pass(30 * time.Second)
+		f.sweep()
+		if again := f.push("q", fdbpq.NewItem{MsgID: "id"})[0]; !again.Duplicate {
+			t.Error("the timer of an earlier queue has forgotten the id")
+		}
+	})
+}
+
+// A process forgets its ids in time, and not only at its next heartbeat: they count against
+// dedup_limit.
+func TestMaintainForgetsIDsInTime(t *testing.T) {
+	t.Parallel()
+	const window = 50 * time.Millisecond // less than from one heartbeat to the next
+	for what, use := range map[string]func(kv.Tx, fdbpq.Queue) error{
+		"push": func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Push(tx, fdbpq.NewItem{MsgID: "id"})
+			return err
+		},
+		"pop": func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Pop(tx, fdbpq.Selection{Limit: 1, PopID: "id"})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base, err := placeLocal(t)()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer base.Close()
+				s, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				update(t, s, func(tx kv.Tx) error {
+					_, err := s.Queue("q").Configure(tx, []byte(`{"dedup_window":"50ms"}`))
+					return err
+				})
+				push(t, s, "q", "one")
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { s.Maintain(ctx, fdbpq.Maintenance{}) })
+				<-time.After(10 * time.Millisecond)
+				update(t, s, func(tx kv.Tx) error { return use(tx, s.Queue("q")) })
+				<-time.After(window + 10*time.Millisecond)
+				synctest.Wait()
+				var n fdbpq.Counts
+				if err := s.View(t.Context(), func(r kv.Reader) (err error) {
+					n, err = s.Queue("q").Counts(r)
+					return err
+				}); err != nil || n.Remembered != 0 {
+					t.Errorf("10ms after the window %d ids are remembered, %v", n.Remembered, err)
+				}
+				stop()
+				running.Wait()
+			})
+		})
+	}
 }
 
 // A deleted queue remembers no ids: a push repeated after the deletion adds an item.

@@ -38,8 +38,6 @@ func (s *Store) resumeStoreTime(ctx context.Context, last timeRecord, o Options)
 		s.wasDown = true
 		s.clock.advance(last.storeTime + int64(*o.Downtime))
 		return nil
-	case gap <= 0:
-		return nil
 	case o.Exclusive:
 		// In memory only: the next heartbeat writes it.
 		s.wasDown = true

@@ -128,6 +128,9 @@ func TestSeveralResume(t *testing.T) {
 				if inner == nil {
 					t.Fatalf("the process looked %d times whether others run, expected %d", steps, looks)
 				}
+				if a, b := inner.Time(), outer.Time(); a != b {
+					t.Errorf("the processes begin with store times %v apart", b-a)
+				}
 				if a, b := inner.now(), outer.now(); a != b {
 					t.Errorf("store times are %v apart", time.Duration(b-a))
 				}
@@ -138,6 +141,66 @@ func TestSeveralResume(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that is to add the downtime does so once if it does not learn whether its
+// commit has taken effect.
+func TestResumeWithUnknownResult(t *testing.T) {
+	for _, kind := range []fault.Kind{fault.UnknownDone, fault.UnknownNever} {
+		t.Run(kind.String(), func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				before := openFixture(t, open)
+				before.pass(time.Second)
+				stopped := before.now()
+				before.clock.advance(time.Minute)
+				f := &fixture{TB: t, base: before.base, clock: before.clock}
+				options := before.clock.options(0)
+				scripted := false
+				options.Wait = func(_ context.Context, d time.Duration) error {
+					if !scripted {
+						f.db.FailNext(kind)
+						scripted = true
+					}
+					before.clock.advance(d)
+					return nil
+				}
+				f.join(options)
+				passed, real := time.Duration(f.now()-stopped), time.Duration(before.clock.elapsed.Load())-time.Second
+				if !scripted || passed != real {
+					t.Errorf("%v of store time passed, expected %v; scripted %v", passed, real, scripted)
+				}
+			})
+		})
+	}
+}
+
+// A wall clock that is set back while a process watches a shared store leaves store time
+// as it is.
+func TestClockSetBackWhileWatching(t *testing.T) {
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		before := openFixture(t, open)
+		before.pass(time.Second)
+		stopped := before.now()
+		before.clock.advance(time.Minute)
+		options := before.clock.options(0)
+		wall, back, began := options.Wall, time.Duration(0), before.clock.elapsed.Load()
+		options.Wall = func() time.Time { return wall().Add(-back) }
+		options.Wait = func(_ context.Context, d time.Duration) error {
+			back = 1000 * time.Hour
+			before.clock.advance(d)
+			return nil
+		}
+		f := before.opened(options)
+		f.pass(time.Second)
+		watched := time.Duration(before.clock.elapsed.Load() - began)
+		if passed := time.Duration(f.now() - stopped); passed < 0 || passed > watched {
+			t.Errorf("%v of store time passed, expected at most the %v since the start", passed, watched)
+		}
+		fresh := newTestClock().options(-1000 * time.Hour) // of a machine that has just started
+		if next := f.opened(fresh); next.now() < f.now() {
+			t.Errorf("the next process begins %v earlier", time.Duration(f.now()-next.now()))
+		}
+	})
 }
 
 // A process that starts beside others, or right after the last one, does not
@@ -162,7 +225,13 @@ func TestOpenAfterShortPause(t *testing.T) {
 // Timers that fell due while no process ran wait for three seconds, so that a consumer
 // that reconnects can still acknowledge.
 func TestGraceAfterDowntime(t *testing.T) {
-	for name, exclusive := range map[string]bool{"exclusive": true, "shared": false} {
+	known := 50 * time.Second
+	for name, options := range map[string]fdbpq.Options{
+		"exclusive":                      {Exclusive: true},
+		"exclusive, with a clock behind": {Exclusive: true, Wall: func() time.Time { return time.Unix(1, 0) }},
+		"shared":                         {},
+		"known":                          {Exclusive: true, Downtime: &known},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				base, err := placeLocal(t)()
@@ -170,7 +239,7 @@ func TestGraceAfterDowntime(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer base.Close()
-				first, err := fdbpq.Open(t.Context(), base, fdbpq.Options{Exclusive: exclusive})
+				first, err := fdbpq.Open(t.Context(), base, fdbpq.Options{Exclusive: options.Exclusive})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -187,8 +256,13 @@ func TestGraceAfterDowntime(t *testing.T) {
 					leases = append(leases, *popped.Items[0].Lease)
 				}
 				<-time.After(time.Minute)
+				if options.Wall != nil { // it cannot tell how long the downtime was: the leases are over before
+					if err := fdbpq.NewHeartbeat(first).Beat(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
 
-				s, err := fdbpq.Open(t.Context(), base, fdbpq.Options{Exclusive: exclusive})
+				s, err := fdbpq.Open(t.Context(), base, options)
 				if err != nil {
 					t.Fatal(err)
 				}

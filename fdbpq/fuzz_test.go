@@ -23,6 +23,7 @@ func FuzzEnvelope(f *testing.F) {
 	for _, e := range []envelope{
 		{}, {payload: []byte("a\x00b"), size: 3}, {size: 200_000, chunks: 3, headerSize: 5, fence: 2, idPriority: math.MinInt64},
 		{headers: []byte("a: b\r\n"), headerSize: 6, size: 6, pushed: 5, expires: 6, deliveries: 7, dead: dead},
+		{headerSize: -1}, {headerSize: 2, size: 1}, {size: MaxContent + 1}, {chunks: -1}, {chunks: maxChunks + 1},
 	} {
 		f.Add(e.append(nil))
 	}
@@ -38,7 +39,7 @@ func FuzzEnvelope(f *testing.F) {
 				t.Errorf("%x is read as another program's %+v", b, e)
 			}
 			return
-		case e.chunks < 0 || e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent:
+		case e.chunks < 0 || e.chunks > maxChunks || e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent:
 			t.Errorf("%x is read as %+v", b, e)
 		}
 		if again := e.append(nil); e.chunks == 0 && !bytes.HasPrefix(b, again) {
@@ -61,6 +62,7 @@ func FuzzContent(f *testing.F) {
 	}
 	f.Add(spaceReady, (&envelope{chunks: math.MaxInt64}).append(nil), []byte(nil), false)
 	f.Add(spaceReady, (&envelope{chunks: -1}).append(nil), []byte(nil), true)
+	f.Add(spaceReady, (&envelope{size: 200_000, chunks: 3, headerSize: 50}).append(nil), []byte("chunk"), true)
 	f.Fuzz(func(t *testing.T, space string, b, content []byte, headers bool) {
 		l, err := parseItemRow(space, b, somePlace)
 		if err != nil || l.state == "" {

@@ -62,6 +62,51 @@ func TestDeletedQueueLeavesNothing(t *testing.T) {
 	})
 }
 
+// Clearing a leased item, which has no timer for its TTL, leaves none of other items behind.
+func TestGarbageLeavesNoTimers(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.push("q", fdbpq.NewItem{TTL: time.Hour}, fdbpq.NewItem{TTL: time.Hour})
+		f.leaseOne("q", time.Hour)
+		f.purge("q")
+		if rows := f.rows("z"); len(rows) > 0 {
+			t.Errorf("%d timers are left: %q", len(rows), rows)
+		}
+	})
+}
+
+// One process at a time clears garbage: the one that sweeps.
+func TestSweeperClearsGarbage(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		sweeper := openFixture(t, open)
+		other := sweeper.another(0)
+		sweeper.pushed("q", 0, "one")
+		sweeper.update(func(tx kv.Tx) error {
+			_, err := sweeper.Queue("q").Purge(tx)
+			return err
+		})
+		sweeper.push("other", fdbpq.NewItem{Delay: time.Second})
+		together(time.Second, sweeper, other)
+		if swept, err := sweeper.Sweep(t.Context()); err != nil || swept.Timers != 1 {
+			t.Fatalf("%+v, %v", swept, err)
+		}
+		for _, c := range []struct {
+			what string
+			who  *fixture
+			left int
+		}{{"another process", other, 1}, {"the one that sweeps", sweeper, 0}} {
+			if _, err := c.who.CollectGarbage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if rows := sweeper.rows("g"); len(rows) != c.left {
+				t.Errorf("after %s has collected, %d generations are left, expected %d", c.what, len(rows), c.left)
+			}
+		}
+	})
+}
+
 // A purge of any size takes constant time, and its rows are cleared in bounded steps.
 func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()

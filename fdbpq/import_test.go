@@ -302,6 +302,56 @@ func TestImportOccupied(t *testing.T) {
 	}
 }
 
+// Items of one import are in each other's way like those of several: the same id comes
+// once, and a place to which the first item was moved is taken.
+func TestImportOfOneTransaction(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		home := base64.RawURLEncoding.EncodeToString(tuple.AppendBytes(tuple.AppendInt(tuple.AppendInt(nil, 1), 1), []byte("a")))
+		there := base64.RawURLEncoding.EncodeToString(tuple.AppendBytes(tuple.AppendInt(tuple.AppendInt(nil, 2), 1), []byte("a")))
+		moved := fdbpq.Import{ID: parseID(home), Priority: 2, Deliveries: 3}
+		imported := f.imports("q", moved, moved, fdbpq.Import{ID: parseID(there), Priority: 2})
+		if imported[0].Err != nil || imported[0].Found != nil || imported[1].Err != nil || imported[1].Found == nil {
+			t.Errorf("one id twice: %+v, expected that the second is found", imported[:2])
+		}
+		if !errors.Is(imported[2].Err, fdbpq.ErrOccupied) {
+			t.Errorf("the place to which the first was moved: %+v, expected ErrOccupied", imported[2])
+		}
+		if n := f.counts("q"); n.Ready != 1 {
+			t.Errorf("counts are %+v, expected one item", n)
+		}
+		// A delivery had a fence, also if the export has none.
+		if stored := f.get("q", moved.ID); stored.Fence != 3 {
+			t.Errorf("an item with 3 deliveries has fence %d, expected 3", stored.Fence)
+		}
+	})
+}
+
+// An import finds items that were moved since the export.
+func TestImportOfItemsMovedSince(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		ids := f.pushed("q", 1, "one", "two")
+		export := f.everything("q")
+		for _, id := range ids {
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Move(tx, id, 9)
+				return err
+			})
+		}
+		for i, one := range f.imports("q", export...) {
+			if one.Err != nil || one.Found == nil || one.Found.Priority != 9 {
+				t.Errorf("item %d: %+v, expected to find it with priority 9", i, one)
+			}
+		}
+		if n := f.counts("q"); n.Ready != 2 {
+			t.Errorf("counts are %+v, expected two items", n)
+		}
+	})
+}
+
 // An import of the same items by two processes at once happens once. One item is
 // looked for by itself, several together.
 func TestImportMeetsItself(t *testing.T) {

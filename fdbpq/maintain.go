@@ -57,7 +57,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 				s.alarm.expect(s.clock.now() + int64(early))
 				return nil
 			}
-			next, err := s.sweepAll(ctx, m.Event, m.Problem)
+			next, err := s.sweepOnce(ctx, m.Event, m.Problem)
 			if err == nil && next > 0 {
 				s.alarm.expect(s.clock.now() + int64(next))
 			}
@@ -90,25 +90,19 @@ func (m *Maintenance) step(ctx context.Context, work func(context.Context) error
 	return err == nil
 }
 
-// sweepAll sweeps until no timer is due, and returns the time until the next one.
-func (s *Store) sweepAll(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
-	for {
-		swept, err := s.Sweep(ctx)
-		var damage *timerError
-		if errors.As(err, &damage) && s.damagedTimers.has(damage.key) {
-			problem(err)
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		for _, event := range swept.Events {
-			report(event)
-		}
-		if swept.Busy || swept.Timers == 0 || swept.Next == 0 || swept.Next > 1 {
-			return swept.Next, nil
-		}
+// sweepOnce sweeps and returns the time until the next sweep, 0 for none. If more timers
+// are due that is at once, but heartbeats come first.
+func (s *Store) sweepOnce(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
+	swept, err := s.Sweep(ctx)
+	var damage *timerError
+	if errors.As(err, &damage) && s.damagedTimers.has(damage.key) {
+		problem(err)
+		return 1, nil
 	}
+	for _, event := range swept.Events {
+		report(event)
+	}
+	return swept.Next, err
 }
 
 // cleanupFor bounds the time of a round that clears garbage, so that due timers do

@@ -2,10 +2,13 @@ package fdbpq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // Due work is done within a second by one of the processes, also when the sweeping one
@@ -150,10 +154,12 @@ func TestMaintainHearsOfTimers(t *testing.T) {
 		for range 10 {
 			<-time.After(1234 * time.Millisecond)
 			start := time.Now()
-			update(t, s, func(tx kv.Tx) error {
-				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Delay: 50 * time.Millisecond})
-				return err
-			})
+			for queue, delay := range map[string]time.Duration{"later": 100 * time.Millisecond, "q": 50 * time.Millisecond} {
+				update(t, s, func(tx kv.Tx) error {
+					_, err := s.Queue(queue).Push(tx, fdbpq.NewItem{Delay: delay})
+					return err
+				})
+			}
 			if _, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -163,5 +169,254 @@ func TestMaintainHearsOfTimers(t *testing.T) {
 		}
 		stop()
 		running.Wait()
+	})
+}
+
+// maintained is a store in virtual time that Maintain works on.
+type maintained struct {
+	*fdbpq.Store
+	base     *slowDB
+	clock    *testClock
+	alive    atomic.Int64
+	problems chan error
+	events   chan fdbpq.Event
+	stop     func() // returns when Maintain has
+}
+
+// slowDB is a store whose transactions take time.
+type slowDB struct {
+	kv.DB
+	hangs atomic.Bool  // they last until their context ends
+	takes atomic.Int64 // how long they take by the clock
+	lasts atomic.Int64 // how long they last
+	clock *testClock
+}
+
+func (db *slowDB) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	db.clock.advance(time.Duration(db.takes.Load()))
+	if lasts := time.Duration(db.lasts.Load()); lasts > 0 {
+		<-time.After(lasts)
+	}
+	if db.hangs.Load() {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", kv.ErrUnavailable, ctx.Err())
+	}
+	return db.DB.Update(ctx, fn)
+}
+
+func maintain(t *testing.T) *maintained {
+	t.Helper()
+	base, err := placeLocal(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := newTestClock()
+	m := &maintained{
+		base: &slowDB{DB: base, clock: clock}, clock: clock,
+		problems: make(chan error, 100), events: make(chan fdbpq.Event, 100),
+	}
+	if m.Store, err = fdbpq.Open(t.Context(), m.base, clock.options(0)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *maintained) start(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		m.Maintain(ctx, fdbpq.Maintenance{
+			Event:   func(e fdbpq.Event) { m.events <- e },
+			Problem: func(err error) { m.problems <- err },
+			Alive:   func() { m.alive.Add(1) },
+		})
+	})
+	m.stop = func() {
+		cancel()
+		running.Wait()
+		if err := m.base.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// rows counts the rows of a space whose keys have a part.
+func (m *maintained) rows(t *testing.T, space, part string) (n int) {
+	t.Helper()
+	err := m.base.View(t.Context(), func(r kv.Reader) error {
+		begin, end := tuple.Range(tuple.AppendString(nil, space))
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 10_000})
+		for _, row := range rows {
+			if strings.Contains(string(row.Key), part) {
+				n++
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A store that does not answer is reported after a while, and no longer counts as alive; the
+// end of Maintain is no problem.
+func TestMaintainReportsAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		m.start(t)
+		<-time.After(2500 * time.Millisecond)
+		if n := m.alive.Load(); n != 3 || len(m.problems) > 0 {
+			t.Errorf("alive %d times in the first seconds, %d problems; expected 3 and none", n, len(m.problems))
+		}
+		m.base.hangs.Store(true)
+		<-time.After(time.Minute)
+		if n := m.alive.Load(); n != 3 {
+			t.Errorf("alive %d times while the store does not answer", n-3)
+		}
+		if n := len(m.problems); n < 5 || n > 20 {
+			t.Errorf("%d problems in a minute without an answer, expected one in five seconds", n)
+		}
+		for len(m.problems) > 0 {
+			if err := <-m.problems; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the problem is %v", err)
+			}
+		}
+		m.stop()
+		if len(m.problems) > 0 {
+			t.Errorf("the end is a problem: %v", <-m.problems)
+		}
+	})
+}
+
+// Timers do not wait until all garbage is cleared: it is cleared a little at a time.
+func TestMaintainClearsGarbageInRounds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		for n := range 10 {
+			push(t, m.Store, fmt.Sprint(n), "one")
+			update(t, m.Store, func(tx kv.Tx) error {
+				_, err := m.Queue(fmt.Sprint(n)).Purge(tx)
+				return err
+			})
+		}
+		m.base.takes.Store(int64(100 * time.Millisecond))
+		m.start(t)
+		synctest.Wait()
+		if n := m.rows(t, "g", ""); n < 7 || n == 10 {
+			t.Errorf("after the first round of 200ms, with 100ms for a transaction, %d generations of 10 are left", n)
+		}
+		<-time.After(20 * time.Second)
+		if n := m.rows(t, "g", ""); n > 0 {
+			t.Errorf("%d generations are left in the end", n)
+		}
+		m.stop()
+	})
+}
+
+// The sessions of dead processes are looked for every ten minutes, however many there are;
+// those of which there is only a session get an hour from then on.
+func TestMaintainRetiresSessions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		const dying = "dying process"
+		dead := func(n int) {
+			t.Helper()
+			update(t, m.Store, func(tx kv.Tx) error {
+				for i := range n {
+					process := tuple.AppendBytes(tuple.AppendString(nil, "n"), fmt.Appendf(nil, "%s %08d", dying, i))
+					tx.Set(tuple.AppendInt(process, 3), kv.EncodeInteger(1))
+				}
+				return nil
+			})
+		}
+		m.start(t)
+		expect := func(what string, want func(int) bool) {
+			t.Helper()
+			<-time.After(2 * time.Second)
+			if n := m.rows(t, "n", dying); !want(n) {
+				t.Errorf("%s: %d rows of dead processes", what, n)
+			}
+		}
+		const many = 1100 // more than one transaction looks at
+		dead(many)
+		expect("at first", func(n int) bool { return n == many })
+		m.clock.advance(10 * time.Minute)
+		expect("after ten minutes each process counts as alive", func(n int) bool { return n == 2*many })
+		m.clock.advance(59 * time.Minute)
+		expect("within an hour", func(n int) bool { return n == 2*many })
+		m.clock.advance(10 * time.Minute)
+		expect("after an hour", func(n int) bool { return n == 0 })
+		dead(1)
+		expect("before the next ten minutes are over", func(n int) bool { return n == 1 })
+		m.stop()
+	})
+}
+
+// Damage is reported once, and other timers are not held up by it.
+func TestMaintainPassesOverDamage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		for _, queue := range []string{"damaged", "sound"} {
+			push(t, m.Store, queue, "a")
+			update(t, m.Store, func(tx kv.Tx) error {
+				_, err := m.Queue(queue).Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute)
+				return err
+			})
+			m.clock.advance(time.Second)
+		}
+		update(t, m.Store, func(tx kv.Tx) error {
+			begin, end := tuple.Range(tuple.AppendString(tuple.AppendString(nil, "l"), "damaged"))
+			rows, err := tx.Range(begin, end, kv.RangeOptions{Limit: 1})
+			if err != nil || len(rows) != 1 {
+				t.Fatalf("the leased item's row: %v, %v", rows, err)
+			}
+			tx.Set(rows[0].Key, []byte("rubbish"))
+			return nil
+		})
+		m.clock.advance(time.Hour)
+		m.start(t)
+		<-time.After(time.Millisecond)
+		if len(m.problems) != 1 || len(m.events) != 1 {
+			t.Errorf("%d problems and %d events, expected one of each", len(m.problems), len(m.events))
+		}
+		m.stop()
+	})
+}
+
+// Store time is written every second, however many timers are due: another process that sees
+// no heartbeat takes the store for one that nobody works on, and adds downtime.
+func TestMaintainBeatsWhileItSweeps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		const timers = 3000
+		items := make([]fdbpq.NewItem, timers)
+		for i := range items {
+			items[i].Delay = time.Second
+		}
+		update(t, m.Store, func(tx kv.Tx) error {
+			_, err := m.Queue("q").Push(tx, items...)
+			return err
+		})
+		m.clock.advance(time.Second)
+		m.base.lasts.Store(int64(400 * time.Millisecond))
+		m.start(t)
+		<-time.After(3900 * time.Millisecond)
+		if n := m.alive.Load(); n < 3 {
+			t.Errorf("%d heartbeats in the first four seconds, expected one a second", n)
+		}
+		if n := m.rows(t, "z", ""); n == 0 || n == timers {
+			t.Errorf("%d timers of %d are left: the test proves nothing", n, timers)
+		}
+		<-time.After(time.Minute)
+		if n := m.rows(t, "z", ""); n > 0 || len(m.problems) > 0 {
+			t.Errorf("%d timers are left a minute later, with %d problems", n, len(m.problems))
+		}
+		m.stop()
 	})
 }

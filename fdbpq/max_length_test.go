@@ -84,3 +84,18 @@ func TestEvict(t *testing.T) {
 		})
 	}
 }
+
+// A duplicate of an item that another push evicts was not evicted itself.
+func TestEvictedDuplicate(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"max_length":1,"overflow":"evict"}`)
+		first := fdbpq.NewItem{MsgID: "id", Priority: 9, HasPriority: true}
+		f.push("q", first)
+		pushed := f.push("q", first, fdbpq.NewItem{Priority: 1, HasPriority: true})
+		if len(pushed[1].Events) != 1 || !pushed[0].Duplicate || pushed[0].Evicted || pushed[1].Evicted {
+			t.Errorf("%+v, expected a duplicate, and a push that evicts the first item", pushed)
+		}
+	})
+}

@@ -89,8 +89,5 @@ func ParseID(s string) (ID, error) {
 	if _, rest, err = tuple.ConsumeBytes(rest); err != nil || len(rest) > 0 {
 		return ID{}, ErrID
 	}
-	if string(p.append(nil)) != string(b) {
-		return ID{}, ErrID // a second spelling of another id
-	}
 	return ID{place: p}, nil
 }

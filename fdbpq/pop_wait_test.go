@@ -61,8 +61,8 @@ func TestPopWaitGivesUp(t *testing.T) {
 	served := make(chan string)
 	go func() {
 		popped, err := s.PopWait(t.Context(), "q", oneItem, time.Minute)
-		if err != nil || len(popped.Items) != 1 {
-			t.Errorf("got %v, %v", popped.Items, err)
+		if err != nil || len(popped.Items) != 1 || popped.Items[0].Lease == nil {
+			t.Errorf("got %v, %v, expected a leased item", popped.Items, err)
 			served <- ""
 			return
 		}
@@ -237,4 +237,118 @@ func TestPopWaitMissesNothing(t *testing.T) {
 			t.Errorf("the waiter looked %d times: the test proves nothing", looks)
 		}
 	})
+}
+
+// A waiter whose turn has not come gives up, too.
+func TestPopWaitGivesUpInTheLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		f := newFixture(t, base)
+		first, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		wait := func(ctx context.Context) {
+			_, err := f.PopWait(ctx, "q", oneItem, 0)
+			ended <- err
+		}
+		go wait(first)
+		synctest.Wait()
+		second, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		go wait(second)
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the second one ended with %v", err)
+			}
+		case <-time.After(time.Hour):
+			t.Error("the second one waits beyond its context")
+		}
+		stop()
+		<-ended
+	})
+}
+
+// A waiting pop goes on when it has only removed items past their TTL.
+func TestPopWaitPassesExpired(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		expired := make([]fdbpq.NewItem, 300)
+		for i := range expired {
+			expired[i].TTL = time.Second
+		}
+		f.push("q", expired...)
+		f.pushed("q", 1, "last")
+		f.pass(time.Second)
+		popped, err := f.PopWait(t.Context(), "q", oneItem, 0)
+		if err != nil || fmt.Sprint(payloads(popped.Items)) != "[last]" {
+			t.Errorf("popped %q, %v", payloads(popped.Items), err)
+		}
+	})
+}
+
+// A waiting pop that ends leaves neither a watch nor a session.
+func TestPopWaitLeavesNothing(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		seen := &watchedDB{DB: f.base}
+		s, err := fdbpq.Open(t.Context(), seen, f.clock.options(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions := 0
+		for i := range 3 {
+			push(t, s, "q", "one")
+			if _, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(f.rows("n")); i == 0 {
+				sessions = n
+			} else if n != sessions {
+				t.Errorf("there are %d rows of sessions, %d after the first round", n, sessions)
+			}
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		seen.found = giveUp
+		if _, err := s.PopWait(ctx, "q", oneItem, 0); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a pop of nothing: %v", err)
+		}
+		select {
+		case <-seen.last.Done():
+		case <-time.After(time.Minute):
+			t.Error("the watch goes on after the pop")
+		}
+	})
+}
+
+// watchedDB notes the watches of transactions.
+type watchedDB struct {
+	kv.DB
+	last  *kv.Watch
+	found func() // a watch was made
+}
+
+type watchedTx struct {
+	kv.Tx
+	db *watchedDB
+}
+
+func (db *watchedDB) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	before := db.last
+	err := db.DB.Update(ctx, func(tx kv.Tx) error { return fn(&watchedTx{tx, db}) })
+	if db.last != before && db.found != nil {
+		db.found()
+	}
+	return err
+}
+
+func (tx *watchedTx) Watch(key []byte) *kv.Watch {
+	tx.db.last = tx.Tx.Watch(key)
+	return tx.db.last
 }

@@ -145,6 +145,9 @@ func TestLostReply(t *testing.T) {
 			if len(first.Items) != 1 || len(again.Items) != 1 || first.Items[0].ID != again.Items[0].ID {
 				t.Errorf("the pop answered %q, and then %q", payloads(first.Items), payloads(again.Items))
 			}
+			if ready := f.counts("q").Ready; again.Ready != ready {
+				t.Errorf("the repeated pop says that %d items are ready, expected %d", again.Ready, ready)
+			}
 			if n := f.counts("q"); d > 0 && (n.Ready != 1 || n.Leased != 1) || d == 0 && n.Ready != 2 {
 				t.Errorf("after one pop there are %+v", n)
 			}

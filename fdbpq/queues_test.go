@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,5 +77,25 @@ func TestQueuesDoNotMix(t *testing.T) {
 				t.Errorf("queue %q holds %q", name, got)
 			}
 		}
+	})
+}
+
+// A deleted queue is not listed while its items are cleared, and a page behind it is full.
+func TestQueuesPassOverDeleted(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			f.pushed(name, 0, "one")
+		}
+		f.delete("a")
+		f.delete("b")
+		f.view(func(r kv.Reader) error {
+			names, err := f.Queues(r, "", 2)
+			if fmt.Sprint(names) != "[c d]" {
+				t.Errorf("the first two queues are %q, expected c and d", names)
+			}
+			return err
+		})
 	})
 }

@@ -75,3 +75,23 @@ func TestReadAheadByStaleState(t *testing.T) {
 		pops(fdbpq.Min, 10, "f")
 	})
 }
+
+// The head of a paused queue is not read.
+func TestPausedQueueIsNotRead(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one")
+		f.update(f.Queue("q").Pause)
+		for knows := range 2 { // the first pop learns it
+			f.update(func(tx kv.Tx) error {
+				counted := &readRows{Tx: tx}
+				popped, err := f.Queue("q").Pop(counted, oneItem)
+				if popped.Reason != fdbpq.ReasonPaused || knows == 1 && counted.rows > 0 {
+					t.Errorf("reason %q after %d rows", popped.Reason, counted.rows)
+				}
+				return err
+			})
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // popsID pops one item with an id, repeated or not.
@@ -305,5 +306,62 @@ func TestWaitOfFinalPop(t *testing.T) {
 		if _, err := f.PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, PopID: "y", Repeated: true}, 0); err == nil {
 			t.Error("a wait that is to be final")
 		}
+	})
+}
+
+// A queue that does not exist forgets its ids one by one.
+func TestMissingQueueForgetsOneByOne(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.nothing("q", "first", true, true, fdbpq.ReasonUnknown)
+		together(time.Minute, f)
+		f.nothing("q", "second", true, true, fdbpq.ReasonUnknown)
+		together(2*time.Minute+30*time.Second, f)
+		f.sweep()
+		if rows := f.rows("p"); len(rows) != 1 {
+			t.Errorf("%d ids are left, expected the second one", len(rows))
+		}
+		f.configure("q", `{}`)
+		if n := f.counts("q"); n.Remembered != 1 {
+			t.Errorf("%d ids are remembered, expected 1", n.Remembered)
+		}
+	})
+}
+
+// A repeated pop that has only removed items past their TTL is not final: it goes on.
+func TestRepeatedPopGoesOnBehindExpired(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		expired := make([]fdbpq.NewItem, 300)
+		for i := range expired {
+			expired[i].TTL = time.Second
+		}
+		f.push("q", expired...)
+		f.pushed("q", 1, "last")
+		f.pass(time.Second)
+		popped, err := f.popsID("q", "x", true, 0)
+		if err != nil || len(popped.Items) > 0 || !popped.More || popped.Final {
+			t.Errorf("at first: %q, more %t, final %t, %v", payloads(popped.Items), popped.More, popped.Final, err)
+		}
+		f.one("q", "x", true, "last")
+	})
+}
+
+// The row of a repetition whose id an earlier version has forgotten does no harm.
+func TestRepetitionOfForgottenID(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one")
+		f.update(func(tx kv.Tx) error {
+			tx.Set(tuple.AppendString(tuple.AppendString(tuple.AppendString(nil, "y"), "q"), "a"), nil)
+			return nil
+		})
+		f.one("q", "b", true, "one")
+		f.delete("q")
+		f.pushed("q", 0, "two")
+		f.nothing("q", "b", false, true, fdbpq.ReasonEmpty)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -99,6 +100,43 @@ func TestSessionWaitsForStore(t *testing.T) {
 		}
 		if n := f.counts("q").Ready; n != 1 {
 			t.Errorf("%d items after one push", n)
+		}
+	})
+}
+
+// A store that stays away leaves the result unknown after a while.
+func TestSessionGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		f := newFixture(t, base)
+		session := f.Session()
+		f.db.FailNext(fault.UnknownDone)
+		f.hook = func(at fault.Point) {
+			if at == fault.AfterCommit {
+				f.db.SetChances(fault.Chances{fault.Unavailable: 1})
+			}
+		}
+		result := make(chan error, 1)
+		go func() {
+			result <- session.Update(t.Context(), func(tx kv.Tx) error {
+				_, err := f.Queue("q").Push(tx, fdbpq.NewItem{})
+				return err
+			})
+		}()
+		select {
+		case err := <-result:
+			if !errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("Update returned %v, expected ErrUnknown alone", err)
+			}
+		case <-time.After(time.Hour):
+			t.Error("Update still waits for the store after an hour")
+			f.db.SetChances(nil)
+			<-result
 		}
 	})
 }
@@ -209,6 +247,11 @@ func TestRetireSessions(t *testing.T) {
 		if err := session.Update(t.Context(), pushOne); err != nil {
 			t.Fatal(err)
 		}
+		resolved := silent.Session() // whose only row so far has an unknown result
+		silent.db.FailNext(fault.UnknownDone)
+		if err := resolved.Update(t.Context(), pushOne); err != nil {
+			t.Fatal(err)
+		}
 		gone.pushed("q", 0, "one")
 		retire := func() {
 			t.Helper()
@@ -235,9 +278,11 @@ func TestRetireSessions(t *testing.T) {
 		if rows := f.rows("n"); len(rows) != 2 {
 			t.Errorf("%d rows are left, expected two of the process that lives: %q", len(rows), rows)
 		}
-		silent.db.FailNext(fault.UnknownNever)
-		if err := session.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
-			t.Errorf("Update with its trace retired returned %v, expected ErrUnknown", err)
+		for what, session := range map[string]*fdbpq.Session{"certain": session, "resolved": resolved} {
+			silent.db.FailNext(fault.UnknownNever)
+			if err := session.Update(t.Context(), pushOne); !errors.Is(err, kv.ErrUnknown) {
+				t.Errorf("Update with its trace retired, after a result that was %s, returned %v, expected ErrUnknown", what, err)
+			}
 		}
 		n := f.counts("q").Ready
 		for _, kind := range []fault.Kind{fault.None, fault.UnknownNever, fault.UnknownDone} {

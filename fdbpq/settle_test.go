@@ -95,3 +95,39 @@ func TestLateSettlement(t *testing.T) {
 		})
 	}
 }
+
+// A delay out of bounds is refused, and the lease goes on.
+func TestNackDelayIsBounded(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one")
+		l := *f.leaseOne("q", time.Hour).Lease
+		for _, delay := range []time.Duration{-1, fdbpq.MaxDelay + 1} {
+			if err := f.nack(l, delay); err == nil || lost(err) != "" {
+				t.Errorf("delay of %v: %v, expected it to be refused", delay, err)
+			}
+		}
+		if err := f.nack(l, fdbpq.MaxDelay); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So many leases can be returned without counting as deliveries; then each one counts.
+func TestReturnsAreBounded(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 0, "one")
+		for n := range fdbpq.MaxReturns + 3 {
+			item := f.leaseOne("q", time.Hour)
+			if want := 1 + max(0, n-fdbpq.MaxReturns); item.Deliveries != int64(want) {
+				t.Errorf("after %d returns there are %d deliveries, expected %d", n, item.Deliveries, want)
+			}
+			if _, err := f.returned(*item.Lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

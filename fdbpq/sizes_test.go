@@ -130,7 +130,7 @@ func TestBatchFitsTransaction(t *testing.T) {
 					})
 				}
 				missing := 0
-				for _, popID := range []string{"another pop", ""} {
+				for _, popID := range []string{strings.Repeat("p", fdbpq.MaxMsgID), ""} {
 					f.fill(name, missing, c.item)
 					var popped fdbpq.Popped
 					f.update(func(tx kv.Tx) (err error) {
@@ -269,6 +269,33 @@ func TestListEndsEarly(t *testing.T) {
 			t.Errorf("listed %d of 9 items", seen)
 		}
 	})
+}
+
+// A page without payloads ends with its rows, or with the headers that fit an answer.
+func TestListEndsEarlyWithoutBodies(t *testing.T) {
+	t.Parallel()
+	for what, item := range map[string]fdbpq.NewItem{
+		"rows":    {Payload: bytes.Repeat([]byte("x"), 32_000)},
+		"headers": {Headers: bytes.Repeat([]byte("x"), 100_000), Payload: []byte("x")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				n := fdbpq.MaxBatchBytes/(len(item.Headers)+len(item.Payload)) + 10
+				f.fill("q", n, item)
+				f.view(func(r kv.Reader) error {
+					page, err := f.Queue("q").List(r, fdbpq.Listing{Limit: fdbpq.MaxBatch})
+					if err == nil && (len(page.Items) >= n || len(page.Items) < n/2 || !page.More) {
+						t.Errorf("a page has %d items of %d, more: %v", len(page.Items), n, page.More)
+					}
+					if _, err := f.Queue("q").List(r, fdbpq.Listing{Limit: fdbpq.MaxBatch + 1}); err == nil {
+						t.Errorf("a page of %d items is not refused", fdbpq.MaxBatch+1)
+					}
+					return err
+				})
+			})
+		})
+	}
 }
 
 // Names and reasons that would not fit a row are refused or cut, before they

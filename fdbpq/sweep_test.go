@@ -1,6 +1,9 @@
 package fdbpq_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -52,4 +55,68 @@ func TestSweepIgnoresDamagedTimers(t *testing.T) {
 	if e := swept.Events; len(e) != 1 || e[0].Type != fdbpq.EventLeaseLost || e[0].Queue != "sound" {
 		t.Errorf("events are %+v, want that the lease in queue sound was lost", e)
 	}
+}
+
+// However many timers are damaged, others are found behind them, and a store that does not
+// answer damages none.
+func TestSweepPassesOverManyDamagedTimers(t *testing.T) {
+	t.Parallel()
+	base, err := local.Open(t.TempDir(), local.Options{NoSync: true, Now: stopped})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	db, clock := &awayDB{DB: base}, newTestClock()
+	s, err := fdbpq.Open(t.Context(), db, clock.options(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const damaged = 300
+	update(t, s, func(tx kv.Tx) error {
+		for i := range damaged {
+			tx.Set(tuple.AppendInt(tuple.AppendString(nil, "z"), int64(i)), nil)
+		}
+		return nil
+	})
+	push(t, s, "q", "a")
+	update(t, s, func(tx kv.Tx) error {
+		_, err := s.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1}, time.Minute)
+		return err
+	})
+	clock.advance(time.Hour)
+	for range damaged {
+		if _, err := s.Sweep(t.Context()); err == nil {
+			t.Fatal("damage is not reported")
+		}
+	}
+	db.away = true
+	if _, err := s.Sweep(t.Context()); !errors.Is(err, kv.ErrUnavailable) {
+		t.Errorf("a store that is away: %v", err)
+	}
+	db.away = false
+	if swept, err := s.Sweep(t.Context()); err != nil || swept.Timers != 1 || len(swept.Events) != 1 {
+		t.Errorf("behind %d damaged timers: %+v, %v; expected that the lease ends", damaged, swept, err)
+	}
+}
+
+// awayDB cannot read leased items while it is away.
+type awayDB struct {
+	kv.DB
+	away bool
+}
+
+type awayTx struct {
+	kv.Tx
+	db *awayDB
+}
+
+func (db *awayDB) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	return db.DB.Update(ctx, func(tx kv.Tx) error { return fn(&awayTx{tx, db}) })
+}
+
+func (tx *awayTx) Get(key []byte) ([]byte, error) {
+	if tx.db.away && bytes.HasPrefix(key, tuple.AppendString(nil, "l")) {
+		return nil, kv.ErrUnavailable
+	}
+	return tx.Tx.Get(key)
 }
