@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -113,6 +116,9 @@ func TestDamagedManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	synced := found.manifests[newest.manifest]
+	if synced == 0 {
+		t.Fatal("nothing of the manifest counts as synced: the test proves nothing")
+	}
 	for at := range synced {
 		if at%17 != 0 {
 			continue
@@ -272,4 +278,50 @@ func reopened(disk vfs.FS, look func(*DB)) error {
 	}
 	look(db)
 	return db.Close()
+}
+
+// A log that Pebble has removed in good order is not missed.
+func TestRemovedLog(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	mustUpdate(t, db, set("item", "x"))
+	db.writeIdleMark()
+	newest := db.disk.syncMark()
+	log := fmt.Sprintf("db/%06d.log", newest.log)
+	manifest := func(number uint64) string { return fmt.Sprintf("db/%s%06d", manifestPrefix, number) }
+	for what, newer := range map[string]bool{"and no newer manifest": false, "and a newer manifest": true} {
+		after := snapshot(disk)
+		if newer {
+			if err := after.Link(manifest(newest.manifest), manifest(newest.manifest+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := after.Remove(log); err != nil {
+			t.Fatal(err)
+		}
+		found, err := newLogDisk(after, "db", false).checkLogs()
+		if err != nil || (found.missing == nil) != newer {
+			t.Errorf("no log %s: missing is %v, %v", what, found.missing, err)
+		}
+	}
+}
+
+// A disk that cannot read a file, and content that Pebble calls corrupt, are damage of that
+// file.
+func TestUnreadableFile(t *testing.T) {
+	t.Parallel()
+	db := openMem(t, Options{Log: slog.New(slog.DiscardHandler)})
+	const file = "db/000007.sst"
+	unreadable := &fs.PathError{Op: "read", Path: file, Err: syscall.EIO}
+	if err := db.readError(unreadable); !errors.Is(err, kv.ErrDamaged) {
+		t.Errorf("reading: %v", err)
+	}
+	if found := db.Damage(); len(found) != 1 || found[0].File != file {
+		t.Errorf("the damage is %+v, expected that of %s", found, file)
+	}
+	var damage *Damage
+	if err := db.openError(&logCheck{reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
+		t.Errorf("opening: %v, expected damage of the log", err)
+	}
 }

@@ -94,6 +94,9 @@ func TestFailedDisk(t *testing.T) {
 			if !errors.Is(err, kv.ErrUnavailable) {
 				t.Errorf("Update afterwards: %v", err)
 			}
+			if err := db.Backup("backup"); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+				t.Errorf("Backup afterwards: %v", err)
+			}
 			if err := db.Close(); err == nil {
 				t.Error("Close has nothing to say about it")
 			}

@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -141,5 +143,83 @@ level=ERROR msg="kv/local: it is broken" "not logged"=2
 `
 	if said.String() != want {
 		t.Errorf("logged\n%s\nexpected\n%s", said.String(), want)
+	}
+}
+
+// A compaction that fails is logged, and that they work again; one that was cancelled is no
+// trouble. Commits go on meanwhile.
+func TestCompactionsThatFail(t *testing.T) {
+	t.Parallel()
+	said := make(chan string, 10)
+	db := openMem(t, Options{Log: slog.New(slog.NewTextHandler(lineWriter(said), nil))})
+	logged := func(text string) {
+		t.Helper()
+		select {
+		case line := <-said:
+			if text == "" || !strings.Contains(line, text) {
+				t.Errorf("logged %q, expected %q", line, text)
+			}
+		default:
+			if text != "" {
+				t.Errorf("logged nothing, expected %q", text)
+			}
+		}
+	}
+	db.tables.compacted(fmt.Errorf("wrapped: %w", pebble.ErrCancelledCompaction))
+	logged("")
+	db.tables.compacted(nil)
+	logged("")
+	db.tables.compacted(syscall.ENOSPC)
+	logged("cannot be compacted")
+	mustUpdate(t, db, set("a", "1"))
+	db.tables.compacted(nil)
+	logged("compacted again")
+}
+
+// Pebble repeats at once what has failed: the next table waits a second, but not beyond the
+// end of the store.
+func TestTablesWaitAfterAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			what           string
+			file           string
+			flush, compact error
+			closing        bool
+			want           time.Duration
+		}{
+			{"a table in good times", "1.sst", nil, nil, false, 0},
+			{"a table after a flush that failed", "1.sst", syscall.ENOSPC, nil, false, retryPause},
+			{"a table after a compaction that failed", "1.sst", nil, syscall.ENOSPC, false, retryPause},
+			{"a log", "1.log", syscall.ENOSPC, syscall.ENOSPC, false, 0},
+			{"a table as the store closes", "1.sst", syscall.ENOSPC, nil, true, 0},
+		} {
+			tables := &tableHealth{background: newBackgroundLog(slog.New(slog.DiscardHandler), time.Now), closing: make(chan struct{})}
+			tables.flushed(c.flush)
+			tables.compacted(c.compact)
+			if c.closing {
+				close(tables.closing)
+			}
+			start := time.Now()
+			f, err := tableDisk{vfs.NewMem(), tables}.Create(c.file, vfs.WriteCategoryUnspecified)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(start); waited != c.want {
+				t.Errorf("%s waited %v, expected %v", c.what, waited, c.want)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	db := mustOpen(t, Options{FS: vfs.NewMem()})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-db.tables.closing:
+	default:
+		t.Error("a closed store lets a table wait")
 	}
 }

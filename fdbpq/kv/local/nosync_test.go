@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -122,4 +123,45 @@ func rowsWithoutGap(t *testing.T, db *DB) (n uint64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// A log that is not synced while it is written is synced when it is closed, before the next
+// one begins; and it does not say that more was synced, which a power loss would turn into
+// damage.
+func TestClosedLogIsSynced(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syncDirectory(disk, "."); err != nil {
+		t.Fatal(err)
+	}
+	f, err := newLogDisk(disk, "db", true).Create("db/000001.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := logChunk(1, "content", 1<<40)
+	if _, err := f.Write(bytes.Clone(record)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close(), syncDirectory(disk, "db")); err != nil {
+		t.Fatal(err)
+	}
+	after := mustRead(t, disk.CrashClone(vfs.CrashCloneCfg{}), "db/000001.log")
+	if !bytes.HasPrefix(after, logChunk(1, "content", 0)) {
+		t.Errorf("after a power loss the log has\n%x, expected\n%x", after, logChunk(1, "content", 0))
+	}
+}
+
+// logChunk is a chunk of a log that has a whole record, and says how far the log is synced.
+func logChunk(log uint32, content string, synced uint64) []byte {
+	b := make([]byte, chunkHeadNew, chunkHeadNew+len(content))
+	binary.LittleEndian.PutUint16(b[chunkLength:], uint16(len(content)))
+	b[chunkKind] = 9
+	binary.LittleEndian.PutUint32(b[chunkNumber:], log)
+	binary.LittleEndian.PutUint64(b[chunkSynced:], synced)
+	b = append(b, content...)
+	binary.LittleEndian.PutUint32(b, checksum(b[chunkKind:]))
+	return b
 }

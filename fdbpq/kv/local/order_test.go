@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -223,5 +224,42 @@ func TestLoserWaitsForTheWinner(t *testing.T) {
 	}
 	if n, value := runs.Load(), read.Load(); n != 2 || value != "new" {
 		t.Errorf("the loser ran %d times and has read %q, expected 2 runs and the winner's row", n, value)
+	}
+}
+
+// A transaction that lost does not wait for the winner beyond its context.
+func TestLoserGivesUp(t *testing.T) {
+	t.Parallel()
+	db := openMem(t, Options{})
+	mustUpdate(t, db, set("row", "old"))
+	before := db.newest.Load().version
+	db.gaps.mu.Lock() // the winner stops between the list and the store
+	unlock := sync.OnceFunc(db.gaps.mu.Unlock)
+	defer unlock()
+	won := make(chan error, 1)
+	go func() { won <- db.Update(context.Background(), set("row", "new")) }()
+	await(t, "the winner in the list", func() bool { return db.newest.Load().version > before })
+	ctx, giveUp := context.WithCancel(t.Context())
+	lost := make(chan error, 1)
+	go func() {
+		lost <- db.Update(ctx, func(tx kv.Tx) error {
+			_, err := tx.Get([]byte("row"))
+			tx.Set([]byte("other"), nil)
+			return err
+		})
+	}()
+	await(t, "the loser to wait", func() bool { return db.commitLock.waiting.Load() > 0 })
+	giveUp()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the loser: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the loser waits for the winner beyond its context")
+	}
+	unlock()
+	if err := <-won; err != nil {
+		t.Error(err)
 	}
 }

@@ -61,6 +61,9 @@ func TestSalvage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(page) > 400 {
+			t.Errorf("a page has %d items, expected 400 at most", len(page))
+		}
 		begin = nil
 		for _, pair := range page {
 			found[string(pair.Key)] = true
@@ -84,6 +87,27 @@ func TestSalvage(t *testing.T) {
 	if n := len(salvaged.Damage()); n != 2 || salvaged.Skipped() == 0 {
 		t.Errorf("damage of %d files is known, expected a log and a table, and %d times something was skipped", n, salvaged.Skipped())
 	}
+	err = salvaged.View(t.Context(), func(r kv.Reader) error {
+		page, err := r.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: 400, MaxBytes: 1000})
+		if err == nil && (len(page) == 0 || len(page) > 20) {
+			t.Errorf("1000 bytes have %d items", len(page))
+		}
+		for i := range items {
+			if key := fmt.Sprintf("item %04d", i); err == nil && !found[key] {
+				var value []byte
+				if value, err = r.Get([]byte(key)); len(value) > 0 {
+					t.Errorf("%s, which the pages do not have, has a value", key)
+				}
+			}
+		}
+		if _, err := r.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: 1, Reverse: true}); !errors.Is(err, errSalvage) {
+			t.Errorf("a range from its end: %v", err)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	if err := salvaged.Update(t.Context(), set("item", "new")); !errors.Is(err, errSalvage) {
 		t.Errorf("a write: %v", err)
 	}
@@ -92,5 +116,29 @@ func TestSalvage(t *testing.T) {
 	}
 	if after, err := killed.List("db"); err != nil || len(after) != len(before) {
 		t.Errorf("there were %d files before and are %d, %v", len(before), len(after), err)
+	}
+}
+
+// A transaction of which a part is damaged in the log is left out as a whole.
+func TestSalvageLeavesOutTornTransactions(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	db := openMem(t, Options{FS: disk})
+	mustUpdate(t, db, set("before", "1"))
+	mustUpdate(t, db, func(tx kv.Tx) error {
+		for i := range 40 {
+			tx.Set(fmt.Appendf(nil, "large %02d", i), make([]byte, 5000))
+		}
+		return nil
+	})
+	mustUpdate(t, db, set("behind", "2"))
+	mustMark(t, db)
+	killed := snapshot(disk)
+	flip(t, killed, fmt.Sprintf("db/%06d.log", db.disk.syncMark().log), 80_000, 4) // of 200,000
+	salvaged := openMem(t, Options{FS: killed, Salvage: true, Log: slog.New(slog.DiscardHandler)})
+	for key, want := range map[string]string{"before": "1", "large 00": "", "large 39": "", "behind": "2"} {
+		if got := mustGet(t, salvaged, key); got != want {
+			t.Errorf("%s has %d bytes, expected %q", key, len(got), want)
+		}
 	}
 }
