@@ -105,7 +105,12 @@ func TestConsumeSettles(t *testing.T) {
 			failed := make(chan string, 10)
 			w.push(t, "x")
 			stop := w.consume(t, tc.handle, client.ConsumeOptions{
-				Backoff: func(int) time.Duration { return time.Hour },
+				Backoff: func(deliveries int) time.Duration {
+					if deliveries != 1 {
+						t.Errorf("backoff after %d deliveries, expected 1", deliveries)
+					}
+					return time.Hour
+				},
 				OnError: func(item *client.Item, err error) { failed <- err.Error() },
 			})
 			w.await(t, "jobs", tc.after)
@@ -163,7 +168,10 @@ func TestConsumeGrace(t *testing.T) {
 		close(started)
 		<-ctx.Done()
 		return ctx.Err()
-	}, client.ConsumeOptions{Grace: time.Millisecond})
+	}, client.ConsumeOptions{Grace: time.Millisecond, Backoff: func(int) time.Duration {
+		t.Error("an interrupted handler counts as one that failed")
+		return 0
+	}})
 	<-started
 	if err := stop(); err != nil {
 		t.Errorf("consume ended with %v", err)
@@ -243,10 +251,16 @@ func TestDefaultBackoff(t *testing.T) {
 		{16, 150 * time.Second, 450 * time.Second},
 		{1 << 40, 150 * time.Second, 450 * time.Second},
 	} {
+		seen := make(map[time.Duration]bool)
 		for range 100 {
-			if d := client.DefaultBackoff(tc.deliveries); d < tc.least || d > tc.most {
+			d := client.DefaultBackoff(tc.deliveries)
+			if d < tc.least || d > tc.most {
 				t.Errorf("after %d deliveries: %s, expected %s to %s", tc.deliveries, d, tc.least, tc.most)
 			}
+			seen[d] = true
+		}
+		if len(seen) < 10 {
+			t.Errorf("after %d deliveries: %d different delays of 100", tc.deliveries, len(seen))
 		}
 	}
 }
@@ -295,11 +309,40 @@ func TestConsumeLimitCountsItems(t *testing.T) {
 		return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
 	})
 	handled := 0
+	var failed []error
 	err := c.Queue("jobs").Consume(t.Context(), func(context.Context, *client.Item) error {
 		handled++
 		return nil
-	}, client.ConsumeOptions{Limit: 1})
+	}, client.ConsumeOptions{Limit: 1, OnError: func(_ *client.Item, err error) { failed = append(failed, err) }})
 	if err != nil || handled != 1 {
 		t.Errorf("%d items were handled, %v: expected 1", handled, err)
+	}
+	// That no item came in time is no error.
+	if len(failed) != 1 || !strings.Contains(failed[0].Error(), "(500)") {
+		t.Errorf("OnError got %v, expected the 500", failed)
+	}
+}
+
+// An item whose handler failed because the lease was lost is left to its next consumer.
+func TestConsumeLeavesLostItems(t *testing.T) {
+	t.Parallel()
+	var settlements []string
+	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+		if strings.HasSuffix(m.Subject, ".pop.min") {
+			return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
+		}
+		settlements = append(settlements, string(m.Data))
+		return failure("410", "taken")
+	})
+	c.ExtendOften(1_000_000)
+	err := c.Queue("jobs").Consume(t.Context(), func(ctx context.Context, _ *client.Item) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, client.ConsumeOptions{Limit: 1, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(settlements) != 1 || settlements[0] != "+WPI" {
+		t.Errorf("published %q, expected one extension", settlements)
 	}
 }

@@ -15,6 +15,12 @@ func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
 // ExtendOften makes the client extend each lease n times within its length.
 func (c *Client) ExtendOften(n int) { c.patience.extend = n }
 
+// ExtendInterval is how often the lease is extended, and how long it counts as held
+// without an extension.
+func (i *Item) ExtendInterval(now time.Time) (every, term time.Duration) {
+	return i.extendInterval(now)
+}
+
 // AnswerInVain has three messages answer a request that looks at the first one
 // only, and ends before the last one comes.
 func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {

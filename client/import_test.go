@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -58,4 +59,7 @@ func TestImport(t *testing.T) {
 	}
 	_, err = f.Result()
 	fails(t, err, client.ErrOccupied, 409, client.ReasonOccupied)
+	if errors.Is(err, client.ErrBusy) {
+		t.Errorf("%v is client.ErrBusy, expected not: trying again does not help", err)
+	}
 }

@@ -153,6 +153,28 @@ func TestLostSettlement(t *testing.T) {
 	if err := item.Ack(t.Context()); err != nil {
 		t.Errorf("ack: %v", err)
 	}
+	for _, tc := range []struct {
+		what, reason string
+		settle       func(*client.Item) error
+	}{
+		{"terminate", "gone", func(i *client.Item) error { return i.Terminate(t.Context(), "why") }},
+		{"nack, and the item is gone", "gone", func(i *client.Item) error { return i.Nack(t.Context()) }},
+		{"nack, and it was popped again", "taken", func(i *client.Item) error { return i.NackWithDelay(t.Context(), time.Second) }},
+	} {
+		c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+			if n == 1 {
+				return nil
+			}
+			return failure("410", tc.reason)
+		})
+		item, err := c.Attach("pq.jobs.ack.c.t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tc.settle(item); err != nil {
+			t.Errorf("%s: %v", tc.what, err)
+		}
+	}
 }
 
 // The client tries again after refusals that say that nothing was done.
@@ -324,5 +346,119 @@ func TestServerAway(t *testing.T) {
 		if err := <-item; err != nil {
 			t.Errorf("with a buffer of %d: pop: %v", buffer, err)
 		}
+	}
+}
+
+// within fails the test when fn does not return.
+func within(t *testing.T, what string, fn func() error) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- fn() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(testenv.Patience):
+		t.Fatalf("%s does not end", what)
+		return nil
+	}
+}
+
+// Refusals end a request that has been repeated for as long as RetryFor says.
+func TestRetryForEndsRefusals(t *testing.T) {
+	t.Parallel()
+	nc := fake(t, func(*nats.Msg, int) *nats.Msg { return failure("503", "") }).Conn()
+	q := newClient(t, nc, client.RetryFor(50*time.Millisecond), client.Timeout(time.Hour)).Queue("jobs")
+	fails(t, within(t, "a push", func() error {
+		_, err := q.Push(t.Context(), nil)
+		return err
+	}), client.ErrUnavailable, 503, "")
+	fails(t, within(t, "a pop", func() error {
+		_, err := q.Pop(t.Context(), client.Min)
+		return err
+	}), client.ErrUnavailable, 503, "")
+}
+
+// A context without a deadline gets the client's.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	nc := fake(t, func(*nats.Msg, int) *nats.Msg { return nil }).Conn()
+	q := newClient(t, nc, client.Timeout(50*time.Millisecond)).Queue("jobs")
+	for what, do := range map[string]func() error{
+		"push": func() error { _, err := q.Push(t.Context(), nil); return err },
+		"pop":  func() error { _, err := q.Pop(t.Context(), client.Min); return err },
+		"info": func() error { _, err := q.Info(t.Context()); return err },
+	} {
+		if err := within(t, what, do); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, expected context.DeadlineExceeded", what, err)
+		}
+	}
+}
+
+// A read that was refused, and not answered when it was repeated, fails with the refusal.
+func TestRefusalBeforeSilence(t *testing.T) {
+	t.Parallel()
+	repeated := make(chan struct{})
+	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+		if n == 1 {
+			return failure("503", "")
+		}
+		if n == 2 {
+			close(repeated)
+		}
+		return nil
+	})
+	c.AskAgainAfter(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-repeated
+		cancel()
+	}()
+	_, err := c.Queue("jobs").Info(ctx)
+	fails(t, err, client.ErrUnavailable, 503, "")
+}
+
+// A client whose account imports the bridge's subjects under another prefix settles there.
+func TestBridgePrefix(t *testing.T) {
+	t.Parallel()
+	nc := testenv.NATS(t).Connect(t)
+	if _, err := nc.Subscribe("work.jobs.pop.min", func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, nc, client.Prefix("work"), client.BridgePrefix("pq"))
+	item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour))
+	if err != nil || item.AckSubject() != "work.jobs.ack.c.t" {
+		t.Errorf("popped %+v, %v; expected an item that work.jobs.ack.c.t settles", item, err)
+	}
+}
+
+// A header that may occur once makes an answer unreadable if it occurs twice.
+func TestHeadersThatOccurTwice(t *testing.T) {
+	t.Parallel()
+	for header, values := range map[string][]string{"PQ-Ack": {"pq.jobs.ack.c.t", "pq.jobs.ack.c.u"}, "PQ-Priority": {"1", "2"}} {
+		c := fake(t, func(*nats.Msg, int) *nats.Msg {
+			return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, header: values}}
+		})
+		item, err := c.Queue("jobs").Pop(t.Context(), client.Min)
+		if !errors.Is(err, client.ErrUnknownResult) || !strings.Contains(err.Error(), header) {
+			t.Errorf("%s twice: %+v, %v", header, item, err)
+		}
+	}
+}
+
+// A push that was refused until its context ended fails with the refusal.
+func TestPushRefusedToTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+		if n == 3 {
+			cancel()
+		}
+		return failure("503", "")
+	})
+	c.AskAgainAfter(time.Hour)
+	if _, err := c.Queue("jobs").Push(ctx, nil); err == nil || !strings.Contains(err.Error(), "(503)") {
+		t.Errorf("%v, expected it to name the 503", err)
 	}
 }

@@ -136,7 +136,8 @@ func TestAnswersInVain(t *testing.T) {
 		return &nats.Msg{Reply: "pq.jobs.ack.c." + token, Header: nats.Header{"PQ-Id": {"i"}}}
 	}
 	c.AnswerInVain(leased("read"), leased("unread"), leased("late"))
-	for _, token := range []string{"unread", "late"} {
+	c.AnswerInVain(leased("read"), &nats.Msg{Reply: "pq.jobs.ack.c.none"}, leased("last")) // the second one is no item
+	for _, token := range []string{"unread", "late", "last"} {
 		want := "pq.jobs.ack.c." + token + " -NAK"
 		select {
 		case got := <-returned:

@@ -79,15 +79,10 @@ func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msg
 	return p.future, nil
 }
 
-// whenEnded calls undo when the push ends. It calls undo at once if the push has ended: the
-// context may end during the set-up.
+// whenEnded calls undo when the push ends.
 func (p *asyncPush) whenEnded(undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
-		undo()
-		return
-	}
 	p.undo = append(p.undo, undo)
 }
 

@@ -101,6 +101,9 @@ func TestLeaseLost(t *testing.T) {
 	second := w.pop(t, client.Min, client.Lease(time.Hour), client.Wait(time.Minute))
 	fails(t, first.Extend(t.Context()), client.ErrLeaseLost, 410, client.ReasonTaken)
 	fails(t, first.Ack(t.Context()), client.ErrLeaseLost, 410, client.ReasonTaken)
+	if err := first.Ack(t.Context()); !errors.Is(err, client.ErrSettled) {
+		t.Errorf("ack once more: %v, expected client.ErrSettled", err)
+	}
 	if err := w.queue.Remove(t.Context(), second.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -241,5 +244,37 @@ func TestUnconfirmedSettlementIsAnError(t *testing.T) {
 			t.Errorf("%s: the lease is extended, expected an error", code)
 		}
 		cancel()
+	}
+}
+
+// A lease is extended three times within the length that was asked for. If the queue has
+// chosen the length, the end of the lease tells it, but that is by another clock: extensions
+// are neither too frequent nor too rare.
+func TestExtendInterval(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tc := range []struct {
+		what        string
+		lease       time.Duration // asked for
+		seems       time.Duration // from now to the end that the bridge gives
+		every, term time.Duration
+	}{
+		{"asked for, by a clock that is behind", time.Hour, -time.Hour, 20 * time.Minute, time.Hour},
+		{"chosen by the queue", 0, 9 * time.Second, 3 * time.Second, 9 * time.Second},
+		{"over, it seems", 0, -time.Hour, 300 * time.Millisecond, 900 * time.Millisecond},
+		{"long, it seems", 0, time.Hour, 5 * time.Second, time.Hour},
+	} {
+		c := fake(t, func(*nats.Msg, int) *nats.Msg {
+			return &nats.Msg{Header: nats.Header{
+				"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}, "PQ-Lease-Expires": {now.Add(tc.seems).Format(time.RFC3339Nano)},
+			}}
+		})
+		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(tc.lease))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if every, term := item.ExtendInterval(now); every != tc.every || term != tc.term {
+			t.Errorf("%s: extended every %s and held for %s, expected %s and %s", tc.what, every, term, tc.every, tc.term)
+		}
 	}
 }

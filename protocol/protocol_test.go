@@ -41,3 +41,16 @@ func TestDurations(t *testing.T) {
 		}
 	}
 }
+
+// Only a server's message without a body says that nobody has heard the request.
+func TestNoResponders(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status, body string
+		want         bool
+	}{{"503", "", true}, {"503", "an item", false}, {"404", "", false}, {"", "", false}} {
+		if got := protocol.NoResponders(tc.status, []byte(tc.body)); got != tc.want {
+			t.Errorf("status %q, body %q: %v, expected %v", tc.status, tc.body, got, tc.want)
+		}
+	}
+}
