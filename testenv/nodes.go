@@ -22,18 +22,24 @@ type Nodes struct {
 // store of each is checked.
 func NewNodes(t testing.TB, env ...string) *Nodes {
 	t.Helper()
+	return NewNodesAt(t, func([]string) []string { return env })
+}
+
+// NewNodesAt is NewNodes with settings that depend on the addresses of the nodes.
+func NewNodesAt(t testing.TB, env func(hosts []string) []string) *Nodes {
+	t.Helper()
 	hosts := freeHosts(t, clusterSize)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(rand.Text()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := &Nodes{}
+	n, common := &Nodes{}, env(hosts)
 	for _, host := range hosts {
 		p := newProcess(t)
 		data := filepath.Join(p.work, "data")
 		p.Dir = filepath.Join(data, "copy-pq")
 		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_DATA="+data, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN=127.0.0.1:0")
-		p.env = append(p.env, env...)
+		p.env = append(p.env, common...)
 		p.launch(t)
 		n.All = append(n.All, p)
 	}

@@ -147,8 +147,9 @@ func TestEmbeddedNATSWithTLS(t *testing.T) {
 	p.Stop(t)
 }
 
-// certificate makes a certificate for 127.0.0.1 that vouches for itself.
-func certificate(t *testing.T, dir string) (cert, key string) {
+// certificate makes a certificate for 127.0.0.1, and other addresses, that vouches for
+// itself.
+func certificate(t *testing.T, dir string, others ...string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -159,6 +160,9 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA:         true, BasicConstraintsValid: true,
+	}
+	for _, address := range others {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
 	}
 	public, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
 	if err != nil {

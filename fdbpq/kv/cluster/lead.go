@@ -73,7 +73,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 			batch.Lose(err)
 			return err
 		}
-		d.status.grown(len(entry))
+		d.status.grown(head.Entry+1, len(entry))
 		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, sha256.Sum256(entry)
 		d.tail.head = head
 	}

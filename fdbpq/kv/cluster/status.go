@@ -255,10 +255,10 @@ func (s *status) reachedLocked() time.Time {
 
 // grown notes that this member has added an entry to the log. It is an estimate until the
 // log says again how large it is.
-func (s *status) grown(bytes int) {
+func (s *status) grown(entry uint64, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log.Last++
+	s.log.Last = max(s.log.Last, entry) // the log may have said so already
 	s.log.Bytes += uint64(bytes)
 }
 

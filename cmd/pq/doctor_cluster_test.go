@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// What doctor says about pqd that keep a store together, and how bad it is.
+func TestDoctorOfClusters(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		change func(*client.Cluster)
+		says   string
+		failed bool
+	}{
+		{"healthy", func(*client.Cluster) {}, "ok    cluster      a is active in epoch 7, 2 followers, the log is 50 % full", false},
+		{"silent", func(c *client.Cluster) { c.Members[2].Role, c.Members[2].Heard = protocol.RoleSilent, 90 }, "warn  cluster      c was last heard 1m30s ago", false},
+		{"lagging", func(c *client.Cluster) { c.Members[1].Lag = 10_001 }, "warn  cluster      b lacks 10,001 entries", false},
+		{"a little behind", func(c *client.Cluster) { c.Members[1].Lag = 10_000 }, "ok  ", false},
+		{"stopped", func(c *client.Cluster) { c.Members[1].Role, c.Members[1].Reason = protocol.RoleStopped, "damaged" }, "FAIL  cluster      b has stopped: damaged", true},
+		{"alone", func(c *client.Cluster) { c.Members = c.Members[:1] }, "warn  cluster      the active pqd hears no other", false},
+		{"half upgraded", func(c *client.Cluster) { c.Members[1].Version = "2" }, "warn  cluster      the versions are 1 and 2: finish the upgrade", false},
+		{"filling up", func(c *client.Cluster) { c.Log.Bytes = 80 }, "warn  cluster      the log is 80 % full", false},
+		{"not full yet", func(c *client.Cluster) { c.Log.Bytes = 79 }, "ok  ", false},
+		{"without a limit", func(c *client.Cluster) { c.Log.MaxBytes = 0 }, "the log is 0 % full", false},
+	} {
+		c := &client.Cluster{
+			Node: "a", Log: protocol.ClusterLog{First: 1, Last: 9, Bytes: 50, MaxBytes: 100},
+			Members: []client.Member{
+				{Node: "a", Role: protocol.RoleActive, Version: "1", Epoch: 7},
+				{Node: "b", Role: protocol.RoleFollower, Version: "1", Epoch: 7},
+				{Node: "c", Role: protocol.RoleFollower, Version: "1", Epoch: 7},
+			},
+		}
+		tc.change(c)
+		var out strings.Builder
+		d := &doctor{session: &session{stdout: &out}}
+		d.cluster(c)
+		if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), tc.says) || d.failed != tc.failed || d.err != nil {
+			t.Errorf("%s: %q, failed: %v, %v; expected one line that says %q", tc.name, out.String(), d.failed, d.err, tc.says)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package main_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// What an operator sees of two pqd that keep a store together: /readyz, the metrics, and
+// the line of pq doctor, before and after a hand-over.
+func TestClusterHealth(t *testing.T) {
+	t.Parallel()
+	s := newStreamStore(t, "64M")
+	_, active, follower := s.pair(t)
+	s.ask(t, "pq.jobs.push.1", "x")
+	page := func(p *testenv.Process, path string) string {
+		t.Helper()
+		code, body := get(t, p.HTTP+path)
+		if code != http.StatusOK {
+			t.Errorf("%s: %d %s, expected 200", path, code, body)
+		}
+		return body
+	}
+	expect := func(p *testenv.Process, role string, active, takeovers float64) {
+		t.Helper()
+		if body := page(p, "/readyz"); !strings.Contains(body, `"role": "`+role+`"`) || !strings.Contains(body, `"status": "ok"`) {
+			t.Errorf("/readyz of the %s: %s", role, body)
+		}
+		numbers := page(p, "/metrics")
+		for name, want := range map[string]float64{
+			"pq_ready": 1, "pq_cluster_active": active, "pq_cluster_stopped": 0, "pq_cluster_takeovers_total": takeovers,
+			"pq_cluster_log_max_bytes": 64 << 20,
+		} {
+			if found := metric(t, numbers, name); found != want {
+				t.Errorf("%s of the %s is %v, expected %v", name, role, found, want)
+			}
+		}
+		if appends := metric(t, numbers, "pq_cluster_appends_total"); (appends > 0) != (takeovers > 0) {
+			t.Errorf("pq_cluster_appends_total of the %s is %v", role, appends)
+		}
+		if size := metric(t, numbers, "pq_cluster_log_bytes"); size <= 0 || size > 1<<20 {
+			t.Errorf("pq_cluster_log_bytes of the %s is %v", role, size)
+		}
+	}
+	// same waits until the follower has what the other one had, and lacks nothing that it
+	// knows of. Time alone adds entries.
+	same := func(active, follower *testenv.Process) (epoch float64) {
+		t.Helper()
+		testenv.Await(t, "the follower has caught up", func() bool {
+			ours, theirs := page(active, "/metrics"), page(follower, "/metrics")
+			epoch = metric(t, ours, "pq_cluster_epoch")
+			return epoch > 0 && epoch == metric(t, theirs, "pq_cluster_epoch") &&
+				metric(t, ours, "pq_cluster_entry") > 1 && metric(t, theirs, "pq_cluster_entry") >= metric(t, ours, "pq_cluster_entry") &&
+				metric(t, ours, "pq_cluster_lag_entries") == 0 && metric(t, theirs, "pq_cluster_lag_entries") == 0
+		})
+		return epoch
+	}
+	epoch := same(active, follower)
+	testenv.Await(t, "the size of the log is known", func() bool {
+		return metric(t, page(active, "/metrics"), "pq_cluster_log_bytes") > 0 && metric(t, page(follower, "/metrics"), "pq_cluster_log_bytes") > 0
+	})
+	expect(active, "active", 1, 1)
+	expect(follower, "follower", 0, 0)
+
+	terminal := follower.Terminal(t)
+	terminal.Run(t, testenv.Step{Where: "pq doctor", Command: "pq doctor", Output: "…\nok    cluster      … is active in epoch …, 1 follower, the log is … % full\n…\n"})
+	terminal.Run(t, testenv.Step{Where: "step down", Command: "pq cluster step-down", Output: "… has handed over to …\n"})
+	terminal.Close(t)
+	s.ask(t, "pq.jobs.push.1", "y")
+	if next := same(follower, active); next <= epoch {
+		t.Errorf("epoch %v follows epoch %v", next, epoch)
+	}
+	expect(follower, "active", 1, 1)
+	testenv.Await(t, "the former active one follows", func() bool { return strings.Contains(page(active, "/readyz"), `"role": "follower"`) })
+	if now := metric(t, page(active, "/metrics"), "pq_cluster_active"); now != 0 {
+		t.Errorf("pq_cluster_active of the former active one is %v", now)
+	}
+}
