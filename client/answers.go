@@ -11,7 +11,6 @@ import (
 type answers struct {
 	mailbox *mailbox
 	more    chan struct{} // has a value when there may be messages
-	lost    chan struct{} // has a value when the connection is a new one
 
 	mu     sync.Mutex
 	here   []*nats.Msg
@@ -19,7 +18,7 @@ type answers struct {
 }
 
 func newAnswers(b *mailbox) *answers {
-	return &answers{mailbox: b, more: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+	return &answers{mailbox: b, more: make(chan struct{}, 1)}
 }
 
 func (a *answers) add(m *nats.Msg) {

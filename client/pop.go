@@ -225,7 +225,9 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 }
 
 // attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives, or if answers may be lost with the connection and the pop can be repeated.
+// arrives. A new connection is no reason to ask again: the first attempt may still be under
+// way and answer there, and what it answers would be given back although the next attempt
+// has it under the same lease.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	body, err := t.request.body()
 	if err != nil {
@@ -233,7 +235,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	}
 	client := t.queue.client
 	answers := newAnswers(client.mailbox)
-	reply, stop, err := client.mailbox.receive(addressee{deliver: answers.add, reconnect: func() { notify(answers.lost) }})
+	reply, stop, err := client.mailbox.receive(addressee{deliver: answers.add})
 	if err != nil {
 		return nil, err
 	}
@@ -247,18 +249,12 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	t.sent++
 
 	var items []*Item
-	lost := answers.lost
-	if !t.repeatable {
-		lost = nil
-	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for over := false; !over; {
 		select {
 		case <-answers.more:
 		case <-timer.C:
-			over = true
-		case <-lost:
 			over = true
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
