@@ -14,8 +14,10 @@ import (
 func TestUnreceivedItemReturns(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	// A client's message that looks like the server's settles nothing.
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.ack.x.y", Header: h("Status", "503")}); err != nil {
+	// A client's message that looks like the server's settles nothing without a token.
+	ack := c.lease("held").Reply
+	forged := ack[:strings.LastIndexByte(ack, '.')+1] + "forged"
+	if err := c.PublishMsg(&nats.Msg{Subject: forged, Header: h("Status", "503")}); err != nil {
 		t.Fatal(err)
 	}
 	c.push("pq.jobs.push", "x")
