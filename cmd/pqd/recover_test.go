@@ -80,6 +80,77 @@ func TestRecoverStream(t *testing.T) {
 	s.ask(t, "pq.jobs.push.1", "third")
 }
 
+// A backup of a node's copy is checked, is refused as an embedded store, gives its items to
+// pqd salvage, and begins the store anew beside NATS servers that have no log. An embedded
+// store is refused as a copy.
+func TestBackupOfCopy(t *testing.T) {
+	t.Parallel()
+	s := newStreamStore(t, "64M")
+	s.init(t)
+	p := testenv.Daemon(t, s.env("a")...)
+	s.ask(t, "pq.jobs.push.1", "kept")
+	dir := t.TempDir()
+	to := filepath.Join(dir, "copy-pq")
+	succeeds := func(says string, env []string, args ...string) {
+		t.Helper()
+		if code, stdout, stderr := testenv.Run(t, env, args...); code != 0 || !strings.Contains(stdout, says) {
+			t.Errorf("pqd %s: exit code %d, %s%s, expected %q", args, code, stdout, stderr, says)
+		}
+	}
+	refused := func(says string, env []string, args ...string) {
+		t.Helper()
+		if code, stdout, stderr := testenv.Run(t, env, args...); code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("pqd %s: exit code %d, %s%s, expected %q", args, code, stdout, stderr, says)
+		}
+	}
+	succeeds("is copied to "+to, s.env("a"), "backup", to)
+	refused("in use", s.env("a"), "check")
+	s.ask(t, "pq.jobs.push.1", "after the backup")
+	p.Stop(t)
+	succeeds("has no damage", s.env("a"), "check")
+
+	other := newStreamStore(t, "64M")
+	restored := append(other.env("a"), "PQ_DATA="+dir)
+	succeeds("has no damage", restored, "check")
+	embedded := []string{"PQ_STORE=local:" + to, "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0"}
+	succeeds("jobs: 1 items", embedded, "salvage", filepath.Join(t.TempDir(), "items"))
+	refused("this is a node's copy", embedded)
+	next := testenv.Launch(t, restored...)
+	recoverBeside(t, next, true, "generation 2 has begun", "--yes")
+	next.AwaitReady(t)
+	if got := string(other.ask(t, "pq.jobs.pop.min", "").Data); got != "kept" {
+		t.Errorf("popped %q, expected the item", got)
+	}
+
+	wrong := t.TempDir()
+	single := testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(wrong, "copy-pq"))
+	alone := single.Connect(t)
+	push(t, alone, "jobs", 1, "elsewhere")
+	carry(t, alone, "jobs", other.nc, "moved")
+	carry(t, other.nc, "moved", alone, "back")
+	if m, err := alone.Request("pq.back.pop.min", nil, patience); err != nil || string(m.Data) != "elsewhere" {
+		t.Errorf("popped %+v, %v, expected the item that was there and back", m, err)
+	}
+	single.Stop(t)
+	refused("this is a store of one process", append(other.env("b"), "PQ_DATA="+wrong))
+}
+
+// carry brings the items of a queue to a queue of another store, as pq export and pq import
+// do.
+func carry(t *testing.T, from *nats.Conn, queue string, to *nats.Conn, as string) {
+	t.Helper()
+	for _, id := range listed(t, from, queue) {
+		item, err := from.Request("pq."+queue+".get."+id, nil, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := to.RequestMsg(&nats.Msg{Subject: "pq." + as + ".import", Header: item.Header, Data: item.Data}, patience)
+		if err != nil || !isAck(reply) {
+			t.Fatalf("import: %+v, %v", reply, err)
+		}
+	}
+}
+
 // Two of three nodes lose their disks. The third one keeps its copy and gives up the files
 // of its NATS server, so that the three servers begin anew. No node makes an empty store;
 // pqd recover goes on with the copy.
@@ -134,6 +205,40 @@ func TestTwoDisksLost(t *testing.T) {
 		return err == nil && string(m.Data) == "after"
 	})
 	active.Start(t)
+}
+
+// One node loses its disk, and then all lose their power at once.
+func TestDiskAndPowerLost(t *testing.T) {
+	t.Parallel()
+	if *flagOps == 0 {
+		t.Skip("no -pq.ops: three processes start twice, and NATS elects leaders")
+	}
+	nodes := testenv.NewNodes(t)
+	replaced := nodes.Active(t)
+	pushOnce(t, replaced, "before")
+	replaced.Kill(t)
+	if err := os.RemoveAll(filepath.Dir(replaced.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	nodes.Active(t, replaced)
+	replaced.Start(t)
+	pushOnce(t, replaced, "between")
+	for _, p := range nodes.All {
+		p.Kill(t)
+	}
+	for _, p := range nodes.All {
+		p.Begin(t)
+	}
+	for _, p := range nodes.All {
+		p.AwaitReady(t)
+	}
+	nc := nodes.Active(t).Connect(t)
+	for _, want := range []string{"before", "between"} {
+		testenv.Await(t, want+" is there", func() bool {
+			m, err := nc.Request("pq.jobs.pop.min", nil, patience)
+			return err == nil && string(m.Data) == want
+		})
+	}
 }
 
 // pushOnce pushes one item, however often it has to ask.
