@@ -462,3 +462,28 @@ func TestPushRefusedToTheEnd(t *testing.T) {
 		t.Errorf("%v, expected it to name the 503", err)
 	}
 }
+
+// The client does not try again after refusals that another attempt does not mend.
+func TestRefusalsForGood(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		code, reason string
+		want         error
+	}{{"506", "", client.ErrDamaged}, {"409", "occupied", client.ErrOccupied}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := make(chan struct{}, 100)
+		c := fake(t, func(*nats.Msg, int) *nats.Msg {
+			asked <- struct{}{}
+			if len(asked) > 1 {
+				cancel()
+			}
+			return failure(tc.code, tc.reason)
+		})
+		c.AskAgainAfter(time.Hour)
+		_, err := c.Queue("jobs").Push(ctx, nil)
+		cancel()
+		if n := len(asked); !errors.Is(err, tc.want) || n != 1 {
+			t.Errorf("%s: %v after %d requests, expected %v after one", tc.code, err, n, tc.want)
+		}
+	}
+}
