@@ -420,3 +420,26 @@ func TestMaintainBeatsWhileItSweeps(t *testing.T) {
 		m.stop()
 	})
 }
+
+// Timers that one transaction leaves are worked on at once, and not at the next heartbeat.
+func TestMaintainSweepsOnAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := maintain(t)
+		items := make([]fdbpq.NewItem, 1000)
+		for i := range items {
+			items[i].Delay = time.Second
+		}
+		update(t, m.Store, func(tx kv.Tx) error {
+			_, err := m.Queue("q").Push(tx, items...)
+			return err
+		})
+		m.clock.advance(time.Second)
+		m.start(t)
+		<-time.After(100 * time.Millisecond)
+		if n := m.rows(t, "z", ""); n > 0 {
+			t.Errorf("%d timers of %d are left", n, len(items))
+		}
+		m.stop()
+	})
+}
