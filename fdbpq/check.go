@@ -19,6 +19,7 @@ import (
 //   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item;
 //   - forwarding rows lead to items;
+//   - an item with a unique value has the row of that value, and no other item has;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -43,6 +44,7 @@ func newWalk(s *Store) *walk {
 		forwards: make(map[string]int64),
 		popItems: make(map[string]int64),
 		repeated: make(map[string]bool),
+		uniques:  make(map[string]string),
 	}
 }
 
@@ -55,7 +57,7 @@ const (
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
 	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
-	spaceRequest, spaceResult, spaceForward, spaceChunk, spaceTimer, spaceCounter,
+	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
 }
 
 // lineage is one generation of a queue; remembered ids count for generation 0.
@@ -77,6 +79,7 @@ type walk struct {
 	forwards map[string]int64   // expected forwarding rows: priority by key
 	popItems map[string]int64   // missing items of remembered pops, by the prefix of their keys
 	repeated map[string]bool    // expected rows of repeated pops, by key; true once seen
+	uniques  map[string]string  // expected rows of unique values: place by key
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -163,6 +166,12 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		}
 		delete(w.forwards, string(pair.Key))
 		return err
+	case spaceUnique:
+		if want, ok := w.uniques[string(pair.Key)]; !ok || want != string(pair.Value) {
+			return fmt.Errorf("unique value of no item")
+		}
+		delete(w.uniques, string(pair.Key))
+		return nil
 	case spaceChunk:
 		return w.chunk(line, rest, pair.Value)
 	}
@@ -224,6 +233,13 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 	if l.idPriority != p.priority {
 		home := place{priority: l.idPriority, tail: p.tail}
 		w.forwards[string(home.append(generationPrefix(spaceForward, line.queue, line.generation)))] = p.priority
+	}
+	if l.unique != "" {
+		key := string(appendUnique(generationPrefix(spaceUnique, line.queue, line.generation), l.unique))
+		if _, twice := w.uniques[key]; twice {
+			w.problem("queue %q: two items have the unique value %q", line.queue, l.unique)
+		}
+		w.uniques[key] = string(l.id(p).place.append(nil))
 	}
 	if l.chunks > 0 {
 		w.chunks[line.queue+"\x00"+p.tail] += l.size
@@ -390,6 +406,9 @@ func (w *walk) balance() {
 		if !seen {
 			w.problem("repetition %q is missing", key)
 		}
+	}
+	for key := range w.uniques {
+		w.problem("row %q of a unique value is missing", key)
 	}
 	for key := range w.forwards {
 		w.problem("forwarding row %q is missing", key)

@@ -16,7 +16,7 @@ func (f *fixture) furnish() {
 	f.Helper()
 	f.push("q",
 		fdbpq.NewItem{Payload: []byte("ready"), MsgID: "id"},
-		fdbpq.NewItem{Payload: []byte("mortal"), TTL: time.Hour},
+		fdbpq.NewItem{Payload: []byte("mortal"), TTL: time.Hour, Unique: "value"},
 		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Hour, TTL: 2 * time.Hour},
 		fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)},
 	)
@@ -107,6 +107,9 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a forwarding row is gone", first("f"), remove, "forwarding row"},
 		{"a forwarding row leads nowhere", first("f"), copied, "leads to no item"},
 		{"a forwarding row leads to another item", first("f"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 8)) }, "leads to no item"},
+		{"a unique value is gone", first("j"), remove, "of a unique value is missing"},
+		{"a unique value is that of another item", first("j"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "unique value of no item"},
+		{"a unique value is that of no item", first("j"), rekeyed([]byte("value"), []byte("other")), "unique value of no item"},
 		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},

@@ -25,11 +25,11 @@ const (
 // store writes an item's content: into the envelope when it is small,
 // otherwise into rows that begin with prefix and the item's tail.
 func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []byte) error {
+	if err := checkContent(headers, payload); err != nil {
+		return err
+	}
 	e.size = int64(len(headers) + len(payload))
 	e.headerSize = int64(len(headers))
-	if e.size > MaxContent {
-		return fmt.Errorf("%w: payload and headers have %d bytes, allowed are %d", ErrContent, e.size, MaxContent)
-	}
 	if e.size <= maxInline {
 		e.headers, e.payload = headers, payload
 		return nil
@@ -40,6 +40,14 @@ func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []by
 		tx.Set(appendChunkKey(prefix, p, e.chunks), content[:n])
 		content = content[n:]
 		e.chunks++
+	}
+	return nil
+}
+
+// checkContent returns an error when content is too large for an item.
+func checkContent(headers, payload []byte) error {
+	if size := len(headers) + len(payload); size > MaxContent {
+		return fmt.Errorf("%w: payload and headers have %d bytes, allowed are %d", ErrContent, size, MaxContent)
 	}
 	return nil
 }

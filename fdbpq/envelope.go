@@ -26,9 +26,11 @@ type envelope struct {
 	fence        int64 // number of leases, returned ones included
 	idPriority   int64 // priority in the item's id
 	dead         DeadLetter
-	minFence     int64 // of an imported item: lower bound of the next fence
-	extraAnswers int64 // of a leased item: answers with this lease beyond the first
-	foreign      bool  // pushed by another program, which updated no counters
+	minFence     int64  // of an imported item: lower bound of the next fence
+	extraAnswers int64  // of a leased item: answers with this lease beyond the first
+	unique       string // no other item of the queue has this value; "": it has none, or none any more
+	untilLeased  int64  // 1: the first lease ends that
+	foreign      bool   // pushed by another program, which updated no counters
 }
 
 func (e *envelope) append(b []byte) []byte {
@@ -47,13 +49,18 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	if rare := e.minFence != 0 || e.extraAnswers != 0; rare || e.dead != (DeadLetter{}) {
+	unique := e.unique != ""
+	rare := unique || e.minFence != 0 || e.extraAnswers != 0
+	if rare || e.dead != (DeadLetter{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
 		b = tuple.AppendString(b, e.dead.Origin)
 		b = tuple.AppendString(b, e.dead.OriginID)
-		if rare {
-			b = tuple.AppendInt(tuple.AppendInt(b, e.minFence), e.extraAnswers)
-		}
+	}
+	if rare {
+		b = tuple.AppendInt(tuple.AppendInt(b, e.minFence), e.extraAnswers)
+	}
+	if unique {
+		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.unique)), e.untilLeased)
 	}
 	return b
 }
@@ -102,6 +109,16 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 				return envelope{}, fmt.Errorf("damaged item: %w", err)
 			}
 		}
+	}
+	if len(rest) > 0 {
+		var unique []byte
+		if unique, rest, err = tuple.ConsumeBytes(rest); err == nil {
+			e.untilLeased, _, err = tuple.ConsumeInt(rest)
+		}
+		if err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+		e.unique = string(unique)
 	}
 	return e, nil
 }

@@ -102,7 +102,7 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 			return false, nil
 		}
 	}
-	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceCounter} {
+	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceUnique, spaceCounter} {
 		qtx.tx.ClearRange(tuple.Range(qtx.prefix(space)))
 	}
 	qtx.tx.Clear(qtx.prefix(spaceFence))

@@ -130,6 +130,11 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 		if rng.IntN(5) == 0 {
 			item.msgID = fmt.Sprint("id ", rng.IntN(8))
 		}
+		if rng.IntN(4) == 0 {
+			item.unique = fmt.Sprint("value ", rng.IntN(5))
+			item.onConflict = pick(rng, "", fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
+			item.untilLeased = rng.IntN(3) == 0
+		}
 		if len(w.leases) > 0 && rng.IntN(6) == 0 {
 			l := w.recentLease(rng)
 			item.handOver = &l

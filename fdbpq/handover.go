@@ -71,6 +71,11 @@ func (p *pusher) acknowledge(h *handOver) {
 	}
 }
 
+// hands reports whether an item of the queue that is pushed to is the one handed over.
+func (h *handOver) hands(item *located, p *pusher) bool {
+	return h != nil && h.from == p.queueTx && h.item.place == item.place
+}
+
 // leaves returns 1 if the item leaves the queue that is pushed to.
 func (h *handOver) leaves(p *pusher) int64 {
 	if h != nil && h.from == p.queueTx {

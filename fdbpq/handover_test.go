@@ -120,7 +120,10 @@ func TestHandOverAgain(t *testing.T) {
 		if p := f.handOver("mails", next, item); p.Err != nil || !p.Duplicate {
 			t.Errorf("a known id under another lease: %+v", p)
 		}
-		f.has("in the end", map[string]int64{"jobs": 0, "mails": 1})
+		f.has("in the end", map[string]int64{"mails": 1})
+		if got := f.counts("jobs"); got.Length() != 0 {
+			t.Errorf("the queue has %+v, expected nothing", got)
+		}
 	})
 }
 

@@ -22,6 +22,9 @@ type Import struct {
 	Deliveries int64
 	Fence      int64
 	Dead       *DeadLetter
+
+	Unique            string // ErrOccupied if another item has this value
+	UniqueUntilLeased bool
 }
 
 // Imported is the result of an Import.
@@ -29,10 +32,12 @@ type Imported struct {
 	Seq   int64
 	Found *StoredItem // the item with this id that was there already and stays as it is
 	Err   error       // this item was refused, without effect on the others
+
+	Events []Event // of an item with the same unique value that was past its TTL
 }
 
 var (
-	// ErrOccupied: the item's place is taken by an item with another id.
+	// ErrOccupied: the place of the item, or its unique value, is taken by an item with another id.
 	ErrOccupied = errors.New("the place is occupied by another item")
 
 	// ErrPlace: no push could have assigned the place in the id.
@@ -69,6 +74,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		if results[i], err = p.importItem(&items[i], free[home]); err != nil {
 			return nil, err
 		}
+		results[i].Events, p.events = p.events, nil
 		// These places may be occupied from here on: read their rows.
 		delete(free, home)
 		delete(free, place{priority: items[i].Priority, tail: home.tail})
@@ -128,6 +134,9 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	}
 	at := place{priority: item.Priority, tail: item.ID.place.tail}
 	there, err := p.existing(item, at, free)
+	if err == nil && there == nil && item.Unique != "" {
+		err = p.unclaimed(item.Unique)
+	}
 	if err != nil {
 		if errors.Is(err, ErrOccupied) {
 			return Imported{Err: err}, nil
@@ -144,6 +153,10 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
+		unique: item.Unique,
+	}
+	if item.UniqueUntilLeased {
+		e.untilLeased = 1
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -165,6 +178,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	p.relocate(item.ID.place, &e, at.priority)
+	p.claim(&e, at)
 	p.count = max(p.count, seq)
 	p.tally.bytes += e.size
 	if due != 0 {

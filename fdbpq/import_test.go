@@ -28,6 +28,8 @@ type importItem struct {
 	notBefore, expires time.Duration // 0: none
 	deliveries, fence  int64
 	dead               fdbpq.DeadLetter
+	unique             string
+	untilLeased        bool
 }
 
 // importedView is what became of one.
@@ -46,6 +48,7 @@ func importOf(queue string, items []importItem) operation {
 				one := fdbpq.Import{
 					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
+					Unique: item.unique, UniqueUntilLeased: item.untilLeased,
 				}
 				if item.notBefore != 0 {
 					one.NotBefore = p.wall().Add(item.notBefore)
@@ -66,6 +69,7 @@ func importOf(queue string, items []importItem) operation {
 					v.Found = []itemView{storedViewOf(one.Found)}
 				}
 				out.Imported = append(out.Imported, v)
+				out.Events = append(out.Events, eventsOf(one.Events)...)
 			}
 			return out, nil
 		},
@@ -78,13 +82,13 @@ func (m *model) imports(queue string, at moment, items []importItem) (out outcom
 	q := m.create(queue)
 	q.promises = false
 	for _, item := range items {
-		out.Imported = append(out.Imported, m.importOne(q, at, item))
+		out.Imported = append(out.Imported, m.importOne(q, at, item, &out))
 	}
 	q.exists = existed || slices.ContainsFunc(out.Imported, func(v importedView) bool { return v.Err == "" })
 	return out
 }
 
-func (m *model) importOne(q *modelQueue, at moment, item importItem) importedView {
+func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcome) importedView {
 	home := placeOf(item.id)
 	switch {
 	case home.seq < 0 || home.seq > 1<<62:
@@ -98,11 +102,15 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem) importedVie
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, deliveries: item.deliveries, fence: max(item.fence, item.deliveries), dead: item.dead,
+		unique: item.unique, untilLeased: item.untilLeased,
 	}
 	for i := range q.items {
 		if compareItems(&q.items[i], &home) == 0 || compareItems(&q.items[i], &added) == 0 {
 			return importedView{Err: "occupied"}
 		}
+	}
+	if item.unique != "" && m.claimant(q, at, item.unique, false, 0, out) != nil {
+		return importedView{Err: "occupied"}
 	}
 	if len(item.payload)+len(item.headers) > fdbpq.MaxContent {
 		return importedView{Err: "content"}
@@ -132,6 +140,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 	for _, pushed := range w.pushItems(rng) {
 		item := importItem{
 			id: madeUpID(rng, w.priority(rng), 1+rng.Int64N(200)), payload: pushed.payload, headers: pushed.headers,
+			unique: pushed.unique, untilLeased: pushed.unique != "" && pushed.untilLeased,
 			notBefore: cmp.Or(pushed.notBefore, min(pushed.delay, fdbpq.MaxDelay+1)), expires: pushed.ttl,
 		}
 		switch rng.IntN(12) {
@@ -147,6 +156,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.deliveries = rng.Int64N(4)
 			item.fence = item.deliveries + rng.Int64N(3)
 		case 6:
+			item.unique, item.untilLeased = "", false
 			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there"}
 		}
 		if item.priority = placeOf(item.id).priority; rng.IntN(4) == 0 {

@@ -14,6 +14,9 @@ type StoredItem struct {
 	Due     int64 // store time at which a lease or a delay ends; 0 when ready
 	Expires int64 // store time at which its TTL ends; 0: never
 	Fence   int64 // number of leases, returned ones included
+
+	Unique            string // no other item of the queue has this value; "": it has none, or none any more
+	UniqueUntilLeased bool   // the first lease ends that
 }
 
 // Get returns an item by its id, whatever its state; nil when there is none.
@@ -42,7 +45,7 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) 
 	if err != nil {
 		return nil, err
 	}
-	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence}, nil
+	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, Unique: l.unique, UniqueUntilLeased: l.untilLeased == 1}, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one. A
@@ -66,14 +69,20 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	if err != nil || l == nil {
 		return false, err
 	}
+	qtx.move(l, priority)
+	qtx.finish()
+	return true, nil
+}
+
+func (qtx *queueTx) move(l *located, priority int64) {
 	if l.state == StateLeased {
 		leased := l.asLeased()
 		leased.returnPriority = priority
-		tx.Set(qtx.key(spaceLeased, l.place), leased.append(nil))
-		return true, nil
+		qtx.tx.Set(qtx.key(spaceLeased, l.place), leased.append(nil))
+		return
 	}
 	if priority == l.place.priority {
-		return true, nil
+		return
 	}
 	qtx.remove(l)
 	to := qtx.relocate(l.place, &l.envelope, priority)
@@ -82,8 +91,6 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	} else {
 		qtx.addReady(to, &l.envelope)
 	}
-	qtx.finish()
-	return true, nil
 }
 
 // beginWithItem starts a transaction on the queue and locates an item in it.

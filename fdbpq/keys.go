@@ -24,6 +24,7 @@ import (
 //	("l", queue, generation, place)         leased item
 //	("f", queue, generation, place)         forwarding: priority that the item with this id moved to
 //	("x", queue, generation, tail, n)       n-th part of a large payload
+//	("j", queue, generation, unique)        place in the id of the item with this unique value
 //	("m", queue, generation)                highest lower bound of a fence that an import has assigned
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
@@ -52,6 +53,7 @@ const (
 	spaceLeased   = "l"
 	spaceForward  = "f"
 	spaceChunk    = "x"
+	spaceUnique   = "j"
 	spaceFence    = "m"
 	spaceMsgID    = "u"
 	spacePopID    = "p"
@@ -66,7 +68,7 @@ const (
 
 // queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
-	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceFence,
+	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }
 
@@ -79,6 +81,11 @@ func row(space string) []byte {
 func queueRow(space, queue string) []byte {
 	b := make([]byte, 0, len(space)+len(queue)+4)
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
+}
+
+// appendUnique appends the last part of the key of a unique value.
+func appendUnique(prefix []byte, value string) []byte {
+	return tuple.AppendBytes(prefix, []byte(value))
 }
 
 // generationPrefix returns the prefix of the keys of one space in one generation of

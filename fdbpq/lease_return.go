@@ -17,8 +17,12 @@ func (qtx *queueTx) leaseDue(t timer) error {
 		return err
 	}
 	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
-	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(t.place), Priority: t.place.priority, Deliveries: l.deliveries})
+	qtx.loseLease(t.place, &l)
 	return qtx.putBack(t.place, &l, 0)
+}
+
+func (qtx *queueTx) loseLease(p place, l *leasedItem) {
+	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(p), Priority: p.priority, Deliveries: l.deliveries})
 }
 
 // MaxReturns bounds how many leases of an item can be returned without counting as

@@ -173,6 +173,9 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
+		if held.untilLeased {
+			held.unique = ""
+		}
 		held.fence, held.minFence, held.extraAnswers = max(held.fence+1, held.minFence), 0, 0
 		out.Items = append(out.Items, held.leased(at, q.generation))
 		pop.leases = append(pop.leases, modelLease{held.number, held.fence})

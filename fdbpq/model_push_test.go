@@ -24,6 +24,9 @@ type pushItem struct {
 	ttl              time.Duration
 	msgID            string
 	handOver         *heldLease
+	unique           string
+	onConflict       fdbpq.OnConflict
+	untilLeased      bool
 }
 
 // push adds items. Ids, and the place among concurrent pushes, are the store's
@@ -38,7 +41,7 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		if n < len(got.Pushed) {
 			answer = got.Pushed[n]
 		}
-		view, number := m.pushOne(q, at, item, answer)
+		view, number := m.pushOne(q, at, item, answer, &out)
 		out.Pushed = append(out.Pushed, view)
 		pushed = append(pushed, number)
 		if number > 0 {
@@ -70,7 +73,7 @@ func (q *modelQueue) evict(out *outcome, pushed []int) {
 	}
 }
 
-func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView) (pushedView, int) {
+func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView, out *outcome) (pushedView, int) {
 	priority := item.priority
 	if !item.hasPriority {
 		priority = q.config.Priority
@@ -102,6 +105,21 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		}
 		full = q.tooFull(priority, max(item.delay, item.notBefore) > 0, from, handed)
 	}
+	if item.unique != "" {
+		living := m.claimant(q, at, item.unique, from == q, handed, out)
+		if living != nil {
+			return m.resolve(q, at, item, priority, living, func() {
+				if from != nil {
+					from.remove(handed)
+				}
+			}), -1
+		}
+		if item.handOver != nil { // what was past its TTL is gone
+			full = q.tooFull(priority, max(item.delay, item.notBefore) > 0, from, handed)
+		} else {
+			full = q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && int64(len(q.items)) >= q.config.MaxLength
+		}
+	}
 	switch {
 	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
 		return pushedView{Err: "time"}, -1
@@ -120,6 +138,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	added := modelItem{
 		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
 		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
+		unique: item.unique, untilLeased: item.untilLeased,
 	}
 	if ttl > 0 {
 		added.expires = at.now + int64(ttl)

@@ -59,6 +59,8 @@ type modelItem struct {
 	minFence       int64 // the next fence is no lower
 	extraAnswers   int   // with this lease, beyond the first
 	dead           fdbpq.DeadLetter
+	unique         string // its value, as long as it claims that
+	untilLeased    bool
 }
 
 // moment is when and where an operation happens.
@@ -104,6 +106,8 @@ type itemView struct {
 	State      fdbpq.State
 	Due        int64
 	Until      int64 // end of the TTL
+	Unique     string
+	UntilLease bool
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -316,6 +320,7 @@ func (i *modelItem) view() itemView {
 func (i *modelItem) stored() itemView {
 	v := i.view()
 	v.State, v.Fence, v.Until = i.state, i.fence, i.expires
+	v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	if i.state != fdbpq.StateReady {
 		v.Due = i.due
 	}

@@ -20,6 +20,7 @@ func pushOf(queue string, items []pushItem) operation {
 				if item.notBefore != 0 {
 					n.NotBefore = p.wall().Add(item.notBefore)
 				}
+				n.Unique, n.OnConflict, n.UniqueUntilLeased = item.unique, item.onConflict, item.untilLeased
 				if l := item.handOver; l != nil {
 					lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
 					if err != nil {
@@ -57,7 +58,8 @@ func (p pushItem) String() string {
 	}{
 		{"headers", digest(p.headers), p.headers != ""}, {"priority", p.priority, p.hasPriority}, {"delay", p.delay, p.delay != 0},
 		{"not before", p.notBefore, p.notBefore != 0}, {"ttl", p.ttl, p.ttl != 0}, {"id", p.msgID, p.msgID != ""},
-		{"hand over", p.handOver, p.handOver != nil},
+		{"hand over", p.handOver, p.handOver != nil}, {"unique", p.unique, p.unique != ""},
+		{"on conflict", p.onConflict, p.onConflict != ""}, {"until", "leased", p.untilLeased},
 	} {
 		if field.set {
 			s += fmt.Sprintf(" %s %v", field.name, field.value)

@@ -42,6 +42,10 @@ func kindOf(err error) string {
 		return "remembered"
 	case errors.Is(err, fdbpq.ErrHandOver):
 		return "hand over"
+	case errors.Is(err, fdbpq.ErrLeased):
+		return "leased"
+	case errors.Is(err, fdbpq.ErrUnique):
+		return "unique"
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return "no queue"
 	case errors.Is(err, fdbpq.ErrContent):
@@ -101,6 +105,7 @@ func viewOf(item *fdbpq.Item) itemView {
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Fence, v.Until = stored.State, stored.Due, stored.Fence, stored.Expires
+	v.Unique, v.UntilLease = stored.Unique, stored.UniqueUntilLeased
 	return v
 }
 

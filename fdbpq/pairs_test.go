@@ -57,6 +57,14 @@ func nackIt(d time.Duration) func(*world) operation {
 
 func ackIt(w *world) operation { return settleOf(w.lease0(), settleAck, 0, "") }
 
+// pushUnique pushes an item with the unique value of the one.
+func pushUnique(item pushItem) func(*world) operation {
+	return func(*world) operation {
+		item.payload, item.unique = "unique", "value"
+		return pushOf("a", []pushItem{item})
+	}
+}
+
 // handItOver pushes an item that takes the place of the leased one.
 func handItOver(queue, msgID string) func(*world) operation {
 	return func(w *world) operation {
@@ -106,6 +114,9 @@ var meetings = []func(*world) operation{
 	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
+	pushUnique(pushItem{}),
+	pushUnique(pushItem{onConflict: fdbpq.ConflictReplace, untilLeased: true}),
+	pushUnique(pushItem{onConflict: fdbpq.ConflictRaise, priority: -2, hasPriority: true}),
 	handItOver("b", ""),
 	handItOver("a", "new id"),
 	handItOver("a", "id"),
@@ -197,7 +208,7 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	if err := w.heartbeat(everyProcess); err != nil {
 		return err
 	}
-	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute}})} {
+	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value"}})} {
 		if err := w.do(p, o); err != nil {
 			return err
 		}

@@ -103,6 +103,9 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			if err != nil {
 				return Popped{}, err
 			}
+			if e.untilLeased == 1 {
+				qtx.release(e)
+			}
 			e.deliveries++
 			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
 			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,13 @@ type NewItem struct {
 	// The push is refused if the lease is lost (*LostError), or if the configuration of
 	// the lease's queue does not name this queue (ErrHandOver).
 	HandOver *Lease
+
+	// Unique is a value that one item of the queue has at a time, from its push until it
+	// is gone or dead, "" for none. OnConflict says what a push does when another item has
+	// it. With UniqueUntilLeased the item's first lease ends the claim to it.
+	Unique            string
+	OnConflict        OnConflict
+	UniqueUntilLeased bool
 }
 
 // Pushed is the result of the push of one item.
@@ -33,11 +41,11 @@ type Pushed struct {
 	ID        ID
 	Seq       int64 // number in push order
 	Priority  int64
-	Duplicate bool  // ID and Seq are those of the first push with this message id
+	Duplicate bool  // no item was added: ID and Seq are those of the item with this message id or unique value
 	Evicted   bool  // the queue was full, and this item was its least urgent one
 	Err       error // this item was refused, without effect on the others
 
-	Events []Event // items that this push evicted from a full queue, perhaps this one
+	Events []Event // of items that this push evicted from a full queue, perhaps this one, or found past their TTL
 }
 
 // ErrTime: a delay or a TTL is out of bounds.
@@ -67,12 +75,12 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		if results[i], err = p.push(&items[i]); err != nil {
 			return nil, err
 		}
-		if results[i].Err != nil || results[i].Duplicate {
-			continue
+		if results[i].Err == nil && !results[i].Duplicate {
+			if err := p.evict(results[:i+1]); err != nil {
+				return nil, err
+			}
 		}
-		if err := p.evict(results[:i+1]); err != nil {
-			return nil, err
-		}
+		results[i].Events, p.events = p.events, nil
 	}
 	p.finish()
 	return results, nil
@@ -145,7 +153,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := checkMsgID(item.MsgID); err != nil {
+	if err := cmp.Or(checkMsgID(item.MsgID), item.checkUnique()); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -166,11 +174,23 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return Pushed{}, err
 		}
 	}
+	if item.Unique != "" {
+		living, err := p.claimant(item.Unique, handOver)
+		if err != nil {
+			return Pushed{}, err
+		}
+		if living != nil {
+			return p.resolve(item, priority, living, handOver)
+		}
+	}
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
 	at := place{priority: priority, tail: newTail(p.count + 1)}
-	e := envelope{pushed: p.pushed, idPriority: priority}
+	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique}
+	if item.UniqueUntilLeased {
+		e.untilLeased = 1
+	}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
@@ -184,6 +204,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{}, err
 	}
 	p.tally.bytes += e.size
+	p.claim(&e, at)
 	if due != 0 {
 		p.addDelayed(at, due, &e)
 	} else {
@@ -280,7 +301,6 @@ func (p *pusher) evict(results []Pushed) error {
 			}
 		}
 	}
-	results[len(results)-1].Events, p.events = p.events, nil
 	return nil
 }
 

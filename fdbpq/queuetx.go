@@ -145,6 +145,7 @@ func (qtx *queueTx) removeReady(p place, e *envelope) {
 
 // drop clears the rows that an item has outside its space.
 func (qtx *queueTx) drop(p place, e *envelope) {
+	qtx.release(e)
 	qtx.clearContent(e, p)
 	qtx.tally.bytes -= e.size
 	if e.idPriority != p.priority {

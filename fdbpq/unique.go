@@ -1,0 +1,154 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+)
+
+// OnConflict says what a push does when another item of the queue has its unique value.
+// It never adds a second one.
+type OnConflict string
+
+const (
+	ConflictKeep    OnConflict = "keep"    // nothing; the default
+	ConflictReplace OnConflict = "replace" // the item gets the payload and the headers of the push
+	ConflictRaise   OnConflict = "raise"   // the item gets the more urgent priority of the two
+)
+
+// MaxUnique bounds the bytes of a unique value: it is part of a key.
+const MaxUnique = 1024
+
+var (
+	// ErrUnique: the unique value, or what to do about conflicts, is not as it should be.
+	ErrUnique = errors.New("unique value")
+
+	// ErrLeased: the item that a push is to replace is leased.
+	ErrLeased = errors.New("the item is leased")
+)
+
+// claim makes an item the one with its unique value.
+func (qtx *queueTx) claim(e *envelope, p place) {
+	if e.unique != "" {
+		qtx.tx.Set(qtx.uniqueRow(e.unique), e.id(p).place.append(nil))
+	}
+}
+
+// release ends an item's claim to its unique value.
+func (qtx *queueTx) release(e *envelope) {
+	if e.unique != "" {
+		qtx.tx.Clear(qtx.uniqueRow(e.unique))
+		e.unique = ""
+	}
+}
+
+func (qtx *queueTx) uniqueRow(value string) []byte {
+	return appendUnique(generationPrefix(spaceUnique, qtx.name, qtx.state.generation), value)
+}
+
+// claimant returns the living item with a unique value, nil when there is none. An item
+// past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
+// two pushes cannot both be the first. An item that is handed over leaves its value.
+func (p *pusher) claimant(value string, h *handOver) (*located, error) {
+	row, err := p.tx.Get(p.uniqueRow(value))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	home, err := parsePlace(row)
+	if err != nil {
+		return nil, fmt.Errorf("damaged row of a unique value: %w", err)
+	}
+	item, err := p.locate(p.tx, p.state, ID{home})
+	if err != nil || item == nil || item.unique != value || h.hands(item, p) {
+		return nil, err
+	}
+	if item.expires == 0 {
+		return item, nil
+	}
+	now, err := p.now()
+	if err != nil || item.expires > now || item.state == StateLeased && item.due > now {
+		return item, err
+	}
+	if item.state == StateLeased {
+		p.loseLease(item.place, item.asLeased())
+		return nil, p.putBack(item.place, item.asLeased(), 0)
+	}
+	p.remove(item)
+	return nil, p.expire(item.place, &item.envelope)
+}
+
+// resolve is a push whose unique value a living item has.
+func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOver *handOver) (Pushed, error) {
+	if item.MsgID != "" {
+		if err := p.checkDedupLimit(p.counted.Remembered); err != nil {
+			return Pushed{Err: err}, nil
+		}
+	}
+	seq, err := living.place.count()
+	if err != nil {
+		return Pushed{}, err
+	}
+	pushed := Pushed{ID: living.id(living.place), Seq: seq, Priority: living.returnPriority, Duplicate: true}
+	switch {
+	case item.OnConflict == ConflictReplace && living.state == StateLeased:
+		return Pushed{Err: ErrLeased}, nil
+	case item.OnConflict == ConflictReplace:
+		if err := p.replace(living, item); err != nil {
+			return Pushed{Err: err}, nil
+		}
+	case item.OnConflict == ConflictRaise && priority < living.returnPriority:
+		p.move(living, priority)
+		pushed.Priority = priority
+	}
+	p.acknowledge(handOver)
+	if item.MsgID != "" {
+		err = p.rememberPush(item.MsgID, pushed.ID)
+	}
+	return pushed, err
+}
+
+// replace gives an item that is not leased the content of a push.
+func (p *pusher) replace(living *located, item *NewItem) error {
+	at, e := living.place, living.envelope
+	fresh := e
+	fresh.chunks = 0
+	if err := checkContent(item.Headers, item.Payload); err != nil {
+		return err
+	}
+	p.remove(living)
+	p.clearContent(&e, at)
+	if err := p.storeContent(&fresh, at, item.Headers, item.Payload); err != nil {
+		return err
+	}
+	p.tally.bytes += fresh.size - e.size
+	if living.state == StateDelayed {
+		p.addDelayed(at, living.due, &fresh)
+	} else {
+		p.addReady(at, &fresh)
+	}
+	return nil
+}
+
+// checkUnique returns an error when the options of a push about its unique value are not
+// as they should be.
+func (item *NewItem) checkUnique() error {
+	switch {
+	case len(item.Unique) > MaxUnique:
+		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrUnique, len(item.Unique), MaxUnique)
+	case item.Unique == "" && (item.OnConflict != "" || item.UniqueUntilLeased):
+		return fmt.Errorf("%w is missing: expected one together with what is done about it", ErrUnique)
+	}
+	switch item.OnConflict {
+	case "", ConflictKeep, ConflictReplace, ConflictRaise:
+		return nil
+	}
+	return fmt.Errorf("%w: on a conflict %q: expected %q, %q or %q", ErrUnique, item.OnConflict, ConflictKeep, ConflictReplace, ConflictRaise)
+}
+
+// unclaimed returns ErrOccupied if a living item has a unique value.
+func (p *pusher) unclaimed(value string) error {
+	living, err := p.claimant(value, nil)
+	if err == nil && living != nil {
+		err = fmt.Errorf("%w: %s has the unique value %q", ErrOccupied, living.id(living.place), value)
+	}
+	return err
+}
