@@ -93,12 +93,20 @@ func (a *answerLimit) reserve(id int, dead *fdbpq.DeadLetter) int {
 	return max(replyReserve, t.answerSize(a.prefix))
 }
 
+// uniqueSize is what the unique value of an item adds to an answer that shows it.
+func uniqueSize(value string) int {
+	if value == "" {
+		return 0
+	}
+	return lineOf(protocol.HeaderUnique, len(value)) + lineOf(protocol.HeaderUniqueUntil, len(protocol.UntilLeased))
+}
+
 // admit refuses an item that no answer could carry.
-func (a *answerLimit) admit(payload, headers []byte, id int, dead *fdbpq.DeadLetter) *failure.Failure {
+func (a *answerLimit) admit(payload, headers []byte, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
 		return failure.Newf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
-	size, reserve := len(payload)+len(headers), a.reserve(id, dead)
+	size, reserve := len(payload)+len(headers), a.reserve(id, dead)+uniqueSize(unique)
 	if most := int(a.maxPayload.Load()) - reserve; size > most {
 		return failure.Newf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)
@@ -108,7 +116,12 @@ func (a *answerLimit) admit(payload, headers []byte, id int, dead *fdbpq.DeadLet
 
 // unanswerable returns why no answer can carry an item, or nil.
 func (a *answerLimit) unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
-	most := a.maxPayload.Load()
+	return a.unshowable(queue, item, "")
+}
+
+// unshowable is the same for an answer that shows the item's unique value.
+func (a *answerLimit) unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
+	most := a.maxPayload.Load() - int64(uniqueSize(unique))
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}

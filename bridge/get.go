@@ -39,7 +39,7 @@ func (g *get) find(v *view) (err error) {
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
-	g.Failure = v.answerLimit.unanswerable(g.Subject.Queue, &g.item.Item)
+	g.Failure = v.answerLimit.unshowable(g.Subject.Queue, &g.item.Item, g.item.Unique)
 	return err
 }
 
@@ -62,6 +62,12 @@ func (g *get) answer(l *lane) {
 	if item.Expires != 0 {
 		w.text = appendTime(w.text, l.store.Display(item.Expires))
 		w.end(protocol.HeaderExpires)
+	}
+	if item.Unique != "" {
+		w.string(protocol.HeaderUnique, item.Unique)
+	}
+	if item.UniqueUntilLeased {
+		w.string(protocol.HeaderUniqueUntil, protocol.UntilLeased)
 	}
 	w.text = strconv.AppendInt(w.text, g.ready, 10)
 	w.end(protocol.HeaderNumPending)

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -25,6 +26,24 @@ func readMsgID(values []string) (string, *failure.Failure) {
 		f = failure.Newf(400, "%s has %d bytes: allowed are %d", protocol.HeaderMsgID, len(id), fdbpq.MaxMsgID)
 	}
 	return id, f
+}
+
+// readUnique reads a unique value. JSON has to carry it in lists and exports.
+func readUnique(key, value string) (string, *failure.Failure) {
+	switch {
+	case len(value) > fdbpq.MaxUnique:
+		return "", failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), fdbpq.MaxUnique)
+	case !utf8.ValidString(value):
+		return "", failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
+	}
+	return value, nil
+}
+
+func readUniqueUntil(key, value string) (bool, *failure.Failure) {
+	if value != protocol.UntilLeased {
+		return false, failure.Newf(400, "%s is %s: expected %s", key, failure.Quote(value), protocol.UntilLeased)
+	}
+	return true, nil
 }
 
 // readDuration reads a duration such as 1h30m.

@@ -61,7 +61,7 @@ func (r *importing) read(wr *wire) *failure.Failure {
 	if i.Pushed.IsZero() {
 		i.Pushed = r.Arrived
 	}
-	return wr.answerLimit.admit(i.Payload, i.Headers, len(r.Msg.Header.Get(protocol.HeaderID)), i.Dead)
+	return wr.answerLimit.admit(i.Payload, i.Headers, i.Unique, len(r.Msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
@@ -97,6 +97,10 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = number(&i.Deliveries)
 	case protocol.HeaderFence:
 		f = number(&i.Fence)
+	case protocol.HeaderUnique:
+		i.Unique, f = readUnique(key, value)
+	case protocol.HeaderUniqueUntil:
+		i.UniqueUntilLeased, f = readUniqueUntil(key, value)
 	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &fdbpq.DeadLetter{}
@@ -167,6 +171,7 @@ func (l *imports) Answer(requests []*importing, err error) {
 // answer answers an import like a push. An import of an item that is in its place
 // already succeeds.
 func (l *imports) answer(r *importing, done *fdbpq.Imported) {
+	l.Events.Items(done.Events)
 	err := done.Err
 	if err == nil && done.Found != nil && !same(done.Found, &r.item) {
 		err = fdbpq.ErrOccupied

@@ -122,6 +122,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 		func() { l.Body = nil },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
+		func() { l.Unique, l.UniqueUntil = "", "" },
 	} {
 		if len(text) <= space {
 			break
@@ -158,6 +159,9 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 	}
 	if held.Dead != nil {
 		item.Dead = (*protocol.Death)(held.Dead)
+	}
+	if item.Unique = held.Unique; held.UniqueUntilLeased {
+		item.UniqueUntil = protocol.UntilLeased
 	}
 	if withBody {
 		item.Body = append([]byte{}, held.Payload...) // empty is not left out

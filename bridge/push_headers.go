@@ -33,6 +33,9 @@ func (r *push) readHeaders(wr *wire) *failure.Failure {
 	if _, dated := r.Msg.Header[protocol.HeaderNotBefore]; delayed && dated {
 		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
+	if r.item.Unique == "" && (r.item.OnConflict != "" || r.item.UniqueUntilLeased) {
+		return failure.Newf(400, "%s or %s without %s: expected the value that they are about", protocol.HeaderOnConflict, protocol.HeaderUniqueUntil, protocol.HeaderUnique)
+	}
 	return nil
 }
 
@@ -53,10 +56,12 @@ func (r *push) readOurHeader(wr *wire, key string, values []string) *failure.Fai
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
 		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
-	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle:
+	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
+		protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
 	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle)
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
+			protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -76,6 +81,17 @@ func (r *push) readOurHeader(wr *wire, key string, values []string) *failure.Fai
 		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
 	case protocol.HeaderTTL:
 		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+	case protocol.HeaderUnique:
+		r.item.Unique, f = readUnique(key, value)
+	case protocol.HeaderUniqueUntil:
+		r.item.UniqueUntilLeased, f = readUniqueUntil(key, value)
+	case protocol.HeaderOnConflict:
+		r.item.OnConflict = fdbpq.OnConflict(value)
+		switch r.item.OnConflict {
+		case fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise:
+		default:
+			f = failure.Newf(400, "%s is %s: expected %s, %s or %s", key, failure.Quote(value), fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
+		}
 	case protocol.HeaderSettle:
 		r.item.HandOver, f = wr.leaseOf(key, value)
 	case protocol.HeaderNotBefore:

@@ -3,19 +3,28 @@ package protocol
 // HeaderPrefix begins the names of the headers of this protocol.
 const HeaderPrefix = "PQ-"
 
-// Headers of requests. HeaderPriority and HeaderNotBefore also come with items.
+// UntilLeased is the value of HeaderUniqueUntil.
+const UntilLeased = "leased"
+
+// Headers of requests. HeaderPriority, HeaderNotBefore, HeaderUnique and HeaderUniqueUntil
+// also come with items.
 const (
 	HeaderPriority  = "PQ-Priority"
 	HeaderDelay     = "PQ-Delay"
 	HeaderNotBefore = "PQ-Not-Before"
 	HeaderTTL       = "PQ-TTL"
 	HeaderSettle    = "PQ-Settle"
-	HeaderBatch     = "PQ-Batch"
-	HeaderWait      = "PQ-Wait"
-	HeaderLease     = "PQ-Lease"
-	HeaderBand      = "PQ-Band"
-	HeaderRepeat    = "PQ-Repeat"
-	HeaderMsgID     = "Nats-Msg-Id" // as JetStream has it
+
+	HeaderUnique      = "PQ-Unique"
+	HeaderUniqueUntil = "PQ-Unique-Until"
+	HeaderOnConflict  = "PQ-On-Conflict"
+
+	HeaderBatch  = "PQ-Batch"
+	HeaderWait   = "PQ-Wait"
+	HeaderLease  = "PQ-Lease"
+	HeaderBand   = "PQ-Band"
+	HeaderRepeat = "PQ-Repeat"
+	HeaderMsgID  = "Nats-Msg-Id" // as JetStream has it
 )
 
 // Headers of items, as they are answered and imported.

@@ -49,6 +49,8 @@ type Item struct {
 	Ack          string              `json:"ack,omitempty"`
 	LeaseExpires time.Time           `json:"lease_expires,omitzero"`
 	Fence        uint64              `json:"fence,omitempty"`
+	Unique       string              `json:"unique,omitempty"`
+	UniqueUntil  string              `json:"unique_until,omitempty"`
 	Dead         *Death              `json:"dead,omitempty"`
 }
 

@@ -31,6 +31,9 @@ type Listed struct {
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
+	Unique      string `json:"unique,omitempty"`
+	UniqueUntil string `json:"unique_until,omitempty"` // UntilLeased, or ""
+
 	// Headers is nil when a value is not UTF-8, which JSON cannot carry, or when the item does
 	// not fit into an answer with them. Dead is nil when it does not fit, too.
 	Headers map[string][]string `json:"headers,omitzero"`

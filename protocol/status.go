@@ -41,6 +41,7 @@ const (
 	DescriptionNotFound   = "Not Found"
 	DescriptionShutdown   = "Server Shutdown"
 	DescriptionOccupied   = "Occupied"
+	DescriptionLeased     = "Leased"
 )
 
 // Description returns the text of a code, which is JetStream's if JetStream has the code.

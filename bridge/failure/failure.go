@@ -87,7 +87,9 @@ func Explain(err error) *Failure {
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrOccupied):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
-	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+	case errors.Is(err, fdbpq.ErrLeased):
+		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionLeased, Reason: protocol.ReasonLeased}
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}
