@@ -27,8 +27,11 @@ var (
 	// ErrTooLarge: the item is larger than the NATS server's max_payload allows.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrOccupied: another item has the place of an imported one.
+	// ErrOccupied: another item has the place, or the unique value, of an imported one.
 	ErrOccupied = errors.New("occupied")
+
+	// ErrLeased: the item that a push was to replace is leased.
+	ErrLeased = errors.New("leased")
 
 	// ErrBusy: the bridge has too many requests, or the queue is full. Nothing was done.
 	ErrBusy = errors.New("busy")
@@ -81,7 +84,7 @@ const (
 	ReasonStoreFull  = protocol.ReasonStoreFull  // bytes in the log of the store
 )
 
-// ReasonOccupied: another item has the place of the imported one.
+// ReasonOccupied: another item has the place, or the unique value, of the imported one.
 const ReasonOccupied = protocol.ReasonOccupied
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.
@@ -117,8 +120,10 @@ func (e *Error) Is(target error) bool {
 		return e.Code == protocol.CodeTooLarge
 	case ErrOccupied:
 		return e.Code == protocol.CodeConflict && e.Reason == ReasonOccupied
+	case ErrLeased:
+		return e.Code == protocol.CodeConflict && e.Reason == ReasonLeased
 	case ErrBusy:
-		return e.Code == protocol.CodeBusy || e.Code == protocol.CodeConflict && e.Reason != ReasonOccupied
+		return e.Code == protocol.CodeBusy || e.Code == protocol.CodeConflict && !e.isConflict()
 	case ErrUnavailable:
 		return e.Code == protocol.CodeUnavailable
 	case ErrDamaged:
@@ -127,6 +132,11 @@ func (e *Error) Is(target error) bool {
 		return e.Code == protocol.CodeUnknownResult
 	}
 	return false
+}
+
+// isConflict reports whether a 409 is about another item: trying again does not help.
+func (e *Error) isConflict() bool {
+	return e.Code == protocol.CodeConflict && (e.Reason == ReasonOccupied || e.Reason == ReasonLeased)
 }
 
 // Unwrap returns the cause if the error is no answer: nats.ErrNoResponders, or the error
@@ -138,7 +148,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // that attempt.
 func inDoubt(err error, open bool) error {
 	var e *Error
-	if !open || !errors.As(err, &e) || e.Reason == ReasonOccupied {
+	if !open || !errors.As(err, &e) || e.isConflict() {
 		return err
 	}
 	switch e.Code {

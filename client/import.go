@@ -24,6 +24,9 @@ type Import struct {
 	Deliveries int
 	Fence      uint64
 	Dead       *Death
+
+	Unique      string // [ErrOccupied] if another item has this value
+	UniqueUntil string // [UntilLeased], or ""
 }
 
 // ImportAsync puts an item back at its place, and returns when the request was sent. The
@@ -51,6 +54,11 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	}
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
+	}
+	for key, value := range map[string]string{protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil} {
+		if value != "" {
+			header.Set(key, value)
+		}
 	}
 	if d := i.Dead; d != nil {
 		for key, value := range map[string]string{protocol.HeaderDeadReason: d.Reason, protocol.HeaderOrigin: d.Origin, protocol.HeaderOriginID: d.OriginID} {

@@ -34,6 +34,11 @@ type Item struct {
 	State State
 	Due   time.Time
 
+	// Unique is set by [Queue.Get] only: no other item of the queue has this value.
+	// UniqueUntil is [UntilLeased] or "".
+	Unique      string
+	UniqueUntil string
+
 	// Dead is set for items of a dead-letter queue.
 	Dead *Death
 
@@ -108,6 +113,10 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Pending)
 	case protocol.HeaderState:
 		return readHeader(key, values, (*string)(&i.State))
+	case protocol.HeaderUnique:
+		return readHeader(key, values, &i.Unique)
+	case protocol.HeaderUniqueUntil:
+		return readHeader(key, values, &i.UniqueUntil)
 	case protocol.HeaderNotBefore:
 		return readHeader(key, values, &i.Due)
 	case protocol.HeaderLeaseExpires:

@@ -26,6 +26,11 @@ type Listed struct {
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
+	// Unique is a value that no other item of the queue has. UniqueUntil is [UntilLeased]
+	// or "".
+	Unique      string `json:"unique,omitempty"`
+	UniqueUntil string `json:"unique_until,omitempty"`
+
 	// Header and Dead are nil if the item does not fit into an answer with them, and
 	// Header if a value is not UTF-8; [Queue.Get] has them. An item without headers has an
 	// empty Header.
@@ -84,7 +89,7 @@ func listed(i *protocol.Listed) Listed {
 	return Listed{
 		ID: i.ID, Priority: i.Priority, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
 		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), Dead: i.Dead, Size: i.Size,
-		Header: i.Headers, Body: i.Body,
+		Header: i.Headers, Body: i.Body, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 	}
 }
 

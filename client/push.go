@@ -23,7 +23,9 @@ type Pushed struct {
 	Seq      uint64 // its place in push order
 	Priority int64
 
-	// Duplicate: the message id was pushed before. ID and Seq are of that push.
+	// Duplicate: the push added no item. ID and Seq are of the item with its message id, or
+	// with its [Unique] value. After a lost answer the client cannot tell whether its first
+	// attempt has added the item, and says false; [MsgID] is for programs that have to know.
 	Duplicate bool
 
 	// Evicted: the queue was full, and this was its least urgent item.
@@ -64,6 +66,36 @@ func TTL(d time.Duration) PushOption {
 // (2 minutes unless configured otherwise) only the first one adds an item.
 func MsgID(id string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
+}
+
+// Unique gives the item a value that no other item of the queue has until this one is gone
+// or dead. If another one has it, the push adds nothing; see [OnConflict].
+func Unique(value string) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderUnique, value) }
+}
+
+// UniqueUntilLeased ends what [Unique] says with the first lease of the item, so that news
+// which its consumer has not seen is not dropped.
+func UniqueUntilLeased() PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderUniqueUntil, UntilLeased) }
+}
+
+// UntilLeased is the value of an item's UniqueUntil.
+const UntilLeased = protocol.UntilLeased
+
+// Conflict is what a push does if another item has its [Unique] value.
+type Conflict string
+
+const (
+	Keep    Conflict = "keep"    // nothing
+	Replace Conflict = "replace" // give that item the payload and the headers; [ErrLeased] if it is leased
+	Raise   Conflict = "raise"   // give that item the more urgent priority of the two
+)
+
+// OnConflict sets what the push does if another item has its [Unique] value; [Keep] if it
+// is not set.
+func OnConflict(c Conflict) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderOnConflict, string(c)) }
 }
 
 // Header adds headers that stay with the item.

@@ -135,12 +135,19 @@ func (p *asyncPush) answer(m *nats.Msg) {
 	}
 	switch {
 	case e == nil:
-		// With an id of the client's own, the first push was an earlier attempt of this one.
-		pushed.Duplicate = pushed.Duplicate && p.id != madeID
+		pushed.Duplicate = pushed.Duplicate && !p.isOwnRepeat()
 		p.end(pushed, nil)
 	case !p.resend(e):
 		p.end(Pushed{}, e)
 	}
+}
+
+// isOwnRepeat reports whether the push that this one repeats is, or may be, an earlier
+// attempt of this one: its id is the client's own.
+func (p *asyncPush) isOwnRepeat() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id == madeID && (p.sent > 1 || p.msg.Header.Get(protocol.HeaderUnique) == "")
 }
 
 // resend reports whether the message may be sent again, and schedules that.

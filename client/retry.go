@@ -65,7 +65,7 @@ func (e *Error) again(repeatable bool) bool {
 	case protocol.CodeBusy, protocol.CodeUnavailable:
 		return true
 	case protocol.CodeConflict:
-		return e.Reason != ReasonOccupied
+		return !e.isConflict()
 	case protocol.CodeUnknownResult:
 		return repeatable && e.cause == nil
 	}
