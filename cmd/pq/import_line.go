@@ -65,6 +65,7 @@ func (r *importRun) line(n int, text []byte) error {
 	i := &client.Import{
 		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
 		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
+		Unique: read.Unique, UniqueUntil: read.UniqueUntil,
 	}
 	if read.State == client.Delayed {
 		i.NotBefore = read.Due
@@ -83,6 +84,12 @@ func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
 	}
 	if left := time.Until(read.Expires); !read.Expires.IsZero() {
 		options = append(options, client.TTL(max(1, left)))
+	}
+	if read.Unique != "" {
+		options = append(options, client.Unique(read.Unique))
+	}
+	if read.UniqueUntil != "" {
+		options = append(options, client.UniqueUntilLeased())
 	}
 	if i.ids {
 		id := read.ID

@@ -19,7 +19,7 @@ func shown(from *client.Item) *item {
 	i := &item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
-		Ack: from.AckSubject(), Fence: from.Fence,
+		Ack: from.AckSubject(), Fence: from.Fence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	if from.State != "" {
 		i.Due = from.Due
@@ -37,7 +37,7 @@ func listed(from *client.Listed) *item {
 	i := &item{protocol.Item{
 		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
-		Fence: from.Fence, Dead: from.Dead,
+		Fence: from.Fence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	i.SetHeaders(from.Header)
 	if from.Body != nil {

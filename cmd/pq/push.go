@@ -47,6 +47,9 @@ end, their ids only with --json.`,
   # once, even if repeated
   pq push reports 'for May' --id report-may
 
+  # one job a document: as long as one is there, another push adds none
+  pq push index 'document 7' --unique 7 --on-conflict raise -p 1
+
   # the next stage of a job: the job is acknowledged in the same transaction
   pq push mails 'to Ann' --settle pq.jobs.ack.…`,
 		RunE: func(_ *cobra.Command, args []string) error { return p.run(s, args) },
@@ -91,6 +94,25 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 	})
 	f.FuncP("file", "f", "a `file`'s content as an item, - for standard input; may be repeated", func(s string) error {
 		p.files = append(p.files, s)
+		return nil
+	})
+	f.Func("unique", "`value` that one item of the queue has at a time: while one is there, pushing adds none", func(s string) error {
+		p.add(client.Unique(s))
+		return nil
+	})
+	f.Func("on-conflict", "`what` becomes of the item with that value: keep (the default), replace its content, or raise it to this priority", func(s string) error {
+		c := client.Conflict(s)
+		p.add(client.OnConflict(c))
+		if c != client.Keep && c != client.Replace && c != client.Raise {
+			return errors.New("expected keep, replace or raise")
+		}
+		return nil
+	})
+	f.Func("unique-until", "`leased`: the item has its value until it is leased first", func(s string) error {
+		p.add(client.UniqueUntilLeased())
+		if s != client.UntilLeased {
+			return errors.New("expected leased")
+		}
 		return nil
 	})
 	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
@@ -174,7 +196,7 @@ func (p *pushing) push(s *session, q *client.Queue, payload []byte) error {
 	}
 	switch {
 	case a.Duplicate:
-		s.say("pushed before, not again")
+		s.say("it is there, or was pushed before: not added again")
 	case a.Evicted:
 		s.say("the queue is full: it was dropped as the least urgent item")
 	}

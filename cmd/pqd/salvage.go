@@ -199,6 +199,9 @@ func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 	if held.Dead != nil {
 		line.Dead = (*protocol.Death)(held.Dead)
 	}
+	if line.Unique = held.Unique; held.UniqueUntilLeased {
+		line.UniqueUntil = protocol.UntilLeased
+	}
 	line.SetPayload(held.Payload)
 	return w.export.Write(&line)
 }
