@@ -79,7 +79,7 @@ func (d *DB) offer() []byte {
 	var m manifest
 	switch {
 	case a.making:
-	case a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first:
+	case a.current(generation, first):
 		a.asked = time.Now()
 		m = manifest{Checkpoint: a.id, Generation: generation, Entry: a.at.Entry, Files: a.copy.Files()}
 	default:
@@ -91,6 +91,12 @@ func (d *DB) offer() []byte {
 		return nil
 	}
 	return message
+}
+
+// current reports whether a log of a generation, which begins with entry first, goes on from
+// the checkpoint. The caller holds mu.
+func (a *archive) current(generation, first uint64) bool {
+	return a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first
 }
 
 func (d *DB) makeCheckpoint() {

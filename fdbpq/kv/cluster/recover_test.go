@@ -136,7 +136,10 @@ func (w *world) idleReads() {
 			}
 			if term := member.Current(); term != nil {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				err := term.View(ctx, func(r kv.Reader) error { return nil })
+				err := term.View(ctx, func(r kv.Reader) error {
+					_, err := r.Get([]byte("a"))
+					return err
+				})
 				cancel()
 				if err == nil {
 					w.Fatalf("member %s answers: %+v", n.name, member.Status())
