@@ -53,6 +53,9 @@ func (d *DB) truncate(ctx context.Context) {
 			continue
 		}
 		if err != nil {
+			if ctx.Err() == nil {
+				d.slog.Warn("kv/cluster: the log does not say how it is", "err", err)
+			}
 			continue
 		}
 		d.status.observe(state)
