@@ -113,6 +113,10 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},
+		{"the repetition of a pop of nothing is gone", func(t *testing.T, f *fixture) kv.Pair {
+			f.nothing("zzz", "x", true, true, fdbpq.ReasonUnknown)
+			return first("y")(t, f)
+		}, remove, "repetition"},
 		{"the items of a pop are gone", first("r"), remove, "of its items are missing"},
 		{"a part of a pop's item is gone", func(t *testing.T, f *fixture) kv.Pair {
 			return f.rows("r")[2] // behind both pops' items
