@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"testing"
@@ -13,7 +14,7 @@ import (
 // tight is a store whose transactions write less than the items of a large pop have.
 type tight struct{ kv.DB }
 
-const tightSize = 7 << 20
+const tightSize = 3_600_000
 
 func (t tight) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return t.DB.Update(ctx, func(tx kv.Tx) error {
@@ -52,7 +53,7 @@ func TestLargePopBesideWaitingOnes(t *testing.T) {
 func testLargePop(t *testing.T, before bool) {
 	c, db := slowly(t, tight{faulty(t)}, bridge.Options{Exclusive: true})
 	const size = 30_000 // larger ones have rows of their own, which a lease leaves as they are
-	items := slices.Repeat([]fdbpq.NewItem{{Payload: make([]byte, size), Priority: 5, HasPriority: true}}, 50)
+	items := slices.Repeat([]fdbpq.NewItem{{Payload: bytes.Repeat([]byte("x"), size), Priority: 5, HasPriority: true}}, 35)
 	for range 4 {
 		c.pushPast(items...)
 	}
@@ -67,7 +68,7 @@ func testLargePop(t *testing.T, before bool) {
 		func() answers { return c.send("pq.jobs.pop.min", "1000", "PQ-Lease", "1h") },
 	)
 	c.next(first)
-	if n := len(c.batch(all[1])); n < 1 || n*size > tightSize/2 {
+	if n := len(c.batch(all[1])); n < 1 || n*size > tightSize {
 		t.Errorf("the large pop got %d items", n)
 	}
 	for _, waits := range append(waiting, all[0]) {
