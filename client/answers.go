@@ -2,55 +2,123 @@ package client
 
 import (
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// answers collects the messages that answer one request. Adding one never blocks the
-// mailbox.
+// answers collects the messages that answer a pop or a peek, whichever of its attempts
+// they answer: a repeated pop gives the same items under the same leases. Adding one never
+// blocks the mailbox.
 type answers struct {
 	mailbox *mailbox
 	more    chan struct{} // has a value when there may be messages
 
-	mu     sync.Mutex
-	here   []*nats.Msg
-	closed bool
+	mu       sync.Mutex
+	attempts int
+	stops    []func() // of the attempts
+	here     []answer
+	closed   bool
+	leases   map[leaseName]bool // that the caller has got
 }
+
+// answer is a message, and the attempt that it answers.
+type answer struct {
+	*nats.Msg
+	attempt int
+}
+
+// leaseName tells leases apart. Two answers with one lease may have different subjects.
+type leaseName struct{ id, fence string }
+
+func leaseOf(m *nats.Msg) leaseName {
+	return leaseName{m.Header.Get(protocol.HeaderID), m.Header.Get(protocol.HeaderFence)}
+}
+
+// lateFor is for how long a lease that the caller has got is not given back, if an earlier
+// attempt that has it, too, is answered late.
+const lateFor = 10 * time.Minute
 
 func newAnswers(b *mailbox) *answers {
-	return &answers{mailbox: b, more: make(chan struct{}, 1)}
+	return &answers{mailbox: b, more: make(chan struct{}, 1), leases: make(map[leaseName]bool)}
 }
 
-func (a *answers) add(m *nats.Msg) {
+// attempt returns the reply subject of another attempt.
+func (a *answers) attempt() (reply string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempts++
+	n := a.attempts
+	reply, stop, err := a.mailbox.receive(addressee{deliver: func(m *nats.Msg) { a.add(answer{m, n}) }})
+	if err == nil {
+		a.stops = append(a.stops, stop)
+	}
+	return reply, err
+}
+
+func (a *answers) add(m answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		a.mailbox.giveBack(m)
+		a.giveBack(m)
 		return
 	}
 	a.here = append(a.here, m)
 	notify(a.more)
 }
 
-// next returns the next message, nil when there is none yet.
-func (a *answers) next() *nats.Msg {
+// next returns the next message, nil when there is none yet, and whether it is late: it
+// answers an earlier attempt.
+func (a *answers) next() (m *nats.Msg, late bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.here) == 0 {
-		return nil
+		return nil, false
 	}
-	m := a.here[0]
+	first := a.here[0]
 	a.here = a.here[1:]
-	return m
+	return first.Msg, first.attempt < a.attempts
 }
 
-// close gives back the items that next has not returned.
+// got reports that the caller gets the item of a message, false if it has the item
+// already.
+func (a *answers) got(m *nats.Msg) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name := leaseOf(m)
+	if a.leases[name] {
+		return false
+	}
+	a.leases[name] = true
+	return true
+}
+
+// close gives back the items that the caller has not got, and has the mailbox give back
+// those that arrive later.
 func (a *answers) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
 	for _, m := range a.here {
-		a.mailbox.giveBack(m)
+		a.giveBack(m)
 	}
 	a.here = nil
+	stop := func() {
+		for _, stop := range a.stops {
+			stop()
+		}
+	}
+	if len(a.leases) > 0 && a.attempts > 1 {
+		time.AfterFunc(lateFor, stop)
+	} else {
+		stop()
+	}
+}
+
+func (a *answers) giveBack(m answer) {
+	if !a.leases[leaseOf(m.Msg)] {
+		a.mailbox.giveBack(m.Msg)
+	}
 }

@@ -25,9 +25,9 @@ func (i *Item) ExtendInterval(now time.Time) (every, term time.Duration) {
 // only, and ends before the last one comes.
 func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
 	a := newAnswers(c.mailbox)
-	a.add(read)
-	a.add(unread)
+	a.add(answer{Msg: read})
+	a.add(answer{Msg: unread})
 	a.next()
 	a.close()
-	a.add(late)
+	a.add(answer{Msg: late})
 }

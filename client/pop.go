@@ -154,6 +154,7 @@ type taking struct {
 	wait       time.Duration // asked for by the caller
 	sent       int
 	open       bool // an attempt without an answer may still be under way
+	answers    *answers
 }
 
 // waitMargin leaves time for the answer to arrive before the context ends. An item that
@@ -165,6 +166,8 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
 	var retry retry
 	started := time.Now()
+	t.answers = newAnswers(t.queue.client.mailbox)
+	defer t.answers.close()
 	for patience := t.queue.client.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
@@ -225,25 +228,18 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 }
 
 // attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives. A new connection is no reason to ask again: the first attempt may still be under
-// way and answer there, and what it answers would be given back although the next attempt
-// has it under the same lease.
+// arrives. Items also come from earlier attempts; what else these answer has no meaning any
+// more.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	body, err := t.request.body()
 	if err != nil {
 		return nil, err
 	}
-	client := t.queue.client
-	answers := newAnswers(client.mailbox)
-	reply, stop, err := client.mailbox.receive(addressee{deliver: answers.add})
+	reply, err := t.answers.attempt()
 	if err != nil {
 		return nil, err
 	}
-	// answers gives back the items that have arrived and were not read. The mailbox gives
-	// back those that arrive later.
-	defer answers.close()
-	defer stop()
-	if err := client.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
+	if err := t.queue.client.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
 		return nil, err
 	}
 	t.sent++
@@ -253,14 +249,17 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	defer timer.Stop()
 	for over := false; !over; {
 		select {
-		case <-answers.more:
+		case <-t.answers.more:
 		case <-timer.C:
 			over = true
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
 		}
 		// Answers that have arrived count even if the time is up.
-		for m := answers.next(); m != nil; m = answers.next() {
+		for m, late := t.answers.next(); m != nil; m, late = t.answers.next() {
+			if late && m.Header.Get(protocol.HeaderID) == "" {
+				continue
+			}
 			if e := answered(m, t.op, t.queue.name); e != nil {
 				return items, e
 			}
@@ -275,6 +274,9 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 				return items, unreadable(t.op, t.queue.name, m.Data, err)
 			}
 			item.term = t.request.Lease
+			if !t.answers.got(m) {
+				continue
+			}
 			if items = append(items, item); t.request.Batch == 0 {
 				return items, nil
 			}
