@@ -1,14 +1,19 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // While the store is known to fail, requests wait for a shorter time: clients that wait
@@ -31,6 +36,37 @@ func TestTransactionTimeout(t *testing.T) {
 		l.keeper.alive()
 		expect(4 * time.Second)
 	})
+}
+
+// A lane is busy during its transactions, and not after them, whether they succeed or not.
+func TestLaneIsBusyDuringTransactions(t *testing.T) {
+	t.Parallel()
+	db, err := local.Open("store", local.Options{FS: vfs.NewMem(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := false
+	l := lane{
+		wire: new(wire), store: store, keeper: newKeeper(slog.New(slog.DiscardHandler)),
+		session: store.Session(), setBusy: func(now bool) { busy = now },
+	}
+	l.answerLimit.init(new(nats.Conn), "pq")
+	for _, want := range []error{nil, fdbpq.ErrNoQueue} {
+		err := l.update(func(kv.Tx) error {
+			if !busy {
+				t.Error("the lane is not busy during its transaction")
+			}
+			return want
+		})
+		if !errors.Is(err, want) || busy {
+			t.Errorf("busy after the transaction: %t, %v", busy, err)
+		}
+	}
 }
 
 // A wait is answered a little before its time is up.
