@@ -116,6 +116,32 @@ func TestFailedDisk(t *testing.T) {
 	}
 }
 
+// If a new log cannot be begun, the store says so before Pebble ends the process.
+func TestLogThatCannotBeBegun(t *testing.T) {
+	t.Parallel()
+	fatal := make(chan error, 1)
+	var fail atomic.Bool
+	fs := &diskFS{FS: vfs.NewMem(), onCreate: func(name string) error {
+		if fail.Load() && strings.HasSuffix(name, ".log") {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}}
+	db := mustOpen(t, Options{FS: fs, Fatal: func(err error) {
+		fatal <- err
+		select {} // as in production, it does not return
+	}})
+	mustUpdate(t, db, set("a", "1"))
+	fail.Store(true)
+	go db.store.Flush() // it begins a new log
+	if err := <-fatal; !strings.Contains(err.Error(), "beginning a new log failed: the disk is gone") {
+		t.Errorf("the reason given is %v", err)
+	}
+	if err := db.Update(context.Background(), set("b", "2")); !errors.Is(err, kv.ErrUnavailable) {
+		t.Errorf("Update afterwards: %v", err)
+	}
+}
+
 // TestFailedDiskEndsTheProcess is what happens in production. The process is
 // this test in another process.
 func TestFailedDiskEndsTheProcess(t *testing.T) {
