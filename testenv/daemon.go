@@ -3,6 +3,8 @@ package testenv
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -200,10 +202,12 @@ func (p *Process) Resume(t testing.TB) {
 	p.signal(t, syscall.SIGCONT)
 }
 
-// Terminate sends SIGTERM.
+// Terminate sends SIGTERM, unless the process has ended.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
-	p.signal(t, syscall.SIGTERM)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("send SIGTERM to pqd: %v", err)
+	}
 }
 
 // HangUp sends SIGHUP.
