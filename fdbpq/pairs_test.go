@@ -59,10 +59,8 @@ func ackIt(w *world) operation { return settleOf(w.lease0(), settleAck, 0, "") }
 
 // pushUnique pushes an item with the unique value of the one.
 func pushUnique(item pushItem) func(*world) operation {
-	return func(*world) operation {
-		item.payload, item.unique = "unique", "value"
-		return pushOf("a", []pushItem{item})
-	}
+	item.payload, item.unique = "unique", "value"
+	return func(*world) operation { return pushOf("a", []pushItem{item}) }
 }
 
 // handItOver pushes an item that takes the place of the leased one.
