@@ -133,6 +133,18 @@ func (f *fixture) pushed(queue string, priority int64, payloads ...string) []fdb
 	return ids
 }
 
+// pushBehindExpired pushes an item behind more items past their TTL than one pop removes.
+func (f *fixture) pushBehindExpired(queue, payload string) {
+	f.Helper()
+	expired := make([]fdbpq.NewItem, 300)
+	for i := range expired {
+		expired[i].TTL = time.Second
+	}
+	f.push(queue, expired...)
+	f.pushed(queue, 1, payload)
+	f.pass(time.Second)
+}
+
 func (f *fixture) pop(queue string, end fdbpq.End, limit int) fdbpq.Popped {
 	f.Helper()
 	var popped fdbpq.Popped

@@ -278,13 +278,7 @@ func TestPopWaitPassesExpired(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		expired := make([]fdbpq.NewItem, 300)
-		for i := range expired {
-			expired[i].TTL = time.Second
-		}
-		f.push("q", expired...)
-		f.pushed("q", 1, "last")
-		f.pass(time.Second)
+		f.pushBehindExpired("q", "last")
 		popped, err := f.PopWait(t.Context(), "q", oneItem, 0)
 		if err != nil || fmt.Sprint(payloads(popped.Items)) != "[last]" {
 			t.Errorf("popped %q, %v", payloads(popped.Items), err)

@@ -334,13 +334,7 @@ func TestRepeatedPopGoesOnBehindExpired(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		expired := make([]fdbpq.NewItem, 300)
-		for i := range expired {
-			expired[i].TTL = time.Second
-		}
-		f.push("q", expired...)
-		f.pushed("q", 1, "last")
-		f.pass(time.Second)
+		f.pushBehindExpired("q", "last")
 		popped, err := f.popsID("q", "x", true, 0)
 		if err != nil || len(popped.Items) > 0 || !popped.More || popped.Final {
 			t.Errorf("at first: %q, more %t, final %t, %v", payloads(popped.Items), popped.More, popped.Final, err)

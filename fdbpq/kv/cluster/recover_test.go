@@ -150,17 +150,24 @@ func (w *world) idleReads() {
 	}
 }
 
+// oneBehind has the active member and one of the others write an entry that the last one
+// does not get before release.
+func (w *world) oneBehind() (first, furthest, second *node, release func()) {
+	first, term := w.active()
+	furthest, second = w.others(first)[0], w.others(first)[1]
+	w.write(term, "a", "1")
+	w.caughtUp(second)
+	release = second.faults.holdLog()
+	w.write(term, "b", "2")
+	w.caughtUp(furthest)
+	return first, furthest, second, release
+}
+
 // All members that knew of an entry have started again, or are silent for good. What they
 // heard is on their disks: none goes on with a log that lost the entry.
 func TestFurthestEntryIsRemembered(t *testing.T) {
 	run(t, 3, func(w *world) {
-		first, term := w.active()
-		furthest, second := w.others(first)[0], w.others(first)[1]
-		w.write(term, "a", "1")
-		w.caughtUp(second)
-		release := second.faults.holdLog()
-		w.write(term, "b", "2")
-		w.caughtUp(furthest)
+		first, furthest, second, release := w.oneBehind()
 		<-time.After(3 * time.Second)
 		rng := rand.New(rand.NewPCG(6, 6))
 		for _, n := range w.nodes {
@@ -188,13 +195,7 @@ func TestFurthestEntryIsRemembered(t *testing.T) {
 // When that member is back it serves nothing of its own, and keeps its old copy.
 func TestRecoverWithoutMember(t *testing.T) {
 	run(t, 3, func(w *world) {
-		first, term := w.active()
-		furthest, second := w.others(first)[0], w.others(first)[1]
-		w.write(term, "a", "1")
-		w.caughtUp(second)
-		release := second.faults.holdLog()
-		w.write(term, "b", "2")
-		w.caughtUp(furthest)
+		first, furthest, second, release := w.oneBehind()
 		<-time.After(2 * time.Second) // disks have it, and all have heard of it
 		rng := rand.New(rand.NewPCG(3, 3))
 		first.kill(rng)
