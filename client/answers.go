@@ -21,7 +21,7 @@ type answers struct {
 	stops    []func() // of the attempts
 	here     []answer
 	closed   bool
-	leases   map[leaseName]bool // that the caller has got
+	leases   map[leaseName]bool // that the caller has got from a repeated request
 }
 
 // answer is a message, and the attempt that it answers.
@@ -42,7 +42,7 @@ func leaseOf(m *nats.Msg) leaseName {
 const lateFor = 10 * time.Minute
 
 func newAnswers(b *mailbox) *answers {
-	return &answers{mailbox: b, more: make(chan struct{}, 1), leases: make(map[leaseName]bool)}
+	return &answers{mailbox: b, more: make(chan struct{}, 1)}
 }
 
 // attempt returns the reply subject of another attempt.
@@ -87,9 +87,15 @@ func (a *answers) next() (m *nats.Msg, late bool) {
 func (a *answers) got(m *nats.Msg) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.attempts < 2 {
+		return true // no other answer has its lease
+	}
 	name := leaseOf(m)
 	if a.leases[name] {
 		return false
+	}
+	if a.leases == nil {
+		a.leases = make(map[leaseName]bool)
 	}
 	a.leases[name] = true
 	return true
@@ -110,7 +116,7 @@ func (a *answers) close() {
 			stop()
 		}
 	}
-	if len(a.leases) > 0 && a.attempts > 1 {
+	if len(a.leases) > 0 {
 		time.AfterFunc(lateFor, stop)
 	} else {
 		stop()

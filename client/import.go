@@ -55,16 +55,13 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
 	}
-	for key, value := range map[string]string{protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil} {
-		if value != "" {
-			header.Set(key, value)
-		}
-	}
+	texts := map[string]string{protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
 	if d := i.Dead; d != nil {
-		for key, value := range map[string]string{protocol.HeaderDeadReason: d.Reason, protocol.HeaderOrigin: d.Origin, protocol.HeaderOriginID: d.OriginID} {
-			if value != "" {
-				header.Set(key, value)
-			}
+		texts[protocol.HeaderDeadReason], texts[protocol.HeaderOrigin], texts[protocol.HeaderOriginID] = d.Reason, d.Origin, d.OriginID
+	}
+	for key, text := range texts {
+		if text != "" {
+			header.Set(key, text)
 		}
 	}
 	return q.client.send(ctx, opImport, q.name, &nats.Msg{Subject: to, Data: i.Payload, Header: header}, givenID)
