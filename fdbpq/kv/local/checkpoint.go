@@ -121,15 +121,7 @@ func Receive(dir string, opts Options) (*Incoming, error) {
 
 // Label returns the label of Restart, or nil before the first Restart.
 func (in *Incoming) Label() ([]byte, error) {
-	f, err := in.fs.Open(in.fs.PathJoin(in.dir, labelName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	label, err := io.ReadAll(f)
-	return label, errors.Join(err, f.Close())
+	return readWhole(in.fs, in.fs.PathJoin(in.dir, labelName))
 }
 
 // Restart drops what was received, and begins another checkpoint.
@@ -144,14 +136,10 @@ func (in *Incoming) Restart(label []byte) error {
 }
 
 func (in *Incoming) create(name string, content []byte) error {
-	f, err := in.fs.Create(in.fs.PathJoin(in.dir, name), vfs.WriteCategoryUnspecified)
-	if err != nil {
+	if err := writeWhole(in.fs, in.fs.PathJoin(in.dir, name), content); err != nil {
 		return err
 	}
-	if _, err := f.Write(content); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return errors.Join(f.Sync(), f.Close(), syncDirectory(in.fs, in.dir))
+	return syncDirectory(in.fs, in.dir)
 }
 
 // Has reports whether a file is complete.

@@ -2,8 +2,6 @@ package local
 
 import (
 	"errors"
-	"io"
-	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,14 +16,7 @@ func WriteNote(dir, suffix string, content []byte, opts Options) error {
 	if disk == nil {
 		disk = vfs.Default
 	}
-	f, err := disk.Create(path+partial, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(content); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := writeWhole(disk, path+partial, content); err != nil {
 		return err
 	}
 	return errors.Join(disk.Rename(path+partial, path), syncDirectory(disk, disk.PathDir(path)))
@@ -37,13 +28,5 @@ func ReadNote(dir, suffix string, opts Options) ([]byte, error) {
 	if disk == nil {
 		disk = vfs.Default
 	}
-	f, err := disk.Open(dir + suffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(f)
-	return content, errors.Join(err, f.Close())
+	return readWhole(disk, dir+suffix)
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io"
-	"io/fs"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -55,15 +53,8 @@ func (n *syncNote) write(disk vfs.FS, dir string, m syncMark) error {
 
 // read returns the mark that was written last; none is the zero value.
 func (n *syncNote) read(disk vfs.FS, dir string) (newest syncMark, err error) {
-	f, err := disk.Open(disk.PathJoin(dir, syncNoteName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return syncMark{}, nil
-	}
+	content, err := readWhole(disk, disk.PathJoin(dir, syncNoteName))
 	if err != nil {
-		return syncMark{}, err
-	}
-	content, err := io.ReadAll(f)
-	if err := errors.Join(err, f.Close()); err != nil {
 		return syncMark{}, err
 	}
 	for ; len(content) >= noteSlot; content = content[noteSlot:] {
