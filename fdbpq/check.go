@@ -235,7 +235,7 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 		w.forwards[string(home.append(generationPrefix(spaceForward, line.queue, line.generation)))] = p.priority
 	}
 	if l.unique != "" {
-		key := string(appendUnique(generationPrefix(spaceUnique, line.queue, line.generation), l.unique))
+		key := string(uniqueRow(line.queue, line.generation, l.unique))
 		if _, twice := w.uniques[key]; twice {
 			w.problem("queue %q: two items have the unique value %q", line.queue, l.unique)
 		}

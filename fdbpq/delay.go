@@ -30,6 +30,15 @@ func (qtx *queueTx) addDelayed(at place, due int64, e *envelope) {
 	qtx.tally.delayed++
 }
 
+// addReadyAt makes an item ready at a time, at once if that is 0.
+func (qtx *queueTx) addReadyAt(at place, due int64, e *envelope) {
+	if due != 0 {
+		qtx.addDelayed(at, due, e)
+	} else {
+		qtx.addReady(at, e)
+	}
+}
+
 // delayDue makes an item ready when its delay is over.
 func (qtx *queueTx) delayDue(t timer) error {
 	row, err := qtx.tx.Get(qtx.key(spaceDelayed, t.place))

@@ -29,7 +29,7 @@ type envelope struct {
 	minFence     int64  // of an imported item: lower bound of the next fence
 	extraAnswers int64  // of a leased item: answers with this lease beyond the first
 	unique       string // no other item of the queue has this value; "": it has none, or none any more
-	untilLeased  int64  // 1: the first lease ends that
+	untilLeased  bool   // the first lease ends that
 	foreign      bool   // pushed by another program, which updated no counters
 }
 
@@ -60,7 +60,11 @@ func (e *envelope) append(b []byte) []byte {
 		b = tuple.AppendInt(tuple.AppendInt(b, e.minFence), e.extraAnswers)
 	}
 	if unique {
-		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.unique)), e.untilLeased)
+		until := int64(0)
+		if e.untilLeased {
+			until = 1
+		}
+		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.unique)), until)
 	}
 	return b
 }
@@ -112,13 +116,14 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	}
 	if len(rest) > 0 {
 		var unique []byte
+		var until int64
 		if unique, rest, err = tuple.ConsumeBytes(rest); err == nil {
-			e.untilLeased, _, err = tuple.ConsumeInt(rest)
+			until, _, err = tuple.ConsumeInt(rest)
 		}
 		if err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
-		e.unique = string(unique)
+		e.unique, e.untilLeased = string(unique), until == 1
 	}
 	return e, nil
 }

@@ -18,28 +18,31 @@ type handOver struct {
 	item *located
 }
 
-// openHandOver finds the item of a lease, and changes nothing. *LostError and ErrHandOver
-// refuse the push.
-func (p *pusher) openHandOver(lease *Lease) (*handOver, error) {
+// openHandOver finds the item of a lease, and changes nothing. It returns why the push is
+// refused: *LostError, or ErrHandOver. Without a lease it returns nil.
+func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
+	if lease == nil {
+		return nil, nil, nil
+	}
 	from, err := p.leaseQueue(lease.Queue)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if from == nil || from.state.generation != lease.generation {
-		return nil, &LostError{LostGone}
+		return nil, &LostError{LostGone}, nil
 	}
 	item, err := from.itemOfLease(*lease)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case item == nil:
-		return nil, &LostError{LostGone}
+		return nil, &LostError{LostGone}, nil
 	case item.fence != lease.Fence:
-		return nil, &LostError{LostTaken}
+		return nil, &LostError{LostTaken}, nil
 	case !listed(from.state.config.HandOver, p.name):
-		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, from.name, p.name)
+		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, from.name, p.name), nil
 	}
-	return &handOver{from: from, item: item}, nil
+	return &handOver{from: from, item: item}, nil, nil
 }
 
 // leaseQueue opens the queue of a lease within the transaction, nil when there is none.
@@ -51,12 +54,6 @@ func (p *pusher) leaseQueue(name string) (*queueTx, error) {
 		return p.queueTx, nil
 	}
 	return p.store.Queue(name).begin(p.tx)
-}
-
-// refusesHandOver reports whether an error of openHandOver concerns one push alone.
-func refusesHandOver(err error) bool {
-	var lost *LostError
-	return errors.As(err, &lost) || errors.Is(err, ErrHandOver)
 }
 
 // acknowledge deletes the item, as Ack does.

@@ -153,10 +153,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
-		unique: item.Unique,
-	}
-	if item.UniqueUntilLeased {
-		e.untilLeased = 1
+		unique: item.Unique, untilLeased: item.UniqueUntilLeased,
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -181,11 +178,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	p.claim(&e, at)
 	p.count = max(p.count, seq)
 	p.tally.bytes += e.size
-	if due != 0 {
-		p.addDelayed(at, due, &e)
-	} else {
-		p.addReady(at, &e)
-	}
+	p.addReadyAt(at, due, &e)
 	return Imported{Seq: seq}, nil
 }
 

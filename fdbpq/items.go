@@ -45,7 +45,7 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) 
 	if err != nil {
 		return nil, err
 	}
-	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, Unique: l.unique, UniqueUntilLeased: l.untilLeased == 1}, nil
+	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, Unique: l.unique, UniqueUntilLeased: l.untilLeased}, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one. A
@@ -86,11 +86,7 @@ func (qtx *queueTx) move(l *located, priority int64) {
 	}
 	qtx.remove(l)
 	to := qtx.relocate(l.place, &l.envelope, priority)
-	if l.state == StateDelayed {
-		qtx.addDelayed(to, l.due, &l.envelope)
-	} else {
-		qtx.addReady(to, &l.envelope)
-	}
+	qtx.addReadyAt(to, l.due, &l.envelope)
 }
 
 // beginWithItem starts a transaction on the queue and locates an item in it.

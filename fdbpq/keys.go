@@ -83,9 +83,9 @@ func queueRow(space, queue string) []byte {
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
 }
 
-// appendUnique appends the last part of the key of a unique value.
-func appendUnique(prefix []byte, value string) []byte {
-	return tuple.AppendBytes(prefix, []byte(value))
+// uniqueRow returns the key of a unique value in one generation of a queue.
+func uniqueRow(queue string, generation int64, value string) []byte {
+	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
 }
 
 // generationPrefix returns the prefix of the keys of one space in one generation of

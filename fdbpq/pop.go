@@ -103,7 +103,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			if err != nil {
 				return Popped{}, err
 			}
-			if e.untilLeased == 1 {
+			if e.untilLeased {
 				qtx.release(e)
 			}
 			e.deliveries++

@@ -165,14 +165,9 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.pushAgain(item, first)
 		}
 	}
-	var handOver *handOver
-	if item.HandOver != nil {
-		var err error
-		if handOver, err = p.openHandOver(item.HandOver); refusesHandOver(err) {
-			return Pushed{Err: err}, nil
-		} else if err != nil {
-			return Pushed{}, err
-		}
+	handOver, refused, err := p.openHandOver(item.HandOver)
+	if refused != nil || err != nil {
+		return Pushed{Err: refused}, err
 	}
 	if item.Unique != "" {
 		living, err := p.claimant(item.Unique, handOver)
@@ -187,10 +182,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: refused}, err
 	}
 	at := place{priority: priority, tail: newTail(p.count + 1)}
-	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique}
-	if item.UniqueUntilLeased {
-		e.untilLeased = 1
-	}
+	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique, untilLeased: item.UniqueUntilLeased}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
@@ -205,11 +197,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	}
 	p.tally.bytes += e.size
 	p.claim(&e, at)
-	if due != 0 {
-		p.addDelayed(at, due, &e)
-	} else {
-		p.addReady(at, &e)
-	}
+	p.addReadyAt(at, due, &e)
 	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
 		err = p.rememberPush(item.MsgID, pushed.ID)
@@ -220,17 +208,14 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 // pushAgain answers the push of an item that was pushed before. A lease that it hands
 // over is acknowledged if it is still valid: the item has been delivered again since.
 func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error) {
-	if item.HandOver != nil {
-		handOver, err := p.openHandOver(item.HandOver)
-		var lost *LostError
-		if errors.Is(err, ErrHandOver) {
-			return Pushed{Err: err}, nil
-		}
-		if err != nil && !errors.As(err, &lost) {
-			return Pushed{}, err
-		}
-		p.acknowledge(handOver)
+	handOver, refused, err := p.openHandOver(item.HandOver)
+	if err != nil {
+		return Pushed{}, err
 	}
+	if errors.Is(refused, ErrHandOver) {
+		return Pushed{Err: refused}, nil
+	}
+	p.acknowledge(handOver)
 	seq, err := first.id.place.count()
 	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
 }

@@ -42,7 +42,7 @@ func (qtx *queueTx) release(e *envelope) {
 }
 
 func (qtx *queueTx) uniqueRow(value string) []byte {
-	return appendUnique(generationPrefix(spaceUnique, qtx.name, qtx.state.generation), value)
+	return uniqueRow(qtx.name, qtx.state.generation, value)
 }
 
 // claimant returns the living item with a unique value, nil when there is none. An item
@@ -120,11 +120,7 @@ func (p *pusher) replace(living *located, item *NewItem) error {
 		return err
 	}
 	p.tally.bytes += fresh.size - e.size
-	if living.state == StateDelayed {
-		p.addDelayed(at, living.due, &fresh)
-	} else {
-		p.addReady(at, &fresh)
-	}
+	p.addReadyAt(at, living.due, &fresh)
 	return nil
 }
 
