@@ -39,10 +39,21 @@ func (f *file) attributes(out *fuse.Attr) {
 	out.SetTimes(nil, &f.changed, &f.changed)
 }
 
+// syncing is a file that was opened so that each write is a sync, too.
+type syncing struct{}
+
+// handle is that of a file opened with these flags.
+func handle(flags uint32) fs.FileHandle {
+	if flags&syscall.O_DSYNC != 0 { // a part of O_SYNC
+		return syncing{}
+	}
+	return nil
+}
+
 // Open implements fs.NodeOpener. Nothing stays in the kernel's memory, so that
 // each read and write of the process is one here.
-func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	return nil, fuse.FOPEN_DIRECT_IO, fs.OK
+func (f *file) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return handle(flags), fuse.FOPEN_DIRECT_IO, fs.OK
 }
 
 // Read implements fs.NodeReader.
@@ -60,18 +71,21 @@ func (f *file) Read(_ context.Context, _ fs.FileHandle, into []byte, offset int6
 }
 
 // Write implements fs.NodeWriter.
-func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, offset int64) (uint32, syscall.Errno) {
+func (f *file) Write(_ context.Context, opened fs.FileHandle, data []byte, offset int64) (uint32, syscall.Errno) {
 	if errno := f.disk.admit(Write, f.path()); errno != fs.OK {
 		return 0, errno
 	}
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	e := Event{Kind: Write, Path: f.path(), file: f.number, offset: offset, data: slices.Clone(data)}
+	e := Event{Kind: Write, Path: f.path(), node: f.number, offset: offset, data: slices.Clone(data)}
 	if longer := offset + int64(len(data)) - int64(len(f.bytes)); longer > 0 && f.disk.used+longer > f.disk.capacity {
 		f.disk.failed++
 		return 0, syscall.ENOSPC
 	}
 	f.change(e)
+	if _, is := opened.(syncing); is {
+		f.disk.note(Event{Kind: Sync, Path: f.path(), node: f.number})
+	}
 	return uint32(len(data)), fs.OK
 }
 
@@ -99,7 +113,7 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	}
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	f.disk.note(Event{Kind: Sync, Path: f.path(), file: f.number})
+	f.disk.note(Event{Kind: Sync, Path: f.path(), node: f.number})
 	return fs.OK
 }
 
@@ -122,7 +136,7 @@ func (f *file) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if resizes {
-		f.change(Event{Kind: Truncate, Path: f.path(), file: f.number, size: int64(size)})
+		f.change(Event{Kind: Truncate, Path: f.path(), node: f.number, size: int64(size)})
 	}
 	if mode, is := in.GetMode(); is {
 		f.mode = mode & 0o7777
@@ -136,7 +150,7 @@ func (f *file) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 func (d *Disk) Lose(random *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	replay := NewReplay(d.events)
+	replay := NewReplay(d.events, Strict)
 	for more := true; more; {
 		_, more = replay.Next()
 	}
@@ -151,8 +165,8 @@ func (d *Disk) Lose(random *rand.Rand) {
 		for _, e := range c.loose {
 			rest = e.applied(rest, kept)
 		}
-		f.change(Event{Kind: Truncate, Path: f.path(), file: number})
-		f.change(Event{Kind: Write, Path: f.path(), file: number, data: rest})
-		d.note(Event{Kind: Sync, Path: f.path(), file: number})
+		f.change(Event{Kind: Truncate, Path: f.path(), node: number})
+		f.change(Event{Kind: Write, Path: f.path(), node: number, data: rest})
+		d.note(Event{Kind: Sync, Path: f.path(), node: number})
 	}
 }

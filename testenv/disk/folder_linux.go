@@ -13,7 +13,8 @@ import (
 // folder is a directory.
 type folder struct {
 	fs.Inode
-	disk *Disk
+	disk   *Disk
+	number int
 }
 
 var (
@@ -32,19 +33,21 @@ var (
 // at is the path of a name in the directory, from the root of the disk.
 func (d *folder) at(name string) string { return path.Join(d.Path(nil), name) }
 
+// name is a name in the directory.
+func (d *folder) name(base string) name { return name{d.number, base} }
+
 // Create implements fs.NodeCreater.
-func (d *folder) Create(ctx context.Context, name string, _, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (d *folder) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	if errno := d.disk.admit(Create, d.at(name)); errno != fs.OK {
 		return nil, nil, 0, errno
 	}
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
-	d.disk.files++
-	f := &file{disk: d.disk, number: d.disk.files, mode: mode & 0o7777, changed: time.Now()}
+	f := &file{disk: d.disk, number: d.disk.next(), mode: mode & 0o7777, changed: time.Now()}
 	d.disk.content[f.number] = f
-	d.disk.note(Event{Kind: Create, Path: d.at(name), file: f.number})
+	d.disk.note(Event{Kind: Create, Path: d.at(name), node: f.number, in: d.name(name)})
 	f.attributes(&out.Attr)
-	return d.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), nil, fuse.FOPEN_DIRECT_IO, fs.OK
+	return d.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), handle(flags), fuse.FOPEN_DIRECT_IO, fs.OK
 }
 
 // Mkdir implements fs.NodeMkdirer.
@@ -54,9 +57,10 @@ func (d *folder) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.Ent
 	}
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
-	d.disk.note(Event{Kind: MakeDir, Path: d.at(name), file: directory})
+	made := &folder{disk: d.disk, number: d.disk.next()}
+	d.disk.note(Event{Kind: MakeDir, Path: d.at(name), node: made.number, in: d.name(name)})
 	out.Mode = fuse.S_IFDIR | 0o700
-	return d.NewPersistentInode(ctx, &folder{disk: d.disk}, fs.StableAttr{Mode: fuse.S_IFDIR}), fs.OK
+	return d.NewPersistentInode(ctx, made, fs.StableAttr{Mode: fuse.S_IFDIR}), fs.OK
 }
 
 // Mknod implements fs.NodeMknoder. It makes sockets, which a disk need not have after a
@@ -84,27 +88,63 @@ func (d *folder) Unlink(_ context.Context, name string) syscall.Errno {
 	}
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
-	d.disk.note(Event{Kind: Remove, Path: d.at(name), file: f.number})
+	d.disk.note(Event{Kind: Remove, Path: d.at(name), node: f.number, in: d.name(name)})
 	f.remove()
 	return fs.OK
 }
 
 // Rmdir implements fs.NodeRmdirer.
-func (d *folder) Rmdir(context.Context, string) syscall.Errno { return syscall.EPERM }
-
-// Rename implements fs.NodeRenamer, within a directory.
-func (d *folder) Rename(_ context.Context, name string, to fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
-	f, is := d.GetChild(name).Operations().(*file)
-	if to != fs.InodeEmbedder(d) || flags != 0 || !is {
-		return syscall.EXDEV
+func (d *folder) Rmdir(_ context.Context, name string) syscall.Errno {
+	child := d.GetChild(name)
+	if child == nil {
+		return syscall.ENOENT
 	}
-	if errno := d.disk.admit(Rename, d.at(name)); errno != fs.OK {
+	removed, is := child.Operations().(*folder)
+	if !is {
+		return syscall.ENOTDIR
+	}
+	if len(child.Children()) > 0 {
+		return syscall.ENOTEMPTY
+	}
+	if errno := d.disk.admit(Remove, d.at(name)); errno != fs.OK {
 		return errno
 	}
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
-	d.disk.note(Event{Kind: Rename, Path: d.at(name), To: d.at(newName), file: f.number})
-	if old := d.GetChild(newName); old != nil {
+	d.disk.note(Event{Kind: Remove, Path: d.at(name), node: removed.number, in: d.name(name)})
+	return fs.OK
+}
+
+// Rename implements fs.NodeRenamer.
+func (d *folder) Rename(_ context.Context, from string, parent fs.InodeEmbedder, base string, flags uint32) syscall.Errno {
+	to, is := parent.(*folder)
+	child := d.GetChild(from)
+	switch {
+	case child == nil:
+		return syscall.ENOENT
+	case !is || flags != 0:
+		return syscall.EINVAL
+	}
+	number := 0
+	switch moved := child.Operations().(type) {
+	case *file:
+		number = moved.number
+	case *folder:
+		number = moved.number
+	default:
+		return syscall.EPERM
+	}
+	old := to.GetChild(base)
+	if old != nil && len(old.Children()) > 0 {
+		return syscall.ENOTEMPTY
+	}
+	if errno := d.disk.admit(Rename, d.at(from)); errno != fs.OK {
+		return errno
+	}
+	d.disk.mu.Lock()
+	defer d.disk.mu.Unlock()
+	d.disk.note(Event{Kind: Rename, Path: d.at(from), To: to.at(base), node: number, in: d.name(from), to: to.name(base)})
+	if old != nil {
 		if f, is := old.Operations().(*file); is {
 			f.remove()
 		}
@@ -119,7 +159,7 @@ func (d *folder) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	}
 	d.disk.mu.Lock()
 	defer d.disk.mu.Unlock()
-	d.disk.note(Event{Kind: SyncDir, Path: path.Join(".", d.at(""))})
+	d.disk.note(Event{Kind: SyncDir, Path: path.Join(".", d.at("")), node: d.number})
 	return fs.OK
 }
 

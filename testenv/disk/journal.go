@@ -3,7 +3,6 @@ package disk
 import (
 	"maps"
 	"math/rand/v2"
-	"path"
 	"slices"
 	"time"
 )
@@ -14,8 +13,8 @@ type Kind string
 const (
 	Create   Kind = "create"
 	MakeDir  Kind = "mkdir"
-	Remove   Kind = "remove"
-	Rename   Kind = "rename"
+	Remove   Kind = "remove" // of a file or an empty directory
+	Rename   Kind = "rename" // of a file or a directory, to the same or another directory
 	Write    Kind = "write"
 	Truncate Kind = "truncate"
 	Sync     Kind = "sync"           // of a file
@@ -30,30 +29,38 @@ type Event struct {
 	To   string        // of Rename
 	At   time.Duration // by the clock of the disk, before it took effect
 
-	file   int // that Path meant
+	node   int  // that Path meant
+	in, to name // of a change of names: where the name was, and where Rename puts it
 	offset int64
 	data   []byte
 	size   int64
-}
-
-// names reports whether the event changes what is in directories.
-func (e Event) names() bool {
-	return e.Kind == Create || e.Kind == MakeDir || e.Kind == Remove || e.Kind == Rename
 }
 
 // Tree is what is on a disk: files by their paths, and directories, which are
 // nil.
 type Tree map[string][]byte
 
-// directory is the file number of all directories.
-const directory = -1
+// Order is what a file system promises of changes of names.
+type Order int
+
+const (
+	// Strict is all that POSIX promises: a change is safe when the directory was synced, for
+	// a move both directories. Any part of the other changes may be there.
+	Strict Order = iota
+
+	// Journaled is what ext4, XFS and Btrfs promise: changes become safe in their order, and
+	// the sync of any file or directory makes all changes before it safe.
+	Journaled
+)
 
 // Replay goes through the events again, and knows after each of them what is safe
 // and what is not.
 type Replay struct {
 	events []Event
-	safe   map[string]int // file numbers by their names
-	loose  []Event        // changes of names that are not safe, in their order
+	order  Order
+	safe   names
+	loose  []change // in their order
+	dirs   map[int]bool
 	files  map[int]*contents
 }
 
@@ -64,8 +71,8 @@ type contents struct {
 }
 
 // NewReplay begins with an empty disk.
-func NewReplay(events []Event) *Replay {
-	return &Replay{events: events, safe: make(map[string]int), files: make(map[int]*contents)}
+func NewReplay(events []Event, order Order) *Replay {
+	return &Replay{events: events, order: order, safe: make(names), dirs: map[int]bool{root: true}, files: make(map[int]*contents)}
 }
 
 // Next does the next event. It is false when there is none.
@@ -75,42 +82,57 @@ func (r *Replay) Next() (Event, bool) {
 	}
 	e := r.events[0]
 	r.events = r.events[1:]
-	switch {
-	case e.names():
-		r.loose = append(r.loose, e)
-		if e.Kind == Create {
-			r.files[e.file] = &contents{}
+	switch e.Kind {
+	case Create, MakeDir, Remove, Rename:
+		r.loose = append(r.loose, newChange(e))
+		switch e.Kind {
+		case Create:
+			r.files[e.node] = &contents{}
+		case MakeDir:
+			r.dirs[e.node] = true
 		}
-	case e.Kind == Write, e.Kind == Truncate:
-		f := r.file(e.file)
+	case Write, Truncate:
+		f := r.file(e.node)
 		f.loose = append(f.loose, e)
-	case e.Kind == Sync:
-		f := r.file(e.file)
+	case Sync:
+		f := r.file(e.node)
 		for _, loose := range f.loose {
 			f.safe = loose.applied(f.safe, nil)
 		}
 		f.loose = nil
-	case e.Kind == SyncDir:
-		r.loose = slices.DeleteFunc(r.loose, func(loose Event) bool {
-			if path.Dir(loose.Path) != e.Path {
-				return false
-			}
-			loose.rename(r.safe)
-			return true
-		})
-		r.forget()
+		if r.order == Journaled {
+			r.settle(func(*change) bool { return true })
+		}
+	case SyncDir:
+		r.settle(func(c *change) bool { return r.order == Journaled || c.synced(e.node) })
 	}
 	return e, true
+}
+
+// settle makes those changes of names safe that is chooses.
+func (r *Replay) settle(is func(*change) bool) {
+	before := len(r.loose)
+	kept := r.loose[:0]
+	for _, c := range r.loose {
+		if is(&c) {
+			r.safe.apply(c.Event)
+			continue
+		}
+		kept = append(kept, c)
+	}
+	if r.loose = kept; len(kept) < before {
+		r.forget()
+	}
 }
 
 // forget drops the contents of files that have no name any more.
 func (r *Replay) forget() {
 	named := make(map[int]bool)
-	for _, file := range r.safe {
-		named[file] = true
+	for _, node := range r.safe {
+		named[node] = true
 	}
-	for _, e := range r.loose {
-		named[e.file] = true
+	for _, c := range r.loose {
+		named[c.node] = true
 	}
 	maps.DeleteFunc(r.files, func(file int, _ *contents) bool { return !named[file] })
 }
@@ -123,20 +145,6 @@ func (r *Replay) file(number int) *contents {
 		r.files[number] = f
 	}
 	return f
-}
-
-// rename changes names, where that still makes sense.
-func (e Event) rename(names map[string]int) {
-	_, is := names[e.Path]
-	switch {
-	case e.Kind == Create, e.Kind == MakeDir:
-		names[e.Path] = e.file
-	case e.Kind == Remove:
-		delete(names, e.Path)
-	case is:
-		names[e.To] = names[e.Path]
-		delete(names, e.Path)
-	}
 }
 
 // sector is what a disk writes whole.
@@ -175,7 +183,7 @@ func resized(bytes []byte, size int64) []byte {
 }
 
 // Safe is what the disk holds at least: what was synced.
-func (r *Replay) Safe() Tree { return r.cut(func() bool { return false }, nil) }
+func (r *Replay) Safe() Tree { return r.cut(nil, nil) }
 
 // Torn is all that was written, up to a random sector of the last write.
 func (r *Replay) Torn(random *rand.Rand, last Event) Tree {
@@ -183,8 +191,8 @@ func (r *Replay) Torn(random *rand.Rand, last Event) Tree {
 	if last.Kind == Write {
 		sectors = random.IntN(len(last.data)/sector + 1)
 	}
-	return r.cut(func() bool { return true }, func(e Event) func() bool {
-		if last.Kind != Write || e.file != last.file || e.offset != last.offset || e.At != last.At {
+	return r.cut(r.loose, func(e Event) func() bool {
+		if last.Kind != Write || e.node != last.node || e.offset != last.offset || e.At != last.At {
 			return nil
 		}
 		left := sectors
@@ -196,48 +204,40 @@ func (r *Replay) Torn(random *rand.Rand, last Event) Tree {
 func (r *Replay) Part(random *rand.Rand) Tree {
 	share := random.Float64()
 	kept := func() bool { return random.Float64() < share }
-	return r.cut(kept, func(Event) func() bool { return kept })
+	var named []change
+	for _, c := range r.loose {
+		switch {
+		case kept():
+			named = append(named, c)
+		case r.order == Journaled:
+			return r.cut(named, func(Event) func() bool { return kept })
+		}
+	}
+	return r.cut(named, func(Event) func() bool { return kept })
 }
 
-// cut is what the disk holds when the power fails: changes of names that named
-// chooses, and of each write the sectors that written chooses for it.
-func (r *Replay) cut(named func() bool, written func(Event) (kept func() bool)) Tree {
-	names := make(map[string]int, len(r.safe))
-	for name, file := range r.safe {
-		names[name] = file
-	}
-	for _, e := range r.loose {
-		if named() {
-			e.rename(names)
-		}
+// cut is what the disk holds when the power fails: changes of names, and of each write the
+// sectors that written chooses for it.
+func (r *Replay) cut(named []change, written func(Event) (kept func() bool)) Tree {
+	all := maps.Clone(r.safe)
+	for _, c := range named {
+		all.apply(c.Event)
 	}
 	tree := make(Tree)
-	for name, file := range names {
-		switch {
-		case !reachable(name, names):
-		case file == directory:
-			tree[name] = nil
-		default:
-			f := r.files[file]
-			bytes := f.safe[:len(f.safe):len(f.safe)]
-			if written != nil && len(f.loose) > 0 {
-				bytes = slices.Clone(f.safe)
-				for _, e := range f.loose {
-					bytes = e.applied(bytes, written(e))
-				}
-			}
-			tree[name] = append([]byte{}, bytes...)
+	for at, node := range all.paths() {
+		if r.dirs[node] {
+			tree[at] = nil
+			continue
 		}
+		f := r.file(node)
+		bytes := f.safe[:len(f.safe):len(f.safe)]
+		if written != nil && len(f.loose) > 0 {
+			bytes = slices.Clone(f.safe)
+			for _, e := range f.loose {
+				bytes = e.applied(bytes, written(e))
+			}
+		}
+		tree[at] = append([]byte{}, bytes...)
 	}
 	return tree
-}
-
-// reachable reports whether all directories above are there.
-func reachable(name string, names map[string]int) bool {
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if file, is := names[dir]; !is || file != directory {
-			return false
-		}
-	}
-	return true
 }

@@ -19,7 +19,7 @@ type Disk struct {
 
 	mu       sync.Mutex
 	events   []Event
-	files    int           // made so far
+	nodes    int           // files and directories made so far
 	content  map[int]*file // those that have a name
 	used     int64
 	capacity int64
@@ -37,9 +37,9 @@ func Mount(t testing.TB, clock func() time.Duration) *Disk {
 	t.Helper()
 	d := &Disk{Dir: t.TempDir(), clock: clock, content: make(map[int]*file), capacity: 1 << 40}
 	timeout := time.Duration(0) // the kernel remembers nothing
-	server, err := fs.Mount(d.Dir, &folder{disk: d}, &fs.Options{
+	server, err := fs.Mount(d.Dir, &folder{disk: d, number: root}, &fs.Options{
 		MountOptions: fuse.MountOptions{
-			DirectMount: true, MaxWrite: 1 << 20, DisableXAttrs: true, FsName: "pqbridge-test",
+			DirectMount: true, MaxWrite: 1 << 20, DisableXAttrs: true, DisableSplice: true, FsName: "pqbridge-test",
 		},
 		EntryTimeout: &timeout, AttrTimeout: &timeout,
 	})
@@ -106,6 +106,12 @@ func (d *Disk) Failed() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failed
+}
+
+// next is the number of a file or a directory that is made. The caller holds the lock.
+func (d *Disk) next() int {
+	d.nodes++
+	return d.nodes
 }
 
 // note remembers an event. The caller holds the lock, and applies it.
