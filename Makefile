@@ -101,8 +101,10 @@ diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or
 soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)
 
-powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave; Linux with FUSE
+powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
+	$(GO) test -run '^TestMount$$' -count 1 ./testenv/disk -pq.mount
 	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)

@@ -28,6 +28,25 @@ func NewNodes(t testing.TB, env ...string) *Nodes {
 // NewNodesAt is NewNodes with settings that depend on the addresses of the nodes.
 func NewNodesAt(t testing.TB, env func(hosts []string) []string) *Nodes {
 	t.Helper()
+	n := newNodes(t, env)
+	var dirs []string
+	for _, p := range n.All {
+		dirs = append(dirs, filepath.Join(p.work, "data"))
+	}
+	n.StartIn(t, dirs)
+	return n
+}
+
+// NewNodesIn is NewNodes with the data of each node in one of these directories.
+func NewNodesIn(t testing.TB, dirs []string, env ...string) *Nodes {
+	t.Helper()
+	n := newNodes(t, func([]string) []string { return env })
+	n.StartIn(t, dirs)
+	return n
+}
+
+func newNodes(t testing.TB, env func(hosts []string) []string) *Nodes {
+	t.Helper()
 	hosts := freeHosts(t, clusterSize)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(rand.Text()), 0o600); err != nil {
@@ -36,17 +55,25 @@ func NewNodesAt(t testing.TB, env func(hosts []string) []string) *Nodes {
 	n, common := &Nodes{}, env(hosts)
 	for _, host := range hosts {
 		p := newProcess(t)
-		data := filepath.Join(p.work, "data")
-		p.Dir = filepath.Join(data, "copy-pq")
-		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_DATA="+data, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN=127.0.0.1:0")
+		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN=127.0.0.1:0")
 		p.env = append(p.env, common...)
-		p.launch(t)
 		n.All = append(n.All, p)
+	}
+	return n
+}
+
+// StartIn starts nodes that do not run with their data in these directories, and waits until
+// all are ready.
+func (n *Nodes) StartIn(t testing.TB, dirs []string) {
+	t.Helper()
+	for i, p := range n.All {
+		p.Dir = filepath.Join(dirs[i], "copy-pq")
+		p.env = append(p.env, "PQ_DATA="+dirs[i])
+		p.launch(t)
 	}
 	for _, p := range n.All {
 		p.AwaitReady(t)
 	}
-	return n
 }
 
 // URL is where clients connect that can use any node.

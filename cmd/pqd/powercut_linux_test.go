@@ -32,6 +32,7 @@ type recorded struct {
 	operations []history.Operation
 	end        time.Duration
 	random     *rand.Rand
+	attempt    time.Duration // for one answer; 0: a second
 }
 
 const powerStore = "made/with/all" // its directories
@@ -42,18 +43,33 @@ func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 	recorder := history.NewRecorder()
 	d := disk.Mount(t, recorder.Now)
 	p := testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, powerStore))
+	r := recorded{random: random}
+	r.work(t, p.URL, recorder, steps, padding, []func(){
+		func() { p.Kill(t); p.Start(t) },
+		func() { p.Stop(t); p.Start(t) },
+		func() { p.Kill(t); p.Start(t) },
+	})
+	r.end = recorder.Now()
+	p.Kill(t)
+	r.events = d.Events()
+	return r
+}
+
+// work has four clients work, and something happen between two rounds of it.
+func (r *recorded) work(t *testing.T, url string, recorder *history.Recorder, steps, padding int, between []func()) {
+	t.Helper()
 	var workers []*testenv.Worker
 	var answers atomic.Int64
 	for id := range 4 {
 		w := &testenv.Worker{
 			TB: t, ID: id, Queue: keptQueue, Recorder: recorder, Answers: &answers, Loses: true, Lasting: longest, Padding: padding,
-			Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
-			Random: rand.New(rand.NewPCG(random.Uint64(), 0)),
+			Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) },
+			Random: rand.New(rand.NewPCG(r.random.Uint64(), 0)), Attempt: r.attempt,
 		}
 		w.Connect()
 		workers = append(workers, w)
 	}
-	for round := range 4 {
+	for round := 0; ; round++ {
 		var clients sync.WaitGroup
 		for _, w := range workers {
 			clients.Go(func() {
@@ -63,24 +79,18 @@ func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 			})
 		}
 		clients.Wait()
-		switch round {
-		case 0, 2:
-			p.Kill(t)
-			p.Start(t)
-		case 1:
-			p.Stop(t)
-			p.Start(t)
+		if round == len(between) {
+			break
 		}
+		between[round]()
 	}
 	for _, w := range workers {
 		w.Close()
 	}
-	end := recorder.Now()
-	p.Kill(t)
 	if t.Failed() {
 		t.FailNow()
 	}
-	return recorded{d.Events(), recorder.Operations(), end, random}
+	r.operations = recorder.Operations()
 }
 
 // until is the history up to a moment, and how many leases may have no holder then:
@@ -105,9 +115,10 @@ func until(operations []history.Operation, moment time.Duration) (seen []history
 	return seen, open
 }
 
-// judge starts pqd on the disk as it was after the power cut, and has clients continue.
-func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed uint64) {
-	dir := t.TempDir()
+// unfold writes what a disk has into a directory.
+func unfold(t *testing.T, tree disk.Tree) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		var err error
 		if content, at := tree[name], filepath.Join(dir, name); content == nil {
@@ -119,14 +130,28 @@ func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+// judge starts pqd on the disk as it was after the power cut, and has clients continue.
+func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed uint64) {
+	store := filepath.Join(unfold(t, tree), powerStore)
+	p := testenv.Daemon(t, "PQ_STORE=local:"+store)
+	judge := r.resume(t, p.URL, moment, seed)
+	p.Kill(t)
+	testenv.CheckDir(t, store)
+	judge()
+}
+
+// resume has a client continue after a power cut, until the queue is empty. The function that
+// it returns judges the history.
+func (r recorded) resume(t *testing.T, url string, moment time.Duration, seed uint64) (judge func()) {
 	seen, open := until(r.operations, moment)
 	recorder := history.Resume(seen, moment)
-	store := filepath.Join(dir, powerStore)
-	p := testenv.Daemon(t, "PQ_STORE=local:"+store)
 	w := &testenv.Worker{
 		TB: t, ID: 99, Queue: keptQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
-		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL, options...) },
-		Random: rand.New(rand.NewPCG(seed, 0)),
+		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) },
+		Random: rand.New(rand.NewPCG(seed, 0)), Attempt: r.attempt,
 	}
 	w.Connect()
 	for _, lease := range leases(seen) {
@@ -139,13 +164,11 @@ func (r recorded) judge(t *testing.T, tree disk.Tree, moment time.Duration, seed
 		t.Errorf("%s is left, expected no more than %d leased items, whose holders had no answer", text, open)
 	}
 	w.Close()
-	p.Kill(t)
-	testenv.CheckDir(t, store)
 	operations := recorder.Operations()
 	for range left.Leased { // like an item of a pop without an answer
 		operations = append(operations, history.Operation{Kind: history.Pop, Outcome: history.Unknown, Call: recorder.Now(), Return: history.Never})
 	}
-	testenv.Judge(t, operations, history.One)
+	return func() { testenv.Judge(t, operations, history.One) }
 }
 
 // cut is a disk after a power cut, and when the power failed.
@@ -164,7 +187,7 @@ func (r recorded) cuts(every int) iter.Seq[cut] {
 
 func (r recorded) eachCut(every int, yield func(cut) bool) {
 	first := r.random.IntN(every)
-	replay := disk.NewReplay(r.events)
+	replay := disk.NewReplay(r.events, disk.Strict)
 	seed := maphash.MakeSeed()
 	seen := make(map[uint64]bool)
 	fresh := func(tree disk.Tree) bool {
