@@ -133,6 +133,34 @@ func TestSys(t *testing.T) {
 	if l := object[list](c, "pq._sys.list", `{"offset":9}`); l.Total != 7 || len(l.Queues) != 0 {
 		t.Errorf("%+v", l)
 	}
+	for body, page := range map[string]struct {
+		names []string
+		next  string
+	}{
+		`{"after":""}`:                          {want, ""},
+		`{"after":"","limit":7}`:                {want, ""},
+		`{"after":"","limit":2}`:                {want[:2], "q1"},
+		`{"after":"q1","limit":2}`:              {want[2:4], "q3"},
+		`{"after":"q1x"}`:                       {want[2:], ""},
+		`{"after":"q6"}`:                        {[]string{}, ""},
+		`{"prefix":"q"}`:                        {want, ""},
+		`{"prefix":"q3"}`:                       {want[3:4], ""},
+		`{"prefix":"q","limit":1}`:              {want[:1], "q0"},
+		`{"prefix":"q","after":"q0","limit":1}`: {want[1:2], "q1"},
+		`{"prefix":"q3","after":"q3"}`:          {[]string{}, ""},
+		`{"prefix":"q3","after":"a"}`:           {want[3:4], ""},
+		`{"prefix":"r"}`:                        {[]string{}, ""},
+		`{"prefix":"no name"}`:                  {[]string{}, ""},
+	} {
+		got := object[struct {
+			Queues []string
+			Next   string
+			Total  *int
+		}](c, "pq._sys.list", body)
+		if !slices.Equal(got.Queues, page.names) || got.Queues == nil || got.Next != page.next || got.Total != nil {
+			t.Errorf("%s: %+v, expected %v", body, got, page)
+		}
+	}
 	sys := object[map[string]any](c, "pq._sys.info", "")
 	if sys["version"] != "1.2.3" || sys["store"] != "local:test" || sys["store_id"] != c.env.Store.ID() || sys["prefix"] != "pq" ||
 		sys["uptime"].(float64) <= 0 || sys["limits"].(map[string]any)["waiters"] != 10_000.0 {

@@ -178,7 +178,9 @@ func FuzzRequest(f *testing.F) {
 			case *list:
 				limit = l.page.Limit
 			case *queues:
-				offset, limit = l.offset, l.limit
+				if limit = l.limit; l.offset != nil {
+					offset = *l.offset
+				}
 			}
 			if offset < 0 || limit < 1 || limit > fdbpq.MaxBatch {
 				t.Errorf("%s %q: %+v", subject, body, r)

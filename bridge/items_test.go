@@ -83,6 +83,24 @@ func TestList(t *testing.T) {
 	if len(p.Items) != 1 || p.Items[0].ID != leased.Header.Get("PQ-Id") || p.Items[0].Deliveries != 1 {
 		t.Errorf("%+v", p)
 	}
+	c.push("pq.bands.push.-5", "x")
+	middle, last := c.push("pq.bands.push.0", "x").ID, c.push("pq.bands.push.5", "x").ID
+	for body, want := range map[string][]string{
+		`{"min":0,"max":0}`: {middle},
+		`{"min":-4}`:        {middle, last},
+		`{"max":-6}`:        nil,
+		fmt.Sprintf(`{"min":1,"after":%q}`, middle):                               {last},
+		fmt.Sprintf(`{"max":4,"after":%q}`, middle):                               nil,
+		fmt.Sprintf(`{"max":-1,"after":%q}`, last):                                nil,
+		`{"min":-9223372036854775808,"max":0,"limit":2,"after":"` + middle + `"}`: nil,
+	} {
+		if p := object[page](c, "pq.bands.list", body); !slices.Equal(p.ids(), want) || p.Next != "" {
+			t.Errorf("%s: %v, next %q, expected %v", body, p.ids(), p.Next, want)
+		}
+	}
+	if p := object[page](c, "pq.bands.list", `{"max":0,"limit":1}`); p.Next == "" {
+		t.Error("there is no page behind the first one of a band")
+	}
 	c.refused(c.ask("pq.none.list", ""), 404, "unknown")
 	c.push("pq.empty.push", "")
 	if m := c.ask("pq.empty.list", `{"bodies":true}`); !strings.Contains(string(m.Data), `"body":""`) {

@@ -24,7 +24,11 @@ func makeList(subjects.Verb) work { return new(list) }
 
 func (l *list) read(*wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	return readOptions(&l.Request, "limit, after, state, bodies", l.field)
+	f := readOptions(&l.Request, "limit, after, state, min, max, bodies", l.field)
+	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
+		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
+	}
+	return f
 }
 
 func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
@@ -33,6 +37,17 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		l.page.Limit, f = readLimit(name, value)
 	case "bodies":
 		l.page.Bodies, f = readBool(name, value)
+	case "min", "max":
+		var n int64
+		n, f = readInteger(name, value, math.MinInt64, math.MaxInt64)
+		if l.page.Band == nil {
+			l.page.Band = new(fdbpq.AllPriorities)
+		}
+		if name == "min" {
+			l.page.Band.Low = n
+		} else {
+			l.page.Band.High = n
+		}
 	case "after":
 		var s string
 		if s, f = readString(name, value); f == nil {

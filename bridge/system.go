@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"math"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -15,16 +16,23 @@ func makeSys(v subjects.Verb) work {
 	return new(system)
 }
 
-// queues lists the names of the queues.
+// queues lists the names of the queues: counted from an offset, with their total, or behind
+// a name, which reads no more than the page.
 type queues struct {
 	jsonQuery
-	offset int64
+	offset *int64
+	after  *string
+	prefix string
 	limit  int
 }
 
 func (q *queues) read(*wire) *failure.Failure {
 	q.limit = protocol.DefaultListLimit
-	return readOptions(&q.Request, "offset, limit", q.field)
+	f := readOptions(&q.Request, "offset, limit, after, prefix", q.field)
+	if f == nil && q.offset != nil && q.paged() {
+		f = failure.Newf(400, "found offset with after or prefix: expected one of them")
+	}
+	return f
 }
 
 func (q *queues) field(name string, value any) (known bool, f *failure.Failure) {
@@ -32,21 +40,69 @@ func (q *queues) field(name string, value any) (known bool, f *failure.Failure) 
 	case "limit":
 		q.limit, f = readLimit(name, value)
 	case "offset":
-		q.offset, f = readInteger(name, value, 0, math.MaxInt64)
+		var n int64
+		n, f = readInteger(name, value, 0, math.MaxInt64)
+		q.offset = &n
+	case "after":
+		var s string
+		s, f = readString(name, value)
+		q.after = &s
+	case "prefix":
+		q.prefix, f = readString(name, value)
 	default:
 		return false, nil
 	}
 	return true, f
 }
 
+func (q *queues) paged() bool { return q.after != nil || q.prefix != "" }
+
 func (q *queues) find(v *view) error {
+	if q.paged() {
+		return q.findPage(v)
+	}
 	names, err := v.queueNames()
 	if err != nil {
 		return err
 	}
-	first := int(min(q.offset, int64(len(names))))
+	var offset int64
+	if q.offset != nil {
+		offset = *q.offset
+	}
+	first := int(min(offset, int64(len(names))))
 	last := min(first+q.limit, len(names))
-	return q.answerJSON(protocol.Queues{Total: len(names), Offset: q.offset, Limit: q.limit, Queues: names[first:last]})
+	return q.answerJSON(protocol.Queues{Total: len(names), Offset: offset, Limit: q.limit, Queues: names[first:last]})
+}
+
+func (q *queues) findPage(v *view) error {
+	names := []string{}
+	after := q.prefix
+	if q.after != nil && *q.after >= q.prefix {
+		after = *q.after
+	} else if subjects.CheckQueue(q.prefix) == nil {
+		exact, err := v.store.Queue(q.prefix).Inspect(v.reader)
+		if err != nil {
+			return err
+		}
+		if exact != nil {
+			names = append(names, q.prefix)
+		}
+	}
+	behind, err := v.store.Queues(v.reader, after, q.limit+1)
+	if err != nil {
+		return err
+	}
+	for _, name := range behind {
+		if strings.HasPrefix(name, q.prefix) {
+			names = append(names, name)
+		}
+	}
+	page := protocol.QueuesPage{Queues: names}
+	if len(names) > q.limit {
+		page.Queues = names[:q.limit]
+		page.Next = names[q.limit-1]
+	}
+	return q.answerJSON(page)
 }
 
 // queueNames are the names of all queues, read once for however many requests: there

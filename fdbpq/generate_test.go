@@ -30,6 +30,9 @@ func (w *world) operation(rng *rand.Rand) operation {
 			after := pick(rng, w.ids...)
 			l.after, queue = &after, after.queue
 		}
+		if rng.IntN(3) == 0 {
+			l.band = &fdbpq.Band{Low: w.priority(rng), High: w.priority(rng)}
+		}
 		return listOf(queue, l)
 	case dice < 20:
 		return inspectOf(w.queueName(rng))

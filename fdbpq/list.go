@@ -11,6 +11,7 @@ import (
 // Listing selects a page of a queue's items.
 type Listing struct {
 	State  State // of the items; "": ready items
+	Band   *Band // of their priorities; nil: all
 	After  *ID   // start after this item; nil: from the beginning
 	Limit  int   // items at most; 1 to MaxBatch
 	Bodies bool  // with payloads
@@ -41,7 +42,11 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		return Page{}, ErrNoQueue
 	}
 	prefix := generationPrefix(space, q.name, s.generation)
-	begin, end := AllPriorities.in(bytes.Clone(prefix))
+	band := AllPriorities
+	if listing.Band != nil {
+		band = *listing.Band
+	}
+	begin, end := band.in(bytes.Clone(prefix))
 	if listing.After != nil {
 		at := listing.After.place
 		l, err := q.locate(r, s, *listing.After)
@@ -51,7 +56,12 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		if l != nil {
 			at = l.place
 		}
-		begin = append(at.append(bytes.Clone(prefix)), 0)
+		if behind := append(at.append(bytes.Clone(prefix)), 0); bytes.Compare(behind, begin) > 0 {
+			begin = behind
+		}
+		if bytes.Compare(begin, end) >= 0 {
+			return Page{}, nil
+		}
 	}
 	return q.page(r, s, space, begin, end, listing)
 }

@@ -12,6 +12,7 @@ import (
 type listing struct {
 	state fdbpq.State
 	after *knownID
+	band  *fdbpq.Band
 	limit int
 	plain bool // without bodies
 }
@@ -72,6 +73,9 @@ func (m *model) list(queue string, l listing) outcome {
 			after = item
 		}
 		items = slices.DeleteFunc(items, func(item *modelItem) bool { return compareItems(item, after) <= 0 })
+	}
+	if b := l.band; b != nil {
+		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.priority < b.Low || item.priority > b.High })
 	}
 	out := outcome{More: len(items) > l.limit}
 	for _, item := range items[:min(len(items), l.limit)] {

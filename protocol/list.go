@@ -8,6 +8,8 @@ import (
 type ListRequest struct {
 	State  State  `json:"state,omitempty"`  // of the items; "": ready
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
+	Min    *int64 `json:"min,omitempty"`    // least priority
+	Max    *int64 `json:"max,omitempty"`    // greatest priority
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Limit  int    `json:"limit,omitempty"`
 }

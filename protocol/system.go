@@ -1,9 +1,19 @@
 package protocol
 
-// QueuesRequest is the body of a request for the names of the queues.
+// QueuesRequest is the body of a request for the names of the queues. With After or Prefix a
+// [QueuesPage] answers it, without Offset, otherwise [Queues].
 type QueuesRequest struct {
-	Offset int64 `json:"offset,omitempty"`
-	Limit  int   `json:"limit,omitempty"`
+	Offset int64   `json:"offset,omitempty"`
+	Limit  int     `json:"limit,omitempty"`
+	After  *string `json:"after,omitempty"`  // begin behind this name, which need not be a queue's
+	Prefix string  `json:"prefix,omitempty"` // of the names
+}
+
+// QueuesPage is a page of names. Unlike [Queues] it costs the same however many queues
+// there are.
+type QueuesPage struct {
+	Queues []string `json:"queues"`
+	Next   string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
 }
 
 // Queues answers it.
