@@ -34,7 +34,7 @@ func (a *about) system() protocol.System {
 		Prefix: a.options.Prefix, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
 		Limits: protocol.Limits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
-			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes,
+			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,
 			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
 		},
 	}

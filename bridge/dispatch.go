@@ -67,7 +67,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 		r.PassGate()
 		f := failure.BadRequest(err)
 		if v == verbPush && m.Reply == "" {
-			d.Events.Lost(d.meantQueue(m.Subject), f)
+			d.Events.Lost(d.meantQueue(m.Subject), 1, f)
 		}
 		d.AnswerFailure(r, f)
 		d.Done(r, f)
@@ -86,6 +86,9 @@ func (d *dispatcher) receive(m *nats.Msg) {
 	}
 	if f == nil {
 		f = w.read(d.wire)
+	}
+	if f == nil {
+		f = d.Gate.EnterMore(r)
 	}
 	if f != nil {
 		d.Refuse(r, f)

@@ -49,7 +49,7 @@ func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker
 			l.setBusy = of.SetBusy
 			return worker(&l, of)
 		},
-		Size:   func(w W) int { return w.Head().Msg.Size() },
+		Size:   func(w W) int { return w.Head().Size() },
 		Waited: func(w W) time.Duration { return base.since(w.Head().Arrived) },
 		Stuck: func(late []W) {
 			base.keeper.notice(errStuck)

@@ -15,10 +15,11 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// push adds an item.
+// push adds an item, or those of a bundle.
 type push struct {
 	request.Request
-	item fdbpq.NewItem
+	item   fdbpq.NewItem
+	bundle []fdbpq.NewItem // nil: it is no bundle
 }
 
 var pushPool pool[push]
@@ -28,6 +29,9 @@ func makePush(subjects.Verb) work { return pushPool.get() }
 func (p *push) End() { pushPool.put(p) }
 
 func (p *push) read(wr *wire) *failure.Failure {
+	if size, is := p.Msg.Header[protocol.HeaderBundle]; is {
+		return p.readBundle(wr, size)
+	}
 	p.item = fdbpq.NewItem{
 		Payload:     p.Msg.Data,
 		Priority:    p.Subject.Priority,
@@ -53,29 +57,39 @@ func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue)
+	return !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Try pushes items in one transaction.
 func (l *pushes) Try(requests []*push) (int, error) {
 	queue, full := l.receiving()
-	if full != nil && !slices.ContainsFunc(requests, func(r *push) bool { return r.item.MsgID != "" }) {
+	for _, r := range requests {
+		if r.bundle != nil {
+			l.items = append(l.items, r.bundle...)
+		} else {
+			l.items = append(l.items, r.item)
+		}
+	}
+	defer func() {
+		clear(l.items)
+		l.items = l.items[:0]
+	}()
+	if full != nil && !slices.ContainsFunc(l.items, func(item fdbpq.NewItem) bool { return item.MsgID != "" }) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
-	for _, r := range requests {
-		l.items = append(l.items, r.item)
-	}
 	started := time.Now()
+	at := len(requests)
 	err := l.update(func(tx kv.Tx) (err error) {
-		l.pushed, err = queue.Push(tx, l.items...)
+		at = len(requests)
+		if l.pushed, err = queue.Push(tx, l.items...); err == nil {
+			at, err = l.refusedBundle(requests)
+		}
 		return err
 	})
-	clear(l.items)
-	l.items = l.items[:0]
 	if err == nil {
-		l.Stats.Ran(request.KindPush, len(requests), started)
+		l.Stats.Ran(request.KindPush, len(l.items), started)
 	}
-	return len(requests), err
+	return at, err
 }
 
 // Answer answers pushes.
@@ -91,23 +105,53 @@ func (l *pushes) Answer(requests []*push, err error) {
 		}
 	}
 	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
-	for i, r := range requests {
-		if lease := r.item.HandOver; lease != nil && l.pushed[i].Err == nil && !l.pushed[i].Duplicate {
-			l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
+	pushed := l.pushed
+	for _, r := range requests {
+		n := r.Count()
+		if r.bundle != nil {
+			l.answerBundle(r, pushed[:n])
+		} else {
+			l.answer(r, &pushed[0])
 		}
-		l.answer(r, &l.pushed[i])
+		pushed = pushed[n:]
 	}
 	l.pushed = nil
 }
 
-func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
+// happened tells of what a push did beside adding its item.
+func (l *pushes) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
+	if lease := item.HandOver; lease != nil && p.Err == nil && !p.Duplicate {
+		l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
+	}
 	l.Events.Items(p.Events)
+}
+
+func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
+	l.happened(&r.item, p)
 	if p.Err != nil {
 		l.Refuse(&r.Request, failure.Explain(p.Err))
 		return
 	}
 	if r.Msg.Reply != "" {
 		l.out = appendPubAck(l.out[:0], r.Subject.Queue, p)
+	}
+	l.acknowledge(r)
+}
+
+// answerBundle answers a bundle, none of whose items was refused.
+func (l *pushes) answerBundle(r *push, pushed []fdbpq.Pushed) {
+	for i := range pushed {
+		l.happened(&r.bundle[i], &pushed[i])
+	}
+	if r.Msg.Reply != "" {
+		l.out = appendPubAcks(l.out[:0], r.Subject.Queue, pushed)
+	}
+	l.acknowledge(r)
+}
+
+// acknowledge sends the answer to a push and ends it.
+func (l *pushes) acknowledge(r *push) {
+	if r.Msg.Reply != "" {
 		if err := l.Conn.Publish(r.Msg.Reply, l.out); err != nil {
 			l.Log.Debug("answer lost", "subject", r.Msg.Reply, "error", err)
 		}
@@ -119,7 +163,14 @@ func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
 func appendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
 	b = append(b, `{"type":"`+protocol.PushResponseType+`","stream":"`...)
 	b = append(b, queue...) // of A-Z a-z 0-9 - _
-	b = append(b, `","seq":`...)
+	b = append(b, `",`...)
+	b = appendPushed(b, p)
+	return append(b, '}')
+}
+
+// appendPushed appends what became of one item.
+func appendPushed(b []byte, p *fdbpq.Pushed) []byte {
+	b = append(b, `"seq":`...)
 	b = strconv.AppendInt(b, p.Seq, 10)
 	if p.Duplicate {
 		b = append(b, `,"duplicate":true`...)
@@ -131,7 +182,7 @@ func appendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
 	if p.Evicted {
 		b = append(b, `,"evicted":true`...)
 	}
-	return append(b, '}')
+	return b
 }
 
 func appendID(b []byte, id fdbpq.ID) []byte {

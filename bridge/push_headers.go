@@ -13,45 +13,55 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
+// itemHeaders are the headers of an item that is pushed, while they are read.
+type itemHeaders struct {
+	*wire
+	subject *subjects.Subject
+	item    *fdbpq.NewItem
+	delayed bool // there was one that says after which time it is ready
+	dated   bool // there was one that says when
+}
+
 // readHeaders reads the headers of a push and gathers those that travel
 // with the item.
 func (r *push) readHeaders(wr *wire) *failure.Failure {
-	var block []byte
+	h := itemHeaders{wire: wr, subject: &r.Subject, item: &r.item}
 	for key, values := range r.Msg.Header {
-		travels, f := r.readHeader(wr, key, values)
-		if f != nil {
+		if f := h.read(key, values); f != nil {
 			return f
 		}
-		if travels {
-			if block, f = appendHeader(block, key, values); f != nil {
-				return f
-			}
-		}
 	}
-	r.item.Headers = block
-	_, delayed := r.Msg.Header[protocol.HeaderDelay]
-	if _, dated := r.Msg.Header[protocol.HeaderNotBefore]; delayed && dated {
+	return h.end()
+}
+
+// read reads one header, with all its values.
+func (h *itemHeaders) read(key string, values []string) (f *failure.Failure) {
+	switch {
+	case strings.HasPrefix(key, protocol.HeaderPrefix):
+		return h.readOurs(key, values)
+	case key == protocol.HeaderMsgID:
+		h.item.MsgID, f = readMsgID(values)
+		return f
+	}
+	travels, f := travelsWithItem(key, values, h.subject.Queue)
+	if travels {
+		h.item.Headers, f = appendHeader(h.item.Headers, key, values)
+	}
+	return f
+}
+
+// end refuses headers that do not go together.
+func (h *itemHeaders) end() *failure.Failure {
+	if h.delayed && h.dated {
 		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
-	if r.item.Unique == "" && (r.item.OnConflict != "" || r.item.UniqueUntilLeased) {
+	if h.item.Unique == "" && (h.item.OnConflict != "" || h.item.UniqueUntilLeased) {
 		return failure.Newf(400, "%s or %s without %s: expected the value that they are about", protocol.HeaderOnConflict, protocol.HeaderUniqueUntil, protocol.HeaderUnique)
 	}
 	return nil
 }
 
-// readHeader reads one header and reports whether it travels with the item.
-func (r *push) readHeader(wr *wire, key string, values []string) (travels bool, f *failure.Failure) {
-	switch {
-	case strings.HasPrefix(key, protocol.HeaderPrefix):
-		return false, r.readOurHeader(wr, key, values)
-	case key == protocol.HeaderMsgID:
-		r.item.MsgID, f = readMsgID(values)
-		return false, f
-	}
-	return travelsWithItem(key, values, r.Subject.Queue)
-}
-
-func (r *push) readOurHeader(wr *wire, key string, values []string) *failure.Failure {
+func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
 		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
@@ -73,33 +83,35 @@ func (r *push) readOurHeader(wr *wire, key string, values []string) *failure.Fai
 		if err != nil {
 			return failure.BadRequest(err)
 		}
-		if r.Subject.HasPriority && priority != r.Subject.Priority {
-			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, r.Subject.Priority)
+		if h.subject.HasPriority && priority != h.subject.Priority {
+			return failure.Newf(400, "%s is %d, the subject says %d: expected the same or one of them", key, priority, h.subject.Priority)
 		}
-		r.item.Priority, r.item.HasPriority = priority, true
+		h.item.Priority, h.item.HasPriority = priority, true
 	case protocol.HeaderDelay:
-		r.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
+		h.delayed = true
+		h.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
 	case protocol.HeaderTTL:
-		r.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+		h.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
 	case protocol.HeaderUnique:
-		r.item.Unique, f = readUnique(key, value)
+		h.item.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:
-		r.item.UniqueUntilLeased, f = readUniqueUntil(key, value)
+		h.item.UniqueUntilLeased, f = readUniqueUntil(key, value)
 	case protocol.HeaderOnConflict:
-		r.item.OnConflict = fdbpq.OnConflict(value)
-		switch r.item.OnConflict {
+		h.item.OnConflict = fdbpq.OnConflict(value)
+		switch h.item.OnConflict {
 		case fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise:
 		default:
 			f = failure.Newf(400, "%s is %s: expected %s, %s or %s", key, failure.Quote(value), fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
 		}
 	case protocol.HeaderSettle:
-		r.item.HandOver, f = wr.leaseOf(key, value)
+		h.item.HandOver, f = h.leaseOf(key, value)
 	case protocol.HeaderNotBefore:
+		h.dated = true
 		var err error
-		if r.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
+		if h.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
 			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
 		}
-		if time.Until(r.item.NotBefore) > fdbpq.MaxDelay {
+		if time.Until(h.item.NotBefore) > fdbpq.MaxDelay {
 			return failure.Newf(400, "%s is %s: expected a time within %s", key, failure.Quote(value), fdbpq.MaxDelay)
 		}
 	}

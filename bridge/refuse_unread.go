@@ -24,7 +24,7 @@ var sheddingHeader = nats.Header{
 func (d *dispatcher) refusePush(m *nats.Msg) {
 	d.Stats.RefusedUnread(&verbPush.Verb, errShedding)
 	if m.Reply == "" || !d.replies.answers(m.Reply) {
-		d.Events.Lost(d.meantQueue(m.Subject), errShedding)
+		d.Events.Lost(d.meantQueue(m.Subject), 1, errShedding)
 		return
 	}
 	d.Publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})

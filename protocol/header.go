@@ -19,6 +19,7 @@ const (
 	HeaderUniqueUntil = "PQ-Unique-Until"
 	HeaderOnConflict  = "PQ-On-Conflict"
 
+	HeaderBundle = "PQ-Bundle"
 	HeaderBatch  = "PQ-Batch"
 	HeaderWait   = "PQ-Wait"
 	HeaderLease  = "PQ-Lease"

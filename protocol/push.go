@@ -17,6 +17,19 @@ type PushResponse struct {
 	Priority  int64  `json:"priority"`
 	Evicted   bool   `json:"evicted,omitempty"` // the queue was full, and this was its least urgent item
 	Error     *Error `json:"error,omitempty"`
+
+	// Items are the results of a bundle, in its order. Seq is that of the last one then,
+	// Duplicate says that none was added, and ID and Priority are not there.
+	Items []PushResult `json:"items,omitempty"`
+}
+
+// PushResult is what became of one item of a bundle.
+type PushResult struct {
+	Seq       int64  `json:"seq"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	ID        string `json:"id"`
+	Priority  int64  `json:"priority"`
+	Evicted   bool   `json:"evicted,omitempty"`
 }
 
 // ErrorResponse is an error in the form of JetStream's answers.
@@ -30,6 +43,7 @@ type Error struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
+	Item        *int   `json:"item,omitempty"` // of a bundle: the item that the error is about, from 0
 }
 
 // errCodeBase keeps our error codes apart from JetStream's, which are below 30000.

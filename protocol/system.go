@@ -47,6 +47,7 @@ type Limits struct {
 	Waiters    int      `json:"waiters"`
 	Batch      int      `json:"batch"`
 	BatchBytes int      `json:"batch_bytes"`
+	Bundle     int      `json:"bundle"` // items of one; 0: the bridge knows no bundles
 	Wait       Duration `json:"wait"`
 	Lease      Duration `json:"lease"`
 	Payload    int64    `json:"payload"` // of an item, with its headers

@@ -19,6 +19,7 @@ type Failure struct {
 	Text        string // what is wrong, and what is allowed
 	Description string // instead of the code's usual one
 	Reason      protocol.Reason
+	Item        *int // of a bundle, that the failure is about; nil: of none
 }
 
 // Error implements error.
@@ -27,6 +28,14 @@ func (f *Failure) Error() string { return f.Text }
 // Newf returns a failure with a status.
 func Newf(code int, format string, args ...any) *Failure {
 	return &Failure{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// OfItem returns the failure of a bundle's item: it is that of the bundle, and says which
+// item it is about.
+func (f *Failure) OfItem(i int) *Failure {
+	of := *f
+	of.Text, of.Item = fmt.Sprintf("item %d: %s", i, f.Text), &i
+	return &of
 }
 
 // BadRequest is for errors whose text says what is wrong and what is allowed.

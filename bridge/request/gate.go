@@ -80,6 +80,22 @@ func (g *Gate) Enter(r *Request) *failure.Failure {
 	return nil
 }
 
+// EnterMore counts the requests of a bundle behind the first one, or returns why the bundle
+// is refused.
+func (g *Gate) EnterMore(r *Request) *failure.Failure {
+	if r.Bundled < 2 {
+		return nil
+	}
+	of := g.flight(r.Verb)
+	r.more = int64(r.Bundled) - 1
+	if of.n.Add(r.more) > int64(g.most(of)) {
+		of.n.Add(-r.more)
+		r.more = 0
+		return of.full
+	}
+	return nil
+}
+
 // Force counts a request without regard to the limits.
 func (g *Gate) Force(r *Request) {
 	of := g.flight(r.Verb)
@@ -107,7 +123,7 @@ func (g *Gate) Leave(r *Request) {
 	g.bytes.Add(-r.counted)
 	r.counted = -1
 	of := g.flight(r.Verb)
-	if of.n.Add(-1) == 0 && g.Closed() {
+	if of.n.Add(-1-r.more) == 0 && g.Closed() {
 		select {
 		case of.empty <- struct{}{}:
 		default:

@@ -22,10 +22,10 @@ const (
 	maxRecentLosses = 1024
 )
 
-// Lost reports a push without a reply subject that was not stored. The first one is
-// announced at once, later ones together.
-func (a *Announcer) Lost(queue string, f *failure.Failure) {
-	a.stats.lost.Add(1)
+// Lost reports pushes of one message without a reply subject that were not stored. The
+// first message is announced at once, later ones together.
+func (a *Announcer) Lost(queue string, n int, f *failure.Failure) {
+	a.stats.lost.Add(int64(n))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.recentLosses[queue]
@@ -36,10 +36,10 @@ func (a *Announcer) Lost(queue string, f *failure.Failure) {
 		l = &losses{}
 		l.timer = time.AfterFunc(eventEvery, func() { a.report(queue) })
 		a.recentLosses[queue] = l
-		a.announce(queue, f, 1)
+		a.announce(queue, f, n)
 		return
 	}
-	l.count++
+	l.count += n
 	l.last = f
 }
 

@@ -44,7 +44,7 @@ func newAnnounced(t *testing.T) *announced {
 }
 
 // lose loses a push to a queue for a reason.
-func (a *announced) lose(queue, why string) { a.Lost(queue, failure.Newf(429, "%s", why)) }
+func (a *announced) lose(queue, why string) { a.Lost(queue, 1, failure.Newf(429, "%s", why)) }
 
 // expect checks which losses have been announced by now.
 func (a *announced) expect(want ...string) {

@@ -32,7 +32,11 @@ type Request struct {
 	// the commit.
 	Failure *failure.Failure
 
+	// Bundled is how many requests the message has, if it is a bundle; otherwise it is 0.
+	Bundled int
+
 	counted int64         // bytes that the gate counts; -1 when it does not count the request
+	more    int64         // requests of a bundle that the gate counts, the first aside
 	since   time.Time     // start of the work on it; zero while it waits
 	spent   time.Duration // work on it before it waited
 }
@@ -85,6 +89,16 @@ func (r *Request) Prepare(w Work, v *Verb, s subjects.Subject, m *nats.Msg) {
 	r.Arrived, r.counted = time.Now(), int64(m.Size())
 	r.since = r.Arrived
 }
+
+// Count is how many requests the message has.
+func (r *Request) Count() int { return max(1, r.Bundled) }
+
+// Size is the message's size, with something for each request of a bundle, so that it says
+// how large the transaction becomes.
+func (r *Request) Size() int { return r.Msg.Size() + r.Bundled*bundledSize }
+
+// bundledSize is what a request of a bundle costs a transaction beside its bytes: keys.
+const bundledSize = 400
 
 // PassGate makes a request that is refused anyway bypass the gate, which does not count
 // it.

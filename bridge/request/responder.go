@@ -37,7 +37,7 @@ func (re *Responder) Done(r *Request, f *failure.Failure) {
 // Refuse answers a request with a failure and ends it.
 func (re *Responder) Refuse(r *Request, f *failure.Failure) {
 	if r.Refusal == AsPublish && r.Msg.Reply == "" {
-		re.Events.Lost(r.Subject.Queue, f)
+		re.Events.Lost(r.Subject.Queue, r.Count(), f)
 	}
 	re.AnswerFailure(r, f)
 	re.Done(r, f)
@@ -86,7 +86,9 @@ func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
 
 // errorBody is a failure as JetStream answers errors.
 func errorBody(responseType string, f *failure.Failure) []byte {
-	body, err := json.Marshal(protocol.NewErrorResponse(responseType, f.Code, f.Text))
+	response := protocol.NewErrorResponse(responseType, f.Code, f.Text)
+	response.Error.Item = f.Item
+	body, err := json.Marshal(response)
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}

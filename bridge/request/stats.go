@@ -108,17 +108,17 @@ func NewStatistics(verbs []string) *Statistics {
 	return s
 }
 
-// Count counts a request that was answered.
+// Count counts a request that was answered, or those of a bundle.
 func (s *Statistics) Count(r *Request, f *failure.Failure) {
 	v := &s.Verbs[r.Verb.Index]
 	took := r.Took()
 	v.nanos.Add(int64(took))
 	v.latency.Observe(took.Seconds())
 	if f == nil {
-		v.served.Add(1)
+		v.served.Add(int64(r.Count()))
 		return
 	}
-	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(1)
+	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(int64(r.Count()))
 	if f.Code != 404 && f.Code != 408 {
 		v.lastCode.Store(int32(f.Code))
 	}

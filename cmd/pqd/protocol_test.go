@@ -29,6 +29,7 @@ func protocolPages(t *testing.T) []string {
 const goProgram = `package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,7 @@ func main() {
 
 // Not every page has an example that uses them.
 var _ = errors.As
+var _ bytes.Buffer
 var _ = json.Unmarshal
 var _ = jetstream.New
 var _ micro.Ping

@@ -1,0 +1,81 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxBundle bounds the items, or the settlements, of one bundle: one transaction, and one
+// answer.
+const MaxBundle = 1000
+
+// AppendFrame appends an item to the body of a bundle. headers are lines "Name: value",
+// each of which ends in a line feed.
+func AppendFrame(b, headers, payload []byte) []byte {
+	b = strconv.AppendInt(b, int64(len(headers)), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(len(payload)), 10)
+	b = append(b, '\n')
+	b = append(b, headers...)
+	b = append(b, payload...)
+	return append(b, '\n')
+}
+
+// frameLine is what the first line of a frame should be.
+const frameLine = "a line with the bytes of its headers and those of its payload, such as 0 13"
+
+// maxFrameLine is the longest first line that is read.
+const maxFrameLine = 32
+
+// NextFrame reads the first item of the rest of a bundle. The line feed behind the last
+// one may be missing.
+func NextFrame(b []byte) (headers, payload, rest []byte, err error) {
+	end := bytes.IndexByte(b[:min(len(b), maxFrameLine)], '\n')
+	if end < 0 {
+		return nil, nil, nil, fmt.Errorf("%s: expected %s", quoteStart(b), frameLine)
+	}
+	first, second, two := strings.Cut(string(b[:end]), " ")
+	var sizes [2]int
+	for i, text := range [...]string{first, second} {
+		n, err := strconv.Atoi(text)
+		if !two || err != nil || n < 0 || strconv.Itoa(n) != text {
+			return nil, nil, nil, fmt.Errorf("%s: expected %s", quoteStart(b), frameLine)
+		}
+		sizes[i] = n
+	}
+	rest = b[end+1:]
+	if sizes[0] > len(rest) || sizes[1] > len(rest)-sizes[0] {
+		return nil, nil, nil, fmt.Errorf("its first line says %d and %d bytes, and the message has %d more", sizes[0], sizes[1], len(rest))
+	}
+	headers, rest = rest[:sizes[0]], rest[sizes[0]:]
+	payload, rest = rest[:sizes[1]], rest[sizes[1]:]
+	switch {
+	case len(rest) == 0:
+	case rest[0] == '\n':
+		rest = rest[1:]
+	default:
+		return nil, nil, nil, fmt.Errorf("its payload is followed by %s: expected a line feed", quoteStart(rest))
+	}
+	return headers, payload, rest, nil
+}
+
+// NextHeader reads the first of the header lines of an item. A carriage return before its
+// line feed is not part of the value, nor are spaces around it.
+func NextHeader(headers []byte) (name, value string, rest []byte, err error) {
+	line, rest, ends := bytes.Cut(headers, []byte{'\n'})
+	key, text, is := bytes.Cut(bytes.TrimSuffix(line, []byte{'\r'}), []byte{':'})
+	if !ends || !is || len(key) == 0 || bytes.IndexByte(text, '\r') >= 0 {
+		return "", "", nil, fmt.Errorf("%s: expected a header such as Name: value, and a line feed behind it", quoteStart(headers))
+	}
+	return string(key), string(bytes.Trim(text, " \t")), rest, nil
+}
+
+// quoteStart shows the start of a part of a bundle that cannot be read.
+func quoteStart(b []byte) string {
+	if len(b) == 0 {
+		return "the message ends here"
+	}
+	return strconv.Quote(strings.ToValidUTF8(string(b[:min(len(b), maxFrameLine)]), "?"))
+}
