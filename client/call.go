@@ -41,6 +41,7 @@ const (
 type call struct {
 	op, queue  string
 	subject    string
+	header     nats.Header // nil: none
 	body       []byte
 	repeatable bool // doing it twice is like doing it once
 	sent       int  // how often it was sent
@@ -99,7 +100,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 // attempt sends a call once. It returns nil and no error if no answer arrives in time, or
 // if the answer is lost with the connection.
 func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, lost <-chan struct{}, patience time.Duration) (*nats.Msg, error) {
-	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Data: r.body}); err != nil {
+	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Header: r.header, Data: r.body}); err != nil {
 		return nil, err
 	}
 	r.sent++

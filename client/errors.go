@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -96,6 +97,16 @@ type Error struct {
 	Description string
 
 	cause error
+	item  *int
+}
+
+// Item returns which item of a [Queue.PushMany] the error is about, from 0, false if it
+// is about all of them.
+func (e *Error) Item() (index int, one bool) {
+	if e.item == nil {
+		return 0, false
+	}
+	return *e.item, true
 }
 
 func (e *Error) Error() string {
@@ -161,6 +172,15 @@ func inDoubt(err error, open bool) error {
 	return err
 }
 
+// itemOf returns which item of a bundle an error is about, nil if it is about all.
+func itemOf(m *nats.Msg) *int {
+	var a protocol.ErrorResponse
+	if len(m.Data) == 0 || json.Unmarshal(m.Data, &a) != nil {
+		return nil
+	}
+	return a.Error.Item
+}
+
 // answered returns the error in an answer, or nil if the answer is none.
 func answered(m *nats.Msg, op, queue string) *Error {
 	if len(m.Header) == 0 {
@@ -169,7 +189,7 @@ func answered(m *nats.Msg, op, queue string) *Error {
 	text := m.Header.Get(micro.ErrorHeader)
 	code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader))
 	if err == nil {
-		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Description: text}
+		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Description: text, item: itemOf(m)}
 	}
 	// An item cannot look like this: it has an id, and never a status.
 	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {
