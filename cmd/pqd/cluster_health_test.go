@@ -78,3 +78,18 @@ func TestClusterHealth(t *testing.T) {
 		t.Errorf("pq_cluster_active of the former active one is %v", now)
 	}
 }
+
+// Nodes make a log, and start again, although their disks have less room than the log may
+// take: what else is on a disk changes.
+func TestLogLargerThanDisk(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t, "PQ_STORE=jetstream:pq?max_bytes=1000000T")
+	pushOnce(t, nodes.All[0], "jobs", "kept")
+	nodes.All[0].Stop(t)
+	nodes.All[0].Start(t)
+	nc := nodes.All[0].Connect(t)
+	testenv.Await(t, "the item is there", func() bool {
+		m, err := nc.Request("pq.jobs.pop.min", nil, patience)
+		return err == nil && string(m.Data) == "kept"
+	})
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -93,6 +94,9 @@ func addCluster(o *server.Options, s settings) error {
 	o.JetStream, o.SyncAlways = true, true
 	o.StoreDir = filepath.Join(string(s.Data), "nats")
 	o.JetStreamMaxMemory = 1 << 20 // all streams are in files
+	// Otherwise the server derives a limit from the room that the disk has when it starts. If
+	// that is less than the log may take, it refuses to have the log.
+	o.JetStreamMaxStore = math.MaxInt64 / 2
 	o.DisableJetStreamBanner = true
 	return addLogAccount(o)
 }

@@ -161,7 +161,7 @@ func TestTwoDisksLost(t *testing.T) {
 	}
 	nodes := testenv.NewNodes(t)
 	active := nodes.Active(t)
-	pushOnce(t, active, "kept")
+	pushOnce(t, active, "jobs", "kept")
 	for _, p := range nodes.All {
 		if p != active {
 			p.Kill(t)
@@ -192,7 +192,7 @@ func TestTwoDisksLost(t *testing.T) {
 		return err == nil && string(m.Data) == "kept"
 	})
 	// The cluster is whole again: it survives the loss of the node that had the only copy.
-	pushOnce(t, next, "after")
+	pushOnce(t, next, "jobs", "after")
 	survivors := slices.DeleteFunc(slices.Clone(nodes.All), func(p *testenv.Process) bool { return p == active })
 	active.Kill(t)
 	serving := nodes.Active(t, active)
@@ -215,14 +215,14 @@ func TestDiskAndPowerLost(t *testing.T) {
 	}
 	nodes := testenv.NewNodes(t)
 	replaced := nodes.Active(t)
-	pushOnce(t, replaced, "before")
+	pushOnce(t, replaced, "jobs", "before")
 	replaced.Kill(t)
 	if err := os.RemoveAll(filepath.Dir(replaced.Dir)); err != nil {
 		t.Fatal(err)
 	}
 	nodes.Active(t, replaced)
 	replaced.Start(t)
-	pushOnce(t, replaced, "between")
+	pushOnce(t, replaced, "jobs", "between")
 	for _, p := range nodes.All {
 		p.Kill(t)
 	}
@@ -242,10 +242,10 @@ func TestDiskAndPowerLost(t *testing.T) {
 }
 
 // pushOnce pushes one item, however often it has to ask.
-func pushOnce(t *testing.T, p *testenv.Process, body string) {
+func pushOnce(t *testing.T, p *testenv.Process, queue, body string) {
 	t.Helper()
 	nc := p.Connect(t)
-	m := nats.NewMsg("pq.jobs.push.1")
+	m := nats.NewMsg("pq." + queue + ".push.1")
 	m.Data = []byte(body)
 	m.Header.Set("Nats-Msg-Id", body)
 	testenv.Await(t, body+" is pushed", func() bool {
