@@ -66,15 +66,23 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 // overtaken returns why this member must not become active by what the log says of itself:
 // there is a newer generation of it, or it ends before the copy. A server that lags may say
 // so for a moment.
+//
+// A recovery ends the log before it begins a newer generation, so a candidate could append
+// nothing. Only if the old log is made as it was, from a backup for example, a candidate has
+// to look for a newer one. That may take seconds: the server that knows all logs may be the one
+// that has just died. A recovery begins steadyFor after an active member was heard last, or
+// later.
 func (d *DB) overtaken(ctx context.Context) (string, error) {
 	h := d.tail.head
-	newest, err := d.newest(ctx)
-	switch {
-	case err != nil:
-		return "", err
-	case newest > h.Generation:
-		d.tail.outdated = true
-		return fmt.Sprintf("this copy follows generation %d of the log, there is generation %d", h.Generation, newest), nil
+	if !d.status.servedWithin(steadyFor / 2) {
+		newest, err := d.newest(ctx)
+		switch {
+		case err != nil:
+			return "", err
+		case newest > h.Generation:
+			d.tail.outdated = true
+			return fmt.Sprintf("this copy follows generation %d of the log, there is generation %d", h.Generation, newest), nil
+		}
 	}
 	for began := time.Now(); ; {
 		last := d.status.logLast()

@@ -23,6 +23,7 @@ type faults struct {
 	chance   float64        // of each fault
 	gone     chan struct{}  // not nil: nothing gets through until it is closed
 	deaf     bool           // messages do not come through
+	listless bool           // the list of generations does not come through
 	late     sync.WaitGroup // appends that rest somewhere
 }
 
@@ -217,7 +218,17 @@ func (l faultyLog) Newest(ctx context.Context) (uint64, error) {
 	if l.happens(1) {
 		return 0, errFault
 	}
+	if l.noList() {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	return l.Log.Newest(ctx)
+}
+
+func (f *faults) noList() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listless
 }
 
 func (l faultyLog) Purge(ctx context.Context, first uint64) error {

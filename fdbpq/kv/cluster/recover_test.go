@@ -275,6 +275,53 @@ func TestOldActiveAfterRecovery(t *testing.T) {
 	})
 }
 
+// A member was away while the others went on with a new generation. When it is back, the log
+// of the old one is there again as it was, from a backup. The member does not become active
+// with it: it goes over to the new generation.
+func TestOldLogIsBack(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "a", "1")
+		for _, n := range w.nodes {
+			w.caughtUp(n)
+		}
+		old, restore := w.log, w.log.Backup()
+		<-time.After(3 * time.Second) // all copies are on their disks
+		rng := rand.New(rand.NewPCG(7, 7))
+		first.kill(rng)
+		old.Remove()
+		w.idle(time.Minute, w.others(first)...)
+		w.recovered(w.others(first)[0], cluster.Consent{Without: []string{first.name}})
+		_, next := w.active(w.others(first)...)
+		w.write(next, "b", "2")
+		for _, n := range w.others(first) {
+			w.caughtUp(n)
+		}
+		<-time.After(3 * time.Second)
+		for _, n := range w.others(first) {
+			n.kill(rng)
+		}
+		restore()
+		first.start()
+		w.active(first)
+		if at := first.up().Status(); at.Generation != 2 {
+			t.Errorf("the member is active with the old log: %+v", at)
+		}
+		if state, err := old.State(context.Background()); err != nil || state.Ended {
+			t.Fatalf("the old log is %+v, %v", state, err)
+		}
+		for _, n := range w.others(first) {
+			n.start()
+		}
+		w.followed(2)
+		_, last := w.active()
+		if a, b := w.read(last, "a"), w.read(last, "b"); a != "1" || b != "2" {
+			t.Errorf("the values are %q and %q", a, b)
+		}
+		w.serves("c", "3")
+	})
+}
+
 // Recoveries are cut off at any moment, and several members try at the same time. In
 // the end one generation is there with all that was acknowledged.
 func TestRecoverInterrupted(t *testing.T) {

@@ -65,7 +65,8 @@ type status struct {
 	final     bool      // the copy gets nothing more in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
 	written   time.Time // when the last transaction was read, if it was new then; zero: it was not
-	sign      time.Time // when the active member was heard last
+	sign      time.Time // when the active member was heard last, or this one began to listen
+	served    time.Time // when this generation was seen to have an active member; zero: it was not
 	counts    struct{ takeovers, appends uint64 }
 	term      *Term    // of the active member
 	taken     bool     // Term has returned it
@@ -80,7 +81,7 @@ func (s *status) opened(h head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.head, s.synced, s.written, s.final = h, h.Entry, time.Time{}, false
-	s.sign = time.Now()
+	s.sign, s.served = time.Now(), time.Time{}
 	if s.changed == nil {
 		s.role, s.changed = Follower, make(chan struct{})
 	}
@@ -210,6 +211,9 @@ func (s *status) moved(h head, wrote, fresh bool) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.head, s.sign = h, now
+	if fresh {
+		s.served = now
+	}
 	switch {
 	case wrote && fresh:
 		s.written = now
@@ -327,6 +331,14 @@ func (s *status) alive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sign = time.Now()
+	s.served = s.sign
+}
+
+// servedWithin reports whether this generation of the log had an active member within d.
+func (s *status) servedWithin(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.served.IsZero() && time.Since(s.served) < d
 }
 
 // silence is how long ago the active member was heard.

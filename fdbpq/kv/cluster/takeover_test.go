@@ -120,6 +120,40 @@ func TestReleaseOnLaggingServers(t *testing.T) {
 	})
 }
 
+// The server that knows all generations of the log ends together with the active member, in
+// order or not. Another member takes over as soon as otherwise. The time is virtual.
+func TestTakeoverWithoutListOfGenerations(t *testing.T) {
+	for what, end := range map[string]struct {
+		how  func(*node)
+		most time.Duration
+	}{
+		"release": {(*node).stop, time.Second},
+		"death":   {func(n *node) { n.kill(rand.New(rand.NewPCG(1, 2))) }, 5 * time.Second},
+	} {
+		t.Run(what, func(t *testing.T) {
+			run(t, 3, func(w *world) {
+				first, term := w.active()
+				w.write(term, "k", "1")
+				for _, n := range w.nodes {
+					w.caughtUp(n)
+				}
+				for _, n := range w.others(first) {
+					n.faults.set(func(f *faults) { f.listless = true })
+				}
+				end.how(first)
+				began := time.Now()
+				_, next := w.active(w.others(first)...)
+				if took := time.Since(began); took > end.most {
+					t.Errorf("it took %v until another member was active", took)
+				}
+				if got := w.read(next, "k"); got != "1" {
+					t.Errorf("the value is %q after the takeover", got)
+				}
+			})
+		})
+	}
+}
+
 // A member that was paused does not know that it is not active any more. It answers
 // nothing from its copy, and nothing that it writes counts.
 func TestPausedMemberIsNotStale(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -99,6 +100,18 @@ func (l *Log) Cut(n int) {
 		l.bytes -= len(e)
 	}
 	l.entries = l.entries[:len(l.entries)-n]
+}
+
+// Backup remembers the log as it is, and returns what puts it back.
+func (l *Log) Backup() (restore func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	made, first, entries, size := l.made, l.first, slices.Clone(l.entries), l.bytes
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.made, l.exists, l.ended, l.first, l.entries, l.bytes = made, true, false, first, slices.Clone(entries), size
+	}
 }
 
 // Corrupt flips a bit of an entry.

@@ -27,14 +27,19 @@ func (l *Log) Newest(ctx context.Context) (newest uint64, err error) {
 	if err := l.checkServer(); err != nil {
 		return 0, err
 	}
-	all := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(l.options.subject("*")))
-	for name := range all.Name() {
-		number, ours := strings.CutPrefix(name, streamPrefix(l.options.Name))
-		if n, err := strconv.ParseUint(number, 10, 64); ours && err == nil {
-			newest = max(newest, n)
+	// The server that leads all streams does not answer while it ends.
+	err = patiently(ctx, func(ctx context.Context) error {
+		newest = 0
+		all := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(l.options.subject("*")))
+		for name := range all.Name() {
+			number, ours := strings.CutPrefix(name, streamPrefix(l.options.Name))
+			if n, err := strconv.ParseUint(number, 10, 64); ours && err == nil {
+				newest = max(newest, n)
+			}
 		}
-	}
-	if err := all.Err(); err != nil {
+		return all.Err()
+	})
+	if err != nil {
 		return 0, fmt.Errorf("list the streams of the store %s: %w", l.options.Name, err)
 	}
 	return newest, nil
