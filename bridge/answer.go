@@ -16,6 +16,11 @@ func (l *lane) answerPop(r *pop) {
 		return
 	}
 	items := r.found
+	if r.ask.bundle {
+		l.answerBundle(r)
+		l.Done(&r.Request, nil)
+		return
+	}
 	for i := range items {
 		l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i))
 	}
@@ -33,8 +38,22 @@ var endOfBatch = nats.Header{
 // answerItem sends one item. A leased one that cannot be sent is given back.
 func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
-	w.reset()
+	l.writeHeaders(r, item, behind)
+	w.finish()
 	m := nats.Msg{Subject: r.Msg.Reply, Header: w.fields, Data: item.Payload}
+	if item.Lease != nil {
+		m.Reply = w.fields[protocol.HeaderAck][0]
+	}
+	addHeaders(w.fields, item.Headers)
+	if !l.Publish(&m) && item.Lease != nil {
+		l.giveBack(*item.Lease)
+	}
+}
+
+// writeHeaders writes the headers of an item that are not its own.
+func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
+	w := &l.header
+	w.reset()
 	if lease := item.Lease; lease != nil {
 		w.token = l.sealer.append(w.token[:0], lease, &r.ask, r.leased)
 		w.text = l.grammar.AppendAck(w.text, r.Subject.Queue, l.sealer.conn, w.token)
@@ -47,12 +66,29 @@ func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 	w.item(item)
 	w.text = strconv.AppendInt(w.text, max(0, behind), 10)
 	w.end(protocol.HeaderNumPending)
-	w.finish()
-	if item.Lease != nil {
-		m.Reply = w.fields[protocol.HeaderAck][0]
+}
+
+// answerBundle sends what a pop or a peek has found in one message. Leased items that
+// cannot be sent are given back.
+func (l *lane) answerBundle(r *pop) {
+	l.out = l.out[:0]
+	var leases []*fdbpq.Lease
+	for i := range r.found {
+		item := &r.found[i]
+		l.writeHeaders(r, item, r.ready+int64(len(r.found)-1-i))
+		l.lines = append(l.header.appendLines(l.lines[:0]), item.Headers...)
+		l.out = protocol.AppendFrame(l.out, l.lines, item.Payload)
+		if item.Lease != nil {
+			leases = append(leases, item.Lease)
+		}
 	}
-	addHeaders(w.fields, item.Headers)
-	if !l.Publish(&m) && item.Lease != nil {
-		l.giveBack(*item.Lease)
+	m := nats.Msg{Subject: r.Msg.Reply, Header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(r.found))}}, Data: l.out}
+	if len(leases) > 0 {
+		m.Reply = string(l.grammar.AppendAck(nil, r.Subject.Queue, l.sealer.conn, []byte(l.bundles.add(leases))))
+	}
+	if !l.Publish(&m) {
+		for _, lease := range leases {
+			l.giveBack(*lease)
+		}
 	}
 }

@@ -69,6 +69,17 @@ func (w *headerWriter) finish() {
 	}
 }
 
+// appendLines appends the headers as lines of a frame, instead of finish.
+func (w *headerWriter) appendLines(b []byte) []byte {
+	at := 0
+	for i, key := range w.keys {
+		b = append(append(b, key...), ": "...)
+		b = append(append(b, w.text[at:w.ends[i]]...), "\r\n"...)
+		at = w.ends[i]
+	}
+	return b
+}
+
 // appendTime appends a time as RFC 3339 has it.
 func appendTime(b []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(b, time.RFC3339Nano)

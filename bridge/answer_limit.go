@@ -60,6 +60,16 @@ func (t texts) answerSize(prefix int) int {
 	return n
 }
 
+// textsOf are those of an item of a queue.
+func textsOf(queue string, item *fdbpq.Item) texts {
+	var text [2 * maxIDText]byte
+	t := texts{queue: len(queue), id: len(appendID(text[:0], item.ID))}
+	if dead := item.Dead; dead != nil {
+		t.reason, t.origin, t.originID = len(failure.HeaderText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
+	}
+	return t
+}
+
 // answerLimit is the size that the answer with an item may have.
 type answerLimit struct {
 	nc         *nats.Conn
@@ -101,6 +111,31 @@ func uniqueSize(value string) int {
 	return lineOf(protocol.HeaderUnique, len(value)) + lineOf(protocol.HeaderUniqueUntil, len(protocol.UntilLeased))
 }
 
+// bundleRoom is how many bytes of a bundle's answer its items may have.
+func (a *answerLimit) bundleRoom() int { return max(1, int(a.maxPayload.Load())-bundleFrame) }
+
+// bundleFrame is the size of the header block of a bundle.
+var bundleFrame = blockFrame + lineOf(protocol.HeaderBundle, maxNumberText)
+
+// frame bounds what a bundle adds to an item.
+func (a *answerLimit) frame(t texts) int {
+	return t.answerSize(a.prefix) - blockFrame + len("  \n") + 2*len("8388608")
+}
+
+// bundled returns how many of the first items a bundle can carry.
+func (a *answerLimit) bundled(queue string, items []fdbpq.Item) int {
+	room := a.bundleRoom()
+	for i := range items {
+		room -= int(items[i].Size) + a.frame(textsOf(queue, &items[i]))
+		if room < 0 {
+			return i
+		}
+	}
+	return len(items)
+}
+
+var errBundleRoom = &failure.Failure{Code: 413, Text: "no bundle has room for the item: pop it without " + protocol.HeaderBundle}
+
 // admit refuses an item that no answer could carry.
 func (a *answerLimit) admit(payload, headers []byte, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
@@ -125,10 +160,7 @@ func (a *answerLimit) unshowable(queue string, item *fdbpq.Item, unique string) 
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}
-	t := texts{queue: len(queue), id: len(item.ID.String())}
-	if dead := item.Dead; dead != nil {
-		t.reason, t.origin, t.originID = len(failure.HeaderText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
-	}
+	t := textsOf(queue, item)
 	if size := item.Size + int64(t.answerSize(a.prefix)); size > most {
 		return failure.Newf(413, "item %s has %d bytes, %d with the headers of its answer: the server's max_payload is %d; it was left in the queue",
 			item.ID, item.Size, size, most)

@@ -35,13 +35,15 @@ type lane struct {
 	line     time.Duration                 // batch.Limits.Wait
 	since    func(time.Time) time.Duration // time.Since, but in tests
 	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
-	setBusy  func(bool)                    // a transaction is under way
+	bundles  *sentBundles
+	setBusy  func(bool) // a transaction is under way
 
 	queue   fdbpq.Queue
 	session *fdbpq.Session // of the queue's transactions
 
 	// Buffers of answers.
 	out    []byte
+	lines  []byte
 	header headerWriter
 }
 

@@ -14,6 +14,7 @@ type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
 	order     leaseOrder[*settlement]
+	bundles   sentBundles
 
 	push    *batch.Lanes[*push]
 	imports *batch.Lanes[*importing]
@@ -26,7 +27,7 @@ type lanes struct {
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
 	ls.responder, ls.exclusive = base.Responder, exclusive
 	ls.order.init(ls.start)
-	base.giveBack = ls.giveBack
+	base.giveBack, base.bundles = ls.giveBack, &ls.bundles
 	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
 	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
 	ls.pop = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {

@@ -4,7 +4,7 @@ package bridge
 
 func (p *pop) find(v *view) error {
 	p.forget()
-	seen, err := v.queue.Peek(v.reader, p.ask.selection())
+	seen, err := v.queue.Peek(v.reader, p.ask.selection(&v.answerLimit, v.queue.Name()))
 	if err != nil {
 		return err
 	}

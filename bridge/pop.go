@@ -22,6 +22,7 @@ type popRequest struct {
 	band     fdbpq.Band
 	limit    int  // items at most
 	batch    bool // asked for as a batch, which an end marker ends
+	bundle   bool // asked for as a bundle: a batch in one message
 	maxBytes int  // 0: no bound of the request's own
 	wait     time.Duration
 	lease    time.Duration // 0: what the queue is configured to
@@ -30,17 +31,21 @@ type popRequest struct {
 }
 
 // selection is what the core is asked for. A pop that may still wait is not final.
-func (p *popRequest) selection() fdbpq.Selection {
-	return fdbpq.Selection{
+func (p *popRequest) selection(limit *answerLimit, queue string) fdbpq.Selection {
+	sel := fdbpq.Selection{
 		End: p.end, Band: &p.band, Limit: p.limit, MaxBytes: p.maxBytes,
 		PopID: p.id, Repeated: p.repeats && p.wait == 0, AnyLease: p.lease == 0,
 	}
+	if p.bundle {
+		sel.Room, sel.Frame = limit.bundleRoom(), limit.frame(texts{queue: len(queue), id: maxIDText})
+	}
+	return sel
 }
 
 // plain reports whether the pop asks for one item without options, so that one read can
 // serve several such pops.
 func (p *popRequest) plain() bool {
-	return !p.batch && p.maxBytes == 0 && p.id == ""
+	return !p.batch && !p.bundle && p.maxBytes == 0 && p.id == ""
 }
 
 // pop is a pop, a peek, or the pop of a +NXT.
@@ -123,19 +128,25 @@ func (p *pop) seen(limit *answerLimit, queue string, taken *fdbpq.Popped) {
 			break
 		}
 	}
+	if p.ask.bundle && len(items) > 0 {
+		if items = items[:limit.bundled(queue, items)]; len(items) == 0 {
+			p.Failure = errBundleRoom
+		}
+	}
 	p.found = items
 	p.ready = max(0, taken.Ready-int64(len(items)))
 }
 
 // popOptions are the options in the body and the headers. One that is missing is nil.
 type popOptions struct {
-	peek            bool
-	batch, maxBytes *int64
-	wait, lease     *time.Duration
-	min, max        *int64
-	id              *string
-	repeats         *bool
-	bandFromBody    bool
+	peek          bool
+	batch, bundle *int64
+	maxBytes      *int64
+	wait, lease   *time.Duration
+	min, max      *int64
+	id            *string
+	repeats       *bool
+	bandFromBody  bool
 }
 
 // agree sets an option, and refuses a second, different value for it.
@@ -147,7 +158,7 @@ func agree[T comparable](said **T, value T, body, header string) *failure.Failur
 	return nil
 }
 
-const popFields = "batch, expires, lease, max_bytes, min, max, msg_id, repeat"
+const popFields = "batch, bundle, expires, lease, max_bytes, min, max, msg_id, repeat"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
@@ -192,6 +203,8 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure.Failu
 	switch name {
 	case "batch":
 		return true, integer(&o.batch, 1)
+	case "bundle":
+		return true, integer(&o.bundle, 1)
 	case "expires":
 		return true, duration(&o.wait, 0, math.MaxInt64)
 	case "lease":
@@ -229,6 +242,9 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 			return f
 		}
 	}
+	if o.batch != nil && o.bundle != nil {
+		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderBatch, protocol.HeaderBundle)
+	}
 	if o.peek && o.lease != nil {
 		return failure.Newf(400, "a peek takes no lease: pop to get one")
 	}
@@ -243,10 +259,10 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 
 func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID:
+	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID:
 	default:
-		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID)
+		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -259,6 +275,12 @@ func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 			return f
 		}
 		return agree(&o.batch, n, "batch", key)
+	case protocol.HeaderBundle:
+		n, f := parseInteger(key, value, 1, math.MaxInt64)
+		if f != nil {
+			return f
+		}
+		return agree(&o.bundle, n, "bundle", key)
 	case protocol.HeaderWait:
 		d, f := readDuration(key, value, 0, math.MaxInt64)
 		if f != nil {
@@ -333,6 +355,9 @@ func (o *popOptions) band(base fdbpq.Band) fdbpq.Band {
 func (o *popOptions) apply(p *popRequest) {
 	if o.batch != nil {
 		p.limit, p.batch = int(min(*o.batch, fdbpq.MaxBatch)), true
+	}
+	if o.bundle != nil {
+		p.limit, p.bundle = int(min(*o.bundle, fdbpq.MaxBatch)), true
 	}
 	if o.maxBytes != nil {
 		p.maxBytes = int(min(*o.maxBytes, fdbpq.MaxBatchBytes))

@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // aloneBytes bounds the content of a pop that made its transaction fail. The rows of
@@ -210,7 +211,7 @@ func (t *popTransaction) full() bool {
 func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
 	first.forget()
-	if first.ask.limit > 1 && t.items > 0 {
+	if first.ask.limit > 1 && t.items > 0 && !t.hasRoom(first) {
 		return 0, nil // the answers together might be too large
 	}
 	if first.refused != nil {
@@ -242,7 +243,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, nil
 	}
 	if first.peeks {
-		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection())
+		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection(&t.answerLimit, t.lane.queue.Name()))
 		if err != nil {
 			return 0, err
 		}
@@ -270,7 +271,7 @@ func (r *pop) sameAs(first *pop) bool {
 // more, and returns how many requests it has served.
 func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
-	sel := first.ask.selection()
+	sel := first.ask.selection(&t.answerLimit, t.lane.queue.Name())
 	if len(todo) > 1 {
 		sel.Limit = len(todo)
 		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
@@ -325,12 +326,16 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 	if err != nil {
 		return 0, err
 	}
-	taken, err := t.queue.PopNothing(tx, r.ask.selection(), lease)
+	taken, err := t.queue.PopNothing(tx, r.ask.selection(&t.answerLimit, t.lane.queue.Name()), lease)
 	if err != nil {
 		return 0, err
 	}
 	if len(taken.Items) == 0 {
 		r.Failure, r.final = why, true
+		return 1, nil
+	}
+	if r.ask.bundle && t.answerLimit.bundled(t.lane.queue.Name(), taken.Items) < len(taken.Items) {
+		r.Failure = errTooManyToRepeat
 		return 1, nil
 	}
 	t.items += len(taken.Items)
@@ -373,8 +378,35 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 			return taken, f
 		}
 	}
+	if !r.ask.bundle {
+		return taken, nil
+	}
+	switch n := t.answerLimit.bundled(queue.Name(), taken.Items); {
+	case n == len(taken.Items):
+	case n == 0:
+		return taken, errBundleRoom
+	case len(taken.Items) > sel.Limit: // those of the first attempt, however many are asked for
+		return taken, errTooManyToRepeat
+	default:
+		t.cut = n
+		return taken, errCut
+	}
 	return taken, nil
 }
+
+// errTooManyToRepeat: the answer to the first attempt was no bundle, or the server's
+// max_payload was larger.
+var errTooManyToRepeat = &failure.Failure{Code: 413, Text: "no bundle has room for the items of the first pop with this id: ask for them with " +
+	protocol.HeaderBatch + " instead of " + protocol.HeaderBundle}
+
+// hasRoom reports whether the transaction has room for the items of a bundle, whatever they
+// are, beside those that it has.
+func (t *popTransaction) hasRoom(r *pop) bool {
+	return r.ask.bundle && !t.alone && t.items+r.ask.limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.answerLimit.bundleRoom()) <= bundlesBytes
+}
+
+// bundlesBytes bounds the items of several bundles in one transaction.
+const bundlesBytes = 2 << 20
 
 // errCut makes a transaction run again with an answer that ends before the item.
 var errCut = errors.New("batch ends at an item that does not fit into an answer")

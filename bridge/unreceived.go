@@ -22,6 +22,9 @@ func (d *dispatcher) signal(m *nats.Msg) {
 	if lease, _, f := d.sealer.open(s.Queue, s.Token); f == nil {
 		d.lanes.giveBack(lease)
 	}
+	for _, lease := range d.lanes.bundles.take(s.Token) {
+		d.lanes.giveBack(*lease)
+	}
 }
 
 // fromServer reports whether a message on an ack subject comes from the server, because

@@ -12,6 +12,10 @@ type Selection struct {
 	Limit    int   // items at most; 1 to MaxBatch
 	MaxBytes int   // stop before the item that exceeds it, but give at least one; 0: MaxBatchBytes
 
+	// Room bounds the bytes of the items with Frame more for each; one item always fits. 0:
+	// no such bound.
+	Room, Frame int
+
 	// PopID makes a pop repeatable: within the queue's dedup window, pops with the
 	// same id return the same items. Peeks ignore it.
 	PopID string
@@ -43,6 +47,11 @@ func (s *Selection) check() error {
 		s.MaxBytes = MaxBatchBytes
 	}
 	return nil
+}
+
+// fits reports whether so many items, with their bytes, keep to the bounds.
+func (s *Selection) fits(items, bytes int) bool {
+	return bytes <= s.MaxBytes && (s.Room == 0 || bytes+items*s.Frame <= s.Room)
 }
 
 // selected is an item of a selection.
@@ -102,7 +111,7 @@ func (c *collector) add(at entry) (done bool, err error) {
 			return c.skip(at.place, &e)
 		}
 	}
-	if len(c.items) > 0 && c.bytes+int(e.size) > c.sel.MaxBytes {
+	if len(c.items) > 0 && !c.sel.fits(len(c.items)+1, c.bytes+int(e.size)) {
 		return true, nil
 	}
 	if !c.carry(&e, c.copies) {

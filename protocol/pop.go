@@ -5,6 +5,7 @@ import "time"
 // PopRequest is the body of a pop or a peek. Without parameters the body is empty.
 type PopRequest struct {
 	Batch    int           `json:"batch,omitempty"`
+	Bundle   int           `json:"bundle,omitempty"`  // as a batch, in one message
 	Expires  time.Duration `json:"expires,omitempty"` // how long to wait
 	Lease    time.Duration `json:"lease,omitempty"`
 	MaxBytes int           `json:"max_bytes,omitempty"`

@@ -1,0 +1,51 @@
+package bridge
+
+import (
+	"crypto/rand"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// sentBundles are the leases of the bundles that were sent last, by the last token of
+// their reply subjects. The server names that subject when no client has received a bundle,
+// and it has no room for all leases. The leases of a bundle that is forgotten by then run out.
+type sentBundles struct {
+	mu     sync.Mutex
+	leases map[string][]*fdbpq.Lease
+	line   []string // the tokens, the oldest first
+	count  int      // of all leases
+}
+
+// maxSentLeases is how many leases are remembered: those of more time than a server takes
+// to say that nobody was there.
+const maxSentLeases = 1 << 15
+
+// add remembers the leases of a bundle, and returns a token that no client can guess.
+func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
+	token = rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases == nil {
+		s.leases = make(map[string][]*fdbpq.Lease)
+	}
+	s.leases[token] = leases
+	s.line = append(s.line, token)
+	for s.count += len(leases); s.count > maxSentLeases && len(s.line) > 1; s.line = s.line[1:] {
+		s.count -= len(s.leases[s.line[0]])
+		delete(s.leases, s.line[0])
+	}
+	return token
+}
+
+// take returns the leases of a bundle once.
+func (s *sentBundles) take(token string) []*fdbpq.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leases := s.leases[token]
+	if leases != nil {
+		s.count -= len(leases)
+		s.leases[token] = nil // its place in the line stays
+	}
+	return leases
+}
