@@ -110,8 +110,10 @@ simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) t
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
 
 cluster-campaign: OPS = 20000
-cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, and how long clients waited; Linux
+cluster-campaign: FLIPS = 50
+cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, how long clients waited, and FLIPS (50) damaged nodes; Linux
 	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 

@@ -223,6 +223,9 @@ func (p *Process) AwaitEnd(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// Running reports whether the process has begun and not ended.
+func (p *Process) Running() bool { return p.exited != nil && !isClosed(p.exited) }
+
 // Exited is closed when the process that runs now has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

@@ -67,13 +67,18 @@ func newNodes(t testing.TB, env func(hosts []string) []string) *Nodes {
 func (n *Nodes) StartIn(t testing.TB, dirs []string) {
 	t.Helper()
 	for i, p := range n.All {
-		p.Dir = filepath.Join(dirs[i], "copy-pq")
-		p.env = append(p.env, "PQ_DATA="+dirs[i])
+		p.Move(dirs[i])
 		p.launch(t)
 	}
 	for _, p := range n.All {
 		p.AwaitReady(t)
 	}
+}
+
+// Move has a node that does not run keep its data in this directory from its next start on.
+func (p *Process) Move(dir string) {
+	p.Dir = filepath.Join(dir, "copy-pq")
+	p.env = append(p.env, "PQ_DATA="+dir)
 }
 
 // URL is where clients connect that can use any node.

@@ -43,6 +43,7 @@ type Worker struct {
 	Padding  int           // bytes behind the name of an item
 	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
+	Retries  bool          // repeats those: another node may have a copy without damage
 
 	nc       *nats.Conn
 	requests int
@@ -308,7 +309,8 @@ func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 			request.Header.Set("PQ-Repeat", "true") // the last word, if it finds nothing
 		}
 		reply, err := w.request(request)
-		if err == nil && !again(reply) {
+		damaged := err == nil && w.Retries && reply.Header.Get("Nats-Service-Error-Code") == "506"
+		if err == nil && !again(reply) && !damaged {
 			return reply, tries
 		}
 		if time.Now().After(end) {

@@ -108,15 +108,15 @@ type damage struct {
 }
 
 // damaged damages one of the files in one way or another.
-func (k kept) damaged(random *rand.Rand) damage {
+func damaged(files map[string][]byte, random *rand.Rand) damage {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(k.files)) {
-		if len(k.files[name]) > 0 {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if len(files[name]) > 0 {
 			names = append(names, name)
 		}
 	}
 	d := damage{file: names[random.IntN(len(names))]}
-	d.content = slices.Clone(k.files[d.file])
+	d.content = slices.Clone(files[d.file])
 	used := len(bytes.TrimRight(d.content, "\x00")) // the rest of a log is zeros
 	at := random.IntN(max(used, 1))
 	sector := d.content[at/512*512 : min(len(d.content), at/512*512+512)]
@@ -203,7 +203,7 @@ func TestBitFlips(t *testing.T) {
 	stores := []kept{keepStore(t, random, false), keepStore(t, random, true)}
 	for n, failed := 0, 0; n < *flagFlips && failed < 5; n++ {
 		k, seed := stores[n%len(stores)], random.Uint64()
-		d := k.damaged(random)
+		d := damaged(k.files, random)
 		if !t.Run(fmt.Sprintf("%d %s, %s", n, d.file, d.what), func(t *testing.T) {
 			kind := strings.TrimLeft(strings.TrimRight(d.file, "0123456789"), "0123456789")
 			if strings.HasPrefix(d.file, "marker.") {

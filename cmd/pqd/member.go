@@ -35,6 +35,7 @@ type member struct {
 	tracer trace.Tracer
 	bridge atomic.Pointer[bridge.Bridge]
 	asked  chan *handover // to step down
+	fled   bool           // has handed over because of damage; of the goroutine run alone
 
 	endpoint *bridge.ClusterEndpoint
 	cancel   context.CancelFunc
@@ -166,6 +167,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	d.health.stored(m.damaged)
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })
@@ -278,13 +280,21 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	}
 	drain := context.WithoutCancel(ctx)
 	var asked *handover
-	select {
-	case <-term.Over():
-		d.log.Warn("not serving any more: another pqd does, or none can", "epoch", term.Epoch(), "because", term.Reason())
-	case asked = <-m.asked:
-		d.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
-	case <-ctx.Done():
-		drain = m.drain
+	look := time.NewTicker(damageEvery)
+	defer look.Stop()
+	for serves := true; serves; {
+		serves = false
+		select {
+		case <-term.Over():
+			d.log.Warn("not serving any more: another pqd does, or none can", "epoch", term.Epoch(), "because", term.Reason())
+		case asked = <-m.asked:
+			d.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
+		case <-ctx.Done():
+			drain = m.drain
+		case <-look.C:
+			asked = m.handOverDamaged()
+			serves = asked == nil
+		}
 	}
 	drain, cancel := context.WithTimeout(drain, drainLimit)
 	defer cancel()

@@ -151,7 +151,7 @@ func (r recorded) resume(t *testing.T, url string, moment time.Duration, seed ui
 	w := &testenv.Worker{
 		TB: t, ID: 99, Queue: keptQueue, Recorder: recorder, Answers: new(atomic.Int64), Lasting: longest,
 		Dial:   func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) },
-		Random: rand.New(rand.NewPCG(seed, 0)), Attempt: r.attempt,
+		Random: rand.New(rand.NewPCG(seed, 0)), Attempt: r.attempt, Retries: true,
 	}
 	w.Connect()
 	for _, lease := range leases(seen) {

@@ -194,6 +194,9 @@ func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
 // generation.
 func (d *DB) Backup(dir string) error { return d.copy().Backup(dir) }
 
+// Damage is what was found to be damaged in the files of the copy since it was opened.
+func (d *DB) Damage() []local.Damage { return d.copy().Damage() }
+
 // release is a request to step down.
 type release struct {
 	successor string

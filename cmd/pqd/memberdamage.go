@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// damageEvery lies between looks whether the copy of the active pqd is damaged.
+const damageEvery = time.Second
+
+// damaged describes damage in the files of the copy. It is nil if none is known: files are
+// read when they are needed, and the active pqd needs most of them.
+func (m *member) damaged() error {
+	found := m.db.Damage()
+	if len(found) == 0 {
+		return nil
+	}
+	var files []string
+	for _, f := range found {
+		files = append(files, f.File)
+	}
+	return fmt.Errorf("files of this node's copy are damaged: %s: stop it, remove %s, and start it: it fetches a copy from another node",
+		strings.Join(files, ", "), m.daemon.settings.copyDir())
+}
+
+// handOverDamaged returns the hand-over to a pqd whose copy can be read, or nil. It does so
+// once: if the other copies are damaged too, moving between them helps nobody.
+func (m *member) handOverDamaged() *handover {
+	damage := m.damaged()
+	if damage == nil || m.fled {
+		return nil
+	}
+	to, err := m.db.Successor("")
+	if err != nil {
+		return nil // this copy is better than none
+	}
+	m.fled = true
+	m.daemon.log.Error("handing over", "successor", to, "because", damage)
+	return &handover{to: to, done: make(chan error, 1)}
+}
