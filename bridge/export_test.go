@@ -90,3 +90,9 @@ func EnterStandby(ctx context.Context, b *Bridge) error {
 	s := standby{b.receiver, b.waits.line}
 	return s.enter(ctx)
 }
+
+// LeaveStandby resumes a bridge as when it leaves standby.
+func LeaveStandby(b *Bridge) error {
+	s := standby{b.receiver, b.waits.line}
+	return s.leave()
+}

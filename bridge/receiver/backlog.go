@@ -39,23 +39,20 @@ func (r *Receiver) shedPushes() {
 // them anew.
 func (r *Receiver) renewAll() {
 	s, log := &r.shedding, r.options.Logger
-	all := []**nats.Subscription{&r.requests, &r.signals, &r.settlements} // in this order, as in Pause
-	for _, sub := range all {
-		if err := r.drain(*sub); err != nil {
-			log.Error("unsubscribing failed", "subject", (*sub).Subject, "error", err)
+	for _, sub := range []*nats.Subscription{r.requests, r.signals, r.settlements} { // in this order, as in Pause
+		if err := r.drain(sub); err != nil {
+			log.Error("unsubscribing failed", "subject", sub.Subject, "error", err)
 			return // the connection is closed
 		}
 	}
 	r.awaitServer()
 	s.count.Add(1)
 	s.pushCount.Add(1)
-	if r.arrivals.wait(r.serving) != nil {
+	if r.arrivals.wait(r.serving) != nil || r.barrier(r.serving) != nil {
 		return // the bridge drains
 	}
-	for _, sub := range all {
-		r.unsubscribeFrom(*sub)
-		*sub = nil
-	}
+	r.forget(r.requests, r.signals, r.settlements)
+	r.requests, r.signals, r.settlements = nil, nil, nil
 	select {
 	case <-r.options.Backlog: // about what has been handled
 	default:

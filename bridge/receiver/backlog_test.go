@@ -80,3 +80,20 @@ func TestDrainWithBacklog(t *testing.T) {
 		}
 	}
 }
+
+// Signals that have arrived are handled before their subscription ends.
+func TestBacklogLosesNoSignals(t *testing.T) {
+	t.Parallel()
+	s := start(t, withBacklog, func(s *station) { s.held, s.signal = nil, make(chan chan struct{}) })
+	for range 100 {
+		s.publish("q.jobs.ack.here.1", "1")
+	}
+	release := s.next(s.signal)
+	s.delivered()
+	s.serverFull <- struct{}{}
+	s.until("load is shed", func() bool { requests, _ := s.Sheddings(); return requests == 1 })
+	s.delivered()
+	release()
+	s.releaseAll(s.signal)
+	s.until("all signals are handled", func() bool { return len(s.seen(&s.signals)) == 100 })
+}

@@ -87,9 +87,7 @@ func (r *Receiver) renewRequests() {
 	s.refusing.Store(&pushes)
 	defer func() {
 		s.refusing.Store(nil)
-		for _, sub := range pushes {
-			r.drainRefused(sub)
-		}
+		r.endRefusing(pushes)
 	}()
 	if err == nil {
 		err = r.drain(r.requests)
@@ -103,7 +101,7 @@ func (r *Receiver) renewRequests() {
 	if r.arrivals.wait(r.serving) != nil {
 		return // the bridge drains
 	}
-	r.unsubscribeFrom(r.requests) // a connection that was lost may have left it to us
+	r.forget(r.requests)
 	r.requests = nil
 	if err := r.subscribe(); err != nil {
 		log.Error("resubscribing to requests failed", "error", err)
@@ -141,7 +139,18 @@ func (r *Receiver) subscribeToRefuse() (subs []*nats.Subscription, err error) {
 	return subs, nil
 }
 
-// drainRefused ends a subscription to pushes after the ones that have arrived.
+// endRefusing ends the subscriptions to pushes after the ones that have arrived.
+func (r *Receiver) endRefusing(subs []*nats.Subscription) {
+	for _, sub := range subs {
+		r.drainRefused(sub)
+	}
+	r.awaitServer()
+	if r.barrier(r.serving) == nil {
+		r.forget(subs...)
+	}
+}
+
+// drainRefused begins to end a subscription to pushes.
 func (r *Receiver) drainRefused(sub *nats.Subscription) {
 	if err := r.drain(sub); err != nil {
 		r.options.Logger.Debug("unsubscribing from requests failed", "error", err)

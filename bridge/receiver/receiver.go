@@ -61,6 +61,7 @@ type Receiver struct {
 	options  Options
 	arrivals arrivals
 	shedding shedding
+	draining draining
 
 	serving    context.Context // until the receiver drains
 	endServing context.CancelFunc
@@ -211,28 +212,34 @@ func (r *Receiver) end(ctx context.Context, of **nats.Subscription) error {
 		return nil
 	}
 	*of = nil
-	var err error
-	if sub.Type() == nats.AsyncSubscription && !r.nc.IsConnected() {
-		err = r.barrier(ctx) // nats.go drops the messages of a subscription that ends at once
-	}
+	err := r.drain(sub)
 	if err == nil {
-		err = r.drain(sub)
-	}
-	if err == nil {
-		err = Flush(ctx, r.nc)
+		err = r.arrived(ctx)
 	}
 	if sub.Type() == nats.ChanSubscription {
-		defer r.unsubscribeFrom(sub) // the line keeps its messages
+		defer r.forget(sub) // the line keeps its messages
 		if err == nil {
 			err = r.arrivals.wait(ctx)
 		}
 	} else if err == nil {
-		err = r.barrier(ctx)
+		if err = r.barrier(ctx); err == nil {
+			r.forget(sub)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("drain %s: %w", sub.Subject, err)
 	}
 	return nil
+}
+
+// arrived returns when all has arrived that the server sends on this connection, which
+// may be lost meanwhile.
+func (r *Receiver) arrived(ctx context.Context) error {
+	err := Flush(ctx, r.nc)
+	if errors.Is(err, nats.ErrConnectionClosed) && !r.nc.IsClosed() {
+		return nil
+	}
+	return err
 }
 
 // barrier returns when the handlers of all messages that have arrived have returned.
@@ -247,24 +254,4 @@ func (r *Receiver) barrier(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// drain begins to end a subscription, which may have ended: the server hears of it, and
-// what the server has sent still arrives.
-//
-// Without a connection it ends the subscription at once. A new connection would begin
-// with a subscription that drains, and nats.go would then forget it and not tell the
-// server: requests would go to a subscription that nobody reads.
-func (r *Receiver) drain(sub *nats.Subscription) error {
-	if before := r.nc.Stats().Reconnects; r.nc.IsConnected() {
-		err := sub.Drain()
-		if errors.Is(err, nats.ErrBadSubscription) {
-			return nil
-		}
-		if err != nil || r.nc.IsConnected() && r.nc.Stats().Reconnects == before {
-			return err
-		}
-	}
-	r.unsubscribeFrom(sub)
-	return nil
 }

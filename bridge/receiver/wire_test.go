@@ -1,6 +1,7 @@
 package receiver_test
 
 import (
+	"errors"
 	"net"
 	"regexp"
 	"strings"
@@ -14,6 +15,8 @@ import (
 type wire struct {
 	mu   sync.Mutex
 	held chan struct{} // nil: nothing is held up
+	lost bool
+	conn net.Conn // the last one
 	sent strings.Builder
 }
 
@@ -23,6 +26,11 @@ func (w *wire) wired(s *station) { s.connect = append(s.connect, nats.SetCustomD
 // Dial implements nats.CustomDialer.
 func (w *wire) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.Dial(network, address)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn = conn; w.lost && err == nil {
+		err = errors.Join(net.ErrClosed, conn.Close())
+	}
 	return &wiredConn{conn, w}, err
 }
 
@@ -38,6 +46,11 @@ func (c *wiredConn) Read(b []byte) (int, error) {
 	c.w.mu.Unlock()
 	if held != nil {
 		<-held
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.w.lost {
+		return 0, net.ErrClosed
 	}
 	return n, err
 }
@@ -61,6 +74,24 @@ func (w *wire) hold() (release func()) {
 		w.mu.Unlock()
 		close(held)
 	})
+}
+
+// lose loses the connection for good, with all that is held up.
+func (w *wire) lose() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = true
+	close(w.held)
+	w.held = nil
+	return w.conn.Close()
+}
+
+// pingsBehind is how many pings the receiver has sent after a text.
+func (w *wire) pingsBehind(text string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, behind, _ := strings.Cut(w.sent.String(), text)
+	return strings.Count(behind, "PING\r\n")
 }
 
 var (
