@@ -15,6 +15,7 @@ import (
 type answers struct {
 	mailbox *mailbox
 	more    chan struct{} // has a value when there may be messages
+	lost    chan struct{} // has a value when the connection is a new one
 
 	mu       sync.Mutex
 	attempts int
@@ -42,7 +43,7 @@ func leaseOf(m *nats.Msg) leaseName {
 const lateFor = 10 * time.Minute
 
 func newAnswers(b *mailbox) *answers {
-	return &answers{mailbox: b, more: make(chan struct{}, 1)}
+	return &answers{mailbox: b, more: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
 // attempt returns the reply subject of another attempt.
@@ -51,7 +52,10 @@ func (a *answers) attempt() (reply string, err error) {
 	defer a.mu.Unlock()
 	a.attempts++
 	n := a.attempts
-	reply, stop, err := a.mailbox.receive(addressee{deliver: func(m *nats.Msg) { a.add(answer{m, n}) }})
+	reply, stop, err := a.mailbox.receive(addressee{
+		deliver:   func(m *nats.Msg) { a.add(answer{m, n}) },
+		reconnect: func() { notify(a.lost) },
+	})
 	if err == nil {
 		a.stops = append(a.stops, stop)
 	}

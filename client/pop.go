@@ -228,12 +228,20 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 }
 
 // attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives. Items also come from earlier attempts; what else these answer has no meaning any
+// arrives, or if answers may be lost with the connection and the pop can be repeated. Items also come from earlier attempts; what else these answer has no meaning any
 // more.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	body, err := t.request.body()
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case <-t.answers.lost: // this attempt is sent on the new connection
+	default:
+	}
+	lost := t.answers.lost
+	if !t.repeatable {
+		lost = nil
 	}
 	reply, err := t.answers.attempt()
 	if err != nil {
@@ -252,6 +260,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		case <-t.answers.more:
 		case <-timer.C:
 			over = true
+		case <-lost:
+			over = len(items) == 0 // the rest of a batch may be on its way
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
 		}

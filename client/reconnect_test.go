@@ -2,24 +2,29 @@ package client_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // An answer that is under way when the connection breaks never arrives. The client repeats
-// requests other than pops on the new connection at once, if doing them twice is like doing
-// them once.
+// requests on the new connection at once, if doing them twice is like doing them once.
 func TestReconnectRepeatsRequests(t *testing.T) {
 	t.Parallel()
-	for _, r := range requests {
-		if r.name == "repeatable pop" || r.name == "peek" {
-			r.repeatable = false // their first attempts may still answer on the new connection
-		}
+	waiting := requests[0]
+	waiting.name, waiting.answer = "waiting pop", itemAnswer
+	waiting.do = func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Pop(ctx, client.Min, client.Repeatable(), client.Wait(time.Minute))
+		return err
+	}
+	for _, r := range append(slices.Clone(requests), waiting) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.NATS(t)
@@ -75,5 +80,59 @@ func TestReconnectRepeatsRequests(t *testing.T) {
 				t.Errorf("%d requests, expected that the info alone was repeated", n)
 			}
 		})
+	}
+}
+
+// A pop waits at a bridge while the client's connection is a new one, several times. All of its
+// attempts wait there. It gets one item, under one lease that stays valid, and no other one.
+func TestReconnectWhilePopWaits(t *testing.T) {
+	t.Parallel()
+	b := testenv.Bridge(t, bridge.Options{})
+	pusher, c := newClient(t, b.NATS.Connect(t)), newClient(t, b.NATS.Connect(t))
+	if _, err := pusher.Queue("jobs").Configure(t.Context(), client.ConfigChange{}); err != nil {
+		t.Fatal(err)
+	}
+	type popped struct {
+		item *client.Item
+		err  error
+	}
+	done := make(chan popped, 1)
+	go func() {
+		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Repeatable(), client.Wait(testenv.Patience), client.Lease(time.Hour))
+		done <- popped{item, err}
+	}()
+	waits := func(n int) {
+		t.Helper()
+		testenv.Await(t, "all attempts wait", func() bool {
+			info, err := pusher.Queue("jobs").Info(t.Context())
+			return err == nil && info.Waiting >= n
+		})
+	}
+	waits(1)
+	for n := range 3 {
+		if err := c.Conn().ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		waits(n + 2)
+	}
+	for range 5 {
+		if _, err := pusher.Queue("jobs").Push(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := <-done
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	testenv.Await(t, "no attempt waits", func() bool {
+		info, err := pusher.Queue("jobs").Info(t.Context())
+		return err == nil && info.Waiting == 0
+	})
+	if err := got.item.Ack(t.Context()); err != nil {
+		t.Errorf("acknowledging the item: %v", err)
+	}
+	info, err := pusher.Queue("jobs").Info(t.Context())
+	if err != nil || info.Ready != 4 || info.Leased != 0 {
+		t.Errorf("%+v, %v, expected 4 ready items", info, err)
 	}
 }
