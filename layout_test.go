@@ -47,9 +47,11 @@ var imports = map[string][]string{
 	"bridge/receiver":   {},
 	"bridge/request":    {"bridge/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/simulation": {},
-	"cmd/pqd":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/cluster/jetstream", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
+	"cmd/pqd":           {"bridge", "console", "gateway", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/cluster/jetstream", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
 	"client":            {"protocol", "subjects"},
 	"cmd/pq":            {"client", "protocol", "subjects"},
+	"gateway":           {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
+	"console":           {},                       // files for browsers, which speak to the gateway alone
 	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},
 	"testenv/disk":      {},
 	"testenv/fdbtest":   {},
@@ -68,7 +70,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "bridge/receiver", "bridge/request", "fdbpq/kv/cluster/jetstream", "client", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "bridge/receiver", "bridge/request", "fdbpq/kv/cluster/jetstream", "client", "gateway", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"testenv/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
@@ -92,7 +94,7 @@ const maxBridgeMethods = 8
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-	"bench", "bridge", "client", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
+	"bench", "bridge", "client", "cmd", "console", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq", "gateway",
 	"go.mod", "go.sum", "layout_test.go", "protocol", "subjects", "testenv",
 }
 

@@ -43,7 +43,8 @@ type Error struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
-	Item        *int   `json:"item,omitempty"` // of a bundle: the item that the error is about, from 0
+	Item        *int   `json:"item,omitempty"`   // of a bundle: the item that the error is about, from 0
+	Reason      Reason `json:"reason,omitempty"` // over HTTP; NATS has it in a header
 }
 
 // errCodeBase keeps our error codes apart from JetStream's, which are below 30000.

@@ -23,11 +23,33 @@ func curlCommand(args []string, stdout, stderr io.Writer) int {
 }
 
 func curl(args []string) (string, error) {
-	if len(args) != 2 || args[0] != "-s" || !strings.HasPrefix(args[1], "http://127.0.0.1:") {
-		return "", fmt.Errorf("found %q: expected -s and a page of pqd", args)
+	method, page, body := http.MethodGet, "", ""
+	for next := 0; next < len(args); next++ {
+		value := ""
+		if next+1 < len(args) {
+			value = args[next+1]
+		}
+		switch args[next] {
+		case "-s":
+		case "-X":
+			method = value
+			next++
+		case "-d":
+			body = value
+			next++
+		default:
+			page = args[next]
+		}
+	}
+	if args[0] != "-s" || !strings.HasPrefix(page, "http://127.0.0.1:") {
+		return "", fmt.Errorf("found %q: expected -s, perhaps -X and -d, and a page of pqd", args)
+	}
+	request, err := http.NewRequest(method, page, strings.NewReader(body))
+	if err != nil {
+		return "", err
 	}
 	client := http.Client{Timeout: Patience}
-	response, err := client.Get(args[1])
+	response, err := client.Do(request)
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package testenv
 import (
 	"cmp"
 	"errors"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,6 +64,7 @@ type Terminal struct {
 	nc      *nats.Conn
 	bash    *shell            // nil until it is needed
 	printed map[string]string // the values of placeholders
+	curl    func(args []string) (string, error)
 	subs    []listening
 }
 
@@ -75,7 +77,15 @@ type listening struct {
 // Terminal returns a terminal for the commands that reach this process.
 func (p *Process) Terminal(t testing.TB) *Terminal {
 	t.Helper()
-	return &Terminal{process: p, nc: p.Connect(t), printed: make(map[string]string)}
+	return &Terminal{process: p, nc: p.Connect(t), printed: make(map[string]string), curl: curl}
+}
+
+// UseCurl has commands run the real curl.
+func (term *Terminal) UseCurl(path string) {
+	term.curl = func(args []string) (string, error) {
+		text, err := exec.Command(path, args...).CombinedOutput()
+		return string(text), err
+	}
 }
 
 // Run runs a command and compares what it prints with what the page shows.
@@ -103,7 +113,7 @@ func (term *Terminal) Run(t testing.TB, step Step) {
 		err = term.subscribe(step, words[2:])
 		step.Output = "" // compared by Close
 	case words[0] == "curl" && plain(command):
-		text, err = curl(words[1:])
+		text, err = term.curl(words[1:])
 	default:
 		if term.bash == nil {
 			term.bash = term.process.shell(t)
@@ -162,7 +172,7 @@ func (term *Terminal) fill(t testing.TB, step Step) string {
 
 var remarkable = map[string]*regexp.Regexp{
 	"<id>":  regexp.MustCompile(`"id":"([^"]+)"|PQ-Id: (\S+)`),
-	"<ack>": regexp.MustCompile(`(?:PQ-Ack: |pq ack )(\S+)`),
+	"<ack>": regexp.MustCompile(`"ack":"([^"]+)"|(?:PQ-Ack: |pq ack )(\S+)`),
 }
 
 func (term *Terminal) remember(lines []string) {

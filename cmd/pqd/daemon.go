@@ -20,6 +20,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/gateway"
 )
 
 // daemon is what the parts of pqd have in common.
@@ -36,6 +37,7 @@ type daemon struct {
 	pipe     *pipeDialer                 // to the embedded server
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
+	gateway  *gateway.Gateway // nil: off
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -92,6 +94,9 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 			return r, err
 		}
 	}
+	if d.gateway, err = newGateway(d.settings, d.log); err != nil {
+		return r, err
+	}
 	if r.web, err = d.startWeb(started); err != nil {
 		return r, err
 	}
@@ -108,8 +113,14 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 			return nil
 		})
 	}
+	var console *nats.Conn
+	if d.gateway != nil {
+		if console, err = d.connectConsole(ctx, started); err != nil {
+			return r, err
+		}
+	}
 	if d.embedded != nil {
-		d.startWatchingClients(ctx, started, r.nc, log)
+		d.startWatchingClients(ctx, started, r.nc, log, console)
 	}
 	r.service, err = d.startService(ctx, r.nc, log, tracer, started)
 	return r, err
@@ -180,6 +191,7 @@ func (d *daemon) startNATS(embedded embeddedServer, started *parts) (err error) 
 
 func (d *daemon) startWeb(started *parts) (*webServer, error) {
 	pages := routes(&d.health, d.metrics, d.varz, d.settings.HTTPHosts)
+	serveConsole(pages, d.gateway, d.settings.HTTPHosts)
 	if d.settings.Profile {
 		serveProfiles(pages, d.settings.HTTPHosts)
 	}

@@ -234,13 +234,18 @@ func (s *settings) checkNodes() error {
 
 // clusterSecret reads the secret.
 func (s *settings) clusterSecret() (string, error) {
-	text, err := os.ReadFile(string(s.Secret))
+	return secretIn("PQ_CLUSTER_SECRET", s.Secret)
+}
+
+// secretIn reads the file that a setting names.
+func secretIn(variable string, file existingFile) (string, error) {
+	text, err := os.ReadFile(string(file))
 	if err != nil {
-		return "", usagef("PQ_CLUSTER_SECRET: %w", err)
+		return "", usagef("%s: %w", variable, err)
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) < minSecret || bytes.ContainsAny(text, "\r\n") {
-		return "", usagef("PQ_CLUSTER_SECRET=%q: expected a file with one line of at least %d characters", s.Secret, minSecret)
+		return "", usagef("%s=%q: expected a file with one line of at least %d characters", variable, file, minSecret)
 	}
 	return string(text), nil
 }

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,12 +30,35 @@ func TestProtocolInTheTerminal(t *testing.T) {
 
 func TestOtherPages(t *testing.T) {
 	t.Parallel()
-	elsewhere := append(protocolPages(t), "../../README.md", tutorial, clusterPage)
+	elsewhere := append(protocolPages(t), "../../README.md", tutorial, clusterPage, httpPage)
 	for _, page := range matching(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*.md", "../../deploy/*.md") {
 		if strings.Contains(read(t, page), "\n```console\n") && !slices.Contains(elsewhere, page) {
 			t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
 		}
 	}
+}
+
+const httpPage = "../../docs/http.md"
+
+func TestHTTPPage(t *testing.T) {
+	t.Parallel()
+	runPage(t, httpPage, "PQ_CONSOLE=admin")
+}
+
+// The real curl prints what the page shows.
+func TestHTTPPageWithCurl(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("NOT TESTED WITH CURL: there is no curl")
+	}
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	terminal := p.Terminal(t)
+	terminal.UseCurl(curl)
+	for _, step := range testenv.Steps(t, httpPage) {
+		terminal.Run(t, step)
+	}
+	terminal.Close(t)
 }
 
 // matching are the files that match one of these patterns.
@@ -58,9 +82,9 @@ const (
 	killDaemon    = "kill -9 $(lsof -t -iTCP:4222 -sTCP:LISTEN)"
 )
 
-func runPage(t *testing.T, page string) {
+func runPage(t *testing.T, page string, env ...string) {
 	t.Helper()
-	p := testenv.Daemon(t, "PQ_STORE=")
+	p := testenv.Daemon(t, append(env, "PQ_STORE=")...)
 	running, shown := true, false
 	terminal := p.Terminal(t)
 	for _, step := range testenv.Steps(t, page) {

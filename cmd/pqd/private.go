@@ -54,11 +54,14 @@ func keepPrivate(dir string, log *slog.Logger) {
 
 // warnOfOpenSecrets warns of files with secrets that all users of the machine can read.
 // They are not pqd's to change.
-func warnOfOpenSecrets(s natsSettings, log *slog.Logger) {
+func warnOfOpenSecrets(s settings, log *slog.Logger) {
 	for _, secret := range []struct {
 		variable string
 		file     existingFile
-	}{{"NATS_CREDS", s.Creds}, {"NATS_NKEY", s.NKey}, {"NATS_KEY", s.Key}} {
+	}{
+		{"NATS_CREDS", s.NATS.Creds}, {"NATS_NKEY", s.NATS.NKey}, {"NATS_KEY", s.NATS.Key},
+		{"PQ_CONSOLE_TOKEN", s.Token}, {"PQ_CONSOLE_CREDS", s.WebCreds},
+	} {
 		if secret.file == "" {
 			continue
 		}

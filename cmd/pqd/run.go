@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, name := range unknownVariables(os.Environ()) {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}
-	warnOfOpenSecrets(s.NATS, d.log)
+	warnOfOpenSecrets(s, d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // asked to stop before it was ready

@@ -13,10 +13,12 @@ import (
 // that way.
 func TestWhichSecretsAreOpen(t *testing.T) {
 	t.Parallel()
-	for variable, login := range map[string]func(existingFile) natsSettings{
-		"NATS_CREDS": func(f existingFile) natsSettings { return natsSettings{Creds: f} },
-		"NATS_NKEY":  func(f existingFile) natsSettings { return natsSettings{NKey: f} },
-		"NATS_KEY":   func(f existingFile) natsSettings { return natsSettings{Key: f} },
+	for variable, login := range map[string]func(existingFile) settings{
+		"NATS_CREDS":       func(f existingFile) settings { return settings{NATS: natsSettings{Creds: f}} },
+		"NATS_NKEY":        func(f existingFile) settings { return settings{NATS: natsSettings{NKey: f}} },
+		"NATS_KEY":         func(f existingFile) settings { return settings{NATS: natsSettings{Key: f}} },
+		"PQ_CONSOLE_TOKEN": func(f existingFile) settings { return settings{Token: f} },
+		"PQ_CONSOLE_CREDS": func(f existingFile) settings { return settings{WebCreds: f} },
 	} {
 		for mode, open := range map[fs.FileMode]bool{0o600: false, 0o640: false, 0o604: true} {
 			file := filepath.Join(t.TempDir(), "secret")

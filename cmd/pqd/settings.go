@@ -25,8 +25,14 @@ type settings struct {
 	Prefix     prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
 	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
-	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server with /healthz, /readyz, /metrics and /varz"`
-	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which /metrics and /varz answer, separated by commas; * allows all. Addresses and names without a dot always work"`
+	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, the HTTP interface below /v1/, /healthz, /readyz, /metrics and /varz"`
+	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and names without a dot always work, and so do /healthz and /readyz"`
+	Console    consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set), or where PQ_CONSOLE_TOKEN is set; otherwise off"`
+	Token      existingFile    `envconfig:"PQ_CONSOLE_TOKEN" desc:"file with the token that users of the console and of the HTTP interface show, a line of at least 16 characters; needed beyond loopback addresses"`
+	WebCreds   existingFile    `envconfig:"PQ_CONSOLE_CREDS" desc:"credentials file of the NATS user whose rights the console and the HTTP interface have, if it is another user than pqd's"`
+	WebUser    string          `envconfig:"PQ_CONSOLE_USER" desc:"the same by name, with PQ_CONSOLE_PASSWORD"`
+	WebPass    string          `envconfig:"PQ_CONSOLE_PASSWORD" desc:"password of PQ_CONSOLE_USER"`
+	WebInbox   inboxPrefix     `envconfig:"PQ_CONSOLE_INBOX" default:"_INBOX" desc:"prefix of that user's inboxes"`
 	Replies    replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; it always answers _INBOX.> and _R_.>"`
 	Sync       bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
@@ -109,6 +115,9 @@ func (s *settings) check() error {
 		return usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
 	}
 	if err := s.checkCluster(); err != nil {
+		return err
+	}
+	if err := s.checkConsole(); err != nil {
 		return err
 	}
 	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+const patience = testenv.Patience
+
+// site is a gateway before a bridge, as clients see it.
+type site struct {
+	testing.TB
+	*Gateway
+	env  *testenv.Bridged
+	url  string
+	pops chan struct{} // has a value for each pop that the gateway has finished
+}
+
+// open starts a gateway. Without options it serves changes.
+func open(t testing.TB, options ...Options) *site {
+	t.Helper()
+	o := Options{Prefix: "pq", Changes: true}
+	if len(options) > 0 {
+		o = options[0]
+	}
+	s := &site{TB: t, env: testenv.Bridge(t, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}), pops: make(chan struct{}, 1000)}
+	var err error
+	if s.Gateway, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	s.Connect(s.env.NATS.Connect(t, s.ConnectOptions()...))
+	s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r)
+		if strings.HasSuffix(r.URL.Path, "/pop") {
+			s.pops <- struct{}{}
+		}
+	}))
+	t.Cleanup(s.Stop) // before the server, which streams would hold up
+	return s
+}
+
+// serve serves HTTP and returns the address.
+func serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// reply is an answer.
+type reply struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// send sends a request. Headers are pairs.
+func (s *site) send(method, path, body string, header ...string) reply {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{Timeout: patience}
+	answer, err := client.Do(request)
+	if err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	return reply{answer.StatusCode, answer.Header, string(text)}
+}
+
+// ok sends a request and decodes its answer, which must be 200.
+func (s *site) ok(to any, method, path, body string) {
+	s.Helper()
+	r := s.send(method, path, body)
+	if r.code != http.StatusOK {
+		s.Fatalf("%s %s: %d %s", method, path, r.code, r.body)
+	}
+	if to == nil {
+		return
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(r.body)))
+	if err := decoder.Decode(to); err != nil {
+		s.Fatalf("%s %s: %v in %s", method, path, err, r.body)
+	}
+}
+
+// refused sends a request that must be refused with this code and text.
+func (s *site) refused(code int, text, method, path, body string, header ...string) {
+	s.Helper()
+	s.isRefusal(s.send(method, path, body, header...), code, text, method+" "+path)
+}
+
+func (s *site) isRefusal(r reply, code int, text, what string) {
+	s.Helper()
+	var told struct {
+		Type  string
+		Error struct {
+			Code        int
+			ErrCode     int `json:"err_code"`
+			Description string
+		}
+	}
+	if err := json.Unmarshal([]byte(r.body), &told); err != nil {
+		s.Errorf("%s: %d, %v in %q", what, r.code, err, r.body)
+		return
+	}
+	if r.code != code || told.Error.Code != code || told.Error.ErrCode != 30000+code || told.Type != "io.pq.v1.error_response" || !strings.Contains(told.Error.Description, text) {
+		s.Errorf("%s: %d %s, expected %d and %q", what, r.code, r.body, code, text)
+	}
+}
+
+// numbers are those of a queue.
+type numbers struct{ Ready, Leased, Delayed, Waiting int64 }
+
+func (s *site) numbers(queue string) (n numbers) {
+	s.Helper()
+	s.ok(&n, "GET", "/v1/queues/"+queue, "")
+	return n
+}
+
+// users has a NATS server ask for a login.
+func users(all ...*server.User) func(*server.Options) {
+	return func(o *server.Options) { o.Users = all }
+}
+
+// await waits until something is true.
+func (s *site) await(what string, is func() bool) {
+	s.Helper()
+	for late := time.Now().Add(patience); !is(); runtime.Gosched() {
+		if time.Now().After(late) {
+			s.Fatalf("after %s it was not true yet that %s", patience, what)
+		}
+	}
+}
+
+// waiting waits until so many pops wait at a queue, which exists.
+func (s *site) waiting(queue string, n int64) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pops wait", n), func() bool { return s.numbers(queue).Waiting == n })
+}
+
+// make makes a queue.
+func (s *site) make(queue string) {
+	s.Helper()
+	s.ok(nil, "PATCH", "/v1/queues/"+queue+"/config", "{}")
+}

@@ -1,0 +1,202 @@
+// Package gateway serves the protocol over plain HTTP, for clients without NATS.
+//
+// Each request becomes a request of the protocol on a NATS connection of the gateway's own.
+// So the rights of that connection's user, the limits of the bridge and its admission hold
+// for HTTP, too. The gateway keeps no items and has no access to a store.
+//
+// It serves reads alone unless [Options.Changes] is set. It refuses pages of other sites, and
+// requests without the token if there is one. It holds a bounded number of requests, and
+// refuses more at once. docs/http.md is the reference, openapi.yaml the description for
+// programs.
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Options configure a gateway.
+type Options struct {
+	Prefix  string       // of the subjects
+	Changes bool         // serve requests that change something
+	Token   string       // that callers show; "": none is asked for
+	Logger  *slog.Logger // nil: none
+}
+
+// Gateway is an http.Handler for the paths below /v1/. Get one from [New].
+type Gateway struct {
+	grammar subjects.Grammar
+	changes bool
+	token   *[sha256.Size]byte // its hash; nil: none
+	log     *slog.Logger
+	wire    atomic.Pointer[wire] // nil until there is a connection
+	pending pending
+	room    room
+	sampler *sampler
+	running context.Context // ends with Stop
+	stop    context.CancelFunc
+}
+
+// New returns a gateway. It answers 503 until it is [Gateway.Connect]ed.
+func New(o Options) (*Gateway, error) {
+	grammar, err := subjects.New(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{grammar: grammar, changes: o.Changes, log: o.Logger, room: newRoom()}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Token != "" {
+		g.token = new(sha256.Sum256([]byte(o.Token)))
+	}
+	g.running, g.stop = context.WithCancel(context.Background())
+	g.sampler = newSampler(g.running, g.look)
+	return g, nil
+}
+
+// ConnectOptions are the options of the connection that the gateway is to have.
+func (g *Gateway) ConnectOptions() []nats.Option {
+	return []nats.Option{
+		nats.Name("pqd console"),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.IgnoreAuthErrorAbort(),
+		// A request that cannot be sent at once fails, and is not done later.
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { g.log.Debug("the console's connection to NATS broke", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if subject := forbidden.FindStringSubmatch(err.Error()); subject != nil {
+				g.pending.forbid(subject[1], err)
+				return
+			}
+			g.log.Warn("the console's connection to NATS has a problem", "error", err)
+		}),
+	}
+}
+
+const reconnectWait = 250 * time.Millisecond
+
+// forbidden is how a NATS server tells a client that it lacks a right.
+var forbidden = regexp.MustCompile(`(?i)permissions violation.*"([^"]+)"`)
+
+// Connect begins to serve. The connection stays the caller's.
+func (g *Gateway) Connect(nc *nats.Conn) {
+	g.wire.Store(&wire{nc: nc, inbox: nc.NewInbox(), pending: &g.pending})
+}
+
+// Stop ends the requests under way and the streams, and refuses others.
+func (g *Gateway) Stop() { g.stop() }
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range answerHeaders {
+		w.Header().Set(name, value)
+	}
+	if why := g.refuses(r); why != nil {
+		why.write(w)
+		return
+	}
+	route, values, why := find(r.Method, r.URL.EscapedPath())
+	if why != nil {
+		if len(why.allow) > 0 {
+			w.Header().Set("Allow", why.allow)
+		}
+		why.write(w)
+		return
+	}
+	if route.changes && !g.changes {
+		refusef(protocol.CodeForbidden, "this gateway only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
+		return
+	}
+	in := &input{gateway: g, route: route, values: values, header: r.Header}
+	if in.query, why = readQuery(route, r); why != nil {
+		why.write(w)
+		return
+	}
+	if route.stream != nil {
+		route.stream(g, w, r, in)
+		return
+	}
+	g.serve(w, r, in)
+}
+
+// answerHeaders are those of all answers. An answer is data that others wrote: no browser
+// shows it as a page, keeps it, or hands it to another site.
+var answerHeaders = map[string]string{
+	"Content-Type":                 "application/json",
+	"X-Content-Type-Options":       "nosniff",
+	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Cache-Control":                "no-store",
+}
+
+// serve answers a request that has one answer.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
+	leave, why := g.room.enter(in)
+	if why != nil {
+		w.Header().Set("Retry-After", "1")
+		why.write(w)
+		return
+	}
+	defer leave()
+	body, release, why := g.readBody(w, r, in)
+	if why != nil {
+		why.write(w)
+		return
+	}
+	defer release()
+	in.body = body
+	// The server's deadlines are for requests that do not wait.
+	control := http.NewResponseController(w)
+	if err := deadlines(control, in.patience()+writeLimit); err != nil {
+		g.log.Debug("setting the deadlines of a connection failed", "error", err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), in.patience())
+	defer cancel()
+	defer context.AfterFunc(g.running, cancel)()
+	in.ctx = ctx
+	a, why := in.route.serve(in)
+	if why != nil {
+		if g.running.Err() != nil && why.Code == protocol.CodeUnknownResult {
+			w.Header().Set("Connection", "close")
+		}
+		why.write(w)
+		return
+	}
+	// Afterwards a client may close its connection because it has the answer.
+	err := r.Context().Err()
+	if err == nil {
+		err = a.write(w)
+	}
+	if err == nil {
+		err = control.Flush()
+	}
+	if err != nil && a.unsent != nil {
+		a.unsent()
+	}
+}
+
+// writeLimit bounds writing an answer.
+const writeLimit = 30 * time.Second
+
+func deadlines(control *http.ResponseController, limit time.Duration) error {
+	if err := control.SetReadDeadline(time.Time{}); err != nil { // reading on only tells that the client has gone
+		return fmt.Errorf("read: %w", err)
+	}
+	if err := control.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// shownItem is an item of an answer.
+type shownItem struct {
+	protocol.Item
+	Pending *int64
+}
+
+// The life of items, from a push to an acknowledgement, in all the ways there are.
+func TestItems(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var pushed protocol.PushResponse
+	s.ok(&pushed, "POST", "/v1/queues/jobs/push?priority=5&header=Season:%20autumn&header=season:spring&header=Season:winter&ttl=1h&msg_id=a", "read the news")
+	if pushed.Stream != "jobs" || pushed.Priority != 5 || pushed.ID == "" || pushed.Duplicate {
+		t.Errorf("%+v", pushed)
+	}
+	var again protocol.PushResponse
+	if s.ok(&again, "POST", "/v1/queues/jobs/push?priority=5&msg_id=a", "read the news"); !again.Duplicate || again.ID != pushed.ID {
+		t.Errorf("the same id again: %+v", again)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=9", "")
+	s.ok(nil, "POST", "/v1/queues/jobs/push?delay=1h", "later")
+	if n := s.numbers("jobs"); n != (numbers{Ready: 2, Delayed: 1}) {
+		t.Errorf("%+v", n)
+	}
+
+	var first, last shownItem
+	s.ok(&first, "GET", "/v1/queues/jobs/peek", "")
+	s.ok(&last, "GET", "/v1/queues/jobs/peek?end=max", "")
+	want := map[string][]string{"Season": {"autumn", "winter"}, "season": {"spring"}}
+	if first.ID != pushed.ID || first.Queue != "jobs" || string(first.Bytes()) != "read the news" || fmt.Sprint(first.AllHeaders()) != fmt.Sprint(want) ||
+		first.Pushed.IsZero() || first.Ack != "" || first.Pending == nil || last.Priority != 9 || last.Payload == nil || *last.Payload != "" {
+		t.Errorf("peeked at %+v and %+v", first, last)
+	}
+	var both struct{ Items []shownItem }
+	if s.ok(&both, "GET", "/v1/queues/jobs/peek?batch=10&band=6..", ""); len(both.Items) != 1 || both.Items[0].ID != last.ID {
+		t.Errorf("a batch of a band: %+v", both)
+	}
+
+	// A pop leases, and its settlements do what the protocol says.
+	var leased shownItem
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop", "")
+	if left := time.Until(leased.LeaseExpires); leased.ID != pushed.ID || leased.Ack == "" || leased.Deliveries != 1 || left > time.Minute || left < 0 {
+		t.Errorf("popped %+v", leased)
+	}
+	settle := "/v1/queues/jobs/settle?ack=" + url.QueryEscape(leased.Ack)
+	var settled struct {
+		Queue   string
+		Expires time.Time `json:"lease_expires"`
+	}
+	if s.ok(&settled, "POST", settle, "+WPI"); settled.Queue != "jobs" || !settled.Expires.After(leased.LeaseExpires) {
+		t.Errorf("extended: %+v", settled)
+	}
+	s.ok(nil, "POST", settle, "-NAK 1h")
+	s.refused(410, "", "POST", settle, "+WPI")
+	if n := s.numbers("jobs"); n != (numbers{Ready: 1, Delayed: 2}) {
+		t.Errorf("%+v", n)
+	}
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop?lease=1h&end=max&msg_id=p", "")
+	var repeated shownItem
+	if s.ok(&repeated, "POST", "/v1/queues/jobs/pop?lease=1h&end=max&msg_id=p&repeat=true", ""); repeated.ID != leased.ID || repeated.Fence != leased.Fence {
+		t.Errorf("the pop again: %+v", repeated)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, "")
+	s.refused(410, "", "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, "+ACK")
+	s.refused(404, "", "POST", "/v1/queues/jobs/pop", "")
+	s.refused(408, "", "POST", "/v1/queues/jobs/pop?wait=10ms", "")
+
+	// Without a lease of its own a pop takes the item for good.
+	s.ok(nil, "POST", "/v1/queues/plain/push", "x")
+	var plain shownItem
+	if s.ok(&plain, "POST", "/v1/queues/plain/pop?lease=queue", ""); plain.Ack != "" || s.numbers("plain") != (numbers{}) {
+		t.Errorf("a plain pop: %+v", plain)
+	}
+}
+
+// Items by id, lists, dead letters.
+func TestItemsByID(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var ids []string
+	for i := range 5 {
+		var pushed protocol.PushResponse
+		s.ok(&pushed, "POST", fmt.Sprintf("/v1/queues/jobs/push?priority=%d&header=N:%d", i, i), fmt.Sprint(i))
+		ids = append(ids, pushed.ID)
+	}
+	var page protocol.Page
+	listed := func() (all []string) {
+		for _, i := range page.Items {
+			all = append(all, i.ID)
+		}
+		return all
+	}
+	if s.ok(&page, "GET", "/v1/queues/jobs/items?limit=2&bodies=true", ""); !slices.Equal(listed(), ids[:2]) || page.Next != ids[1] || string(page.Items[1].Body) != "1" {
+		t.Errorf("%+v", page)
+	}
+	page = protocol.Page{}
+	if s.ok(&page, "GET", "/v1/queues/jobs/items?after="+ids[0]+"&min=0&max=3&state=ready", ""); !slices.Equal(listed(), ids[1:4]) || page.Next != "" {
+		t.Errorf("%+v", page)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/items/"+ids[4]+"/move?priority=-7", "")
+	var found shownItem
+	if s.ok(&found, "GET", "/v1/queues/jobs/items/"+ids[4], ""); found.Priority != -7 || found.State != "ready" || *found.Payload != "4" || found.Headers["N"][0] != "4" {
+		t.Errorf("%+v", found)
+	}
+	s.ok(nil, "DELETE", "/v1/queues/jobs/items/"+ids[0], "")
+	s.refused(404, "has no item", "GET", "/v1/queues/jobs/items/"+ids[0], "")
+
+	// Dead letters, and back.
+	var leased shownItem
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop", "")
+	s.ok(nil, "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, "+TERM no way")
+	var dead shownItem
+	s.ok(&dead, "GET", "/v1/queues/jobs-dead/peek", "")
+	if dead.Dead == nil || dead.Dead.Reason != "no way" || dead.Dead.Origin != "jobs" || dead.Dead.OriginID != ids[4] {
+		t.Fatalf("%+v", dead)
+	}
+	var rows struct {
+		Queues []struct {
+			Queue string
+			Ready int64
+			Dead  *int64
+		}
+	}
+	if s.ok(&rows, "GET", "/v1/overview", ""); len(rows.Queues) != 2 || rows.Queues[0].Dead == nil || *rows.Queues[0].Dead != 1 || rows.Queues[0].Ready != 3 || rows.Queues[1].Dead != nil {
+		t.Errorf("%+v", rows)
+	}
+	var pushed protocol.PushResponse
+	s.ok(&pushed, "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", "")
+	s.ok(&found, "GET", "/v1/queues/jobs/items/"+pushed.ID, "")
+	if found.Priority != -7 || *found.Payload != "4" || found.Headers["N"][0] != "4" || s.numbers("jobs-dead") != (numbers{}) {
+		t.Errorf("requeued %+v", found)
+	}
+	s.refused(404, "", "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", "")
+	s.refused(400, "no dead letter", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue", "")
+	s.refused(400, "already", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue?to=jobs", "")
+	s.ok(nil, "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue?to=others", "")
+	if n := s.numbers("others"); n.Ready != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Queues, their configuration, and what there is around them.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, name := range []string{"a", "b1", "b2", "c"} {
+		s.ok(nil, "POST", "/v1/queues/"+name+"/push", "x")
+	}
+	var page protocol.QueuesPage
+	if s.ok(&page, "GET", "/v1/queues?limit=2", ""); !slices.Equal(page.Queues, []string{"a", "b1"}) || page.Next != "b1" {
+		t.Errorf("%+v", page)
+	}
+	page = protocol.QueuesPage{}
+	if s.ok(&page, "GET", "/v1/queues?prefix=b&after=b1", ""); !slices.Equal(page.Queues, []string{"b2"}) || page.Next != "" {
+		t.Errorf("%+v", page)
+	}
+	var config protocol.Config
+	if s.ok(&config, "PATCH", "/v1/queues/a/config", `{"max_length":1,"lease":"30s"}`); config.MaxLength != 1 || config.Lease.String() != "30s" {
+		t.Errorf("%+v", config)
+	}
+	config = protocol.Config{}
+	if s.ok(&config, "GET", "/v1/queues/a/config", ""); config.MaxLength != 1 {
+		t.Errorf("%+v", config)
+	}
+	r := s.send("POST", "/v1/queues/a/push", "y")
+	s.isRefusal(r, 429, "max_length", "a push to a full queue")
+	if !strings.Contains(r.body, `"reason":"full"`) {
+		t.Errorf("a full queue: %s", r.body)
+	}
+	s.ok(nil, "POST", "/v1/queues/a/pause", "")
+	if r := s.send("POST", "/v1/queues/a/pop", ""); r.code != 404 || !strings.Contains(r.body, `"reason":"paused"`) {
+		t.Errorf("a pop of a paused queue: %+v", r)
+	}
+	s.ok(nil, "POST", "/v1/queues/a/resume", "")
+	s.ok(nil, "POST", "/v1/queues/a/pop?lease=queue", "")
+	var purged protocol.Purged
+	if s.ok(&purged, "POST", "/v1/queues/a/purge", ""); purged.Purged != 1 {
+		t.Errorf("%+v", purged)
+	}
+	s.ok(nil, "DELETE", "/v1/queues/a", "")
+	s.refused(404, "no queue a", "GET", "/v1/queues/a", "")
+	var system protocol.System
+	if s.ok(&system, "GET", "/v1/system", ""); system.StoreID != s.env.Store.ID() {
+		t.Errorf("%+v", system)
+	}
+	var found struct {
+		Bridges []struct {
+			Metadata map[string]string
+		}
+	}
+	if s.ok(&found, "GET", "/v1/bridges", ""); len(found.Bridges) != 1 || found.Bridges[0].Metadata["store_id"] != s.env.Store.ID() {
+		t.Errorf("%+v", found)
+	}
+	s.refused(400, "several pqd", "GET", "/v1/cluster", "")
+	s.refused(400, "several pqd", "POST", "/v1/cluster/step-down?node=x", "")
+	if r := s.send("GET", "/v1/access", ""); r.body != `{"access":"admin","prefix":"pq"}`+"\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := s.send("GET", "/v1/openapi.yaml", ""); r.code != 200 || r.body != string(openAPI) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What is wrong is refused with a text that says what was expected, and nothing is done.
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, c := range []struct {
+		code               int
+		method, path, body string
+		says               string
+		header             []string
+	}{
+		{404, "GET", "/v1/", "", "/v1/openapi.yaml", nil},
+		{404, "GET", "/v1/queues/", "", "/v1/openapi.yaml", nil},
+		{404, "POST", "/v1/queues/jobs/push/", "", "/v1/openapi.yaml", nil},
+		{404, "GET", "/v1/queues/jobs/items/x/y", "", "/v1/openapi.yaml", nil},
+		{405, "GET", "/v1/queues/jobs/push", "", "expected POST", nil},
+		{405, "PUT", "/v1/queues/jobs/config", "", "expected GET or PATCH", nil},
+		{405, "OPTIONS", "/v1/queues", "", "expected GET", nil},
+		{400, "POST", "/v1/queues/a.b/push", "", "queue name", nil},
+		{400, "POST", "/v1/queues/a%2Fb/push", "", "queue name", nil},
+		{400, "POST", "/v1/queues/%3E/push", "", "queue name", nil},
+		{400, "GET", "/v1/queues/_sys", "", "queue name", nil},
+		{400, "POST", "/v1/queues/jobs/push?priority=high", "", "priority", nil},
+		{400, "POST", "/v1/queues/jobs/push?priority=", "", "priority is empty", nil},
+		{400, "POST", "/v1/queues/jobs/push?priority=1&priority=2", "", "occurs 2 times", nil},
+		{400, "POST", "/v1/queues/jobs/push?prio=1", "", `"prio": expected priority, header`, nil},
+		{400, "POST", "/v1/queues/jobs/push?delay=soon", "", "a duration", nil},
+		{400, "POST", "/v1/queues/jobs/push?%zz", "", "invalid URL escape", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=Season", "", "<name>:<value>", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=Sea son:x", "", "<name>:<value>", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=A%0D%0AB:x", "", "<name>:<value>", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=A:x%0D%0APQ-Priority:1", "", "more than one line", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=pq-priority:1", "", "belongs to the protocol", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=Nats-Trace-Dest:x", "", "belongs to the protocol", nil},
+		{400, "POST", "/v1/queues/jobs/push?header=Status:503", "", "belongs to the protocol", nil},
+		{400, "POST", "/v1/queues/jobs/push", "", "parameters in the URL", []string{"PQ-Priority", "1"}},
+		{400, "POST", "/v1/queues/jobs/push", "", "parameters in the URL", []string{"Nats-Msg-Id", "1"}},
+		{400, "POST", "/v1/queues/jobs/pop", "all", "expected none", nil},
+		{400, "POST", "/v1/queues/jobs/pop?end=middle", "", "expected min or max", nil},
+		{400, "POST", "/v1/queues/jobs/pop?batch=0", "", "PQ-Batch", nil},
+		{400, "POST", "/v1/queues/jobs/pop?lease=0s", "", "PQ-Lease", nil},
+		{400, "POST", "/v1/queues/jobs/pop?wait=soon", "", "PQ-Wait", nil},
+		{400, "GET", "/v1/queues/jobs/peek?lease=1m", "", "expected end, batch, band, wait", nil},
+		{400, "POST", "/v1/queues/jobs/settle", "+ACK", "parameter ack", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=jobs", "+ACK", "starts with", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=pq.jobs.push", "", "popped from queue jobs", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=pq.others.ack.a.b", "", "popped from queue jobs", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=pq.jobs.ack.a.b", "+NXT", "not served over HTTP", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=pq.jobs.ack.a.b", "+ACK", "", nil},
+		{400, "GET", "/v1/queues/jobs/items?limit=0", "", "limit is 0", nil},
+		{400, "GET", "/v1/queues/jobs/items?limit=x", "", "an integer", nil},
+		{400, "GET", "/v1/queues/jobs/items?state=done", "", "leased", nil},
+		{400, "GET", "/v1/queues/jobs/items?bodies=yes", "", "true or false", nil},
+		{400, "GET", "/v1/queues?limit=1001", "", "1 to 1000", nil},
+		{400, "GET", "/v1/overview?limit=101", "", "1 to 100", nil},
+		{400, "POST", "/v1/queues/jobs/items/x/move", "", "priority", nil},
+		{400, "PATCH", "/v1/queues/jobs/config", "", "a JSON object", nil},
+		{400, "PATCH", "/v1/queues/jobs/config", `{"lease":1}`, "lease", nil},
+		{400, "GET", "/v1/watch", "", "1 to 64", nil},
+		{400, "GET", "/v1/watch?path=http://elsewhere/v1/queues", "", "such as /v1/queues/jobs", nil},
+		{404, "GET", "/v1/watch?path=/metrics", "", "no such path", nil},
+		{405, "GET", "/v1/watch?path=/v1/queues/jobs/pop", "", "expected POST", nil},
+		{400, "GET", "/v1/watch?path=/v1/watch", "", "an answer at once", nil},
+		{400, "GET", "/v1/watch?path=/v1/queues/jobs/peek%3Fwait%3D1m", "", "an answer at once", nil},
+		{400, "GET", "/v1/watch?path=/v1/queues/jobs%3Fx%3D1", "", "expected none", nil},
+		{413, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 1<<20+1), "up to 1048576 bytes", nil},
+		{413, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 1<<20-10), "", nil},
+		{413, "PATCH", "/v1/queues/jobs/config", strings.Repeat(" ", maxSmallBody+1), "up to 65536 bytes", nil},
+	} {
+		s.refused(c.code, c.says, c.method, strings.ReplaceAll(c.path, " ", "%20"), c.body, c.header...)
+	}
+	var page protocol.QueuesPage
+	if s.ok(&page, "GET", "/v1/queues", ""); len(page.Queues) != 0 {
+		t.Errorf("queues came to be: %v", page.Queues)
+	}
+}
+
+// Whatever an item holds, its answer is JSON that no browser takes for a page, and the item
+// comes back byte by byte.
+func TestHostileContent(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	values := []string{"<script>alert(1)</script>", "\u202e\u2028 right to left", "\x7f\t\x01", `'"&`, "\xff not UTF-8"}
+	for _, payload := range []string{"<script>alert(1)</script>", "\x00\x01\x1b[2J\r\n", "\u202egnirts", "\xff\xfe\x80", "", "]]>-->", strings.Repeat("\"<", 400_000)} {
+		query := url.Values{}
+		for _, value := range values {
+			query.Add("header", "X-Mine:"+value)
+		}
+		s.ok(nil, "POST", "/v1/queues/hostile/push?"+query.Encode(), payload)
+		r := s.send("POST", "/v1/queues/hostile/pop?lease=queue", "")
+		if kind, sniff := r.header.Get("Content-Type"), r.header.Get("X-Content-Type-Options"); kind != "application/json" || sniff != "nosniff" ||
+			!strings.Contains(r.header.Get("Content-Security-Policy"), "default-src 'none'") || strings.Contains(r.body, "<script") {
+			t.Errorf("a browser could take it for a page: %v %.100s", r.header, r.body)
+		}
+		var item shownItem
+		if err := json.Unmarshal([]byte(r.body), &item); err != nil {
+			t.Fatal(err)
+		}
+		if string(item.Bytes()) != payload || !slices.Equal(item.AllHeaders()["X-Mine"], values) {
+			t.Errorf("%.50q came back as %.50q, the headers as %q", payload, item.Bytes(), item.AllHeaders())
+		}
+	}
+	if r := s.send("POST", "/v1/queues/hostile/push", "\xff\x00"); r.code != 200 {
+		t.Fatal(r)
+	}
+	if r := s.send("GET", "/v1/queues/hostile/peek", ""); !strings.Contains(r.body, `"payload_base64":"`+base64.StdEncoding.EncodeToString([]byte("\xff\x00"))) {
+		t.Errorf("%s", r.body)
+	}
+	s.ok(nil, "POST", "/v1/queues/traced/push", "")
+	if r := s.send("POST", "/v1/queues/traced/push", "", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"); r.code != 200 {
+		t.Fatal(r)
+	}
+	if r := s.send("GET", "/v1/queues/traced/peek?end=max", ""); !strings.Contains(r.body, `"traceparent":["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]`) {
+		t.Errorf("%s", r.body)
+	}
+}
+
+// The rights of the gateway's NATS user are all that its callers have.
+func TestNATSUserWithoutRights(t *testing.T) {
+	t.Parallel()
+	store, nats1 := testenv.Store(t), testenv.NATS(t, users(
+		&server.User{Username: "pqd", Password: "p"},
+		&server.User{Username: "viewer", Password: "p", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"pq.jobs.info", "pq.jobs.push.5"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.viewer.>"}},
+		}},
+	))
+	b, err := bridge.Start(t.Context(), nats1.Connect(t, append(bridge.ConnectOptions(nil), nats.UserInfo("pqd", "p"))...), store, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Drain(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	g, err := New(Options{Prefix: "pq", Changes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Stop)
+	s := &site{TB: t, Gateway: g}
+	s.url = serve(t, g)
+	s.refused(503, "starting", "GET", "/v1/queues/jobs", "")
+	g.Connect(nats1.Connect(t, append(g.ConnectOptions(), nats.UserInfo("viewer", "p"), nats.CustomInboxPrefix("_INBOX.viewer"))...))
+	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=5", "x")
+	s.refused(403, "pq.jobs.push", "POST", "/v1/queues/jobs/push", "x")
+	s.refused(403, "pq.jobs.push.4", "POST", "/v1/queues/jobs/push?priority=4", "x")
+	s.refused(403, "pq.jobs.pop.min", "POST", "/v1/queues/jobs/pop", "")
+	s.refused(403, "pq.others.info", "GET", "/v1/queues/others", "")
+	if n := s.numbers("jobs"); n.Ready != 1 {
+		t.Errorf("%+v", n)
+	}
+	other, err := New(Options{Prefix: "pq", Changes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Stop)
+	nc := nats1.Connect(t, append(other.ConnectOptions(), nats.UserInfo("viewer", "p"))...)
+	other.Connect(nc)
+	s.url = serve(t, other)
+	s.refused(403, "_INBOX", "GET", "/v1/queues/jobs", "")
+	away := nc.StatusChanged(nats.RECONNECTING)
+	nats1.Shutdown()
+	select {
+	case <-away:
+	case <-time.After(patience):
+		t.Fatal("the connection is still there")
+	}
+	s.refused(503, "NATS is away", "GET", "/v1/queues/jobs", "")
+}
+
+// Nothing of the gateway has to be there for its answers: no bridge is an answer too.
+func TestNoBridge(t *testing.T) {
+	t.Parallel()
+	g, err := New(Options{Prefix: "pq"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Stop)
+	g.Connect(testenv.NATS(t).Connect(t, g.ConnectOptions()...))
+	s := &site{TB: t, Gateway: g, url: serve(t, g)}
+	s.refused(http.StatusServiceUnavailable, "no bridge", "GET", "/v1/queues", "")
+	s.refused(http.StatusServiceUnavailable, "no bridge", "GET", "/v1/bridges", "")
+	if _, err := New(Options{Prefix: "pq.*"}); err == nil {
+		t.Error("a prefix with a wildcard is accepted")
+	}
+}

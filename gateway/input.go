@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// input is a request as its route reads it.
+type input struct {
+	gateway *Gateway
+	ctx     context.Context
+	route   *route
+	values  map[string]string // of the path
+	query   url.Values
+	header  http.Header
+	body    []byte
+}
+
+// readQuery reads the parameters, and refuses those that the route does not have: what
+// would be ignored is probably a mistake.
+func readQuery(route *route, r *http.Request) (url.Values, *refusal) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(route.query, name):
+			return nil, refusef(protocol.CodeBadRequest, "parameter %q: expected %s", name, route.parameters())
+		case len(values) > 1 && !repeatable[name]:
+			return nil, refusef(protocol.CodeBadRequest, "parameter %s occurs %d times: expected once", name, len(values))
+		case slices.Contains(values, "") && !mayBeEmpty[name]:
+			return nil, refusef(protocol.CodeBadRequest, "parameter %s is empty: expected a value, or no such parameter", name)
+		}
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, http.CanonicalHeaderKey(protocol.HeaderPrefix)) || name == http.CanonicalHeaderKey(protocol.HeaderMsgID) {
+			return nil, refusef(protocol.CodeBadRequest, "header %s: expected parameters in the URL: %s", name, route.parameters())
+		}
+	}
+	return query, nil
+}
+
+// Parameters that are special.
+var (
+	repeatable = map[string]bool{"header": true, "path": true}
+	mayBeEmpty = map[string]bool{"after": true}
+)
+
+func (in *input) get(name string) string { return in.query.Get(name) }
+
+// wait is for how long the request may wait for an item.
+func (in *input) wait() time.Duration {
+	if in.get("wait") == "" {
+		return 0
+	}
+	wait, err := time.ParseDuration(in.get("wait"))
+	if err != nil {
+		return 0 // the bridge says so
+	}
+	return min(wait, protocol.MaxWait)
+}
+
+// answerLimit is for how long a request that does not wait may take. A bridge answers
+// within about four seconds.
+const answerLimit = 10 * time.Second
+
+func (in *input) patience() time.Duration { return answerLimit + max(0, in.wait()) }
+
+// message returns a request of the protocol. The queue is that of the path, if it has one.
+func (in *input) message(s subjects.Subject, body []byte) (*nats.Msg, *refusal) {
+	s.Queue = in.values["queue"]
+	if s.Verb > subjects.Event {
+		s.Queue = ""
+	}
+	return in.messageTo(s, body)
+}
+
+func (in *input) messageTo(s subjects.Subject, body []byte) (*nats.Msg, *refusal) {
+	subject, err := in.gateway.grammar.Build(s)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	return &nats.Msg{Subject: subject, Header: make(nats.Header), Data: body}, nil
+}
+
+// ask sends a request of the protocol and returns its answer.
+func (in *input) ask(m *nats.Msg) (*nats.Msg, *refusal) {
+	return in.gateway.wire.Load().ask(in.ctx, m, in.route.changes)
+}
+
+// pass sends a request whose answer is JSON, and answers with that.
+func (in *input) pass(s subjects.Subject, body []byte) (*answer, *refusal) {
+	m, why := in.message(s, body)
+	if why != nil {
+		return nil, why
+	}
+	reply, why := in.ask(m)
+	if why != nil {
+		return nil, why
+	}
+	return &answer{body: reply.Data}, nil
+}
+
+// integer reads a parameter; nil if it is not there.
+func (in *input) integer(name string) (*int64, *refusal) {
+	if !in.query.Has(name) {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(in.get(name), 10, 64)
+	if err != nil {
+		return nil, refusef(protocol.CodeBadRequest, "%s is %q: expected an integer", name, in.get(name))
+	}
+	return &n, nil
+}

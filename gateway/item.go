@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// item is an item of an answer.
+type item struct {
+	protocol.Item
+	Pending *int64 `json:"pending,omitempty"` // PQ-Num-Pending
+}
+
+// readItem reads an item that a bridge has answered.
+func readItem(queue string, m *nats.Msg) (*item, *refusal) {
+	i := &item{Item: protocol.Item{Queue: queue}}
+	own := make(map[string][]string)
+	var err error
+	for name, values := range m.Header {
+		if name != protocol.HeaderTimeStamp && !strings.HasPrefix(name, protocol.HeaderPrefix) {
+			own[name] = values
+			continue
+		}
+		if readErr := i.readHeader(name, m.Header.Get(name)); readErr != nil {
+			err = readErr
+		}
+	}
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	i.SetHeaders(own)
+	i.SetPayload(m.Data)
+	i.Size = 0 // of lists alone
+	return i, nil
+}
+
+func (i *item) readHeader(name, value string) (err error) {
+	switch name {
+	case protocol.HeaderID:
+		i.ID = value
+	case protocol.HeaderPriority:
+		i.Priority, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderDeliveries:
+		i.Deliveries, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderTimeStamp:
+		i.Pushed, err = time.Parse(time.RFC3339Nano, value)
+	case protocol.HeaderNumPending:
+		var pending int64
+		pending, err = strconv.ParseInt(value, 10, 64)
+		i.Pending = &pending
+	case protocol.HeaderState:
+		i.State = protocol.State(value)
+	case protocol.HeaderNotBefore:
+		i.Due, err = time.Parse(time.RFC3339Nano, value)
+	case protocol.HeaderExpires:
+		i.Expires, err = time.Parse(time.RFC3339Nano, value)
+	case protocol.HeaderAck:
+		i.Ack = value
+	case protocol.HeaderLeaseExpires:
+		i.LeaseExpires, err = time.Parse(time.RFC3339Nano, value)
+	case protocol.HeaderFence:
+		i.Fence, err = strconv.ParseUint(value, 10, 64)
+	case protocol.HeaderUnique:
+		i.Unique = value
+	case protocol.HeaderUniqueUntil:
+		i.UniqueUntil = value
+	case protocol.HeaderDeadReason:
+		i.death().Reason = value
+	case protocol.HeaderOrigin:
+		i.death().Origin = value
+	case protocol.HeaderOriginID:
+		i.death().OriginID = value
+	}
+	return err // other ones are a later version's
+}
+
+func (i *item) death() *protocol.Death {
+	if i.Dead == nil {
+		i.Dead = new(protocol.Death)
+	}
+	return i.Dead
+}

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A client that goes away while its pop waits gets no item: it stays in the queue.
+func TestClientLeavesWhileItWaits(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.make("jobs")
+	for _, path := range []string{"/v1/queues/jobs/pop?wait=100s", "/v1/queues/jobs/pop?wait=100s&lease=queue"} {
+		ctx, leave := context.WithCancel(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			answer, err := http.DefaultClient.Do(request)
+			if err == nil {
+				answer.Body.Close()
+			}
+			ended <- err
+		}()
+		s.waiting("jobs", 1)
+		leave()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		<-s.pops
+		if err := s.wire.Load().nc.FlushTimeout(patience); err != nil { // the server knows that nobody listens
+			t.Fatal(err)
+		}
+		s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+		s.waiting("jobs", 0)
+		if n := s.numbers("jobs"); n.Ready != 1 || n.Leased != 0 {
+			t.Fatalf("%s: %+v, expected the item to be there", path, n)
+		}
+		s.ok(nil, "POST", "/v1/queues/jobs/purge", "")
+	}
+}
+
+// deaf is a client that has gone when its answer is written.
+type deaf struct{ *httptest.ResponseRecorder }
+
+func (deaf) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// An item whose answer cannot be written goes back to the queue at once. With an id the
+// client can ask for it again, so it stays leased.
+func TestAnswerThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for range 3 {
+		s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+	}
+	pop := func(query string) {
+		t.Helper()
+		s.ServeHTTP(deaf{httptest.NewRecorder()}, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/queues/jobs/pop"+query, nil))
+	}
+	pop("?lease=1h&batch=2")
+	s.await("the items are back", func() bool { return s.numbers("jobs") == numbers{Ready: 3} })
+	pop("?lease=1h")
+	s.await("the item is back", func() bool { return s.numbers("jobs") == numbers{Ready: 3} })
+	pop("?lease=1h&batch=2&msg_id=a")
+	var again struct{ Items []shownItem }
+	if s.ok(&again, "POST", "/v1/queues/jobs/pop?lease=1h&batch=2&msg_id=a&repeat=true", ""); len(again.Items) != 2 || s.numbers("jobs") != (numbers{Ready: 1, Leased: 2}) {
+		t.Errorf("%+v, %+v", again, s.numbers("jobs"))
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, http.MethodPost, "/v1/queues/jobs/pop?lease=1h", nil))
+	s.await("the item is back", func() bool { return s.numbers("jobs") == numbers{Ready: 1, Leased: 2} })
+}
+
+// The server's time limits are not for pops that wait.
+func TestWaitIsLongerThanTheServersLimits(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.make("jobs")
+	web := httptest.NewUnstartedServer(s.Gateway)
+	web.Config.ReadTimeout, web.Config.WriteTimeout = 20*time.Millisecond, 20*time.Millisecond
+	web.Start()
+	t.Cleanup(web.Close)
+	s.url = web.URL
+	var late reply
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		late = s.send("POST", "/v1/queues/jobs/pop?wait=100s", "")
+	}()
+	s.waiting("jobs", 1)
+	<-time.After(200 * time.Millisecond) // longer than the limits; a longer wait shows no less
+	s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+	<-over
+	if late.code != 200 || !strings.Contains(late.body, `"payload":"x"`) {
+		t.Errorf("%+v", late)
+	}
+}
+
+// Stop ends what is under way.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.make("jobs")
+	answers := make(chan reply, 2)
+	go func() { answers <- s.send("POST", "/v1/queues/jobs/pop?wait=100s", "") }()
+	go func() { answers <- s.send("GET", "/v1/watch?path=/v1/queues", "") }()
+	s.waiting("jobs", 1)
+	s.await("a page is open", func() bool { return len(s.room.streams) == 1 })
+	s.Stop()
+	for range 2 {
+		if r := <-answers; strings.HasPrefix(r.header.Get("Content-Type"), "application/json") {
+			s.isRefusal(r, 504, "no answer", "a pop")
+		} else if r.code != 200 {
+			t.Errorf("%+v", r)
+		}
+	}
+}

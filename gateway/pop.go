@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// takeHeaders are the parameters of peeks and pops that are headers of the protocol. The
+// first two are of both.
+var takeHeaders = []struct{ parameter, header string }{
+	{"batch", protocol.HeaderBatch},
+	{"band", protocol.HeaderBand},
+	{"wait", protocol.HeaderWait},
+	{"lease", protocol.HeaderLease},
+	{"msg_id", protocol.HeaderMsgID},
+	{"repeat", protocol.HeaderRepeat},
+}
+
+var (
+	peekParameters = []string{"end", "batch", "band", "wait"}
+	popParameters  = []string{"end", "batch", "band", "wait", "lease", "msg_id", "repeat"}
+)
+
+const (
+	// defaultLease is that of a pop that asks for none. An answer by HTTP may not arrive,
+	// and an item that was popped without a lease would be lost with it.
+	defaultLease = "1m"
+
+	// leaseOfQueue asks for what the queue has configured, which may be no lease.
+	leaseOfQueue = "queue"
+
+	// maxBatchBytes bounds an answer.
+	maxBatchBytes = 1 << 20
+)
+
+var ends = map[string][2]subjects.Verb{
+	"":    {subjects.PopMin, subjects.PeekMin},
+	"min": {subjects.PopMin, subjects.PeekMin},
+	"max": {subjects.PopMax, subjects.PeekMax},
+}
+
+func pop(in *input) (*answer, *refusal) {
+	switch in.get("lease") {
+	case "":
+		in.query.Set("lease", defaultLease)
+	case leaseOfQueue:
+		in.query.Del("lease")
+	}
+	return in.take(0)
+}
+
+func peek(in *input) (*answer, *refusal) { return in.take(1) }
+
+// take pops or peeks.
+func (in *input) take(which int) (*answer, *refusal) {
+	end, known := ends[in.get("end")]
+	if !known {
+		return nil, refusef(protocol.CodeBadRequest, "end is %q: expected min or max", in.get("end"))
+	}
+	m, why := in.message(subjects.Subject{Verb: end[which]}, nil)
+	if why != nil {
+		return nil, why
+	}
+	for _, h := range takeHeaders {
+		if in.query.Has(h.parameter) {
+			m.Header.Set(h.header, in.get(h.parameter))
+		}
+	}
+	most := 1
+	batch := in.query.Has("batch")
+	if batch {
+		most = maxBatch + 1
+		if m.Data, why = batchBody(); why != nil {
+			return nil, why
+		}
+	}
+	c, why := in.gateway.wire.Load().send(m, most, in.route.changes)
+	if why != nil {
+		return nil, why
+	}
+	taken := &taking{call: c, queue: in.values["queue"], keeps: in.query.Has("msg_id")}
+	if why := taken.collect(in, batch); why != nil {
+		taken.giveBack()
+		return nil, why
+	}
+	a, why := taken.answer(batch)
+	if why != nil {
+		taken.giveBack()
+		return nil, why
+	}
+	a.unsent = taken.giveBack
+	return a, nil
+}
+
+// maxBatch is how many items a batch has at most.
+const maxBatch = 1000
+
+// batchBody bounds the bytes of a batch.
+func batchBody() ([]byte, *refusal) {
+	body, err := json.Marshal(protocol.PopRequest{MaxBytes: maxBatchBytes})
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	return body, nil
+}
+
+// taking are the items of a pop or a peek under way.
+type taking struct {
+	*call
+	queue    string
+	messages []*nats.Msg
+	ended    bool
+	keeps    bool // a repetition gets the items, so they stay leased
+}
+
+// collect waits for the items. When the end of a batch does not arrive, the items that did
+// are the answer: they may be leased.
+func (t *taking) collect(in *input, batch bool) *refusal {
+	defer func() { t.messages = append(t.messages, t.end()...) }()
+	for {
+		m, why := t.next(in.ctx)
+		if why == nil {
+			why = refused(m)
+		}
+		switch {
+		case why != nil && len(t.messages) > 0:
+			return nil
+		case why != nil:
+			return why
+		case m.Header.Get(protocol.HeaderID) == "":
+			return nil // the end of the batch
+		}
+		if t.messages = append(t.messages, m); !batch {
+			return nil
+		}
+	}
+}
+
+func (t *taking) answer(batch bool) (*answer, *refusal) {
+	items := []*item{}
+	for _, m := range t.messages {
+		if m.Header.Get(protocol.HeaderID) == "" {
+			continue
+		}
+		i, why := readItem(t.queue, m)
+		if why != nil {
+			return nil, why
+		}
+		items = append(items, i)
+	}
+	if batch {
+		return answerJSON(map[string]any{"items": items})
+	}
+	if len(items) == 0 {
+		return nil, refusef(protocol.CodeInternal, "an answer without an item")
+	}
+	return answerJSON(items[0])
+}
+
+// giveBack gives the leased items back to the queue: the client did not get them.
+func (t *taking) giveBack() {
+	if t.keeps {
+		return
+	}
+	for _, m := range t.messages {
+		if ack := m.Header.Get(protocol.HeaderAck); ack != "" {
+			_ = t.nc.Publish(ack, []byte("-NAK")) // or the lease runs out
+		}
+	}
+}
+
+// settle settles a lease. The body is one of the protocol's words.
+func settle(in *input) (*answer, *refusal) {
+	subject := in.get("ack")
+	parsed, err := in.gateway.grammar.Parse(subject)
+	switch {
+	case subject == "":
+		return nil, refusef(protocol.CodeBadRequest, `expected the parameter ack: what the popped item has as "ack"`)
+	case err != nil:
+		return nil, badRequest(err)
+	case parsed.Verb != subjects.Ack || parsed.Queue != in.values["queue"]:
+		return nil, refusef(protocol.CodeBadRequest, "ack is %q: expected the one of an item that was popped from queue %s", subject, in.values["queue"])
+	case strings.HasPrefix(string(in.body), "+NXT"):
+		return nil, refusef(protocol.CodeBadRequest, "+NXT is not served over HTTP: expected +ACK, and a pop")
+	}
+	reply, why := in.ask(&nats.Msg{Subject: subject, Data: in.body})
+	if why != nil {
+		return nil, why
+	}
+	settled := map[string]string{"queue": parsed.Queue}
+	if until := reply.Header.Get(protocol.HeaderLeaseExpires); until != "" {
+		settled["lease_expires"] = until
+	}
+	return answerJSON(settled)
+}

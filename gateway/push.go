@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// pushHeaders are the parameters of a push that are headers of the protocol.
+var pushHeaders = []struct{ parameter, header string }{
+	{"delay", protocol.HeaderDelay},
+	{"not_before", protocol.HeaderNotBefore},
+	{"ttl", protocol.HeaderTTL},
+	{"msg_id", protocol.HeaderMsgID},
+	{"unique", protocol.HeaderUnique},
+	{"unique_until", protocol.HeaderUniqueUntil},
+	{"on_conflict", protocol.HeaderOnConflict},
+	{"settle", protocol.HeaderSettle},
+}
+
+var pushParameters = func() []string {
+	all := []string{"priority", "header"}
+	for _, h := range pushHeaders {
+		all = append(all, h.parameter)
+	}
+	return all
+}()
+
+// traceHeaders are headers of HTTP that go with the item, so that a trace goes on.
+var traceHeaders = []string{"traceparent", "tracestate"}
+
+func push(in *input) (*answer, *refusal) {
+	s := subjects.Subject{Verb: subjects.Push}
+	if in.query.Has("priority") {
+		var err error
+		if s.Priority, err = subjects.ParsePriority(in.get("priority")); err != nil {
+			return nil, badRequest(err)
+		}
+		s.HasPriority = true
+	}
+	m, why := in.message(s, in.body)
+	if why != nil {
+		return nil, why
+	}
+	for _, h := range pushHeaders {
+		if in.query.Has(h.parameter) {
+			m.Header.Set(h.header, in.get(h.parameter))
+		}
+	}
+	if why := addItemHeaders(m.Header, in.query["header"]); why != nil {
+		return nil, why
+	}
+	for _, name := range traceHeaders {
+		if value := in.header.Get(name); value != "" && m.Header[name] == nil {
+			m.Header.Set(name, value)
+		}
+	}
+	reply, why := in.ask(m)
+	if why != nil {
+		return nil, why
+	}
+	return &answer{body: reply.Data}, nil
+}
+
+// addItemHeaders adds headers of the form "name:value" that are to stay with the item.
+func addItemHeaders(to nats.Header, lines []string) *refusal {
+	for _, line := range lines {
+		name, value, is := strings.Cut(line, ":")
+		switch {
+		case !is || !isHeaderName(name):
+			return refusef(protocol.CodeBadRequest, "header %q: expected <name>:<value>, such as header=Season:autumn", line)
+		case strings.ContainsAny(value, "\r\n"):
+			return refusef(protocol.CodeBadRequest, "header %s has more than one line: expected one", name)
+		case isReserved(name):
+			return refusef(protocol.CodeBadRequest, "header %s belongs to the protocol: expected parameters in the URL: %s", name, strings.Join(pushParameters, ", "))
+		}
+		to.Add(name, strings.TrimSpace(value))
+	}
+	return nil
+}
+
+// isHeaderName reports whether an item may have a header of this name.
+func isHeaderName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c > '~' || strings.IndexByte(`"()/,:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// isReserved reports whether bridge or server would act on a header.
+func isReserved(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	return strings.HasPrefix(name, "Pq-") || strings.HasPrefix(name, "Nats-") || slices.Contains([]string{"Status", "Description"}, name)
+}

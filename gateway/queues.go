@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+func queues(in *input) (*answer, *refusal) {
+	page, why := in.names(maxNames)
+	if why != nil {
+		return nil, why
+	}
+	return answerJSON(page)
+}
+
+const (
+	maxNames = 1000 // of a page of names
+	maxRows  = 100  // of a page of the overview
+
+	defaultRows = 50
+
+	// rowReaders is how many queues are asked for at the same time. The bridge reads them
+	// together.
+	rowReaders = 16
+)
+
+// names returns a page of the names of queues.
+func (in *input) names(most int64) (page protocol.QueuesPage, why *refusal) {
+	limit, why := in.integer("limit")
+	if why != nil {
+		return page, why
+	}
+	if limit == nil {
+		limit = new(int64(defaultRows))
+	}
+	if *limit < 1 || *limit > most {
+		return page, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 to %d", *limit, most)
+	}
+	body, err := json.Marshal(protocol.QueuesRequest{Limit: int(*limit), After: new(in.get("after")), Prefix: in.get("prefix")})
+	if err != nil {
+		return page, refusef(protocol.CodeInternal, "%s", err)
+	}
+	a, why := in.pass(subjects.Subject{Verb: subjects.SysList}, body)
+	if why != nil {
+		return page, why
+	}
+	if err := json.Unmarshal(a.body, &page); err != nil {
+		return page, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	return page, nil
+}
+
+// row is a queue of the overview.
+type row struct {
+	Queue     string         `json:"queue"`
+	Ready     int64          `json:"ready"`
+	Leased    int64          `json:"leased"`
+	Delayed   int64          `json:"delayed"`
+	Waiting   int            `json:"waiting"`
+	Bytes     int64          `json:"bytes"`
+	Oldest    float64        `json:"oldest"`
+	Rates     protocol.Rates `json:"rates"`
+	Paused    bool           `json:"paused"`
+	MaxLength int64          `json:"max_length"`
+	Dead      *int64         `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
+	Error     string         `json:"error,omitempty"`
+}
+
+// overview shows a page of queues with their numbers.
+func overview(in *input) (*answer, *refusal) {
+	page, why := in.names(maxRows)
+	if why != nil {
+		return nil, why
+	}
+	found := make([]*row, len(page.Queues))
+	var readers sync.WaitGroup
+	places := make(chan struct{}, rowReaders)
+	for i, name := range page.Queues {
+		places <- struct{}{}
+		readers.Go(func() {
+			defer func() { <-places }()
+			found[i] = in.row(name)
+		})
+	}
+	readers.Wait()
+	rows := []*row{}
+	for _, r := range found {
+		if r != nil {
+			rows = append(rows, r)
+		}
+	}
+	return answerJSON(struct {
+		Queues []*row `json:"queues"`
+		Next   string `json:"next,omitempty"`
+	}{rows, page.Next})
+}
+
+// row returns the numbers of a queue, nil if it was deleted meanwhile.
+func (in *input) row(name string) *row {
+	q, why := in.infoOf(name)
+	switch {
+	case why != nil && why.Code == protocol.CodeNotFound:
+		return nil
+	case why != nil:
+		return &row{Queue: name, Error: why.Description}
+	}
+	r := &row{
+		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Waiting: q.Waiting, Bytes: q.Bytes,
+		Oldest: q.Oldest, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength,
+	}
+	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
+		return r // a dead letter that dies is dropped
+	}
+	dead, why := in.infoOf(cmp.Or(q.Config.DeadLetter, subjects.DeadLetter(name)))
+	if why == nil {
+		r.Dead = new(dead.Ready + dead.Leased + dead.Delayed)
+	}
+	return r
+}
+
+// infoOf asks for the numbers of a queue.
+func (in *input) infoOf(queue string) (i protocol.Info, why *refusal) {
+	m, why := in.messageTo(subjects.Subject{Queue: queue, Verb: subjects.Info}, nil)
+	if why != nil {
+		return i, why
+	}
+	reply, why := in.ask(m)
+	if why != nil {
+		return i, why
+	}
+	if err := json.Unmarshal(reply.Data, &i); err != nil {
+		return i, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	return i, nil
+}
+
+func info(in *input) (*answer, *refusal) { return in.pass(subjects.Subject{Verb: subjects.Info}, nil) }
+
+func config(in *input) (*answer, *refusal) { return in.admin(subjects.AdminConfig, nil) }
+
+func configure(in *input) (*answer, *refusal) {
+	if len(in.body) == 0 {
+		return nil, refusef(protocol.CodeBadRequest, "the body is empty: expected a JSON object with the fields to change")
+	}
+	return in.admin(subjects.AdminConfig, in.body)
+}
+
+func pause(in *input) (*answer, *refusal)       { return in.admin(subjects.AdminPause, nil) }
+func resume(in *input) (*answer, *refusal)      { return in.admin(subjects.AdminResume, nil) }
+func purge(in *input) (*answer, *refusal)       { return in.admin(subjects.AdminPurge, nil) }
+func deleteQueue(in *input) (*answer, *refusal) { return in.admin(subjects.AdminDelete, nil) }
+
+func (in *input) admin(v subjects.Verb, body []byte) (*answer, *refusal) {
+	return in.pass(subjects.Subject{Verb: v}, body)
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// refusal is an error as the protocol has them. Its code is the status of the answer.
+type refusal struct {
+	protocol.Error
+	allow string // the methods that a path has instead
+}
+
+func refusef(code int, format string, args ...any) *refusal {
+	text := fmt.Sprintf(format, args...)
+	return &refusal{Error: protocol.NewErrorResponse(protocol.ErrorResponseType, code, text).Error}
+}
+
+func badRequest(err error) *refusal { return refusef(protocol.CodeBadRequest, "%s", err) }
+
+// refused returns the error that a bridge, or the NATS server, has answered, or nil.
+func refused(m *nats.Msg) *refusal {
+	if code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader)); err == nil {
+		r := refusef(code, "%s", m.Header.Get(micro.ErrorHeader))
+		r.Reason = protocol.Reason(m.Header.Get(protocol.HeaderReason))
+		return r
+	}
+	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {
+		return refusef(protocol.CodeUnavailable, "no bridge is there, nothing was done: try again")
+	}
+	return nil
+}
+
+func (f *refusal) answer() *answer {
+	body, err := json.Marshal(protocol.ErrorResponse{Type: protocol.ErrorResponseType, Error: f.Error})
+	if err != nil {
+		body = nil // strings and numbers have a form in JSON
+	}
+	return &answer{code: f.Code, body: body}
+}
+
+func (f *refusal) write(w http.ResponseWriter) { _ = f.answer().write(w) } // the client went away
+
+// answer is what a request gets.
+type answer struct {
+	code   int // 0: 200
+	body   []byte
+	unsent func() // called when the client did not get the answer; may be nil
+}
+
+func (a *answer) status() int {
+	if a.code == 0 {
+		return http.StatusOK
+	}
+	return a.code
+}
+
+func (a *answer) write(w http.ResponseWriter) error {
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)+1))
+	w.WriteHeader(a.status())
+	_, err := w.Write(append(a.body[:len(a.body):len(a.body)], '\n'))
+	return err
+}
+
+// answerJSON answers in JSON.
+func answerJSON(body any) (*answer, *refusal) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	return &answer{body: text}, nil
+}

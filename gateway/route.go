@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// route is a method of a path.
+type route struct {
+	name    string // in openapi.yaml: the operationId
+	method  string
+	path    string   // {…} stands for a segment
+	query   []string // parameters
+	body    bodyKind
+	changes bool // something: such requests need a right
+	serve   func(*input) (*answer, *refusal)
+	stream  func(*Gateway, http.ResponseWriter, *http.Request, *input) // instead of serve
+}
+
+// bodyKind is what the body of a request is.
+type bodyKind int
+
+const (
+	bodyNone bodyKind = iota
+	bodyText          // small
+	bodyItem          // the payload of an item
+)
+
+// routes are all routes. TestOpenAPI compares them with openapi.yaml.
+var routes []*route
+
+// init, because the streams look up routes themselves.
+func init() {
+	routes = []*route{
+		{name: "access", method: "GET", path: "/v1/access", serve: access},
+		{name: "openapi", method: "GET", path: "/v1/openapi.yaml", stream: serveOpenAPI},
+		{name: "watch", method: "GET", path: "/v1/watch", query: []string{"path"}, stream: watch},
+		{name: "system", method: "GET", path: "/v1/system", serve: system},
+		{name: "bridges", method: "GET", path: "/v1/bridges", serve: bridges},
+		{name: "cluster", method: "GET", path: "/v1/cluster", serve: cluster},
+		{name: "stepDown", method: "POST", path: "/v1/cluster/step-down", query: []string{"node"}, changes: true, serve: stepDown},
+		{name: "overview", method: "GET", path: "/v1/overview", query: []string{"after", "prefix", "limit"}, serve: overview},
+		{name: "queues", method: "GET", path: "/v1/queues", query: []string{"after", "prefix", "limit"}, serve: queues},
+		{name: "info", method: "GET", path: "/v1/queues/{queue}", serve: info},
+		{name: "delete", method: "DELETE", path: "/v1/queues/{queue}", changes: true, serve: deleteQueue},
+		{name: "config", method: "GET", path: "/v1/queues/{queue}/config", serve: config},
+		{name: "configure", method: "PATCH", path: "/v1/queues/{queue}/config", body: bodyText, changes: true, serve: configure},
+		{name: "pause", method: "POST", path: "/v1/queues/{queue}/pause", changes: true, serve: pause},
+		{name: "resume", method: "POST", path: "/v1/queues/{queue}/resume", changes: true, serve: resume},
+		{name: "purge", method: "POST", path: "/v1/queues/{queue}/purge", changes: true, serve: purge},
+		{name: "push", method: "POST", path: "/v1/queues/{queue}/push", query: pushParameters, body: bodyItem, changes: true, serve: push},
+		{name: "pop", method: "POST", path: "/v1/queues/{queue}/pop", query: popParameters, changes: true, serve: pop},
+		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
+		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyText, changes: true, serve: settle},
+		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "limit", "bodies"}, serve: list},
+		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", serve: get},
+		{name: "remove", method: "DELETE", path: "/v1/queues/{queue}/items/{id}", changes: true, serve: remove},
+		{name: "move", method: "POST", path: "/v1/queues/{queue}/items/{id}/move", query: []string{"priority"}, changes: true, serve: move},
+		{name: "requeue", method: "POST", path: "/v1/queues/{queue}/items/{id}/requeue", query: []string{"to"}, changes: true, serve: requeue},
+	}
+}
+
+// parameters says which ones a route has.
+func (r *route) parameters() string {
+	if len(r.query) == 0 {
+		return "none"
+	}
+	return strings.Join(r.query, ", ")
+}
+
+// find returns the route of a request, and the values of its path.
+func find(method, escapedPath string) (*route, map[string]string, *refusal) {
+	segments := strings.Split(escapedPath, "/")
+	var methods []string
+	for _, r := range routes {
+		values, matches := match(r.path, segments)
+		switch {
+		case !matches:
+		case r.method == method:
+			return r, values, nil
+		case !slices.Contains(methods, r.method):
+			methods = append(methods, r.method)
+		}
+	}
+	if len(methods) == 0 {
+		return nil, nil, refusef(protocol.CodeNotFound, "there is no such path: expected one of those in /v1/openapi.yaml")
+	}
+	why := refusef(http.StatusMethodNotAllowed, "method %s: expected %s", method, strings.Join(methods, " or "))
+	why.allow = strings.Join(methods, ", ")
+	return nil, nil, why
+}
+
+func match(path string, segments []string) (values map[string]string, matches bool) {
+	parts := strings.Split(path, "/")
+	if len(parts) != len(segments) {
+		return nil, false
+	}
+	for i, part := range parts {
+		name, is := strings.CutPrefix(part, "{")
+		if !is {
+			if part != segments[i] {
+				return nil, false
+			}
+			continue
+		}
+		value, err := url.PathUnescape(segments[i])
+		if err != nil || value == "" {
+			return nil, false
+		}
+		if values == nil {
+			values = make(map[string]string)
+		}
+		values[strings.TrimSuffix(name, "}")] = value
+	}
+	return values, true
+}

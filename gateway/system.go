@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"encoding/json"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// access says what the caller may do here.
+func access(in *input) (*answer, *refusal) {
+	may := "read"
+	if in.gateway.changes {
+		may = "admin"
+	}
+	return answerJSON(map[string]string{"access": may, "prefix": in.gateway.grammar.Prefix()})
+}
+
+func system(in *input) (*answer, *refusal) {
+	return in.pass(subjects.Subject{Verb: subjects.SysInfo}, nil)
+}
+
+// bridges lists the bridges that serve the prefix, as service discovery knows them.
+func bridges(in *input) (*answer, *refusal) {
+	answers, why := in.gateway.wire.Load().all(in.ctx, &nats.Msg{Subject: "$SRV.PING.pq"})
+	if why != nil {
+		return nil, why
+	}
+	type bridge struct {
+		ID       string            `json:"id"`
+		Version  string            `json:"version"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	found := []bridge{}
+	for _, m := range answers {
+		var b bridge
+		if err := json.Unmarshal(m.Data, &b); err != nil || b.Metadata["prefix"] != in.gateway.grammar.Prefix() {
+			continue // a bridge of another prefix, or none
+		}
+		found = append(found, b)
+	}
+	return answerJSON(map[string]any{"bridges": found})
+}
+
+// cluster returns what each pqd of a replicated store says of all.
+func cluster(in *input) (*answer, *refusal) {
+	m, why := in.message(subjects.Subject{Verb: subjects.SysClusterStatus}, nil)
+	if why != nil {
+		return nil, why
+	}
+	answers, why := in.gateway.wire.Load().all(in.ctx, m)
+	if why != nil {
+		return nil, why
+	}
+	nodes := []json.RawMessage{}
+	for _, m := range answers {
+		if refused(m) == nil && json.Valid(m.Data) {
+			nodes = append(nodes, m.Data)
+		}
+	}
+	return answerJSON(map[string]any{"nodes": nodes})
+}
+
+func stepDown(in *input) (*answer, *refusal) {
+	var body []byte
+	if node := in.get("node"); node != "" {
+		var err error
+		if body, err = json.Marshal(map[string]string{"node": node}); err != nil {
+			return nil, refusef(protocol.CodeInternal, "%s", err)
+		}
+	}
+	return in.pass(subjects.Subject{Verb: subjects.SysClusterStepDown}, body)
+}

@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// event is what a stream tells.
+type event struct {
+	Path   string
+	Status int
+	Body   struct {
+		Ready int64
+		Error struct{ Code int }
+	}
+}
+
+// A stream has the answers at first, and then their changes, whoever made them.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+	query := url.Values{"path": {"/v1/queues/jobs", "/v1/queues/none"}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/watch?"+query.Encode(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if kind := stream.Header.Get("Content-Type"); stream.StatusCode != 200 || kind != "text/event-stream" {
+		t.Fatalf("%d, %s", stream.StatusCode, kind)
+	}
+	lines := bufio.NewScanner(stream.Body)
+	until := func(what string, is func(event) bool) {
+		t.Helper()
+		for lines.Scan() {
+			text, data := strings.CutPrefix(lines.Text(), "data: ")
+			if !data {
+				continue
+			}
+			var e event
+			if err := json.Unmarshal([]byte(text), &e); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
+			if is(e) {
+				return
+			}
+		}
+		t.Fatalf("the stream ended before %s: %v", what, lines.Err())
+	}
+	seen := make(map[string]bool)
+	until("both paths were there", func(e event) bool {
+		seen[e.Path] = e.Path == "/v1/queues/jobs" && e.Status == 200 && e.Body.Ready == 1 || e.Path == "/v1/queues/none" && e.Status == 404 && e.Body.Error.Code == 404
+		return seen["/v1/queues/jobs"] && seen["/v1/queues/none"]
+	})
+	if _, err := s.env.NATS.Connect(t).Request("pq.jobs.push", []byte("y"), patience); err != nil {
+		t.Fatal(err)
+	}
+	until("the push was seen", func(e event) bool { return e.Path == "/v1/queues/jobs" && e.Body.Ready == 2 })
+	s.ok(nil, "POST", "/v1/queues/none/push", "z")
+	until("the new queue was seen", func(e event) bool { return e.Path == "/v1/queues/none" && e.Status == 200 && e.Body.Ready == 1 })
+	stream.Body.Close()
+	s.await("the page has gone", func() bool {
+		s.sampler.mu.Lock()
+		defer s.sampler.mu.Unlock()
+		return len(s.room.streams) == 0 && len(s.sampler.samples) == 0
+	})
+}

@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// wire sends requests of the protocol.
+type wire struct {
+	nc      *nats.Conn
+	inbox   string // before the last token: bridges count all requests as those of one client
+	pending *pending
+}
+
+// call is a request under way. It has a reply subject and a subscription of its own, so that
+// the NATS server knows when nobody waits for the answer any more: the bridge asks it before
+// it gives a waiting pop an item.
+type call struct {
+	*wire
+	subject string
+	reply   string
+	sub     *nats.Subscription
+	answers chan *nats.Msg
+	denied  chan error
+	changes bool // it may have been done if there is no answer
+}
+
+// send sends a request that has up to a number of answers.
+func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
+	if w == nil {
+		return nil, refusef(protocol.CodeUnavailable, "pqd is starting, nothing was done: try again")
+	}
+	c := &call{
+		wire: w, subject: m.Subject, reply: w.inbox + "." + rand.Text(), changes: changes,
+		answers: make(chan *nats.Msg, most), denied: make(chan error, 1),
+	}
+	var err error
+	if c.sub, err = w.nc.ChanSubscribe(c.reply, c.answers); err != nil {
+		return nil, unavailable(err)
+	}
+	w.pending.add(c)
+	m.Reply = c.reply
+	if err := w.nc.PublishMsg(m); err != nil {
+		c.end()
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return nil, refusef(protocol.CodeTooLarge, "%d bytes with headers: the NATS server takes %d", m.Size(), w.nc.MaxPayload())
+		}
+		return nil, unavailable(err)
+	}
+	return c, nil
+}
+
+func unavailable(err error) *refusal {
+	return refusef(protocol.CodeUnavailable, "NATS is away, nothing was done: try again (%s)", err)
+}
+
+// next returns the next answer, also when it is an error.
+func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
+	select {
+	case m := <-c.answers:
+		return m, nil
+	default: // an answer that is there counts even if the time is up
+	}
+	select {
+	case m := <-c.answers:
+		return m, nil
+	case err := <-c.denied:
+		return nil, refusef(protocol.CodeForbidden, "the console's NATS user lacks a right: %s", err)
+	case <-ctx.Done():
+	}
+	if c.changes {
+		return nil, refusef(protocol.CodeUnknownResult, "no answer: it was done, or it was not")
+	}
+	return nil, refusef(protocol.CodeUnavailable, "no answer in time: try again")
+}
+
+// end ends the call and returns the answers that nobody has read.
+func (c *call) end() (unread []*nats.Msg) {
+	_ = c.sub.Unsubscribe() // fails when the connection is closed
+	c.pending.remove(c)
+	for {
+		select {
+		case m := <-c.answers:
+			unread = append(unread, m)
+		default:
+			return unread
+		}
+	}
+}
+
+// ask sends a request with one answer.
+func (w *wire) ask(ctx context.Context, m *nats.Msg, changes bool) (*nats.Msg, *refusal) {
+	c, why := w.send(m, 1, changes)
+	if why != nil {
+		return nil, why
+	}
+	defer c.end()
+	answer, why := c.next(ctx)
+	if why == nil {
+		why = refused(answer)
+	}
+	if why != nil {
+		return nil, why
+	}
+	return answer, nil
+}
+
+// all sends a request that any number of bridges answer, and returns their answers. Silence
+// ends them.
+func (w *wire) all(ctx context.Context, m *nats.Msg) (answers []*nats.Msg, why *refusal) {
+	c, why := w.send(m, mostBridges, false)
+	if why != nil {
+		return nil, why
+	}
+	defer c.end()
+	first, why := c.next(ctx)
+	if why == nil {
+		why = refused(first)
+	}
+	if why != nil {
+		return nil, why
+	}
+	answers = []*nats.Msg{first}
+	for len(answers) < mostBridges {
+		quiet, cancel := context.WithTimeout(ctx, silence)
+		m, why := c.next(quiet)
+		cancel()
+		if why != nil {
+			break
+		}
+		answers = append(answers, m)
+	}
+	return answers, nil
+}
+
+const (
+	mostBridges = 64
+	silence     = 250 * time.Millisecond
+)
+
+// pending are the calls under way. A NATS server tells a lack of rights by the subject alone.
+type pending struct {
+	mu    sync.Mutex
+	calls map[*call]bool
+}
+
+func (p *pending) add(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls == nil {
+		p.calls = make(map[*call]bool)
+	}
+	p.calls[c] = true
+}
+
+func (p *pending) remove(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, c)
+}
+
+// forbid ends the calls that use a subject.
+func (p *pending) forbid(subject string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range slices.Collect(maps.Keys(p.calls)) {
+		if c.subject != subject && c.reply != subject {
+			continue
+		}
+		select {
+		case c.denied <- err:
+		default: // it knows already
+		}
+	}
+}
