@@ -132,6 +132,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	}
 
 	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
+	db.disk.failed = db.logFailed
 	db.startIdleMarks()
 
 	// Pebble flushes what it finds in the log, so commits that an earlier process had
@@ -194,6 +195,17 @@ func (db *DB) Close() error {
 func (db *DB) fail(err error) {
 	if db.broken.CompareAndSwap(nil, &err) {
 		db.opts.Fatal(err)
+	}
+}
+
+// logFailed fails the store because of its log. Open and Close return such errors.
+func (db *DB) logFailed(err error) {
+	select {
+	case <-db.tables.closing:
+	default:
+		if db.newest.Load() != nil {
+			db.fail(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"io"
 	"strings"
 
@@ -14,6 +15,7 @@ type diskFS struct {
 	onWrite  func() error
 	onSync   func() error
 	onCreate func(name string) error
+	onClose  func() error
 }
 
 func (d *diskFS) create(name string) error {
@@ -76,6 +78,15 @@ func (f *diskFile) SyncData() error {
 		}
 	}
 	return f.File.SyncData()
+}
+
+func (f *diskFile) Close() error {
+	if f.fs.onClose != nil {
+		if err := f.fs.onClose(); err != nil {
+			return errors.Join(err, f.File.Close())
+		}
+	}
+	return f.File.Close()
 }
 
 // forgetfulFS claims to sync the log, and keeps no lock on the directory.

@@ -116,29 +116,71 @@ func TestFailedDisk(t *testing.T) {
 	}
 }
 
-// If a new log cannot be begun, the store says so before Pebble ends the process.
-func TestLogThatCannotBeBegun(t *testing.T) {
+// If the log cannot be ended, or a new one begun, the store says so before Pebble ends the
+// process.
+func TestLogThatCannotBeReplaced(t *testing.T) {
 	t.Parallel()
-	fatal := make(chan error, 1)
+	for _, c := range []struct {
+		why     string
+		noSync  bool
+		failing func(fs *diskFS, fail func() error)
+	}{
+		{"beginning a new log failed: the disk is gone", false, func(fs *diskFS, fail func() error) {
+			fs.onCreate = func(name string) error {
+				if strings.HasSuffix(name, ".log") {
+					return fail()
+				}
+				return nil
+			}
+		}},
+		{"writing the store's log failed: the disk is gone", false, func(fs *diskFS, fail func() error) { fs.onWrite = fail }},
+		{"syncing the store's log failed: the disk is gone", false, func(fs *diskFS, fail func() error) { fs.onSync = fail }},
+		{"closing the store's log failed: the disk is gone", false, func(fs *diskFS, fail func() error) { fs.onClose = fail }},
+		{"closing the store's log failed: the disk is gone", true, func(fs *diskFS, fail func() error) { fs.onSync = fail }},
+	} {
+		t.Run(fmt.Sprintf("%s, without syncs %t", c.why, c.noSync), func(t *testing.T) {
+			t.Parallel()
+			var fail atomic.Bool
+			fs := &diskFS{FS: vfs.NewMem()}
+			c.failing(fs, func() error {
+				if fail.Load() {
+					return errors.New("the disk is gone")
+				}
+				return nil
+			})
+			fatal := make(chan error, 1)
+			db := mustOpen(t, Options{FS: fs, NoSync: c.noSync, Fatal: func(err error) {
+				fatal <- err
+				select {} // as in production, it does not return
+			}})
+			mustUpdate(t, db, set("a", "1"))
+			fail.Store(true)
+			go db.store.Flush() // it ends the log and begins another one
+			if err := <-fatal; !strings.Contains(err.Error(), c.why) {
+				t.Errorf("the reason given is %v", err)
+			}
+			if err := db.Update(context.Background(), set("b", "2")); !errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("Update afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// Close returns why the log could not be closed, and ends nothing.
+func TestLogThatCannotBeClosed(t *testing.T) {
+	t.Parallel()
 	var fail atomic.Bool
-	fs := &diskFS{FS: vfs.NewMem(), onCreate: func(name string) error {
-		if fail.Load() && strings.HasSuffix(name, ".log") {
+	fs := &diskFS{FS: vfs.NewMem(), onClose: func() error {
+		if fail.Load() {
 			return errors.New("the disk is gone")
 		}
 		return nil
 	}}
-	db := mustOpen(t, Options{FS: fs, Fatal: func(err error) {
-		fatal <- err
-		select {} // as in production, it does not return
-	}})
+	db := mustOpen(t, Options{FS: fs, Fatal: func(err error) { t.Errorf("the store ended the process: %v", err) }})
 	mustUpdate(t, db, set("a", "1"))
 	fail.Store(true)
-	go db.store.Flush() // it begins a new log
-	if err := <-fatal; !strings.Contains(err.Error(), "beginning a new log failed: the disk is gone") {
-		t.Errorf("the reason given is %v", err)
-	}
-	if err := db.Update(context.Background(), set("b", "2")); !errors.Is(err, kv.ErrUnavailable) {
-		t.Errorf("Update afterwards: %v", err)
+	if err := db.Close(); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("Close: %v", err)
 	}
 }
 

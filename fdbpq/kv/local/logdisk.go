@@ -25,10 +25,15 @@ import (
 // If lazy is set, syncs of a log that is being written do nothing: Pebble then only
 // hands its buffers to the operating system. A log is synced when it is closed, before
 // the next one begins. So a crash of the machine loses only the end of the last log.
+//
+// It reports a log that cannot be written, synced or closed before Pebble learns of it.
+// Pebble panics when it begins a new log then, while its own mutex is unlocked, and nothing
+// can recover from that.
 type logDisk struct {
 	vfs.FS
 	dir      string
 	lazy     bool
+	failed   func(error)
 	open     sync.Map // of *logFile, by name: the logs that are being written
 	log      atomic.Pointer[syncedFile]
 	manifest atomic.Pointer[syncedFile]
@@ -37,7 +42,7 @@ type logDisk struct {
 }
 
 func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
-	return &logDisk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy}
+	return &logDisk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy, failed: func(error) {}}
 }
 
 // Unwrap implements vfs.FS.
@@ -125,7 +130,7 @@ func (d *logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory)
 }
 
 func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *logFile {
-	log := &logFile{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy}
+	log := &logFile{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy, failed: d.failed}
 	log.closed = func() { d.open.CompareAndDelete(name, log) }
 	d.open.Store(name, log)
 	d.log.Store(&log.syncedFile)

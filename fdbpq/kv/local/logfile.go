@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 
@@ -14,6 +15,7 @@ type logFile struct {
 	size   int64 // of the file, with zeros and remains of an old log
 	lazy   bool  // sync only when it is closed
 	closed func()
+	failed func(error) // called before an error is returned
 }
 
 // logAhead is the number of zeros that are added to a log at a time. More of them make
@@ -31,7 +33,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 	n, err := f.syncedFile.Write(p)
 	end := f.end.Load()
 	if err != nil || end <= f.size {
-		return n, err
+		return n, f.report("writing", err)
 	}
 	f.size = end + logAhead
 	if _, err := f.WriteAt(zeros[:], end); err != nil {
@@ -45,7 +47,7 @@ func (f *logFile) Sync() error {
 	if f.lazy {
 		return nil
 	}
-	return f.syncedFile.Sync()
+	return f.report("syncing", f.syncedFile.Sync())
 }
 
 // SyncData implements vfs.File.
@@ -53,7 +55,7 @@ func (f *logFile) SyncData() error {
 	if f.lazy {
 		return nil
 	}
-	return f.syncedFile.SyncData()
+	return f.report("syncing", f.syncedFile.SyncData())
 }
 
 // Close implements io.Closer.
@@ -63,7 +65,14 @@ func (f *logFile) Close() error {
 	if f.lazy {
 		err = f.File.SyncData()
 	}
-	return errors.Join(err, f.File.Close())
+	return f.report("closing", errors.Join(err, f.File.Close()))
+}
+
+func (f *logFile) report(what string, err error) error {
+	if err != nil {
+		f.failed(fmt.Errorf("%s the store's log failed: %w", what, err))
+	}
+	return err
 }
 
 // logReader reads a log up to where it was written when it was opened. Only Read works.

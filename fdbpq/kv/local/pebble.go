@@ -102,10 +102,8 @@ func (db *DB) pebbleOptions() *pebble.Options {
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.noteCorruption(info) }, // the read returns the error
 		WALCreated: func(info pebble.WALCreateInfo) {
-			// Pebble ends the process by an error that cannot be recovered when it cannot
-			// begin a new log. Open returns the error of the first one.
-			if info.Err != nil && db.newest.Load() != nil {
-				db.fail(fmt.Errorf("beginning a new log failed: %w", info.Err))
+			if info.Err != nil { // Pebble panics next, as when a log cannot be closed
+				db.logFailed(fmt.Errorf("beginning a new log failed: %w", info.Err))
 			}
 		},
 		FlushEnd: func(info pebble.FlushInfo) {
