@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -207,4 +208,30 @@ func TestPurgedPlace(t *testing.T) {
 		}
 		w.settleCopies()
 	})
+}
+
+// A store is a moment old when all members lose their power, and its log is lost. No copy was
+// synced for an entry yet. No member takes its copy for empty: an empty store in the place of
+// this one would lose what was acknowledged.
+func TestYoungStoreIsNotReplaced(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			run(t, 3, func(w *world) {
+				_, term := w.active()
+				w.write(term, "k", "1")
+				rng := rand.New(rand.NewPCG(seed, 0))
+				for _, n := range w.nodes {
+					n.kill(rng)
+				}
+				w.log.Remove()
+				for _, n := range w.nodes {
+					n.start()
+				}
+				w.idle(time.Minute, w.nodes...)
+				if reasons := w.reasons(); !strings.Contains(reasons, "the log is gone") {
+					t.Errorf("the members say\n%s", reasons)
+				}
+			})
+		})
+	}
 }

@@ -142,6 +142,13 @@ func (d *DB) accept(entry []byte) error {
 		}
 		return fmt.Errorf("%w: entry %d of the log: %w", errStop, next.Entry, err)
 	}
+	if r.kind == kindGenesis {
+		// A copy that is empty after a crash would be no objection to an empty store in the
+		// place of one whose log was lost.
+		if err := d.copy().Sync(); err != nil {
+			return err
+		}
+	}
 	t.assembly = assembly{}
 	t.head = next
 	d.status.moved(next, len(changes) > 0, time.Since(t.caughtUp) < freshFor)
