@@ -84,8 +84,10 @@ func (ls *lanes) submit(w work) {
 	case *push:
 		ls.push.Submit(queue, w)
 	case *settlement:
-		if ls.order.add(&w.order, leaseKey{queue, w.Subject.Token}, w) {
-			ls.start(w)
+		if w.bundle != nil {
+			w.bundle.begin(ls)
+		} else {
+			ls.inOrder(w)
 		}
 	case *pop:
 		if w.peeks && w.ask.wait == 0 {
@@ -99,6 +101,13 @@ func (ls *lanes) submit(w work) {
 		ls.query(queue, w)
 	case changer:
 		ls.change.Submit(queue, w)
+	}
+}
+
+// inOrder starts a settlement after the earlier ones of its lease.
+func (ls *lanes) inOrder(s *settlement) {
+	if ls.order.add(&s.order, leaseKey{s.Subject.Queue, s.Subject.Token}, s) {
+		ls.start(s)
 	}
 }
 

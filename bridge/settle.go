@@ -37,6 +37,10 @@ type settlement struct {
 	reason string                  // of a term
 	order  orderPlace[*settlement] // among the settlements of its lease
 
+	bundle *settlements // that the message has, nil if it has one settlement
+	within *settlements // bundle that it is part of, nil if it has come in a message of its own
+	number int          // of it in that bundle
+
 	tookEffect bool
 	renewed    *fdbpq.Lease // with a new end
 }
@@ -47,38 +51,28 @@ func makeSettlement(subjects.Verb) work { return settlementPool.get() }
 
 func (s *settlement) End() {
 	s.order.leave()
+	if s.within != nil {
+		s.within.ended(s)
+	}
 	settlementPool.put(s)
 }
 
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
 func (s *settlement) read(wr *wire) *failure.Failure {
+	if size, is := s.Msg.Header[protocol.HeaderBundle]; is {
+		return s.readBundle(wr, size)
+	}
 	s.settles = s
 	var f *failure.Failure
 	if s.lease, s.ask, f = wr.sealer.open(s.Subject.Queue, s.Subject.Token); f != nil {
 		return f
 	}
-	verb, rest := s.Msg.Data, []byte(nil)
-	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
-		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
-	}
-	switch string(verb) {
-	case "", protocol.SettleAck, protocol.SettleOK:
-		s.kind = settleAck
-	case protocol.SettleNack:
-		s.kind = settleNack
-		if s.delay, f = readNackDelay(rest); f != nil {
-			return f
-		}
-		rest = nil
-	case protocol.SettleProgress:
-		s.kind = settleProgress
-	case protocol.SettleTerminate:
-		s.kind = settleTerm
-		s.reason = reasonText(rest)
-		rest = nil
-	case protocol.SettleNext:
-		s.kind = settleNext
+	rest, f := s.readWord(s.Msg.Data)
+	switch {
+	case f != nil:
+		return f
+	case s.kind == settleNext:
 		var o popOptions
 		if f := o.readBody("the request behind +NXT", rest); f != nil {
 			return f
@@ -88,13 +82,41 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 		}
 		o.apply(&s.ask)
 		return nil
-	default:
-		return failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
-	}
-	if len(rest) > 0 {
-		return failure.Newf(400, "%s is followed by %s: expected nothing", verb, failure.Quote(string(rest)))
+	case len(rest) > 0:
+		return errFollowed(rest)
 	}
 	return noOwnHeaders(s.Msg.Header, "a settlement")
+}
+
+// readWord reads what a settlement does. It returns what follows that is no part of it.
+func (s *settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
+	verb := body
+	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
+		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
+	}
+	switch string(verb) {
+	case "", protocol.SettleAck, protocol.SettleOK:
+		s.kind = settleAck
+	case protocol.SettleNack:
+		s.kind = settleNack
+		s.delay, f = readNackDelay(rest)
+		return nil, f
+	case protocol.SettleProgress:
+		s.kind = settleProgress
+	case protocol.SettleTerminate:
+		s.kind = settleTerm
+		s.reason = reasonText(rest)
+		return nil, nil
+	case protocol.SettleNext:
+		s.kind = settleNext
+	default:
+		return nil, failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
+	}
+	return rest, nil
+}
+
+func errFollowed(rest []byte) *failure.Failure {
+	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
 }
 
 // readNackDelay reads what may follow -NAK.

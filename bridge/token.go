@@ -73,7 +73,7 @@ func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
 	return append(b, mac.Sum(sum[:0])[:macSize]...)
 }
 
-var errToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store"}
+var errToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store; PQ-Bundle settles many"}
 
 // open reads a token for a queue: the lease, and a pop like the one that gave it.
 func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure.Failure) {

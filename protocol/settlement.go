@@ -12,6 +12,12 @@ const (
 	SettleNext      = "+NXT"
 )
 
+// Results of settlements in a bundle: the first words of their lines.
+const (
+	ResultOK    = "+OK"  // and, behind it, when an extended lease ends
+	ResultError = "-ERR" // and, behind it, the code, the reason or -, and a text
+)
+
 // NackDelay is the JSON object that may follow -NAK.
 type NackDelay struct {
 	Delay int64 `json:"delay"` // nanoseconds

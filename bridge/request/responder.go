@@ -26,6 +26,7 @@ type Responder struct {
 
 // Done ends a request that was answered; f is nil when it was served.
 func (re *Responder) Done(r *Request, f *failure.Failure) {
+	r.Failure = f
 	re.Stats.Count(r, f)
 	if re.Tracer != nil {
 		traced(re.Tracer, r, f)

@@ -35,6 +35,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,6 +63,7 @@ func main() {
 // Not every page has an example that uses them.
 var _ = errors.As
 var _ bytes.Buffer
+var _ strings.Builder
 var _ = json.Unmarshal
 var _ = jetstream.New
 var _ micro.Ping
