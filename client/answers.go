@@ -62,14 +62,18 @@ func (a *answers) attempt() (reply string, err error) {
 	return reply, err
 }
 
+// add adds an answer, a bundle as its items and their end.
 func (a *answers) add(m answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
-		a.giveBack(m)
-		return
+	for _, one := range unbundled(m.Msg) {
+		one := answer{one, m.attempt}
+		if a.closed {
+			a.giveBack(one)
+		} else {
+			a.here = append(a.here, one)
+		}
 	}
-	a.here = append(a.here, m)
 	notify(a.more)
 }
 

@@ -49,6 +49,7 @@ type Client struct {
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
+	bundles  bundles
 }
 
 // patience has the time limits of requests.

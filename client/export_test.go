@@ -31,3 +31,10 @@ func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
 	a.close()
 	a.add(answer{Msg: late})
 }
+
+// WaitsToSettle is how many settlements wait to go together, of those that go with the item's.
+func (i *Item) WaitsToSettle() int {
+	i.joint.mu.Lock()
+	defer i.joint.mu.Unlock()
+	return len(i.joint.waiting)
+}

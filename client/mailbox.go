@@ -74,7 +74,9 @@ func (b *mailbox) deliver(m *nats.Msg) {
 		a.deliver(m)
 		return
 	}
-	b.giveBack(m)
+	for _, one := range unbundled(m) {
+		b.giveBack(one)
+	}
 }
 
 // watch tells open requests of each new connection, until the connection is closed for

@@ -73,6 +73,7 @@ func (q *Queue) Pop(ctx context.Context, end End, opts ...PopOption) (*Item, err
 }
 
 // PopBatch is Pop for up to n items, in order. It returns at least one item, or an error.
+// The items come in one message, so there are no more than fit into one of the NATS server.
 func (q *Queue) PopBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
 	return q.takeBatch(ctx, opPop, end, n, opts)
 }
@@ -152,6 +153,9 @@ type taking struct {
 	request    popRequest
 	repeatable bool
 	wait       time.Duration // asked for by the caller
+	single     bool          // each item in a message of its own
+	bundled    bool          // the last attempt asked for a bundle
+	unknown    bool          // it was refused as if the bridge knew none
 	sent       int
 	open       bool // an attempt without an answer may still be under way
 	answers    *answers
@@ -183,6 +187,10 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		}
 		items, err := t.attempt(ctx, wait)
 		var e *Error
+		errors.As(err, &e)
+		if t.unknown && (e == nil || e.Code != protocol.CodeBadRequest) {
+			t.queue.client.bundles.refused()
+		}
 		switch {
 		case len(items) > 0:
 			return items, nil
@@ -192,8 +200,11 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			t.open = true
 			patience = longer(patience)
 			continue
-		case !errors.As(err, &e):
+		case e == nil:
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
+		case t.bundled && refusesBundle(e):
+			t.withoutBundle(e)
+			continue
 		case e.Code == protocol.CodeTimeout && left > protocol.MaxWait:
 			continue
 		}
@@ -203,6 +214,12 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			return nil, t.doubt(e)
 		}
 	}
+}
+
+// withoutBundle has the next attempt ask for a batch, after a bundle was refused. Whether
+// the bridge knows no bundles, or the answer fits into none, nothing was done.
+func (t *taking) withoutBundle(e *Error) {
+	t.single, t.unknown = true, e.Code == protocol.CodeBadRequest
 }
 
 // doubt is the error of a pop that ends while an attempt without an answer may still be
@@ -231,7 +248,11 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 // arrives, or if answers may be lost with the connection and the pop can be repeated. Items also come from earlier attempts; what else these answer has no meaning any
 // more.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
-	body, err := t.request.body()
+	request := t.request
+	if t.bundled = request.Batch > 0 && !t.single && t.queue.client.bundles.known(); t.bundled {
+		request.Batch, request.Bundle = 0, request.Batch
+	}
+	body, err := request.body()
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,9 @@ func (i *Item) Terminate(ctx context.Context, reason string) error {
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {
 	return i.once(func() error {
+		if i.joint != nil {
+			return i.joint.settle(ctx, i, op, body)
+		}
 		_, err := i.send(ctx, op, body)
 		return err
 	})
@@ -55,14 +58,23 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 
 // once runs a function that ends the lease, unless the lease has ended.
 func (i *Item) once(end func() error) error {
-	i.mu.Lock()
-	settled := i.settled
-	i.settled = true
-	i.mu.Unlock()
-	if settled {
+	if !i.beginSettle() {
 		return ErrSettled
 	}
-	err := end()
+	return i.endSettle(end())
+}
+
+// beginSettle returns false if the lease has ended.
+func (i *Item) beginSettle() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	settled := i.settled
+	i.settled = true
+	return !settled
+}
+
+// endSettle returns the result of what was to end the lease.
+func (i *Item) endSettle(err error) error {
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		i.mu.Lock()
 		i.settled = false // the caller may try again
@@ -96,13 +108,19 @@ func (i *Item) isSettled() bool {
 
 // send sends a settlement.
 func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
+	return i.sendAlone(ctx, op, body, 0)
+}
+
+// sendAlone sends a settlement in a message of its own, after some attempts that may have
+// taken effect.
+func (i *Item) sendAlone(ctx context.Context, op, body string, before int) (*nats.Msg, error) {
 	if i.ack == "" {
 		return nil, ErrNotLeased
 	}
 	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body), repeatable: true}
 	m, err := i.queue.client.do(ctx, r)
 	var e *Error
-	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && r.sent > 1 && held(op, e.Reason) {
+	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && before+r.sent > 1 && held(op, e.Reason) {
 		return &nats.Msg{}, nil
 	}
 	return m, err
