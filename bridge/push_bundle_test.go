@@ -303,9 +303,12 @@ func TestBundlesAreCounted(t *testing.T) {
 	c := serve(t, bridge.Options{Exclusive: true, Limits: bridge.Limits{Requests: 5}})
 	frames := slices.Repeat([]string{frame("a")}, 5)
 	c.pushBundle("pq.jobs.push", frames)
+	c.inFlight("work", 0) // it may leave the gate behind its answer
 	six := append(frames, frame("b"))
 	c.refusedItem(c.sendBundle("pq.jobs.push", six), 429, -1, "this bridge takes 5")
+	c.inFlight("work", 0)
 	c.pushBundle("pq.jobs.push", frames) // nothing of the refused one is in flight
+	c.inFlight("work", 0)
 	events := c.hear("pq.jobs.event.error")
 	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push", Data: []byte(strings.Join(six, "")), Header: h("PQ-Bundle", "6")}); err != nil {
 		t.Fatal(err)

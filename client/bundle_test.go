@@ -146,7 +146,10 @@ func TestConsumeSettlesTogether(t *testing.T) {
 						return failure("400", "")
 					}
 				default:
-					first.Do(func() { await(t, func() bool { return some.Load().WaitsToSettle() == workers-1 }) })
+					// The first one may go alone, and the others behind it together.
+					first.Do(func() {
+						await(t, func() bool { return bundled.Load() > 0 || some.Load().WaitsToSettle() == workers-1 })
+					})
 				}
 				return nil
 			})
@@ -164,8 +167,8 @@ func TestConsumeSettlesTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := bundled.Load(); n != workers-1 {
-				t.Errorf("%d items were acknowledged together, expected all but the first one", n)
+			if n := bundled.Load(); n < workers-1 {
+				t.Errorf("%d items were acknowledged together, expected all but one", n)
 			}
 			if info, err := w.queue.Info(t.Context()); err != nil || info.Ready+info.Leased != 0 {
 				t.Errorf("%+v, %v", info, err)
