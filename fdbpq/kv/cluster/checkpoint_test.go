@@ -76,8 +76,8 @@ func TestFullLog(t *testing.T) {
 			t.Errorf("the log begins at %d, although one disk alone has it", state.First)
 		}
 		w.others(first)[0].start()
-		w.await("room in the log", func() bool {
-			return term.Update(context.Background(), set("k", "1")) == nil
+		w.await("room in the log for more than an entry or two", func() bool {
+			return term.Update(context.Background(), set("k", strings.Repeat("x", 20_000))) == nil
 		})
 		if got := w.read(term, fmt.Sprint("row ", n-1)); got != "" {
 			t.Error("a transaction that was refused is there")
