@@ -1,0 +1,94 @@
+package fdbpq_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// The model knows the rules that random operations seldom meet: each sequence leads to an
+// answer, or a content, that another rule would not.
+func TestModelKnowsTheRules(t *testing.T) {
+	t.Parallel()
+	push := func(item pushItem) func(*world) operation {
+		return func(*world) operation { return pushOf("a", []pushItem{item}) }
+	}
+	take := func(sel selection, lease time.Duration) func(*world) operation {
+		return func(*world) operation { return popOf("a", sel, lease) }
+	}
+	terminate := func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "over") }
+	configure := func(queue string, fields map[string]any, change func(*fdbpq.Config)) func(*world) operation {
+		return func(*world) operation { return configureOf(queue, fields, change, true) }
+	}
+	for name, steps := range map[string][]func(*world) operation{
+		"dead letters have the TTL of their queue": {
+			configure("a-dead", map[string]any{"ttl": "1m"}, func(c *fdbpq.Config) { c.TTL = fdbpq.Duration(time.Minute) }),
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), terminate,
+		},
+		"a queue takes dead letters if its owner agrees": {
+			configure("b", map[string]any{"dead_letters_from": "a"}, func(c *fdbpq.Config) { c.DeadLettersFrom = "a" }),
+			configure("a", map[string]any{"dead_letter": "b"}, func(c *fdbpq.Config) { c.DeadLetter = "b" }),
+			configure("b", map[string]any{"dead_letters_from": ""}, func(c *fdbpq.Config) { c.DeadLettersFrom = "" }),
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), terminate,
+		},
+		"a repeated pop gives out no lease that is over": {
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, "once"), time.Second), after(2 * time.Second), take(justOne(fdbpq.Min, "once"), time.Second),
+		},
+		"an item past its TTL expires when its delay is over": {
+			configure("a", map[string]any{"dead_letter_expired": true}, func(c *fdbpq.Config) { c.DeadLetterExpired = true }),
+			push(pushItem{payload: "x", delay: time.Second, ttl: 3 * time.Second}), push(pushItem{payload: "y", ttl: 2 * time.Second}),
+			after(time.Minute), sweepIt,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				w := worldOf(t, open, 2)
+				for _, step := range steps {
+					if err := w.do(w.processes[0], step(w)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.same(w.processes[0]); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	t.Run("a process that has its store for itself adds the shortest downtime", func(t *testing.T) {
+		t.Parallel()
+		eachEngine(t, func(t *testing.T, open func() kv.DB) {
+			w := worldOf(t, open, 1)
+			if err := w.heartbeat(everyProcess); err != nil {
+				t.Fatal(err)
+			}
+			for range 8 { // wall clocks differ; those of some processes agree with the one before
+				if err := w.restart(time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.moment(w.processes[0]); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.heartbeat(everyProcess); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+func worldOf(t *testing.T, open func() kv.DB, processes int) *world {
+	t.Helper()
+	w, err := newWorld(t.Context(), open, 2, processes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
