@@ -25,11 +25,20 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
 			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
 	}
-	write := q.writeState
 	if !exists {
-		write = q.createWithDeadLetterQueue
+		return changed.config, q.createWithDeadLetterQueue(tx, &changed)
 	}
-	return changed.config, write(tx, &changed)
+	if err := q.writeState(tx, &changed); err != nil {
+		return Config{}, err
+	}
+	if s.keyed && (s.config.KeyLimit != changed.config.KeyLimit || s.config.KeyOrder != changed.config.KeyOrder) {
+		qtx := q.newQueueTx(tx, &changed)
+		if err := qtx.reindex(""); err != nil {
+			return Config{}, err
+		}
+		return changed.config, qtx.finish()
+	}
+	return changed.config, nil
 }
 
 // Pause makes pops and peeks find nothing until Resume. Pushes still work. Pause,

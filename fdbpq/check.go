@@ -20,6 +20,7 @@ import (
 //   - large payloads are complete and belong to an item;
 //   - forwarding rows lead to items;
 //   - an item with a unique value has the row of that value, and no other item has;
+//   - the rows of keys are those of their items, and pops find a key that may be leased;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -45,6 +46,8 @@ func newWalk(s *Store) *walk {
 		popItems: make(map[string]int64),
 		repeated: make(map[string]bool),
 		uniques:  make(map[string]string),
+		keys:     make(map[keyOf]*keyFound),
+		keyRows:  make(map[string]bool),
 	}
 }
 
@@ -56,7 +59,7 @@ const (
 
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceDelayed, spaceLeased, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
+	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -80,6 +83,8 @@ type walk struct {
 	popItems map[string]int64   // missing items of remembered pops, by the prefix of their keys
 	repeated map[string]bool    // expected rows of repeated pops, by key; true once seen
 	uniques  map[string]string  // expected rows of unique values: place by key
+	keys     map[keyOf]*keyFound
+	keyRows  map[string]bool // expected rows of keys; true once seen
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -174,6 +179,12 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return nil
 	case spaceChunk:
 		return w.chunk(line, rest, pair.Value)
+	case spaceKeyReady, spaceKeyBegun:
+		return w.keyRow(pair.Key)
+	case spaceKeyHeld:
+		return w.keyHeld(line, rest, pair.Key)
+	case spaceKeyHead:
+		return w.keyHead(line, rest, pair.Value)
 	}
 	return w.item(space, line, rest, pair.Value)
 }
@@ -244,7 +255,7 @@ func (w *walk) item(space string, line lineage, rest, value []byte) error {
 	if l.chunks > 0 {
 		w.chunks[line.queue+"\x00"+p.tail] += l.size
 	}
-	return nil
+	return w.key(space, line, l)
 }
 
 func (w *walk) chunk(line lineage, rest, value []byte) error {
@@ -349,6 +360,9 @@ func (w *walk) timer(key []byte) error {
 		return nil
 	}
 	s := w.queues[t.queue]
+	if t.kind == timerKeys {
+		return nil // it does no harm that its keys are looked at
+	}
 	if t.id != "" && t.kind != timerRequest && (s == nil || s.generation > 1) {
 		return nil // of an id that Delete has forgotten
 	}
@@ -413,4 +427,5 @@ func (w *walk) balance() {
 	for key := range w.forwards {
 		w.problem("forwarding row %q is missing", key)
 	}
+	w.balanceKeys()
 }

@@ -20,6 +20,12 @@ func (f *fixture) furnish() {
 		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Hour, TTL: 2 * time.Hour},
 		fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)},
 	)
+	f.keyed("r", "returned", 0, 1)
+	if err := f.nack(*f.leaseOne("r", time.Hour).Lease, 0); err != nil {
+		f.Fatal(err)
+	}
+	f.keyed("r", "leased", -1, 1)
+	f.leaseOne("r", time.Hour)
 	f.push("zz", fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)})
 	moved := f.pushed("q", 5, "moved")[0]
 	f.update(func(tx kv.Tx) error {
@@ -110,6 +116,23 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a unique value is gone", first("j"), remove, "of a unique value is missing"},
 		{"a unique value is that of another item", first("j"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "unique value of no item"},
 		{"a unique value is that of no item", first("j"), rekeyed([]byte("value"), []byte("other")), "unique value of no item"},
+		{"an item with a key is gone", first("ik"), remove, "counters are"},
+		{"an item with a key is unreadable", first("ik"), spoil, "damaged item"},
+		{"an item with a key is among those without", first("ik"), func(tx kv.Tx, row kv.Pair) {
+			tx.Clear(row.Key)
+			tx.Set(bytes.Replace(row.Key, []byte("ik\x00"), []byte("i\x00"), 1), row.Value)
+		}, "in the space"},
+		{"a key does not know its ready item", first("kr"), remove, "of a key is missing"},
+		{"a key does not know its item that was leased before", first("kb"), remove, "of a key is missing"},
+		{"a key does not know its leased item", first("kl"), remove, "of a key is missing"},
+		{"a key has a ready item too many", first("kr"), copied, "without an item"},
+		{"a key has a leased item too many", first("kl"), copied, "without an item"},
+		{"pops do not find a key", first("kh"), remove, "pops do not find the key \"returned\""},
+		{"pops find a key too late", first("kh"), func(tx kv.Tx, row kv.Pair) {
+			tx.Clear(row.Key)
+			tx.Set(bytes.Replace(row.Key, []byte("r\x00\x15\x01\x14"), []byte("r\x00\x15\x01\x15\x01"), 1), row.Value)
+		}, "pops do not find the key \"returned\""},
+		{"the row of a key is unreadable", first("kh"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, []byte("\xff")) }, "key \"\\xff\""},
 		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},

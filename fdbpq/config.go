@@ -27,6 +27,8 @@ type Config struct {
 	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
 	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
+	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
+	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
 	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
 }
 
@@ -54,6 +56,7 @@ const (
 
 	MaxDedupWindow = 24 * time.Hour            // every id occupies a row for this long
 	MaxLease       = 12 * time.Hour            // the items of a crashed worker stay leased for this long
+	MaxKeyLimit    = 1000                      // a pop reads this many rows of a key
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
 
 	maxName  = 256  // bytes of a dead-letter queue's name, so that it fits a key
@@ -68,6 +71,17 @@ func defaultConfig() Config {
 		Ties:          TiesNewest,
 		Overflow:      OverflowRefuse,
 	}
+}
+
+// limitsKeys reports whether the items of a key may have to wait for each other.
+func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
+
+// leasesOfKey is how many items of one key may be leased at a time, if that is limited.
+func (c *Config) leasesOfKey() int {
+	if c.KeyOrder {
+		return 1
+	}
+	return int(c.KeyLimit)
 }
 
 // listed reports whether a list of queues, separated by commas, names a queue. "*" names
@@ -181,10 +195,13 @@ func (c Config) check() error {
 	for _, n := range []struct {
 		field string
 		value int64
-	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}} {
+	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}, {"key_limit", c.KeyLimit}} {
 		if n.value < 0 {
 			return configError("%s is %d: it cannot be negative", n.field, n.value)
 		}
+	}
+	if c.KeyLimit > MaxKeyLimit {
+		return configError("key_limit is %d: allowed are 0, for no limit, to %d", c.KeyLimit, MaxKeyLimit)
 	}
 	if c.Ties != TiesNewest && c.Ties != TiesOldest {
 		return configError("ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)

@@ -124,6 +124,7 @@ func (qtx *queueTx) moveToDeadLetters(dlq *pusher, p place, e *envelope, reason 
 	buried := envelope{
 		pushed:     e.pushed,
 		idPriority: p.priority,
+		key:        e.key,
 		dead:       DeadLetter{Reason: reason, Origin: qtx.name, OriginID: e.id(p).String()},
 	}
 	if err := dlq.storeContent(&buried, at, headers, payload); err != nil {
@@ -132,15 +133,14 @@ func (qtx *queueTx) moveToDeadLetters(dlq *pusher, p place, e *envelope, reason 
 	if _, err := dlq.schedule(&NewItem{}, &buried); err != nil {
 		return err
 	}
-	if err := dlq.createIfMissing(); err != nil {
+	if err := dlq.prepare(&buried); err != nil {
 		return err
 	}
 	dlq.count++
 	dlq.tally.bytes += buried.size
 	dlq.addReady(at, &buried)
-	dlq.finish()
 	qtx.emit(event)
-	return nil
+	return dlq.finish()
 }
 
 // dropDead drops a dead letter that is terminated.

@@ -19,6 +19,9 @@ func (qtx *queueTx) removeDelayed(p place, due int64, e *envelope) {
 	qtx.tx.Clear(qtx.key(spaceDelayed, p))
 	qtx.clearTimer(due, timerDelay, p)
 	qtx.clearExpiry(p, e)
+	if e.begun() {
+		qtx.keyLetGo(p, e)
+	}
 	qtx.tally.delayed--
 }
 
@@ -27,6 +30,9 @@ func (qtx *queueTx) addDelayed(at place, due int64, e *envelope) {
 	qtx.set(spaceDelayed, at, e.append(tuple.AppendInt(qtx.buffers.value[:0], due)))
 	qtx.setTimer(due, timerDelay, at)
 	qtx.setExpiry(at, e)
+	if e.begun() && qtx.state.config.KeyOrder {
+		qtx.keyHeld(at, e) // it is not done; what a push delays keeps nobody waiting
+	}
 	qtx.tally.delayed++
 }
 

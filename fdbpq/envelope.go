@@ -30,6 +30,7 @@ type envelope struct {
 	extraAnswers int64  // of a leased item: answers with this lease beyond the first
 	unique       string // no other item of the queue has this value; "": it has none, or none any more
 	untilLeased  bool   // the first lease ends that
+	key          string // whose item it is; "": nobody's
 	foreign      bool   // pushed by another program, which updated no counters
 }
 
@@ -49,7 +50,7 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	unique := e.unique != ""
+	unique := e.unique != "" || e.key != ""
 	rare := unique || e.minFence != 0 || e.extraAnswers != 0
 	if rare || e.dead != (DeadLetter{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
@@ -65,6 +66,9 @@ func (e *envelope) append(b []byte) []byte {
 			until = 1
 		}
 		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.unique)), until)
+	}
+	if e.key != "" {
+		b = tuple.AppendBytes(b, []byte(e.key))
 	}
 	return b
 }
@@ -118,12 +122,19 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		var unique []byte
 		var until int64
 		if unique, rest, err = tuple.ConsumeBytes(rest); err == nil {
-			until, _, err = tuple.ConsumeInt(rest)
+			until, rest, err = tuple.ConsumeInt(rest)
 		}
 		if err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
 		e.unique, e.untilLeased = string(unique), until == 1
+	}
+	if len(rest) > 0 {
+		key, _, err := tuple.ConsumeBytes(rest)
+		if err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+		e.key = string(key)
 	}
 	return e, nil
 }

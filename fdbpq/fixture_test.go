@@ -380,3 +380,14 @@ func (f *fixture) purge(queue string) {
 		}
 	}
 }
+
+// peek returns the payloads of the first items.
+func (f *fixture) peek(queue string, n int) []string {
+	f.Helper()
+	var found fdbpq.Popped
+	f.view(func(r kv.Reader) (err error) {
+		found, err = f.Queue(queue).Peek(r, fdbpq.Selection{Limit: n})
+		return err
+	})
+	return payloads(found.Items)
+}

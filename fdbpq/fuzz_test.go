@@ -52,7 +52,7 @@ func FuzzEnvelope(f *testing.F) {
 // be asked for.
 func FuzzContent(f *testing.F) {
 	e := envelope{size: 200_000, chunks: 3, headerSize: 5}
-	for _, space := range spaces[:3] {
+	for _, space := range itemSpaces {
 		b := e.append(nil)
 		if space != spaceReady {
 			b = e.append(tuple.AppendInt(tuple.AppendInt(nil, 5), 5))

@@ -84,8 +84,8 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, space := range []string{spaceLeased, spaceDelayed, spaceReady} {
-		if space == spaceReady && n.Expiring == 0 {
+	for _, space := range []string{spaceLeased, spaceDelayed, spaceReady, spaceKeyed} {
+		if (space == spaceReady || space == spaceKeyed) && n.Expiring == 0 {
 			break
 		}
 		prefix := qtx.prefix(space)
@@ -98,11 +98,13 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 			qtx.clearItem(space, pair, len(prefix))
 		}
 		if len(pairs) > 0 {
-			qtx.finish()
-			return false, nil
+			return false, qtx.finish()
 		}
 	}
-	for _, space := range []string{spaceReady, spaceChunk, spaceForward, spaceUnique, spaceCounter} {
+	for _, space := range []string{
+		spaceReady, spaceChunk, spaceForward, spaceUnique, spaceCounter,
+		spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
+	} {
 		qtx.tx.ClearRange(tuple.Range(qtx.prefix(space)))
 	}
 	qtx.tx.Clear(qtx.prefix(spaceFence))

@@ -92,6 +92,10 @@ func (w *world) priority(rng *rand.Rand) int64 {
 	return pick[int64](rng, 5, 5, 5, 5, 0, 1, -1, 255, 256, -1_000_000_007, math.MaxInt64, math.MinInt64, math.MinInt64+1)
 }
 
+func (w *world) key(rng *rand.Rand) string {
+	return pick(rng, "", "", "k", "k", "k", "another")
+}
+
 func (w *world) lease(rng *rand.Rand) time.Duration {
 	return pick(rng, 5*time.Second, 30*time.Second, time.Minute, fdbpq.MaxLease)
 }
@@ -138,6 +142,7 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 			item.onConflict = pick(rng, "", fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
 			item.untilLeased = rng.IntN(3) == 0
 		}
+		item.key = w.key(rng)
 		if len(w.leases) > 0 && rng.IntN(6) == 0 {
 			l := w.recentLease(rng)
 			item.handOver = &l
@@ -195,7 +200,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(14)
+	dice := rng.IntN(18)
 	if w.narrow && (dice == 6 || dice == 8) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -242,6 +247,12 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case 12:
 		to := pick(rng, "", "*", "*", "a", "b,a", "aa,b")
 		return set("hand_over", to, func(c *fdbpq.Config) { c.HandOver = to })
+	case 13, 14:
+		n := pick(rng, 0, 0, 1, 2, 3)
+		return set("key_limit", n, func(c *fdbpq.Config) { c.KeyLimit = int64(n) })
+	case 15, 16:
+		yes := rng.IntN(3) == 0
+		return set("key_order", yes, func(c *fdbpq.Config) { c.KeyOrder = yes })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},

@@ -57,15 +57,16 @@ func (p *pusher) leaseQueue(name string) (*queueTx, error) {
 }
 
 // acknowledge deletes the item, as Ack does.
-func (p *pusher) acknowledge(h *handOver) {
+func (p *pusher) acknowledge(h *handOver) error {
 	if h == nil {
-		return
+		return nil
 	}
 	h.from.remove(h.item)
 	h.from.drop(h.item.place, &h.item.envelope)
 	if h.from != p.queueTx {
-		h.from.finish()
+		return h.from.finish()
 	}
+	return nil
 }
 
 // hands reports whether an item of the queue that is pushed to is the one handed over.
@@ -92,7 +93,7 @@ func (p *pusher) wouldBeEvicted(priority int64, h *handOver) (bool, error) {
 	last := p.leastUrgent()
 	evicted := min(excess, maxEvicted)
 	for {
-		entries, err := last.next(maxEvicted, 0)
+		entries, err := last(maxEvicted, 0)
 		if err != nil || len(entries) == 0 {
 			return err == nil, err
 		}

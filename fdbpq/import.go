@@ -22,6 +22,7 @@ type Import struct {
 	Deliveries int64
 	Fence      int64
 	Dead       *DeadLetter
+	Key        string
 
 	Unique            string // ErrOccupied if another item has this value
 	UniqueUntilLeased bool
@@ -82,8 +83,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	if p.promisedFence != 0 {
 		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.promisedFence)))
 	}
-	p.finish()
-	return results, nil
+	return results, p.finish()
 }
 
 // freePlaces returns the places of items that are free. It reads the ranges that
@@ -97,7 +97,7 @@ func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 	if len(items) < 2 {
 		return free, nil
 	}
-	for _, space := range spaces {
+	for _, space := range append(p.state.itemSpaces(), spaceForward) {
 		var first, last []byte
 		for i := range items {
 			key := items[i].ID.place.append(bytes.Clone(p.prefix(space)))
@@ -153,7 +153,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
-		unique: item.Unique, untilLeased: item.UniqueUntilLeased,
+		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key,
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -161,7 +161,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := p.createIfMissing(); err != nil {
+	if err := p.prepare(&e); err != nil {
 		return Imported{}, err
 	}
 	if e.minFence, err = p.nextMinFence(e.fence); err != nil {
@@ -196,6 +196,9 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 		if n < 0 || n > maxCount {
 			return 0, fmt.Errorf("%w: deliveries %d and fence %d, allowed are 0 to %d", ErrPlace, item.Deliveries, item.Fence, maxCount)
 		}
+	}
+	if err := CheckKey(item.Key); err != nil {
+		return 0, err
 	}
 	wall := p.store.clock.wall()
 	for _, t := range []time.Time{item.NotBefore, item.Expires} {
@@ -248,7 +251,8 @@ func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 	}
 	var keys [][]byte
 	if at != item.ID.place {
-		keys = p.rowKeys(p.state, at)[:3]
+		keys = p.rowKeys(p.state, at)
+		keys = keys[:len(keys)-1]
 	}
 	if len(item.Headers)+len(item.Payload) > maxInline {
 		keys = append(keys, appendChunkKey(p.prefix(spaceChunk), at, 0))

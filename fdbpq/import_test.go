@@ -30,6 +30,7 @@ type importItem struct {
 	dead               fdbpq.DeadLetter
 	unique             string
 	untilLeased        bool
+	key                string
 }
 
 // importedView is what became of one.
@@ -48,7 +49,7 @@ func importOf(queue string, items []importItem) operation {
 				one := fdbpq.Import{
 					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
-					Unique: item.unique, UniqueUntilLeased: item.untilLeased,
+					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key,
 				}
 				if item.notBefore != 0 {
 					one.NotBefore = p.wall().Add(item.notBefore)
@@ -102,7 +103,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, deliveries: item.deliveries, fence: max(item.fence, item.deliveries), dead: item.dead,
-		unique: item.unique, untilLeased: item.untilLeased,
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
 	}
 	for i := range q.items {
 		if compareItems(&q.items[i], &home) == 0 || compareItems(&q.items[i], &added) == 0 {
@@ -140,7 +141,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 	for _, pushed := range w.pushItems(rng) {
 		item := importItem{
 			id: madeUpID(rng, w.priority(rng), 1+rng.Int64N(200)), payload: pushed.payload, headers: pushed.headers,
-			unique: pushed.unique, untilLeased: pushed.unique != "" && pushed.untilLeased,
+			key: pushed.key, unique: pushed.unique, untilLeased: pushed.unique != "" && pushed.untilLeased,
 			notBefore: cmp.Or(pushed.notBefore, min(pushed.delay, fdbpq.MaxDelay+1)), expires: pushed.ttl,
 		}
 		switch rng.IntN(12) {

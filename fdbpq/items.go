@@ -15,6 +15,10 @@ type StoredItem struct {
 	Expires int64 // store time at which its TTL ends; 0: never
 	Fence   int64 // number of leases, returned ones included
 
+	// WaitsFor says why Get's item is not handed out, "" if its turn comes when those in
+	// front of it are gone, or if it is leased.
+	WaitsFor WaitsFor
+
 	Unique            string // no other item of the queue has this value; "": it has none, or none any more
 	UniqueUntilLeased bool   // the first lease ends that
 }
@@ -29,7 +33,11 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	return q.storedItem(r, s, l, true)
+	stored, err := q.storedItem(r, s, l, true)
+	if err == nil {
+		stored.WaitsFor, err = q.newQueueView(r, s).waitsFor(l)
+	}
+	return stored, err
 }
 
 func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) (*StoredItem, error) {
@@ -57,8 +65,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (bool, error) {
 	}
 	qtx.remove(l)
 	qtx.drop(l.place, &l.envelope)
-	qtx.finish()
-	return true, nil
+	return true, qtx.finish()
 }
 
 // Move changes the priority of an item and reports whether there was one. The item
@@ -70,8 +77,7 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 		return false, err
 	}
 	qtx.move(l, priority)
-	qtx.finish()
-	return true, nil
+	return true, qtx.finish()
 }
 
 func (qtx *queueTx) move(l *located, priority int64) {
@@ -119,6 +125,7 @@ type Item struct {
 	ID         ID
 	Seq        int64 // number in push order
 	Priority   int64
+	Key        string // "": none
 	Payload    []byte
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
@@ -142,6 +149,7 @@ func (f *selected) item() (Item, error) {
 		ID:         f.envelope.id(f.place),
 		Seq:        seq,
 		Priority:   f.place.priority,
+		Key:        f.envelope.key,
 		Payload:    f.envelope.payload,
 		Headers:    f.envelope.headers,
 		Size:       f.envelope.size,

@@ -25,6 +25,12 @@ import (
 //	("f", queue, generation, place)         forwarding: priority that the item with this id moved to
 //	("x", queue, generation, tail, n)       n-th part of a large payload
 //	("j", queue, generation, unique)        place in the id of the item with this unique value
+//	("ik", queue, generation, place)        ready item that has a key
+//	("kr", queue, generation, key, place)   it is ready
+//	("kb", queue, generation, key, place)   it is ready, and was leased before
+//	("kl", queue, generation, key, tail)    leased item that has a key, or one that waits between two leases in order
+//	("kh", queue, generation, place)        key whose first ready item is there, or behind it
+//	("ke", queue, generation, key)          never set; cleared with the last ready item of a key
 //	("m", queue, generation)                highest lower bound of a fence that an import has assigned
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
@@ -54,6 +60,12 @@ const (
 	spaceForward  = "f"
 	spaceChunk    = "x"
 	spaceUnique   = "j"
+	spaceKeyed    = "ik"
+	spaceKeyReady = "kr"
+	spaceKeyBegun = "kb"
+	spaceKeyHeld  = "kl"
+	spaceKeyHead  = "kh"
+	spaceKeyEmpty = "ke"
 	spaceFence    = "m"
 	spaceMsgID    = "u"
 	spacePopID    = "p"
@@ -69,6 +81,7 @@ const (
 // queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
+	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }
 

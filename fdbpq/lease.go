@@ -96,12 +96,18 @@ func parseLeased(b []byte, p place) (l leasedItem, err error) {
 func (qtx *queueTx) addLeased(p place, l *leasedItem) {
 	qtx.set(spaceLeased, p, l.append(qtx.buffers.value[:0]))
 	qtx.setTimer(l.due, timerLease, p)
+	if l.key != "" {
+		qtx.keyHeld(p, &l.envelope)
+	}
 	qtx.tally.leased++
 }
 
 func (qtx *queueTx) removeLeased(p place, l *leasedItem) {
 	qtx.tx.Clear(qtx.key(spaceLeased, p))
 	qtx.clearTimer(l.due, timerLease, p)
+	if l.key != "" {
+		qtx.keyLetGo(p, &l.envelope)
+	}
 	qtx.tally.leased--
 }
 

@@ -3,7 +3,6 @@ package fdbpq
 import (
 	"bytes"
 	"errors"
-	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -41,12 +40,11 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if s == nil {
 		return Page{}, ErrNoQueue
 	}
-	prefix := generationPrefix(space, q.name, s.generation)
 	band := AllPriorities
 	if listing.Band != nil {
 		band = *listing.Band
 	}
-	begin, end := band.in(bytes.Clone(prefix))
+	var behind *place
 	if listing.After != nil {
 		at := listing.After.place
 		l, err := q.locate(r, s, *listing.After)
@@ -56,32 +54,41 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		if l != nil {
 			at = l.place
 		}
-		if behind := append(at.append(bytes.Clone(prefix)), 0); bytes.Compare(behind, begin) > 0 {
-			begin = behind
-		}
-		if bytes.Compare(begin, end) >= 0 {
-			return Page{}, nil
-		}
+		behind = &at
 	}
-	return q.page(r, s, space, begin, end, listing)
+	next := nextEntries(q.scanBehind(r, s, space, band, behind).next)
+	if space == spaceReady && s.keyed {
+		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, q.scanBehind(r, s, spaceKeyed, band, behind).next)
+	}
+	return q.page(r, s, space, next, listing)
+}
+
+// scanBehind starts behind a place in a space, or at the beginning of the band.
+func (q Queue) scanBehind(r kv.Reader, s *queueState, space string, band Band, behind *place) *scan {
+	rest := q.scan(r, s, space, Min, band, "")
+	if behind == nil {
+		return rest
+	}
+	if from := append(behind.append(bytes.Clone(rest.begin[:rest.prefix])), 0); bytes.Compare(from, rest.begin) > 0 {
+		rest.begin = from
+	}
+	if bytes.Compare(rest.begin, rest.end) > 0 {
+		rest.begin = rest.end
+	}
+	return rest
 }
 
 // page reads one page of a space. It ends early when its content reaches
 // MaxBatchBytes.
-func (q Queue) page(r kv.Reader, s *queueState, space string, begin, end []byte, listing Listing) (Page, error) {
-	pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: listing.Limit + 1, MaxBytes: MaxBatchBytes})
+func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, listing Listing) (Page, error) {
+	entries, err := next(listing.Limit+1, MaxBatchBytes)
 	if err != nil {
 		return Page{}, err
 	}
-	prefix := len(generationPrefix(space, q.name, s.generation))
 	var page Page
 	size := int64(0)
-	for i, pair := range pairs {
-		p, err := parsePlace(pair.Key[prefix:])
-		if err != nil {
-			return Page{}, fmt.Errorf("damaged place: %w", err)
-		}
-		l, err := parseItemRow(space, pair.Value, p)
+	for i, entry := range entries {
+		l, err := parseItemRow(space, entry.value, entry.place)
 		if err != nil {
 			return Page{}, err
 		}
@@ -99,8 +106,8 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, begin, end []byte,
 		}
 		page.Items = append(page.Items, *stored)
 	}
-	if n := len(pairs); !page.More && n > 0 && n == len(page.Items) {
-		rest, err := r.Range(append(pairs[n-1].Key, 0), end, kv.RangeOptions{Limit: 1})
+	if n := len(entries); !page.More && n > 0 && n == len(page.Items) {
+		rest, err := next(1, 0)
 		if err != nil {
 			return Page{}, err
 		}

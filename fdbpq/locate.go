@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -33,7 +34,7 @@ func (q Queue) locate(r kv.Reader, s *queueState, id ID) (*located, error) {
 	if err != nil {
 		return nil, err
 	}
-	if forward := rows[3]; forward != nil {
+	if forward := rows[len(rows)-1]; forward != nil {
 		if at.priority, _, err = tuple.ConsumeInt(forward); err != nil {
 			return nil, fmt.Errorf("damaged forwarding row: %w", err)
 		}
@@ -41,7 +42,7 @@ func (q Queue) locate(r kv.Reader, s *queueState, id ID) (*located, error) {
 			return nil, err
 		}
 	}
-	for i, space := range spaces[:3] {
+	for i, space := range s.itemSpaces() {
 		if rows[i] != nil {
 			return parseItemRow(space, rows[i], at)
 		}
@@ -54,9 +55,12 @@ func parseItemRow(space string, b []byte, p place) (*located, error) {
 	l := &located{place: p, returnPriority: p.priority}
 	var err error
 	switch space {
-	case spaceReady:
+	case spaceReady, spaceKeyed:
 		l.state = StateReady
 		l.envelope, err = parseEnvelope(b, p)
+		if err == nil && l.foreign && space == spaceKeyed {
+			err = errors.New("damaged item: no other program writes items with keys")
+		}
 	case spaceDelayed:
 		l.state = StateDelayed
 		l.due, l.envelope, err = parseDelayed(b, p)
@@ -68,21 +72,28 @@ func parseItemRow(space string, b []byte, p place) (*located, error) {
 	return l, err
 }
 
-// spaces are the spaces that may have a row for a place: the item itself, or its
-// forwarding row.
-var spaces = [...]string{spaceReady, spaceDelayed, spaceLeased, spaceForward}
+// itemSpaces are the spaces that may have an item of the queue.
+func (s *queueState) itemSpaces() []string {
+	if s.keyed {
+		return itemSpaces
+	}
+	return itemSpaces[:3:3]
+}
 
-// rowsAt reads the rows of a place in all of spaces.
+var itemSpaces = []string{spaceReady, spaceDelayed, spaceLeased, spaceKeyed}
+
+// rowsAt reads the rows of a place in all spaces of items, and its forwarding row.
 func (q Queue) rowsAt(r kv.Reader, s *queueState, p place) ([][]byte, error) {
 	return r.GetAll(q.rowKeys(s, p))
 }
 
 func (q Queue) rowKeys(s *queueState, p place) [][]byte {
-	keys := make([][]byte, len(spaces))
-	for i, space := range spaces {
-		keys[i] = p.append(generationPrefix(space, q.name, s.generation))
+	spaces := s.itemSpaces()
+	keys := make([][]byte, 0, len(spaces)+1)
+	for _, space := range spaces {
+		keys = append(keys, p.append(generationPrefix(space, q.name, s.generation)))
 	}
-	return keys
+	return append(keys, p.append(generationPrefix(spaceForward, q.name, s.generation)))
 }
 
 // remove clears a located item's row and timers.

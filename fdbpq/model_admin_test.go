@@ -51,8 +51,9 @@ func (m *model) move(queue, id string, priority int64) outcome {
 		return outcome{}
 	}
 	item.returnPriority = priority
-	if item.state != fdbpq.StateLeased {
+	if item.state != fdbpq.StateLeased && item.priority != priority {
 		item.priority = priority
+		q.hold(item)
 	}
 	return outcome{OK: true}
 }
@@ -97,13 +98,15 @@ func (m *model) inspect(queue string, at moment) outcome {
 	if q.paused {
 		out.Reason = fdbpq.ReasonPaused
 	}
-	for _, item := range q.order(selection{band: everyPriority}) {
+	turns := q.turns(selection{band: everyPriority})
+	for item := turns.next(); item != nil; item = turns.next() {
 		if !item.expired(at.now) {
 			v := item.view()
 			v.Payload, v.Headers = "", ""
 			out.Items = []itemView{v}
 			break
 		}
+		turns.pass(item)
 	}
 	return out
 }

@@ -55,7 +55,8 @@ func (q *modelQueue) order(sel selection) []*modelItem {
 // TTL stand before the last of them.
 func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, more bool) {
 	size := int64(0)
-	for _, item := range q.order(sel) {
+	turns := q.turns(sel)
+	for item := turns.next(); item != nil; item = turns.next() {
 		switch {
 		case len(hit) == sel.limit:
 			return hit, passed, false
@@ -63,11 +64,13 @@ func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, 
 			if len(passed) == 256 {
 				return hit, passed, len(hit) == 0
 			}
+			turns.pass(item)
 			passed = append(passed, *item)
 		case len(hit) > 0 && size+item.size() > int64(sel.maxBytes):
 			return hit, passed, false
 		default:
 			size += item.size()
+			turns.take(item)
 			hit = append(hit, *item)
 		}
 	}
@@ -80,6 +83,8 @@ func (q *modelQueue) complete(out *outcome) {
 	switch {
 	case len(out.Items) > 0:
 		out.Ready = n.Ready
+	case n.Ready > 0 && q.limitsKeys():
+		out.Reason = fdbpq.ReasonBlocked
 	case n.Leased > 0:
 		out.Reason = fdbpq.ReasonLeased
 	case n.Delayed > 0:
@@ -94,24 +99,24 @@ func (m *model) peek(queue string, at moment, sel selection) outcome {
 	if q == nil {
 		return outcome{Reason: fdbpq.ReasonUnknown}
 	}
+	if q.limitsKeys() && !sel.first() {
+		return outcome{Err: "only min"}
+	}
 	if q.paused {
 		return outcome{Reason: fdbpq.ReasonPaused}
 	}
 	var out outcome
-	for _, item := range q.order(sel) {
-		if len(out.Items) == sel.limit {
-			break
-		}
+	size := int64(0)
+	turns := q.turns(sel)
+	for item := turns.next(); item != nil && len(out.Items) < sel.limit; item = turns.next() {
 		if item.expired(at.now) {
+			turns.pass(item)
 			continue
 		}
-		size := item.size()
-		for _, v := range out.Items {
-			size += v.Size
-		}
-		if len(out.Items) > 0 && size > int64(sel.maxBytes) {
+		if size += item.size(); len(out.Items) > 0 && size > int64(sel.maxBytes) {
 			break
 		}
+		turns.take(item)
 		out.Items = append(out.Items, item.view())
 	}
 	q.complete(&out)
@@ -136,7 +141,12 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		m.forgetTimer(due{at: before.due, kind: "pop", queue: q.name, id: sel.popID})
 		delete(q.pops, sel.popID)
 	}
-	if q.paused && !final {
+	switch {
+	case q.exists && q.limitsKeys() && lease == 0:
+		return outcome{Err: "lease required"}
+	case q.exists && q.limitsKeys() && !sel.first():
+		return outcome{Err: "only min"}
+	case q.paused && !final:
 		return outcome{Reason: fdbpq.ReasonPaused}
 	}
 	if sel.popID != "" && q.counts().Remembered >= q.config.DedupLimit {

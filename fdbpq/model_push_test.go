@@ -27,6 +27,7 @@ type pushItem struct {
 	unique           string
 	onConflict       fdbpq.OnConflict
 	untilLeased      bool
+	key              string
 }
 
 // push adds items. Ids, and the place among concurrent pushes, are the store's
@@ -138,7 +139,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	added := modelItem{
 		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
 		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
-		unique: item.unique, untilLeased: item.untilLeased,
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
 	}
 	if ttl > 0 {
 		added.expires = at.now + int64(ttl)

@@ -100,6 +100,7 @@ func (m *model) reinstate(q *modelQueue, at moment, number int, delay time.Durat
 		m.expire(q, at, gone, out)
 	case delay > 0:
 		item.state, item.due = fdbpq.StateDelayed, at.now+int64(delay)
+		q.hold(item)
 	default:
 		item.state = fdbpq.StateReady
 	}
@@ -131,7 +132,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id},
+		key: item.key, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id},
 	}
 	if ttl := grave.config.TTL; ttl > 0 {
 		buried.expires = at.now + int64(ttl)

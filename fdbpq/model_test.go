@@ -61,6 +61,8 @@ type modelItem struct {
 	dead           fdbpq.DeadLetter
 	unique         string // its value, as long as it claims that
 	untilLeased    bool
+	key            string
+	held           bool // delayed between two leases while key_order was on
 }
 
 // moment is when and where an operation happens.
@@ -108,6 +110,7 @@ type itemView struct {
 	Until      int64 // end of the TTL
 	Unique     string
 	UntilLease bool
+	Key        string
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -313,7 +316,7 @@ func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires
 func (i *modelItem) view() itemView {
 	return itemView{
 		ID: i.id, Seq: i.seq, Priority: i.priority, Payload: digest(i.payload), Headers: digest(i.headers), Size: i.size(),
-		Pushed: i.pushed, Deliveries: i.deliveries, Dead: i.dead, number: i.number,
+		Pushed: i.pushed, Deliveries: i.deliveries, Dead: i.dead, Key: i.key, number: i.number,
 	}
 }
 

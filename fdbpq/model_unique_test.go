@@ -40,16 +40,20 @@ func (m *model) resolve(q *modelQueue, at moment, item pushItem, priority int64,
 		return pushedView{Err: "remembered"}
 	case item.onConflict == fdbpq.ConflictReplace && leased:
 		return pushedView{Err: "leased"}
+	case item.onConflict == fdbpq.ConflictReplace && item.key != living.key:
+		return pushedView{Err: "another key"}
 	case item.onConflict == fdbpq.ConflictReplace && len(item.payload)+len(item.headers) > fdbpq.MaxContent:
 		return pushedView{Err: "content"}
 	case item.onConflict == fdbpq.ConflictReplace:
 		living.payload, living.headers = item.payload, item.headers
+		q.hold(living)
 	case item.onConflict == fdbpq.ConflictRaise && priority < view.Priority:
 		view.Priority = priority
 		if leased {
 			living.returnPriority = priority
 		} else {
 			living.priority = priority
+			q.hold(living)
 		}
 	}
 	if item.msgID != "" {

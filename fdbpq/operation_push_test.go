@@ -20,6 +20,7 @@ func pushOf(queue string, items []pushItem) operation {
 				if item.notBefore != 0 {
 					n.NotBefore = p.wall().Add(item.notBefore)
 				}
+				n.Key = item.key
 				n.Unique, n.OnConflict, n.UniqueUntilLeased = item.unique, item.onConflict, item.untilLeased
 				if l := item.handOver; l != nil {
 					lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
@@ -59,6 +60,7 @@ func (p pushItem) String() string {
 		{"headers", digest(p.headers), p.headers != ""}, {"priority", p.priority, p.hasPriority}, {"delay", p.delay, p.delay != 0},
 		{"not before", p.notBefore, p.notBefore != 0}, {"ttl", p.ttl, p.ttl != 0}, {"id", p.msgID, p.msgID != ""},
 		{"hand over", p.handOver, p.handOver != nil}, {"unique", p.unique, p.unique != ""},
+		{"key", p.key, p.key != ""},
 		{"on conflict", p.onConflict, p.onConflict != ""}, {"until", "leased", p.untilLeased},
 	} {
 		if field.set {

@@ -46,6 +46,12 @@ func kindOf(err error) string {
 		return "leased"
 	case errors.Is(err, fdbpq.ErrUnique):
 		return "unique"
+	case errors.Is(err, fdbpq.ErrAnotherKey):
+		return "another key"
+	case errors.Is(err, fdbpq.ErrLeaseRequired):
+		return "lease required"
+	case errors.Is(err, fdbpq.ErrOnlyMin):
+		return "only min"
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return "no queue"
 	case errors.Is(err, fdbpq.ErrContent):
@@ -91,7 +97,7 @@ func viewOf(item *fdbpq.Item) itemView {
 	v := itemView{
 		ID: item.ID.String(), Seq: item.Seq, Priority: item.Priority,
 		Payload: digest(item.Payload), Headers: digest(item.Headers), Size: item.Size,
-		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries,
+		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries, Key: item.Key,
 	}
 	if item.Dead != nil {
 		v.Dead = *item.Dead

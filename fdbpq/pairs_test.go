@@ -85,6 +85,25 @@ func after(d time.Duration) func(*world) operation {
 	}
 }
 
+// keyings are how the queue treats the key of its items.
+var keyings = []struct {
+	name, key string
+	limit     int64
+	order     bool
+}{
+	{"has no key", "", 0, false},
+	{"has a key", "k", 0, false},
+	{"has a key with a limit", "k", 1, false},
+	{"has a key in order", "k", 0, true},
+}
+
+// pushOfKey pushes an item with the key that the item may have.
+func pushOfKey(priority int64, delay time.Duration) func(*world) operation {
+	return func(*world) operation {
+		return pushOf("a", []pushItem{{payload: "of the key", key: "k", priority: priority, hasPriority: true, delay: delay}})
+	}
+}
+
 func (w *world) lease0() heldLease { return w.leases[len(w.leases)-1] }
 
 // meetings are all that can be done to one item, or around it.
@@ -112,6 +131,15 @@ var meetings = []func(*world) operation{
 	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
+	pushOfKey(-5, 0),
+	pushOfKey(12, 0),
+	pushOfKey(2, time.Second),
+	func(*world) operation {
+		return configureOf("a", map[string]any{"key_limit": 2, "key_order": false}, func(c *fdbpq.Config) { c.KeyLimit, c.KeyOrder = 2, false }, true)
+	},
+	func(*world) operation {
+		return configureOf("a", map[string]any{"key_order": true}, func(c *fdbpq.Config) { c.KeyOrder = true }, true)
+	},
 	pushUnique(pushItem{}),
 	pushUnique(pushItem{onConflict: fdbpq.ConflictReplace, untilLeased: true}),
 	pushUnique(pushItem{onConflict: fdbpq.ConflictRaise, priority: -2, hasPriority: true}),
@@ -169,13 +197,16 @@ func meetsEach(t *testing.T, open func() kv.DB, a func(*world) operation, everyS
 		if rng.IntN(10) >= fewer(t, 10) {
 			continue
 		}
-		first := rng.IntN(len(situations))
-		tried := 1
-		if *flagOps > 0 || everySituation {
+		all := len(situations) * len(keyings)
+		first, tried := rng.IntN(all), 1
+		switch {
+		case *flagOps > 0:
+			tried = all
+		case everySituation:
 			tried = len(situations)
 		}
 		for s := range tried {
-			if err := w.meetOn((first+s)%len(situations), a, b); err != nil {
+			if err := w.meetOn((first+s)%all, a, b); err != nil {
 				t.Fatalf("seed %d, pair with %d: %v\nbefore:\n%s", seed, j, err, strings.Join(w.trace, "\n"))
 			}
 		}
@@ -188,12 +219,13 @@ func meetsEach(t *testing.T, open func() kv.DB, a func(*world) operation, everyS
 // meetOn makes an item, brings it into a situation, and lets two operations
 // overlap.
 func (w *world) meetOn(n int, a, b func(*world) operation) error {
-	situation := situations[n]
+	situation, keying := situations[n%len(situations)], keyings[n/len(situations)]
 	p := w.processes[0]
-	w.trace = []string{"the item is " + situation.name}
+	w.trace = []string{"the item is " + situation.name + " and " + keying.name}
 	for _, o := range []operation{
-		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b"}, func(c *fdbpq.Config) {
+		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b", "key_limit": keying.limit, "key_order": keying.order}, func(c *fdbpq.Config) {
 			c.MaxDeliveries, c.DeadLetterExpired, c.HandOver = 2, false, "a,b"
+			c.KeyLimit, c.KeyOrder = keying.limit, keying.order
 		}, true),
 		purgeOf("a", false), pauseOf("a", false), inspectOf("a"),
 	} {
@@ -206,7 +238,7 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	if err := w.heartbeat(everyProcess); err != nil {
 		return err
 	}
-	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value"}})} {
+	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true, key: keying.key}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value", key: keying.key}})} {
 		if err := w.do(p, o); err != nil {
 			return err
 		}

@@ -13,6 +13,9 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err != nil || s == nil {
 		return Popped{Reason: ReasonUnknown}, err
 	}
+	if err := s.config.RefusesEnd(&sel); err != nil {
+		return Popped{}, err
+	}
 	if s.paused {
 		return Popped{Reason: ReasonPaused}, nil
 	}

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"math/rand/v2"
@@ -40,6 +41,11 @@ func parsePlace(b []byte) (place, error) {
 		return place{}, err
 	}
 	return place{priority: priority, tail: string(tail)}, nil
+}
+
+// compare is the order of places, which is that of their keys.
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.priority, q.priority), strings.Compare(p.tail, q.tail))
 }
 
 // count returns the number in push order.

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -64,9 +65,11 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 	if sel.PopID != "" {
 		again, err := qtx.repeatPop(&sel, lease)
 		if err != nil || again != nil {
-			qtx.finish()
-			return deref(again), err
+			return deref(again), cmp.Or(err, qtx.finish())
 		}
+	}
+	if err := qtx.state.config.Refuses(&sel, lease); err != nil {
+		return Popped{}, err
 	}
 	if qtx.state.paused {
 		return qtx.popNothing(&sel, lease, ReasonPaused)
@@ -128,7 +131,9 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			return Popped{}, err
 		}
 	}
-	qtx.finish()
+	if err := qtx.finish(); err != nil {
+		return Popped{}, err
+	}
 	popped.Events = qtx.events
 	return popped, qtx.complete(qtx.snapshot, qtx.state, &popped)
 }

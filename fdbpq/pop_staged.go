@@ -220,7 +220,7 @@ func (g *staged) fulfil(ctx context.Context) error {
 			}
 			tx.Conflict(pair.Key)
 			var popped Popped
-			if qtx != nil && !qtx.state.paused {
+			if qtx != nil && !qtx.state.paused && qtx.state.config.Refuses(&m.sel, m.lease) == nil {
 				// deliver decides whether this lease counts as a delivery.
 				if popped, err = qtx.popNew(&m.sel, stagedLifetime, nil); err != nil {
 					return err
@@ -288,6 +288,9 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 	}
 	if len(rest) == 0 {
 		popped := Popped{}
+		if err := qtx.state.config.Refuses(&g.sel, g.lease); err != nil {
+			return Popped{}, err
+		}
 		if qtx.state.paused {
 			popped.Reason = ReasonPaused
 			return popped, nil
@@ -312,7 +315,9 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 			popped.Items = append(popped.Items, *item)
 		}
 	}
-	qtx.finish()
+	if err := qtx.finish(); err != nil {
+		return Popped{}, err
+	}
 	if len(popped.Items) == 0 {
 		return Popped{}, errContended // all leases of the result were lost: start again
 	}

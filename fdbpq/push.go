@@ -22,6 +22,7 @@ type NewItem struct {
 	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
 	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
 	MsgID     string        // pushes with the same id within the queue's dedup window add one item
+	Key       string        // whose item it is, for key_limit and key_order; "": nobody's
 
 	// HandOver is a lease that the push acknowledges in its transaction, nil for none.
 	// The push is refused if the lease is lost (*LostError), or if the configuration of
@@ -82,8 +83,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		}
 		results[i].Events, p.events = p.events, nil
 	}
-	p.finish()
-	return results, nil
+	return results, p.finish()
 }
 
 // openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
@@ -104,13 +104,23 @@ func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
 	return p, nil
 }
 
-// createIfMissing makes the queue with its first item.
-func (p *pusher) createIfMissing() error {
-	if !p.missing {
-		return nil
+// prepare makes the queue with its first item, and has it keep items with keys from
+// the first one on.
+func (p *pusher) prepare(e *envelope) error {
+	first := e.key != "" && !p.state.keyed
+	if first {
+		keyed := *p.state
+		keyed.keyed = true
+		p.state = &keyed
 	}
-	p.missing = false
-	return p.create(p.tx, p.state)
+	if p.missing {
+		p.missing = false
+		return p.create(p.tx, p.state)
+	}
+	if first {
+		return p.writeState(p.tx, p.state)
+	}
+	return nil
 }
 
 // pusher assigns places within one transaction.
@@ -153,7 +163,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := cmp.Or(checkMsgID(item.MsgID), item.checkUnique()); err != nil {
+	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), item.checkUnique()); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -182,14 +192,16 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: refused}, err
 	}
 	at := place{priority: priority, tail: newTail(p.count + 1)}
-	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique, untilLeased: item.UniqueUntilLeased}
+	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}
 	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
-	if err := p.createIfMissing(); err != nil {
+	if err := p.prepare(&e); err != nil {
 		return Pushed{}, err
 	}
-	p.acknowledge(handOver)
+	if err := p.acknowledge(handOver); err != nil {
+		return Pushed{}, err
+	}
 	p.count++
 	due, err := p.schedule(item, &e)
 	if err != nil {
@@ -215,7 +227,9 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	if errors.Is(refused, ErrHandOver) {
 		return Pushed{Err: refused}, nil
 	}
-	p.acknowledge(handOver)
+	if err := p.acknowledge(handOver); err != nil {
+		return Pushed{}, err
+	}
 	seq, err := first.id.place.count()
 	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
 }
@@ -265,7 +279,7 @@ func (p *pusher) evict(results []Pushed) error {
 		return nil
 	}
 	for n := 0; n < maxEvicted && p.length() > config.MaxLength; n++ {
-		entries, err := p.leastUrgent().next(1, 0)
+		entries, err := p.leastUrgent()(1, 0)
 		if err != nil {
 			return err
 		}
@@ -291,10 +305,8 @@ func (p *pusher) evict(results []Pushed) error {
 
 // leastUrgent scans the ready items from the one that is evicted first: the newest of the
 // highest priority, whatever pop.max returns.
-func (p *pusher) leastUrgent() *scan {
-	last := p.scan(p.snapshot, p.state, Max, AllPriorities)
-	last.oldest = false
-	return last
+func (p *pusher) leastUrgent() nextEntries {
+	return p.readyItems(p.snapshot, p.state, Max, AllPriorities, TiesNewest)
 }
 
 // delay returns the item's delay; NotBefore is by this process's wall clock.
@@ -330,10 +342,10 @@ func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 }
 
 // finish writes the queue's highest count and its counters.
-func (p *pusher) finish() {
+func (p *pusher) finish() error {
 	if p.missing {
-		return // no item was added
+		return nil // no item was added
 	}
 	p.tx.Max(queueRow(spaceHigh, p.name), uint64(p.count))
-	p.queueTx.finish()
+	return p.queueTx.finish()
 }

@@ -16,11 +16,19 @@ type queueState struct {
 	generation int64 // of the key space that holds the items; never reused
 	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
+	keyed      bool // items of the queue have had keys
 	config     Config
 }
 
+// limitsKeys reports whether items may have to wait for others of their key.
+func (s *queueState) limitsKeys() bool { return s.keyed && s.config.limitsKeys() }
+
 const (
 	stateVersion = 1
+
+	// stateKeyed is the version of a queue whose items have had keys. Earlier versions
+	// of this program do not know where such items are, and refuse the queue.
+	stateKeyed = 2
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
@@ -39,7 +47,11 @@ func (s *queueState) pack() ([]byte, error) {
 	if !s.exists {
 		flags |= flagDeleted
 	}
-	b := tuple.AppendInt(nil, stateVersion)
+	version := int64(stateVersion)
+	if s.keyed {
+		version = stateKeyed
+	}
+	b := tuple.AppendInt(nil, version)
 	b = tuple.AppendInt(b, s.generation)
 	b = tuple.AppendInt(b, flags)
 	return tuple.AppendBytes(b, config), nil
@@ -54,8 +66,8 @@ func parseState(b []byte) (*queueState, error) {
 			return nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
-	if version != stateVersion {
-		return nil, fmt.Errorf("queue state has format %d: this version reads %d", version, stateVersion)
+	if version < stateVersion || version > stateKeyed {
+		return nil, fmt.Errorf("queue state has format %d: this version reads %d and %d", version, stateVersion, stateKeyed)
 	}
 	config, _, err := tuple.ConsumeBytes(rest)
 	if err != nil {
@@ -66,6 +78,7 @@ func parseState(b []byte) (*queueState, error) {
 	}
 	s.paused = flags&flagPaused != 0
 	s.exists = flags&flagDeleted == 0
+	s.keyed = version == stateKeyed
 	return s, nil
 }
 

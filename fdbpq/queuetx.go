@@ -13,6 +13,7 @@ type queueTx struct {
 	state     *queueState
 	storeTime int64 // store time, 0 until it is read
 	tally     tally
+	keys      keyChanges
 	arrived   bool // an item became ready
 	events    []Event
 	txSize    int // of the items processed so far
@@ -123,8 +124,11 @@ func (qtx *queueTx) set(space string, p place, value []byte) {
 
 // addReady makes an item ready.
 func (qtx *queueTx) addReady(p place, e *envelope) {
-	qtx.set(spaceReady, p, e.append(qtx.buffers.value[:0]))
+	qtx.set(e.readySpace(), p, e.append(qtx.buffers.value[:0]))
 	qtx.setExpiry(p, e)
+	if e.key != "" {
+		qtx.keyReady(p, e)
+	}
 	qtx.tally.ready++
 	qtx.arrived = true
 }
@@ -132,10 +136,13 @@ func (qtx *queueTx) addReady(p place, e *envelope) {
 // removeReady clears a ready item's row. Two transactions that remove the same item
 // conflict.
 func (qtx *queueTx) removeReady(p place, e *envelope) {
-	key := qtx.key(spaceReady, p)
+	key := qtx.key(e.readySpace(), p)
 	qtx.tx.Conflict(key)
 	qtx.tx.Clear(key)
 	qtx.clearExpiry(p, e)
+	if e.key != "" {
+		qtx.keyNotReady(p, e)
+	}
 	if e.foreign {
 		qtx.tally.bytes += e.size // drop subtracts it, but the push did not add it
 		return
@@ -153,8 +160,11 @@ func (qtx *queueTx) drop(p place, e *envelope) {
 	}
 }
 
-// finish writes the changes of the counters.
-func (qtx *queueTx) finish() {
+// finish writes the changes of the counters, and has pops find the keys that changed.
+func (qtx *queueTx) finish() error {
+	if err := qtx.indexKeys(); err != nil {
+		return err
+	}
 	for counter, delta := range qtx.tally.fields() {
 		if *delta != 0 {
 			qtx.tx.Add(qtx.counterKey(qtx.state.generation, counter), *delta)
@@ -164,4 +174,5 @@ func (qtx *queueTx) finish() {
 		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), 1)
 	}
 	qtx.tally, qtx.arrived = tally{}, false
+	return nil
 }

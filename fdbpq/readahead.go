@@ -8,7 +8,7 @@ import (
 // an engine over a network serves it at the same time as prefetched rows.
 type readAhead struct {
 	guess   *queueState // assumed state
-	scan    *scan
+	rest    nextEntries
 	entries []entry // the first ones
 	given   bool
 }
@@ -20,21 +20,18 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 		return nil, nil
 	}
 	guess := q.store.queueStates.last(q.name)
-	if guess == nil || !guess.exists || guess.paused {
+	if guess == nil || !guess.exists || guess.paused || guess.limitsKeys() || sel.End == Max && guess.config.Ties == TiesOldest {
 		return nil, nil
 	}
-	s := q.scan(tx.Snapshot(), guess, sel.End, *sel.Band)
-	if s.oldest {
-		return nil, nil
-	}
-	entries, err := s.next(sel.Limit, sel.MaxBytes)
-	return &readAhead{guess: guess, scan: s, entries: entries}, err
+	next := q.readyItems(tx.Snapshot(), guess, sel.End, *sel.Band, guess.config.Ties)
+	entries, err := next(sel.Limit, sel.MaxBytes)
+	return &readAhead{guess: guess, rest: next, entries: entries}, err
 }
 
 // next returns the entries that were read ahead, and then those that follow.
 func (a *readAhead) next(limit, maxBytes int) ([]entry, error) {
 	if a.given {
-		return a.scan.next(limit, maxBytes)
+		return a.rest(limit, maxBytes)
 	}
 	a.given = true
 	return a.entries, nil

@@ -8,7 +8,8 @@ type Reason string
 const (
 	ReasonUnknown Reason = "unknown" // no such queue
 	ReasonPaused  Reason = "paused"
-	ReasonLeased  Reason = "leased" // there are only leased items, and perhaps delayed ones
+	ReasonBlocked Reason = "blocked" // ready items wait for others of their key
+	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
 	ReasonDelayed Reason = "delayed"
 	ReasonEmpty   Reason = "empty"
 )
@@ -22,6 +23,8 @@ func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
 	}
 	n, err := q.counts(r, s.generation)
 	switch {
+	case n.Ready > 0 && s.limitsKeys():
+		popped.Reason = ReasonBlocked
 	case n.Leased > 0:
 		popped.Reason = ReasonLeased
 	case n.Delayed > 0:

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -55,8 +56,7 @@ func (q Queue) popUnknown(tx kv.Tx, sel *Selection, lease time.Duration) (Popped
 func (qtx *queueTx) repeatOrNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
 	again, err := qtx.repeatPop(sel, lease)
 	if err != nil || again != nil {
-		qtx.finish()
-		return deref(again), err
+		return deref(again), cmp.Or(err, qtx.finish())
 	}
 	return qtx.popNothing(sel, lease, reason)
 }
@@ -73,8 +73,7 @@ func (qtx *queueTx) popNothing(sel *Selection, lease time.Duration, reason Reaso
 			return Popped{}, err
 		}
 	}
-	qtx.finish()
-	return popped, nil
+	return popped, qtx.finish()
 }
 
 // explainNothing sets the reason of a pop that is remembered to have popped nothing.

@@ -50,9 +50,31 @@ type scan struct {
 	level  *scan
 }
 
-// scan starts at one end of a band of a queue's ready items.
-func (q Queue) scan(r kv.Reader, s *queueState, end End, band Band) *scan {
-	prefix := generationPrefix(spaceReady, q.name, s.generation)
+// nextEntries returns the next items in some order, at least one unless there are none
+// left.
+type nextEntries func(limit, maxBytes int) ([]entry, error)
+
+// readyItems returns the ready items in a band of a queue, from one end.
+func (q Queue) readyItems(r kv.Reader, s *queueState, end End, band Band, ties Ties) nextEntries {
+	plain := q.scan(r, s, spaceReady, end, band, ties)
+	if !s.keyed {
+		return plain.next
+	}
+	before := func(a, b place) bool { return a.compare(b) < 0 }
+	switch {
+	case plain.oldest:
+		before = func(a, b place) bool {
+			return a.priority > b.priority || a.priority == b.priority && a.tail < b.tail
+		}
+	case end == Max:
+		before = func(a, b place) bool { return a.compare(b) > 0 }
+	}
+	return merged(before, plain.next, q.scan(r, s, spaceKeyed, end, band, ties).next)
+}
+
+// scan starts at one end of a band in one space of ready items.
+func (q Queue) scan(r kv.Reader, s *queueState, space string, end End, band Band, ties Ties) *scan {
+	prefix := generationPrefix(space, q.name, s.generation)
 	low, high := band.in(prefix)
 	return &scan{
 		r:       r,
@@ -60,7 +82,7 @@ func (q Queue) scan(r kv.Reader, s *queueState, end End, band Band) *scan {
 		begin:   low,
 		end:     high,
 		reverse: end == Max,
-		oldest:  end == Max && s.config.Ties == TiesOldest,
+		oldest:  end == Max && ties == TiesOldest,
 	}
 }
 

@@ -76,9 +76,14 @@ type collector struct {
 }
 
 func (c *collector) run() error {
-	next := c.scan(c.snapshot, c.state, c.sel.End, *c.sel.Band).next
-	if c.ahead != nil {
+	var next nextEntries
+	switch {
+	case c.ahead != nil:
 		next = c.ahead.next
+	case c.state.limitsKeys():
+		return c.takeTurns()
+	default:
+		next = c.readyItems(c.snapshot, c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
 	}
 	for len(c.items) < c.sel.Limit {
 		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)

@@ -127,8 +127,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	qtx.finish()
-	return Settled{Events: qtx.events}, nil
+	return Settled{Events: qtx.events}, qtx.finish()
 }
 
 // itemOfLease finds the item of a lease, nearly always in its leased row.

@@ -103,7 +103,9 @@ func (w *sweep) run() (Swept, error) {
 		swept.Timers++
 	}
 	for _, qtx := range w.queues {
-		qtx.finish()
+		if err := qtx.finish(); err != nil {
+			return Swept{}, err
+		}
 		swept.Events = append(swept.Events, qtx.events...)
 	}
 	return swept, nil
@@ -159,6 +161,8 @@ func (qtx *queueTx) timerDue(t timer) error {
 	case timerRequest:
 		qtx.requestDue(t)
 		return nil
+	case timerKeys:
+		return qtx.keysDue(t)
 	}
 	if t.generation != qtx.state.generation {
 		return nil // of a purged generation

@@ -15,6 +15,7 @@ const (
 	timerMsgID   = "u" // a message id is forgotten
 	timerPopID   = "p" // a pop id is forgotten
 	timerRequest = "o" // the request of a staged pop is cleared
+	timerKeys    = "k" // keys are to be looked at after another limit was set
 )
 
 // appendTimerKey appends the key of an item's timer.
@@ -27,7 +28,7 @@ func appendTimerKey(b []byte, due int64, kind, queue string, generation int64, p
 	return p.append(b)
 }
 
-// idTimerKey returns the key of the timer that forgets a message id, a pop id or a request.
+// idTimerKey returns the key of a timer that is not of an item.
 func idTimerKey(due int64, kind, queue, id string) []byte {
 	b := tuple.AppendString(nil, spaceTimer)
 	b = tuple.AppendInt(b, due)
@@ -43,7 +44,7 @@ type timer struct {
 	queue      string
 	generation int64  // of item timers
 	place      place  // of item timers
-	id         string // of the timers of ids and requests
+	id         string // of the other timers
 }
 
 func parseTimer(key []byte) (timer, error) {
@@ -59,7 +60,7 @@ func parseTimer(key []byte) (timer, error) {
 		}
 	}
 	switch t.kind {
-	case timerMsgID, timerPopID, timerRequest:
+	case timerMsgID, timerPopID, timerRequest, timerKeys:
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}

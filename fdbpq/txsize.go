@@ -16,6 +16,7 @@ const (
 	// count a key several times: for the write, its write conflict and its read
 	// conflict.
 	itemKeys = 20
+	keyRows  = 24 // of an item with a key, in addition
 	keySize  = 48 // of a key, without the queue's name
 )
 
@@ -32,6 +33,9 @@ func (q Queue) itemTxSize(e *envelope, copied bool) int {
 	default:
 		keys += 3 * int(e.chunks)
 		content = 0
+	}
+	if e.key != "" {
+		content += keyRows * (len(q.name) + keySize + len(e.key))
 	}
 	return content + keys*(len(q.name)+keySize)
 }

@@ -24,6 +24,9 @@ var (
 
 	// ErrLeased: the item that a push is to replace is leased.
 	ErrLeased = errors.New("the item is leased")
+
+	// ErrAnotherKey: the item that a push is to replace has another key.
+	ErrAnotherKey = errors.New("the item has another key")
 )
 
 // claim makes an item the one with its unique value.
@@ -37,7 +40,7 @@ func (qtx *queueTx) claim(e *envelope, p place) {
 func (qtx *queueTx) release(e *envelope) {
 	if e.unique != "" {
 		qtx.tx.Clear(qtx.uniqueRow(e.unique))
-		e.unique = ""
+		e.unique, e.untilLeased = "", false
 	}
 }
 
@@ -91,6 +94,8 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 	switch {
 	case item.OnConflict == ConflictReplace && living.state == StateLeased:
 		return Pushed{Err: ErrLeased}, nil
+	case item.OnConflict == ConflictReplace && item.Key != living.key:
+		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.key)}, nil
 	case item.OnConflict == ConflictReplace:
 		if err := p.replace(living, item); err != nil {
 			return Pushed{Err: err}, nil
@@ -99,7 +104,9 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 		p.move(living, priority)
 		pushed.Priority = priority
 	}
-	p.acknowledge(handOver)
+	if err := p.acknowledge(handOver); err != nil {
+		return Pushed{}, err
+	}
 	if item.MsgID != "" {
 		err = p.rememberPush(item.MsgID, pushed.ID)
 	}

@@ -298,8 +298,8 @@ func TestRowsOfLaterVersion(t *testing.T) {
 		db := open()
 		defer db.Close()
 		f := newFixture(t, db)
-		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: "with every element"})
-		item, state := f.rows("i")[0], f.rows("q")[0]
+		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: "with every element", Key: "key"})
+		item, state := f.rows("ik")[0], f.rows("q")[0]
 		set := func(row kv.Pair, value []byte) {
 			t.Helper()
 			load(t, db, []kv.Pair{{Key: row.Key, Value: value}})
@@ -322,8 +322,8 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			t.Errorf("an item of another format: %v", err)
 		}
 		set(item, item.Value)
-		set(state, append([]byte{0x15, 2}, state.Value[2:]...))
-		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 2") {
+		set(state, append([]byte{0x15, 3}, state.Value[2:]...))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 3") {
 			t.Errorf("a queue of another format: %v", err)
 		}
 	})

@@ -1,0 +1,213 @@
+package fdbpq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// An item can have a key: a customer, a tenant, a document. key_limit and key_order
+// decide how many items of one key are leased at a time, and pops never read past the
+// items of a key that may have no more.
+//
+// So keys stand in an index of their own (spaceKeyHead), at the place of their first
+// ready item. Two rules keep it:
+//
+//  1. A key with ready items has a row there, at the place of the first one or in front
+//     of it, unless its leased items are as many as it may have.
+//  2. Whoever ends such a lease writes the row.
+//
+// Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
+// Pops depend on what they conclude from. A push writes the row blindly, unless another
+// item of the key comes first. Then it depends on spaceKeyEmpty, a row that is never
+// there: whoever takes the last ready item of a key clears it, and one of the two runs
+// again. Settlements depend on nothing.
+
+// MaxKey bounds the bytes of a key.
+const MaxKey = 128
+
+// ErrKey: the key is not as it should be.
+var ErrKey = errors.New("key")
+
+// CheckKey returns an error when a key is not as it should be.
+func CheckKey(key string) error {
+	switch {
+	case len(key) > MaxKey:
+		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrKey, len(key), MaxKey)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("%w %q: expected UTF-8", ErrKey, key)
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return fmt.Errorf("%w %q: control characters are not allowed", ErrKey, key)
+	case key != strings.TrimSpace(key):
+		return fmt.Errorf("%w %q: spaces at its ends are not allowed", ErrKey, key)
+	}
+	return nil
+}
+
+// readySpace is the space of the item when it is ready.
+func (e *envelope) readySpace() string {
+	if e.key != "" {
+		return spaceKeyed
+	}
+	return spaceReady
+}
+
+// begun reports whether the item was leased before, so that key_order hands it out
+// before the others of its key.
+func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
+
+// keyRow returns the prefix of the rows of a key in a space, with capacity for a place.
+func (qtx *queueTx) keyRow(space, key string) []byte {
+	prefix := generationPrefix(space, qtx.name, qtx.state.generation)
+	b := make([]byte, 0, len(prefix)+len(key)+48)
+	return tuple.AppendBytes(append(b, prefix...), []byte(key))
+}
+
+func (qtx *queueTx) placeOfKey(space, key string, p place) []byte {
+	return p.append(qtx.keyRow(space, key))
+}
+
+func (qtx *queueTx) heldRow(p place, e *envelope) []byte {
+	return append(qtx.keyRow(spaceKeyHeld, e.key), p.tail...)
+}
+
+// keyChanges are the keys whose items a transaction has changed, in the order in which
+// it did.
+type keyChanges struct {
+	all   []*keyChange
+	byKey map[string]*keyChange
+}
+
+type keyChange struct {
+	key     string
+	added   []place // of items that became ready
+	removed []place // of items that are not ready any more
+	letGo   int     // leases that ended, less those that began
+	full    bool    // it may have no more leases: nobody needs to look at it
+}
+
+func (c *keyChanges) of(key string) *keyChange {
+	change := c.byKey[key]
+	if change == nil {
+		if c.byKey == nil {
+			c.byKey = make(map[string]*keyChange)
+		}
+		change = &keyChange{key: key}
+		c.byKey[key] = change
+		c.all = append(c.all, change)
+	}
+	return change
+}
+
+// firstOfKey returns the place of the ready item that is handed out first of those of a
+// key.
+func (qtx *queueTx) firstOfKey(r kv.Reader, key string) (first place, ok bool, err error) {
+	if qtx.state.config.KeyOrder {
+		first, ok, err = qtx.firstIn(r, spaceKeyBegun, key, nil)
+	}
+	if !ok && err == nil {
+		first, ok, err = qtx.firstIn(r, spaceKeyReady, key, nil)
+	}
+	return first, ok, err
+}
+
+// firstIn returns the first place of a key in a space, behind a place or from the
+// beginning.
+func (qtx *queueTx) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
+	prefix := qtx.keyRow(space, key)
+	begin, end := tuple.Range(prefix)
+	if behind != nil {
+		begin = append(behind.append(bytes.Clone(prefix)), 0)
+	}
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil || len(rows) == 0 {
+		return place{}, false, err
+	}
+	first, err = parsePlace(rows[0].Key[len(prefix):])
+	return first, err == nil, err
+}
+
+func (qtx *queueTx) keyReady(p place, e *envelope) {
+	qtx.tx.Set(qtx.placeOfKey(spaceKeyReady, e.key, p), nil)
+	if e.begun() {
+		qtx.tx.Set(qtx.placeOfKey(spaceKeyBegun, e.key, p), nil)
+	}
+	change := qtx.keys.of(e.key)
+	change.added = append(change.added, p)
+}
+
+func (qtx *queueTx) keyNotReady(p place, e *envelope) {
+	qtx.tx.Clear(qtx.placeOfKey(spaceKeyReady, e.key, p))
+	if e.begun() {
+		qtx.tx.Clear(qtx.placeOfKey(spaceKeyBegun, e.key, p))
+	}
+	change := qtx.keys.of(e.key)
+	change.removed = append(change.removed, p)
+}
+
+// keyHeld counts the item as leased, keyLetGo no longer.
+func (qtx *queueTx) keyHeld(p place, e *envelope) {
+	qtx.tx.Set(qtx.heldRow(p, e), nil)
+	qtx.keys.of(e.key).letGo--
+}
+
+func (qtx *queueTx) keyLetGo(p place, e *envelope) {
+	qtx.tx.Clear(qtx.heldRow(p, e))
+	qtx.keys.of(e.key).letGo++
+}
+
+// indexKeys writes the rows with which pops find the keys that the transaction changed.
+func (qtx *queueTx) indexKeys() error {
+	for _, change := range qtx.keys.all {
+		if err := qtx.indexKey(change); err != nil {
+			return err
+		}
+	}
+	qtx.keys = keyChanges{}
+	return nil
+}
+
+func (qtx *queueTx) indexKey(change *keyChange) error {
+	if len(change.added)+len(change.removed) == 0 && change.letGo <= 0 {
+		return nil
+	}
+	// Without a dependency on the item that is left, two transactions could each leave
+	// the one that the other takes.
+	r := qtx.snapshot
+	if len(change.removed) > 0 {
+		r = qtx.tx
+	}
+	first, ok, err := qtx.firstOfKey(r, change.key)
+	if err != nil {
+		return err
+	}
+	for _, p := range change.removed {
+		if !ok || p != first {
+			qtx.tx.Clear(qtx.key(spaceKeyHead, p))
+		}
+	}
+	switch {
+	case !ok:
+		if len(change.removed) > 0 {
+			qtx.tx.Clear(qtx.keyRow(spaceKeyEmpty, change.key))
+		}
+		return nil
+	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
+		qtx.tx.Conflict(qtx.keyRow(spaceKeyEmpty, change.key))
+		return nil
+	}
+	if !change.full {
+		qtx.tx.Set(qtx.key(spaceKeyHead, first), []byte(change.key))
+	}
+	if change.letGo > 0 && qtx.state.config.limitsKeys() {
+		qtx.arrived = true
+	}
+	return nil
+}

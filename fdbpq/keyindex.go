@@ -1,0 +1,66 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// keysAtOnce bounds how many keys one transaction looks at after a change of key_limit
+// or key_order. Timers look at the others.
+const keysAtOnce = 64
+
+// reindex has pops look at all keys with ready items behind one: another limit may let
+// them go, and another order has another first item.
+func (qtx *queueTx) reindex(behind string) error {
+	space := generationPrefix(spaceKeyReady, qtx.name, qtx.state.generation)
+	begin, end := tuple.Range(space)
+	if behind != "" {
+		begin = tuple.PrefixEnd(qtx.keyRow(spaceKeyReady, behind))
+	}
+	for range keysAtOnce {
+		rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		key, _, err := tuple.ConsumeBytes(rows[0].Key[len(space):])
+		if err != nil {
+			return fmt.Errorf("damaged row of a key: %w", err)
+		}
+		behind = string(key)
+		first, ok, err := qtx.firstOfKey(qtx.snapshot, behind)
+		if err != nil {
+			return err
+		}
+		if ok {
+			qtx.tx.Set(qtx.key(spaceKeyHead, first), key)
+			qtx.arrived = true
+		}
+		begin = tuple.PrefixEnd(qtx.keyRow(spaceKeyReady, behind))
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	at := tuple.AppendBytes(tuple.AppendInt(nil, qtx.state.generation), []byte(behind))
+	qtx.store.alarm.expect(now)
+	qtx.tx.Set(idTimerKey(now, timerKeys, qtx.name, string(at)), nil)
+	return nil
+}
+
+// keysDue looks at further keys.
+func (qtx *queueTx) keysDue(t timer) error {
+	generation, rest, err := tuple.ConsumeInt([]byte(t.id))
+	if err != nil {
+		return fmt.Errorf("damaged timer: %w", err)
+	}
+	behind, _, err := tuple.ConsumeBytes(rest)
+	if err != nil {
+		return fmt.Errorf("damaged timer: %w", err)
+	}
+	if generation != qtx.state.generation || !qtx.state.exists {
+		return nil
+	}
+	return qtx.reindex(string(behind))
+}
