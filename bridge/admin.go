@@ -113,6 +113,7 @@ func Config(c fdbpq.Config) protocol.Config {
 		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
 		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
-		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow), HandOver: c.HandOver,
+		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
+		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, HandOver: c.HandOver,
 	}
 }

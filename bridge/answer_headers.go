@@ -42,6 +42,9 @@ func (w *headerWriter) item(item *fdbpq.Item) {
 	w.end(protocol.HeaderID)
 	w.text = strconv.AppendInt(w.text, item.Priority, 10)
 	w.end(protocol.HeaderPriority)
+	if item.Key != "" {
+		w.string(protocol.HeaderKey, item.Key)
+	}
 	w.text = strconv.AppendInt(w.text, item.Deliveries, 10)
 	w.end(protocol.HeaderDeliveries)
 	w.text = appendTime(w.text, item.Pushed)

@@ -45,7 +45,7 @@ var answerFrame = blockFrame +
 
 // texts are the lengths of those values.
 type texts struct {
-	queue, id                int
+	queue, id, key           int
 	reason, origin, originID int // of a dead letter
 }
 
@@ -54,6 +54,9 @@ func (t texts) answerSize(prefix int) int {
 	// A token has the place that the id names, and numbers.
 	token := t.id + maxTokenText
 	n := answerFrame + prefix + t.queue + token + t.id
+	if t.key > 0 {
+		n += lineOf(protocol.HeaderKey, t.key)
+	}
 	if t.reason+t.origin+t.originID > 0 {
 		n += lineOf(protocol.HeaderDeadReason, t.reason) + lineOf(protocol.HeaderOrigin, t.origin) + lineOf(protocol.HeaderOriginID, t.originID)
 	}
@@ -63,7 +66,7 @@ func (t texts) answerSize(prefix int) int {
 // textsOf are those of an item of a queue.
 func textsOf(queue string, item *fdbpq.Item) texts {
 	var text [2 * maxIDText]byte
-	t := texts{queue: len(queue), id: len(appendID(text[:0], item.ID))}
+	t := texts{queue: len(queue), id: len(appendID(text[:0], item.ID)), key: len(item.Key)}
 	if dead := item.Dead; dead != nil {
 		t.reason, t.origin, t.originID = len(failure.HeaderText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
 	}
@@ -87,14 +90,14 @@ func (a *answerLimit) refresh() { a.maxPayload.Store(a.nc.MaxPayload()) }
 
 // payload is the size of the largest payload that an item may have.
 func (a *answerLimit) payload() int64 {
-	return min(protocol.MaxPayload, a.maxPayload.Load()-int64(a.reserve(0, nil)))
+	return min(protocol.MaxPayload, a.maxPayload.Load()-int64(a.reserve(0, 0, nil)))
 }
 
 // reserve is the size to keep for the headers of answers with an admitted item, whose
-// id has this length. The item may be a dead letter already, or become one.
-func (a *answerLimit) reserve(id int, dead *fdbpq.DeadLetter) int {
+// id and key have these lengths. The item may be a dead letter already, or become one.
+func (a *answerLimit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 	id = max(id, maxIDText)
-	t := texts{queue: maxQueueName, id: id, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
+	t := texts{queue: maxQueueName, id: id, key: key, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
 	if dead != nil {
 		t.reason = max(t.reason, len(dead.Reason))
 		t.origin = max(t.origin, len(dead.Origin))
@@ -137,11 +140,11 @@ func (a *answerLimit) bundled(queue string, items []fdbpq.Item) int {
 var errBundleRoom = &failure.Failure{Code: 413, Text: "no bundle has room for the item: pop it without " + protocol.HeaderBundle}
 
 // admit refuses an item that no answer could carry.
-func (a *answerLimit) admit(payload, headers []byte, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
+func (a *answerLimit) admit(payload, headers []byte, key, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
 		return failure.Newf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
-	size, reserve := len(payload)+len(headers), a.reserve(id, dead)+uniqueSize(unique)
+	size, reserve := len(payload)+len(headers), a.reserve(id, len(key), dead)+uniqueSize(unique)
 	if most := int(a.maxPayload.Load()) - reserve; size > most {
 		return failure.Newf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)

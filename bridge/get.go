@@ -55,6 +55,9 @@ func (g *get) answer(l *lane) {
 	w.reset()
 	w.item(&item.Item)
 	w.string(protocol.HeaderState, string(item.State))
+	if item.WaitsFor != "" {
+		w.string(protocol.HeaderWaitsFor, string(item.WaitsFor))
+	}
 	if item.Fence > 0 {
 		w.text = strconv.AppendInt(w.text, item.Fence, 10)
 		w.end(protocol.HeaderFence)

@@ -28,6 +28,13 @@ func readMsgID(values []string) (string, *failure.Failure) {
 	return id, f
 }
 
+func readKey(key, value string) (string, *failure.Failure) {
+	if err := fdbpq.CheckKey(value); err != nil {
+		return "", failure.Newf(400, "%s: %s", key, err)
+	}
+	return value, nil
+}
+
 // readUnique reads a unique value. JSON has to carry it in lists and exports.
 func readUnique(key, value string) (string, *failure.Failure) {
 	switch {

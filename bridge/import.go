@@ -61,7 +61,7 @@ func (r *importing) read(wr *wire) *failure.Failure {
 	if i.Pushed.IsZero() {
 		i.Pushed = r.Arrived
 	}
-	return wr.answerLimit.admit(i.Payload, i.Headers, i.Unique, len(r.Msg.Header.Get(protocol.HeaderID)), i.Dead)
+	return wr.answerLimit.admit(i.Payload, i.Headers, i.Key, i.Unique, len(r.Msg.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
@@ -97,6 +97,8 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = number(&i.Deliveries)
 	case protocol.HeaderFence:
 		f = number(&i.Fence)
+	case protocol.HeaderKey:
+		i.Key, f = readKey(key, value)
 	case protocol.HeaderUnique:
 		i.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:
@@ -109,7 +111,7 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID}[key] = value
-	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderAck, protocol.HeaderLeaseExpires:
+	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderAck, protocol.HeaderLeaseExpires:
 		// These headers describe the answer and the lease, not the item.
 	default:
 		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)

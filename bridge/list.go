@@ -157,6 +157,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 	item := &protocol.Listed{
 		ID:         held.ID.String(),
 		Priority:   held.Priority,
+		Key:        held.Key,
 		State:      protocol.State(held.State),
 		Deliveries: held.Deliveries,
 		Pushed:     held.Pushed.UTC(),

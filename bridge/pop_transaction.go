@@ -240,10 +240,18 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	// A new pop with an id may be the repetition of an answered one.
 	if f := t.empty[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {
 		first.Failure = f
-		return 1, nil
+		err := t.mayAsk(tx, first)
+		if refusedByKeys(err) {
+			first.Failure, err = failure.Explain(err), nil
+		}
+		return 1, err
 	}
 	if first.peeks {
 		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection(&t.answerLimit, t.lane.queue.Name()))
+		if refusedByKeys(err) {
+			first.Failure = failure.Explain(err)
+			return 1, nil
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -285,6 +293,10 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		}
 	}
 	taken, err := t.popOrLease(tx, first, sel)
+	if refusedByKeys(err) {
+		first.Failure = failure.Explain(err)
+		return 1, nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -42,7 +42,7 @@ func (p *push) read(wr *wire) *failure.Failure {
 			return f
 		}
 	}
-	return wr.answerLimit.admit(p.Msg.Data, p.item.Headers, p.item.Unique, 0, nil)
+	return wr.answerLimit.admit(p.Msg.Data, p.item.Headers, p.item.Key, p.item.Unique, 0, nil)
 }
 
 // pushes is the work of a lane of pushes.

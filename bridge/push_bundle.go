@@ -104,7 +104,7 @@ func (p *push) readFrame(wr *wire, item *fdbpq.NewItem, rest []byte) ([]byte, *f
 			return nil, f
 		}
 	}
-	return rest, wr.answerLimit.admit(payload, item.Headers, item.Unique, 0, nil)
+	return rest, wr.answerLimit.admit(payload, item.Headers, item.Key, item.Unique, 0, nil)
 }
 
 // readLines reads the header lines of an item in a bundle.

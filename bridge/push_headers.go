@@ -64,13 +64,13 @@ func (h *itemHeaders) end() *failure.Failure {
 func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
+		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
-		protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
+		protocol.HeaderKey, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
 	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
 			protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict)
 	}
 	value, f := single(key, values)
@@ -92,6 +92,8 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		h.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
 	case protocol.HeaderTTL:
 		h.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+	case protocol.HeaderKey:
+		h.item.Key, f = readKey(key, value)
 	case protocol.HeaderUnique:
 		h.item.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:

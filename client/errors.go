@@ -67,6 +67,7 @@ const (
 	ReasonLeased  = protocol.ReasonLeased  // no item is ready, some are leased
 	ReasonDelayed = protocol.ReasonDelayed // no item is ready, some are delayed
 	ReasonPaused  = protocol.ReasonPaused
+	ReasonBlocked = protocol.ReasonBlocked // ready items wait for others of their key
 	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
 )
 
@@ -85,15 +86,20 @@ const (
 	ReasonStoreFull  = protocol.ReasonStoreFull  // bytes in the log of the store
 )
 
-// ReasonOccupied: another item has the place, or the unique value, of the imported one.
-const ReasonOccupied = protocol.ReasonOccupied
+// Reasons of 409. It has none if too many pops wait.
+const (
+	ReasonOccupied      = protocol.ReasonOccupied      // another item has the place, or the unique value, of the imported one
+	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
+	ReasonLeaseRequired = protocol.ReasonLeaseRequired // the queue limits the leases of a key
+	ReasonOnlyMin       = protocol.ReasonOnlyMin       // the queue hands out the first item of each key
+)
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.
 type Error struct {
 	Op          string // what was asked for: push, pop, …
 	Queue       string // on which queue, if on one
 	Code        int
-	Reason      Reason // of codes 404, 410 and 429
+	Reason      Reason // of codes 404, 409, 410 and 429
 	Description string
 
 	cause error
@@ -134,7 +140,7 @@ func (e *Error) Is(target error) bool {
 	case ErrLeased:
 		return e.Code == protocol.CodeConflict && e.Reason == ReasonLeased
 	case ErrBusy:
-		return e.Code == protocol.CodeBusy || e.Code == protocol.CodeConflict && !e.isConflict()
+		return e.Code == protocol.CodeBusy || e.Code == protocol.CodeConflict && e.Reason == ""
 	case ErrUnavailable:
 		return e.Code == protocol.CodeUnavailable
 	case ErrDamaged:
@@ -145,9 +151,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// isConflict reports whether a 409 is about another item: trying again does not help.
+// isConflict reports whether a 409 is about another item.
 func (e *Error) isConflict() bool {
-	return e.Code == protocol.CodeConflict && (e.Reason == ReasonOccupied || e.Reason == ReasonLeased)
+	return e.Code == protocol.CodeConflict && (e.Reason == ReasonOccupied || e.Reason == ReasonLeased || e.Reason == ReasonAnotherKey)
 }
 
 // Unwrap returns the cause if the error is no answer: nats.ErrNoResponders, or the error

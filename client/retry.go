@@ -65,7 +65,7 @@ func (e *Error) again(repeatable bool) bool {
 	case protocol.CodeBusy, protocol.CodeUnavailable:
 		return true
 	case protocol.CodeConflict:
-		return !e.isConflict()
+		return e.Reason == "" // otherwise trying again does not help
 	case protocol.CodeUnknownResult:
 		return repeatable && e.cause == nil
 	}

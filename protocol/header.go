@@ -6,14 +6,15 @@ const HeaderPrefix = "PQ-"
 // UntilLeased is the value of HeaderUniqueUntil.
 const UntilLeased = "leased"
 
-// Headers of requests. HeaderPriority, HeaderNotBefore, HeaderUnique and HeaderUniqueUntil
-// also come with items.
+// Headers of requests. HeaderPriority, HeaderKey, HeaderNotBefore, HeaderUnique and
+// HeaderUniqueUntil also come with items.
 const (
 	HeaderPriority  = "PQ-Priority"
 	HeaderDelay     = "PQ-Delay"
 	HeaderNotBefore = "PQ-Not-Before"
 	HeaderTTL       = "PQ-TTL"
 	HeaderSettle    = "PQ-Settle"
+	HeaderKey       = "PQ-Key"
 
 	HeaderUnique      = "PQ-Unique"
 	HeaderUniqueUntil = "PQ-Unique-Until"
@@ -37,6 +38,7 @@ const (
 	HeaderLeaseExpires = "PQ-Lease-Expires"
 	HeaderNumPending   = "PQ-Num-Pending"
 	HeaderState        = "PQ-State"
+	HeaderWaitsFor     = "PQ-Waits-For"
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"
 	HeaderOrigin       = "PQ-Origin"

@@ -36,7 +36,9 @@ type Item struct {
 	Queue        string              `json:"queue,omitempty"`
 	ID           string              `json:"id,omitempty"`
 	Priority     int64               `json:"priority"`
+	Key          string              `json:"key,omitempty"`
 	State        State               `json:"state,omitempty"`
+	WaitsFor     string              `json:"waits_for,omitempty"`
 	Deliveries   int64               `json:"deliveries,omitempty"`
 	Pushed       time.Time           `json:"pushed,omitzero"`
 	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay

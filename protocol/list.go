@@ -24,6 +24,7 @@ type Page struct {
 type Listed struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`
+	Key        string    `json:"key,omitempty"`
 	State      State     `json:"state"`
 	Deliveries int64     `json:"deliveries"`
 	Pushed     time.Time `json:"pushed"`

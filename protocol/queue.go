@@ -41,6 +41,8 @@ type Config struct {
 	Ties              string   `json:"ties"`                // which of equal priorities pop.max takes: newest or oldest
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
 	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
+	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
+	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
 	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
 }
 
@@ -58,6 +60,8 @@ type ConfigChange struct {
 	Ties              *string   `json:"ties,omitempty"`
 	MaxLength         *int64    `json:"max_length,omitempty"`
 	Overflow          *string   `json:"overflow,omitempty"`
+	KeyLimit          *int64    `json:"key_limit,omitempty"`
+	KeyOrder          *bool     `json:"key_order,omitempty"`
 	HandOver          *string   `json:"hand_over,omitempty"`
 }
 

@@ -42,6 +42,10 @@ const (
 	DescriptionShutdown   = "Server Shutdown"
 	DescriptionOccupied   = "Occupied"
 	DescriptionLeased     = "Leased"
+
+	DescriptionLeaseRequired = "Lease Required"
+	DescriptionOnlyMin       = "Only Min"
+	DescriptionAnotherKey    = "Another Key"
 )
 
 // Description returns the text of a code, which is JetStream's if JetStream has the code.
@@ -84,6 +88,7 @@ const (
 	ReasonLeased  Reason = "leased"  // no item is ready, some are leased
 	ReasonDelayed Reason = "delayed" // no item is ready, some are delayed
 	ReasonPaused  Reason = "paused"
+	ReasonBlocked Reason = "blocked" // ready items wait for others of their key
 	ReasonUnknown Reason = "unknown" // no such queue, or no such item
 )
 
@@ -102,5 +107,10 @@ const (
 	ReasonStoreFull  Reason = "store_full" // bytes in the store's log
 )
 
-// ReasonOccupied is a reason of 409: another item has the place of the imported one.
-const ReasonOccupied Reason = "occupied"
+// Reasons of 409.
+const (
+	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported one
+	ReasonLeaseRequired Reason = "lease_required" // the queue limits the leases of a key
+	ReasonOnlyMin       Reason = "only_min"       // the queue hands out the first item of each key
+	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
+)

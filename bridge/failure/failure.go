@@ -57,6 +57,8 @@ func Nothing(queue string, reason fdbpq.Reason) *Failure {
 		f.Text = "no queue " + queue
 	case fdbpq.ReasonPaused:
 		f.Text = "queue " + queue + " is paused"
+	case fdbpq.ReasonBlocked:
+		f.Text = "queue " + queue + ": the ready items wait for others of their key"
 	case fdbpq.ReasonLeased:
 		f.Text = "queue " + queue + ": no item is ready, some are leased"
 	case fdbpq.ReasonDelayed:
@@ -98,7 +100,13 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrLeased):
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionLeased, Reason: protocol.ReasonLeased}
-	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+	case errors.Is(err, fdbpq.ErrAnotherKey):
+		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionAnotherKey, Reason: protocol.ReasonAnotherKey}
+	case errors.Is(err, fdbpq.ErrLeaseRequired):
+		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
+	case errors.Is(err, fdbpq.ErrOnlyMin):
+		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOnlyMin, Reason: protocol.ReasonOnlyMin}
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}

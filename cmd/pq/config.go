@@ -33,6 +33,8 @@ whole; a queue that does not exist is made. The fields:
   ties                 which of equal priorities --max takes: newest or oldest
   max_length           of the queue, in items; 0: no limit
   overflow             what a push to a full queue does: refuse or evict
+  key_limit            items of one key that are leased at a time; 0: no limit
+  key_order            whether items of a key are handed out one after another
   hand_over            queues that may get its leased items, separated by commas; *: all`,
 		Example: `  # show it
   pq config jobs
