@@ -16,6 +16,7 @@ import (
 type Import struct {
 	ID         string
 	Priority   int64 // another than the id's when it was moved
+	Key        string
 	Payload    []byte
 	Header     nats.Header
 	Pushed     time.Time
@@ -55,7 +56,7 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
 	}
-	texts := map[string]string{protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
+	texts := map[string]string{protocol.HeaderKey: i.Key, protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
 	if d := i.Dead; d != nil {
 		texts[protocol.HeaderDeadReason], texts[protocol.HeaderOrigin], texts[protocol.HeaderOriginID] = d.Reason, d.Origin, d.OriginID
 	}

@@ -19,6 +19,7 @@ type Item struct {
 	Queue      string
 	ID         string
 	Priority   int64
+	Key        string // "": none
 	Payload    []byte
 	Header     nats.Header // as it was pushed
 	Deliveries int         // how often it was leased, this time included
@@ -33,6 +34,10 @@ type Item struct {
 	// leased item ends, or when a delayed one is ready.
 	State State
 	Due   time.Time
+
+	// WaitsFor is set by [Queue.Get] only: what keeps a ready or delayed item from being
+	// handed out, as docs/protocol/keys.md lists it.
+	WaitsFor string
 
 	// Unique is set by [Queue.Get] only: no other item of the queue has this value.
 	// UniqueUntil is [UntilLeased] or "".
@@ -114,6 +119,10 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Pending)
 	case protocol.HeaderState:
 		return readHeader(key, values, (*string)(&i.State))
+	case protocol.HeaderKey:
+		return readHeader(key, values, &i.Key)
+	case protocol.HeaderWaitsFor:
+		return readHeader(key, values, &i.WaitsFor)
 	case protocol.HeaderUnique:
 		return readHeader(key, values, &i.Unique)
 	case protocol.HeaderUniqueUntil:

@@ -17,6 +17,7 @@ import (
 type Listed struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`
+	Key        string    `json:"key,omitempty"`
 	State      State     `json:"state"`
 	Deliveries int       `json:"deliveries"`
 	Pushed     time.Time `json:"pushed"`
@@ -87,7 +88,7 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 
 func listed(i *protocol.Listed) Listed {
 	return Listed{
-		ID: i.ID, Priority: i.Priority, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
+		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
 		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 	}

@@ -68,6 +68,12 @@ func MsgID(id string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
 }
 
+// Key says whose item it is: a customer's, a tenant's, a document's. The queue's key_limit
+// and key_order bound how many items of one key are leased at a time, and in which order.
+func Key(key string) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderKey, key) }
+}
+
 // Unique gives the item a value that no other item of the queue has until this one is gone
 // or dead. If another one has it, the push adds nothing; see [OnConflict].
 func Unique(value string) PushOption {

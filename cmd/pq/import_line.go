@@ -65,7 +65,7 @@ func (r *importRun) line(n int, text []byte) error {
 	i := &client.Import{
 		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
 		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
-		Unique: read.Unique, UniqueUntil: read.UniqueUntil,
+		Key: read.Key, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
 	}
 	if read.State == client.Delayed {
 		i.NotBefore = read.Due
@@ -84,6 +84,9 @@ func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
 	}
 	if left := time.Until(read.Expires); !read.Expires.IsZero() {
 		options = append(options, client.TTL(max(1, left)))
+	}
+	if read.Key != "" {
+		options = append(options, client.Key(read.Key))
 	}
 	if read.Unique != "" {
 		options = append(options, client.Unique(read.Unique))

@@ -17,12 +17,12 @@ type item struct{ protocol.Item }
 // shown makes JSON of an item that was popped, peeked at or got.
 func shown(from *client.Item) *item {
 	i := &item{protocol.Item{
-		Queue: from.Queue, ID: from.ID, Priority: from.Priority, State: from.State,
+		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	if from.State != "" {
-		i.Due = from.Due
+		i.Due, i.WaitsFor = from.Due, from.WaitsFor
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
@@ -35,7 +35,7 @@ func shown(from *client.Item) *item {
 // listed makes JSON of an item of a list.
 func listed(from *client.Listed) *item {
 	i := &item{protocol.Item{
-		ID: from.ID, Priority: from.Priority, State: from.State, Deliveries: int64(from.Deliveries),
+		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
@@ -53,8 +53,14 @@ func (i *item) describe() string {
 	f.add("Id", "%s", i.ID)
 	f.add("Queue", "%s", i.Queue)
 	f.add("Priority", "%d", i.Priority)
+	if i.Key != "" {
+		f.add("Key", "%s", i.Key)
+	}
 	if i.State != "" {
 		f.add("State", "%s", i.State)
+	}
+	if i.WaitsFor != "" {
+		f.add("Waits for", "%s", i.WaitsFor)
 	}
 	f.add("Pushed", "%s", at(i.Pushed))
 	if !i.Due.IsZero() {

@@ -96,6 +96,10 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.files = append(p.files, s)
 		return nil
 	})
+	f.FuncP("key", "k", "whose item it is, a `text`: the queue's key_limit and key_order go by it", func(s string) error {
+		p.add(client.Key(s))
+		return nil
+	})
 	f.Func("unique", "`value` that one item of the queue has at a time: while one is there, pushing adds none", func(s string) error {
 		p.add(client.Unique(s))
 		return nil

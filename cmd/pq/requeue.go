@@ -13,8 +13,8 @@ func deadRequeueCommand(s *session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "requeue <queue> [<id>...]", Args: arguments(1, anyNumber),
 		Short: "push dead letters to their queue again",
-		Long: `Pushes dead letters to the queue they come from, with their priority and headers,
-and removes them from the dead-letter queue. They are new items there: their
+		Long: `Pushes dead letters to the queue they come from, with their priority, key and
+headers, and removes them from the dead-letter queue. They are new items there: their
 deliveries count from 0, and they stand behind the others of their priority.
 
 After an interruption run it again: an item that was pushed in the last 2 minutes
@@ -80,8 +80,11 @@ func (r *requeue) find(holders []*client.Queue, id string) (err error) {
 
 func (r *requeue) item(from *client.Queue, i *client.Item) error {
 	ctx := r.session.ctx
-	a, err := r.to.Push(ctx, i.Payload,
-		client.Priority(i.Priority), client.Header(i.Header), client.MsgID("requeue-"+i.ID))
+	options := []client.PushOption{client.Priority(i.Priority), client.Header(i.Header), client.MsgID("requeue-" + i.ID)}
+	if i.Key != "" {
+		options = append(options, client.Key(i.Key))
+	}
+	a, err := r.to.Push(ctx, i.Payload, options...)
 	if err != nil {
 		return err
 	}
