@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/console"
 	"github.com/pqbridge/pqbridge/gateway"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -130,9 +131,13 @@ func (d *daemon) connectConsole(ctx context.Context, started *parts) (*nats.Conn
 func serveConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) {
 	if g == nil {
 		pages.HandleFunc("/v1/", consoleIsOff)
+		pages.HandleFunc("GET /{$}", consoleIsOff)
 		return
 	}
 	pages.Handle("/v1/", names.guard(g))
+	page := names.guard(console.Handler())
+	pages.Handle("GET /{$}", page)
+	pages.Handle("GET /console/", page)
 }
 
 func consoleIsOff(w http.ResponseWriter, _ *http.Request) {

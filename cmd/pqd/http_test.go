@@ -126,7 +126,7 @@ func TestHTTPHosts(t *testing.T) {
 		"PQD.example.com:80": false, "other.example.com.": false, own: false,
 		"evil.example": true, "evil.example:8622": true, "pqd.example.com.evil.example": true, "example.com": true, "127.0.0.1.evil.example": true,
 	} {
-		for _, page := range []string{"/metrics", "/varz", "/debug/pprof/", "/v1/access", "/v1/queues", "/healthz", "/readyz"} {
+		for _, page := range []string{"/metrics", "/varz", "/debug/pprof/", "/v1/access", "/v1/queues", "/", "/console/main.js", "/healthz", "/readyz"} {
 			want := http.StatusOK
 			if guarded && page != "/healthz" && page != "/readyz" {
 				want = http.StatusMisdirectedRequest

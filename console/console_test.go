@@ -1,0 +1,78 @@
+package console
+
+import (
+	"io/fs"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The page and all its files are served, with a policy that allows no other script.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := fs.ReadDir(page, ".")
+	if err != nil || len(entries) < 5 {
+		t.Fatal(entries, err)
+	}
+	kinds := map[string]string{".html": "text/html", ".css": "text/css", ".js": "javascript", ".svg": "image/svg"}
+	for _, entry := range entries {
+		at := "/console/" + entry.Name()
+		if entry.Name() == "index.html" {
+			at = "/"
+		}
+		w := httptest.NewRecorder()
+		Handler().ServeHTTP(w, httptest.NewRequest("GET", at, nil))
+		if kind := kinds[path.Ext(entry.Name())]; w.Code != 200 || kind == "" || !strings.Contains(w.Header().Get("Content-Type"), kind) {
+			t.Errorf("%s: %d %v", at, w.Code, w.Header())
+		}
+		csp := w.Header().Get("Content-Security-Policy")
+		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} {
+			if !strings.Contains(csp, rule) {
+				t.Errorf("%s: the policy %q lacks %s", at, csp, rule)
+			}
+		}
+		if strings.Contains(csp, "unsafe") || w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", at, w.Header())
+		}
+	}
+	for _, at := range []string{"/console/", "/console/page", "/console/console.go", "/console/..%2fconsole.go", "/elsewhere"} {
+		w := httptest.NewRecorder()
+		Handler().ServeHTTP(w, httptest.NewRequest("GET", at, nil))
+		if w.Code == 200 {
+			t.Errorf("%s is served", at)
+		}
+	}
+}
+
+// forbidden turns text into markup or code, or needs something from elsewhere.
+var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\(|new Function|setTimeout\("|<script>|\son\w+="|style="|//[a-z0-9.-]+\.[a-z]{2,}/`)
+
+// No file turns text into markup, and none needs another site.
+func TestNothingTurnsTextIntoMarkup(t *testing.T) {
+	t.Parallel()
+	err := fs.WalkDir(files, "page", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		for number, line := range strings.Split(string(text), "\n") {
+			line = strings.ReplaceAll(line, `xmlns="http://www.w3.org/2000/svg"`, "")
+			if found := forbidden.FindString(line); found != "" {
+				t.Errorf("%s:%d: found %q", name, number+1, found)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

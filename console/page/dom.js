@@ -1,0 +1,112 @@
+// Elements for the views. Whatever a queue holds becomes a text node: nothing here, or in
+// any view, takes HTML.
+
+// h makes an element. Attributes that begin with "on" are listeners; null children are left out.
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((c) => c != null));
+  return element;
+}
+
+// fill replaces what an element holds.
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter((c) => c != null));
+  return element;
+}
+
+// setText changes a text, and marks the element for a moment.
+export function setText(element, text) {
+  if (element.textContent === text) return;
+  const fresh = element.textContent !== "";
+  element.textContent = text;
+  if (!fresh) return;
+  element.classList.remove("fresh");
+  void element.offsetWidth; // the animation begins again
+  element.classList.add("fresh");
+}
+
+// keep makes the rows of a table body those of a list, and reuses the ones that are there,
+// so that focus and selection stay.
+export function keep(body, list, key, make, update) {
+  const known = new Map([...body.children].map((row) => [row.dataset.key, row]));
+  let at = body.firstElementChild;
+  for (const one of list) {
+    let row = known.get(key(one));
+    if (row) known.delete(key(one));
+    else {
+      row = make(one);
+      row.dataset.key = key(one);
+    }
+    update(row, one);
+    if (row === at) at = at.nextElementSibling;
+    else body.insertBefore(row, at);
+  }
+  for (const row of known.values()) row.remove();
+}
+
+const notes = () => document.getElementById("notes");
+
+// note tells something that the user should know, for a while.
+export function note(text, bad = false) {
+  const line = h("p", { class: bad ? "bad" : null }, text);
+  notes().append(line);
+  setTimeout(() => line.remove(), bad ? 12000 : 5000);
+}
+
+// attempt runs an action and tells why it failed. It returns whether it did not.
+export async function attempt(action, done) {
+  try {
+    await action();
+    if (done) note(done);
+    return true;
+  } catch (error) {
+    note(error.message, true);
+    return false;
+  }
+}
+
+// ask shows a form in a dialog. submit does the work; the dialog closes when that succeeds.
+export function ask(title, fields, label, submit, danger = false) {
+  const problem = h("p", { class: "error", role: "alert" });
+  const send = h("button", { type: "submit", class: danger ? "danger" : "main" }, label);
+  const form = h("form", { class: "fields", novalidate: true }, fields, problem,
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send));
+  const dialog = h("dialog", { "aria-label": title, onclose: () => dialog.remove() }, h("h2", {}, title), form);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    send.disabled = true;
+    problem.textContent = "";
+    try {
+      await submit(form.elements);
+      dialog.close();
+    } catch (error) {
+      problem.textContent = error.message;
+    } finally {
+      send.disabled = false;
+    }
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+// confirmTyped asks to type a word before something that cannot be undone.
+export function confirmTyped(title, explanation, word, label, submit) {
+  return ask(title, [
+    h("p", {}, explanation),
+    h("label", {}, h("span", {}, "Type ", h("strong", { class: "mono" }, word), " to confirm"), h("input", { name: "word", autocomplete: "off", spellcheck: "false" })),
+  ], label, async (fields) => {
+    if (fields.word.value !== word) throw new Error(`This is not ${word}.`);
+    await submit();
+  }, true);
+}
+
+// confirmOnce asks before something that cannot be undone but concerns one item or few.
+export function confirmOnce(title, explanation, label, submit) {
+  return ask(title, [h("p", {}, explanation)], label, submit, true);
+}

@@ -1,0 +1,67 @@
+// Numbers, times and bytes for people.
+
+export const count = (n) => (n ?? 0).toLocaleString("en");
+
+export function bytes(n) {
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (n < 1024 || unit === "GiB") return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+    n /= 1024;
+  }
+}
+
+export function rate(n) {
+  if (!n || n < 0.005) return "0";
+  return n < 10 ? n.toFixed(2) : count(Math.round(n));
+}
+
+// span shows seconds.
+export function span(seconds) {
+  if (seconds < 0.0005) return "0 s";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= 2 * length) return `${Math.floor(seconds / length)} ${unit}`;
+  }
+  return `${Math.floor(seconds)} s`;
+}
+
+// fromNow shows a time as a distance.
+export function fromNow(time) {
+  const seconds = (new Date(time) - Date.now()) / 1000;
+  return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+}
+
+// visible shows characters that have no shape, or that would change how others are shown.
+export function visible(text) {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    (c) => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `‹U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+}
+
+// payloadBytes are those of an item.
+export function payloadBytes(item) {
+  if (item.payload_base64 != null) return Uint8Array.from(atob(item.payload_base64), (c) => c.charCodeAt(0));
+  return new TextEncoder().encode(item.payload ?? "");
+}
+
+// hex shows bytes like hexdump -C.
+export function hex(data) {
+  const lines = [];
+  for (let at = 0; at < data.length; at += 16) {
+    const part = [...data.subarray(at, at + 16)];
+    const codes = part.map((b) => b.toString(16).padStart(2, "0"));
+    const text = part.map((b) => (b >= 32 && b < 127 ? String.fromCharCode(b) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${codes.join(" ").padEnd(47)}  ${text}`);
+  }
+  return lines.join("\n");
+}
+
+// headersOf are the headers of an item as pairs of texts.
+export function headersOf(item) {
+  const pairs = [];
+  for (const [name, values] of Object.entries(item.headers ?? {})) {
+    for (const value of values) pairs.push([name, value]);
+  }
+  for (const [name, values] of Object.entries(item.headers_base64 ?? {})) {
+    for (const value of values) pairs.push([name, `base64 ${value}`]);
+  }
+  return pairs;
+}

@@ -1,0 +1,47 @@
+// The bridges, the store, and the pqd that keep it together.
+
+import { fill, h } from "./dom.js";
+import { bytes, count, span } from "./format.js";
+
+export function health(context) {
+  const problem = h("p", { class: "error", role: "alert" });
+  const store = h("dl", { class: "facts panel" });
+  const damage = h("div");
+  const bridges = h("div", { class: "panel" });
+  const nodes = h("div");
+  const fact = (name, value) => [h("dt", {}, name), h("dd", { class: "text" }, value)];
+  context.follow(["/v1/system", "/v1/bridges", "/v1/cluster"], (where, status, answer) => {
+    if (where === "/v1/cluster") return showNodes(nodes, status, answer);
+    if (status !== 200) {
+      problem.textContent = answer.error.description;
+      return;
+    }
+    problem.textContent = "";
+    if (where === "/v1/bridges") {
+      fill(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.metadata.started ? new Date(b.metadata.started).toLocaleString() : "–", b.metadata.store_id])));
+      return;
+    }
+    fill(store, fact("Store", answer.store), fact("Its id", answer.store_id), fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
+      fact("Largest item", bytes(answer.limits.payload)), fact("Requests at a time", count(answer.limits.requests)), fact("Waiting pops", `up to ${count(answer.limits.waiters)}`));
+    fill(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.map((d) => h("li", { class: "text" }, d)))) : null);
+  });
+  return h("section", {}, h("div", { class: "head" }, h("h1", {}, "Health")), problem, damage, h("h2", {}, "Store"), store, h("h2", {}, "Bridges"), bridges, nodes);
+}
+
+function table(caption, columns, rows) {
+  return h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col" }, c)))),
+    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, i) => (i === 0 ? h("th", { scope: "row" }, cell) : h("td", { "data-label": columns[i] }, cell)))))));
+}
+
+function showNodes(to, status, answer) {
+  if (status !== 200) return fill(to); // one pqd keeps the store
+  const seen = new Map();
+  for (const node of answer.nodes) {
+    for (const member of node.members ?? []) {
+      const known = seen.get(member.node);
+      if (!known || member.heard < known.heard) seen.set(member.node, member);
+    }
+  }
+  fill(to, h("h2", {}, "Nodes of the store"), h("div", { class: "panel" }, table("Nodes", ["Node", "Role", "Behind by", "Epoch", "Version", "Reason"],
+    [...seen.values()].sort((a, b) => a.node.localeCompare(b.node)).map((m) => [m.node, m.role, `${count(m.lag)} entries`, String(m.epoch), m.version, m.reason ?? "–"]))));
+}

@@ -1,0 +1,137 @@
+// One item: what it holds, and why it waits.
+
+import { ask, attempt, confirmOnce, fill, h, note } from "./dom.js";
+import { bytes, count, fromNow, headersOf, hex, payloadBytes, visible } from "./format.js";
+import { call, get, path } from "./gateway.js";
+import { link } from "./queues.js";
+
+const most = 64 << 10; // bytes of a payload that are shown at once
+
+export function item(context, { queue, id }) {
+  const at = path(["queues", queue, "items", id]);
+  const why = h("p", { class: "why", role: "status" }, "Loading…");
+  const facts = h("dl", { class: "facts panel" });
+  const headers = h("div");
+  const payload = h("div");
+  const actions = h("div", { class: "actions" });
+  let item = null;
+  let info = null;
+  let shown = null; // the fence and the bytes that are shown
+  let position = null;
+
+  const draw = () => {
+    if (!item) return;
+    why.className = "why";
+    why.textContent = explain(item, info, position);
+    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)),
+      item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
+      item.fence ? fact("Fence", String(item.fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
+      item.dead ? [fact("Died", item.dead.reason), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
+    const content = JSON.stringify([item.headers, item.headers_base64, item.payload, item.payload_base64]);
+    if (content === shown) return;
+    shown = content;
+    showHeaders(headers, item);
+    showPayload(payload, payloadBytes(item));
+    if (context.admin) fill(actions, buttons(queue, at, item));
+  };
+
+  context.follow([at, path(["queues", queue])], (where, status, answer) => {
+    if (where !== at) info = status === 200 ? answer : null;
+    else if (status === 200) {
+      const again = !item || item.state !== answer.state || item.priority !== answer.priority;
+      item = answer;
+      if (again && item.state === "ready") locate();
+    } else {
+      item = null;
+      why.className = "why bad";
+      why.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
+      fill(actions);
+    }
+    draw();
+  });
+
+  // locate finds the place of the item among the first ones, once.
+  async function locate() {
+    try {
+      const page = await get(path(["queues", queue, "items"], { limit: 1000 }));
+      const place = page.items.findIndex((i) => i.id === id);
+      position = place >= 0 ? place + 1 : page.next ? -1 : null;
+      draw();
+    } catch { /* it is not needed */ }
+  }
+
+  return h("section", {},
+    h("div", { class: "head" }, h("h1", { class: "mono" }, id), h("span", {}, "in ", h("a", { href: link(queue) }, queue)), actions),
+    why, facts, h("h2", {}, "Headers"), headers, payload);
+}
+
+const when = (time) => `${new Date(time).toLocaleString()} (${fromNow(time)})`;
+const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class: "text" }, visible(value)))];
+
+function explain(item, info, position) {
+  switch (item.state) {
+    case "delayed": return `It waits until its delay is over, ${fromNow(item.due)}.`;
+    case "leased": return `A consumer works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
+  }
+  if (info?.paused) return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
+  const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
+  const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
+  return `It is ready.${place}${pops}`;
+}
+
+function showHeaders(to, item) {
+  const pairs = headersOf(item);
+  if (!pairs.length) return fill(to, h("p", { class: "dim" }, "None."));
+  fill(to, h("div", { class: "panel" }, h("table", {}, h("caption", { class: "unseen" }, "Headers"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))),
+    h("tbody", {}, pairs.map(([name, value]) => h("tr", {}, h("th", { scope: "row", class: "mono" }, name), h("td", { class: "mono wide" }, h("span", { class: "text" }, visible(value)))))))));
+}
+
+function showPayload(to, data) {
+  let all = data.length <= most;
+  let form = null;
+  const pre = h("pre", { class: "payload panel", tabindex: 0, "aria-label": "Payload" });
+  const text = () => new TextDecoder().decode(data);
+  let parsed;
+  try {
+    parsed = data.length ? JSON.parse(text()) : undefined;
+  } catch { /* it is no JSON */ }
+  const isText = (() => {
+    try {
+      new TextDecoder("utf-8", { fatal: true }).decode(data);
+      return true;
+    } catch {
+      return false;
+    }
+  })();
+  const choices = h("div", { class: "actions", role: "group", "aria-label": "Show the payload as" });
+  const show = (as) => {
+    form = as;
+    const part = all ? data : data.subarray(0, most);
+    pre.classList.toggle("hex", as === "hex");
+    if (as === "hex") pre.textContent = hex(part);
+    else {
+      const full = as === "json" ? JSON.stringify(parsed, null, 2) : text();
+      pre.textContent = visible(all ? full : full.slice(0, most));
+    }
+    const button = (name, label, can = true) => h("button", { type: "button", "aria-pressed": String(as === name), class: as === name ? "main" : null, disabled: !can, onclick: () => show(name) }, label);
+    fill(choices, button("text", "Text"), button("json", "JSON", parsed !== undefined), button("hex", "Hex"),
+      all ? null : h("button", { type: "button", onclick: () => { all = true; show(form); } }, `Show all ${bytes(data.length)}`));
+  };
+  show(parsed !== undefined && typeof parsed === "object" ? "json" : isText ? "text" : "hex");
+  fill(to, h("h2", {}, `Payload, ${bytes(data.length)}`), choices, h("br"), data.length ? pre : h("p", { class: "dim" }, "It is empty."));
+}
+
+function buttons(queue, at, item) {
+  return [
+    item.dead ? h("button", { class: "main", onclick: () => attempt(async () => {
+      const pushed = await call("POST", `${at}/requeue`);
+      note(`It is ${pushed.id} in ${pushed.stream} now.`);
+    }) }, `Requeue to ${item.dead.origin}`) : null,
+    h("button", { onclick: () => ask("Move", [h("label", {}, "New priority", h("input", { name: "priority", inputmode: "numeric", value: String(item.priority) }), h("small", {}, "A low number is urgent. A leased item moves when it returns."))], "Move",
+      (fields) => call("POST", `${at}/move?${new URLSearchParams({ priority: fields.priority.value.trim() })}`)) }, "Move"),
+    h("button", { class: "danger", onclick: () => confirmOnce("Remove the item", item.state === "leased" ? "A consumer works on it, and loses its lease. Nothing brings the item back." : "Nothing brings it back.", "Remove", async () => {
+      await call("DELETE", at);
+      location.hash = link(queue).slice(1);
+    }) }, "Remove"),
+  ];
+}
