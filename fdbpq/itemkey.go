@@ -26,9 +26,9 @@ import (
 //
 // Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
 // Pops depend on what they conclude from. A push writes the row blindly, unless another
-// item of the key comes first. Then it depends on spaceKeyEmpty, a row that is never
-// there: whoever takes the last ready item of a key clears it, and one of the two runs
-// again. Settlements depend on nothing.
+// item of the key comes first. Then it relies on the row of that one, and depends on it:
+// a pop that takes it at the same time does not see the new item. Settlements depend on
+// nothing.
 
 // MaxKey bounds the bytes of a key.
 const MaxKey = 128
@@ -195,12 +195,9 @@ func (qtx *queueTx) indexKey(change *keyChange) error {
 	}
 	switch {
 	case !ok:
-		if len(change.removed) > 0 {
-			qtx.tx.Clear(qtx.keyRow(spaceKeyEmpty, change.key))
-		}
 		return nil
 	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
-		qtx.tx.Conflict(qtx.keyRow(spaceKeyEmpty, change.key))
+		qtx.tx.Conflict(qtx.placeOfKey(spaceKeyReady, change.key, first))
 		return nil
 	}
 	if !change.full {

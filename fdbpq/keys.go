@@ -30,7 +30,6 @@ import (
 //	("kb", queue, generation, key, place)   it is ready, and was leased before
 //	("kl", queue, generation, key, tail)    leased item that has a key, or one that waits between two leases in order
 //	("kh", queue, generation, place)        key whose first ready item is there, or behind it
-//	("ke", queue, generation, key)          never set; cleared with the last ready item of a key
 //	("m", queue, generation)                highest lower bound of a fence that an import has assigned
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
@@ -65,7 +64,6 @@ const (
 	spaceKeyBegun = "kb"
 	spaceKeyHeld  = "kl"
 	spaceKeyHead  = "kh"
-	spaceKeyEmpty = "ke"
 	spaceFence    = "m"
 	spaceMsgID    = "u"
 	spacePopID    = "p"
