@@ -317,6 +317,7 @@ func TestBundlesAreCounted(t *testing.T) {
 	if err := json.Unmarshal(c.next(events).Data, &event); err != nil || event.Count != 6 || event.Code != 429 {
 		t.Errorf("event %+v, %v", event, err)
 	}
+	c.inFlight("work", 0)
 	m := c.metrics()
 	for name, want := range map[string]float64{
 		"pq_requests_total{code=200,verb=push}": 10, "pq_requests_total{code=429,verb=push}": 12, "pq_pushes_lost_total{}": 6,
