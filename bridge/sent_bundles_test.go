@@ -1,0 +1,35 @@
+package bridge
+
+import (
+	"testing"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// The leases of sent bundles are remembered once, and only so many of them.
+func TestSentBundles(t *testing.T) {
+	t.Parallel()
+	var s sentBundles
+	leases := make([]*fdbpq.Lease, 1000)
+	first, second := s.add(leases), s.add(leases[:1])
+	if n := len(s.take(second)); n != 1 || len(s.take(second)) > 0 || len(s.take("")) > 0 {
+		t.Errorf("%d leases, expected one, once", n)
+	}
+	if n := len(s.take(first)); n != 1000 {
+		t.Errorf("%d leases of the first bundle", n)
+	}
+	var tokens []string
+	for range 2 * maxSentLeases / len(leases) {
+		tokens = append(tokens, s.add(leases))
+	}
+	if len(s.take(tokens[0])) > 0 || len(s.take(tokens[len(tokens)-1])) != len(leases) {
+		t.Error("expected the oldest bundle to be forgotten, and the newest not")
+	}
+	if most := maxSentLeases/len(leases) + 1; len(s.leases) > most || len(s.line) > most || s.count > maxSentLeases {
+		t.Errorf("%d bundles in a line of %d with %d leases are remembered", len(s.leases), len(s.line), s.count)
+	}
+	all := make([]*fdbpq.Lease, 2*maxSentLeases)
+	if n := len(s.take(s.add(all))); n != len(all) || len(s.line) != 1 {
+		t.Errorf("%d leases of a bundle that is larger than the bound", n)
+	}
+}
