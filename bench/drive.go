@@ -138,7 +138,7 @@ func (j *job) run() (measures []measure, err error) {
 		if err != nil {
 			return measures, fmt.Errorf("%s: %w", s.Verb, err)
 		}
-		if s.Verb == verbPush {
+		if s.Verb == verbPush || s.Verb == verbPushMany {
 			pushed = m.N
 		}
 		measures = append(measures, m)
@@ -170,7 +170,7 @@ func (l *load) take(s step) (measure, error) {
 	var left atomic.Int64
 	left.Store(1 << 62)
 	if s.N > 0 {
-		left.Store(int64(s.N))
+		left.Store(int64(max(1, s.N/itemsOf(s.Verb))))
 	}
 	var over atomic.Bool
 	timer := time.AfterFunc(s.Limit, func() { over.Store(true) })
@@ -197,7 +197,7 @@ func (l *load) take(s step) (measure, error) {
 	seconds := time.Since(start).Seconds()
 	all := slices.Concat(times...)
 	slices.Sort(all)
-	m := measure{Verb: s.Verb, Warm: s.Warm, N: len(all), Seconds: seconds}
+	m := measure{Verb: s.Verb, Warm: s.Warm, N: len(all) * itemsOf(s.Verb), Seconds: seconds}
 	if len(all) > 0 {
 		m.P50, m.P99 = all[len(all)/2], all[len(all)*99/100]
 	}
@@ -211,6 +211,8 @@ func operation(c client, verb string, items *payloads) func() error {
 			payload := items.next()
 			return c.push(items.priority(), payload)
 		}
+	case verbPushMany, verbPopMany, verbLeaseMany:
+		return operationOnMany(c, verb, items)
 	case verbPop:
 		return c.pop
 	case verbLease:

@@ -89,6 +89,7 @@ func (r *results) goals() []goal {
 		all = append(all, atLeast(what, c.factor, found))
 	}
 	all = append(all, r.latencyGoal(), r.allocationGoal(verbPush), r.allocationGoal(verbPop))
+	all = append(all, r.manyGoals()...)
 	for _, d := range r.Depths {
 		if d.System == namePQD {
 			all = append(all, r.depthGoals(&d)...)

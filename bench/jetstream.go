@@ -165,6 +165,40 @@ func (c *jsClient) drain(n int) error {
 	return sub.Unsubscribe()
 }
 
+// leaseMany fetches items and asks for the answer to each acknowledgement.
+func (c *jsClient) leaseMany(n int) error {
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	if err := c.nc.PublishRequest(jsNext, inbox, fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, n)); err != nil {
+		return err
+	}
+	var replies []string
+	for range n {
+		m, err := sub.NextMsg(answerLimit)
+		if err == nil {
+			err = isFetched(m)
+		}
+		if err != nil {
+			return err
+		}
+		replies = append(replies, m.Reply)
+	}
+	for _, reply := range replies {
+		if err := c.nc.PublishRequest(reply, inbox, jsAck); err != nil {
+			return err
+		}
+	}
+	for range replies {
+		if _, err := sub.NextMsg(answerLimit); err != nil {
+			return err
+		}
+	}
+	return sub.Unsubscribe()
+}
+
 // fetchClient does the same by way of the client library.
 type fetchClient struct {
 	jsClient

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,78 @@ func (c *postgresClient) lease() error {
 	tag, err := results.Exec()
 	if err == nil && tag.RowsAffected() != 1 {
 		err = fmt.Errorf("expected 1 row to delete, found %d", tag.RowsAffected())
+	}
+	if err == nil {
+		_, err = results.Exec()
+	}
+	return errors.Join(err, results.Close())
+}
+
+const (
+	postgresPushMany  = `insert into jobs (priority, payload) select * from unnest($1::int[], $2::bytea[])`
+	postgresLeaseMany = `select priority, id, payload from jobs order by priority, id limit $1 for update skip locked`
+	postgresAckMany   = `delete from jobs j using unnest($1::int[], $2::bigint[]) as of (priority, id) where j.priority = of.priority and j.id = of.id`
+)
+
+func (c *postgresClient) pushMany(n int, items *payloads) error {
+	numbers, texts := make([]int32, n), make([][]byte, n)
+	for i := range n {
+		texts[i] = bytes.Clone(items.next())
+		numbers[i] = int32(items.priority())
+	}
+	_, err := c.conn.Exec(context.Background(), postgresPushMany, numbers, texts)
+	return err
+}
+
+func (c *postgresClient) popMany(n int) error {
+	rows, err := c.conn.Query(context.Background(), postgresPop, n)
+	if err != nil {
+		return err
+	}
+	_, err = readRows(rows, n)
+	return err
+}
+
+// readRows reads n items.
+func readRows(rows pgx.Rows, n int) ([]row, error) {
+	all, err := pgx.CollectRows(rows, func(from pgx.CollectableRow) (r row, err error) {
+		return r, from.Scan(r.fields()...)
+	})
+	if err == nil && len(all) != n {
+		err = errShort
+	}
+	return all, err
+}
+
+// leaseMany is two round trips, too.
+func (c *postgresClient) leaseMany(n int) error {
+	ctx := context.Background()
+	var take pgx.Batch
+	take.Queue("begin")
+	take.Queue(postgresLeaseMany, n)
+	results := c.conn.SendBatch(ctx, &take)
+	_, err := results.Exec()
+	var leased []row
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			leased, err = readRows(rows, n)
+		}
+	}
+	if err := errors.Join(err, results.Close()); err != nil {
+		return err
+	}
+	numbers, ids := make([]int32, n), make([]int64, n)
+	for i := range leased {
+		numbers[i], ids[i] = int32(leased[i].priority), leased[i].id
+	}
+	var ack pgx.Batch
+	ack.Queue(postgresAckMany, numbers, ids)
+	ack.Queue("commit")
+	results = c.conn.SendBatch(ctx, &ack)
+	tag, err := results.Exec()
+	if err == nil && tag.RowsAffected() != int64(n) {
+		err = fmt.Errorf("expected %d rows to delete, found %d", n, tag.RowsAffected())
 	}
 	if err == nil {
 		_, err = results.Exec()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -125,6 +126,74 @@ func (c *pqdClient) drain(n int) error {
 		}
 	}
 	return sub.Unsubscribe()
+}
+
+var (
+	manyHeader      = nats.Header{"PQ-Bundle": {strconv.Itoa(many)}}
+	leaseManyHeader = nats.Header{"PQ-Bundle": {strconv.Itoa(many)}, "PQ-Lease": {"1m"}}
+)
+
+// pushMany pushes items in one message. Each has the headers of its priority.
+func (c *pqdClient) pushMany(n int, items *payloads) error {
+	var body []byte
+	for range n {
+		payload := items.next()
+		body = fmt.Appendf(body, "15 %d\nPQ-Priority: %d\n", len(payload), items.priority())
+		body = append(append(body, payload...), '\n')
+	}
+	m, err := c.ask(&nats.Msg{Subject: "pq.jobs.push", Header: nats.Header{"PQ-Bundle": {strconv.Itoa(n)}}, Data: body})
+	if err != nil {
+		return err
+	}
+	return pushed(m)
+}
+
+// takeMany pops items in one message, and calls a function with the headers of each.
+func (c *pqdClient) takeMany(n int, header nats.Header, each func(headers []byte)) error {
+	m, err := c.ask(&nats.Msg{Subject: "pq.jobs.pop.min", Header: header})
+	if err != nil {
+		return err
+	}
+	for rest := m.Data; len(rest) > 0; n-- {
+		line, after, _ := bytes.Cut(rest, []byte{'\n'})
+		first, second, _ := bytes.Cut(line, []byte{' '})
+		headers, err := strconv.Atoi(string(first))
+		if err != nil {
+			return fmt.Errorf("pop refused: %v %s", m.Header, m.Data)
+		}
+		if payload, err := strconv.Atoi(string(second)); err != nil || payload != payloadSize {
+			return fmt.Errorf("an item of %s bytes", second)
+		}
+		each(after[:headers])
+		rest = after[headers+payloadSize+1:]
+	}
+	if n > 0 {
+		return errShort
+	}
+	return nil
+}
+
+func (c *pqdClient) popMany(n int) error {
+	return c.takeMany(n, manyHeader, func([]byte) {})
+}
+
+var ackLine = []byte("PQ-Ack: ")
+
+func (c *pqdClient) leaseMany(n int) error {
+	var body []byte
+	err := c.takeMany(n, leaseManyHeader, func(headers []byte) {
+		_, rest, _ := bytes.Cut(headers, ackLine)
+		ack, _, _ := bytes.Cut(rest, []byte{'\r'})
+		body = append(append(body, ack...), '\n')
+	})
+	if err != nil {
+		return err
+	}
+	answer, err := c.ask(&nats.Msg{Subject: "pq.jobs.ack.bundle.settle", Header: manyHeader, Data: body})
+	if err == nil && bytes.Count(answer.Data, []byte("+OK")) != n {
+		err = fmt.Errorf("acknowledgements refused: %v %s", answer.Header, answer.Data)
+	}
+	return err
 }
 
 // startPQD returns how to start the daemon with more environment.

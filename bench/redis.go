@@ -12,7 +12,11 @@ import (
 type redisClient struct {
 	*wire
 	script string // digest of leaseScript
-	item   []byte // the one that was read last
+
+	manyScript string // digest of leaseManyScript
+	kept       []byte // items that were read, if they are to be kept
+	keeps      bool
+	item       []byte // the one that was read last
 }
 
 const (
@@ -26,29 +30,35 @@ const leaseScript = `local item = redis.call('ZPOPMIN', KEYS[1])
 if item[1] then redis.call('ZADD', KEYS[2], ARGV[1], item[1]) end
 return item`
 
+// leaseManyScript does so with ARGV[2] items.
+const leaseManyScript = `local items = redis.call('ZPOPMIN', KEYS[1], ARGV[2])
+for i = 1, #items, 2 do redis.call('ZADD', KEYS[2], ARGV[1], items[i]) end
+return items`
+
 func connectRedis(addr string) (client, error) {
 	w, err := dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	c := &redisClient{wire: w}
-	if err := c.load(); err != nil {
+	if c.script, err = c.load(leaseScript); err == nil {
+		c.manyScript, err = c.load(leaseManyScript)
+	}
+	if err != nil {
 		w.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *redisClient) load() error {
-	c.command("SCRIPT", "LOAD", leaseScript)
+// load returns the digest of a script.
+func (c *redisClient) load(script string) (string, error) {
+	c.command("SCRIPT", "LOAD", script)
 	if err := c.send(); err != nil {
-		return err
+		return "", err
 	}
-	if _, err := c.answer(); err != nil {
-		return err
-	}
-	c.script = string(c.item)
-	return nil
+	_, err := c.answer()
+	return string(c.item), err
 }
 
 // header begins a command of n parts.
@@ -109,8 +119,11 @@ func (c *redisClient) answer() (int, error) {
 			if err != nil {
 				return 0, fmt.Errorf("expected a string, found %q", line)
 			}
-			if err := c.block(size, i == 0); err != nil {
+			if err := c.block(size, i == 0 || c.keeps && i%2 == 0); err != nil {
 				return 0, err
+			}
+			if c.keeps && i%2 == 0 {
+				c.kept = append(c.kept, c.item...)
 			}
 		}
 		return n, nil
@@ -168,6 +181,23 @@ func (c *redisClient) lease() error {
 	c.text("$4\r\nZREM\r\n$11\r\n" + redisLeased + "\r\n")
 	c.part(c.item)
 	return c.ask(1)
+}
+
+// leaseMany leases items with one script and acknowledges them with one command.
+func (c *redisClient) leaseMany(n int) error {
+	c.kept, c.keeps = c.kept[:0], true
+	c.command("EVALSHA", c.manyScript, "2", redisQueue, redisLeased, "1", strconv.Itoa(n))
+	err := c.ask(2 * n)
+	c.keeps = false
+	if err != nil {
+		return err
+	}
+	c.header(2 + n)
+	c.text("$4\r\nZREM\r\n$11\r\n" + redisLeased + "\r\n")
+	for at := 0; at < len(c.kept); at += payloadSize {
+		c.part(c.kept[at : at+payloadSize])
+	}
+	return c.ask(n)
 }
 
 func (c *redisClient) leave() error  { return errNoSuchVerb }

@@ -55,7 +55,8 @@ func (r *results) write(w io.Writer) {
 	fmt.Fprintf(w, "%s.\n\n", m)
 	r.writeDisk(w)
 	for _, clients := range r.clients() {
-		r.writeRates(w, clients)
+		r.writeRates(w, clients, allVerbs, "Operations")
+		r.writeRates(w, clients, manyVerbs, "Items")
 	}
 	r.writeParts(w)
 	for _, clients := range []int{64, 256} {
@@ -107,17 +108,22 @@ func (r *results) measured() []*system {
 	return found
 }
 
-func (r *results) writeRates(w io.Writer, clients int) {
-	fmt.Fprintf(w, "Operations a second with %s, median of the rounds (and what part of echo that is)\n\n", plural(clients, "client"))
+func (r *results) writeRates(w io.Writer, clients int, verbs []string, what string) {
+	if !slices.ContainsFunc(r.Samples, func(m sample) bool { return m.Clients == clients && slices.Contains(verbs, m.Verb) }) {
+		return
+	}
+	fmt.Fprintf(w, "%s a second with %s, median of the rounds (and what part of echo that is)\n\n", what, plural(clients, "client"))
 	echo := r.rate(nameEcho, verbPush, clients, backlogUsual)
-	t := table{append([]string{"", "synced"}, allVerbs...)}
+	t := table{append([]string{"", "synced"}, verbs...)}
 	for _, s := range r.measured() {
 		cells := []string{s.name, "no"}
 		if s.durable {
 			cells[1] = "yes"
 		}
-		for _, verb := range allVerbs {
+		found := false
+		for _, verb := range verbs {
 			rate := r.rate(s.name, verb, clients, backlogUsual)
+			found = found || rate > 0
 			switch {
 			case rate == 0:
 				cells = append(cells, "")
@@ -127,7 +133,9 @@ func (r *results) writeRates(w io.Writer, clients int) {
 				cells = append(cells, fmt.Sprintf("%s (%.2f)", number(rate), rate/echo))
 			}
 		}
-		t.add(cells...)
+		if found {
+			t.add(cells...)
+		}
 	}
 	t.write(w)
 }

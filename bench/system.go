@@ -52,6 +52,9 @@ const (
 var (
 	allVerbs   = []string{verbPush, verbPop, verbLease, verbLeave}
 	pushAndPop = []string{verbPush, verbPop, verbLease}
+
+	withMany   = slices.Concat(allVerbs, manyVerbs)
+	pushesMany = slices.Concat(pushAndPop, manyVerbs)
 )
 
 // systems are all that are compared, in the order of the tables.
@@ -68,7 +71,7 @@ var systems = []*system{
 		name: namePQD, durable: true,
 		how:      "as it comes",
 		promises: "every answer is given after the fsync",
-		verbs:    allVerbs,
+		verbs:    withMany,
 		start:    startPQD(),
 		connect:  connectPQD,
 	},
@@ -85,7 +88,7 @@ var systems = []*system{
 		how: "work-queue stream, file storage, sync_interval: always; bare requests for publish, and for the next message of one pull consumer that all share. " +
 			"No priorities: first in, first out. A pop is a fetch whose acknowledgement is not waited for",
 		promises: "a publish is answered after the fsync",
-		verbs:    allVerbs,
+		verbs:    withMany,
 		start:    startJS("always"),
 		prepare:  prepareJS(1),
 		connect:  connectJS,
@@ -113,7 +116,7 @@ var systems = []*system{
 		how: "append-only file with appendfsync always, no snapshots; ZADD and ZPOPMIN; a lease is a script that moves the first item to a second sorted set, " +
 			"an acknowledgement ZREM. Within a priority the order is that of the bytes",
 		promises: "every answer is given after the fsync",
-		verbs:    pushAndPop,
+		verbs:    pushesMany,
 		start:    startRedis("always"),
 		connect:  connectRedis,
 	},
@@ -146,7 +149,7 @@ var systems = []*system{
 		how: "synchronous_commit on, 1 GB of shared buffers, eager autovacuum; primary key (priority, id) and no other index; INSERT; " +
 			"DELETE of what SELECT … FOR UPDATE SKIP LOCKED LIMIT 1 finds; a lease is that SELECT in an open transaction, an acknowledgement DELETE and COMMIT: two round trips",
 		promises: "every answer is given after the fsync",
-		verbs:    pushAndPop,
+		verbs:    pushesMany,
 		start:    startPostgres,
 		prepare:  preparePostgres,
 		connect:  connectPostgres,
@@ -156,7 +159,7 @@ var systems = []*system{
 		how: "durable classic queue with x-max-priority 10, persistent messages, publisher confirms; pop is basic.get without acknowledgement; " +
 			"lease is a consumer with prefetch 1",
 		promises: "a confirm is given when the message is on disk; acknowledgements are not answered, and pops are not synced",
-		verbs:    []string{verbPush, verbPop, verbLeave},
+		verbs:    []string{verbPush, verbPop, verbLeave, verbPushMany, verbPopMany},
 		start:    startRabbit,
 		prepare:  prepareRabbit,
 		connect:  connectRabbit,
