@@ -84,6 +84,7 @@ func TestStoreInStream(t *testing.T) {
 	s := newStreamStore(t, "64M")
 	early := testenv.Launch(t, s.env("a")...)
 	early.AwaitLog(t, "no such log")
+	early.AwaitLog(t, "the stream has one replica")
 	early.Stop(t)
 
 	nodes, active, _ := s.pair(t)

@@ -54,6 +54,8 @@ type DB struct {
 	tail    tail // of the goroutine run alone
 	noted   mark // on the disk; of the goroutine syncReplica alone
 
+	warnOfTwin sync.Once
+
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 	wake   chan struct{} // holds a token when the log may have grown

@@ -50,6 +50,7 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 // broadcast sends how this member is, and what kind says besides: Poll or Gone.
 func (d *DB) broadcast(kind heartbeat) {
 	h := d.status.heartbeat()
+	h.Process = d.process.String()
 	h.Member, h.Version, h.Poll, h.Gone = d.options.Name, d.options.Version, kind.Poll, kind.Gone
 	if m := d.peers.mark(h.Store); m.Entry > 0 {
 		h.Mark = &m
@@ -88,6 +89,11 @@ func (s *status) heartbeat() heartbeat {
 // hear takes a heartbeat of another member.
 func (d *DB) hear(message []byte) {
 	h, ok := d.peers.hear(message)
+	if h.Member == d.options.Name && h.Process != "" && h.Process != d.process.String() {
+		d.warnOfTwin.Do(func() {
+			d.slog.Error("kv/cluster: another process has the name of this member, so neither knows what the other has: expected a name of its own for each", "name", h.Member)
+		})
+	}
 	if !ok {
 		return
 	}

@@ -44,6 +44,9 @@ type heartbeat struct {
 	// Gone is the member's last message: it ends.
 	Gone bool `json:"gone,omitempty"`
 
+	// Process tells members apart that have one name by mistake.
+	Process string `json:"process,omitempty"`
+
 	// Format is the newest record that the member reads.
 	Format int `json:"format"`
 }
@@ -71,10 +74,10 @@ func newPeers(self string) *peers {
 	return &peers{self: self, all: make(map[string]peer), marks: make(map[string]mark), news: make(chan struct{})}
 }
 
-// hear notes a heartbeat of another member.
+// hear notes a heartbeat of another member. One with the name of this member counts for nothing.
 func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	if json.Unmarshal(message, &h) != nil || h.Member == "" || h.Member == p.self {
-		return heartbeat{}, false
+		return h, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -26,6 +27,8 @@ type (
 	id   [16]byte
 	hash [sha256.Size]byte
 )
+
+func (i id) String() string { return hex.EncodeToString(i[:]) }
 
 type kind byte
 
