@@ -131,6 +131,11 @@ func TestBridgePermissions(t *testing.T) {
 			t.Errorf("the bridge may publish %s", subject)
 		}
 	}
+	for _, subject := range []string{"a.other.push", "other", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "_R_.x.y"} {
+		if allowed(p.Subscribe, subject) {
+			t.Errorf("the bridge may subscribe to %s", subject)
+		}
+	}
 }
 
 // The patterns that the bridge subscribes to hold what they are for.

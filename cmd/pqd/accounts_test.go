@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -50,6 +51,32 @@ func TestSampleAccounts(t *testing.T) {
 		}
 	}
 	p.Stop(t)
+}
+
+// The sample's exports name the account that may import them: the server refuses the
+// imports of another one.
+func TestSampleAccountsAreApart(t *testing.T) {
+	t.Parallel()
+	sample := regexp.MustCompile(`\$\w+_PASSWORD`).ReplaceAllString(read(t, "../../deploy/accounts.conf"), "secret")
+	parse := func(text string) error { return new(server.Options).ProcessConfigString(text) }
+	if err := parse(sample); err != nil {
+		t.Fatal(err)
+	}
+	const imports = "imports: ["
+	own := regexp.MustCompile(`(?m)^ +(\{(?:service|stream): \{account: PQ, subject: "(pq\.[^"]+)"\}\})$`).FindAllStringSubmatch(sample, -1)
+	if len(own) != 6 {
+		t.Fatalf("the sample has the imports %v, expected 6", own)
+	}
+	for _, imported := range own {
+		at := strings.LastIndex(sample, imports) // of shipping
+		if strings.Contains(imported[2], "shipping") {
+			at = strings.Index(sample, imports)
+		}
+		at += len(imports)
+		if err := parse(sample[:at] + "\n" + imported[1] + sample[at:]); err == nil {
+			t.Errorf("another account may import %s", imported[2])
+		}
+	}
 }
 
 // An account that imports a queue under another prefix settles leases under that one.

@@ -78,6 +78,10 @@ func newBill(file string) (*bill, error) {
 	if err != nil {
 		return nil, err
 	}
+	return billOf(info), nil
+}
+
+func billOf(info *buildinfo.BuildInfo) *bill {
 	b := &bill{Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
 	b.Metadata.Component = component{Type: "application", Licenses: make([]license, 1)}
 	b.Metadata.Component.Licenses[0].License.ID = "Apache-2.0"
@@ -95,7 +99,7 @@ func newBill(file string) (*bill, error) {
 		}
 		b.Components = append(b.Components, module(dep.Path, dep.Version, dep.Sum))
 	}
-	return b, nil
+	return b
 }
 
 func module(path, version, sum string) component {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"debug/buildinfo"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +30,60 @@ func TestBill(t *testing.T) {
 	}
 	if properties["go:build:GOOS"] == "" || properties["go:build:GOARCH"] == "" {
 		t.Errorf("the platform is missing: %v", properties)
+	}
+}
+
+// Each module is in the bill with its hash: the one that was built where another replaces it.
+func TestBillOfModules(t *testing.T) {
+	b := billOf(&buildinfo.BuildInfo{GoVersion: "go1.26.1", Deps: []*debug.Module{
+		{Path: "example.org/a", Version: "v1.0.0", Sum: "h1:a"},
+		{Path: "example.org/b", Version: "v1.0.0", Sum: "h1:b", Replace: &debug.Module{Path: "example.org/c", Version: "v2.0.0+incompatible", Sum: "h1:c"}},
+	}})
+	var got []string
+	for _, c := range b.Components {
+		got = append(got, c.PURL)
+		for _, p := range c.Properties {
+			got = append(got, p.Name+" "+p.Value)
+		}
+	}
+	want := []string{
+		"pkg:golang/std@1.26.1",
+		"pkg:golang/example.org/a@v1.0.0", "go:sum h1:a",
+		"pkg:golang/example.org/c@v2.0.0%2Bincompatible", "go:sum h1:c",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %v, expected %v", got, want)
+	}
+}
+
+// A bill names its program, version and checksum.
+func TestBillNamesItsProgram(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pqd")
+	if err := os.Symlink(self, file); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeBill("pqd", "1.2.3", file); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := checksum(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file + billSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bill
+	if err := json.Unmarshal(text, &b); err != nil {
+		t.Fatal(err)
+	}
+	main := b.Metadata.Component
+	if main.Name != "pqd" || main.Version != "1.2.3" || !slices.Equal(main.Hashes, []hash{{"SHA-256", sum}}) {
+		t.Errorf("the bill is of %+v, expected checksum %s", main, sum)
 	}
 }
 
