@@ -36,10 +36,12 @@ func (w *world) through(t *testing.T, see func(*nats.Msg) *nats.Msg) *client.Cli
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newClient(t, w.nc, client.Prefix("through"), client.BridgePrefix("pq"))
+	c := newClient(t, w.nc, client.Prefix("through"), client.BridgePrefix("pq"), client.Timeout(2*testenv.Patience))
+	c.AskAgainAfter(testenv.Patience) // tests count the requests
+	return c
 }
 
-// asked says whether a request is about a bundle.
+// asksForBundle says whether a request is about a bundle.
 func asksForBundle(m *nats.Msg) bool {
 	return m.Header.Get("PQ-Bundle") != "" || bytes.Contains(m.Data, []byte(`"bundle"`))
 }
