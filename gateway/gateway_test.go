@@ -145,8 +145,12 @@ func TestItemsByID(t *testing.T) {
 	if s.ok(&rows, "GET", "/v1/overview", ""); len(rows.Queues) != 2 || rows.Queues[0].Dead == nil || *rows.Queues[0].Dead != 1 || rows.Queues[0].Ready != 3 || rows.Queues[1].Dead != nil {
 		t.Errorf("%+v", rows)
 	}
+	// The push of an earlier attempt was done, and the answer lost.
+	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=-7&header=N:4&msg_id=requeue-"+dead.ID, "4")
 	var pushed protocol.PushResponse
-	s.ok(&pushed, "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", "")
+	if s.ok(&pushed, "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", ""); !pushed.Duplicate {
+		t.Errorf("a repeated requeue pushed again: %+v", pushed)
+	}
 	s.ok(&found, "GET", "/v1/queues/jobs/items/"+pushed.ID, "")
 	if found.Priority != -7 || *found.Payload != "4" || found.Headers["N"][0] != "4" || s.numbers("jobs-dead") != (numbers{}) {
 		t.Errorf("requeued %+v", found)

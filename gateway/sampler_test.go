@@ -114,6 +114,11 @@ func TestSampler(t *testing.T) {
 		if got := l.take(); got != "map[]" {
 			t.Errorf("without pages it looked %s times", got)
 		}
+		s.mu.Lock()
+		if s.runs {
+			t.Error("without pages it still runs")
+		}
+		s.mu.Unlock()
 		again, why := s.watch([]string{"b"})
 		if why != nil {
 			t.Fatal(why)
