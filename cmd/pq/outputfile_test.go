@@ -41,6 +41,9 @@ func TestOutputFile(t *testing.T) {
 				write(test.before)
 			}
 			file, err := createOutput(name, test.overwrite)
+			if exists := test.before != "" && !test.overwrite; exists != (err != nil) {
+				t.Errorf("the file exists: %v, and writing begins with %v", exists, err)
+			}
 			if err == nil {
 				_, writeErr := io.WriteString(file, "new")
 				if now, _ := os.ReadFile(name); writeErr != nil || string(now) != test.before {
