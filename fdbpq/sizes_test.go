@@ -103,6 +103,7 @@ func TestBatchFitsTransaction(t *testing.T) {
 		{"chunks", 90, fdbpq.NewItem{Payload: make([]byte, 100_000)}},
 		{"many", 600, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
 		{"small", 1010, fdbpq.NewItem{TTL: time.Hour}},
+		{"keys", 700, fdbpq.NewItem{Payload: make([]byte, 5000), TTL: time.Hour, Key: strings.Repeat("k", fdbpq.MaxKey)}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,122 @@
+package fdbpq_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+var flagKeys = flag.Int("pq.keys", 10_000, "keys in BenchmarkKeys, with ten items each")
+
+// BenchmarkKeys compares operations on a queue without keys with those on queues of as
+// many items that have keys: without a limit, with one that nobody reaches, and with one
+// at which all keys but one stand, whose items come behind all others. Rounds alternate;
+// it reports medians of the time, means of the processor time, and ratios to the first
+// queue. Nothing is synced.
+func BenchmarkKeys(b *testing.B) {
+	const each = 256
+	queues := []struct {
+		name, config string
+		keys         int
+		blocked      bool
+	}{
+		{"no keys", `{}`, 0, false},
+		{"keys without a limit", `{}`, *flagKeys, false},
+		{"keys with a limit", `{"key_limit":1000}`, *flagKeys, false},
+		{"all keys but one at their limit", `{"key_limit":1}`, *flagKeys, true},
+	}
+	stores := make([]*fdbpq.Store, len(queues))
+	for i, q := range queues {
+		db, err := local.Open(b.TempDir(), local.Options{NoSync: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+		if stores[i], err = fdbpq.Open(b.Context(), db, fdbpq.Options{}); err != nil {
+			b.Fatal(err)
+		}
+		update(b, stores[i], func(tx kv.Tx) error {
+			_, err := stores[i].Queue("q").Configure(tx, []byte(q.config))
+			return err
+		})
+		fillKeys(b, stores[i], q.keys)
+		for left := *flagKeys; q.blocked && left > 0; left -= 500 {
+			depthLease(b, stores[i], min(500, left))
+		}
+	}
+	operations := []struct {
+		name string
+		run  func(*fdbpq.Store, string)
+	}{
+		{"push", func(s *fdbpq.Store, key string) {
+			update(b, s, func(tx kv.Tx) error {
+				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Payload: make([]byte, 100), Key: key, Priority: 9, HasPriority: true})
+				return err
+			})
+		}},
+		{"lease and ack", func(s *fdbpq.Store, _ string) {
+			item := depthLease(b, s, 1)[0]
+			update(b, s, func(tx kv.Tx) error {
+				_, err := s.Queue("q").Ack(tx, *item.Lease)
+				return err
+			})
+		}},
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	times, cpu := make(map[string][]time.Duration), make(map[string]time.Duration)
+	for b.Loop() {
+		for _, o := range operations {
+			for i, q := range queues {
+				key := ""
+				if q.keys > 0 {
+					key = "free"
+				}
+				start, before := time.Now(), threadTime(b)
+				for range each {
+					o.run(stores[i], key)
+				}
+				at := o.name + q.name
+				times[at] = append(times[at], time.Since(start)/each)
+				cpu[at] += (threadTime(b) - before) / each
+			}
+		}
+	}
+	for _, o := range operations {
+		first := o.name + queues[0].name
+		for _, q := range queues {
+			at := o.name + q.name
+			took, base, n := median(times[at]), median(times[first]), time.Duration(len(times[at]))
+			b.Logf("| %s | %s | %.1f µs (%.2f), %.1f µs (%.2f) |", o.name, q.name, float64(took)/1e3, float64(took)/float64(base),
+				float64(cpu[at]/n)/1e3, float64(cpu[at])/float64(cpu[first]))
+		}
+	}
+}
+
+// fillKeys pushes ten items for each of -pq.keys keys, or as many without a key.
+func fillKeys(b *testing.B, s *fdbpq.Store, keys int) {
+	const batch = 500
+	for n := 0; n < 10**flagKeys; n += batch {
+		items := make([]fdbpq.NewItem, batch)
+		for i := range items {
+			items[i] = fdbpq.NewItem{Payload: make([]byte, 100)}
+			if keys > 0 {
+				items[i].Key = fmt.Sprint("key-", (n+i)%keys)
+			}
+		}
+		update(b, s, func(tx kv.Tx) error {
+			_, err := s.Queue("q").Push(tx, items...)
+			return err
+		})
+	}
+}
