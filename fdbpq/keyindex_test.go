@@ -191,7 +191,7 @@ func TestKeysAreForgotten(t *testing.T) {
 			f.pass(2 * time.Second)
 			f.sweep()
 			none(config + ", expired")
-			f.push("q", fdbpq.NewItem{Key: "a", TTL: time.Hour})
+			f.push("q", fdbpq.NewItem{Key: "a", TTL: time.Hour, Priority: 9, HasPriority: true})
 			f.keyed("q", "a", 0, 3)
 			f.leaseOne("q", time.Minute)
 			f.purge("q")
