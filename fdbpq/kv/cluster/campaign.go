@@ -54,6 +54,9 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	written := d.lastWrite(known, began)
 	entry := h.next(d.process, kindEpoch, []byte(d.options.Name)).encode()
 	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
+		if errors.Is(err, ErrFull) {
+			d.makeRoom(ctx)
+		}
 		return nil, fmt.Errorf("%w: %w", errLost, err)
 	}
 	if err := d.accept(entry); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,4 +204,24 @@ func (w *world) settleCopies() {
 			w.Errorf("member %s has\n%s\nmember %s has\n%s", n.name, got, w.nodes[0].name, want)
 		}
 	}
+}
+
+// The active member ends when the log has no room for one more entry. A candidate, which
+// has to append one, makes room.
+func TestTakeoverOfFullLog(t *testing.T) {
+	run(t, 3, func(w *world) {
+		w.log.MaxBytes = 100_000
+		first, term := w.active()
+		w.write(term, "k", "1")
+		for size := 16 << 10; size > 0; size /= 2 {
+			for term.Update(context.Background(), set("fill", strings.Repeat("x", size))) == nil {
+			}
+		}
+		first.kill(rand.New(rand.NewPCG(1, 1)))
+		_, next := w.active(w.others(first)...)
+		if got := w.read(next, "k"); got != "1" {
+			t.Errorf("the value is %q after the takeover", got)
+		}
+		w.write(next, "k", "2")
+	})
 }

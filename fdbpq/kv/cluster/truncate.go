@@ -59,15 +59,30 @@ func (d *DB) truncate(ctx context.Context) {
 			continue
 		}
 		d.status.observe(state)
-		first := d.expendable(state)
-		if first <= state.First {
-			continue
-		}
-		err = attempt(ctx, func(ctx context.Context) error { return d.log().Purge(ctx, first) })
-		if err != nil && ctx.Err() == nil {
-			d.slog.Warn("kv/cluster: the log was not purged", "err", err)
-		}
+		d.purge(ctx, state)
 	}
+}
+
+// purge removes from the log what it need not keep.
+func (d *DB) purge(ctx context.Context, state LogState) {
+	first := d.expendable(state)
+	if first <= state.First {
+		return
+	}
+	err := attempt(ctx, func(ctx context.Context) error { return d.log().Purge(ctx, first) })
+	if err != nil && ctx.Err() == nil {
+		d.slog.Warn("kv/cluster: the log was not purged", "err", err)
+	}
+}
+
+// makeRoom purges a log that has no room for the entry with which a candidate becomes
+// active. The active member, which would purge it, has ended.
+func (d *DB) makeRoom(ctx context.Context) {
+	state, err := d.log().State(ctx)
+	if err != nil {
+		return // the candidate tries again
+	}
+	d.purge(ctx, state)
 }
 
 // probe has the active member append to a log that seems to have lost entries: the append
