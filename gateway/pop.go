@@ -114,7 +114,6 @@ type taking struct {
 	*call
 	queue    string
 	messages []*nats.Msg
-	ended    bool
 	keeps    bool // a repetition gets the items, so they stay leased
 }
 
