@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// limits accepts connections whose deadlines pass when a test says so.
+type limits struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []*limitedConn
+}
+
+func (l *limits) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	limited := &limitedConn{Conn: conn}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, limited)
+	return limited, nil
+}
+
+// passes lets the deadlines before a time pass.
+func (l *limits) passes(t testing.TB, now time.Time) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range l.conns {
+		conn.passes(t, now)
+	}
+}
+
+// limitedConn notes the deadlines that it is given.
+type limitedConn struct {
+	net.Conn
+	mu          sync.Mutex
+	read, write time.Time
+}
+
+// later is whether a deadline is for passes alone. The server sets others to end a read now.
+func later(deadline time.Time) bool { return deadline.After(time.Unix(1, 0)) }
+
+func (c *limitedConn) SetReadDeadline(deadline time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read = deadline; later(deadline) {
+		deadline = time.Time{}
+	}
+	return c.Conn.SetReadDeadline(deadline)
+}
+
+func (c *limitedConn) SetWriteDeadline(deadline time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.write = deadline; later(deadline) {
+		deadline = time.Time{}
+	}
+	return c.Conn.SetWriteDeadline(deadline)
+}
+
+func (c *limitedConn) writesEnd() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return later(c.write)
+}
+
+func (c *limitedConn) passes(t testing.TB, now time.Time) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range []struct {
+		deadline time.Time
+		set      func(time.Time) error
+	}{{c.read, c.Conn.SetReadDeadline}, {c.write, c.Conn.SetWriteDeadline}} {
+		if later(one.deadline) && one.deadline.Before(now) {
+			if err := one.set(time.Unix(1, 0)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// The server's time limits are not for pops that wait. A pop has its own, because a client
+// that reads nothing would keep its place for ever.
+func TestWaitIsLongerThanTheServersLimits(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.make("jobs")
+	web := httptest.NewUnstartedServer(s.Gateway)
+	clock := &limits{Listener: web.Listener}
+	web.Listener = clock
+	web.Config.ReadTimeout, web.Config.WriteTimeout = time.Minute, time.Minute
+	web.Start()
+	t.Cleanup(web.Close)
+	slow := *s // only the pop uses the server with limits
+	slow.url = web.URL
+	answers := make(chan reply, 1)
+	go func() { answers <- slow.send("POST", "/v1/queues/jobs/pop?wait=100s", "") }()
+	s.waiting("jobs", 1)
+	if clock.mu.Lock(); !clock.conns[0].writesEnd() {
+		t.Error("writing the answer has no limit")
+	}
+	clock.mu.Unlock()
+	clock.passes(t, time.Now().Add(100*time.Second))
+	s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+	if late := <-answers; late.code != 200 || !strings.Contains(late.body, `"payload":"x"`) {
+		t.Errorf("%+v", late)
+	}
+}
