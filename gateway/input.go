@@ -112,6 +112,20 @@ func (in *input) pass(s subjects.Subject, body []byte) (*answer, *refusal) {
 	return &answer{body: reply.Data}, nil
 }
 
+// setHeader makes a parameter a header of the protocol. Headers have one line, and no spaces
+// around it: two ids or keys would otherwise become one.
+func (in *input) setHeader(m *nats.Msg, parameter, header string) *refusal {
+	if !in.query.Has(parameter) {
+		return nil
+	}
+	value := in.get(parameter)
+	if strings.ContainsAny(value, "\r\n") || strings.Trim(value, " \t") != value {
+		return refusef(protocol.CodeBadRequest, "%s is %q: expected one line without spaces at its ends", parameter, value)
+	}
+	m.Header.Set(header, value)
+	return nil
+}
+
 // integer reads a parameter; nil if it is not there.
 func (in *input) integer(name string) (*int64, *refusal) {
 	if !in.query.Has(name) {

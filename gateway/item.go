@@ -43,6 +43,10 @@ func (i *item) readHeader(name, value string) (err error) {
 	switch name {
 	case protocol.HeaderID:
 		i.ID = value
+	case protocol.HeaderKey:
+		i.Key = value
+	case protocol.HeaderWaitsFor:
+		i.WaitsFor = value
 	case protocol.HeaderPriority:
 		i.Priority, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderDeliveries:

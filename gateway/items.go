@@ -93,6 +93,9 @@ func requeue(in *input) (*answer, *refusal) {
 		m.Header[name] = values
 	}
 	m.Header.Set(protocol.HeaderMsgID, "requeue-"+i.ID)
+	if i.Key != "" {
+		m.Header.Set(protocol.HeaderKey, i.Key)
+	}
 	reply, why := in.ask(m)
 	if why != nil {
 		return nil, why

@@ -67,8 +67,8 @@ func (in *input) take(which int) (*answer, *refusal) {
 		return nil, why
 	}
 	for _, h := range takeHeaders {
-		if in.query.Has(h.parameter) {
-			m.Header.Set(h.header, in.get(h.parameter))
+		if why := in.setHeader(m, h.parameter, h.header); why != nil {
+			return nil, why
 		}
 	}
 	most := 1

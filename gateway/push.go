@@ -13,6 +13,7 @@ import (
 
 // pushHeaders are the parameters of a push that are headers of the protocol.
 var pushHeaders = []struct{ parameter, header string }{
+	{"key", protocol.HeaderKey},
 	{"delay", protocol.HeaderDelay},
 	{"not_before", protocol.HeaderNotBefore},
 	{"ttl", protocol.HeaderTTL},
@@ -48,8 +49,8 @@ func push(in *input) (*answer, *refusal) {
 		return nil, why
 	}
 	for _, h := range pushHeaders {
-		if in.query.Has(h.parameter) {
-			m.Header.Set(h.header, in.get(h.parameter))
+		if why := in.setHeader(m, h.parameter, h.header); why != nil {
+			return nil, why
 		}
 	}
 	if why := addItemHeaders(m.Header, in.query["header"]); why != nil {
