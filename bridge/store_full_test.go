@@ -45,3 +45,38 @@ func TestFullStoreRecognizesItems(t *testing.T) {
 		t.Errorf("a push that was refused counts as stored: %+v", now)
 	}
 }
+
+// A bundle with a new item is refused while the store is full. Pushes of the same
+// transaction whose items are there are still recognized.
+func TestFullStoreRefusesBundleAlone(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Room: func() error {
+		if full.Load() {
+			return errors.New("no room")
+		}
+		return nil
+	}})
+	first := c.push("pq.jobs.push", "known", "Nats-Msg-Id", "a")
+	again := func() answers { return c.send("pq.jobs.push", "known", "Nats-Msg-Id", "a") }
+	frames := frame("known", "Nats-Msg-Id", "a") + frame("new", "Nats-Msg-Id", "b")
+	c.inFlight("work", 0)
+	release := db.blockNext()
+	held := c.send("pq.jobs.push", "before")
+	db.awaitBlocked(c)
+	all := []answers{again(), c.send("pq.jobs.push", frames, "PQ-Bundle", "2"), again()}
+	c.inFlight("work", 5) // a bundle counts as its items
+	full.Store(true)
+	release()
+	c.acknowledged(c.next(held))
+	for _, i := range []int{0, 2} {
+		if ack := c.acknowledged(c.next(all[i])); !ack.Duplicate || ack.ID != first.ID {
+			t.Errorf("the repeated push %d was answered %+v", i, ack)
+		}
+	}
+	refused := c.refused(c.next(all[1]), 429, "store_full")
+	c.refusedItem(refused, 429, 1, "no room")
+	if i := c.info("jobs"); i.Ready != 2 {
+		t.Errorf("%d items are ready", i.Ready)
+	}
+}
