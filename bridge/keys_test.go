@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -171,6 +172,44 @@ func TestKeyTravels(t *testing.T) {
 	}
 	c.push("pq.jobs.push", "y", "PQ-Unique", "doc", "PQ-Key", "a")
 	c.refusedPush(c.ask("pq.jobs.push", "z", "PQ-Unique", "doc", "PQ-Key", "b", "PQ-On-Conflict", "replace"), 409, "another_key")
+}
+
+// The acknowledgement of a +NXT frees its key for the pop of that +NXT, also behind a pop
+// of the same transaction that found the key blocked.
+func TestNextBehindBlockedPop(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	c.ask("pq.jobs.admin.config", `{"key_limit":1,"lease":"1h"}`)
+	c.push("pq.jobs.push.0", "a1", "PQ-Key", "a")
+	c.push("pq.jobs.push.1", "a2", "PQ-Key", "a")
+	held := c.leased("a1")
+	c.push("pq.jobs.push.0", "nobody's")
+	_, all := c.together(db,
+		func() answers { return c.send("pq.jobs.pop.min", "") },
+		func() answers { return c.send(held.Reply, "+NXT") })
+	c.refused(c.next(all[0]), 404, "blocked")
+	if m := c.next(all[1]); string(m.Data) != "a2" {
+		t.Errorf("the next one is %q, %v", m.Data, m.Header)
+	}
+}
+
+// A pop that begins to wait hears of the key that a +NXT of the same transaction frees,
+// when that takes nothing itself.
+func TestWaitingPopBesideRefusedNext(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+	c.ask("pq.jobs.admin.config", `{"key_limit":1,"lease":"1h"}`)
+	c.push("pq.jobs.push.0", "a1", "PQ-Key", "a")
+	c.push("pq.jobs.push.1", "a2", "PQ-Key", "a")
+	held := c.leased("a1")
+	c.push("pq.jobs.push.0", "nobody's")
+	_, all := c.together(db,
+		func() answers { return c.send("pq.jobs.pop.min", "", "PQ-Wait", "1h") },
+		func() answers { return c.send(held.Reply, "+NXT", "PQ-Band", "1..1") })
+	c.refused(c.next(all[1]), 409, "only_min")
+	if m := c.next(all[0]); string(m.Data) != "a2" {
+		t.Errorf("the waiting pop got %q, %v", m.Data, m.Header)
+	}
 }
 
 // Two bridges together keep to a limit.

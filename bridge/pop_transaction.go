@@ -61,6 +61,7 @@ type popResults struct {
 	items  int
 	bytes  int64
 	acked  []*pop // +NXT requests whose leases were settled
+	freed  bool   // one of them let another item of its key go
 	events []fdbpq.Event
 	watch  *kv.Watch
 }
@@ -156,7 +157,9 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 		return errClientsGone
 	}
 	t.more = t.served < len(t.todo) || t.passesOver()
-	if !t.more && !t.waiting.Watched && t.leavesWaiting() {
+	if waits := !t.more && !t.waiting.Watched && t.leavesWaiting(); waits && t.freed {
+		t.more = true // a watch of this transaction does not see what it freed
+	} else if waits {
 		t.watch = t.queue.Arrivals(tx)
 	}
 	return nil
@@ -236,6 +239,10 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		}
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
+		if settled.Frees {
+			clear(t.empty)
+			t.freed = true
+		}
 	}
 	// A new pop with an id may be the repetition of an answered one.
 	if f := t.empty[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {

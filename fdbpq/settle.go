@@ -11,6 +11,7 @@ import (
 // Settled is the result of a settlement.
 type Settled struct {
 	Lease  *Lease // of Extend: the extended lease
+	Frees  bool   // pops may find an item of the queue that had to wait
 	Events []Event
 }
 
@@ -127,7 +128,11 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	return Settled{Events: qtx.events}, qtx.finish()
+	if err := qtx.indexKeys(); err != nil {
+		return Settled{}, err
+	}
+	frees := qtx.arrived
+	return Settled{Frees: frees, Events: qtx.events}, qtx.finish()
 }
 
 // itemOfLease finds the item of a lease, nearly always in its leased row.
