@@ -170,3 +170,12 @@ func (a *answerLimit) unshowable(queue string, item *fdbpq.Item, unique string) 
 	}
 	return nil
 }
+
+// errTooManyToRepeat: the answer to the first attempt was no bundle, or the server's
+// max_payload was larger.
+var errTooManyToRepeat = &failure.Failure{Code: 413, Text: "no bundle has room for the items of the first pop with this id: ask for them with " +
+	protocol.HeaderBatch + " instead of " + protocol.HeaderBundle}
+
+// errTooLargeToRepeat: the server's max_payload was larger when the first attempt was answered.
+var errTooLargeToRepeat = &failure.Failure{Code: 413, Text: "an item of the first pop with this id does not fit into an answer any more: " +
+	"repeat the pop when the server's max_payload is as large as it was"}

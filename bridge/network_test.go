@@ -267,3 +267,50 @@ func TestSmallerMaxPayload(t *testing.T) {
 	}
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }
+
+// A repeated batch whose items do not fit any more is refused, because it has to answer
+// all items of the first attempt. Others are served.
+func TestRepeatedBatchOnSmallerMaxPayload(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for _, queue := range []string{"plain", "leased"} {
+		c.push("pq."+queue+".push.1", "small")
+		c.push("pq."+queue+".push.2", string(make([]byte, 200_000)))
+		c.push("pq."+queue+".push.3", "behind")
+	}
+	batch := func(queue string, header ...string) answers {
+		t.Helper()
+		header = append(header, "PQ-Batch", "2", "Nats-Msg-Id", "1")
+		if queue == "leased" {
+			header = append(header, "PQ-Lease", "1h")
+		}
+		return c.send("pq."+queue+".pop.min", "", header...)
+	}
+	for _, queue := range []string{"plain", "leased"} {
+		if items := c.batch(batch(queue)); len(items) != 2 {
+			t.Fatalf("%d items", len(items))
+		}
+	}
+	limit := func(n int32) {
+		t.Helper()
+		up := c.StatusChanged(nats.CONNECTED)
+		c.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = n })
+		await(t, up, "the client connects again")
+		c.persistent("pq.plain.info", "")
+	}
+	limit(64 << 10)
+	for _, queue := range []string{"plain", "leased"} {
+		for _, repeat := range []string{"false", "true"} {
+			c.refused(c.next(batch(queue, "PQ-Repeat", repeat)), 413)
+		}
+		if m := c.pop("pq."+queue+".pop.min", ""); string(m.Data) != "behind" {
+			t.Errorf("popped %q", m.Data)
+		}
+	}
+	limit(1 << 20)
+	for _, queue := range []string{"plain", "leased"} {
+		if items := c.batch(batch(queue, "PQ-Repeat", "true")); len(items) != 2 {
+			t.Errorf("%d items of the first pop of %s", len(items), queue)
+		}
+	}
+}

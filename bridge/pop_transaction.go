@@ -357,6 +357,12 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 		r.Failure = errTooManyToRepeat
 		return 1, nil
 	}
+	for i := range taken.Items {
+		if t.answerLimit.unanswerable(t.lane.queue.Name(), &taken.Items[i]) != nil {
+			r.Failure = errTooLargeToRepeat
+			return 1, nil
+		}
+	}
 	t.items += len(taken.Items)
 	r.found, r.ready, r.leased = taken.Items, taken.Ready, taken.Leased
 	return 1, nil
@@ -389,6 +395,9 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 	}
 	for i := range taken.Items {
 		f := t.answerLimit.unanswerable(queue.Name(), &taken.Items[i])
+		if f != nil && len(taken.Items) > sel.Limit { // those of the first attempt
+			return taken, errTooLargeToRepeat
+		}
 		if f != nil && i > 0 {
 			t.cut = i
 			return taken, errCut
@@ -412,11 +421,6 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 	}
 	return taken, nil
 }
-
-// errTooManyToRepeat: the answer to the first attempt was no bundle, or the server's
-// max_payload was larger.
-var errTooManyToRepeat = &failure.Failure{Code: 413, Text: "no bundle has room for the items of the first pop with this id: ask for them with " +
-	protocol.HeaderBatch + " instead of " + protocol.HeaderBundle}
 
 // hasRoom reports whether the transaction has room for the items of a bundle, whatever they
 // are, beside those that it has.
