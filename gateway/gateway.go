@@ -101,9 +101,7 @@ func (g *Gateway) Stop() { g.stop() }
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	for name, value := range answerHeaders {
-		w.Header().Set(name, value)
-	}
+	setAnswerHeaders(w)
 	if why := g.refuses(r); why != nil {
 		why.write(w)
 		return
@@ -140,6 +138,12 @@ var answerHeaders = map[string]string{
 	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
 	"Cross-Origin-Resource-Policy": "same-origin",
 	"Cache-Control":                "no-store",
+}
+
+func setAnswerHeaders(w http.ResponseWriter) {
+	for name, value := range answerHeaders {
+		w.Header().Set(name, value)
+	}
 }
 
 // serve answers a request that has one answer.

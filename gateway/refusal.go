@@ -46,6 +46,12 @@ func (f *refusal) answer() *answer {
 	return &answer{code: f.Code, body: body}
 }
 
+// Refuse answers a request that does not reach a gateway, as a gateway would.
+func Refuse(w http.ResponseWriter, code int, text string) {
+	setAnswerHeaders(w)
+	refusef(code, "%s", text).write(w)
+}
+
 func (f *refusal) write(w http.ResponseWriter) { _ = f.answer().write(w) } // the client went away
 
 // answer is what a request gets.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -127,19 +128,33 @@ func (d *daemon) connectConsole(ctx context.Context, started *parts) (*nats.Conn
 	return nc, nil
 }
 
-// serveConsole adds the HTTP interface to the pages.
-func serveConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) {
+const consoleIsOff = "the console and the HTTP interface are off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin"
+
+// withConsole returns the pages with the console and the HTTP interface.
+//
+// The mux gets no path of the interface. It would redirect /v1/queues/jobs/items/.. to
+// /v1/queues/jobs, and clients would delete a queue in place of an item.
+func withConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) http.Handler {
 	if g == nil {
-		pages.HandleFunc("/v1/", consoleIsOff)
-		pages.HandleFunc("GET /{$}", consoleIsOff)
-		return
+		pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, consoleIsOff, http.StatusNotFound) })
+	} else {
+		page := names.guard(console.Handler())
+		pages.Handle("GET /{$}", page)
+		pages.Handle("GET /console/", page)
 	}
-	pages.Handle("/v1/", names.guard(g))
-	page := names.guard(console.Handler())
-	pages.Handle("GET /{$}", page)
-	pages.Handle("GET /console/", page)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !isInterface(r.URL.Path) && !isInterface(path.Clean(r.URL.Path)):
+			pages.ServeHTTP(w, r)
+		case g == nil:
+			gateway.Refuse(w, http.StatusNotFound, consoleIsOff)
+		case !names.allow(r.Host):
+			gateway.Refuse(w, http.StatusMisdirectedRequest, hostNotAllowed)
+		default:
+			g.ServeHTTP(w, r)
+		}
+	})
 }
 
-func consoleIsOff(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "the console and the HTTP interface are off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin", http.StatusNotFound)
-}
+// isInterface reports whether a path is one of the HTTP interface, there or not.
+func isInterface(at string) bool { return at == "/v1" || strings.HasPrefix(at, "/v1/") }

@@ -191,11 +191,11 @@ func (d *daemon) startNATS(embedded embeddedServer, started *parts) (err error) 
 
 func (d *daemon) startWeb(started *parts) (*webServer, error) {
 	pages := routes(&d.health, d.metrics, d.varz, d.settings.HTTPHosts)
-	serveConsole(pages, d.gateway, d.settings.HTTPHosts)
+	all := withConsole(pages, d.gateway, d.settings.HTTPHosts)
 	if d.settings.Profile {
 		serveProfiles(pages, d.settings.HTTPHosts)
 	}
-	web, err := startHTTP(d.settings.HTTP, pages, d.log)
+	web, err := startHTTP(d.settings.HTTP, all, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -17,11 +17,13 @@ import (
 // hostNames are names by which pqd may be called; * is any.
 type hostNames []string
 
+const hostNotAllowed = "host name not allowed: expected an address, localhost, or a name in PQ_HTTP_HOSTS"
+
 // guard refuses requests for other host names.
 func (allowed hostNames) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed.allow(r.Host) {
-			http.Error(w, "host name not allowed: expected an address, localhost, or a name in PQ_HTTP_HOSTS", http.StatusMisdirectedRequest)
+			http.Error(w, hostNotAllowed, http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
