@@ -32,7 +32,7 @@ func TestConsolePage(t *testing.T) {
 	}
 	m := nats.NewMsg("pq.jobs.push.-3")
 	m.Data = []byte(hostile)
-	m.Header.Set("X-Hostile", hostile+"\u202etxet")
+	m.Header.Set("X-Hostile", hostile+"\u202e\u061c\U000e0041txet")
 	if _, err := nc.RequestMsg(m, patience); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestConsolePage(t *testing.T) {
 	b.eval(`document.querySelector("tbody a").click()`)
 	b.sees("Payload,")
 	b.sees(hostile)
-	b.sees("‹U+202E›txet")
+	b.sees("‹U+202E›‹U+061C›‹U+E0041›txet")
 	take("item")
 	b.click("Hex")
 	b.sees("3c 69 6d 67 20 73 72 63")

@@ -32,8 +32,8 @@ export function fromNow(time) {
 
 // visible shows characters that have no shape, or that would change how others are shown.
 export function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-    (c) => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `‹U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+  return text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu,
+    (c) => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `‹U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
 // payloadBytes are those of an item.
