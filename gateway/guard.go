@@ -13,7 +13,7 @@ import (
 // refuses says why the sender of a request may not ask at all, or nil.
 func (g *Gateway) refuses(r *http.Request) *refusal {
 	if !fromOwnSite(r) {
-		return refusef(protocol.CodeForbidden, "the request comes from a page of another site")
+		return refusef(protocol.CodeForbidden, "the request comes from a page of another site, or a proxy before pqd did not pass the header Host on")
 	}
 	if g.token == nil {
 		return nil

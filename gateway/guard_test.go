@@ -67,7 +67,7 @@ func TestOtherSites(t *testing.T) {
 		{"Sec-Fetch-Site", "cross-site", "Origin", own},
 	} {
 		for _, r := range routes {
-			s.refused(403, "another site", r.method, r.example(), "", header...)
+			s.refused(403, "another site, or a proxy", r.method, r.example(), "", header...)
 		}
 	}
 	for _, header := range [][]string{
