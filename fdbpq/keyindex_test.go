@@ -294,3 +294,33 @@ func TestPushBesidePopOfItsKey(t *testing.T) {
 		})
 	}
 }
+
+// A pop that clears a row which leads to nothing does not clear the one that a delayed
+// item writes as it returns to the same place: it depends on the leases of the key, and
+// the item that returns ends one.
+func TestPopBesideItemThatReturns(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		other := f.another(0)
+		f.configure("q", `{"key_limit":1}`)
+		f.keyed("q", "a", 0, 1)
+		early := f.rows("kh")
+		if err := f.nack(*f.takes("q", 1, "a0")[0].Lease, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		f.update(func(tx kv.Tx) error {
+			tx.Set(early[0].Key, early[0].Value)
+			return nil
+		})
+		together(2*time.Second, f, other)
+		f.hook = func(at fault.Point) {
+			if at == fault.BeforeCommit {
+				f.hook = nil
+				other.sweep()
+			}
+		}
+		f.takes("q", 1, "a0") // in a second run
+		f.sound()
+	})
+}
