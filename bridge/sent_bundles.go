@@ -12,16 +12,24 @@ import (
 // and it has no room for all leases. The leases of a bundle that is forgotten by then run out.
 type sentBundles struct {
 	mu     sync.Mutex
-	leases map[string][]*fdbpq.Lease
-	line   []string // the tokens, the oldest first
-	count  int      // of all leases
+	leases map[string][]*fdbpq.Lease // without bundles that were taken
+	line   []sentBundle              // the oldest first
+	count  int                       // of all leases in the line
+}
+
+// sentBundle is the place of a bundle in the line. It stays, and counts, until newer bundles
+// need the room, also when the bundle was taken: so the line is as bounded as its leases.
+type sentBundle struct {
+	token  string
+	leases int
 }
 
 // maxSentLeases is how many leases are remembered: those of more time than a server takes
 // to say that nobody was there.
 const maxSentLeases = 1 << 15
 
-// add remembers the leases of a bundle, and returns a token that no client can guess.
+// add remembers the leases of a bundle, at least one, and returns a token that no client can
+// guess.
 func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
 	token = rand.Text()
 	s.mu.Lock()
@@ -30,10 +38,10 @@ func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
 		s.leases = make(map[string][]*fdbpq.Lease)
 	}
 	s.leases[token] = leases
-	s.line = append(s.line, token)
+	s.line = append(s.line, sentBundle{token, len(leases)})
 	for s.count += len(leases); s.count > maxSentLeases && len(s.line) > 1; s.line = s.line[1:] {
-		s.count -= len(s.leases[s.line[0]])
-		delete(s.leases, s.line[0])
+		s.count -= s.line[0].leases
+		delete(s.leases, s.line[0].token)
 	}
 	return token
 }
@@ -43,9 +51,6 @@ func (s *sentBundles) take(token string) []*fdbpq.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leases := s.leases[token]
-	if leases != nil {
-		s.count -= len(leases)
-		s.leases[token] = nil // its place in the line stays
-	}
+	delete(s.leases, token)
 	return leases
 }

@@ -33,3 +33,22 @@ func TestSentBundles(t *testing.T) {
 		t.Errorf("%d leases of a bundle that is larger than the bound", n)
 	}
 }
+
+// Bundles that nobody received leave the line like others, and their leases are not kept.
+func TestSentBundlesThatNobodyReceives(t *testing.T) {
+	t.Parallel()
+	var s sentBundles
+	for range 3 * maxSentLeases {
+		if n := len(s.take(s.add(make([]*fdbpq.Lease, 1)))); n != 1 {
+			t.Fatalf("%d leases, expected one", n)
+		}
+	}
+	if len(s.leases) > 0 || len(s.line) > maxSentLeases || s.count > maxSentLeases {
+		t.Errorf("%d bundles in a line of %d with %d leases are remembered", len(s.leases), len(s.line), s.count)
+	}
+	// A taken bundle leaves no room for more: its place counts until it has left.
+	kept := s.add(make([]*fdbpq.Lease, maxSentLeases))
+	if len(s.line) != 1 || s.count != maxSentLeases || len(s.take(kept)) != maxSentLeases {
+		t.Errorf("a line of %d with %d leases, expected the newest alone", len(s.line), s.count)
+	}
+}
