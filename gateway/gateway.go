@@ -108,9 +108,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, values, why := find(r.Method, r.URL.EscapedPath())
 	if why != nil {
-		if len(why.allow) > 0 {
-			w.Header().Set("Allow", why.allow)
-		}
 		why.write(w)
 		return
 	}
@@ -118,7 +115,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refusef(protocol.CodeForbidden, "this gateway only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
 		return
 	}
-	in := &input{gateway: g, route: route, values: values, header: r.Header}
+	in := &input{gateway: g, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr)}
 	if in.query, why = readQuery(route, r); why != nil {
 		why.write(w)
 		return
@@ -148,13 +145,6 @@ func setAnswerHeaders(w http.ResponseWriter) {
 
 // serve answers a request that has one answer.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
-	leave, why := g.room.enter(in)
-	if why != nil {
-		w.Header().Set("Retry-After", "1")
-		why.write(w)
-		return
-	}
-	defer leave()
 	body, release, why := g.readBody(w, r, in)
 	if why != nil {
 		why.write(w)
@@ -162,6 +152,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
 	}
 	defer release()
 	in.body = body
+	leave, why := g.room.enter(in)
+	if why != nil {
+		why.write(w)
+		return
+	}
+	defer leave()
 	// The server's deadlines are for requests that do not wait.
 	control := http.NewResponseController(w)
 	if err := deadlines(control, in.patience()+writeLimit); err != nil {

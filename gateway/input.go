@@ -19,6 +19,7 @@ import (
 type input struct {
 	gateway *Gateway
 	ctx     context.Context
+	from    source
 	route   *route
 	values  map[string]string // of the path
 	query   url.Values

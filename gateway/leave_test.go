@@ -107,7 +107,7 @@ func TestStop(t *testing.T) {
 	go func() { answers <- s.send("POST", "/v1/queues/jobs/pop?wait=100s", "") }()
 	go func() { answers <- s.send("GET", "/v1/watch?path=/v1/queues", "") }()
 	s.waiting("jobs", 1)
-	s.await("a page is open", func() bool { return len(s.room.streams) == 1 })
+	s.await("a page is open", func() bool { return s.room.streams.taken() == 1 })
 	s.Stop()
 	for range 2 {
 		if r := <-answers; strings.HasPrefix(r.header.Get("Content-Type"), "application/json") {

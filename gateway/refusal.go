@@ -15,7 +15,8 @@ import (
 // refusal is an error as the protocol has them. Its code is the status of the answer.
 type refusal struct {
 	protocol.Error
-	allow string // the methods that a path has instead
+	allow      string // the methods that a path has instead
+	retryAfter string // seconds
 }
 
 func refusef(code int, format string, args ...any) *refusal {
@@ -52,7 +53,14 @@ func Refuse(w http.ResponseWriter, code int, text string) {
 	refusef(code, "%s", text).write(w)
 }
 
-func (f *refusal) write(w http.ResponseWriter) { _ = f.answer().write(w) } // the client went away
+func (f *refusal) write(w http.ResponseWriter) {
+	for name, value := range map[string]string{"Allow": f.allow, "Retry-After": f.retryAfter} {
+		if value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	_ = f.answer().write(w) // the client went away
+}
 
 // answer is what a request gets.
 type answer struct {

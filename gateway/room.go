@@ -4,59 +4,107 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync/atomic"
+	"sync"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// What the gateway holds at a time. More is refused at once, because clients would give up
-// before its turn comes. Requests that wait for an item do not take the places of others.
+// What the gateway holds at a time, half of it for one address. More is refused at once,
+// because clients would give up before its turn comes. Requests that wait for an item do not
+// take the places of others.
 const (
-	maxRequests = 64
-	maxWaiting  = 256
-	maxStreams  = 64
+	maxRequests = 128
+	maxWaiting  = 512
+	maxStreams  = 128
 	maxBytes    = 64 << 20 // of bodies
 
 	maxSmallBody = 64 << 10 // of requests that carry no item
 )
 
 // room counts what is under way.
-type room struct {
-	requests, waiting, streams chan struct{}
-	bytes                      *atomic.Int64
-}
+type room struct{ requests, waiting, streams, bytes *places }
 
 func newRoom() room {
 	return room{
-		requests: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting), streams: make(chan struct{}, maxStreams),
-		bytes: new(atomic.Int64),
+		requests: newPlaces("requests", maxRequests), waiting: newPlaces("requests that wait for an item", maxWaiting),
+		streams: newPlaces("streams", maxStreams), bytes: newPlaces("bytes of requests", maxBytes),
 	}
 }
 
 // enter takes a place for a request until leave is called.
 func (o *room) enter(in *input) (leave func(), why *refusal) {
 	if in.wait() > 0 {
-		return take(o.waiting, "requests that wait for an item")
+		return o.waiting.enter(in.from)
 	}
-	return take(o.requests, "requests")
+	return o.requests.enter(in.from)
 }
 
-func take(places chan struct{}, what string) (leave func(), why *refusal) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	default:
-		return nil, busy("%d %s are under way, as many as this gateway takes: try again later", cap(places), what)
+// places are what callers share. One address gets half of them at most, so that nobody keeps
+// the others out alone.
+type places struct {
+	what string
+	all  int64
+
+	mu  sync.Mutex
+	sum int64
+	of  map[source]int64
+}
+
+func newPlaces(what string, all int64) *places {
+	return &places{what: what, all: all, of: make(map[source]int64)}
+}
+
+// enter takes a place until leave is called.
+func (p *places) enter(who source) (leave func(), why *refusal) {
+	if why := p.take(who, 1); why != nil {
+		return nil, why
 	}
+	return func() { p.leave(who, 1) }, nil
+}
+
+func (p *places) take(who source, n int64) *refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.sum+n > p.all:
+		return busy("%d %s are under way, as many as this gateway takes: try again later", p.sum, p.what)
+	case p.of[who]+n > p.all/2:
+		return busy("%d %s of %s are under way, as many as one address may have: try again later", p.of[who], p.what, who.Addr())
+	}
+	p.sum += n
+	p.of[who] += n
+	return nil
+}
+
+func (p *places) leave(who source, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum -= n
+	if p.of[who] -= n; p.of[who] == 0 {
+		delete(p.of, who)
+	}
+}
+
+// taken is how many places are taken.
+func (p *places) taken() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sum
 }
 
 func busy(format string, args ...any) *refusal {
 	why := refusef(protocol.CodeBusy, format, args...)
 	why.Reason = protocol.ReasonBusy
+	why.retryAfter = "1"
 	return why
 }
 
-// readBody reads the body of a request. It counts as under way until release is called.
+// firstPart is how much room a body gets before any of it is there.
+const firstPart = 4 << 10
+
+// readBody reads the body of a request, which counts as under way until release is called.
+// The request has no place yet, and the body gets room as it arrives: a client that sends
+// slowly, or announces much and sends nothing, holds up nobody.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (body []byte, release func(), why *refusal) {
 	most := int64(0)
 	switch in.route.body {
@@ -68,30 +116,41 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (b
 	case bodyText:
 		most = maxSmallBody
 	}
-	size := r.ContentLength
-	if size < 0 {
-		size = most // it does not say
-	}
-	if size > most {
-		return nil, nil, tooLarge(most)
-	}
-	if held := g.room.bytes.Add(size); held > maxBytes {
-		g.room.bytes.Add(-size)
-		return nil, nil, busy("requests with %d bytes are under way, as many as this gateway takes: try again later", held-size)
-	}
-	release = func() { g.room.bytes.Add(-size) }
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &large):
-		why = tooLarge(most)
-	case err != nil:
-		why = refusef(protocol.CodeTimeout, "the body did not arrive: %s", err)
-	default:
-		return body, release, nil
+	case r.ContentLength > most:
+		return nil, nil, tooLarge(most)
+	case r.ContentLength >= 0:
+		most = r.ContentLength
 	}
-	release()
-	return nil, nil, why
+	held := int64(0)
+	release = func() { g.room.bytes.leave(in.from, held) }
+	from := http.MaxBytesReader(w, r.Body, most)
+	for {
+		if len(body) == cap(body) {
+			more := min(max(firstPart, held), most+1-held) // a byte more than there may be, to see the end
+			if why := g.room.bytes.take(in.from, more); why != nil {
+				release()
+				return nil, nil, why
+			}
+			held += more
+			body = append(make([]byte, 0, held), body...)
+		}
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		var large *http.MaxBytesError
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF):
+			return body, release, nil
+		case errors.As(err, &large):
+			why = tooLarge(most)
+		default:
+			why = refusef(protocol.CodeTimeout, "the body did not arrive: %s", err)
+		}
+		release()
+		return nil, nil, why
+	}
 }
 
 func tooLarge(most int64) *refusal {

@@ -3,20 +3,20 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
-
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// sampler looks at what the open pages show, on behalf of all of them: at each path once a
-// round, however many pages watch it. Pages get what has changed. Without pages it does
+// sampler looks at what the open pages show, on behalf of all of them: at each path twice a
+// second, however many pages watch it. Pages get what has changed. Without pages it does
 // nothing.
+//
+// It looks pass by pass, in each at few paths of a stream. So streams with many paths, or with
+// slow ones, do not keep others waiting.
 type sampler struct {
 	ctx  context.Context // ends it
 	look func(ctx context.Context, path string) *answer
-	wake chan struct{} // there are paths that it has not looked at yet
+	wake chan struct{} // there are paths that are due
 
 	mu      sync.Mutex
 	samples map[string]*sample
@@ -26,66 +26,84 @@ type sampler struct {
 // sample is a path that is watched.
 type sample struct {
 	watchers map[*watcher]bool
-	last     []byte // the event for what was seen last; nil: nothing yet
-}
-
-// watcher is a page. It keeps the last event of each path, so a page that reads slowly
-// misses states and holds up nothing.
-type watcher struct {
-	more chan struct{} // has a value when there may be events
-
-	mu     sync.Mutex
-	events map[string][]byte
+	cost     int
+	last     []byte // the event for what was seen last; nil: nothing that a watcher has room for
+	due      time.Time
 }
 
 const (
-	// sampleEvery lies between rounds: a page shows a change within a second.
+	// sampleEvery is how often all paths are looked at that were not seen for half of it:
+	// a page shows a change within a second.
 	sampleEvery = 500 * time.Millisecond
+
+	perPass = 4 // paths of a stream
 
 	sampleReaders = 8
 	sampleLimit   = 5 * time.Second
 
-	maxWatched = 1000 // different paths
-	maxPaths   = 64   // of one page
+	// rest is how long nobody looks at a path whose answer no watcher has room for.
+	rest = 10 * time.Second
+
+	maxWatched = 2000 // different paths, by what they cost; half of them for one address
 )
 
 func newSampler(ctx context.Context, look func(context.Context, string) *answer) *sampler {
 	return &sampler{ctx: ctx, look: look, wake: make(chan struct{}, 1), samples: make(map[string]*sample)}
 }
 
-// watch begins to watch paths, until the watcher is removed.
-func (s *sampler) watch(paths []string) (*watcher, *refusal) {
-	w := &watcher{more: make(chan struct{}, 1), events: make(map[string][]byte)}
+// watch begins to watch paths, which have a cost, until the watcher is removed.
+func (s *sampler) watch(paths map[string]int, from source) (*watcher, *refusal) {
+	w := newWatcher(from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	added := 0
-	for _, path := range paths {
+	all, own, fresh := 0, 0, 0
+	for path, one := range s.samples {
+		all += one.cost
+		if _, again := paths[path]; again || one.isOf(from) {
+			own += one.cost
+		}
+	}
+	for path, cost := range paths {
 		if s.samples[path] == nil {
-			added++
-		}
-	}
-	if len(s.samples)+added > maxWatched {
-		return nil, busy("%d paths are watched, as many as this gateway takes: try again later", len(s.samples))
-	}
-	for _, path := range paths {
-		one := s.samples[path]
-		if one == nil {
-			one = &sample{watchers: make(map[*watcher]bool)}
-			s.samples[path] = one
-		}
-		one.watchers[w] = true
-		if one.last != nil {
-			w.add(path, one.last)
+			fresh += cost
 		}
 	}
 	switch {
-	case !s.runs:
+	case all+fresh > maxWatched:
+		return nil, busy("%d paths are watched, as many as this gateway takes: try again later", all)
+	case own+fresh > maxWatched/2:
+		return nil, busy("%d paths are watched from %s, as many as one address may: try again later", own+fresh, from.Addr())
+	}
+	for path, cost := range paths {
+		one := s.samples[path]
+		if one == nil {
+			one = &sample{watchers: make(map[*watcher]bool), cost: cost}
+			s.samples[path] = one
+		}
+		one.watchers[w] = true
+		if one.last == nil {
+			one.due = time.Time{} // perhaps there is room now
+			continue
+		}
+		w.add(path, one.last, len(one.last))
+	}
+	if s.runs {
+		notify(s.wake)
+	} else {
 		s.runs = true
 		go s.run()
-	case added > 0:
-		notify(s.wake)
 	}
 	return w, nil
+}
+
+// isOf reports whether a watcher from an address watches it.
+func (one *sample) isOf(from source) bool {
+	for w := range one.watchers {
+		if w.from == from {
+			return true
+		}
+	}
+	return false
 }
 
 // remove ends watching.
@@ -99,21 +117,18 @@ func (s *sampler) remove(w *watcher) {
 	}
 }
 
-// run looks round by round, as long as anything is watched.
+// run looks pass by pass, as long as anything is watched.
 func (s *sampler) run() {
+	every := time.NewTicker(sampleEvery)
+	defer every.Stop()
 	for {
-		s.round(func(*sample) bool { return true })
-		next := time.NewTimer(sampleEvery)
-		for waits := true; waits; {
-			select {
-			case <-next.C:
-				waits = false
-			case <-s.wake:
-				s.round(func(one *sample) bool { return one.last == nil })
-			case <-s.ctx.Done():
-				next.Stop()
-				return
-			}
+		for s.pass() {
+		}
+		select {
+		case <-every.C:
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return
 		}
 		if s.idle() {
 			return
@@ -129,14 +144,29 @@ func (s *sampler) idle() bool {
 	return !s.runs
 }
 
-// round looks at some of the paths.
-func (s *sampler) round(which func(*sample) bool) {
+// pass looks at paths that are due, a few of each stream. It reports whether there are more.
+func (s *sampler) pass() (more bool) {
+	now := time.Now()
 	s.mu.Lock()
 	var paths []string
+	looks := make(map[*watcher]int)
 	for path, one := range s.samples {
-		if which(one) {
-			paths = append(paths, path)
+		if one.due.After(now) {
+			continue
 		}
+		due := false
+		for w := range one.watchers {
+			if due = looks[w] < perPass; due {
+				looks[w]++
+				break
+			}
+		}
+		if !due {
+			more = true
+			continue
+		}
+		one.due = now.Add(sampleEvery / 2)
+		paths = append(paths, path)
 	}
 	s.mu.Unlock()
 	var readers sync.WaitGroup
@@ -151,46 +181,31 @@ func (s *sampler) round(which func(*sample) bool) {
 		})
 	}
 	readers.Wait()
+	return more && s.ctx.Err() == nil
 }
 
 // saw tells the watchers of a path what was seen, if it is new.
 func (s *sampler) saw(path string, a *answer) {
-	event, err := json.Marshal(struct {
-		Path   string          `json:"path"`
-		Status int             `json:"status"`
-		Body   json.RawMessage `json:"body"`
-	}{path, a.status(), a.body})
-	if err != nil {
-		event, _ = json.Marshal(map[string]any{"path": path, "status": protocol.CodeInternal, "body": err.Error()}) // strings have a form
+	event, size := []byte(nil), len(a.body)
+	if size <= maxStreamBytes {
+		event = eventOf(path, a)
+		size = len(event)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.samples[path]
-	if one == nil || bytes.Equal(one.last, event) {
+	if one == nil || event != nil && bytes.Equal(one.last, event) {
 		return
 	}
-	one.last = event
+	one.last = nil
 	for w := range one.watchers {
-		w.add(path, event)
+		if w.add(path, event, size) {
+			one.last = event
+		}
 	}
-}
-
-func (w *watcher) add(path string, event []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events[path] = event
-	notify(w.more)
-}
-
-// take returns the events since the last call.
-func (w *watcher) take() (events [][]byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, event := range w.events {
-		events = append(events, event)
+	if one.last == nil {
+		one.due = time.Now().Add(rest)
 	}
-	clear(w.events)
-	return events
 }
 
 func notify(c chan<- struct{}) {

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,14 +42,39 @@ func (l *looks) take() string {
 }
 
 func texts(w *watcher) (all []string) {
-	for _, event := range w.take() {
-		all = append(all, string(event))
+	for event := w.next(); event != nil; event = w.next() {
+		text, framed := strings.CutPrefix(string(event), "data: ")
+		text, ended := strings.CutSuffix(text, "\n\n")
+		if !framed || !ended {
+			panic("no server-sent event: " + string(event))
+		}
+		all = append(all, text)
 	}
 	slices.Sort(all)
 	return all
 }
 
-// However many pages watch a path, the sampler looks at it once a round; pages get what has
+// once are paths that cost one.
+func once(paths ...string) map[string]int {
+	costs := make(map[string]int)
+	for _, path := range paths {
+		costs[path] = 1
+	}
+	return costs
+}
+
+func many(prefix string, n int) map[string]int {
+	costs := make(map[string]int)
+	for i := range n {
+		costs[prefix+strconv.Itoa(i)] = 1
+	}
+	return costs
+}
+
+// from is an address of tests.
+func from(last byte) source { return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 32) }
+
+// However many pages watch a path, the sampler looks at it twice a second; pages get what has
 // changed; without pages it looks at nothing.
 func TestSampler(t *testing.T) {
 	t.Parallel()
@@ -55,7 +82,7 @@ func TestSampler(t *testing.T) {
 		l := &looks{count: make(map[string]int), body: map[string]string{"a": "1", "b": `{"x":1}`}}
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSampler(ctx, l.look)
-		first, why := s.watch([]string{"a", "b"})
+		first, why := s.watch(once("a", "b"), from(1))
 		if why != nil {
 			t.Fatal(why)
 		}
@@ -65,7 +92,7 @@ func TestSampler(t *testing.T) {
 		}
 		var others []*watcher
 		for range 20 {
-			w, why := s.watch([]string{"a"})
+			w, why := s.watch(once("a"), from(1))
 			if why != nil {
 				t.Fatal(why)
 			}
@@ -75,7 +102,7 @@ func TestSampler(t *testing.T) {
 			t.Errorf("a page that opens later sees %q, expected what is known", got)
 		}
 		l.take()
-		tick := time.NewTimer(10*sampleEvery + sampleEvery/2)
+		tick := time.NewTimer(10*sampleEvery + sampleEvery/4)
 		<-tick.C
 		if got := l.take(); got != "map[a:10 b:10]" {
 			t.Errorf("21 pages in 10 rounds: looked %s times", got)
@@ -93,7 +120,7 @@ func TestSampler(t *testing.T) {
 
 		// A new path is looked at at once, and the known ones wait for their round.
 		l.take()
-		late, why := s.watch([]string{"c", "a"})
+		late, why := s.watch(once("c", "a"), from(1))
 		if why != nil {
 			t.Fatal(why)
 		}
@@ -119,7 +146,7 @@ func TestSampler(t *testing.T) {
 			t.Error("without pages it still runs")
 		}
 		s.mu.Unlock()
-		again, why := s.watch([]string{"b"})
+		again, why := s.watch(once("b"), from(1))
 		if why != nil {
 			t.Fatal(why)
 		}
@@ -132,26 +159,164 @@ func TestSampler(t *testing.T) {
 	})
 }
 
-// Pages together watch a bounded number of paths.
+// Pages together watch a bounded number of paths, and those of one address half of that.
 func TestTooManyPaths(t *testing.T) {
 	t.Parallel()
 	l := &looks{count: make(map[string]int), body: make(map[string]string)}
 	s := newSampler(t.Context(), l.look)
 	s.runs = true // it need not look
-	for i := range maxWatched {
-		if _, why := s.watch([]string{fmt.Sprint(i)}); why != nil {
-			t.Fatal(why)
+	watch := func(who byte, costs map[string]int, text string) *watcher {
+		t.Helper()
+		w, why := s.watch(costs, from(who))
+		if (why != nil) != (text != "") || why != nil && (why.Code != 429 || !strings.Contains(why.Description, text)) {
+			t.Fatalf("%+v, expected %q", why, text)
 		}
+		return w
 	}
-	known, why := s.watch([]string{"0", "1"})
-	if why != nil {
-		t.Fatalf("known paths: %+v", why)
-	}
-	if _, why := s.watch([]string{"0", "new"}); why == nil || why.Code != 429 {
-		t.Errorf("a path too many: %+v", why)
-	}
-	s.remove(known)
-	if len(s.samples) != maxWatched {
+	watch(1, many("", maxWatched/2-10), "")
+	known := watch(1, once("0", "1"), "")
+	dear := watch(1, map[string]int{"dear": 10}, "")
+	watch(1, once("0", "new"), "1001 paths are watched from 192.0.2.1")
+	watch(1, map[string]int{"dear": 10, "0": 1}, "")
+	other := watch(2, once("0", "new"), "") // others have room
+	watch(1, once("new"), "one address")    // also where they watch
+	s.remove(dear)
+	if s.remove(known); len(s.samples) != maxWatched/2-10+2 {
 		t.Errorf("%d paths, expected that other pages still watch theirs", len(s.samples))
 	}
+	watch(2, many("of 2: ", maxWatched/2-2), "")
+	watch(3, once("c"), "")
+	watch(3, once("d"), "as many as this gateway takes")
+	s.remove(other)
+	watch(3, once("d"), "")
+}
+
+// heldBytes are those of all events that a sampler and its watchers keep.
+func (s *sampler) heldBytes() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := make(map[*byte]bool)
+	hold := func(event []byte) {
+		if len(event) > 0 && !seen[&event[0]] {
+			seen[&event[0]] = true
+			n += len(event)
+		}
+	}
+	for _, one := range s.samples {
+		hold(one.last)
+		for w := range one.watchers {
+			w.mu.Lock()
+			for _, event := range w.events {
+				hold(event)
+			}
+			w.mu.Unlock()
+		}
+	}
+	return n
+}
+
+// Streams with many large answers that nobody reads hold a bounded number of bytes. They are
+// told which ones they do not get, once, and others get theirs in time.
+func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const streams, paths, size = 4, 20, 200 << 10
+		l := &looks{count: make(map[string]int), body: make(map[string]string)}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSampler(ctx, l.look)
+		var greedy []*watcher
+		for i := range streams {
+			var own []string
+			for j := range paths {
+				path := fmt.Sprintf("large %d %d", i, j)
+				l.set(path, `"`+strings.Repeat("x", size)+`"`)
+				own = append(own, path)
+			}
+			own = append(own, fmt.Sprint("huge ", i))
+			l.set(own[paths], `"`+strings.Repeat("x", 2*maxStreamBytes)+`"`)
+			w, why := s.watch(once(own...), from(1))
+			if why != nil {
+				t.Fatal(why)
+			}
+			greedy = append(greedy, w)
+		}
+		l.set("small", "0")
+		page, why := s.watch(once("small"), from(1))
+		if why != nil {
+			t.Fatal(why)
+		}
+		for round := range 20 {
+			<-time.After(sampleEvery)
+			synctest.Wait()
+			// The answers that fit, and 300 bytes for each refusal.
+			if n, most := s.heldBytes(), streams*(maxStreamBytes+paths*300); n > most {
+				t.Fatalf("round %d: %d bytes are held, expected up to %d", round, n, most)
+			}
+			if got := texts(page); !slices.Equal(got, []string{fmt.Sprintf(`{"path":"small","status":200,"body":%d}`, round)}) {
+				t.Fatalf("round %d: another page got %q", round, got)
+			}
+			l.set("small", fmt.Sprint(round+1))
+		}
+		l.mu.Lock()
+		if n := l.count["huge 0"]; n > 3 {
+			t.Errorf("looked %d times in 10 s at an answer for which there is no room", n)
+		}
+		l.mu.Unlock()
+		whole, refused := 0, 0
+		for _, text := range texts(greedy[0]) {
+			switch {
+			case strings.Contains(text, `"status":200`):
+				whole++
+			case strings.Contains(text, `"status":413`) && strings.Contains(text, "those of a stream may have 524288 together"):
+				refused++
+			}
+		}
+		if whole != maxStreamBytes/size || whole+refused != paths+1 {
+			t.Errorf("%d answers and %d refusals of %d paths", whole, refused, paths+1)
+		}
+
+		// When an answer becomes small, its stream gets it.
+		l.set("huge 0", "1")
+		<-time.After(rest + sampleEvery)
+		synctest.Wait()
+		if got := texts(greedy[0]); !slices.Equal(got, []string{`{"path":"huge 0","status":200,"body":1}`}) {
+			t.Errorf("%d events: %.300q", len(got), got)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// A stream with slow paths does not keep another one waiting for all of them.
+func TestSlowPaths(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSampler(ctx, func(ctx context.Context, path string) *answer {
+			if strings.HasPrefix(path, "slow") {
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
+			return &answer{body: []byte(`1`)}
+		})
+		var slow []string
+		for i := range maxPaths {
+			slow = append(slow, fmt.Sprint("slow ", i))
+		}
+		if _, why := s.watch(once(slow...), from(1)); why != nil {
+			t.Fatal(why)
+		}
+		page, why := s.watch(once("a", "b"), from(1))
+		if why != nil {
+			t.Fatal(why)
+		}
+		<-time.After(2*time.Second + sampleEvery)
+		if got := texts(page); len(got) != 2 {
+			t.Errorf("after two passes with slow paths the page got %q", got)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -17,19 +18,22 @@ func watch(g *Gateway, w http.ResponseWriter, r *http.Request, in *input) {
 		refusef(protocol.CodeBadRequest, "found %d parameters path: expected 1 to %d", len(paths), maxPaths).write(w)
 		return
 	}
+	costs := make(map[string]int)
 	for _, path := range paths {
-		if _, why := g.watchable(path); why != nil {
+		what, why := g.watchable(path)
+		if why != nil {
 			why.write(w)
 			return
 		}
+		costs[path] = what.cost()
 	}
-	leave, why := take(g.room.streams, "streams")
+	leave, why := g.room.streams.enter(in.from)
 	if why != nil {
 		why.write(w)
 		return
 	}
 	defer leave()
-	watcher, why := g.sampler.watch(paths)
+	watcher, why := g.sampler.watch(costs, in.from)
 	if why != nil {
 		why.write(w)
 		return
@@ -61,14 +65,14 @@ func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, from *watcher
 	alive := time.NewTicker(beat)
 	defer alive.Stop()
 	for {
-		var text []byte
+		text := []byte(":\n\n")
 		select {
 		case <-from.more:
-			for _, event := range from.take() {
-				text = append(append(append(text, "data: "...), event...), "\n\n"...)
+			if text = from.next(); text == nil {
+				continue
 			}
+			notify(from.more) // there may be more
 		case <-alive.C:
-			text = []byte(":\n\n")
 		case <-r.Context().Done():
 			return nil
 		case <-g.running.Done():
@@ -83,7 +87,7 @@ func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, from *watcher
 // watchable returns the request that a path stands for.
 func (g *Gateway) watchable(path string) (*input, *refusal) {
 	at, err := url.Parse(path)
-	if err != nil || at.Host != "" || at.Scheme != "" {
+	if err != nil || at.Host != "" || at.Scheme != "" || strings.Contains(path, "#") {
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one such as /v1/queues/jobs", path)
 	}
 	route, values, why := find(http.MethodGet, at.EscapedPath())
@@ -94,10 +98,26 @@ func (g *Gateway) watchable(path string) (*input, *refusal) {
 	if in.query, why = readQuery(route, &http.Request{URL: at}); why != nil {
 		return nil, why
 	}
+	if len(in.query) == 0 && strings.Contains(path, "?") {
+		// Else one request would have as many paths as a client likes.
+		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one without ?", path)
+	}
 	if route.stream != nil || in.wait() > 0 {
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one that has an answer at once", path)
 	}
 	return in, nil
+}
+
+// cost is how many reads an answer takes, in those of a list.
+func (in *input) cost() int {
+	if in.route.name != "overview" {
+		return 1
+	}
+	limit, why := in.integer("limit")
+	if why != nil || limit == nil {
+		limit = new(int64(defaultRows))
+	}
+	return int(max(1, min(*limit, maxRows)/2)) // a row has two, and many are read together
 }
 
 // look returns the answer to a request that is watched.

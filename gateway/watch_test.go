@@ -70,6 +70,28 @@ func TestWatch(t *testing.T) {
 	s.await("the page has gone", func() bool {
 		s.sampler.mu.Lock()
 		defer s.sampler.mu.Unlock()
-		return len(s.room.streams) == 0 && len(s.sampler.samples) == 0
+		return s.room.streams.taken() == 0 && len(s.sampler.samples) == 0
 	})
+}
+
+// What has no stream is refused: other methods, other sites, waiting, and one request under
+// many names.
+func TestWatchablePaths(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for path, text := range map[string]string{
+		"": "no such path", "https://evil.example/v1/queues": "expected one such as", "//evil.example/v1/queues": "expected one such as",
+		"/v1/bridges#1": "expected one such as", "/v1/bridges#": "expected one such as", "/v1/bridges?": "without ?", "/v1/bridges?&": "without ?",
+		"/v1/queues/jobs/peek?wait=1s": "has an answer at once", "/v1/watch?path=/v1/queues": "has an answer at once", "/v1/openapi.yaml": "has an answer at once",
+		"/v1/bridges?x=1": "expected none",
+	} {
+		if _, why := s.watchable(path); why == nil || !strings.Contains(why.Description, text) {
+			t.Errorf("%q: %+v, expected %q", path, why, text)
+		}
+	}
+	for path, cost := range map[string]int{"/v1/bridges": 1, "/v1/queues/jobs/items?limit=1000": 1, "/v1/overview": 25, "/v1/overview?limit=100": 50, "/v1/overview?limit=1": 1, "/v1/overview?limit=9999999": 50} {
+		if in, why := s.watchable(path); why != nil || in.cost() != cost {
+			t.Errorf("%s: %+v, %+v, expected the cost %d", path, in, why, cost)
+		}
+	}
 }

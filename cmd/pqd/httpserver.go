@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/pqbridge/pqbridge/gateway"
 )
 
 // httpStopLimit bounds the wait for requests under way when the server stops.
@@ -61,6 +63,7 @@ func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServe
 	if err != nil {
 		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
 	}
+	listener = gateway.Limit(listener)
 	w := &webServer{
 		listener: listener,
 		failed:   make(chan error, 1),
