@@ -182,3 +182,33 @@ func TestQueuesAndSystem(t *testing.T) {
 		t.Errorf("system: %+v", s)
 	}
 }
+
+func TestQueuesPage(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for _, name := range []string{"a", "b1", "b2", "b3", "c"} {
+		if _, err := w.client.Queue(name).Push(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, one := range []struct {
+		options client.QueuesOptions
+		names   string
+		next    string
+	}{
+		{client.QueuesOptions{}, "a b1 b2 b3 c", ""},
+		{client.QueuesOptions{Limit: 2}, "a b1", "b1"},
+		{client.QueuesOptions{Limit: 2, After: "b1"}, "b2 b3", "b3"},
+		{client.QueuesOptions{Prefix: "b"}, "b1 b2 b3", ""},
+		{client.QueuesOptions{Prefix: "b", After: "b2", Limit: 1}, "b3", ""},
+		{client.QueuesOptions{Prefix: "x"}, "", ""},
+	} {
+		page, err := w.client.QueuesPage(t.Context(), one.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := strings.Join(page.Queues, " "); names != one.names || page.Next != one.next {
+			t.Errorf("%+v: %s, next %q; expected %s, next %q", one.options, names, page.Next, one.names, one.next)
+		}
+	}
+}

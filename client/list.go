@@ -94,6 +94,31 @@ func listed(i *protocol.Listed) Listed {
 	}
 }
 
+// QueuesOptions select the names of a page.
+type QueuesOptions struct {
+	Prefix string // of the names
+	After  string // begin behind this name, which need not be a queue's
+	Limit  int    // names of the page, up to 1000; 0: 200
+}
+
+// QueuesPage is a page of names. Next is After of the next page, "" when this is the last
+// one.
+type QueuesPage = protocol.QueuesPage
+
+// QueuesPage returns a page of the names of queues, in their order.
+func (c *Client) QueuesPage(ctx context.Context, o QueuesOptions) (*QueuesPage, error) {
+	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysList})
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(protocol.QueuesRequest{Limit: cmp.Or(o.Limit, listPage), After: &o.After, Prefix: o.Prefix})
+	if err != nil {
+		return nil, err
+	}
+	page := new(QueuesPage)
+	return page, c.ask(ctx, &call{op: opQueues, subject: subject, body: body}, page)
+}
+
 // Queues returns the names of all queues, in their order. An error ends the sequence.
 func (c *Client) Queues(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
