@@ -49,13 +49,15 @@ var imports = map[string][]string{
 	"bridge/simulation": {},
 	"cmd/pqd":           {"bridge", "console", "gateway", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/cluster/jetstream", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
 	"client":            {"protocol", "subjects"},
-	"cmd/pq":            {"client", "protocol", "subjects"},
+	"cmd/pq":            {"client", "cmd/pq/screen", "protocol", "subjects"},
+	"cmd/pq/screen":     {},
 	"gateway":           {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
 	"console":           {},                       // files for browsers, which speak to the gateway alone
 	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},
 	"testenv/disk":      {},
 	"testenv/fdbtest":   {},
 	"testenv/history":   {},
+	"testenv/vt":        {},
 	"deploy/release":    {},
 	"examples/worker":   {"client"},
 	"examples/outbox":   {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb", "fdbpq/kv/tuple"},

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/screen"
 )
 
 func listCommand(s *session) *cobra.Command {
@@ -112,7 +113,7 @@ func listRow(i *client.Listed, o client.ListOptions) []string {
 func excerpt(payload []byte) string {
 	const most = 50
 	text := fmt.Sprintf("%q", payload[:min(len(payload), most)])
-	text = text[1 : len(text)-1]
+	text = screen.Visible(text[1 : len(text)-1])
 	if len(payload) > most {
 		text += "…"
 	}

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,39 +83,4 @@ func paused(i *client.Info) string {
 		return "paused"
 	}
 	return ""
-}
-
-// asksAtOnce bounds how many requests are sent without an answer.
-const asksAtOnce = 16
-
-// allQueues asks about all queues. One that is deleted meanwhile is left out.
-func allQueues(ctx context.Context, c *client.Client) ([]*client.Info, error) {
-	var names []string
-	for name, err := range c.Queues(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	infos, errs := make([]*client.Info, len(names)), make([]error, len(names))
-	turns := make(chan struct{}, asksAtOnce)
-	var asking sync.WaitGroup
-	for i, name := range names {
-		turns <- struct{}{}
-		asking.Go(func() {
-			infos[i], errs[i] = c.Queue(name).Info(ctx)
-			<-turns
-		})
-	}
-	asking.Wait()
-	var there []*client.Info
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			there = append(there, infos[i])
-		case !errors.Is(err, client.ErrNotFound):
-			return nil, err
-		}
-	}
-	return there, nil
 }

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/screen"
 )
 
 // print writes to standard output.
@@ -51,8 +52,13 @@ func table(w io.Writer, rows [][]string) error {
 }
 
 // columns makes lines of rows, with columns as wide as their widest cell. Those
-// of numbers are aligned to the right.
+// of numbers are aligned to the right. What cells hold is made visible.
 func columns(rows [][]string) []string {
+	for _, row := range rows {
+		for c := range row {
+			row[c] = screen.Visible(row[c])
+		}
+	}
 	widths := make([]int, len(rows[0]))
 	numeric := make([]bool, len(rows[0]))
 	for c := range numeric {
@@ -60,7 +66,7 @@ func columns(rows [][]string) []string {
 	}
 	for r, row := range rows {
 		for c, cell := range row {
-			widths[c] = max(widths[c], utf8.RuneCountInString(cell))
+			widths[c] = max(widths[c], screen.Width(cell))
 			numeric[c] = numeric[c] && (r == 0 || startsNumber(cell))
 		}
 	}
@@ -68,13 +74,7 @@ func columns(rows [][]string) []string {
 	for r, row := range rows {
 		var b strings.Builder
 		for c, cell := range row {
-			pad := strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell))
-			if numeric[c] {
-				b.WriteString(pad + cell)
-			} else {
-				b.WriteString(cell + pad)
-			}
-			b.WriteString("  ")
+			b.WriteString(screen.Pad(cell, widths[c], numeric[c]) + "  ")
 		}
 		lines[r] = strings.TrimRight(b.String(), " ")
 	}
@@ -176,8 +176,9 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 // facts are names with values, one a line, aligned at the colon.
 type facts [][2]string
 
+// add adds a fact. What it holds is made visible.
 func (f *facts) add(name, format string, args ...any) {
-	*f = append(*f, [2]string{name, fmt.Sprintf(format, args...)})
+	*f = append(*f, [2]string{name, screen.Visible(fmt.Sprintf(format, args...))})
 }
 
 func (f facts) String() string {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// action is what a change does.
+type action int
+
+const (
+	pauseQueue action = iota
+	resumeQueue
+	requeueOne
+	requeueAll
+)
+
+// change is what a user wants done to a queue.
+type change struct {
+	action action
+	queue  string
+	id     string // of a dead letter
+	most   int64  // how many dead letters the user has seen
+}
+
+func (c change) String() string {
+	return []string{"pause ", "resume ", "requeue to ", "requeue to "}[c.action] + c.queue
+}
+
+// run does it, and returns what was done. Between two dead letters it ends with ctx.
+func (c change) run(ctx context.Context, s *session, cl *client.Client, progress func(int64)) (string, error) {
+	q := cl.Queue(c.queue)
+	switch c.action {
+	case pauseQueue:
+		return "paused " + c.queue, q.Pause(s.ctx)
+	case resumeQueue:
+		return "resumed " + c.queue, q.Resume(s.ctx)
+	}
+	r := &requeue{session: s, to: q}
+	holders, err := s.deadLetters(cl, c.queue)
+	switch {
+	case err != nil:
+	case c.action == requeueOne:
+		err = r.find(holders, c.id)
+	default:
+		// What dies again meanwhile stays where it is.
+		err = s.eachDead(holders, c.queue, func(dead *client.Queue, i *client.Item) (bool, error) {
+			err := r.item(dead, i)
+			if r.done%100 == 0 {
+				progress(r.done)
+			}
+			return r.done < c.most && ctx.Err() == nil, err
+		})
+	}
+	return "requeued " + many(r.done, "item") + " to " + c.queue, err
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+)
+
+// viewQueue is a queue with its items.
+func (m *topModel) viewQueue() []screen.Line {
+	d := m.detail
+	lines := append([]screen.Line{m.head(), m.queueTitle()}, m.queueNumbers()...)
+	lines = append(lines, m.state(), m.tabsLine())
+	switch {
+	case d.gone:
+		return append(lines, screen.Text("there is no such queue"))
+	case !d.shows():
+		return append(lines, screen.Text("asking …"))
+	case d.tab == dead && d.figure.dead == none:
+		return append(lines, screen.Text("this queue is for dead letters: they are on the tab of ready items"))
+	case len(d.items) == 0 && d.behind == "":
+		return append(lines, screen.Text(map[client.State]string{
+			client.Ready: "no ready items", client.Leased: "no leased items", client.Delayed: "no delayed items", dead: "no dead letters",
+		}[d.tab]))
+	}
+	g := newGrid(m.columns, itemColumns(d.tab))
+	for i := range d.items {
+		g.add(m.itemCells(&d.items[i]))
+	}
+	return append(lines, g.lines(d.cursor)...)
+}
+
+func (m *topModel) queueTitle() screen.Line {
+	title := screen.Line{{Text: m.detail.queue, Style: screen.Bold}}
+	if f := m.detail.figure; f != nil && f.Paused {
+		title = append(title, screen.Span{Text: "  " + m.number(f.at, "paused"), Style: screen.Yellow})
+	}
+	return title
+}
+
+// queueNumbers are two lines about the queue.
+func (m *topModel) queueNumbers() []screen.Line {
+	f := m.detail.figure
+	if f == nil {
+		return []screen.Line{nil, nil}
+	}
+	n := func(text string) string { return m.number(f.at, text) }
+	numbers := fmt.Sprintf("oldest %s   size %s   waiting pops %s   pushes/s %s   pops/s %s   settlements/s %s",
+		n(oldest(f.Info)), n(size(f.Bytes)), n(thousands(int64(f.Waiting))), n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)))
+	c := f.Config
+	rules := fmt.Sprintf("lease %s   max_deliveries %d   max_length %s", time.Duration(c.Lease), c.MaxDeliveries, thousands(c.MaxLength))
+	if in := holder(f.Info); in != "" {
+		rules += "   dead letters in " + in
+	}
+	return []screen.Line{screen.Text(numbers), {{Text: rules, Style: screen.Faint}}}
+}
+
+// tabsLine shows the states with their numbers, the one that is shown marked.
+func (m *topModel) tabsLine() screen.Line {
+	var line screen.Line
+	for _, tab := range tabs {
+		text := string(tab)
+		if f := m.detail.figure; f != nil {
+			n := map[client.State]int64{client.Ready: f.Ready, client.Leased: f.Leased, client.Delayed: f.Delayed, dead: f.dead}[tab]
+			text += " " + m.number(f.at, deadLettersOf(n))
+		}
+		var style screen.Style
+		if tab == m.detail.tab {
+			style, text = screen.Reverse, "["+text+"]"
+		}
+		line = append(line, screen.Span{Text: text, Style: style}, screen.Span{Text: "   "})
+	}
+	if m.detail.behind != "" || m.detail.more {
+		line = append(line, screen.Span{Text: fmt.Sprintf("page %d", len(m.detail.before)+1), Style: screen.Faint})
+	}
+	return line
+}
+
+// itemColumns are the columns of a tab.
+func itemColumns(tab client.State) []gridColumn {
+	columns := []gridColumn{{title: "ID", rank: 1}, {title: "PRIORITY", number: true}, {title: "AGE", number: true}, {title: "SIZE", number: true, rank: 2}}
+	switch tab {
+	case dead:
+		columns[2].title = "DIED"
+		return append(columns, gridColumn{title: "FROM", rank: 3}, gridColumn{title: "REASON", wide: true})
+	case client.Ready:
+		return append(columns, gridColumn{title: "DELIVERIES", number: true, rank: 3}, gridColumn{title: "KEY", wide: true})
+	}
+	return append(columns, gridColumn{title: "DELIVERIES", number: true, rank: 3},
+		gridColumn{title: map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[tab]}, gridColumn{title: "KEY", wide: true})
+}
+
+// distance is how far a time is from now.
+func (m *topModel) distance(t time.Time) string {
+	if d := t.Sub(m.now).Round(time.Second); d > 0 {
+		return "in " + span(d)
+	}
+	return span(m.now.Sub(t).Round(time.Second)) + " ago"
+}
+
+// itemCells are the cells of an item.
+func (m *topModel) itemCells(i *client.Listed) []screen.Span {
+	var style screen.Style
+	if !m.live(m.detail.figure.at) {
+		style = screen.Faint
+	}
+	age := span(max(0, m.now.Sub(i.Pushed)).Round(time.Second))
+	texts := []string{i.ID, fmt.Sprint(i.Priority), age, size(i.Size)}
+	switch m.detail.tab {
+	case dead:
+		from, reason := "-", "-"
+		if i.Dead != nil {
+			from, reason = i.Dead.Origin, i.Dead.Reason
+		}
+		texts = append(texts, from, reason)
+	case client.Ready:
+		texts = append(texts, fmt.Sprint(i.Deliveries), i.Key)
+	default:
+		texts = append(texts, fmt.Sprint(i.Deliveries), m.distance(i.Due), i.Key)
+	}
+	cells := make([]screen.Span, len(texts))
+	for c, text := range texts {
+		cells[c] = screen.Span{Text: text, Style: style}
+	}
+	return cells
+}
+
+// maxShown is how much of a payload is shown.
+const maxShown = 64 << 10
+
+// show takes the item.
+func (v *itemView) show(i *client.Item, at time.Time) {
+	v.found, v.at, v.width = true, at, 0
+	if i == nil {
+		v.text = []string{"the item is gone"}
+		return
+	}
+	v.text = append(strings.Split(strings.TrimRight(shown(i).describe(), "\n"), "\n"), "")
+	payload := i.Payload
+	if len(payload) > maxShown {
+		v.text = append(v.text, fmt.Sprintf("the first %s of %s:", size(maxShown), size(int64(len(payload)))), "")
+		payload = payload[:maxShown]
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(string(payload), "\n"), "\n") {
+		v.text = append(v.text, strings.ReplaceAll(strings.TrimSuffix(line, "\r"), "\t", "    "))
+	}
+}
+
+// wrap divides lines that are longer than the screen is wide.
+func (v *itemView) wrap(columns int) {
+	if v.width == columns || columns == 0 {
+		return
+	}
+	v.lines, v.width = nil, columns
+	for _, text := range v.text {
+		v.lines = append(v.lines, screen.Wrap(screen.Visible(text), columns)...)
+	}
+}
+
+// viewItem is an item with its payload.
+func (m *topModel) viewItem() []screen.Line {
+	v := m.item
+	lines := []screen.Line{m.head()}
+	if !v.found {
+		return append(lines, m.state(), nil, screen.Text("asking …"))
+	}
+	title := "as of " + v.at.Format(time.TimeOnly)
+	if len(v.lines) > m.itemHeight() {
+		title += fmt.Sprintf("   lines %d to %d of %d", v.top+1, min(len(v.lines), v.top+m.itemHeight()), len(v.lines))
+	}
+	lines = append(lines, screen.Line{{Text: title, Style: screen.Faint}}, m.state(), nil)
+	for _, text := range v.lines[v.top:min(len(v.lines), v.top+m.itemHeight())] {
+		lines = append(lines, screen.Text(text))
+	}
+	return lines
+}
