@@ -21,6 +21,9 @@ type Popped struct {
 	// and delayed items as they were when the transaction began.
 	Reason Reason
 
+	// Repeated: an earlier pop with this id has popped the items.
+	Repeated bool
+
 	// Final: the pop's id is remembered to have popped nothing, so it never will.
 	Final bool
 

@@ -87,7 +87,7 @@ func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, err
 	if sel.Repeated {
 		qtx.rememberAfresh(sel.PopID, m, now)
 	}
-	popped := &Popped{Leased: m.lease}
+	popped := &Popped{Leased: m.lease, Repeated: true}
 	if m.nothing() {
 		popped.Final = true
 		return popped, qtx.explainNothing(popped)
