@@ -26,18 +26,37 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
+	var oldest fdbpq.Oldest
+	if q.Ready > 0 {
+		if oldest, err = v.queue.OldestReady(v.reader, infoLooks); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
-		Oldest: age(q), Paused: q.Paused, Config: Config(q.Config),
+		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
+		Paused: q.Paused, Config: Config(q.Config),
 	})
 }
 
-// age is how many seconds ago the item that pop.min would take was pushed, 0
-// when there is none.
-func age(i *fdbpq.Inspection) float64 {
+// infoLooks is at how many priorities info looks for the oldest item.
+const infoLooks = 64
+
+// ageOfNext is the age in seconds of the item that pop.min would take, 0 when there is
+// none.
+func ageOfNext(i *fdbpq.Inspection, now time.Time) float64 {
 	if i.Next == nil {
 		return 0
 	}
-	return max(0, time.Since(i.Next.Pushed).Seconds())
+	return ageAt(i.Next.Pushed, now)
+}
+
+// ageAt is how many seconds before now something was, 0 for the zero time.
+func ageAt(then, now time.Time) float64 {
+	if then.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(then).Seconds())
 }

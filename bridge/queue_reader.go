@@ -6,13 +6,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// queueStats are the numbers of a queue in metrics, and in the data that STATS shows of
-// the endpoint info.
+// queueStats are the numbers of a queue in the data that STATS shows of the endpoint
+// info.
 type queueStats struct {
 	Ready   int64   `json:"ready"`
 	Leased  int64   `json:"leased"`
@@ -72,7 +73,7 @@ func (q *queueReader) statsOf(ctx context.Context, names []string) (map[string]q
 			}
 			queues[name] = queueStats{
 				Ready: i.Ready, Leased: i.Leased, Delayed: i.Delayed,
-				Oldest: age(i), Waiting: q.waits.at(name),
+				Oldest: ageOfNext(i, time.Now()), Waiting: q.waits.at(name),
 			}
 		}
 		return nil

@@ -8,16 +8,18 @@ import (
 
 // Info is the state of a queue, its rates and its configuration.
 type Info struct {
-	Queue   string  `json:"queue"`
-	Ready   int64   `json:"ready"`
-	Leased  int64   `json:"leased"`
-	Delayed int64   `json:"delayed"`
-	Waiting int     `json:"waiting"` // pops that wait, at the answering bridge
-	Bytes   int64   `json:"bytes"`
-	Oldest  float64 `json:"oldest"` // age in seconds of the item that pop.min would take
-	Rates   Rates   `json:"rates"`
-	Paused  bool    `json:"paused"`
-	Config  Config  `json:"config"`
+	Queue         string  `json:"queue"`
+	Ready         int64   `json:"ready"`
+	Leased        int64   `json:"leased"`
+	Delayed       int64   `json:"delayed"`
+	Waiting       int     `json:"waiting"` // pops that wait, at the answering bridge
+	Bytes         int64   `json:"bytes"`
+	Oldest        float64 `json:"oldest"`                    // age in seconds of the item that pop.min would take
+	OldestOfAll   float64 `json:"oldest_of_all"`             // age in seconds of the oldest ready item, whatever its priority
+	OldestAtLeast bool    `json:"oldest_at_least,omitempty"` // there are more priorities than were looked at, so an item may be older
+	Rates         Rates   `json:"rates"`
+	Paused        bool    `json:"paused"`
+	Config        Config  `json:"config"`
 }
 
 // Rates are items a second through the answering bridge, averaged over about a minute.

@@ -49,12 +49,25 @@ func describeQueue(i *client.Info) string {
 	f.add("Waiting pops", "%s", thousands(int64(i.Waiting)))
 	f.add("Size", "%s", size(i.Bytes))
 	f.add("Oldest", "%s", oldest(i))
+	f.add("Oldest of all", "%s", oldestOfAll(i))
 	f.add("Rates", "%s pushes, %s pops, %s settlements a second", rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle))
 	f.add("", "")
 	for _, field := range configFields(i.Config) {
 		f.add(field.name, "%s", field.value)
 	}
 	return f.String()
+}
+
+// oldestOfAll is the age of the oldest ready item, whatever its priority.
+func oldestOfAll(i *client.Info) string {
+	if i.Ready == 0 {
+		return "-"
+	}
+	age := span(seconds(i.OldestOfAll).Round(time.Second))
+	if i.OldestAtLeast {
+		return age + " or more"
+	}
+	return age
 }
 
 // system shows a bridge's answer about itself.

@@ -48,12 +48,13 @@ export function queue(context, { queue: name, parameters }) {
 function showTiles(tiles, info) {
   const numbers = [
     ["Ready", count(info.ready)], ["Leased", count(info.leased)], ["Delayed", count(info.delayed)], ["Waiting pops", count(info.waiting)],
-    ["In per second", rate(info.rates.push)], ["Out per second", rate(info.rates.pop)], ["Next item is", info.oldest ? `${span(info.oldest)} old` : "–"], ["Size", bytes(info.bytes)],
+    ["In per second", rate(info.rates.push)], ["Out per second", rate(info.rates.pop)], ["Next item is", info.oldest ? `${span(info.oldest)} old` : "–"],
+    ["Oldest item is", info.oldest_of_all ? `${span(info.oldest_of_all)} old${info.oldest_at_least ? " or more" : ""}` : "–"], ["Size", bytes(info.bytes)],
   ];
   if (!tiles.children.length) tiles.append(...numbers.map(([label]) => h("div", {}, h("dt", {}, label), h("dd"))));
   numbers.forEach(([label, text], i) => {
     const value = tiles.children[i].querySelector("dd");
-    if (label.includes("second") || label === "Next item is") value.textContent = text;
+    if (label.includes("second") || label.endsWith("item is")) value.textContent = text;
     else setText(value, text);
   });
 }
