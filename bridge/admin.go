@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -37,7 +38,8 @@ func makeAdmin(v subjects.Verb) work {
 // admin is a request without options that changes a queue as a whole.
 type admin struct {
 	change
-	do func(kv.Tx, fdbpq.Queue) (answer any, err error)
+	do      func(kv.Tx, fdbpq.Queue) (answer any, err error)
+	removed int64 // items
 }
 
 // named answers with the name of the queue.
@@ -49,7 +51,16 @@ func (a *admin) read(*wire) *failure.Failure { return noOptions(&a.Request) }
 
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
+	if purged, is := answer.(protocol.Purged); is {
+		a.removed = purged.Purged
+	}
 	return nil, a.did(answer, err)
+}
+
+func (a *admin) count(tally *request.Tally) {
+	if a.Failure == nil {
+		tally[request.Removed] += a.removed
+	}
 }
 
 // configure changes the configuration of a queue, or shows it when the body is empty.

@@ -41,6 +41,7 @@ type Bridge struct {
 	interest  replyInterest
 	peers     *peers.Peers
 	queues    *queueReader
+	surveyor  *surveyor
 	service   *service
 	receiver  *receiver.Receiver
 	ending    *failure.Failure // of the waits, when the bridge drains
@@ -59,7 +60,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err != nil {
 		return nil, err
 	}
-	stats := request.NewStatistics(verbNames())
+	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
 	b := &Bridge{nc: nc, ending: errShutdown, keeper: newKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
 		Events: request.NewAnnouncer(nc, wr.grammar, o.Logger, stats),
@@ -72,6 +73,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.queues = &queueReader{store, &b.waits}
+	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
 	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Subjects: wr.subjects(),

@@ -24,6 +24,9 @@ type changer interface {
 
 	// endsLease reports whether the change has ended a lease for good.
 	endsLease() bool
+
+	// count adds what the change has done to items.
+	count(*request.Tally)
 }
 
 // changes is the work of a lane of changes.
@@ -67,12 +70,15 @@ func (l *changes) Answer(requests []changer, err error) {
 		return
 	}
 	ended := 0
+	var tally request.Tally
 	for _, r := range requests {
 		if r.endsLease() {
 			ended++
 		}
+		r.count(&tally)
 	}
 	l.Stats.Moved(l.queue.Name(), request.FlowSettled, ended)
+	l.Stats.Queues.Count(l.queue.Name(), &tally)
 	l.Events.Items(l.happened)
 	for _, r := range requests {
 		answerChange(l.Responder, r)
@@ -95,6 +101,7 @@ type change struct {
 
 func (c *change) answer(re *request.Responder) { re.AnswerBody(&c.Request, c.body) }
 func (c *change) endsLease() bool              { return false }
+func (c *change) count(*request.Tally)         {}
 
 // did sets the answer to a change. A missing queue is an answer, too; any other error
 // fails the transaction.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -42,6 +43,12 @@ func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	}
 	found, err := q.Remove(tx, r.id)
 	return nil, r.found(found, held.Priority, err)
+}
+
+func (r *removal) count(tally *request.Tally) {
+	if r.Failure == nil {
+		tally[request.Removed]++
+	}
 }
 
 // move gives an item another priority.

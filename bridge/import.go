@@ -164,6 +164,7 @@ func (l *imports) Answer(requests []*importing, err error) {
 		}
 	}
 	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
+	l.Stats.Queues.Count(l.queue.Name(), &request.Tally{request.Imported: int64(added)})
 	for i, r := range requests {
 		l.answer(r, &l.imported[i])
 	}

@@ -1,9 +1,7 @@
 package bridge
 
 import (
-	"context"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,17 +9,20 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
-// Collector returns the bridge's metrics. The numbers of the queues are read
-// from the store when they are collected.
+// Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
-	return collector{Responder: b.responder, waits: &b.waits, receiver: b.receiver, queues: b.queues}
+	return collector{
+		Responder: b.responder, waits: &b.waits, receiver: b.receiver, about: b.service.about,
+		queues: queueCollector{b.surveyor, b.service.about.storeID, b.responder.Log},
+	}
 }
 
 type collector struct {
 	*request.Responder
 	waits    *waits
 	receiver *receiver.Receiver
-	queues   *queueReader
+	about    *about
+	queues   queueCollector
 }
 
 var (
@@ -33,22 +34,14 @@ var (
 	descShedding     = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
 	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
 	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
-	descItems        = prometheus.NewDesc("pq_queue_items", "Items by queue and state.", []string{"queue", "state"}, nil)
-	descWaiting      = prometheus.NewDesc("pq_queue_waiting", "Pops that wait at a queue.", []string{"queue"}, nil)
-	descOldest       = prometheus.NewDesc("pq_queue_oldest_seconds", "Age of the item that pop.min would take.", []string{"queue"}, nil)
-)
-
-const (
-	// metricsQueues bounds the queues with series of their own.
-	metricsQueues = 1000
-
-	metricsTimeout = 2 * time.Second
+	descBridge       = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descEvents, descItems, descWaiting, descOldest} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descEvents, descBridge} {
 		to <- d
 	}
+	c.queues.Describe(to)
 	for _, v := range c.Stats.Histograms() {
 		v.Describe(to)
 	}
@@ -79,17 +72,6 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, v := range c.Stats.Histograms() {
 		v.Collect(to)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
-	defer cancel()
-	queues, err := c.queues.stats(ctx, metricsQueues)
-	if err != nil {
-		c.Log.Debug("reading the metrics of the queues failed", "error", err)
-	}
-	for name, q := range queues {
-		gauge(descItems, float64(q.Ready), name, "ready")
-		gauge(descItems, float64(q.Leased), name, "leased")
-		gauge(descItems, float64(q.Delayed), name, "delayed")
-		gauge(descWaiting, float64(q.Waiting), name)
-		gauge(descOldest, q.Oldest, name)
-	}
+	to <- prometheus.MustNewConstMetric(descBridge, prometheus.GaugeValue, 1, c.about.options.Prefix, c.about.storeID, c.about.options.StoreName)
+	c.queues.Collect(to)
 }

@@ -44,12 +44,20 @@ type Options struct {
 
 	since func(time.Time) time.Duration // time.Since, but in tests
 
+	// MetricsQueues is how many queues have metrics of their own. 0: DefaultMetricsQueues;
+	// negative: none has.
+	MetricsQueues int
+
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
 }
 
 // DefaultPrefix begins all subjects when Options.Prefix is empty.
 const DefaultPrefix = "pq"
+
+// DefaultMetricsQueues is how many queues have metrics of their own when
+// Options.MetricsQueues is 0.
+const DefaultMetricsQueues = 1000
 
 // queueGroup is shared by all bridges under a prefix, so one of them gets each
 // request. All subscriptions use it, because the server then delivers a message to
@@ -65,6 +73,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MetricsQueues == 0 {
+		o.MetricsQueues = DefaultMetricsQueues
 	}
 	if o.Room == nil {
 		o.Room = func() error { return nil }

@@ -42,10 +42,11 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 	l.settle(settling)
 }
 
-// answerSettled answers the settlements of a transaction and counts the leases that
-// it ended. A +NXT keeps its settlement when its pop runs again.
+// answerSettled answers the settlements of a transaction, and counts what it has done to
+// items. A +NXT keeps its settlement when its pop runs again.
 func (t *popTransaction) answerSettled() {
 	ended := len(t.acked)
+	tally := request.Tally{request.Popped: int64(t.popped), request.Acknowledged: int64(ended)}
 	for _, r := range t.acked {
 		r.settles.tookEffect = true
 		r.Refusal = request.AsService // only its pop can fail from now on
@@ -54,8 +55,10 @@ func (t *popTransaction) answerSettled() {
 		if r.settles.endsLease() {
 			ended++
 		}
+		r.settles.count(&tally)
 	}
 	t.Stats.Moved(t.lane.queue.Name(), request.FlowSettled, ended)
+	t.Stats.Queues.Count(t.lane.queue.Name(), &tally)
 	for _, r := range t.settling {
 		answerChange(t.Responder, r.settles)
 	}

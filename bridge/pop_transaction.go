@@ -59,6 +59,7 @@ type popResults struct {
 	more   bool                            // another transaction has more to serve
 	empty  map[fdbpq.Band]*failure.Failure // bands without an item, and why
 	items  int
+	popped int // items that no earlier attempt had
 	bytes  int64
 	acked  []*pop // +NXT requests whose leases were settled
 	freed  bool   // one of them let another item of its key go
@@ -120,7 +121,7 @@ func (t *popTransaction) fail(n int, err error) {
 		r.forget()
 		r.Failure = f
 	}
-	t.served, t.items, t.acked, t.watch = n, 0, nil, nil
+	t.served, t.items, t.popped, t.acked, t.watch = n, 0, 0, nil, nil
 	t.more = n < len(t.todo) || len(t.waiting.Beyond) > 0
 }
 
@@ -323,6 +324,9 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, nil
 	}
 	t.items += len(items)
+	if !taken.Repeated {
+		t.popped += len(items)
+	}
 	for i := range items {
 		t.bytes += items[i].Size
 	}

@@ -98,13 +98,18 @@ func (l *pushes) Answer(requests []*push, err error) {
 		request.RefuseAll(l.Responder, requests, err)
 		return
 	}
-	added := 0
+	var tally request.Tally
 	for i := range l.pushed {
-		if l.pushed[i].Err == nil && !l.pushed[i].Duplicate {
-			added++
+		switch p := &l.pushed[i]; {
+		case p.Err != nil:
+		case p.Duplicate:
+			tally[request.Duplicates]++
+		default:
+			tally[request.Pushed]++
 		}
 	}
-	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
+	l.Stats.Moved(l.queue.Name(), request.FlowIn, int(tally[request.Pushed]))
+	l.Stats.Queues.Count(l.queue.Name(), &tally)
 	pushed := l.pushed
 	for _, r := range requests {
 		n := r.Count()
@@ -122,6 +127,7 @@ func (l *pushes) Answer(requests []*push, err error) {
 func (l *pushes) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
 	if lease := item.HandOver; lease != nil && p.Err == nil && !p.Duplicate {
 		l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
+		l.Stats.Queues.Count(lease.Queue, &request.Tally{request.Acknowledged: 1})
 	}
 	l.Events.Items(p.Events)
 }

@@ -186,6 +186,19 @@ func (s *settlement) answer(re *request.Responder) {
 	re.Done(&s.Request, nil)
 }
 
+// count adds what a settlement has done to its item. The death of an item is an event.
+func (s *settlement) count(tally *request.Tally) {
+	if s.Failure != nil {
+		return
+	}
+	switch s.kind {
+	case settleAck, settleNext:
+		tally[request.Acknowledged]++
+	case settleNack, settleReturn:
+		tally[request.Returned]++
+	}
+}
+
 // endsLease reports whether a settlement that took effect has ended its lease for good.
 func (s *settlement) endsLease() bool {
 	return s.Failure == nil && s.kind != settleProgress && s.kind != settleReturn

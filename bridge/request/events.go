@@ -47,6 +47,9 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
+	var tally Tally
+	tally[eventCounters[e.Type]]++
+	a.stats.Queues.Count(e.Queue, &tally)
 	a.publish(e.Queue, string(e.Type), protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
 		Queue: e.Queue, ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,

@@ -33,7 +33,7 @@ func newAnnounced(t *testing.T) *announced {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &announced{T: t, stats: request.NewStatistics(nil), came: make(chan *nats.Msg, 1<<12)}
+	a := &announced{T: t, stats: request.NewStatistics(nil, 10), came: make(chan *nats.Msg, 1<<12)}
 	a.Announcer = request.NewAnnouncer(srv.Connect(t), grammar, slog.New(slog.DiscardHandler), a.stats)
 	listener := srv.Connect(t)
 	if _, err := listener.ChanSubscribe("pq.*.event.*", a.came); err != nil {

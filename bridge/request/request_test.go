@@ -181,7 +181,7 @@ func TestTook(t *testing.T) {
 // no errors.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
-	s := request.NewStatistics([]string{"ask", "settle"})
+	s := request.NewStatistics([]string{"ask", "settle"}, 10)
 	s.Count(arrived(ask, 0), nil)
 	for _, code := range []int{404, 408, 429, 503} {
 		s.Count(arrived(ask, 0), failure.Newf(code, "no"))
@@ -208,7 +208,7 @@ func TestStatistics(t *testing.T) {
 func TestHistograms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := request.NewStatistics([]string{"ask"})
+		s := request.NewStatistics([]string{"ask"}, 10)
 		registry := prometheus.NewPedanticRegistry()
 		for _, h := range s.Histograms() {
 			registry.MustRegister(h)
@@ -238,7 +238,7 @@ func TestRatesOfManyQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4096
-		s := request.NewStatistics(nil)
+		s := request.NewStatistics(nil, 10)
 		remembered := func(prefix string) (n int) {
 			for i := range most {
 				if s.Rates(fmt.Sprint(prefix, i)) != (protocol.Rates{}) {
@@ -274,7 +274,7 @@ func TestRatesOfManyQueues(t *testing.T) {
 func TestRates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := request.NewStatistics(nil)
+		s := request.NewStatistics(nil, 10)
 		s.Moved("jobs", request.FlowOut, 600)
 		if r := s.Rates("jobs"); r != (protocol.Rates{Pop: 10}) {
 			t.Errorf("rates %+v", r)

@@ -46,7 +46,7 @@ func newResponder(t *testing.T) (re *request.Responder, came chan *nats.Msg) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, stats := slog.New(slog.DiscardHandler), request.NewStatistics([]string{"ask"})
+	log, stats := slog.New(slog.DiscardHandler), request.NewStatistics([]string{"ask"}, 10)
 	came = make(chan *nats.Msg, 100)
 	if _, err := nc.ChanSubscribe(">", came); err != nil {
 		t.Fatal(err)

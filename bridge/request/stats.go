@@ -15,7 +15,8 @@ import (
 
 // Statistics count the work of a bridge since it started.
 type Statistics struct {
-	Verbs   []VerbStats  // by index
+	Verbs   []VerbStats // by index
+	Queues  *PerQueue
 	lost    atomic.Int64 // pushes without a reply subject that were not stored
 	latency *prometheus.HistogramVec
 	batches *prometheus.HistogramVec
@@ -86,9 +87,10 @@ const (
 
 var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 
-// NewStatistics counts the work on verbs with these names.
-func NewStatistics(verbs []string) *Statistics {
-	s := &Statistics{queues: make(map[string]*flows)}
+// NewStatistics counts the work on verbs with these names, and what happens to up to so
+// many queues by themselves.
+func NewStatistics(verbs []string, queues int) *Statistics {
+	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows)}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
@@ -121,6 +123,9 @@ func (s *Statistics) Count(r *Request, f *failure.Failure) {
 	v.failed[slices.Index(protocol.ErrorCodes[:], f.Code)].Add(int64(r.Count()))
 	if f.Code != 404 && f.Code != 408 {
 		v.lastCode.Store(int32(f.Code))
+	}
+	if f.Reason != "" {
+		s.Queues.notServed(r.Subject.Queue, f.Reason, int64(r.Count()))
 	}
 }
 

@@ -161,6 +161,7 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 	embedded, isEmbedded := db.(*local.DB)
 	if isEmbedded {
 		started.add("close the socket for backups", startControl(d.settings.socket(), embedded, nil, d.log).stop)
+		d.metrics.MustRegister(diskMetrics{d.settings.Store.place})
 		addSpareProcessors()
 	}
 	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
@@ -272,7 +273,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 		}
 		s.drain = m.stop
 		started.add("close the socket for backups", startControl(d.settings.socket(), m.db, m.db, d.log).stop)
-		d.metrics.MustRegister(memberMetrics{m.db})
+		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})
 		d.health.member(m.ready, m.role)
 		started.inBackground(ctx, func(ctx context.Context) {
 			if m.awaitReady(ctx, d.log) {
@@ -307,6 +308,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Backlog:   d.backlog(),
 
 		ReplySubjects: d.settings.Replies,
+		MetricsQueues: d.settings.Queues.option(),
 	}
 }
 

@@ -52,6 +52,7 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	if _, err := deaths.NextMsg(patience); err != nil {
 		t.Fatal(err)
 	}
+	expectEmpty(t, nc, "jobs")
 	exported := series(t, p)
 	p.Stop(t)
 	s := newStreamStore(t, "64M")

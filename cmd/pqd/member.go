@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,10 +50,11 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		return nil, fmt.Errorf("PQ_DATA=%s: %w", s.Data, err)
 	}
 	if size == 0 && len(s.Cluster) > 0 {
-		var err error
-		if size, err = halfFree(string(s.Data)); err != nil {
+		free, _, err := diskRoom(string(s.Data))
+		if err != nil {
 			return nil, fmt.Errorf("PQ_DATA=%s: look how much room there is: %w", s.Data, err)
 		}
+		size = free / 2
 	}
 	replicas := s.Store.stream.replicas
 	if len(s.Cluster) > 0 {
@@ -91,15 +91,6 @@ func (s *settings) socket() string {
 		return s.copyDir() + ".sock"
 	}
 	return filepath.Join(s.Store.place, socketName)
-}
-
-// halfFree is half of the room on the disk of a directory.
-func halfFree(dir string) (int64, error) {
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(dir, &disk); err != nil {
-		return 0, err
-	}
-	return int64(disk.Bavail) * int64(disk.Bsize) / 2, nil
 }
 
 // logConnection connects to where the log is: with a user of its own, because whoever

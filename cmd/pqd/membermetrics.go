@@ -37,6 +37,7 @@ func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
 	} {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
+	metrics <- prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(len(m.db.Damage())))
 	counters(metrics, map[*prometheus.Desc]uint64{clusterAppends: s.Appends, clusterTakeovers: s.Takeovers})
 }
 

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return usagef("found the arguments %q: expected none, backup <directory>, check, init, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric())
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric(), buildInfo())
 	for _, name := range unknownVariables(os.Environ()) {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}

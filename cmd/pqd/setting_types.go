@@ -113,3 +113,25 @@ func (l *logLevel) Decode(value string) error {
 	}
 	return errors.New("expected debug, info, warn or error")
 }
+
+// queueCount is how many queues have metrics of their own. Each costs some reads a scrape.
+type queueCount int
+
+const maxQueueCount = 10_000
+
+func (c *queueCount) Decode(value string) error {
+	n, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || n > maxQueueCount {
+		return fmt.Errorf("expected 0 to %d", maxQueueCount)
+	}
+	*c = queueCount(n)
+	return nil
+}
+
+// option is the bridge's: there 0 is its default, and a negative number none.
+func (c queueCount) option() int {
+	if c == 0 {
+		return -1
+	}
+	return int(c)
+}

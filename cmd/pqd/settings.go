@@ -38,6 +38,7 @@ type settings struct {
 	AutoCreate bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
 	Log        logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
 	LogLevel   logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
+	Queues     queueCount      `envconfig:"PQ_METRICS_QUEUES" default:"1000" desc:"how many queues have metrics of their own, up to 10000; the others are counted together"`
 	Profile    bool            `envconfig:"PQ_PROFILE" default:"false" desc:"true also serves /debug/pprof at PQ_HTTP, with profiles of blocking"`
 	NATS       natsSettings    `ignored:"true"`
 	set        map[string]bool // the variables that were set

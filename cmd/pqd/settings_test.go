@@ -59,6 +59,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "a cluster with PQ_SYNC", env: three("PQ_SYNC=false"), says: []string{"PQ_SYNC=false"}},
 		{name: "a cluster in a configuration too", env: three("PQ_NATS_CONFIG=" + clustered), says: []string{"PQ_NATS_CONFIG", "JetStream or a cluster"}},
 		{name: "a user alone in a configuration", env: three("PQ_NATS_CONFIG=" + users), says: []string{"PQ_NATS_CONFIG", "authorization.users"}},
+		{name: "metrics of too many queues", env: []string{"PQ_METRICS_QUEUES=10001"}, says: []string{"PQ_METRICS_QUEUES", `"10001"`, "0 to 10000"}},
+		{name: "metrics of fewer than no queues", env: []string{"PQ_METRICS_QUEUES=-1"}, says: []string{"PQ_METRICS_QUEUES", `"-1"`, "0 to 10000"}},
 		{name: "a node without a cluster", env: []string{"PQ_NODE=a"}, says: []string{"PQ_NODE", "PQ_CLUSTER and PQ_STORE=jetstream"}},
 		{name: "a stream with a wild name", env: []string{"PQ_STORE=jetstream:a.b"}, says: []string{"PQ_STORE", `"a.b"`, "letters, digits"}},
 		{name: "a stream without servers", env: []string{"PQ_STORE=jetstream:pq?sync=always"}, says: []string{"PQ_STORE", "expected NATS_URL, or PQ_CLUSTER"}},

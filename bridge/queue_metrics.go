@@ -1,0 +1,134 @@
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// queueCollector has the metrics of queues: counts of this bridge, and what the store says
+// when they are collected.
+type queueCollector struct {
+	*surveyor
+	storeID string
+	log     *slog.Logger
+}
+
+// otherQueues is the label of all queues without a place together. No queue is called so.
+const otherQueues = "_other"
+
+func queueDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("pq_queue_"+name, help, append([]string{"store", "queue"}, labels...), nil)
+}
+
+var (
+	descItems         = queueDesc("items", "Items by state.", "state")
+	descQueueBytes    = queueDesc("bytes", "Bytes of the payloads and headers of all items.")
+	descWaiting       = queueDesc("waiting", "Pops that wait at this bridge.")
+	descOldest        = queueDesc("oldest_seconds", "Age of the item that pop.min would take.")
+	descOldestOfAll   = queueDesc("oldest_of_all_seconds", "Age of the oldest ready item, whatever its priority.")
+	descOldestAtLeast = queueDesc("oldest_of_all_at_least", "Whether there are more priorities than were looked at, so that an item may be older: 1 or 0.")
+	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
+	descLimit         = queueDesc("limit", "Limits that are set.", "limit")
+	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
+	descTakesDead     = queueDesc("takes_dead_letters", "1: the queue takes the dead letters of others.")
+	descNotServed     = queueDesc("not_served_total", "Requests that were not served, by the reason in the answer.", "reason")
+
+	descPlaces    = prometheus.NewDesc("pq_metrics_queues", "Queues that have metrics of their own.", nil, nil)
+	descMaxPlaces = prometheus.NewDesc("pq_metrics_queues_max", "How many queues can have metrics of their own.", nil, nil)
+)
+
+// descCounters are the metrics of what happens to items.
+var descCounters = [request.Counters]*prometheus.Desc{
+	request.Pushed:       queueDesc("pushed_total", "Items that pushes added."),
+	request.Duplicates:   queueDesc("duplicates_total", "Items that pushes did not add, because they were there."),
+	request.Imported:     queueDesc("imported_total", "Items that imports added."),
+	request.Popped:       queueDesc("popped_total", "Items that pops took, with or without a lease."),
+	request.Acknowledged: queueDesc("acknowledged_total", "Leased items that were acknowledged."),
+	request.Returned:     queueDesc("returned_total", "Leased items that -NAK returned, or that reached no client."),
+	request.LeasesLost:   queueDesc("leases_lost_total", "Leases that ran out."),
+	request.Expired:      queueDesc("expired_total", "Items that outlived their TTL, but for those that became dead letters."),
+	request.Dead:         queueDesc("dead_total", "Items that became dead letters, or were dropped as such."),
+	request.Evicted:      queueDesc("evicted_total", "Items that the full queue gave up for others."),
+	request.Removed:      queueDesc("removed_total", "Items that were removed or purged."),
+}
+
+func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descPaused, descLimit, descRemembered, descTakesDead,
+		descNotServed, descPlaces, descMaxPlaces,
+	} {
+		to <- d
+	}
+	for _, d := range descCounters {
+		to <- d
+	}
+}
+
+func (c queueCollector) Collect(to chan<- prometheus.Metric) {
+	surveys, err := c.survey(context.Background())
+	if err != nil {
+		c.log.Debug("reading the metrics of the queues failed", "error", err)
+	}
+	for name, q := range surveys {
+		c.gauges(to, name, &q)
+	}
+	counts, rest := c.places.Counts()
+	for name, q := range counts {
+		c.counters(to, name, &q)
+	}
+	c.counters(to, otherQueues, &rest)
+	to <- prometheus.MustNewConstMetric(descPlaces, prometheus.GaugeValue, float64(len(counts)))
+	to <- prometheus.MustNewConstMetric(descMaxPlaces, prometheus.GaugeValue, float64(c.places.Most()))
+}
+
+func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *survey) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.storeID, name}, labels...)...)
+	}
+	gauge(descItems, float64(q.Ready), "ready")
+	gauge(descItems, float64(q.Leased), "leased")
+	gauge(descItems, float64(q.Delayed), "delayed")
+	gauge(descQueueBytes, float64(q.Bytes))
+	gauge(descWaiting, float64(q.waiting))
+	gauge(descOldest, ageOfNext(&q.Inspection, q.now))
+	gauge(descOldestOfAll, ageAt(q.ready.Pushed, q.now))
+	gauge(descOldestAtLeast, oneIf(q.ready.AtLeast))
+	gauge(descPaused, oneIf(q.Paused))
+	gauge(descRemembered, float64(q.Remembered))
+	if takesDeadLetters(name, &q.Config) {
+		gauge(descTakesDead, 1)
+	}
+	for limit, n := range map[string]int64{
+		"max_length": q.Config.MaxLength, "dedup_limit": q.Config.DedupLimit, "key_limit": q.Config.KeyLimit, "max_deliveries": q.Config.MaxDeliveries,
+	} {
+		if n > 0 {
+			gauge(descLimit, float64(n), limit)
+		}
+	}
+}
+
+func (c queueCollector) counters(to chan<- prometheus.Metric, name string, q *request.QueueCounts) {
+	for i, n := range q.Tally {
+		to <- prometheus.MustNewConstMetric(descCounters[i], prometheus.CounterValue, float64(n), c.storeID, name)
+	}
+	for reason, n := range q.NotServed {
+		to <- prometheus.MustNewConstMetric(descNotServed, prometheus.CounterValue, float64(n), c.storeID, name, string(reason))
+	}
+}
+
+func takesDeadLetters(name string, config *fdbpq.Config) bool {
+	return strings.HasSuffix(name, fdbpq.DeadLetterSuffix) || config.DeadLettersFrom != ""
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

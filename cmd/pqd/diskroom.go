@@ -1,0 +1,40 @@
+package main
+
+import (
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// diskRoom is the room on the disk of a directory: what pqd may still write, and all.
+func diskRoom(dir string) (free, size int64, err error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return 0, 0, err
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
+}
+
+// diskMetrics are the numbers of the disk that the store, or this pqd's copy, is on.
+type diskMetrics struct {
+	dir string
+}
+
+var (
+	diskFree = prometheus.NewDesc("pq_store_disk_free_bytes", "Bytes that pqd may still write on the disk of the store.", nil, nil)
+	diskSize = prometheus.NewDesc("pq_store_disk_size_bytes", "Bytes of the disk of the store.", nil, nil)
+)
+
+func (m diskMetrics) Describe(descs chan<- *prometheus.Desc) {
+	descs <- diskFree
+	descs <- diskSize
+}
+
+func (m diskMetrics) Collect(metrics chan<- prometheus.Metric) {
+	free, size, err := diskRoom(m.dir)
+	if err != nil {
+		return // it is gone, which /readyz reports
+	}
+	metrics <- prometheus.MustNewConstMetric(diskFree, prometheus.GaugeValue, float64(free))
+	metrics <- prometheus.MustNewConstMetric(diskSize, prometheus.GaugeValue, float64(size))
+}
