@@ -96,7 +96,7 @@ const maxBridgeMethods = 8
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-	"bench", "bridge", "client", "cmd", "console", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq", "gateway",
+	"bench", "bridge", "client", "clients", "cmd", "console", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq", "gateway",
 	"go.mod", "go.sum", "layout_test.go", "protocol", "subjects", "testenv",
 }
 

@@ -1,0 +1,500 @@
+import type { MsgHdrs, NatsConnection } from "@nats-io/nats-core";
+
+/** An integer of 64 bits: a number, or a bigint where a number is not exact. */
+export type Integer = number | bigint;
+
+/** Milliseconds, or a text such as `"30s"` or `"1h30m"`. */
+export type Duration = number | string;
+
+/** What every request has. */
+export interface CallOptions {
+  /**
+   * How long the request may take, with all its repetitions; the client's `timeout` if not given. A
+   * waiting pop has that on top of its `wait`.
+   */
+  timeout?: Duration;
+  /** Ends the request early. If it was sent, its result is unknown then. */
+  signal?: AbortSignal;
+}
+
+export interface ClientOptions {
+  /** Of the bridge's subjects; `"pq"` if not given. */
+  prefix?: string;
+  /**
+   * The bridge's own prefix, if the account imports the bridge's subjects under another one. Items
+   * have ack subjects with the bridge's prefix; the client replaces it by its own.
+   */
+  bridgePrefix?: string;
+  /** Of a request that has none; 10 seconds if not given. */
+  timeout?: Duration;
+  /**
+   * How long to repeat a request that was refused, or that no bridge has received. Without it the
+   * client repeats until the timeout, which bridges restarts. An interactive program may prefer an
+   * early error.
+   */
+  retryFor?: Duration;
+  /** After which time to repeat a request without an answer, at first; 2 seconds if not given. */
+  askAgainAfter?: Duration;
+  /** How many pushes may wait for their answers; further pushes wait. 4096 if not given. */
+  maxInFlight?: number;
+  /** Of reply subjects; that of the connection if not given. */
+  inboxPrefix?: string;
+}
+
+/**
+ * Speaks to the bridges behind a NATS connection. One is enough for a connection, and the caller
+ * closes the connection.
+ *
+ * A bridge refuses a request, and does nothing, if it is busy, restarts, or its store cannot commit.
+ * The client repeats such a request. It repeats an unanswered request only if doing it twice is like
+ * doing it once: every push has an id for that, a pop has one with `repeatable` or `popId`, and reads
+ * need none. While there is no connection requests wait.
+ */
+export class Client {
+  constructor(connection: NatsConnection, options?: ClientOptions);
+  readonly connection: NatsConnection;
+  /** The queue with this name, which need not exist: the first push makes it. */
+  queue(name: string): Queue;
+  /** An item that can only be settled, from the `ackSubject` of its lease. */
+  attach(ackSubject: string): Item;
+  /** Waits until all pushes that were sent are answered, whatever the answers. */
+  flush(options?: CallOptions): Promise<void>;
+  /** The names of all queues, or of those that begin with the prefix, in order. */
+  queues(options?: CallOptions & { prefix?: string }): AsyncGenerator<string, void, undefined>;
+  /** What one of the bridges reports about itself. */
+  system(options?: CallOptions): Promise<System>;
+}
+
+export interface ItemOptions {
+  /** Low ones are first at the end `"min"`. Without it the item gets the queue's default. */
+  priority?: Integer;
+  /** Headers that stay with the item. */
+  headers?: Record<string, string | readonly string[]> | MsgHdrs;
+  /** Whose item it is, for the queue's `key_limit` and `key_order`. */
+  key?: string;
+  /** A value that one item of the queue has at a time. */
+  unique?: string;
+  /** `"leased"`: the item has its unique value only until it is leased first. */
+  uniqueUntil?: "leased";
+  /** What the push does if an item has the unique value; `"keep"` if not given. */
+  onConflict?: "keep" | "replace" | "raise";
+  /**
+   * Of all pushes with this id within the queue's `dedup_window` only the first one adds an item.
+   * Without it the client makes a random one, so that a repetition after a lost answer is no second
+   * item.
+   */
+  msgId?: string;
+  /**
+   * Push without an id. Then the client does not repeat a push without an answer, which fails with
+   * {@link UnknownResultError}.
+   */
+  withoutMsgId?: boolean;
+  /** The item is not ready before this time has passed. */
+  delay?: Duration;
+  /** The item is not ready before this time, by the bridge's clock. */
+  notBefore?: Date;
+  /** The item expires unless it is popped within this time. */
+  ttl?: Duration;
+}
+
+export interface PushOptions extends ItemOptions, CallOptions {}
+
+export interface NewItem extends ItemOptions {
+  payload: string | Uint8Array;
+}
+
+export interface Pushed {
+  id: string;
+  /** Its place in the order of pushes. */
+  seq: Integer;
+  priority: Integer;
+  /**
+   * The push added no item: `id` and `seq` are those of the item with its message id, or with its
+   * unique value. After a lost answer the client cannot tell whether its first attempt has added the
+   * item, and says false; `msgId` is for programs that have to know.
+   */
+  duplicate: boolean;
+  /** The queue was full, and this was its least urgent item. */
+  evicted: boolean;
+}
+
+export interface PeekOptions extends CallOptions {
+  /** The end of the queue; `"min"`, the most urgent one, if not given. */
+  end?: "min" | "max";
+  /** Only items with priorities from here on. */
+  min?: Integer;
+  /** Only items with priorities up to here. */
+  max?: Integer;
+  /** How long to wait for an item; any time, in several requests. Without it there is no wait. */
+  wait?: Duration;
+}
+
+export interface PeekManyOptions extends PeekOptions {
+  /** Bounds the bytes of payloads and headers; one item always fits. */
+  maxBytes?: number;
+}
+
+export interface PopOptions extends PeekOptions {
+  /**
+   * Lease the items for this long: they return unless they are settled in time. Without it the
+   * queue's configuration decides; by default popped items are gone.
+   */
+  lease?: Duration;
+  /**
+   * Give the pop a random id, so that the client can repeat it when its answer is lost. A pop
+   * without a lease then happens exactly once, unless the program ends.
+   */
+  repeatable?: boolean;
+  /**
+   * Give the pop an id: within the queue's `dedup_window` repeated pops with this id return the same
+   * items, in any program. After one that was repeated and found nothing, further ones find nothing
+   * either.
+   */
+  popId?: string;
+}
+
+export interface PopManyOptions extends PopOptions, PeekManyOptions {}
+
+export interface NakOptions extends CallOptions {
+  /** The item is ready again only after this time. */
+  delay?: Duration;
+}
+
+export interface NextOptions extends CallOptions {
+  /** How long to wait for the next item, up to 110 seconds. */
+  wait?: Duration;
+  /** Of the next item; as long as that of this one if not given. */
+  lease?: Duration;
+  min?: Integer;
+  max?: Integer;
+}
+
+/** Why an item is in a dead-letter queue, and from which queue it comes. */
+export interface Death {
+  reason: string;
+  origin: string;
+  originId: string;
+}
+
+/**
+ * An item as a bridge answered it. Settle a leased item: with `ack`, `nak`, `term`, `ackNext` or
+ * `handOver`. Until then `extend` or `hold` keep the lease.
+ */
+export interface Item {
+  /** The name of its queue. */
+  readonly queue: string;
+  readonly id: string;
+  readonly priority: Integer;
+  /** `""`: none. */
+  readonly key: string;
+  /** The payload. */
+  readonly data: Uint8Array;
+  /** As it was pushed, without a prototype. */
+  readonly headers: Record<string, string[]>;
+  /** How often it was leased, this time included. */
+  readonly deliveries: number;
+  readonly pushed: Date | undefined;
+  /** Ready items behind it. */
+  readonly pending: number;
+  /**
+   * Grows with every lease of the item. A system that the work writes to can refuse a fence lower
+   * than one that it has seen.
+   */
+  readonly fence: Integer;
+  /** When the lease runs out, by the bridge's clock. An extension changes it. */
+  readonly leaseExpires: Date | undefined;
+  /** Of items of a dead-letter queue. */
+  readonly dead: Death | undefined;
+
+  /** Set by `get` only. */
+  readonly state: "" | "ready" | "leased" | "delayed";
+  /** Set by `get` only: when a delayed item becomes ready. */
+  readonly notBefore: Date | undefined;
+  /** Set by `get` only. */
+  readonly expires: Date | undefined;
+  /** Set by `get` only: what keeps the item from being handed out. */
+  readonly waitsFor: string;
+  /** Set by `get` only. */
+  readonly unique: string;
+  /** Set by `get` only. */
+  readonly uniqueUntil: string;
+
+  readonly leased: boolean;
+  /** Whether this object has settled its lease. */
+  readonly settled: boolean;
+  /** The subject that settles the lease, `""` without one. Another program can settle with `attach`. */
+  readonly ackSubject: string;
+
+  /** The payload as text. */
+  string(): string;
+  /** The payload as JSON. */
+  json(): any;
+
+  /** The item is done. Afterwards it is gone for good. */
+  ack(options?: CallOptions): Promise<void>;
+  /** Gives the item back, to its former place. */
+  nak(options?: NakOptions): Promise<void>;
+  /** Makes the item a dead letter, because trying again would not help. */
+  term(reason?: string, options?: CallOptions): Promise<void>;
+  /** Work in progress: the lease starts afresh, for as long as it was given. */
+  extend(options?: CallOptions): Promise<void>;
+  /**
+   * Extends the lease until `stop` is called or the item is settled. `signal` is for the work on the
+   * item: it aborts when the lease is lost, with a {@link LeaseLostError} as its reason, or with the
+   * signal that was given.
+   */
+  hold(options?: { signal?: AbortSignal }): { signal: AbortSignal; stop(): void };
+  /** Acknowledges, and pops the next item in the same transaction; null if there is none. */
+  ackNext(options?: NextOptions): Promise<Item | null>;
+  /**
+   * Pushes an item to a queue and acknowledges this one, in one transaction. The `hand_over` of this
+   * item's queue has to name the other queue. After {@link UnknownResultError} call it again with the
+   * same `msgId`.
+   */
+  handOver(to: Queue, payload: string | Uint8Array, options?: PushOptions): Promise<Pushed>;
+}
+
+/** An item of a list. */
+export interface Listed {
+  id: string;
+  priority: Integer;
+  key: string;
+  state: "ready" | "leased" | "delayed";
+  deliveries: number;
+  pushed: Date;
+  /** When the lease ends, or the delay. */
+  due: Date | undefined;
+  expires: Date | undefined;
+  fence: Integer;
+  unique: string;
+  uniqueUntil: string;
+  dead: Death | undefined;
+  /** Bytes of payload and headers. */
+  size: number;
+  /** Missing where the item does not fit into an answer with them; `get` has them. */
+  headers: Record<string, string[]> | undefined;
+  /** The payload, with the option `bodies`. Missing where it alone would not fit; `get` has it. */
+  data: Uint8Array | undefined;
+}
+
+export interface ListOptions extends CallOptions {
+  /** `"ready"` if not given. */
+  state?: "ready" | "leased" | "delayed";
+  min?: Integer;
+  max?: Integer;
+  /** Begin behind the item with this id. */
+  after?: string;
+  /** With payloads. */
+  bodies?: boolean;
+  /** How many items of one request; 200 if not given. */
+  page?: number;
+}
+
+export interface RequeueOptions extends CallOptions {
+  /** The queue with the dead letter; `<queue>-dead` if not given. */
+  from?: string;
+}
+
+/** The configuration of a queue, with the protocol's names. Durations are texts. */
+export interface Config {
+  priority: Integer;
+  lease: string;
+  ttl: string;
+  max_deliveries: number;
+  dead_letter: string;
+  dead_letter_expired: boolean;
+  dead_letters_from: string;
+  dedup_window: string;
+  dedup_limit: number;
+  ties: "newest" | "oldest";
+  max_length: number;
+  overflow: "refuse" | "evict";
+  key_limit: number;
+  key_order: boolean;
+  hand_over: string;
+}
+
+export interface Info {
+  queue: string;
+  ready: number;
+  leased: number;
+  delayed: number;
+  waiting: number;
+  bytes: number;
+  oldest: number;
+  rates: { push: number; pop: number; settle: number };
+  paused: boolean;
+  config: Config;
+}
+
+export interface System {
+  version: string;
+  store: string;
+  store_id: string;
+  prefix: string;
+  limits: Record<string, number | string>;
+  uptime: number;
+  damage?: string[];
+  cluster?: unknown;
+}
+
+export interface ConsumeOptions {
+  /** How many handlers run at a time; 1 if not given. */
+  concurrency?: number;
+  end?: "min" | "max";
+  /**
+   * The length of leases, and how long an item stays with a program that has died; 30 seconds if not
+   * given. The lease is extended while the handler runs.
+   */
+  lease?: Duration;
+  min?: Integer;
+  max?: Integer;
+  /**
+   * Whether pops have ids, so that they are repeated as soon as there is a new connection; true if
+   * not given. Without ids an item whose delivery is lost comes when its lease has run out.
+   */
+  repeatable?: boolean;
+  /** Ends the consumer after this many items. */
+  limit?: number;
+  /** Ends the consumer when there is no ready item, instead of waiting. */
+  stopWhenEmpty?: boolean;
+  /** The delay before the next delivery of a failed item; {@link defaultBackoff} if not given. */
+  backoff?: (deliveries: number) => Duration;
+  /** Gets what handlers throw, and the errors of pops and settlements, with the item if there is one. */
+  onError?: (err: unknown, item?: Item) => void;
+  /** Drains the consumer when it aborts. */
+  signal?: AbortSignal;
+}
+
+/** The workers of one `consume`. */
+export interface Consumer {
+  /**
+   * Settles when all workers have ended. It is rejected if they cannot go on: an option is wrong, the
+   * user may not pop, or the connection was closed.
+   */
+  readonly closed: Promise<void>;
+  /**
+   * Takes no more items, waits for the handlers and settles their items. After `grace` the signals of
+   * the handlers abort.
+   */
+  drain(options?: { grace?: Duration }): Promise<void>;
+}
+
+/** A queue with a name. */
+export interface Queue {
+  readonly name: string;
+  /** Adds an item, and returns when it is durable. Pushes are sent in the order of the calls. */
+  push(payload: string | Uint8Array, options?: PushOptions): Promise<Pushed>;
+  /**
+   * Adds up to 1000 items in one message and one transaction, in their order: all of them, or none.
+   * {@link PQError.item} says which one an error is about.
+   */
+  pushMany(items: readonly NewItem[], options?: CallOptions): Promise<Pushed[]>;
+  /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none. */
+  pop(options?: PopOptions): Promise<Item>;
+  /** The same for up to n items in one message; at least one, or an error. */
+  popMany(n: number, options?: PopManyOptions): Promise<Item[]>;
+  /** Shows the first item at an end and leaves it there. */
+  peek(options?: PeekOptions): Promise<Item>;
+  peekMany(n: number, options?: PeekManyOptions): Promise<Item[]>;
+  /**
+   * Leases items and calls the handler on each. When the handler is done, the item is acknowledged.
+   * When it throws, the item is given back and delivered again later; see {@link RetryAfter} and
+   * {@link GiveUp}. It may also settle the item itself.
+   *
+   * The lease is extended while the handler runs. If it is lost all the same, the handler's signal
+   * aborts. A handler that keeps the thread busy for longer than the lease keeps the client from
+   * extending it.
+   */
+  consume(handler: (item: Item, signal: AbortSignal) => unknown, options?: ConsumeOptions): Consumer;
+
+  /** Counts, rates and configuration. */
+  info(options?: CallOptions): Promise<Info>;
+  config(options?: CallOptions): Promise<Config>;
+  /** Changes the configuration, makes the queue if necessary, and returns the whole configuration. */
+  configure(change: Partial<Config>, options?: CallOptions): Promise<Config>;
+  /** An item by its id, whatever its state. */
+  get(id: string, options?: CallOptions): Promise<Item>;
+  /** The items in one state, in the order of pops from the end `"min"`. */
+  list(options?: ListOptions): AsyncGenerator<Listed, void, undefined>;
+  /** Removes an item, whatever its state. */
+  remove(id: string, options?: CallOptions): Promise<void>;
+  /** Gives an item another priority. */
+  move(id: string, priority: Integer, options?: CallOptions): Promise<void>;
+  /**
+   * Pushes a dead letter to this queue again, and removes it from the dead-letter queue. After an
+   * interruption call it again: within two minutes it is not pushed twice.
+   */
+  requeue(id: string, options?: RequeueOptions): Promise<Pushed>;
+  /** Removes all items and returns how many. */
+  purge(options?: CallOptions): Promise<number>;
+  /** Stops deliveries; pushes go on. */
+  pause(options?: CallOptions): Promise<void>;
+  resume(options?: CallOptions): Promise<void>;
+  /** Deletes the queue with its items and its configuration. */
+  delete(options?: CallOptions): Promise<void>;
+}
+
+/** For a handler to throw: the item is delivered again after the delay. */
+export class RetryAfter extends Error {
+  constructor(delay: Duration, cause?: unknown);
+}
+
+/** For a handler to throw: the item becomes a dead letter. */
+export class GiveUp extends Error {
+  constructor(reason: string, cause?: unknown);
+}
+
+/**
+ * A second after the first delivery, twice as long after each further one, 5 minutes at most, in
+ * milliseconds. Each is somewhat longer or shorter.
+ */
+export function defaultBackoff(deliveries: number): number;
+
+/**
+ * The error of a request: a bridge's answer, or the reason why there was none. A failed request has
+ * had no effect, except perhaps after {@link UnknownResultError}. Wrong arguments are a TypeError.
+ */
+export class PQError extends Error {
+  protected constructor(about: never);
+  /** What was asked for: push, pop, … */
+  readonly op: string;
+  /** On which queue, `""` if on none. */
+  readonly queue: string;
+  readonly code: number;
+  /** Of codes 404, 409, 410 and 429. */
+  readonly reason: string;
+  /** What was wrong, and what was expected. */
+  readonly text: string;
+  /** Which item of a `pushMany` it is about, from 0. */
+  readonly item: number | undefined;
+}
+
+/** 400: a name, number, header or body is not as it should be. */
+export class BadRequestError extends PQError {}
+/** 403: the queue does not exist, or the user may not do that. */
+export class ForbiddenError extends PQError {}
+/** 404 of pops and peeks, 408: there is nothing, or nothing arrived in time. `reason` says why. */
+export class EmptyError extends PQError {}
+/** 404: there is no such item or no such queue. */
+export class NotFoundError extends PQError {}
+/** 409 with a reason: `leased`, `another_key`, `lease_required`, `only_min`. */
+export class ConflictError extends PQError {}
+/** 410: the lease is no longer valid. `reason` is `gone`, `taken` or `expired`. */
+export class LeaseLostError extends PQError {}
+/** 413: larger than the NATS server's max_payload allows. */
+export class TooLargeError extends PQError {}
+/** 429, 409 without a reason: too many requests or waiting pops, or the queue is full. Nothing was done. */
+export class BusyError extends PQError {}
+/** 500: a defect of pqd. */
+export class InternalError extends PQError {}
+/** 503: no bridge answers, or its store cannot commit. Nothing was done. */
+export class UnavailableError extends PQError {}
+/** 504: there was no answer, so the request was done or not. */
+export class UnknownResultError extends PQError {}
+/** 506: the request needs data of a damaged file of the store. Nothing was done. */
+export class DamagedError extends PQError {}
+/** The item was popped without a lease. */
+export class NotLeasedError extends Error {}
+/** The item was settled already, by the same object. */
+export class SettledError extends Error {}

@@ -1,0 +1,164 @@
+// A request that is answered by one message.
+import { Bell, now } from "./bell.js";
+import { code, errorOf, inDoubt, mayRepeat, PQError, refusalIn } from "./errors.js";
+import { Retry } from "./retry.js";
+
+/** The operations that change nothing. */
+const reads = new Set(["info", "list", "get", "queues", "system"]);
+
+const longestPatience = 60_000;
+
+/**
+ * How long to wait for the next answer. A slow bridge may need more time.
+ * @param {number} patience
+ */
+export const longer = (patience) => Math.min(2 * patience, longestPatience);
+
+/** Why a request was never sent, by the name of the cause. */
+const notSent = new Map([
+  ["TimeoutError", "there was no connection to NATS, or no room for the push"],
+  ["ClosedConnectionError", "the connection to NATS is closed"],
+]);
+
+/**
+ * The error of a request whose time is up. It has the last refusal if there is one, because that
+ * says more.
+ * @param {{op: string, queue: string, sent: number}} request
+ * @param {PQError | undefined} refusal
+ * @param {unknown} cause
+ * @returns {unknown}
+ */
+export function ended({ op, queue, sent }, refusal, cause) {
+  if (refusal) return refusal;
+  if (sent > 0) return errorOf({ op, queue, code: code.unknownResult, text: "no answer", cause });
+  const away = cause instanceof Error && notSent.get(cause.name);
+  return away ? errorOf({ op, queue, code: code.unavailable, text: away, cause }) : cause;
+}
+
+export class Call {
+  /** How often it was sent. */
+  sent = 0;
+  /** How many of these were answered. */
+  answered = 0;
+
+  /**
+   * @param {object} request
+   * @param {string} request.op
+   * @param {string} [request.queue]
+   * @param {string} request.subject
+   * @param {import("@nats-io/nats-core").MsgHdrs} [request.headers]
+   * @param {Uint8Array} [request.body]
+   * @param {boolean} request.repeatable doing it twice is like doing it once
+   */
+  constructor({ op, queue = "", subject, headers, body = new Uint8Array(0), repeatable }) {
+    this.op = op;
+    this.queue = queue;
+    this.subject = subject;
+    this.headers = headers;
+    this.body = body;
+    this.repeatable = repeatable;
+  }
+
+  /** Whether an attempt without an answer may still change something. */
+  get open() {
+    return this.sent > this.answered && !reads.has(this.op);
+  }
+
+  /**
+   * Sends the request, repeats it if necessary, and returns its answer. The first attempt is
+   * sent before this returns, so requests keep their order.
+   * @param {import("./client.js").Client} client
+   * @param {import("./bell.js").Deadline} deadline
+   * @returns {Promise<import("./message.js").Message>}
+   */
+  async send({ mailbox, patience: { attempt, retryFor } }, deadline) {
+    const bell = new Bell();
+    /** @type {import("./message.js").Message | undefined} */
+    let answer;
+    /** @type {Error | undefined} */
+    let broken;
+    /** @type {PQError | undefined} */
+    let denied;
+    let lost = false;
+    const { reply, stop } = open(mailbox, this, {
+      subject: this.subject,
+      deny: (cause, certain) => {
+        denied ??= denial(this, cause);
+        if (certain) this.answered++;
+        bell.ring();
+      },
+      deliver: (m) => {
+        answer ??= m; // one is enough; the first attempt's may come late
+        bell.ring();
+      },
+      reconnect: () => {
+        lost = true;
+        bell.ring();
+      },
+      fail: (cause) => {
+        broken ??= cause;
+        bell.ring();
+      },
+    });
+    const retry = new Retry();
+    /** @type {PQError | undefined} */
+    let refusal;
+    /** @param {unknown} err */
+    const final = (err) => inDoubt(err, this.open);
+    try {
+      for (let patience = attempt; ; ) {
+        if (!mailbox.connected) broken ??= await mailbox.up(deadline);
+        if (broken || deadline.over) throw final(ended(this, refusal, broken ?? deadline.cause));
+        try {
+          mailbox.publish(this, reply);
+        } catch (err) {
+          throw final(err);
+        }
+        this.sent++;
+        lost = false;
+        const until = this.repeatable ? now() + patience : Infinity;
+        while (!answer && !broken && !denied && !(lost && this.repeatable) && now() < until && !deadline.over) {
+          await bell.wait(Math.min(until - now(), deadline.left), deadline.signal);
+        }
+        if (!answer) {
+          if (denied) throw final(denied);
+          if (broken || deadline.over) throw final(ended(this, refusal, broken ?? deadline.cause));
+          patience = longer(patience);
+          continue;
+        }
+        const m = answer;
+        answer = undefined;
+        const e = refusalIn(m, this.op, this.queue);
+        if (e?.code !== code.unknownResult) this.answered++;
+        if (!e) return m;
+        refusal = e;
+        if (!mayRepeat(e, this.repeatable) || !retry.allowed(retryFor) || !(await retry.wait(deadline))) throw final(e);
+      }
+    } finally {
+      stop();
+    }
+  }
+}
+
+/**
+ * The error of a request that the server does not let pass.
+ * @param {{op: string, queue: string, subject: string}} request
+ * @param {Error} cause
+ */
+export function denial({ op, queue, subject }, cause) {
+  return errorOf({ op, queue, code: code.forbidden, text: `the NATS server does not permit this user to publish to ${subject}`, cause });
+}
+
+/**
+ * Opens a reply subject; a closed connection is an error of the request.
+ * @param {import("./mailbox.js").Mailbox} mailbox
+ * @param {{op: string, queue: string}} request
+ * @param {import("./mailbox.js").Addressee} addressee
+ */
+export function open(mailbox, { op, queue }, addressee) {
+  try {
+    return mailbox.receive(addressee);
+  } catch (cause) {
+    throw errorOf({ op, queue, code: code.unavailable, text: `the connection to NATS is closed: ${/** @type {Error} */ (cause).message}`, cause });
+  }
+}

@@ -1,0 +1,122 @@
+import { Deadline } from "./bell.js";
+import { ended, Call } from "./call.js";
+import { duration, shown } from "./duration.js";
+import { count } from "./integer.js";
+import { InFlight } from "./inflight.js";
+import { Item } from "./item.js";
+import { readJSON, writeJSON } from "./json.js";
+import { Mailbox } from "./mailbox.js";
+import { bytes } from "./message.js";
+import { abortSignal, callOptions, checked } from "./options.js";
+import { Queue } from "./queue.js";
+import { AckSubjects, Grammar } from "./subjects.js";
+import { unreadable } from "./errors.js";
+
+const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 2000, page: 200 };
+
+/** The client of one NATS connection. index.d.ts says what its functions do. */
+export class Client {
+  #inFlight;
+
+  /**
+   * @param {import("@nats-io/nats-core").NatsConnection} nc
+   * @param {import("../index.js").ClientOptions} [given]
+   */
+  constructor(nc, given) {
+    if (typeof nc?.publish !== "function" || typeof nc.status !== "function") {
+      throw new TypeError(`the connection is ${shown(nc)}: expected one of @nats-io/transport-node's connect, or of @nats-io/nats-core's wsconnect`);
+    }
+    const options = checked(given, "Client", ["prefix", "bridgePrefix", "timeout", "retryFor", "askAgainAfter", "maxInFlight", "inboxPrefix"]);
+    this.connection = nc;
+    this.grammar = new Grammar(options.prefix ?? defaults.prefix);
+    this.acks = new AckSubjects(this.grammar, options.bridgePrefix === undefined ? this.grammar : new Grammar(options.bridgePrefix));
+    this.patience = {
+      timeout: duration(options.timeout ?? defaults.timeout, "timeout"),
+      retryFor: duration(options.retryFor ?? 0, "retryFor", { zero: true }),
+      attempt: duration(options.askAgainAfter ?? defaults.attempt, "askAgainAfter"),
+    };
+    this.#inFlight = new InFlight(count(options.maxInFlight ?? defaults.maxInFlight, "maxInFlight"));
+    // The connection knows its inbox prefix, and has no function that tells it.
+    const inbox = options.inboxPrefix ?? /** @type {any} */ (nc).options?.inboxPrefix ?? "_INBOX";
+    this.mailbox = new Mailbox(nc, inbox, this.acks);
+  }
+
+  /** @param {string} name */
+  queue(name) {
+    return new Queue(this, name);
+  }
+
+  /** @param {string} ackSubject */
+  attach(ackSubject) {
+    const lease = typeof ackSubject === "string" ? this.acks.read(ackSubject) : undefined;
+    if (!lease) throw new TypeError(`subject ${shown(ackSubject)}: expected one that settles a lease`);
+    return Item.attached(this.queue(lease.queue), lease.subject);
+  }
+
+  /** @param {import("../index.js").CallOptions} [given] */
+  async flush(given) {
+    const deadline = this.deadline(checked(given, "flush", callOptions));
+    if (!(await this.#inFlight.flush(deadline))) throw deadline.cause;
+  }
+
+  /** @param {import("../index.js").CallOptions & {prefix?: string}} [given] */
+  async *queues(given) {
+    const { prefix, ...options } = checked(given, "queues", ["prefix", ...callOptions]);
+    for (let after = ""; ; ) {
+      const body = writeJSON({ limit: defaults.page, after, prefix: prefix || undefined });
+      const page = await this.ask({ op: "queues", subject: this.grammar.system("list"), body, repeatable: true }, options);
+      if (!Array.isArray(page.queues)) throw unreadable("queues", "", bytes(JSON.stringify(page)));
+      for (const name of page.queues) yield /** @type {string} */ (name);
+      if (typeof page.next !== "string" || page.next === "") return;
+      after = page.next;
+    }
+  }
+
+  /** @param {import("../index.js").CallOptions} [given] */
+  async system(given) {
+    const options = checked(given, "system", callOptions);
+    return this.ask({ op: "system", subject: this.grammar.system("info"), repeatable: true }, options);
+  }
+
+  /**
+   * The deadline of an operation.
+   * @param {import("../index.js").CallOptions} options
+   * @param {number} [more] milliseconds on top of the client's own timeout
+   */
+  deadline({ timeout, signal }, more = 0) {
+    return new Deadline(timeout === undefined ? this.patience.timeout + more : duration(timeout, "timeout"), abortSignal(signal));
+  }
+
+  /**
+   * Sends a push when there is room for it.
+   * @param {Call} call
+   * @param {number} size
+   * @param {import("../index.js").CallOptions} options
+   */
+  async inFlight(call, size, options) {
+    const deadline = this.deadline(options);
+    if (!this.#inFlight.tryAcquire(size) && !(await this.#inFlight.acquire(size, deadline))) {
+      throw ended(call, undefined, deadline.cause);
+    }
+    try {
+      return await call.send(this, deadline);
+    } finally {
+      this.#inFlight.release(size);
+    }
+  }
+
+  /**
+   * Sends a request that is answered by a JSON object.
+   * @param {{op: string, queue?: string, subject: string, body?: string, repeatable: boolean}} request
+   * @param {import("../index.js").CallOptions} options
+   * @returns {Promise<any>}
+   */
+  async ask({ body = "", ...request }, options) {
+    const m = await new Call({ ...request, body: bytes(body) }).send(this, this.deadline(options));
+    try {
+      return readJSON(m.data);
+    } catch (cause) {
+      throw unreadable(request.op, request.queue ?? "", m.data, cause);
+    }
+  }
+}

@@ -1,0 +1,217 @@
+// Workers: they lease items, call a handler on each, and settle what it leaves.
+import { pause } from "./bell.js";
+import { duration, shown } from "./duration.js";
+import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
+import { count } from "./integer.js";
+import { abortSignal, checked, flag, word } from "./options.js";
+import { backoff } from "./retry.js";
+
+/** An item is delivered again after a time. */
+export class RetryAfter extends Error {
+  /**
+   * @param {number | string} delay
+   * @param {unknown} [cause]
+   */
+  constructor(delay, cause) {
+    super(`again in ${delay}${typeof delay === "number" ? " ms" : ""}${cause instanceof Error ? `: ${cause.message}` : ""}`, { cause });
+    this.name = "RetryAfter";
+    this.delay = duration(delay, "delay", { zero: true });
+  }
+}
+
+/** An item becomes a dead letter, because trying again would not help. */
+export class GiveUp extends Error {
+  /**
+   * @param {string} reason
+   * @param {unknown} [cause]
+   */
+  constructor(reason, cause) {
+    super(reason, { cause });
+    this.name = "GiveUp";
+  }
+}
+
+const defaultLease = 30_000;
+
+/** How long one request waits for an item. A bridge that dies meanwhile is noticed after that. */
+const oneWait = 30_000;
+
+/** When nothing can be got, how long until it is tried again. */
+const firstTrouble = 100;
+const lastTrouble = 10_000;
+
+/**
+ * The delay before the next delivery of a failed item: a second after the first delivery, twice
+ * as long after each further one, 5 minutes at most.
+ * @param {number} deliveries
+ */
+export const defaultBackoff = (deliveries) => backoff(deliveries, 1000, 300_000);
+
+const names = ["concurrency", "end", "lease", "min", "max", "repeatable", "limit", "stopWhenEmpty", "backoff", "onError", "signal"];
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {(item: import("./item.js").Item, signal: AbortSignal) => unknown} handler
+ * @param {import("../index.js").ConsumeOptions | undefined} given
+ */
+export function consume(queue, handler, given) {
+  if (typeof handler !== "function") throw new TypeError(`the handler is ${shown(handler)}: expected a function of an item`);
+  return new Consumer(queue, handler, checked(given, "consume", names));
+}
+
+export class Consumer {
+  /** Aborts the pops that wait. */
+  #taking = new AbortController();
+  /** Aborts the work on items, which ends later. */
+  #work = new AbortController();
+  /** @type {unknown} */
+  #fatal;
+  #left;
+
+  /**
+   * @param {import("./queue.js").Queue} queue
+   * @param {(item: import("./item.js").Item, signal: AbortSignal) => unknown} handler
+   * @param {import("../index.js").ConsumeOptions} options
+   */
+  constructor(queue, handler, options) {
+    const workers = count(options.concurrency ?? 1, "concurrency", 10_000);
+    this.queue = queue;
+    this.handler = handler;
+    this.#left = options.limit === undefined ? Infinity : count(options.limit, "limit");
+    this.onError = functionOf(options.onError, "onError") ?? (() => {});
+    this.backoff = functionOf(options.backoff, "backoff") ?? defaultBackoff;
+    this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
+    const lease = duration(options.lease ?? defaultLease, "lease");
+    const end = word(options.end, "end", ["min", "max"]);
+    this.pop = { lease, end, min: options.min, max: options.max, repeatable: options.repeatable === undefined || flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    const signal = abortSignal(options.signal);
+    const stop = () => this.#taking.abort();
+    if (signal?.aborted) this.#taking.abort();
+    signal?.addEventListener("abort", stop);
+    /** Settles when all workers have ended. */
+    this.closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(() => {
+      signal?.removeEventListener("abort", stop);
+      if (this.#fatal) throw this.#fatal;
+    });
+    this.closed.catch(() => {}); // a program may look at it later
+  }
+
+  /**
+   * Takes no more items, waits for the handlers and settles their items.
+   * @param {{grace?: number | string}} [given]
+   */
+  async drain(given) {
+    const { grace } = checked(given, "drain", ["grace"]);
+    const ms = grace === undefined ? undefined : duration(grace, "grace", { zero: true });
+    this.#taking.abort();
+    if (ms !== undefined) {
+      const timer = setTimeout(() => this.#work.abort(new Error(`the consumer ends, and ${ms} ms of grace are over`)), ms);
+      void this.closed.catch(() => {}).then(() => clearTimeout(timer));
+    }
+    return this.closed;
+  }
+
+  get #stopping() {
+    return this.#taking.signal.aborted;
+  }
+
+  /** A worker. */
+  async #run() {
+    for (let troubles = 0; !this.#stopping && this.#left > 0; ) {
+      this.#left--;
+      let item;
+      try {
+        item = await this.queue.pop(this.pop);
+      } catch (err) {
+        this.#left++;
+        if (this.#stopping) return;
+        if (this.#isFatal(err)) {
+          this.#fatal ??= err;
+          this.#taking.abort();
+          return;
+        }
+        if (this.stopWhenEmpty && err instanceof EmptyError) return;
+        if (err instanceof PQError && err.code === code.timeout) {
+          troubles = 0; // no item arrived, and the bridge answers
+          continue;
+        }
+        this.#report(err);
+        await pause(backoff(++troubles, firstTrouble, lastTrouble), this.#taking.signal);
+        continue;
+      }
+      troubles = 0;
+      await this.#serve(item);
+    }
+  }
+
+  /**
+   * Whether a retry would never succeed.
+   * @param {unknown} err
+   */
+  #isFatal(err) {
+    if (this.queue.client.connection.isClosed() || this.queue.client.connection.isDraining()) return true;
+    return !(err instanceof PQError) || err.code === code.badRequest || err.code === code.forbidden;
+  }
+
+  /**
+   * Calls the handler on an item and settles the item.
+   * @param {import("./item.js").Item} item
+   */
+  async #serve(item) {
+    const held = item.hold({ signal: this.#work.signal });
+    let failed = false;
+    let err;
+    try {
+      await this.handler(item, held.signal);
+    } catch (thrown) {
+      [failed, err] = [true, thrown];
+    }
+    const lost = held.signal.aborted && held.signal.reason instanceof LeaseLostError;
+    held.stop();
+    if (failed) this.#report(err, item);
+    // A late acknowledgement still takes effect if no other consumer has got the item.
+    if (item.settled || (failed && lost)) return;
+    try {
+      await this.#settle(item, failed, err);
+    } catch (trouble) {
+      this.#report(trouble, item);
+    }
+  }
+
+  /**
+   * Settles an item by its handler's result.
+   * @param {import("./item.js").Item} item
+   * @param {boolean} failed
+   * @param {unknown} err
+   */
+  async #settle(item, failed, err) {
+    if (!failed) return item.ack();
+    if (err instanceof GiveUp) return item.term(err.message);
+    if (err instanceof RetryAfter) return item.nak({ delay: err.delay });
+    if (this.#work.signal.aborted) return item.nak(); // the end interrupted the handler: no backoff
+    return item.nak({ delay: this.backoff(item.deliveries) });
+  }
+
+  /**
+   * @param {unknown} err
+   * @param {import("./item.js").Item} [item]
+   */
+  #report(err, item) {
+    try {
+      this.onError(err, item);
+    } catch (second) {
+      this.#fatal ??= second; // a program that does not want to go on
+      this.#taking.abort();
+    }
+  }
+}
+
+/**
+ * @template {Function} T
+ * @param {T | undefined} value
+ * @param {string} what
+ */
+function functionOf(value, what) {
+  if (value === undefined || typeof value === "function") return value;
+  throw new TypeError(`${what} is ${shown(value)}: expected a function`);
+}

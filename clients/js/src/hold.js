@@ -1,0 +1,55 @@
+// Extends a lease while its holder works.
+import { now, pause } from "./bell.js";
+import { LeaseLostError, NotLeasedError, SettledError } from "./errors.js";
+import { extendInterval, notExtended } from "./item.js";
+
+/**
+ * Extends the item's lease until stop is called, the item is settled or the outer signal aborts.
+ * @param {import("./item.js").Item} item
+ * @param {AbortSignal} [outer]
+ */
+export function hold(item, outer) {
+  if (!item.leased) throw new NotLeasedError();
+  const work = new AbortController(); // what the work on the item sees
+  const extending = new AbortController();
+  const cut = () => {
+    work.abort(outer?.reason);
+    extending.abort();
+  };
+  if (outer?.aborted) cut();
+  outer?.addEventListener("abort", cut);
+  const stop = () => {
+    outer?.removeEventListener("abort", cut);
+    extending.abort();
+  };
+  void extendUntil(item, extending.signal, (why) => {
+    stop();
+    work.abort(why);
+  });
+  return { signal: work.signal, stop };
+}
+
+/**
+ * @param {import("./item.js").Item} item
+ * @param {AbortSignal} stopped
+ * @param {(why: Error) => void} lose
+ */
+async function extendUntil(item, stopped, lose) {
+  const { every, lasts } = extendInterval(item);
+  for (let end = now() + lasts; ; ) {
+    await pause(every, stopped);
+    if (stopped.aborted || item.settled) return;
+    // An answer that comes after the end of the lease is of no use. But this program may itself
+    // have stood still until now, and then only the bridge knows.
+    const sent = now();
+    const left = end - sent;
+    try {
+      await item.extend({ timeout: left > 0 ? left : every, signal: stopped });
+      end = sent + lasts;
+    } catch (err) {
+      if (stopped.aborted || item.settled || err instanceof SettledError) return;
+      if (err instanceof LeaseLostError) return lose(err);
+      if (now() >= end) return lose(notExtended(item, err));
+    }
+  }
+}

@@ -1,0 +1,63 @@
+// Pages of items.
+import { unreadable } from "./errors.js";
+import { count, priorityText } from "./integer.js";
+import { exact, writeJSON } from "./json.js";
+import { bytes } from "./message.js";
+import { callOptions, checked, flag, word } from "./options.js";
+import { checkID } from "./subjects.js";
+
+const pageSize = 200;
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {import("../index.js").ListOptions} [given]
+ */
+export async function* list(queue, given) {
+  const { state, min, max, after, bodies, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "after", "bodies", "page", ...callOptions]);
+  if (after !== undefined) checkID(after);
+  const fields = {
+    state: word(state, "state", ["ready", "leased", "delayed"]),
+    min: min === undefined ? undefined : BigInt(priorityText(min, "min")),
+    max: max === undefined ? undefined : BigInt(priorityText(max, "max")),
+    bodies: flag(bodies, "bodies") || undefined,
+    limit: count(page, "page", 1000),
+  };
+  for (let behind = after; ; ) {
+    const body = writeJSON({ ...fields, after: behind });
+    const answer = await queue.client.ask({ op: "list", queue: queue.name, subject: queue.subject("list"), body, repeatable: true }, options);
+    if (!Array.isArray(answer.items)) throw unreadable("list", queue.name, bytes(JSON.stringify(answer)));
+    for (const item of answer.items) yield listed(queue, item);
+    if (typeof answer.next !== "string" || answer.next === "") return;
+    behind = answer.next;
+  }
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {any} i
+ * @returns {import("../index.js").Listed}
+ */
+function listed(queue, i) {
+  const time = (/** @type {unknown} */ value) => (typeof value === "string" ? new Date(value) : undefined);
+  try {
+    return {
+      id: String(i.id),
+      priority: exact(i.priority),
+      key: i.key ?? "",
+      state: i.state,
+      deliveries: Number(i.deliveries),
+      pushed: new Date(i.pushed),
+      due: time(i.due),
+      expires: time(i.expires),
+      fence: exact(i.fence ?? 0),
+      unique: i.unique ?? "",
+      uniqueUntil: i.unique_until ?? "",
+      dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id },
+      size: Number(i.size),
+      headers: i.headers,
+      data: typeof i.body === "string" ? Uint8Array.from(atob(i.body), (c) => c.charCodeAt(0)) : undefined,
+    };
+  } catch (cause) {
+    throw unreadable("list", queue.name, bytes(JSON.stringify(i)), cause);
+  }
+}

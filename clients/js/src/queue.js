@@ -1,0 +1,213 @@
+// A queue with a name. index.d.ts says what its functions do.
+import { Call } from "./call.js";
+import { consume } from "./consume.js";
+import { shown } from "./duration.js";
+import { NotFoundError, unreadable } from "./errors.js";
+import { count, priorityText } from "./integer.js";
+import { Item } from "./item.js";
+import { exact, writeJSON } from "./json.js";
+import { list } from "./list.js";
+import { callOptions, checked } from "./options.js";
+import { push, pushMany } from "./push.js";
+import { checkID, checkQueue, deadLetter } from "./subjects.js";
+import { take } from "./take.js";
+
+/**
+ * The operations that may be sent twice: they only read, or their repetition leads to the same
+ * state. A second purge would remove items pushed meanwhile, and a second removal would find no
+ * item.
+ */
+const repeatable = new Set(["info", "list", "get", "move", "config", "pause", "resume"]);
+
+export class Queue {
+  /**
+   * @param {import("./client.js").Client} client
+   * @param {string} name
+   */
+  constructor(client, name) {
+    checkQueue(name);
+    this.client = client;
+    this.name = name;
+  }
+
+  /** @param {string} verb with what follows it */
+  subject(verb) {
+    return this.client.grammar.subject(this.name, verb);
+  }
+
+  /**
+   * @param {string | Uint8Array} payload
+   * @param {import("../index.js").PushOptions} [options]
+   */
+  async push(payload, options) {
+    return push(this.client, this.name, payload, options);
+  }
+
+  /**
+   * @param {readonly import("../index.js").NewItem[]} items
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async pushMany(items, options) {
+    return pushMany(this.client, this.name, items, options);
+  }
+
+  /** @param {import("../index.js").PopOptions} [options] */
+  async pop(options) {
+    return only(await take(this, "pop", 0, options));
+  }
+
+  /**
+   * @param {number} n
+   * @param {import("../index.js").PopManyOptions} [options]
+   */
+  async popMany(n, options) {
+    return take(this, "pop", count(n, "the number of items", 1000), options);
+  }
+
+  /** @param {import("../index.js").PeekOptions} [options] */
+  async peek(options) {
+    return only(await take(this, "peek", 0, options));
+  }
+
+  /**
+   * @param {number} n
+   * @param {import("../index.js").PeekManyOptions} [options]
+   */
+  async peekMany(n, options) {
+    return take(this, "peek", count(n, "the number of items", 1000), options);
+  }
+
+  /**
+   * @param {(item: Item, signal: AbortSignal) => unknown} handler
+   * @param {import("../index.js").ConsumeOptions} [options]
+   */
+  consume(handler, options) {
+    return consume(this, handler, options);
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async info(options) {
+    const info = await this.#ask("info", "info", undefined, options);
+    return { ...info, config: this.#config(info.config) };
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async config(options) {
+    return this.#config(await this.#ask("config", "admin.config", undefined, options));
+  }
+
+  /**
+   * @param {Partial<import("../index.js").Config>} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async configure(change, options) {
+    if (typeof change !== "object" || change === null || Array.isArray(change)) {
+      throw new TypeError(`the change is ${shown(change)}: expected an object such as { lease: "30s" }`);
+    }
+    return this.#config(await this.#ask("config", "admin.config", writeJSON({ ...change }), options));
+  }
+
+  /** @param {any} config */
+  #config(config) {
+    try {
+      return { ...config, priority: exact(config.priority) };
+    } catch (cause) {
+      throw unreadable("config", this.name, new Uint8Array(0), cause);
+    }
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").CallOptions} [given]
+   */
+  async get(id, given) {
+    checkID(id);
+    const options = checked(given, "get", callOptions);
+    const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), repeatable: true });
+    const m = await call.send(this.client, this.client.deadline(options));
+    if (!m.isItem) throw unreadable("get", this.name, m.data);
+    return Item.read(this, m, "get");
+  }
+
+  /** @param {import("../index.js").ListOptions} [options] */
+  list(options) {
+    return list(this, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async remove(id, options) {
+    checkID(id);
+    await this.#ask("remove", `remove.${id}`, undefined, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {number | bigint} priority
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async move(id, priority, options) {
+    checkID(id);
+    await this.#ask("move", `move.${id}.${priorityText(priority)}`, undefined, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").RequeueOptions} [given]
+   */
+  async requeue(id, given) {
+    checkID(id);
+    const { from, ...options } = checked(given, "requeue", ["from", ...callOptions]);
+    const dead = new Queue(this.client, from ?? deadLetter(this.name));
+    const item = await dead.get(id, options);
+    // The id keeps a repetition after an interruption from adding a second item.
+    const pushed = await push(this.client, this.name, item.data, {
+      priority: item.priority, headers: item.headers, key: item.key || undefined, msgId: `requeue-${item.id}`, ...options,
+    });
+    try {
+      await dead.remove(id, options);
+    } catch (err) {
+      if (!(err instanceof NotFoundError)) throw err;
+    }
+    return pushed;
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async purge(options) {
+    const { purged } = await this.#ask("purge", "admin.purge", undefined, options);
+    return Number(purged);
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async pause(options) {
+    await this.#ask("pause", "admin.pause", undefined, options);
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async resume(options) {
+    await this.#ask("resume", "admin.resume", undefined, options);
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async delete(options) {
+    await this.#ask("delete", "admin.delete", undefined, options);
+  }
+
+  /**
+   * @param {string} op
+   * @param {string} verb
+   * @param {string | undefined} body
+   * @param {import("../index.js").CallOptions | undefined} options
+   */
+  async #ask(op, verb, body, options) {
+    const request = { op, queue: this.name, subject: this.subject(verb), body, repeatable: repeatable.has(op) };
+    return this.client.ask(request, checked(options, op, callOptions));
+  }
+}
+
+/** @param {Item[]} items */
+function only(items) {
+  return /** @type {Item} */ (items[0]); // take never returns none
+}

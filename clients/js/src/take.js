@@ -1,0 +1,237 @@
+// Pops and peeks, and the pop behind an acknowledgement.
+import { Answers } from "./answers.js";
+import { Bell, now } from "./bell.js";
+import { denial, ended, longer } from "./call.js";
+import { duration, nanoseconds } from "./duration.js";
+import { code, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
+import { count, priorityText } from "./integer.js";
+import { Item } from "./item.js";
+import { writeJSON } from "./json.js";
+import { randomToken } from "./mailbox.js";
+import { bytes } from "./message.js";
+import { callOptions, checked, flag, word } from "./options.js";
+import { valueOf } from "./push.js";
+import { Retry } from "./retry.js";
+
+/** What one request may wait; a longer wait takes several. */
+const longestWait = 110_000;
+const longestLease = 12 * 3600e3;
+
+/** Leaves time for the answer to arrive before the deadline. An item that arrives later is lost, or leased in vain. */
+const margin = 100;
+
+const selection = ["min", "max", "wait"];
+const popOptions = ["end", "lease", ...selection, "popId", "repeatable", ...callOptions];
+const peekOptions = ["end", ...selection, ...callOptions];
+const nextOptions = ["lease", ...selection, ...callOptions];
+export const many = ["maxBytes"];
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {"pop" | "peek"} op
+ * @param {number} batch how many items; 0: a single one
+ * @param {import("../index.js").PopManyOptions | undefined} given
+ * @returns {Promise<Item[]>}
+ */
+export async function take(queue, op, batch, given) {
+  const names = [...(op === "pop" ? popOptions : peekOptions), ...(batch > 0 ? many : [])];
+  const options = checked(given, batch > 0 ? `${op}Many` : op, names);
+  const end = word(options.end, "end", ["min", "max"]) ?? "min";
+  return new Taking(queue, op, queue.subject(`${op}.${end}`), batch, options).run();
+}
+
+/**
+ * Acknowledges a lease and pops the next item. It is null if there is none; the acknowledgement
+ * has taken effect all the same.
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} ack
+ * @param {number} term of the lease, in milliseconds
+ * @param {import("../index.js").NextOptions | undefined} given
+ */
+export async function next(queue, ack, term, given) {
+  const options = checked(given, "ackNext", nextOptions);
+  if (options.wait !== undefined) duration(options.wait, "wait", { zero: true, most: longestWait });
+  const taking = new Taking(queue, "ackNext", ack, 0, { ...options, repeatable: true });
+  taking.term ||= term;
+  try {
+    return (await taking.run())[0] ?? null;
+  } catch (err) {
+    if (err instanceof EmptyError) return null;
+    // An earlier attempt has settled the lease and found nothing, or another holder has.
+    if (err instanceof LeaseLostError && err.reason === "gone" && taking.open) return null;
+    throw err;
+  }
+}
+
+/** A pop or a peek under way. */
+class Taking {
+  sent = 0;
+  /** Whether an attempt without an answer may still be under way. */
+  open = false;
+  /** Whether each item comes in a message of its own. */
+  #single = false;
+  #bundled = false;
+  #bell = new Bell();
+
+  /**
+   * @param {import("./queue.js").Queue} queue
+   * @param {"pop" | "peek" | "ackNext"} op
+   * @param {string} subject
+   * @param {number} batch
+   * @param {import("../index.js").PopManyOptions} options
+   */
+  constructor(queue, op, subject, batch, options) {
+    this.client = queue.client;
+    this.owner = queue;
+    this.queue = queue.name;
+    this.op = op;
+    this.subject = subject;
+    this.batch = batch;
+    this.wait = options.wait === undefined ? 0 : duration(options.wait, "wait", { zero: true });
+    this.term = options.lease === undefined ? 0 : duration(options.lease, "lease", { most: longestLease });
+    const popId = valueOf(options.popId, "popId", 1024);
+    if (popId !== undefined && options.repeatable !== undefined) throw new TypeError("popId together with repeatable: expected one of them");
+    const id = popId ?? (flag(options.repeatable, "repeatable") ? randomToken() : undefined);
+    this.fields = {
+      lease: options.lease === undefined ? undefined : nanoseconds(this.term),
+      min: options.min === undefined ? undefined : BigInt(priorityText(options.min, "min")),
+      max: options.max === undefined ? undefined : BigInt(priorityText(options.max, "max")),
+      max_bytes: options.maxBytes === undefined ? undefined : count(options.maxBytes, "maxBytes"),
+      msg_id: id,
+    };
+    this.repeatable = op === "peek" || id !== undefined;
+    this.deadline = this.client.deadline(options, this.wait);
+    this.answers = new Answers(this.client.mailbox, this.#bell);
+  }
+
+  /** Repeats the request until it gets items, or the time is up. */
+  async run() {
+    try {
+      return await this.#run();
+    } finally {
+      this.answers.close();
+    }
+  }
+
+  async #run() {
+    const { mailbox, patience: limits } = this.client;
+    const retry = new Retry();
+    const started = now();
+    /** @type {PQError | undefined} */
+    let refusal;
+    for (let patience = limits.attempt; ; ) {
+      const closed = mailbox.connected ? undefined : await mailbox.up(this.deadline);
+      if (closed || this.deadline.over) throw this.#doubt(ended(this, refusal, closed ?? this.deadline.cause));
+      const left = this.#left(started);
+      const expires = Math.min(left, longestWait);
+      // What ends this pop without an item has to end its earlier attempts, too. As long as it
+      // goes on afterwards, another attempt may pop the item.
+      const repeat = this.open && this.op !== "peek" && left <= longestWait;
+      const wait = !this.repeatable && this.wait === 0 ? Infinity : expires + patience;
+      /** @type {Item[] | undefined} */
+      let items;
+      /** @type {PQError} */
+      let e;
+      try {
+        items = await this.#attempt(expires, repeat, wait);
+        if (items.length > 0) return items;
+        const { broken, denied } = this.answers;
+        this.open ||= !denied?.certain;
+        if (denied) throw denial(this, denied.cause);
+        if (broken || this.deadline.over) throw ended(this, refusal, broken ?? this.deadline.cause);
+        if (!this.repeatable) throw ended(this, undefined, new Error("no answer arrived in time"));
+        patience = longer(patience);
+        continue;
+      } catch (err) {
+        if (!(err instanceof Refusal)) throw this.#doubt(err);
+        e = err.why;
+      }
+      if (this.#bundled && (e.code === code.badRequest || e.code === code.tooLarge)) {
+        this.#single = true; // the bridge knows no bundles, or an item fits into none; nothing was done
+        continue;
+      }
+      if (e.code === code.timeout && left > longestWait) continue;
+      refusal = e;
+      this.open ||= e.code === code.unknownResult && e.cause === undefined;
+      if (!mayRepeat(e, this.repeatable) || !retry.allowed(limits.retryFor) || !(await retry.wait(this.deadline))) throw this.#doubt(e);
+    }
+  }
+
+  /** How much longer the pop may wait for an item. @param {number} started */
+  #left(started) {
+    if (this.wait === 0) return 0;
+    const until = this.deadline.left;
+    return Math.max(Math.min(this.wait - (now() - started), until - Math.min(margin, until / 2)), 1);
+  }
+
+  /** @param {unknown} err */
+  #doubt(err) {
+    return this.op === "peek" ? err : inDoubt(err, this.open);
+  }
+
+  /**
+   * Asks once and collects the answers. It returns no items if no answer arrives, or if answers
+   * may be lost with the connection and the request can be repeated. Items also come from
+   * earlier attempts; what else these answer has no meaning any more.
+   * @param {number} expires
+   * @param {boolean} repeat
+   * @param {number} wait
+   */
+  async #attempt(expires, repeat, wait) {
+    const { answers, deadline } = this;
+    this.#bundled = this.batch > 0 && !this.#single;
+    const size = this.batch > 0 ? { [this.#bundled ? "bundle" : "batch"]: this.batch } : {};
+    const fields = { ...this.fields, ...size, expires: expires > 0 ? nanoseconds(expires) : undefined, repeat: repeat || undefined };
+    const body = Object.values(fields).some((value) => value !== undefined) ? writeJSON(fields) : "";
+    answers.lost = false; // this attempt is sent on the new connection
+    const reply = answers.attempt(this);
+    this.client.mailbox.publish({ op: this.op, queue: this.queue, subject: this.subject, body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) }, reply);
+    this.sent++;
+    /** @type {Item[]} */
+    const items = [];
+    const until = now() + wait;
+    for (let over = false; !over; ) {
+      await this.#bell.wait(Math.min(until - now(), deadline.left), deadline.signal);
+      const lost = answers.lost && this.repeatable && items.length === 0; // otherwise the rest of a batch may be on its way
+      over = now() >= until || deadline.over || lost || answers.broken !== undefined || answers.denied !== undefined;
+      // Answers that have arrived count even if the time is up.
+      for (let one = answers.next(); one; one = answers.next()) {
+        const { m, late } = one;
+        if (late && !m.isItem) continue;
+        const e = refusalIn(m, this.op, this.queue);
+        if (e || m.endsBatch) {
+          if (items.length > 0 || !e) return items;
+          throw new Refusal(e);
+        }
+        if (!m.isItem) {
+          if (items.length > 0) return items;
+          throw new Refusal(unreadable(this.op, this.queue, m.data));
+        }
+        const item = this.#read(m);
+        item.leaseTerm = this.term;
+        if (!answers.got(m)) continue;
+        items.push(item);
+        if (this.batch === 0) return items;
+      }
+    }
+    return items;
+  }
+
+  /** @param {import("./message.js").Message} m */
+  #read(m) {
+    try {
+      return Item.read(this.owner, m, this.op);
+    } catch (err) {
+      throw err instanceof PQError ? new Refusal(err) : err;
+    }
+  }
+}
+
+/** An answer that is an error, on its way within this file. */
+class Refusal extends Error {
+  /** @param {PQError} why */
+  constructor(why) {
+    super(why.message);
+    this.why = why;
+  }
+}

@@ -1,0 +1,42 @@
+// Compiled, not run: what programs in TypeScript may write and may not, and that the declarations
+// say what the modules have.
+import type { NatsConnection } from "@nats-io/nats-core";
+import * as declared from "pqbridge";
+import * as written from "../src/index.js";
+
+export const same: typeof declared = written;
+export const names: keyof typeof declared = "" as keyof typeof written;
+
+export async function program(nc: NatsConnection): Promise<void> {
+  const client = new declared.Client(nc, { prefix: "pq", timeout: "5s" });
+  const jobs: declared.Queue = client.queue("jobs");
+  const { id, duplicate }: { id: string; duplicate: boolean } = await jobs.push("x", { priority: 5n, headers: { A: ["b", "c"] } });
+  await jobs.pushMany([{ payload: new Uint8Array(1), priority: 1, delay: "1m" }]);
+  const item: declared.Item = await jobs.pop({ lease: 30_000, wait: "20s", repeatable: true });
+  if (item.priority < 5 && !duplicate) await item.nak({ delay: 1000 });
+  const next: declared.Item | null = await item.ackNext();
+  await next?.handOver(client.queue("mail"), item.data, { msgId: id });
+  for await (const { data } of jobs.list({ bodies: true })) data?.length;
+  const consumer = jobs.consume(async (one, signal) => void (await fetch(one.string(), { signal })), { concurrency: 4 });
+  await consumer.drain({ grace: "10s" });
+  try {
+    await jobs.configure({ ties: "oldest", max_length: 10 });
+  } catch (err) {
+    if (err instanceof declared.BusyError && err.reason === "full") throw new declared.RetryAfter("5s", err);
+  }
+
+  // @ts-expect-error a misspelled option
+  await jobs.push("x", { priorty: 1 });
+  // @ts-expect-error a priority that is no integer
+  await jobs.push("x", { priority: "1" });
+  // @ts-expect-error a payload of another type
+  await jobs.push({ a: 1 });
+  // @ts-expect-error a peek leases nothing
+  await jobs.peek({ lease: 1000 });
+  // @ts-expect-error no such end
+  await jobs.pop({ end: "middle" });
+  // @ts-expect-error queues and items come from a client
+  new declared.Item();
+  // @ts-expect-error null is no item
+  await next.ack();
+}
