@@ -35,23 +35,10 @@ func TestBrowserClient(t *testing.T) {
 		t.Fatal("pqd does not say where it listens for websocket clients")
 	}
 
-	reports := make(chan []byte, 1)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `<!doctype html><meta charset="utf-8"><title>pqbridge</title><script type="module" src="bundle.js"></script>`)
-	})
-	mux.HandleFunc("GET /bundle.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, bundle) })
-	mux.HandleFunc("POST /report", func(_ http.ResponseWriter, r *http.Request) {
-		if body, err := io.ReadAll(r.Body); err == nil {
-			reports <- body
-		}
-	})
-	site := httptest.NewServer(mux)
-	t.Cleanup(site.Close)
-
+	site := serveScript(t, bundle)
 	browser.open(t, site.URL+"/?server="+url.QueryEscape(server[1]))
 	select {
-	case results := <-reports:
+	case results := <-site.reports:
 		judgeSuite(t, results)
 	case <-browser.exited:
 		t.Fatalf("the browser ended before the page reported:\n%s", &browser.stderr)
@@ -60,6 +47,36 @@ func TestBrowserClient(t *testing.T) {
 	}
 	browser.close()
 	p.Stop(t)
+}
+
+// scriptSite is a web server with a page that runs one script, and what the page has sent to it.
+type scriptSite struct {
+	*httptest.Server
+	reports chan []byte
+	kills   chan chan<- struct{} // requests to kill pqd, to be closed when it is done
+}
+
+func serveScript(t *testing.T, script string) *scriptSite {
+	t.Helper()
+	site := &scriptSite{reports: make(chan []byte, 1), kills: make(chan chan<- struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `<!doctype html><meta charset="utf-8"><title>pqbridge</title><script type="module" src="bundle.js"></script>`)
+	})
+	mux.HandleFunc("GET /bundle.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, script) })
+	mux.HandleFunc("POST /report", func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil {
+			site.reports <- body
+		}
+	})
+	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) {
+		killed := make(chan struct{})
+		site.kills <- killed
+		<-killed
+	})
+	site.Server = httptest.NewServer(mux)
+	t.Cleanup(site.Close)
+	return site
 }
 
 // chromium is a browser without a window.

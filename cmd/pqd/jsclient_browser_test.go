@@ -1,0 +1,59 @@
+package main_test
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// The JavaScript client in a browser, over WebSocket, with a pqd that is killed half way.
+func TestJavaScriptClientInBrowser(t *testing.T) {
+	t.Parallel()
+	node, browser := needNode(t), needBrowser(t)
+	dir := node.client(t)
+	bundle := filepath.Join(dir, "bundle.js")
+	run(t, node.path, filepath.Join(node.packages, "esbuild", "bin", "esbuild"),
+		filepath.Join(dir, "test", "page.mjs"), "--bundle", "--minify", "--format=esm", "--log-level=warning", "--outfile="+bundle)
+
+	// After the first start the ports are in the configuration: the page comes back to them.
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	const form = `listen: "%s", websocket { listen: "%s", no_tls: true }`
+	write(t, config, fmt.Sprintf(form, "127.0.0.1:-1", "127.0.0.1:-1"))
+	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "PQ_LOG_LEVEL=debug")
+	p.AwaitLog(t, "Listening for websocket clients on ")
+	server := regexp.MustCompile(`websocket clients on ws://(127\.0\.0\.1:\d+)`).FindStringSubmatch(p.Log())
+	if server == nil {
+		t.Fatal("pqd does not say where it listens for websocket clients")
+	}
+	write(t, config, fmt.Sprintf(form, strings.TrimPrefix(p.URL, "nats://"), server[1]))
+
+	site := serveScript(t, bundle)
+	browser.open(t, site.URL+"/?server="+url.QueryEscape("ws://"+server[1]))
+	killed := false
+	for results := []byte(nil); results == nil; {
+		select {
+		case done := <-site.kills:
+			p.Kill(t)
+			p.Start(t)
+			killed = true
+			close(done)
+		case results = <-site.reports:
+			judgeSuite(t, results)
+		case <-browser.exited:
+			t.Fatalf("the browser ended before the page reported:\n%s", &browser.stderr)
+		case <-time.After(2 * patience):
+			t.Fatal("the page did not report")
+		}
+	}
+	if !killed {
+		t.Error("pqd was not killed")
+	}
+	browser.close()
+	p.Stop(t)
+}

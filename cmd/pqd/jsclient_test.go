@@ -1,0 +1,330 @@
+package main_test
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// The JavaScript client, as npm would publish it.
+
+const jsClient = "../../clients/js"
+
+// client returns a directory with the tests of the JavaScript client. They find the package as
+// programs do, by its name, and have nothing of it that is not published.
+func (n nodejs) client(t *testing.T) string {
+	t.Helper()
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		t.Skip("NOT TESTED: THE JAVASCRIPT CLIENT: there is no npm")
+	}
+	dir := t.TempDir()
+	modules := filepath.Join(dir, "node_modules")
+	if err := os.Mkdir(modules, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	installed, err := os.ReadDir(n.packages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range installed {
+		if err := os.Symlink(filepath.Join(n.packages, entry.Name()), filepath.Join(modules, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source, err := filepath.Abs(jsClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack := exec.CommandContext(t.Context(), npm, "pack", "--ignore-scripts", "--silent", "--pack-destination", dir, source)
+	pack.Env = append(os.Environ(), "npm_config_cache="+filepath.Join(dir, "cache"), "npm_config_offline=true", "npm_config_update_notifier=false")
+	name, err := pack.Output()
+	if err != nil {
+		t.Fatalf("npm pack: %v, %s", err, name)
+	}
+	unpack(t, filepath.Join(dir, strings.TrimSpace(string(name))), filepath.Join(modules, "pqbridge"))
+	if err := os.CopyFS(filepath.Join(dir, "test"), os.DirFS(filepath.Join(source, "test"))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// unpack unpacks what npm has packed.
+func unpack(t *testing.T, archive, to string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for files := tar.NewReader(plain); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(to, strings.TrimPrefix(header.Name, "package/"))
+		content, err := io.ReadAll(files)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(path), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, string(content))
+	}
+}
+
+// withRights has a user who may do little, beside one who needs no login.
+const withRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
+	{user: all, password: all},
+	{user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}}
+] }`
+
+// Each file of tests runs by itself, against a pqd of its own.
+func TestJavaScriptClient(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	dir := node.client(t)
+	files := matching(t, filepath.Join(dir, "test/*.test.mjs"))
+	if len(files) == 0 {
+		t.Fatal("there are no tests")
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
+			t.Parallel()
+			config := filepath.Join(t.TempDir(), "nats.conf")
+			write(t, config, withRights)
+			p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")
+			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, node.path, "--test", "--test-reporter=tap", file)
+			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few")
+			out, err := cmd.CombinedOutput()
+			counts := regexp.MustCompile(`(?m)^# (pass|fail|cancelled|skipped|todo) (\d+)$`).FindAllStringSubmatch(string(out), -1)
+			if len(counts) != 5 {
+				t.Fatalf("%v, and no counts of tests in %s", err, out)
+			}
+			for _, count := range counts {
+				if (count[2] == "0") == (count[1] == "pass") {
+					t.Errorf("%s tests: %s", count[1], count[2])
+				}
+			}
+			if err != nil || t.Failed() {
+				t.Errorf("%v\n%s", err, out)
+			}
+			p.Stop(t)
+		})
+	}
+}
+
+// The declarations for TypeScript say what the modules have, and the modules keep their own types.
+func TestJavaScriptClientTypes(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(jsClient)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(node.packages, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	compiler := filepath.Join(node.packages, "typescript", "bin", "tsc")
+	if _, err := os.Stat(compiler); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("NOT TESTED: THE TYPES OF THE JAVASCRIPT CLIENT: run npm ci in cmd/pqd/%s", scripts)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, node.path, compiler, "--noEmit", "--project", dir).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// jsPage runs the examples of the client's page as one program.
+const jsPage = `import { connect } from "@nats-io/transport-node";
+import { Client, EmptyError, GiveUp } from "pqbridge";
+const servers = process.argv[2];
+%s
+await nc.close();
+`
+
+func TestJavaScriptClientPage(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	page, program := filepath.Join(jsClient, "README.md"), filepath.Join(node.client(t), "page.mjs")
+	blocks := testenv.Blocks(t, page, "js")
+	var examples strings.Builder
+	for _, block := range blocks {
+		fmt.Fprintf(&examples, "%s\nconsole.log(%q);\n", block.Text, separator)
+	}
+	write(t, program, fmt.Sprintf(jsPage, examples.String()))
+	p := testenv.Daemon(t)
+	judgeExamples(t, blocks, run(t, node.path, program, p.URL), `.*console\.log\(.*\)+;`)
+	p.Stop(t)
+}
+
+// The package has the license of the project.
+func TestJavaScriptClientLicense(t *testing.T) {
+	t.Parallel()
+	if read(t, filepath.Join(jsClient, "LICENSE")) != read(t, "../../LICENSE") {
+		t.Error("the license of the JavaScript client differs from the project's")
+	}
+}
+
+// jsProgram is a program of clients/js/test that runs.
+type jsProgram struct {
+	name  string
+	cmd   *exec.Cmd
+	lines chan string // of its output; closed when it ends
+}
+
+func (n nodejs) start(t *testing.T, p *testenv.Process, dir, program string, args ...string) *jsProgram {
+	t.Helper()
+	j := &jsProgram{name: program + " " + args[0], lines: make(chan string, 1<<16)}
+	j.cmd = p.Command(t, n.path, append([]string{filepath.Join(dir, "test", program)}, args...)...)
+	j.cmd.Stderr = t.Output()
+	output, err := j.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(j.lines)
+		for scanner := bufio.NewScanner(output); scanner.Scan(); {
+			j.lines <- scanner.Text()
+		}
+	}()
+	return j
+}
+
+// end waits for the end of a program, after SIGTERM if it does not end by itself, and returns what
+// it has printed and nobody has read.
+func (j *jsProgram) end(t *testing.T, signal bool) (rest []string) {
+	t.Helper()
+	if signal {
+		if err := j.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatalf("%s: %v", j.name, err)
+		}
+	}
+	for line := range j.lines {
+		rest = append(rest, line)
+	}
+	if err := j.cmd.Wait(); err != nil {
+		t.Errorf("%s ended with %v", j.name, err)
+	}
+	return rest
+}
+
+// pqd is killed and started again while programs push and others take the items. Each item is
+// acknowledged to its pusher once, and done once, as the programs' output says.
+func TestJavaScriptClientKills(t *testing.T) {
+	t.Parallel()
+	const items, kills = 1500, 3
+	node := needNode(t)
+	dir := node.client(t)
+	for _, role := range []string{"consume", "next", "pop"} {
+		t.Run(role, func(t *testing.T) {
+			p := testenv.Daemon(t)
+			pusher := node.start(t, p, dir, "load.mjs", "push", "jobs", strconv.Itoa(items))
+			takers := []*jsProgram{node.start(t, p, dir, "load.mjs", role, "jobs"), node.start(t, p, dir, "load.mjs", role, "jobs")}
+			counts := map[string]int{}
+			late := time.NewTimer(3 * patience)
+			defer late.Stop()
+			count := func(line string, ok bool) {
+				if !ok {
+					t.Fatal("a program ended")
+				}
+				counts[line]++
+			}
+			pushed := pusher.lines
+			for lines := 0; lines < 2*items; lines++ {
+				if lines%(2*items/(kills+1)) == 2*items/(kills+1)-1 && lines < 2*items-1 {
+					p.Kill(t)
+					p.Start(t)
+				}
+				select {
+				case line, ok := <-pushed:
+					if ok {
+						count(line, true)
+						continue
+					}
+					pushed = nil // it is done
+					lines--
+				case line, ok := <-takers[0].lines:
+					count(line, ok)
+				case line, ok := <-takers[1].lines:
+					count(line, ok)
+				case <-late.C:
+					t.Fatalf("%d lines, expected one for each of %d items pushed and done", lines, items)
+				}
+			}
+			pusher.end(t, false)
+			for _, taker := range takers {
+				for _, line := range taker.end(t, true) {
+					counts[line]++
+				}
+			}
+			for i := range items {
+				for _, what := range []string{"pushed", "done"} {
+					if n := counts[fmt.Sprintf("%s %d", what, i)]; n != 1 {
+						t.Errorf("item %d was %s %d times", i, what, n)
+					}
+				}
+			}
+			if len(counts) != 2*items {
+				t.Errorf("%d different lines, expected %d", len(counts), 2*items)
+			}
+			nc := p.Connect(t)
+			if info := queueInfo(t, nc, "jobs"); info.Ready+info.Leased+info.Delayed != 0 {
+				t.Errorf("left are %+v", info)
+			}
+			p.Stop(t)
+		})
+	}
+}
+
+// After SIGTERM a worker takes nothing more and finishes what it has begun, although that takes
+// longer than a lease.
+func TestJavaScriptClientDrains(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	dir := node.client(t)
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	for i, text := range []string{"a", "b", "c"} {
+		push(t, nc, "jobs", i, text)
+	}
+	worker := node.start(t, p, dir, "drain.mjs", "jobs")
+	began := []string{<-worker.lines, <-worker.lines}
+	if rest := worker.end(t, true); len(rest) != 3 || rest[2] != "drained" || !strings.HasPrefix(rest[0], "finished ") || !strings.HasPrefix(rest[1], "finished ") {
+		t.Errorf("the worker printed %q and, after SIGTERM, %q", began, rest)
+	}
+	if info := queueInfo(t, nc, "jobs"); info.Ready != 1 || info.Leased+info.Delayed != 0 {
+		t.Errorf("left are %+v, expected the third item", info)
+	}
+	p.Stop(t)
+}
