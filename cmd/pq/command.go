@@ -55,7 +55,7 @@ func rootCommand(s *session) *cobra.Command {
 			purgeCommand(s), deleteCommand(s), deadCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{
-			topCommand(s), benchCommand(s), doctorCommand(s), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
+			topCommand(s), eventsCommand(s), benchCommand(s), doctorCommand(s), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})

@@ -66,6 +66,8 @@ func (s *session) defineFlagCompletion(c *cobra.Command, f *pflag.Flag) {
 		return // the shell's own completion
 	case value == "state":
 		complete = fixed("ready", "leased", "delayed")
+	case value == "types":
+		complete = fixed(eventTypes...)
 	case value == "column":
 		complete = fixed(slices.Sorted(maps.Keys(orders))...)
 	case f.Name == "context":

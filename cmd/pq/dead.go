@@ -42,14 +42,17 @@ func (s *session) deadLetters(c *client.Client, queue string) ([]*client.Queue, 
 }
 
 func deadListCommand(s *session) *cobra.Command {
-	count := 20
+	count, bodies := 20, false
 	c := &cobra.Command{
 		Use: "list <queue>", Args: arguments(1, 1),
 		Short: "list the dead letters of a queue",
 		Long: `Lists the items that a queue has given up: they failed too often, were terminated,
 or outlived their TTL if the queue keeps those. If there are none the exit code is 3.`,
 		Example: `  # why items failed
-  pq dead list jobs`,
+  pq dead list jobs
+
+  # and what they are
+  pq dead list jobs --bodies`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if count < 0 {
 				return usagef("--count %d: expected 0 or more", count)
@@ -62,10 +65,12 @@ or outlived their TTL if the queue keeps those. If there are none the exit code 
 			if err != nil {
 				return err
 			}
-			return s.listDead(holders, args[0], count)
+			return s.listDead(holders, args[0], count, bodies)
 		},
 	}
-	c.Flags().IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
+	f := c.Flags()
+	f.IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
+	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too; with --json they always are")
 	return c
 }
 
@@ -105,17 +110,24 @@ func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.
 	return true, nil
 }
 
-func (s *session) listDead(holders []*client.Queue, origin string, most int) error {
+func (s *session) listDead(holders []*client.Queue, origin string, most int, bodies bool) error {
 	rows := [][]string{{"ID", "PRIORITY", "DIED", "SIZE", "REASON"}}
+	if bodies {
+		rows[0] = append(rows[0], "PAYLOAD")
+	}
 	n := 0
 	err := s.eachDead(holders, origin, func(_ *client.Queue, i *client.Item) (bool, error) {
 		n++
 		if s.global.json {
 			return n != most, s.printJSON(shown(i))
 		}
-		rows = append(rows, []string{
+		row := []string{
 			i.ID, fmt.Sprint(i.Priority), span(time.Since(i.Pushed).Round(time.Second)) + " ago", size(int64(len(i.Payload))), i.Dead.Reason,
-		})
+		}
+		if bodies {
+			row = append(row, excerpt(i.Payload))
+		}
+		rows = append(rows, row)
 		return n != most, nil
 	})
 	switch {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -10,13 +11,17 @@ import (
 )
 
 func infoCommand(s *session) *cobra.Command {
-	return &cobra.Command{
+	var every time.Duration
+	c := &cobra.Command{
 		Use: "info [<queue>]", Args: arguments(0, 1),
 		Short: "show a queue, or the bridge",
 		Long: `Shows the counts, rates and configuration of a queue. Without a queue it shows
 version, store and limits of a bridge.`,
 		Example: `  # the number of ready items
   pq info jobs --json | jq .ready
+
+  # as it changes
+  pq info jobs --watch
 
   # the bridge
   pq info`,
@@ -25,19 +30,34 @@ version, store and limits of a bridge.`,
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
-				return s.system(c)
-			}
-			info, err := c.Queue(args[0]).Info(s.ctx)
-			if err != nil {
-				return err
-			}
-			if s.global.json {
-				return s.printJSON(info)
-			}
-			return s.print(describeQueue(info))
+			return s.watch(every, func(ctx context.Context) (string, error) {
+				if len(args) == 0 {
+					system, err := c.System(ctx)
+					if err != nil {
+						return "", err
+					}
+					return s.described(system, func() string { return describeSystem(system) })
+				}
+				info, err := c.Queue(args[0]).Info(ctx)
+				if err != nil {
+					return "", err
+				}
+				return s.described(info, func() string { return describeQueue(info) })
+			})
 		},
 	}
+	watchVar(c.Flags(), &every)
+	return c
+}
+
+// described is an object with --json, and a text for people without.
+func (s *session) described(v any, text func() string) (string, error) {
+	if !s.global.json {
+		return text(), nil
+	}
+	var b strings.Builder
+	err := writeJSON(&b, v)
+	return b.String(), err
 }
 
 func describeQueue(i *client.Info) string {
@@ -70,15 +90,8 @@ func oldestOfAll(i *client.Info) string {
 	return age
 }
 
-// system shows a bridge's answer about itself.
-func (s *session) system(c *client.Client) error {
-	system, err := c.System(s.ctx)
-	if err != nil {
-		return err
-	}
-	if s.global.json {
-		return s.printJSON(system)
-	}
+// describeSystem writes a bridge's answer about itself, for people.
+func describeSystem(system *client.System) string {
 	l := system.Limits
 	var f facts
 	f.add("Version", "%s", system.Version)
@@ -91,5 +104,5 @@ func (s *session) system(c *client.Client) error {
 	f.add("Lease", "up to %s", limit(time.Duration(l.Lease)))
 	f.add("In flight", "up to %s and %s", many(int64(l.Requests), "request"), limitSize(l.Bytes))
 	f.add("Waiting pops", "up to %s", thousands(int64(l.Waiters)))
-	return s.print(f.String())
+	return f.String()
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,12 +12,17 @@ import (
 
 func lsCommand(s *session) *cobra.Command {
 	var names bool
+	var every time.Duration
 	c := &cobra.Command{
 		Use: "ls", Args: arguments(0, 0),
 		Short: "list the queues",
-		Long:  `Lists the queues with their counts. If there are none the exit code is 3.`,
+		Long: `Lists the queues with their counts. DEAD are the items of the queue for dead letters.
+If there are no queues the exit code is 3.`,
 		Example: `  # for scripts
-  pq ls --names`,
+  pq ls --names
+
+  # every five seconds
+  pq ls --watch=5s`,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := s.connect()
 			if err != nil {
@@ -24,34 +31,56 @@ func lsCommand(s *session) *cobra.Command {
 			if names {
 				return s.names(c)
 			}
-			infos, err := allQueues(s.ctx, c)
-			if err != nil {
-				return err
-			}
-			if len(infos) == 0 {
-				s.say("no queues")
-				return exitError(exitNothing)
-			}
-			if s.global.json {
-				for _, info := range infos {
-					if err := s.printJSON(info); err != nil {
-						return err
-					}
+			return s.watch(every, func(ctx context.Context) (string, error) {
+				infos, err := allQueues(ctx, c)
+				if err != nil {
+					return "", err
 				}
-				return nil
-			}
-			rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "SIZE", "OLDEST", ""}}
-			for _, i := range infos {
-				rows = append(rows, []string{
-					i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), size(i.Bytes), oldest(i), paused(i),
-				})
-			}
-			return table(s.stdout, rows)
+				if len(infos) == 0 && every == 0 {
+					s.say("no queues")
+					return "", exitError(exitNothing)
+				}
+				return s.queueTable(figuresOf(infos))
+			})
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&names, "names", names, "print names only")
+	watchVar(f, &every)
 	return c
+}
+
+// listedQueue is a queue in JSON.
+type listedQueue struct {
+	*client.Info
+	Dead *int64 `json:"dead,omitempty"` // missing for a queue of dead letters
+}
+
+// queueTable writes queues for people, or an object a line.
+func (s *session) queueTable(all []*figures) (string, error) {
+	if s.global.json {
+		var b strings.Builder
+		for _, f := range all {
+			q := listedQueue{Info: f.Info}
+			if f.dead != none {
+				q.Dead = &f.dead
+			}
+			if err := writeJSON(&b, q); err != nil {
+				return "", err
+			}
+		}
+		return b.String(), nil
+	}
+	if len(all) == 0 {
+		return "no queues\n", nil
+	}
+	rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "DEAD", "SIZE", "OLDEST", ""}}
+	for _, i := range all {
+		rows = append(rows, []string{
+			i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), deadLettersOf(i.dead), size(i.Bytes), oldest(i.Info), paused(i.Info),
+		})
+	}
+	return strings.Join(columns(rows), "\n") + "\n", nil
 }
 
 func (s *session) names(c *client.Client) error {

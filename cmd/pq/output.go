@@ -31,8 +31,10 @@ func (s *session) say(format string, args ...any) {
 }
 
 // printJSON writes an object as one line.
-func (s *session) printJSON(v any) error {
-	encoder := json.NewEncoder(s.stdout)
+func (s *session) printJSON(v any) error { return writeJSON(s.stdout, v) }
+
+func writeJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
 }

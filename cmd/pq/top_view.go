@@ -51,11 +51,8 @@ func (m *topModel) state() screen.Line {
 		if why == "" {
 			why = "no answer"
 		}
-		if !m.good.IsZero() {
-			why += "; numbers from " + m.good.Format(time.TimeOnly)
-		}
-		text := fmt.Sprintf(" disconnected since %s, %s: %s", since.Format(time.TimeOnly), span(m.now.Sub(since).Round(time.Second)), why)
-		return screen.Line{{Text: screen.Pad(screen.Visible(text), m.columns, false), Style: screen.Reverse | screen.Red}}
+		text := screen.Visible(disconnected(m.now, since, m.good, why))
+		return screen.Line{{Text: screen.Pad(text, m.columns, false), Style: screen.Reverse | screen.Red}}
 	case m.now.Sub(m.noted) < noteFor:
 		return m.note
 	}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// eventTypes are the types of events that are for people.
+var eventTypes = []string{"dead", "expired", "lease_lost", "evicted", protocol.EventError, protocol.EventActive}
+
+// eventsAhead is how many events may wait to be printed. Further ones are lost.
+const eventsAhead = 8192
+
+func eventsCommand(s *session) *cobra.Command {
+	var types []string
+	var count int
+	c := &cobra.Command{
+		Use: "events [<queue>]", Args: arguments(0, 1),
+		Short: "print events as they happen",
+		Long: `Prints what happens that no answer reports, from now on, of one queue or of all:
+items that died (dead) or outlived their TTL (expired), leases that ran out
+(lease_lost), items dropped from a full queue (evicted), pushes without a reply
+subject that were refused (error), another pqd of a cluster (active). Nobody keeps
+events: those of a time without a connection are lost, and pq says so. Ctrl-C ends it.`,
+		Example: `  # what dies in a queue
+  pq events jobs --type dead
+
+  # for programs
+  pq events --json | jq -r .id`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, name := range types {
+				if !slices.Contains(eventTypes, name) {
+					return usagef("--type %q: expected %s", name, strings.Join(eventTypes, ", "))
+				}
+			}
+			if count < 0 {
+				return usagef("--count %d: expected 0 or more", count)
+			}
+			queue := "*"
+			if len(args) > 0 {
+				queue = args[0]
+			}
+			return s.events(queue, types, count)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVarP(&types, "type", "t", nil, "only of these `types`, separated by commas")
+	f.IntVarP(&count, "count", "n", 0, "end after this `number` of events")
+	return c
+}
+
+// events prints the events of a queue, or of all queues if it is *.
+func (s *session) events(queue string, types []string, most int) error {
+	if _, err := s.connect(); err != nil {
+		return err
+	}
+	grammar, err := subjects.New(s.global.prefix)
+	if err != nil {
+		return err
+	}
+	if len(types) == 0 {
+		types = eventTypes
+	}
+	came, links := make(chan *nats.Msg, eventsAhead), make(chan error, 1)
+	link := func(err error) {
+		select {
+		case links <- err:
+		default: // what is to be said is to be said once
+		}
+	}
+	s.nc.SetDisconnectErrHandler(func(*nats.Conn, error) { link(errEventsLost) })
+	denied := s.nc.ErrorHandler()
+	s.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrSlowConsumer) {
+			link(errEventsSlow)
+			return
+		}
+		denied(nc, sub, err)
+	})
+	for _, name := range types {
+		if _, err := s.nc.ChanSubscribe(strings.TrimSuffix(grammar.Events(queue), "*")+name, came); err != nil {
+			return err
+		}
+	}
+	if err := s.nc.FlushTimeout(s.global.timeout); err != nil {
+		return err
+	}
+	s.say("listening; Ctrl-C ends it")
+	for n := 0; most == 0 || n < most; {
+		select {
+		case m := <-came:
+			n++
+			if err := s.printEvent(m); err != nil {
+				return err
+			}
+		case err := <-links:
+			s.warn(err)
+		case <-s.ctx.Done():
+			return interrupted(s.ctx, s.ctx.Err())
+		}
+	}
+	return nil
+}
+
+var (
+	errEventsLost = errors.New("the NATS server is away: events until it is back are lost")
+	errEventsSlow = errors.New("events are lost: they come faster than they can be printed")
+)
+
+// printEvent prints an event.
+func (s *session) printEvent(m *nats.Msg) error {
+	var event struct {
+		protocol.ItemEvent
+		Code  int    `json:"code"`
+		Error string `json:"error"`
+		Count int    `json:"count"`
+		Node  string `json:"node"`
+		Epoch uint64 `json:"epoch"`
+	}
+	if err := json.Unmarshal(m.Data, &event); err != nil {
+		s.warn(fmt.Errorf("an event on %s that cannot be read: %w", screen.Visible(m.Subject), err))
+		return nil
+	}
+	if s.global.json {
+		var line bytes.Buffer
+		if err := json.Compact(&line, m.Data); err != nil {
+			return err
+		}
+		return s.print(line.String() + "\n")
+	}
+	kind := strings.TrimPrefix(event.Type, protocol.EventTypePrefix)
+	text := []string{event.Time.Local().Format(time.TimeOnly), fmt.Sprintf("%-10s", kind)}
+	switch {
+	case kind == protocol.EventActive:
+		text = append(text, fmt.Sprintf("%s is active, epoch %d", event.Node, event.Epoch))
+	case kind == protocol.EventError:
+		text = append(text, event.Queue, fmt.Sprintf("pushes lost: %d", event.Count), fmt.Sprintf("%s (%d)", event.Error, event.Code))
+	default:
+		text = append(text, event.Queue, event.ID, fmt.Sprintf("priority %d", event.Priority), fmt.Sprintf("deliveries %d", event.Deliveries))
+	}
+	if event.Reason != "" {
+		text = append(text, event.Reason)
+	}
+	if kind == "dead" {
+		if event.DeadLetter != "" {
+			text = append(text, "→ "+event.DeadLetter)
+		} else {
+			text = append(text, "dropped")
+		}
+	}
+	return s.print(screen.Visible(strings.Join(text, "  ")) + "\n")
+}
