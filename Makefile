@@ -30,7 +30,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +125,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		echo "$${func#func } in $$(dirname $$file)"; \
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
+
+pictures: ## draw docs/terminal.svg from docs/terminal.txt, and docs/top.svg as pq top draws
+	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
+	$(GO) test ./cmd/pq -run '^TestTopPicture$$' -count 1 -draw
 
 release: ## pqd and pq for all PLATFORMS, with checksums and bills of materials, into dist/
 	rm -rf dist

@@ -16,7 +16,7 @@ var draw = flag.Bool("draw", false, "write docs/terminal.svg from docs/terminal.
 // The README shows a picture of a terminal. terminal.txt is what a real session
 // printed, and the tutorial, which a test runs, has the same commands with the
 // same output. After a change record the session again and run
-// go test ./docs -run TestPicture -draw.
+// make pictures. cmd/pq draws docs/top.svg.
 func TestPicture(t *testing.T) {
 	session := strings.Split(strings.TrimSuffix(read(t, "terminal.txt"), "\n"), "\n")
 	var shown []string
@@ -63,7 +63,8 @@ func matches(shown, printed string) bool {
 }
 
 // drawTerminal returns an SVG of a terminal with these lines, commands brighter
-// than what they print.
+// than what they print. Browsers make one space of several, unless they are no-break
+// spaces.
 func drawTerminal(lines []string) string {
 	const fontSize, lineHeight, charWidth, margin, bar = 14, 20, 8.43, 20, 30
 	longest := 0
@@ -78,13 +79,13 @@ func drawTerminal(lines []string) string {
 	for i, color := range []string{"#e06c75", "#e5c07b", "#98c379"} {
 		fmt.Fprintf(&svg, `<circle cx="%d" cy="%d" r="6" fill="%s"/>`+"\n", margin+i*20, bar/2+4, color)
 	}
-	fmt.Fprintf(&svg, `<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="%d" xml:space="preserve">`+"\n", fontSize)
+	fmt.Fprintf(&svg, `<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="%d">`+"\n", fontSize)
 	for i, text := range lines {
 		color := "#abb2bf"
 		if strings.HasPrefix(text, "$ ") {
 			color = "#ffffff"
 		}
-		fmt.Fprintf(&svg, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", margin, bar+margin+i*lineHeight+fontSize, color, html.EscapeString(text))
+		fmt.Fprintf(&svg, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", margin, bar+margin+i*lineHeight+fontSize, color, strings.ReplaceAll(html.EscapeString(text), " ", "\u00a0"))
 	}
 	svg.WriteString("</g>\n</svg>\n")
 	return svg.String()
