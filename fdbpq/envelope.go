@@ -31,6 +31,7 @@ type envelope struct {
 	unique       string // no other item of the queue has this value; "": it has none, or none any more
 	untilLeased  bool   // the first lease ends that
 	key          string // whose item it is; "": nobody's
+	since        int64  // of a leased item: store time when the lease began; 0: not known
 	foreign      bool   // pushed by another program, which updated no counters
 }
 
@@ -50,7 +51,8 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	unique := e.unique != "" || e.key != ""
+	key := e.key != "" || e.since != 0
+	unique := e.unique != "" || key
 	rare := unique || e.minFence != 0 || e.extraAnswers != 0
 	if rare || e.dead != (DeadLetter{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
@@ -67,8 +69,11 @@ func (e *envelope) append(b []byte) []byte {
 		}
 		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.unique)), until)
 	}
-	if e.key != "" {
+	if key {
 		b = tuple.AppendBytes(b, []byte(e.key))
+	}
+	if e.since != 0 {
+		b = tuple.AppendInt(b, e.since)
 	}
 	return b
 }
@@ -130,11 +135,16 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		e.unique, e.untilLeased = string(unique), until == 1
 	}
 	if len(rest) > 0 {
-		key, _, err := tuple.ConsumeBytes(rest)
-		if err != nil {
+		var key []byte
+		if key, rest, err = tuple.ConsumeBytes(rest); err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
 		e.key = string(key)
+	}
+	if len(rest) > 0 {
+		if e.since, _, err = tuple.ConsumeInt(rest); err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
 	}
 	return e, nil
 }

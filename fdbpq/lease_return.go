@@ -70,7 +70,7 @@ func (qtx *queueTx) putBack(p place, l *leasedItem, delay time.Duration) error {
 // reinstate makes an item ready again, or delays it, whatever its deliveries.
 func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error {
 	e := &l.envelope
-	e.extraAnswers = 0
+	e.extraAnswers, e.since = 0, 0
 	to := qtx.relocate(p, e, l.returnPriority)
 	if delay <= 0 && e.expires == 0 {
 		qtx.addReady(to, e)

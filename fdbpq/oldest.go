@@ -107,3 +107,42 @@ func (h heads) one(begin, end []byte) (*entry, error) {
 func (h heads) level(priority int64) []byte {
 	return tuple.AppendInt(h.begin[:h.prefix:h.prefix], priority)
 }
+
+// OldestLease is the lease that began first, as far as a few reads tell.
+type OldestLease struct {
+	Age     time.Duration // 0: none is known
+	AtLeast bool          // not all leases were looked at: another one may be older
+}
+
+// leaseBytes bounds the rows of leased items that are read for the oldest lease: they may
+// have the content of the items.
+const leaseBytes = 256 << 10
+
+// OldestLease returns how long the oldest lease has lasted, extensions included. It looks
+// at no more leases than most, in the order of the items.
+func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return oldest, err
+	}
+	now, err := q.store.now(r)
+	if err != nil {
+		return oldest, err
+	}
+	leased := q.scan(r, s, spaceLeased, Min, AllPriorities, "")
+	entries, err := leased.next(most, leaseBytes)
+	if err != nil {
+		return oldest, err
+	}
+	for _, entry := range entries {
+		l, err := parseLeased(entry.value, entry.place)
+		if err != nil {
+			return oldest, err
+		}
+		if l.since != 0 { // an earlier version leased the others
+			oldest.Age = max(oldest.Age, time.Duration(now-l.since))
+		}
+	}
+	oldest.AtLeast, err = heads{leased}.any()
+	return oldest, err
+}

@@ -99,3 +99,44 @@ func TestOldestReadyReturns(t *testing.T) {
 		expect(3 * time.Second)
 	})
 }
+
+// A lease is as old as the first of its extensions. Those of items that came back are gone.
+func TestOldestLease(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		expect := func(most int, want time.Duration, atLeast bool) {
+			t.Helper()
+			var oldest fdbpq.OldestLease
+			f.view(func(r kv.Reader) (err error) {
+				oldest, err = f.Queue("q").OldestLease(r, most)
+				return err
+			})
+			if oldest.Age.Round(time.Second) != want || oldest.AtLeast != atLeast {
+				t.Errorf("the oldest lease is %s old, perhaps more: %t; expected %s, %t", oldest.Age, oldest.AtLeast, want, atLeast)
+			}
+		}
+		expect(9, 0, false)
+		f.pushed("q", 1, "a", "b")
+		size := len(f.rows("i")[0].Value)
+		first := f.leaseOne("q", time.Hour)
+		f.pass(time.Second)
+		f.leaseOne("q", time.Hour)
+		f.pass(time.Second)
+		expect(9, 2*time.Second, false)
+		if err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Extend(tx, *first.Lease, time.Minute) }); err != nil {
+			t.Fatal(err)
+		}
+		f.pass(time.Second)
+		expect(9, 3*time.Second, false)
+		expect(2, 3*time.Second, false)
+		expect(1, 3*time.Second, true)
+		if err := f.nack(*first.Lease, 0); err != nil {
+			t.Fatal(err)
+		}
+		expect(9, 2*time.Second, false)
+		if row := f.rows("i")[0]; len(row.Value) > size+2 { // a delivery and a fence are there
+			t.Errorf("an item that came back has %d bytes, expected %d: it remembers its lease", len(row.Value), size+2)
+		}
+	})
+}

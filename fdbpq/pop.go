@@ -112,6 +112,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			if e.untilLeased {
 				qtx.release(e)
 			}
+			e.since = now
 			e.deliveries++
 			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
 			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})
