@@ -32,17 +32,27 @@ func (i *info) find(v *view) error {
 			return err
 		}
 	}
+	var lease fdbpq.OldestLease
+	if q.Leased > 0 {
+		if lease, err = v.queue.OldestLease(v.reader, infoLeases); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
+		OldestLease: max(0, lease.Age.Seconds()), LeaseAtLeast: lease.AtLeast,
 		Paused: q.Paused, Config: Config(q.Config),
 	})
 }
 
-// infoLooks is at how many priorities info looks for the oldest item.
-const infoLooks = 64
+// At how much info looks.
+const (
+	infoLooks  = 64  // priorities, for the oldest item
+	infoLeases = 256 // leases, for the oldest one
+)
 
 // ageOfNext is the age in seconds of the item that pop.min would take, 0 when there is
 // none.

@@ -30,6 +30,7 @@ type surveyor struct {
 type survey struct {
 	fdbpq.Inspection
 	ready   fdbpq.Oldest
+	lease   fdbpq.OldestLease
 	waiting int
 	now     time.Time // when it was read
 }
@@ -44,7 +45,18 @@ const (
 
 	// surveyLooks bounds the priorities that a survey looks at, in all queues together.
 	surveyLooks = 1 << 14
+
+	// surveyLeases bounds the leases likewise.
+	surveyLeases = 1 << 15
 )
+
+// leasesEach is at how many leases of each queue a survey of so many looks.
+func leasesEach(queues int) int {
+	return min(infoLeases, max(4, surveyLeases/max(1, queues)))
+}
+
+// looks is at how much of a queue a survey looks.
+type looks struct{ priorities, leases int }
 
 // looksEach is at how many priorities of each queue a survey of so many looks.
 func looksEach(queues int) int {
@@ -78,14 +90,14 @@ func (s *surveyor) read(ctx context.Context) (map[string]survey, error) {
 		names, _ = s.places.Look()
 	}
 	slices.Sort(names) // rows that lie together are read together
-	looks := looksEach(len(names))
+	most := looks{priorities: looksEach(len(names)), leases: leasesEach(len(names))}
 	surveys := make(map[string]survey, len(names))
 	var mu sync.Mutex
 	var readers sync.WaitGroup
 	var failed error
 	for part := range slices.Chunk(names, max(1, (len(names)+statsReaders-1)/statsReaders)) {
 		readers.Go(func() {
-			err := s.readPart(ctx, part, looks, func(name string, one *survey) {
+			err := s.readPart(ctx, part, most, func(name string, one *survey) {
 				mu.Lock()
 				defer mu.Unlock()
 				surveys[name] = *one
@@ -111,10 +123,10 @@ func (s *surveyor) firstNames(ctx context.Context, most int) (names []string, er
 // error counts, and many transactions cost more than one.
 const surveyedTogether = 16
 
-func (s *surveyor) readPart(ctx context.Context, names []string, looks int, found func(string, *survey)) error {
+func (s *surveyor) readPart(ctx context.Context, names []string, most looks, found func(string, *survey)) error {
 	var failed error
 	for together := range slices.Chunk(names, surveyedTogether) {
-		err := s.readTogether(ctx, together, looks, found)
+		err := s.readTogether(ctx, together, most, found)
 		if err != nil && failure.IsOutage(err) {
 			return err
 		}
@@ -122,17 +134,17 @@ func (s *surveyor) readPart(ctx context.Context, names []string, looks int, foun
 			continue
 		}
 		for _, name := range together { // one of them cannot be read, and the others can
-			failed = errors.Join(failed, s.readTogether(ctx, []string{name}, looks, found))
+			failed = errors.Join(failed, s.readTogether(ctx, []string{name}, most, found))
 		}
 	}
 	return failed
 }
 
-func (s *surveyor) readTogether(ctx context.Context, names []string, looks int, found func(string, *survey)) error {
+func (s *surveyor) readTogether(ctx context.Context, names []string, most looks, found func(string, *survey)) error {
 	surveys := make([]*survey, len(names))
 	err := s.store.View(ctx, func(r kv.Reader) (err error) {
 		for i, name := range names {
-			if surveys[i], err = s.readQueue(r, name, looks); err != nil {
+			if surveys[i], err = s.readQueue(r, name, most); err != nil {
 				return err
 			}
 		}
@@ -152,7 +164,7 @@ func (s *surveyor) readTogether(ctx context.Context, names []string, looks int, 
 }
 
 // readQueue returns nil if there is no such queue.
-func (s *surveyor) readQueue(r kv.Reader, name string, looks int) (*survey, error) {
+func (s *surveyor) readQueue(r kv.Reader, name string, most looks) (*survey, error) {
 	queue := s.store.Queue(name)
 	i, err := queue.Inspect(r)
 	if err != nil || i == nil {
@@ -160,7 +172,10 @@ func (s *surveyor) readQueue(r kv.Reader, name string, looks int) (*survey, erro
 	}
 	one := &survey{Inspection: *i, waiting: s.waits.at(name), now: time.Now()}
 	if i.Ready > 0 {
-		one.ready, err = queue.OldestReady(r, looks)
+		one.ready, err = queue.OldestReady(r, most.priorities)
+	}
+	if i.Leased > 0 && err == nil {
+		one.lease, err = queue.OldestLease(r, most.leases)
 	}
 	return one, err
 }

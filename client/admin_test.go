@@ -67,7 +67,7 @@ func TestQueueLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &client.Info{Queue: "jobs", Ready: 1, Delayed: 1, Bytes: info.Bytes, Paused: true, Config: info.Config}
-	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(client.Info{}, "Oldest", "OldestOfAll", "Rates")); diff != "" {
+	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(client.Info{}, "Oldest", "OldestOfAll", "OldestLease", "Rates")); diff != "" {
 		t.Errorf("info: -want +got\n%s", diff)
 	}
 	if err := w.queue.Resume(ctx); err != nil {

@@ -17,6 +17,8 @@ type Info struct {
 	Oldest        float64 `json:"oldest"`                    // age in seconds of the item that pop.min would take
 	OldestOfAll   float64 `json:"oldest_of_all"`             // age in seconds of the oldest ready item, whatever its priority
 	OldestAtLeast bool    `json:"oldest_at_least,omitempty"` // there are more priorities than were looked at, so an item may be older
+	OldestLease   float64 `json:"oldest_lease"`              // age in seconds of the oldest lease, extensions included
+	LeaseAtLeast  bool    `json:"lease_at_least,omitempty"`  // there are more leases than were looked at, so one may be older
 	Rates         Rates   `json:"rates"`
 	Paused        bool    `json:"paused"`
 	Config        Config  `json:"config"`

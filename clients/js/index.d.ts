@@ -322,6 +322,11 @@ export interface Info {
   waiting: number;
   bytes: number;
   oldest: number;
+  /** Bridges of earlier versions do not send these. */
+  oldest_of_all?: number;
+  oldest_at_least?: boolean;
+  oldest_lease?: number;
+  lease_at_least?: boolean;
   rates: { push: number; pop: number; settle: number };
   paused: boolean;
   config: Config;

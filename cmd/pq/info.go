@@ -70,6 +70,7 @@ func describeQueue(i *client.Info) string {
 	f.add("Size", "%s", size(i.Bytes))
 	f.add("Oldest", "%s", oldest(i))
 	f.add("Oldest of all", "%s", oldestOfAll(i))
+	f.add("Oldest lease", "%s", oldestLease(i))
 	f.add("Rates", "%s pushes, %s pops, %s settlements a second", rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle))
 	f.add("", "")
 	for _, field := range configFields(i.Config) {
@@ -85,6 +86,18 @@ func oldestOfAll(i *client.Info) string {
 	}
 	age := span(seconds(i.OldestOfAll).Round(time.Second))
 	if i.OldestAtLeast {
+		return age + " or more"
+	}
+	return age
+}
+
+// oldestLease is for how long the oldest lease has lasted.
+func oldestLease(i *client.Info) string {
+	if i.Leased == 0 {
+		return "-"
+	}
+	age := span(seconds(i.OldestLease).Round(time.Second))
+	if i.LeaseAtLeast {
 		return age + " or more"
 	}
 	return age

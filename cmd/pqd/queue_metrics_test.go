@@ -311,7 +311,8 @@ func TestGaugesOfQueues(t *testing.T) {
 	})
 	m.ask("pq.jobs.admin.resume", "")
 	m.lease("jobs", "1h")
-	shows(map[string]float64{"items ready": 0, "items leased": 1, "paused": 0, "oldest_seconds": 0, "oldest_of_all_seconds": 0})
+	shows(map[string]float64{"items ready": 0, "items leased": 1, "paused": 0, "oldest_seconds": 0, "oldest_of_all_seconds": 0, "oldest_lease_at_least": 0})
+	testenv.Await(t, "the lease grows older", func() bool { return m.queues()["jobs oldest_lease_seconds"] > 0.2 })
 	waiting, err := m.nc.SubscribeSync(m.nc.NewInbox())
 	if err != nil {
 		t.Fatal(err)
