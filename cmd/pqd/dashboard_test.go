@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -10,55 +9,11 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// series are the metrics that pqd exports after every kind of work, each with the names
-// of its labels.
-func series(t *testing.T, p *testenv.Process) map[string]map[string]bool {
+// expressions are those of the alerts and of the dashboard, by where they are.
+func expressions(t *testing.T) (ofAlerts, ofPanels map[string]string) {
 	t.Helper()
-	_, text := get(t, p.HTTP+"/metrics")
-	exported := make(map[string]map[string]bool)
-	for _, match := range regexp.MustCompile(`(?m)^(\w+)(?:\{(.*)\})? \S+$`).FindAllStringSubmatch(text, -1) {
-		labels := exported[match[1]]
-		if labels == nil {
-			labels = make(map[string]bool)
-			exported[match[1]] = labels
-		}
-		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(match[2], -1) {
-			labels[label[1]] = true
-		}
-	}
-	return exported
-}
-
-func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
-	t.Parallel()
-	p := testenv.Daemon(t)
-	nc := p.Connect(t)
-	deaths, err := nc.SubscribeSync("pq.jobs.event.dead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	push(t, nc, "jobs", 1, "hopeless")
-	lease, err := nc.Request("pq.jobs.pop.min", []byte(`{"lease":60000000000}`), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nc.Request(lease.Reply, []byte("+TERM"), patience); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deaths.NextMsg(patience); err != nil {
-		t.Fatal(err)
-	}
-	expectEmpty(t, nc, "jobs")
-	exported := series(t, p)
-	p.Stop(t)
-	s := newStreamStore(t, "64M")
-	s.init(t)
-	maps.Copy(exported, series(t, testenv.Daemon(t, s.env("a")...)))
-
 	type rules struct {
 		Groups []struct {
 			Rules []struct{ Alert, Expr string }
@@ -71,30 +26,62 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	var drawn struct {
 		Panels []struct {
 			Title   string
-			Targets []struct{ Expr string }
+			Targets []struct{ Expr, RefID string }
 		}
 	}
 	if err := json.Unmarshal([]byte(read(t, dashboard)), &drawn); err != nil {
 		t.Fatalf("%s: %v", dashboard, err)
 	}
-	expressions := make(map[string]string)
+	ofAlerts, ofPanels = make(map[string]string), make(map[string]string)
 	for _, group := range alerting.Groups {
 		for _, rule := range group.Rules {
-			expressions[alerts+": "+rule.Alert] = rule.Expr
+			ofAlerts[alerts+": "+rule.Alert] = rule.Expr
 		}
 	}
 	for _, panel := range drawn.Panels {
 		for _, target := range panel.Targets {
-			expressions[dashboard+": "+panel.Title] += target.Expr + " "
+			ofPanels[dashboard+": "+panel.Title+", "+target.RefID] = target.Expr
 		}
 	}
-	if len(expressions) < 20 {
-		t.Fatalf("found %d expressions: expected those of the alerts and the dashboard", len(expressions))
+	if len(ofAlerts) < 20 || len(ofPanels) < 40 {
+		t.Fatalf("found %d and %d expressions: expected those of the alerts and the dashboard", len(ofAlerts), len(ofPanels))
 	}
-	for where, expression := range expressions {
+	return ofAlerts, ofPanels
+}
+
+// What alerts, dashboard and pages name is exported, and what is exported is in the pages.
+// promtool evaluates each expression on what a real pqd has exported.
+func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
+	t.Parallel()
+	run := recordedRun(t)
+	exported := run.exported()
+	ofAlerts, ofPanels := expressions(t)
+	for where, expression := range ofAlerts {
 		checkExpression(t, where, expression, exported)
 	}
+	for where, expression := range ofPanels {
+		checkExpression(t, where, expression, exported)
+	}
+	checkPages(t, exported)
 
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("NOT TESTED WITH PROMETHEUS: there is no promtool")
+	}
+	wrapped := make(map[string]string)
+	for where, expression := range ofAlerts { // whether it fires or not
+		wrapped[where] = "(count(" + expression + ") or vector(0)) >= bool 0"
+	}
+	variables := strings.NewReplacer("$job", ".+", "$queue", ".+", "$__rate_interval", "5m")
+	for where, expression := range ofPanels { // there is something to draw
+		wrapped[where] = "count(" + variables.Replace(expression) + ") > bool 0"
+	}
+	run.evaluate(t, promtool, wrapped)
+}
+
+// checkPages compares the tables of metrics in the pages with what is exported.
+func checkPages(t *testing.T, exported map[string]map[string]bool) {
+	t.Helper()
 	text := read(t, operation) + read(t, clusterPage)
 	table := regexp.MustCompile("(?m)^\\| (`pq_.*`) \\|.*$").FindAllStringSubmatch(text, -1)
 	documented := make(map[string]bool)
@@ -143,12 +130,96 @@ func checkExpression(t *testing.T, where, expression string, exported map[string
 	}
 }
 
-// The rules fire when they should, by promtool's own tests.
+// The rules fire when they should, by promtool's own tests, and there is a test of each.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
+	var tests struct {
+		Tests []struct {
+			Checks []struct {
+				Samples []struct{ Labels string } `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	file := strings.TrimSuffix(alerts, ".yml") + "_test.yml"
+	if err := yaml.Unmarshal([]byte(read(t, file)), &tests); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	fires := make(map[string]bool)
+	for i, test := range tests.Tests {
+		quiet := false
+		for _, check := range test.Checks {
+			quiet = quiet || len(check.Samples) == 0
+			for _, sample := range check.Samples {
+				for _, label := range labelOf.FindAllStringSubmatch(sample.Labels, -1) {
+					fires[label[2]] = fires[label[2]] || label[1] == "alertname"
+				}
+			}
+		}
+		if !quiet && i > 1 { // the first two begin with a pqd that is gone
+			t.Errorf("%s: test %d has no moment at which nothing fires", file, i)
+		}
+	}
+	for name := range alertRules(t) {
+		if !fires[name] {
+			t.Errorf("%s has no test in which %s fires", file, name)
+		}
+	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("NOT TESTED WITH PROMETHEUS: there is no promtool")
 	}
-	run(t, promtool, "test", "rules", strings.TrimSuffix(alerts, ".yml")+"_test.yml")
+	run(t, promtool, "test", "rules", file)
+}
+
+// alertRule is a rule for Prometheus.
+type alertRule struct {
+	Labels, Annotations map[string]string
+}
+
+func alertRules(t *testing.T) map[string]alertRule {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert               string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, alerts)), &file); err != nil {
+		t.Fatalf("%s: %v", alerts, err)
+	}
+	rules := make(map[string]alertRule)
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			rules[rule.Alert] = alertRule{rule.Labels, rule.Annotations}
+		}
+	}
+	return rules
+}
+
+// Each alert leads to its section of the page, which says how urgent it is.
+func TestRunbooks(t *testing.T) {
+	t.Parallel()
+	page := read(t, operation)
+	const base = "https://github.com/pqbridge/pqbridge/blob/main/docs/operations.md#"
+	urgencies := map[string]string{"critical": "Critical", "warning": "Warning"}
+	rules := alertRules(t)
+	for name, rule := range rules {
+		if url := rule.Annotations["runbook_url"]; url != base+strings.ToLower(name) {
+			t.Errorf("%s leads to %q", name, url)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("%s has no summary or no description", name)
+		}
+		urgency := urgencies[rule.Labels["severity"]]
+		if section := "\n#### " + name + "\n\n*" + urgency + "*: "; urgency == "" || !strings.Contains(page, section) {
+			t.Errorf("%s is %q: %s has no section %q", name, rule.Labels["severity"], operation, section)
+		}
+	}
+	for _, section := range regexp.MustCompile(`(?m)^#### (Pq\w+)$`).FindAllStringSubmatch(page, -1) {
+		if _, known := rules[section[1]]; !known {
+			t.Errorf("%s has a section %s, which is no alert", operation, section[1])
+		}
+	}
 }
