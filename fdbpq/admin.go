@@ -25,20 +25,38 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
 			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
 	}
+	if s.config.Fair != changed.config.Fair {
+		q.newQueueTx(tx, s).leaveFairOrder()
+		changed.beginFairOrder()
+	}
 	if !exists {
 		return changed.config, q.createWithDeadLetterQueue(tx, &changed)
 	}
 	if err := q.writeState(tx, &changed); err != nil {
 		return Config{}, err
 	}
-	if s.keyed && (s.config.KeyLimit != changed.config.KeyLimit || s.config.KeyOrder != changed.config.KeyOrder) {
-		qtx := q.newQueueTx(tx, &changed)
-		if err := qtx.reindex(""); err != nil {
-			return Config{}, err
-		}
-		return changed.config, qtx.finish()
+	qtx := q.newQueueTx(tx, &changed)
+	if err := qtx.applyConfig(&s.config); err != nil {
+		return Config{}, err
 	}
-	return changed.config, nil
+	return changed.config, qtx.finish()
+}
+
+// applyConfig has pops look again at what another configuration may let go.
+func (qtx *queueTx) applyConfig(before *Config) error {
+	c := &qtx.state.config
+	if c.Rate != before.Rate {
+		qtx.arrived = true
+	}
+	if qtx.state.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
+		if err := qtx.reindex(""); err != nil {
+			return err
+		}
+	}
+	if c.Fair != before.Fair {
+		return qtx.buildFairOrder("")
+	}
+	return nil
 }
 
 // Pause makes pops and peeks find nothing until Resume. Pushes still work. Pause,
@@ -79,6 +97,7 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
 	if err == nil {
+		q.forgetKeys(tx)
 		err = q.forgetAllIDs(tx)
 	}
 	return n, err

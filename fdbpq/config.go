@@ -29,6 +29,9 @@ type Config struct {
 	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
 	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
 	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
+	Fair              Fair     `json:"fair"`                // keys take turns within a class: "priority", or the classes' borders
+	Rate              Rate     `json:"rate"`                // deliveries of the queue
+	KeyRate           Rate     `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
 }
 
@@ -76,14 +79,6 @@ func defaultConfig() Config {
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
 
-// leasesOfKey is how many items of one key may be leased at a time, if that is limited.
-func (c *Config) leasesOfKey() int {
-	if c.KeyOrder {
-		return 1
-	}
-	return int(c.KeyLimit)
-}
-
 // listed reports whether a list of queues, separated by commas, names a queue. "*" names
 // all.
 func listed(names, queue string) bool {
@@ -100,7 +95,7 @@ const MaxDeadLetterName = 69
 // Merge returns the configuration with the fields of the JSON object replaced.
 // Unknown fields and values out of bounds are errors that say what is allowed.
 func (c Config) Merge(object []byte) (Config, error) {
-	if err := checkFields(object); err != nil {
+	if err := checkObject(object, configFields, false); err != nil {
 		return Config{}, err
 	}
 	if err := json.Unmarshal(object, &c); err != nil {
@@ -109,12 +104,12 @@ func (c Config) Merge(object []byte) (Config, error) {
 	return c, c.check()
 }
 
-// checkFields refuses what encoding/json accepts: names in another case, repeated
-// names, and null.
-func checkFields(object []byte) error {
+// checkObject refuses what encoding/json accepts: names in another case, repeated names,
+// and null, unless that is allowed.
+func checkObject(object []byte, names []string, nulls bool) error {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return configError("expected a JSON object such as {\"lease\":\"30s\"}")
+		return configError("expected a JSON object, such as {%q:…}, with some of %s", names[0], strings.Join(names, ", "))
 	}
 	seen := make(map[string]bool)
 	for d.More() {
@@ -128,11 +123,11 @@ func checkFields(object []byte) error {
 			return &ConfigError{err.Error()}
 		}
 		switch {
-		case !slices.Contains(configFields, name):
-			return configError("unknown field %q: expected some of %s", name, strings.Join(configFields, ", "))
+		case !slices.Contains(names, name):
+			return configError("unknown field %q: expected some of %s", name, strings.Join(names, ", "))
 		case seen[name]:
 			return configError("field %q is given twice", name)
-		case string(value) == "null":
+		case string(value) == "null" && !nulls:
 			return configError("%s is null: leave it out to keep it as it is", name)
 		}
 		seen[name] = true
@@ -202,6 +197,9 @@ func (c Config) check() error {
 	}
 	if c.KeyLimit > MaxKeyLimit {
 		return configError("key_limit is %d: allowed are 0, for no limit, to %d", c.KeyLimit, MaxKeyLimit)
+	}
+	if err := c.Fair.check(); err != nil {
+		return err
 	}
 	if c.Ties != TiesNewest && c.Ties != TiesOldest {
 		return configError("ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)

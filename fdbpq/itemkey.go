@@ -13,16 +13,19 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// An item can have a key: a customer, a tenant, a document. key_limit and key_order
-// decide how many items of one key are leased at a time, and pops never read past the
-// items of a key that may have no more.
+// An item can have a key: a customer, a tenant, a document. Its queue decides how many
+// items of one key are leased at a time, how many are delivered in a time, and whether
+// keys take turns. Pops never read past the items of a key that may have no more.
 //
 // So keys stand in an index of their own (spaceKeyHead), at the place of their first
-// ready item. Two rules keep it:
+// ready item. Three rules keep it:
 //
 //  1. A key with ready items has a row there, at the place of the first one or in front
-//     of it, unless its leased items are as many as it may have.
-//  2. Whoever ends such a lease writes the row.
+//     of it, unless its leased items are as many as it may have, it waits for a token, or
+//     it is paused.
+//  2. Whoever ends such a lease, or such a pause, writes the row.
+//  3. A key that waits for a token has a row that says until when (spaceKeyWaits). The
+//     first pop after that writes the row.
 //
 // Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
 // Pops depend on what they conclude from. A push writes the row blindly, unless another
@@ -90,7 +93,8 @@ type keyChange struct {
 	added   []place // of items that became ready
 	removed []place // of items that are not ready any more
 	letGo   int     // leases that ended, less those that began
-	full    bool    // it may have no more leases: nobody needs to look at it
+	full    bool    // nobody needs to look at it before it may have more
+	placed  bool    // its row in the fair order is written
 }
 
 func (c *keyChanges) of(key string) *keyChange {
@@ -194,6 +198,11 @@ func (qtx *queueTx) indexKey(change *keyChange) error {
 		}
 	}
 	switch {
+	case !ok && change.placed:
+		return nil
+	case !ok && len(change.removed) > 0:
+		qtx.placeFair(change.removed[0], change.key) // a pop forgets the key
+		return nil
 	case !ok:
 		return nil
 	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
@@ -202,9 +211,18 @@ func (qtx *queueTx) indexKey(change *keyChange) error {
 	}
 	if !change.full {
 		qtx.tx.Set(qtx.key(spaceKeyHead, first), []byte(change.key))
+		if !change.placed {
+			qtx.placeFair(first, change.key)
+		}
 	}
-	if change.letGo > 0 && qtx.state.config.limitsKeys() {
+	if change.letGo > 0 && qtx.state.keyLimited() {
 		qtx.arrived = true
 	}
 	return nil
+}
+
+// findKey has pops look at a key.
+func (qtx *queueTx) findKey(first place, key string) {
+	qtx.tx.Set(qtx.key(spaceKeyHead, first), []byte(key))
+	qtx.placeFair(first, key)
 }

@@ -30,6 +30,21 @@ import (
 //	("kb", queue, generation, key, place)   it is ready, and was leased before
 //	("kl", queue, generation, key, tail)    leased item that has a key, or one that waits between two leases in order
 //	("kh", queue, generation, place)        key whose first ready item is there, or behind it
+//	("kw", queue, due, key)                 key whose ready items wait for a token
+//	("kt", queue, key)                      tokens of the key
+//	("ks", queue, key)                      settings of the key
+//	("kv", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or behind it
+//	("kf", queue, generation, order, class, key)       finish tag of the key
+//	("kc", queue, generation, order, class)            virtual time of the class
+//	("qt", queue)                           tokens of the queue
+//	("kw", queue, due, key)                 key out of tokens that has ready items: when it gets one
+//	("kt", queue, key)                      tokens of the key
+//	("ks", queue, key)                      settings of the key
+//	("qt", queue)                           tokens of the queue
+//	("fk", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or in a later one
+//	("ff", queue, generation, order, class, key)       tag at which the key is served next
+//	("fc", queue, generation, order, class)            virtual time of the class
+//	("fw", queue, generation, key)          weight that a push gave the key
 //	("m", queue, generation)                highest lower bound of a fence that an import has assigned
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
@@ -64,6 +79,14 @@ const (
 	spaceKeyBegun = "kb"
 	spaceKeyHeld  = "kl"
 	spaceKeyHead  = "kh"
+	spaceKeyWaits = "kw"
+	spaceTokensOf = "kt"
+	spaceSettings = "ks"
+	spaceTokens   = "qt"
+	spaceFairKey  = "fk"
+	spaceFinish   = "ff"
+	spaceClass    = "fc"
+	spaceWeight   = "fw"
 	spaceFence    = "m"
 	spaceMsgID    = "u"
 	spacePopID    = "p"
@@ -79,7 +102,8 @@ const (
 // queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
-	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
+	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens,
+	spaceFairKey, spaceFinish, spaceClass, spaceWeight,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }
 

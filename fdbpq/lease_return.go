@@ -47,6 +47,9 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 		}
 		qtx.removeLeased(l.place, leased)
 		leased.deliveries--
+		if err := qtx.giveBackTokens(leased); err != nil {
+			return err
+		}
 		return qtx.reinstate(l.place, leased, 0)
 	})
 }

@@ -13,17 +13,23 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err != nil || s == nil {
 		return Popped{Reason: ReasonUnknown}, err
 	}
-	if err := s.config.RefusesEnd(&sel); err != nil {
+	if err := s.refusesEnd(&sel); err != nil {
 		return Popped{}, err
 	}
 	if s.paused {
 		return Popped{Reason: ReasonPaused}, nil
 	}
 	found := collector{queueTx: q.newQueueView(r, s), sel: sel}
+	var popped Popped
+	if popped.Retry, err = found.bound(); err != nil || found.sel.Limit == 0 {
+		if err != nil {
+			return Popped{}, err
+		}
+		return popped, q.complete(r, s, &popped)
+	}
 	if err := found.run(); err != nil {
 		return Popped{}, err
 	}
-	var popped Popped
 	for _, f := range found.items {
 		if err := found.loadContent(&f.envelope, f.place); err != nil {
 			return Popped{}, err

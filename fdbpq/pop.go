@@ -24,6 +24,10 @@ type Popped struct {
 	// Repeated: an earlier pop with this id has popped the items.
 	Repeated bool
 
+	// Retry is the time until a pop may find an item although none arrives meanwhile,
+	// because a rate allows it then. 0: it cannot.
+	Retry time.Duration
+
 	// Final: the pop's id is remembered to have popped nothing, so it never will.
 	Final bool
 
@@ -71,7 +75,7 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 			return deref(again), cmp.Or(err, qtx.finish())
 		}
 	}
-	if err := qtx.state.config.Refuses(&sel, lease); err != nil {
+	if err := qtx.state.refuses(&sel, lease); err != nil {
 		return Popped{}, err
 	}
 	if qtx.state.paused {
@@ -90,7 +94,22 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	if ahead != nil && ahead.guess == qtx.state {
 		head.ahead = ahead
 	}
+	retry, err := head.bound()
+	if err != nil {
+		return Popped{}, err
+	}
+	if head.sel.Limit == 0 {
+		popped, err := qtx.popNothing(sel, lease, ReasonEmpty)
+		if err != nil {
+			return Popped{}, err
+		}
+		popped.Retry = retry
+		return popped, qtx.complete(qtx.snapshot, qtx.state, &popped)
+	}
 	if err := head.run(); err != nil {
+		return Popped{}, err
+	}
+	if err := head.spendTokens(); err != nil {
 		return Popped{}, err
 	}
 	qtx.txSize = head.txSize
@@ -115,7 +134,11 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			e.since = now
 			e.deliveries++
 			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
-			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})
+			leased := &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e}
+			if qtx.state.spends() {
+				leased.taken = now
+			}
+			qtx.addLeased(p, leased)
 			own = qtx.lease(p, e, now+int64(lease))
 		}
 		item, err := head.items[i].item()
@@ -132,6 +155,11 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	}
 	if popped.Final = sel.Repeated && len(popped.Items) == 0 && !popped.More; popped.Final {
 		if err := qtx.rememberNothing(sel, lease); err != nil {
+			return Popped{}, err
+		}
+	}
+	if len(popped.Items) == 0 && !popped.More && qtx.state.takesTurns() {
+		if popped.Retry, err = qtx.nextToken(); err != nil {
 			return Popped{}, err
 		}
 	}

@@ -220,7 +220,7 @@ func (g *staged) fulfil(ctx context.Context) error {
 			}
 			tx.Conflict(pair.Key)
 			var popped Popped
-			if qtx != nil && !qtx.state.paused && qtx.state.config.Refuses(&m.sel, m.lease) == nil {
+			if qtx != nil && !qtx.state.paused && qtx.state.refuses(&m.sel, m.lease) == nil {
 				// deliver decides whether this lease counts as a delivery.
 				if popped, err = qtx.popNew(&m.sel, stagedLifetime, nil); err != nil {
 					return err
@@ -288,7 +288,7 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 	}
 	if len(rest) == 0 {
 		popped := Popped{}
-		if err := qtx.state.config.Refuses(&g.sel, g.lease); err != nil {
+		if err := qtx.state.refuses(&g.sel, g.lease); err != nil {
 			return Popped{}, err
 		}
 		if qtx.state.paused {

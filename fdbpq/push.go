@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // NewItem is an item to be pushed.
@@ -22,7 +23,8 @@ type NewItem struct {
 	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
 	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
 	MsgID     string        // pushes with the same id within the queue's dedup window add one item
-	Key       string        // whose item it is, for key_limit and key_order; "": nobody's
+	Key       string        // whose item it is; "": nobody's
+	Weight    int64         // of its key where keys take turns, from this push on; 0: as it is
 
 	// HandOver is a lease that the push acknowledges in its transaction, nil for none.
 	// The push is refused if the lease is lost (*LostError), or if the configuration of
@@ -163,7 +165,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), item.checkUnique()); err != nil {
+	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), item.checkWeight(), item.checkUnique()); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -209,6 +211,9 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	}
 	p.tally.bytes += e.size
 	p.claim(&e, at)
+	if item.Weight != 0 && p.state.config.Fair != "" {
+		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+	}
 	p.addReadyAt(at, due, &e)
 	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {

@@ -18,10 +18,21 @@ type queueState struct {
 	paused     bool
 	keyed      bool // items of the queue have had keys
 	config     Config
+
+	keysSet     int64 // keys that have settings of their own
+	keysLimited int64 // those of them that have a limit
+
+	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
+	fairBuilt bool  // all keys stand in it
 }
 
-// limitsKeys reports whether items may have to wait for others of their key.
-func (s *queueState) limitsKeys() bool { return s.keyed && s.config.limitsKeys() }
+// takesTurns reports whether pops look at keys: their items may have to wait for others.
+func (s *queueState) takesTurns() bool {
+	return s.keyed && (s.config.limitsKeys() || s.config.KeyRate != (Rate{}) || s.keysSet > 0 || s.fairBuilt)
+}
+
+// keyLimited reports whether the leases of keys are counted.
+func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysLimited > 0 }
 
 const (
 	stateVersion = 1
@@ -30,9 +41,16 @@ const (
 	// of this program do not know where such items are, and refuse the queue.
 	stateKeyed = 2
 
+	// stateTurns is the version of a queue with rates, a fair order, or settings of keys.
+	stateTurns = 3
+
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
 	// Earlier versions set 1 << 2 on queues that had received dead letters.
+
+	// These two are flags of stateTurns.
+	flagKeyed     = 1 << 3
+	flagFairBuilt = 1 << 4
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -51,10 +69,33 @@ func (s *queueState) pack() ([]byte, error) {
 	if s.keyed {
 		version = stateKeyed
 	}
+	turns := s.turns()
+	if turns {
+		version = stateTurns
+		if s.keyed {
+			flags |= flagKeyed
+		}
+		if s.fairBuilt {
+			flags |= flagFairBuilt
+		}
+	}
 	b := tuple.AppendInt(nil, version)
 	b = tuple.AppendInt(b, s.generation)
 	b = tuple.AppendInt(b, flags)
-	return tuple.AppendBytes(b, config), nil
+	b = tuple.AppendBytes(b, config)
+	if turns {
+		for _, n := range [...]int64{s.keysSet, s.keysLimited, s.fairOrder} {
+			b = tuple.AppendInt(b, n)
+		}
+	}
+	return b, nil
+}
+
+// turns reports whether an earlier version of this program could not serve the queue as it
+// is configured.
+func (s *queueState) turns() bool {
+	c := &s.config
+	return c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0
 }
 
 func parseState(b []byte) (*queueState, error) {
@@ -66,10 +107,10 @@ func parseState(b []byte) (*queueState, error) {
 			return nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
-	if version < stateVersion || version > stateKeyed {
-		return nil, fmt.Errorf("queue state has format %d: this version reads %d and %d", version, stateVersion, stateKeyed)
+	if version < stateVersion || version > stateTurns {
+		return nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", version, stateVersion, stateTurns)
 	}
-	config, _, err := tuple.ConsumeBytes(rest)
+	config, rest, err := tuple.ConsumeBytes(rest)
 	if err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
@@ -78,7 +119,15 @@ func parseState(b []byte) (*queueState, error) {
 	}
 	s.paused = flags&flagPaused != 0
 	s.exists = flags&flagDeleted == 0
-	s.keyed = version == stateKeyed
+	s.keyed = version == stateKeyed || version == stateTurns && flags&flagKeyed != 0
+	if version == stateTurns {
+		s.fairBuilt = flags&flagFairBuilt != 0
+		for _, field := range [...]*int64{&s.keysSet, &s.keysLimited, &s.fairOrder} {
+			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+				return nil, fmt.Errorf("damaged queue state: %w", err)
+			}
+		}
+	}
 	return s, nil
 }
 

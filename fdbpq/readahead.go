@@ -20,7 +20,7 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 		return nil, nil
 	}
 	guess := q.store.queueStates.last(q.name)
-	if guess == nil || !guess.exists || guess.paused || guess.limitsKeys() || sel.End == Max && guess.config.Ties == TiesOldest {
+	if guess == nil || !guess.exists || guess.paused || guess.takesTurns() || guess.config.Rate != (Rate{}) || sel.End == Max && guess.config.Ties == TiesOldest {
 		return nil, nil
 	}
 	next := q.readyItems(tx.Snapshot(), guess, sel.End, *sel.Band, guess.config.Ties)

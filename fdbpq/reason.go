@@ -8,7 +8,8 @@ type Reason string
 const (
 	ReasonUnknown Reason = "unknown" // no such queue
 	ReasonPaused  Reason = "paused"
-	ReasonBlocked Reason = "blocked" // ready items wait for others of their key
+	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
+	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
 	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
 	ReasonDelayed Reason = "delayed"
 	ReasonEmpty   Reason = "empty"
@@ -22,8 +23,15 @@ func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
 		return err
 	}
 	n, err := q.counts(r, s.generation)
+	if err == nil && n.Ready > 0 {
+		empty, err := q.newQueueView(r, s).outOfTokens(q.bucketRow(), s.config.Rate)
+		if err != nil || empty {
+			popped.Reason = ReasonRate
+			return err
+		}
+	}
 	switch {
-	case n.Ready > 0 && s.limitsKeys():
+	case n.Ready > 0 && s.takesTurns():
 		popped.Reason = ReasonBlocked
 	case n.Leased > 0:
 		popped.Reason = ReasonLeased

@@ -73,6 +73,7 @@ type collector struct {
 	txSize  int
 	expired int
 	more    bool
+	bucket  bucket // of the queue's tokens, if it has a rate
 }
 
 func (c *collector) run() error {
@@ -80,7 +81,9 @@ func (c *collector) run() error {
 	switch {
 	case c.ahead != nil:
 		next = c.ahead.next
-	case c.state.limitsKeys():
+	case c.state.fairBuilt && c.state.keyed:
+		return c.takeFairTurns()
+	case c.state.takesTurns():
 		return c.takeTurns()
 	default:
 		next = c.readyItems(c.snapshot, c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)

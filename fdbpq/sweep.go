@@ -163,6 +163,10 @@ func (qtx *queueTx) timerDue(t timer) error {
 		return nil
 	case timerKeys:
 		return qtx.keysDue(t)
+	case timerFair:
+		return qtx.fairDue(t)
+	case timerTokens:
+		return qtx.tokensDue(t)
 	}
 	if t.generation != qtx.state.generation {
 		return nil // of a purged generation

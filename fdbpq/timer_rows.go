@@ -16,6 +16,8 @@ const (
 	timerPopID   = "p" // a pop id is forgotten
 	timerRequest = "o" // the request of a staged pop is cleared
 	timerKeys    = "k" // keys are to be looked at after another limit was set
+	timerFair    = "f" // keys are to be given a row in the fair order
+	timerTokens  = "b" // full buckets of keys are cleared
 )
 
 // appendTimerKey appends the key of an item's timer.
@@ -60,7 +62,7 @@ func parseTimer(key []byte) (timer, error) {
 		}
 	}
 	switch t.kind {
-	case timerMsgID, timerPopID, timerRequest, timerKeys:
+	case timerMsgID, timerPopID, timerRequest, timerKeys, timerFair, timerTokens:
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}

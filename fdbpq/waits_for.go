@@ -10,14 +10,15 @@ type WaitsFor string
 
 const (
 	WaitsForDelay    WaitsFor = "delay"     // it is delayed
-	WaitsForPause    WaitsFor = "pause"     // its queue is paused
+	WaitsForPause    WaitsFor = "pause"     // its queue or its key is paused
+	WaitsForRate     WaitsFor = "rate"      // the rate of its queue allows no delivery now
 	WaitsForKeyOrder WaitsFor = "key_order" // another item of its key comes first
 	WaitsForKeyLimit WaitsFor = "key_limit" // as many of its key are leased as may be
+	WaitsForKeyRate  WaitsFor = "key_rate"  // the rate of its key allows no delivery now
 )
 
 // waitsFor says what keeps an item from being handed out.
 func (qtx *queueTx) waitsFor(l *located) (WaitsFor, error) {
-	config := &qtx.state.config
 	switch {
 	case l.state == StateDelayed:
 		return WaitsForDelay, nil
@@ -25,9 +26,23 @@ func (qtx *queueTx) waitsFor(l *located) (WaitsFor, error) {
 		return "", nil
 	case qtx.state.paused:
 		return WaitsForPause, nil
-	case l.key == "" || !config.limitsKeys():
-		return "", nil
 	}
+	if l.key != "" {
+		if waits, err := qtx.waitsForKey(l); err != nil || waits != "" {
+			return waits, err
+		}
+	}
+	empty, err := qtx.outOfTokens(qtx.bucketRow(), qtx.state.config.Rate)
+	if err != nil || !empty {
+		return "", err
+	}
+	return WaitsForRate, nil
+}
+
+// waitsForKey says what keeps an item with a key from being handed out when it is the next
+// one of its queue.
+func (qtx *queueTx) waitsForKey(l *located) (WaitsFor, error) {
+	config := &qtx.state.config
 	if config.KeyOrder {
 		first, _, err := qtx.firstOfKey(qtx.snapshot, l.key)
 		if err != nil {
@@ -37,13 +52,55 @@ func (qtx *queueTx) waitsFor(l *located) (WaitsFor, error) {
 			return WaitsForKeyOrder, nil
 		}
 	}
-	begin, end := tuple.Range(qtx.keyRow(spaceKeyHeld, l.key))
-	held, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: config.leasesOfKey()})
-	switch {
-	case err != nil || len(held) < config.leasesOfKey():
+	return qtx.keyWaitsFor(l.key)
+}
+
+// keyWaitsFor says what keeps the first item of a key from being handed out.
+func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
+	config := &qtx.state.config
+	settings, err := qtx.settingsOf(qtx.snapshot, qtx.state, key)
+	if err != nil {
 		return "", err
-	case config.KeyOrder:
-		return WaitsForKeyOrder, nil
 	}
-	return WaitsForKeyLimit, nil
+	if settings.paused() {
+		return WaitsForPause, nil
+	}
+	if limit := int(settings.limit(config)); limit > 0 {
+		held, err := qtx.heldBy(qtx.snapshot, key, limit)
+		if err != nil {
+			return "", err
+		}
+		if held == limit && config.KeyOrder {
+			return WaitsForKeyOrder, nil
+		}
+		if held == limit {
+			return WaitsForKeyLimit, nil
+		}
+	}
+	empty, err := qtx.outOfTokens(qtx.keyBucketRow(key), settings.rate(config))
+	if err != nil || !empty {
+		return "", err
+	}
+	return WaitsForKeyRate, nil
+}
+
+// heldBy counts the leased items of a key, and those that wait between two leases in
+// order, up to a number.
+func (qtx *queueTx) heldBy(r kv.Reader, key string, most int) (int, error) {
+	begin, end := tuple.Range(qtx.keyRow(spaceKeyHeld, key))
+	held, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
+	return len(held), err
+}
+
+// outOfTokens reports whether a rate allows no delivery now.
+func (qtx *queueTx) outOfTokens(row []byte, rate Rate) (bool, error) {
+	if rate == (Rate{}) {
+		return false, nil
+	}
+	b, err := qtx.readBucket(qtx.snapshot, row, rate)
+	if err != nil {
+		return false, err
+	}
+	now, err := qtx.now()
+	return b.tokens(now) == 0, err
 }

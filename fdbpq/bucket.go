@@ -1,0 +1,227 @@
+package fdbpq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// bucket holds the tokens of a rate: as many as the rate's number at first, and a new one
+// each interval. A delivery takes one. A bucket that is full needs no row.
+type bucket struct {
+	rate  Rate
+	full  int64 // store time at which it is full again
+	taken int64 // store time of the last delivery that took a token
+	used  bool  // this transaction has changed it
+}
+
+// refilled returns the bucket as it is now, under a rate that may be another one than
+// before: it keeps the tokens for which it has room.
+func (b bucket) refilled(rate Rate, now int64) bucket {
+	if rate == b.rate {
+		b.full = max(b.full, now)
+		return b
+	}
+	missing := int64(0)
+	if b.rate != (Rate{}) {
+		missing = max(0, rate.N-b.tokens(now))
+	}
+	return bucket{rate: rate, full: now + missing*rate.interval()}
+}
+
+// tokens is how many deliveries it allows.
+func (b *bucket) tokens(now int64) int64 {
+	missing := (max(0, b.full-now) + b.rate.interval() - 1) / b.rate.interval()
+	return max(0, b.rate.N-missing)
+}
+
+// next is the store time at which an empty bucket has a token.
+func (b *bucket) next() int64 { return b.full - (b.rate.N-1)*b.rate.interval() }
+
+func (b *bucket) take(n int, now int64) {
+	b.full += int64(n) * b.rate.interval()
+	b.taken, b.used = now, true
+}
+
+// giveBack puts back the token of a delivery that reached nobody. After another delivery
+// it is lost: that one might have found the bucket full without this one.
+func (b *bucket) giveBack(taken int64) bool {
+	if b.taken != taken || b.rate == (Rate{}) {
+		return false
+	}
+	b.full -= b.rate.interval()
+	return true
+}
+
+func (b *bucket) pack() []byte {
+	v := tuple.AppendInt(nil, b.rate.N)
+	for _, field := range [...]int64{int64(b.rate.Period), b.full, b.taken} {
+		v = tuple.AppendInt(v, field)
+	}
+	return v
+}
+
+func parseBucket(v []byte) (b bucket, err error) {
+	if v == nil {
+		return bucket{}, nil
+	}
+	var period int64
+	for _, field := range [...]*int64{&b.rate.N, &period, &b.full, &b.taken} {
+		if *field, v, err = tuple.ConsumeInt(v); err != nil {
+			return bucket{}, fmt.Errorf("damaged tokens: %w", err)
+		}
+	}
+	b.rate.Period = Duration(period)
+	if b.rate.N < 1 || b.rate.N > MaxRate || period < int64(MinRatePeriod) || period > int64(MaxRatePeriod) {
+		return bucket{}, fmt.Errorf("damaged tokens: rate %s", b.rate)
+	}
+	return b, nil
+}
+
+// readBucket returns the tokens in a row as they are now.
+func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, error) {
+	v, err := r.Get(row)
+	if err != nil {
+		return bucket{}, err
+	}
+	b, err := parseBucket(v)
+	if err != nil {
+		return bucket{}, err
+	}
+	now, err := qtx.now()
+	return b.refilled(rate, now), err
+}
+
+// bound bounds a selection by the queue's tokens. It returns when there is one again, if
+// there is none.
+func (c *collector) bound() (retry time.Duration, err error) {
+	rate := c.state.config.Rate
+	if rate == (Rate{}) {
+		return 0, nil
+	}
+	r := c.snapshot
+	if c.remove {
+		r = kv.Reader(c.tx)
+	}
+	if c.bucket, err = c.readBucket(r, c.bucketRow(), rate); err != nil {
+		return 0, err
+	}
+	now, err := c.now()
+	if err != nil {
+		return 0, err
+	}
+	if c.sel.Limit = int(min(int64(c.sel.Limit), c.bucket.tokens(now))); c.sel.Limit == 0 {
+		retry = time.Duration(max(c.bucket.next()-now, 1))
+	}
+	return retry, nil
+}
+
+// spendTokens takes the queue's tokens for the selected items.
+func (c *collector) spendTokens() error {
+	if c.state.config.Rate == (Rate{}) || len(c.items) == 0 {
+		return nil
+	}
+	now, err := c.now()
+	if err != nil {
+		return err
+	}
+	c.bucket.take(len(c.items), now)
+	c.tx.Set(c.bucketRow(), c.bucket.pack())
+	return nil
+}
+
+// spends reports whether deliveries may take tokens.
+func (s *queueState) spends() bool {
+	return s.config.Rate != (Rate{}) || s.config.KeyRate != (Rate{}) || s.keysSet > 0
+}
+
+// giveBackTokens puts back the tokens of a delivery that reached nobody.
+func (qtx *queueTx) giveBackTokens(l *leasedItem) error {
+	if l.taken == 0 {
+		return nil
+	}
+	err := qtx.giveBackToken(qtx.bucketRow(), l.taken)
+	if err == nil && l.key != "" {
+		err = qtx.giveBackToken(qtx.keyBucketRow(l.key), l.taken)
+	}
+	return err
+}
+
+// giveBackToken puts the token of a delivery that reached nobody back into a row.
+func (qtx *queueTx) giveBackToken(row []byte, taken int64) error {
+	v, err := qtx.tx.Get(row)
+	if err != nil {
+		return err
+	}
+	b, err := parseBucket(v)
+	if err == nil && b.giveBack(taken) {
+		qtx.tx.Set(row, b.pack())
+	}
+	return err
+}
+
+// bucketRow is the row of the queue's own tokens. It belongs to no generation: a purge
+// does not allow more deliveries.
+func (q Queue) bucketRow() []byte { return queueRow(spaceTokens, q.name) }
+
+// keyBucketRow is the row of a key's tokens.
+func (q Queue) keyBucketRow(key string) []byte {
+	return tuple.AppendBytes(queueRow(spaceTokensOf, q.name), []byte(key))
+}
+
+// forgetEvery is how often full buckets of keys are cleared.
+const forgetEvery = time.Minute
+
+// forgetFull plans that full buckets of keys are cleared. All of a queue's transactions
+// within a period write the same timer.
+func (qtx *queueTx) forgetFull(now int64) {
+	due := (now/int64(forgetEvery) + 2) * int64(forgetEvery)
+	qtx.store.alarm.expect(due)
+	qtx.tx.Set(idTimerKey(due, timerTokens, qtx.name, ""), nil)
+}
+
+// tokensAtOnce bounds how many buckets one timer looks at.
+const tokensAtOnce = 256
+
+// tokensDue clears buckets that are full, from one key on.
+func (qtx *queueTx) tokensDue(t timer) error {
+	space := queueRow(spaceTokensOf, qtx.name)
+	begin, end := tuple.Range(space)
+	if t.id != "" {
+		begin = tuple.PrefixEnd(qtx.keyBucketRow(t.id))
+	}
+	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: tokensAtOnce})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	left := false
+	for _, row := range rows {
+		b, err := parseBucket(row.Value)
+		if err != nil {
+			return err
+		}
+		if b.full > now {
+			left = true
+			continue
+		}
+		qtx.tx.Conflict(row.Key) // a delivery may take a token at the same time
+		qtx.tx.Clear(row.Key)
+	}
+	if left {
+		qtx.forgetFull(now)
+	}
+	if len(rows) == tokensAtOnce {
+		last, _, err := tuple.ConsumeBytes(rows[len(rows)-1].Key[len(space):])
+		if err != nil {
+			return fmt.Errorf("damaged tokens of a key: %w", err)
+		}
+		return qtx.timerAtOnce(timerTokens, string(last))
+	}
+	return nil
+}

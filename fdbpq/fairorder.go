@@ -1,0 +1,150 @@
+package fdbpq
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// Where keys take turns, each key with ready items has a row in the order of the classes
+// (spaceFairKey), and in a class in the order of tags. A key's tag grows with each of its
+// items by a cost, the less the more the key weighs, and the virtual time of the class is
+// the highest tag that was served: start-time fair queueing. A key that comes back has the
+// tag that it had, or virtual time if that is more, so it gains nothing by its absence.
+//
+// The items without a key are a key of weight 1 that needs no row: pops read them anyway.
+//
+// The rows keep the rules of those in the order of the queue (spaceKeyHead), but that a
+// row may stand in a class before the one of the key's first item. Pushes and settlements
+// do not know tags, so they write rows with tag 0, and pops put them where they belong.
+// A key that has no items keeps a row at its tag as a mark: when virtual time gets there,
+// nothing is known of the key any more.
+//
+// Rows belong to a numbered order, so that another configuration begins with an empty one.
+// Pops go in the order of the queue until all keys have a row in the fair one.
+
+// fairPrefix returns the prefix of rows of the present fair order in a space.
+func (qtx *queueTx) fairPrefix(space string) []byte {
+	return tuple.AppendInt(generationPrefix(space, qtx.name, qtx.state.generation), qtx.state.fairOrder)
+}
+
+func (qtx *queueTx) classPrefix(space string, class int64) []byte {
+	return tuple.AppendInt(qtx.fairPrefix(space), class)
+}
+
+func (qtx *queueTx) fairRow(p fairPlace) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(qtx.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
+}
+
+func (qtx *queueTx) finishRow(of fairKey) []byte {
+	return tuple.AppendBytes(qtx.classPrefix(spaceFinish, of.class), []byte(of.key))
+}
+
+func (qtx *queueTx) weightRow(key string) []byte { return qtx.keyRow(spaceWeight, key) }
+
+// fairPlace is where a key stands.
+type fairPlace struct {
+	class, tag int64
+	key        string
+}
+
+// fairKey is a key in one class.
+type fairKey struct {
+	class int64
+	key   string
+}
+
+// isMark is the value of a row of a key that has no items.
+var isMark = []byte{1}
+
+func (qtx *queueTx) parseFairRow(key []byte) (p fairPlace, err error) {
+	rest := key[len(qtx.fairPrefix(spaceFairKey)):]
+	var name []byte
+	if p.class, rest, err = tuple.ConsumeInt(rest); err == nil {
+		if p.tag, rest, err = tuple.ConsumeInt(rest); err == nil {
+			name, _, err = tuple.ConsumeBytes(rest)
+		}
+	}
+	if err != nil {
+		return p, fmt.Errorf("damaged row of a key in turn: %w", err)
+	}
+	p.key = string(name)
+	return p, nil
+}
+
+// placeFair has pops look at a key whose first item is there.
+func (qtx *queueTx) placeFair(first place, key string) {
+	if qtx.state.config.Fair == "" {
+		return
+	}
+	row := qtx.fairRow(fairPlace{class: qtx.state.config.Fair.class(first.priority), key: key})
+	qtx.tx.Set(row, nil)
+}
+
+// beginFairOrder begins another order.
+func (s *queueState) beginFairOrder() {
+	s.fairOrder++
+	s.fairBuilt = s.config.Fair != "" && !s.keyed
+}
+
+// leaveFairOrder clears the rows of an order. Those of a long one are many, but a range.
+func (qtx *queueTx) leaveFairOrder() {
+	if qtx.state.config.Fair == "" {
+		return
+	}
+	for _, space := range []string{spaceFairKey, spaceFinish, spaceClass} {
+		qtx.tx.ClearRange(tuple.Range(qtx.fairPrefix(space)))
+	}
+}
+
+// buildFairOrder gives the next keys behind one their rows. After the last one pops go by
+// the order.
+func (qtx *queueTx) buildFairOrder(behind string) error {
+	if qtx.state.config.Fair == "" || qtx.state.fairBuilt {
+		return nil
+	}
+	last, done, err := qtx.findKeys(behind)
+	if err != nil {
+		return err
+	}
+	if !done {
+		return qtx.timerAtOnce(timerFair, fmt.Sprintf("%d:%s", qtx.state.fairOrder, last))
+	}
+	built := *qtx.state
+	built.fairBuilt = true
+	qtx.state, qtx.arrived = &built, true
+	return qtx.writeState(qtx.tx, &built)
+}
+
+func (qtx *queueTx) fairDue(t timer) error {
+	order, behind, _ := strings.Cut(t.id, ":")
+	if !qtx.state.exists || order != strconv.FormatInt(qtx.state.fairOrder, 10) {
+		return nil
+	}
+	return qtx.buildFairOrder(behind)
+}
+
+// tagUnit is what an item costs a key of weight 1.
+const tagUnit = 1 << 20
+
+// weightOf is the share of a key.
+func (qtx *queueTx) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
+	if k.Weight != nil {
+		return *k.Weight, nil
+	}
+	row, err := r.Get(qtx.weightRow(key))
+	if err != nil || row == nil {
+		return 1, err
+	}
+	weight, _, err := tuple.ConsumeInt(row)
+	if err == nil {
+		err = checkWeight(weight)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("damaged weight of key %q: %w", key, err)
+	}
+	return weight, nil
+}

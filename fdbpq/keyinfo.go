@@ -1,0 +1,156 @@
+package fdbpq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// KeyInfo is what is known of a key.
+type KeyInfo struct {
+	Key      string
+	Ready    int  // ready items, up to the number that was counted
+	More     bool // there are more
+	Leased   int  // leased items, and those that wait between two leases in order
+	Settings KeySettings
+
+	// What holds for the key: its own settings, or those of the queue.
+	Limit  int64 // 0: none
+	Rate   Rate
+	Weight int64 // in a fair queue
+	Tokens int64 // that its rate allows now
+
+	WaitsFor WaitsFor      // why its first item is not handed out, "" if it is next in turn or there is none
+	Retry    time.Duration // until its rate allows a delivery, if it waits for that
+}
+
+// MaxKeyCount bounds how many items of a key [Queue.Key] counts.
+const MaxKeyCount = 10_000
+
+// listKeyCount bounds how many [Queue.Keys] counts of each.
+const listKeyCount = 100
+
+// MaxKeys bounds the keys that Keys returns.
+const MaxKeys = 100
+
+// Key returns what is known of a key. ErrNoQueue: there is no such queue.
+func (q Queue) Key(r kv.Reader, key string) (KeyInfo, error) {
+	if key == "" {
+		return KeyInfo{}, ErrNoKey
+	}
+	if err := CheckKey(key); err != nil {
+		return KeyInfo{}, err
+	}
+	s, err := q.readState(r)
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	if s == nil {
+		return KeyInfo{}, ErrNoQueue
+	}
+	return q.newQueueView(r, s).keyInfo(key, MaxKeyCount)
+}
+
+// Keys returns keys behind one, in the order of their bytes: those that have ready or
+// leased items, or settings. ErrNoQueue: there is no such queue.
+func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
+	if limit < 1 || limit > MaxKeys {
+		return nil, fmt.Errorf("%d keys: allowed are 1 to %d", limit, MaxKeys)
+	}
+	s, err := q.readState(r)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrNoQueue
+	}
+	qtx := q.newQueueView(r, s)
+	var keys []KeyInfo
+	for len(keys) < limit {
+		next, err := qtx.keyBehind(after)
+		if err != nil || next == "" {
+			return keys, err
+		}
+		info, err := qtx.keyInfo(next, listKeyCount)
+		if err != nil {
+			return nil, err
+		}
+		keys, after = append(keys, info), next
+	}
+	return keys, nil
+}
+
+// keyBehind returns the first key behind one, "" if there is none.
+func (qtx *queueTx) keyBehind(after string) (first string, err error) {
+	generation := qtx.state.generation
+	for _, prefix := range [][]byte{
+		generationPrefix(spaceKeyReady, qtx.name, generation),
+		generationPrefix(spaceKeyHeld, qtx.name, generation),
+		queueRow(spaceSettings, qtx.name),
+	} {
+		begin, end := tuple.Range(prefix)
+		if after != "" {
+			begin = tuple.PrefixEnd(tuple.AppendBytes(prefix[:len(prefix):len(prefix)], []byte(after)))
+		}
+		rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		key, _, err := tuple.ConsumeBytes(rows[0].Key[len(prefix):])
+		if err != nil {
+			return "", fmt.Errorf("damaged row of a key: %w", err)
+		}
+		if first == "" || string(key) < first {
+			first = string(key)
+		}
+	}
+	return first, nil
+}
+
+func (qtx *queueTx) keyInfo(key string, most int) (KeyInfo, error) {
+	info := KeyInfo{Key: key}
+	begin, end := tuple.Range(qtx.keyRow(spaceKeyReady, key))
+	ready, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: most + 1})
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	info.Ready, info.More = min(len(ready), most), len(ready) > most
+	if info.Leased, err = qtx.heldBy(qtx.snapshot, key, MaxKeyCount); err != nil {
+		return KeyInfo{}, err
+	}
+	if info.Settings, err = qtx.settingsOf(qtx.snapshot, qtx.state, key); err != nil {
+		return KeyInfo{}, err
+	}
+	config := &qtx.state.config
+	info.Limit, info.Rate = info.Settings.limit(config), info.Settings.rate(config)
+	if info.Weight, err = qtx.weightOf(qtx.snapshot, key, &info.Settings); err != nil {
+		return KeyInfo{}, err
+	}
+	var b bucket
+	if info.Rate != (Rate{}) {
+		now, err := qtx.now()
+		if err != nil {
+			return KeyInfo{}, err
+		}
+		if b, err = qtx.readBucket(qtx.snapshot, qtx.keyBucketRow(key), info.Rate); err != nil {
+			return KeyInfo{}, err
+		}
+		if info.Tokens = b.tokens(now); info.Tokens == 0 {
+			info.Retry = time.Duration(max(b.next()-now, 1))
+		}
+	}
+	if len(ready) == 0 {
+		return info, nil
+	}
+	if qtx.state.paused {
+		info.WaitsFor = WaitsForPause
+		return info, nil
+	}
+	info.WaitsFor, err = qtx.keyWaitsFor(key)
+	return info, err
+}

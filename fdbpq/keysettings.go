@@ -1,0 +1,183 @@
+package fdbpq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// KeySettings are what an administrator has set for one key of a queue. A setting that
+// is nil leaves it to the queue's configuration, or to the pushes.
+type KeySettings struct {
+	Limit  *int64 `json:"limit,omitempty"`  // instead of key_limit; 0: none
+	Rate   *Rate  `json:"rate,omitempty"`   // instead of key_rate; the zero Rate: none
+	Weight *int64 `json:"weight,omitempty"` // its share where keys take turns, whatever its pushes say
+	Paused *bool  `json:"paused,omitempty"` // its items are not handed out
+}
+
+// MaxWeight is the greatest weight of a key.
+const MaxWeight = 1000
+
+var keySettingNames = []string{"limit", "rate", "weight", "paused"}
+
+// ErrNoKey: a verb that is about one key was given none.
+var ErrNoKey = errors.New("expected a key")
+
+func (k *KeySettings) paused() bool { return k.Paused != nil && *k.Paused }
+
+// limit is how many items of the key may be leased at a time, 0 for any number.
+func (k *KeySettings) limit(c *Config) int64 {
+	switch {
+	case c.KeyOrder:
+		return 1
+	case k.Limit != nil:
+		return *k.Limit
+	}
+	return c.KeyLimit
+}
+
+func (k *KeySettings) rate(c *Config) Rate {
+	if k.Rate != nil {
+		return *k.Rate
+	}
+	return c.KeyRate
+}
+
+// merge returns the settings with those of the JSON object replaced. null drops one.
+func (k KeySettings) merge(object []byte) (KeySettings, error) {
+	if err := checkObject(object, keySettingNames, true); err != nil {
+		return KeySettings{}, err
+	}
+	if err := json.Unmarshal(object, &k); err != nil {
+		return KeySettings{}, &ConfigError{err.Error()}
+	}
+	if k.Limit != nil && (*k.Limit < 0 || *k.Limit > MaxKeyLimit) {
+		return KeySettings{}, configError("limit is %d: allowed are 0, for no limit, to %d", *k.Limit, MaxKeyLimit)
+	}
+	if k.Weight != nil {
+		if err := checkWeight(*k.Weight); err != nil {
+			return KeySettings{}, configError("%s", err)
+		}
+	}
+	return k, nil
+}
+
+// ErrWeight: a weight is out of bounds.
+var ErrWeight = errors.New("weight out of bounds")
+
+func checkWeight(weight int64) error {
+	if weight < 1 || weight > MaxWeight {
+		return fmt.Errorf("%w: %d, allowed are 1 to %d", ErrWeight, weight, MaxWeight)
+	}
+	return nil
+}
+
+func (item *NewItem) checkWeight() error {
+	switch {
+	case item.Weight == 0:
+		return nil
+	case item.Key == "":
+		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
+	}
+	return checkWeight(item.Weight)
+}
+
+func (q Queue) settingsRow(key string) []byte {
+	return tuple.AppendBytes(queueRow(spaceSettings, q.name), []byte(key))
+}
+
+// settingsOf returns what is set for a key.
+func (q Queue) settingsOf(r kv.Reader, s *queueState, key string) (k KeySettings, err error) {
+	if s.keysSet == 0 {
+		return KeySettings{}, nil
+	}
+	row, err := r.Get(q.settingsRow(key))
+	if err == nil && row != nil {
+		err = json.Unmarshal(row, &k)
+	}
+	if err != nil {
+		return KeySettings{}, fmt.Errorf("damaged settings of key %q: %w", key, err)
+	}
+	return k, nil
+}
+
+// SetKey changes the settings of a key that the JSON object names, and makes the queue
+// if need be. A setting of null is dropped.
+func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) {
+	if key == "" {
+		return KeySettings{}, ErrNoKey
+	}
+	if err := CheckKey(key); err != nil {
+		return KeySettings{}, err
+	}
+	s, err := q.openOrCreate(tx)
+	if err != nil {
+		return KeySettings{}, err
+	}
+	before, err := q.settingsOf(tx, s, key)
+	if err != nil {
+		return KeySettings{}, err
+	}
+	after, err := before.merge(object)
+	if err != nil || reflect.DeepEqual(before, after) {
+		return after, err
+	}
+	changed := *s
+	changed.keysSet += settings(after) - settings(before)
+	changed.keysLimited += limits(after) - limits(before)
+	if after == (KeySettings{}) {
+		tx.Clear(q.settingsRow(key))
+	} else {
+		row, err := json.Marshal(after)
+		if err != nil {
+			return KeySettings{}, fmt.Errorf("settings of a key: %w", err)
+		}
+		tx.Set(q.settingsRow(key), row)
+	}
+	if err := q.writeState(tx, &changed); err != nil {
+		return KeySettings{}, err
+	}
+	qtx := q.newQueueTx(tx, &changed)
+	if err := qtx.lookAgain(key); err != nil {
+		return KeySettings{}, err
+	}
+	return after, qtx.finish()
+}
+
+// settings and limits count a key's settings as 0 or 1 for the queue's state.
+func settings(k KeySettings) int64 {
+	if k == (KeySettings{}) {
+		return 0
+	}
+	return 1
+}
+
+func limits(k KeySettings) int64 {
+	if k.Limit != nil && *k.Limit > 0 {
+		return 1
+	}
+	return 0
+}
+
+// lookAgain has pops look at a key, which may be free to go.
+func (qtx *queueTx) lookAgain(key string) error {
+	first, ok, err := qtx.firstOfKey(qtx.snapshot, key)
+	if err != nil || !ok {
+		return err
+	}
+	qtx.findKey(first, key)
+	qtx.arrived = true
+	return nil
+}
+
+// forgetKeys clears what is known of keys, when the queue is deleted.
+func (q Queue) forgetKeys(tx kv.Tx) {
+	for _, space := range []string{spaceSettings, spaceTokensOf, spaceKeyWaits} {
+		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
+	}
+	tx.Clear(q.bucketRow())
+}

@@ -1,0 +1,234 @@
+package fdbpq
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// maxLooks bounds how many keys that give no item one pop looks at.
+const maxLooks = 256
+
+// looks is what one pop knows of the keys that it has looked at.
+type looks struct {
+	*collector
+	keys  map[string]*turn
+	count int // of keys that gave no item
+}
+
+// turn is a key that a pop has looked at.
+type turn struct {
+	key      string
+	settings KeySettings
+	leases   int    // that it may have besides those it has
+	bucket   bucket // of tokens, if a rate holds for it
+	tokens   int    // deliveries that the bucket allows
+	at       place  // of its next item
+	ready    bool   // it has one, and may have it
+
+	begun, fresh *place // items up to these were selected or passed
+}
+
+func (t *turn) room() int { return min(t.leases, t.tokens) }
+
+// lookAt reads how many items a key may have, and which is next. What gives the key room
+// again changes what this has read, and so does another delivery of it.
+func (l *looks) lookAt(key string) (*turn, error) {
+	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
+	l.keys[key] = t
+	r := l.snapshot
+	if l.remove {
+		r = kv.Reader(l.tx)
+	}
+	config := &l.state.config
+	var err error
+	if t.settings, err = l.settingsOf(r, l.state, key); err != nil {
+		return nil, err
+	}
+	if t.settings.paused() {
+		t.leases = 0
+		return t, nil
+	}
+	if limit := int(t.settings.limit(config)); limit > 0 {
+		held, err := l.heldBy(r, key, limit)
+		if err != nil {
+			return nil, err
+		}
+		if t.leases = limit - held; t.leases == 0 {
+			return t, nil // who ends one of the leases has it looked at again
+		}
+	}
+	if rate := t.settings.rate(config); rate != (Rate{}) {
+		now, err := l.now()
+		if err != nil {
+			return nil, err
+		}
+		if t.bucket, err = l.readBucket(r, l.keyBucketRow(key), rate); err != nil {
+			return nil, err
+		}
+		t.tokens = int(t.bucket.tokens(now))
+	}
+	return t, l.advance(t)
+}
+
+// advance finds the next item of a key.
+func (l *looks) advance(t *turn) (err error) {
+	if t.ready = false; t.leases == 0 {
+		return nil
+	}
+	found := false
+	if l.state.config.KeyOrder {
+		if t.at, found, err = l.firstIn(l.snapshot, spaceKeyBegun, t.key, t.begun); err != nil {
+			return err
+		}
+		if found {
+			t.begun = &place{t.at.priority, t.at.tail}
+		}
+	}
+	if !found {
+		if t.at, found, err = l.firstIn(l.snapshot, spaceKeyReady, t.key, t.fresh); err != nil {
+			return err
+		}
+		t.fresh = &place{t.at.priority, t.at.tail}
+	}
+	if found && t.tokens == 0 && l.remove {
+		l.tx.Set(l.keyWaitsRow(t.bucket.next(), t.key), nil)
+	}
+	t.ready = found && t.tokens > 0
+	return nil
+}
+
+// selectNext selects the next item of a key, or passes it if its TTL is over. It reports
+// whether that was the last item of the pop.
+func (l *looks) selectNext(t *turn) (done bool, err error) {
+	row, err := l.snapshot.Get(l.queueTx.key(spaceKeyed, t.at))
+	if err != nil {
+		return false, err
+	}
+	if row == nil {
+		return false, fmt.Errorf("damaged key %q: its first ready item is missing", t.key)
+	}
+	selected, passed := len(l.items), l.expired
+	done, err = l.add(entry{place: t.at, value: row})
+	if err != nil {
+		return false, err
+	}
+	if len(l.items) == selected && done && l.expired == passed {
+		return true, nil // it does not fit
+	}
+	if len(l.items) > selected {
+		t.leases--
+		if t.tokens < math.MaxInt {
+			now, err := l.now()
+			if err != nil {
+				return false, err
+			}
+			t.tokens--
+			t.bucket.take(1, now)
+		}
+	}
+	if err := l.advance(t); err != nil {
+		return false, err
+	}
+	if l.remove && t.room() == 0 {
+		l.queueTx.keys.of(t.key).full = true
+	}
+	return done, nil
+}
+
+// spend writes the tokens that the pop has taken.
+func (l *looks) spend() error {
+	if !l.remove {
+		return nil
+	}
+	for key, t := range l.keys {
+		if !t.bucket.used {
+			continue
+		}
+		now, err := l.now()
+		if err != nil {
+			return err
+		}
+		l.tx.Set(l.keyBucketRow(key), t.bucket.pack())
+		l.forgetFull(now)
+	}
+	return nil
+}
+
+// keyWaitsRow is the row of a key that has a token from a time on.
+func (q Queue) keyWaitsRow(due int64, key string) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, q.name), due), []byte(key))
+}
+
+// refilled looks at the keys that have got a token since they last waited for one.
+func (l *looks) refilled() ([]*turn, error) {
+	if l.state.config.KeyRate == (Rate{}) && l.state.keysSet == 0 {
+		return nil, nil
+	}
+	now, err := l.now()
+	if err != nil {
+		return nil, err
+	}
+	prefix := queueRow(spaceKeyWaits, l.name)
+	begin, _ := tuple.Range(prefix)
+	rows, err := l.snapshot.Range(begin, l.keyWaitsRow(now+1, ""), kv.RangeOptions{Limit: maxLooks})
+	if err != nil {
+		return nil, err
+	}
+	var ready []*turn
+	for _, row := range rows {
+		key, err := waitingKey(row.Key[len(prefix):])
+		if err != nil {
+			return nil, err
+		}
+		if l.remove {
+			l.tx.Clear(row.Key)
+		}
+		if l.keys[key] != nil {
+			continue
+		}
+		t, err := l.lookAt(key)
+		if err != nil {
+			return nil, err
+		}
+		if t.ready {
+			ready = append(ready, t)
+			if l.remove {
+				l.findKey(t.at, key)
+			}
+		}
+	}
+	l.more = l.remove && len(rows) == maxLooks // others may come first
+	return ready, nil
+}
+
+func waitingKey(rest []byte) (string, error) {
+	_, rest, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
+	}
+	key, _, err := tuple.ConsumeBytes(rest)
+	if err != nil {
+		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
+	}
+	return string(key), nil
+}
+
+// nextToken is the time until a key that waits for a token has one, 0 if none waits.
+func (qtx *queueTx) nextToken() (time.Duration, error) {
+	prefix := queueRow(spaceKeyWaits, qtx.name)
+	begin, end := tuple.Range(prefix)
+	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	due, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
+	if err != nil {
+		return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+	}
+	now, err := qtx.now()
+	return time.Duration(max(due-now, 1)), err
+}
