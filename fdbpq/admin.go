@@ -25,6 +25,11 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
 			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
 	}
+	if s.config.KeyRate != changed.config.KeyRate {
+		if changed.keyRateSince, err = q.newQueueTx(tx, s).now(); err != nil {
+			return Config{}, err
+		}
+	}
 	if s.config.Fair != changed.config.Fair {
 		q.newQueueTx(tx, s).leaveFairOrder()
 		changed.beginFairOrder()
@@ -47,6 +52,9 @@ func (qtx *queueTx) applyConfig(before *Config) error {
 	c := &qtx.state.config
 	if c.Rate != before.Rate {
 		qtx.arrived = true
+		if err := qtx.changeRate(qtx.bucketRow(), before.Rate, c.Rate); err != nil {
+			return err
+		}
 	}
 	if qtx.state.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
 		if err := qtx.reindex(""); err != nil {

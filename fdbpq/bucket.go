@@ -17,18 +17,16 @@ type bucket struct {
 	used  bool  // this transaction has changed it
 }
 
-// refilled returns the bucket as it is now, under a rate that may be another one than
-// before: it keeps the tokens for which it has room.
-func (b bucket) refilled(rate Rate, now int64) bucket {
-	if rate == b.rate {
-		b.full = max(b.full, now)
-		return b
+// refilled returns the bucket as it is now, under a rate that may hold since a time: then
+// it kept the tokens for which it had room.
+func (b bucket) refilled(rate Rate, since, now int64) bucket {
+	if rate != b.rate && b.rate != (Rate{}) {
+		since = max(since, b.taken)
+		missing := max(0, rate.N-b.tokens(since))
+		b = bucket{full: since + missing*rate.interval()}
 	}
-	missing := int64(0)
-	if b.rate != (Rate{}) {
-		missing = max(0, rate.N-b.tokens(now))
-	}
-	return bucket{rate: rate, full: now + missing*rate.interval()}
+	b.rate, b.full = rate, max(b.full, now)
+	return b
 }
 
 // tokens is how many deliveries it allows.
@@ -80,7 +78,7 @@ func parseBucket(v []byte) (b bucket, err error) {
 	return b, nil
 }
 
-// readBucket returns the tokens in a row as they are now.
+// readBucket returns the tokens in a row as they are now, under the rate of the present.
 func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, error) {
 	v, err := r.Get(row)
 	if err != nil {
@@ -91,7 +89,29 @@ func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, erro
 		return bucket{}, err
 	}
 	now, err := qtx.now()
-	return b.refilled(rate, now), err
+	return b.refilled(rate, qtx.state.keyRateSince, now), err
+}
+
+// changeRate has tokens come at another rate from now on.
+func (qtx *queueTx) changeRate(row []byte, before, after Rate) error {
+	if before == after || before == (Rate{}) {
+		return nil
+	}
+	b, err := qtx.readBucket(qtx.tx, row, before)
+	if err != nil {
+		return err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	if after == (Rate{}) {
+		qtx.tx.Clear(row)
+		return nil
+	}
+	b = b.refilled(after, now, now)
+	qtx.tx.Set(row, b.pack())
+	return nil
 }
 
 // bound bounds a selection by the queue's tokens. It returns when there is one again, if

@@ -21,6 +21,7 @@ import (
 //   - forwarding rows lead to items;
 //   - an item with a unique value has the row of that value, and no other item has;
 //   - the rows of keys are those of their items, and pops find a key that may be leased;
+//   - settings of keys are counted, and each tag of a key that takes turns has a row;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -48,6 +49,7 @@ func newWalk(s *Store) *walk {
 		uniques:  make(map[string]string),
 		keys:     make(map[keyOf]*keyFound),
 		keyRows:  make(map[string]bool),
+		turns:    newTurnsFound(),
 	}
 }
 
@@ -59,7 +61,8 @@ const (
 
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
+	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
+	spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens, spaceFairKey, spaceFinish, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -85,6 +88,7 @@ type walk struct {
 	uniques  map[string]string  // expected rows of unique values: place by key
 	keys     map[keyOf]*keyFound
 	keyRows  map[string]bool // expected rows of keys; true once seen
+	turns    turnsFound
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -147,6 +151,8 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return err
 	case spaceTimer:
 		return w.timer(pair.Key)
+	case spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens:
+		return w.keyKnown(space, queue, rest, pair.Value)
 	}
 	generation, rest, err := tuple.ConsumeInt(rest)
 	if err != nil {
@@ -185,6 +191,8 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.keyHeld(line, rest, pair.Key)
 	case spaceKeyHead:
 		return w.keyHead(line, rest, pair.Value)
+	case spaceFairKey, spaceFinish, spaceClass, spaceWeight:
+		return w.fairRow(space, s, line, rest, pair.Value)
 	}
 	return w.item(space, line, rest, pair.Value)
 }
@@ -360,8 +368,12 @@ func (w *walk) timer(key []byte) error {
 		return nil
 	}
 	s := w.queues[t.queue]
-	if t.kind == timerKeys {
+	switch t.kind {
+	case timerKeys:
+		w.turns.looking[t.queue] = true
 		return nil // it does no harm that its keys are looked at
+	case timerFair, timerTokens:
+		return nil
 	}
 	if t.id != "" && t.kind != timerRequest && (s == nil || s.generation > 1) {
 		return nil // of an id that Delete has forgotten

@@ -17,7 +17,8 @@ type keyFound struct {
 	first *place // of its ready items
 	begun *place // of those that were leased before
 	head  *place // first row with which pops find it
-	held  bool   // it has leased items, or ones that wait between two leases
+	held  int    // leased items, and ones that wait between two leases
+	fair  *int64 // first class in which it has a row
 }
 
 func (w *walk) keyOf(line lineage, key string) *keyFound {
@@ -83,7 +84,7 @@ func (w *walk) keyHeld(line lineage, rest, row []byte) error {
 	if err != nil {
 		return err
 	}
-	w.keyOf(line, string(key)).held = true
+	w.keyOf(line, string(key)).held++
 	return w.keyRow(row)
 }
 
@@ -109,7 +110,7 @@ func (w *walk) balanceKeys() {
 		}
 	}
 	for of, found := range w.keys {
-		if found.first == nil || found.held {
+		if found.first == nil || w.mayBeHidden(of, found) {
 			continue
 		}
 		last := found.first
@@ -119,5 +120,17 @@ func (w *walk) balanceKeys() {
 		if found.head == nil || found.head.compare(*last) > 0 {
 			w.problem("queue %q: pops do not find the key %q", of.queue, of.key)
 		}
+		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.priority)) {
+			w.problem("queue %q: the key %q has no turn", of.queue, of.key)
+		}
 	}
+	w.balanceTurns()
+}
+
+// mayBeHidden reports whether pops need not find a key: it may have no more, or waits for
+// a token, or is paused, or is about to be looked at.
+func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
+	settings := w.turns.settings[queueKey{of.queue, of.key}]
+	limit := int(settings.limit(&w.queues[of.queue].config))
+	return settings.paused() || limit > 0 && found.held >= limit || w.turns.waits[queueKey{of.queue, of.key}] || w.turns.looking[of.queue]
 }

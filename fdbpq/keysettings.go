@@ -52,6 +52,7 @@ func (k KeySettings) merge(object []byte) (KeySettings, error) {
 	if err := checkObject(object, keySettingNames, true); err != nil {
 		return KeySettings{}, err
 	}
+	k = k.clone() // or the values that it points to would be replaced
 	if err := json.Unmarshal(object, &k); err != nil {
 		return KeySettings{}, &ConfigError{err.Error()}
 	}
@@ -64,6 +65,18 @@ func (k KeySettings) merge(object []byte) (KeySettings, error) {
 		}
 	}
 	return k, nil
+}
+
+func (k KeySettings) clone() KeySettings {
+	return KeySettings{Limit: copied(k.Limit), Rate: copied(k.Rate), Weight: copied(k.Weight), Paused: copied(k.Paused)}
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
 
 // ErrWeight: a weight is out of bounds.
@@ -142,6 +155,9 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	qtx := q.newQueueTx(tx, &changed)
+	if err := qtx.changeRate(q.keyBucketRow(key), before.rate(&s.config), after.rate(&s.config)); err != nil {
+		return KeySettings{}, err
+	}
 	if err := qtx.lookAgain(key); err != nil {
 		return KeySettings{}, err
 	}

@@ -21,11 +21,12 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	}
 	found := collector{queueTx: q.newQueueView(r, s), sel: sel}
 	var popped Popped
-	if popped.Retry, err = found.bound(); err != nil || found.sel.Limit == 0 {
-		if err != nil {
-			return Popped{}, err
-		}
-		return popped, q.complete(r, s, &popped)
+	retry, err := found.bound()
+	if err != nil {
+		return Popped{}, err
+	}
+	if found.sel.Limit == 0 {
+		return popped, found.completeLater(&popped, retry)
 	}
 	if err := found.run(); err != nil {
 		return Popped{}, err

@@ -103,8 +103,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		if err != nil {
 			return Popped{}, err
 		}
-		popped.Retry = retry
-		return popped, qtx.complete(qtx.snapshot, qtx.state, &popped)
+		return popped, qtx.completeLater(&popped, retry)
 	}
 	if err := head.run(); err != nil {
 		return Popped{}, err

@@ -22,6 +22,8 @@ type queueState struct {
 	keysSet     int64 // keys that have settings of their own
 	keysLimited int64 // those of them that have a limit
 
+	keyRateSince int64 // store time at which key_rate was changed
+
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
 }
@@ -84,7 +86,7 @@ func (s *queueState) pack() ([]byte, error) {
 	b = tuple.AppendInt(b, flags)
 	b = tuple.AppendBytes(b, config)
 	if turns {
-		for _, n := range [...]int64{s.keysSet, s.keysLimited, s.fairOrder} {
+		for _, n := range [...]int64{s.keysSet, s.keysLimited, s.fairOrder, s.keyRateSince} {
 			b = tuple.AppendInt(b, n)
 		}
 	}
@@ -95,7 +97,7 @@ func (s *queueState) pack() ([]byte, error) {
 // is configured.
 func (s *queueState) turns() bool {
 	c := &s.config
-	return c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0
+	return c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0
 }
 
 func parseState(b []byte) (*queueState, error) {
@@ -122,7 +124,7 @@ func parseState(b []byte) (*queueState, error) {
 	s.keyed = version == stateKeyed || version == stateTurns && flags&flagKeyed != 0
 	if version == stateTurns {
 		s.fairBuilt = flags&flagFairBuilt != 0
-		for _, field := range [...]*int64{&s.keysSet, &s.keysLimited, &s.fairOrder} {
+		for _, field := range [...]*int64{&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince} {
 			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 				return nil, fmt.Errorf("damaged queue state: %w", err)
 			}

@@ -1,6 +1,10 @@
 package fdbpq
 
-import "github.com/pqbridge/pqbridge/fdbpq/kv"
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // Reason says why a pop or a peek found no items.
 type Reason string
@@ -39,6 +43,15 @@ func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
 		popped.Reason = ReasonDelayed
 	default:
 		popped.Reason = ReasonEmpty
+	}
+	return err
+}
+
+// completeLater is complete for a pop that a rate allows no item before a time.
+func (qtx *queueTx) completeLater(popped *Popped, retry time.Duration) error {
+	err := qtx.complete(qtx.snapshot, qtx.state, popped)
+	if popped.Reason == ReasonRate {
+		popped.Retry = retry
 	}
 	return err
 }
