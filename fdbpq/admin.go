@@ -61,8 +61,8 @@ func (qtx *queueTx) applyConfig(before *Config) error {
 			return err
 		}
 	}
-	if c.Fair != before.Fair {
-		return qtx.buildFairOrder("")
+	if c.Fair != before.Fair && c.Fair != "" && !qtx.state.fairBuilt {
+		return qtx.buildLater("")
 	}
 	return nil
 }

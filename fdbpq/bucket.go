@@ -109,8 +109,12 @@ func (qtx *queueTx) changeRate(row []byte, before, after Rate) error {
 		qtx.tx.Clear(row)
 		return nil
 	}
-	b = b.refilled(after, now, now)
+	if b = b.refilled(after, now, now); b.full == now {
+		qtx.tx.Clear(row)
+		return nil
+	}
 	qtx.tx.Set(row, b.pack())
+	qtx.forgetFull(now)
 	return nil
 }
 

@@ -26,6 +26,11 @@ func (f *fixture) furnish() {
 	}
 	f.keyed("r", "leased", -1, 1)
 	f.leaseOne("r", time.Hour)
+	f.configure("t", `{"fair":"priority","rate":"9/1s","key_rate":"2/1h"}`)
+	f.setKey("t", "set", `{"limit":3}`)
+	f.push("t", fdbpq.NewItem{Key: "a", Weight: 5}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{}, fdbpq.NewItem{})
+	f.lease("t", fdbpq.Min, 4, time.Hour)
+	f.push("t", fdbpq.NewItem{Key: "late"})
 	f.push("zz", fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)})
 	moved := f.pushed("q", 5, "moved")[0]
 	f.update(func(tx kv.Tx) error {
@@ -101,7 +106,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"the timer of a pop id is gone", timer("p"), remove, "is missing"},
 		{"a request has no timer", first("q"), func(tx kv.Tx, row kv.Pair) { request(tx, row, "o") }, "is missing"},
 		{"a result has no timer", first("q"), func(tx kv.Tx, row kv.Pair) { request(tx, row, "e") }, "is missing"},
-		{"a timer has no item", first("z"), copied, "without an item or an id"},
+		{"a timer has no item", timer("l"), copied, "without an item or an id"},
 		{"a chunk is gone", first("x"), remove, "bytes of its payload are missing"},
 		{"a chunk is cut", first("x"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, row.Value[1:]) }, "1 bytes of its payload are missing"},
 		{"a chunk is too long", first("x"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(bytes.Clone(row.Value), 'x')) }, "-1 bytes of its payload are missing"},
@@ -116,6 +121,21 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a unique value is gone", first("j"), remove, "of a unique value is missing"},
 		{"a unique value is that of another item", first("j"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "unique value of no item"},
 		{"a unique value is that of no item", first("j"), rekeyed([]byte("value"), []byte("other")), "unique value of no item"},
+		{"a key has no turn", first("fk"), remove, "has no turn"},
+		{"a row of a key in turn is unreadable", first("fk"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "row \""},
+		{"a row belongs to another order", first("fk"), rekeyed([]byte("t\x00\x15\x01\x15\x01"), []byte("t\x00\x15\x01\x15\x02")), "is not that of the queue"},
+		{"a tag is another one", first("ff"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, kv.EncodeInteger(5)) }, "has no row"},
+		{"a virtual time is of no class", first("fc"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(tuple.AppendInt(row.Key[:len(row.Key)-1], 99), row.Value)
+		}, "has a virtual time, and no key"},
+		{"a weight is unreadable", first("fw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 1001)) }, "weight out of bounds"},
+		{"a key that waits for a token has no row", first("kw"), remove, "pops do not find the key"},
+		{"a row of a key that waits is unreadable", first("kw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "a key that waits"},
+		{"tokens of a key are unreadable", first("kt"), spoil, "damaged tokens"},
+		{"tokens of a queue are unreadable", first("qt"), spoil, "damaged tokens"},
+		{"tokens of a queue that does not exist", first("qt"), rekeyed([]byte("\x02t\x00"), []byte("\x02u\x00")), "there is no queue"},
+		{"settings of a key are gone", first("ks"), remove, "keys have settings"},
+		{"settings of a key are unreadable", first("ks"), spoil, "invalid character"},
 		{"an item with a key is gone", first("ik"), remove, "counters are"},
 		{"an item with a key is unreadable", first("ik"), spoil, "damaged item"},
 		{"an item with a key is among those without", first("ik"), func(tx kv.Tx, row kv.Pair) {

@@ -118,7 +118,7 @@ func (w *walk) balanceTurns() {
 		limited[of.queue] += limits(k)
 	}
 	for name, s := range w.queues {
-		if s.keysSet != set[name] || s.keysLimited != limited[name] {
+		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
 			w.problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
 		}
 	}

@@ -100,10 +100,17 @@ func (qtx *queueTx) leaveFairOrder() {
 	}
 }
 
-// buildFairOrder gives the next keys behind one their rows. After the last one pops go by
-// the order.
-func (qtx *queueTx) buildFairOrder(behind string) error {
-	if qtx.state.config.Fair == "" || qtx.state.fairBuilt {
+// buildLater sets a timer that goes on behind a key. The transaction that begins an order
+// builds nothing: another one may add keys before it commits, without rows in the order.
+func (qtx *queueTx) buildLater(behind string) error {
+	return qtx.timerAtOnce(timerFair, fmt.Sprintf("%d:%s", qtx.state.fairOrder, behind))
+}
+
+// fairDue gives the next keys their rows. After the last one pops go by the order.
+func (qtx *queueTx) fairDue(t timer) error {
+	s := qtx.state
+	order, behind, _ := strings.Cut(t.id, ":")
+	if !s.exists || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}
 	last, done, err := qtx.findKeys(behind)
@@ -111,20 +118,12 @@ func (qtx *queueTx) buildFairOrder(behind string) error {
 		return err
 	}
 	if !done {
-		return qtx.timerAtOnce(timerFair, fmt.Sprintf("%d:%s", qtx.state.fairOrder, last))
+		return qtx.buildLater(last)
 	}
-	built := *qtx.state
+	built := *s
 	built.fairBuilt = true
 	qtx.state, qtx.arrived = &built, true
 	return qtx.writeState(qtx.tx, &built)
-}
-
-func (qtx *queueTx) fairDue(t timer) error {
-	order, behind, _ := strings.Cut(t.id, ":")
-	if !qtx.state.exists || order != strconv.FormatInt(qtx.state.fairOrder, 10) {
-		return nil
-	}
-	return qtx.buildFairOrder(behind)
 }
 
 // tagUnit is what an item costs a key of weight 1.

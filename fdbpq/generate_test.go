@@ -71,8 +71,10 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		return removeOf(pick(rng, w.ids...))
 	case dice < 92 && len(w.ids) > 0:
 		return moveOf(pick(rng, w.ids...), w.priority(rng))
-	case dice < 97:
+	case dice < 96:
 		return w.configuring(rng)
+	case dice < 97:
+		return w.settingKey(rng)
 	case dice < 98:
 		return pauseOf(w.queueName(rng), true)
 	case dice < 99:
@@ -200,7 +202,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(18)
+	dice := rng.IntN(22)
 	if w.narrow && (dice == 6 || dice == 8) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -254,10 +256,64 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		yes := rng.IntN(3) == 0
 		return set("key_order", yes, func(c *fdbpq.Config) { c.KeyOrder = yes })
 	}
+	if dice < 20 {
+		return w.pacing(rng, set)
+	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
 		map[string]any{"ties": "random"}, map[string]any{"overflow": ""}, map[string]any{"lease": "13h"},
 		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
 	)
 	return configureOf(queue, bad, nil, false)
+}
+
+// pacing changes rates, or how keys take turns.
+func (w *world) pacing(rng *rand.Rand, set func(string, any, func(*fdbpq.Config)) operation) operation {
+	switch rng.IntN(4) {
+	case 0:
+		r := w.rate(rng)
+		return set("rate", r, func(c *fdbpq.Config) { c.Rate = r })
+	case 1:
+		r := w.rate(rng)
+		return set("key_rate", r, func(c *fdbpq.Config) { c.KeyRate = r })
+	}
+	fair := pick(rng, "", fdbpq.FairPriority, "0,100", "1")
+	return set("fair", fair, func(c *fdbpq.Config) { c.Fair = fair })
+}
+
+func (w *world) rate(rng *rand.Rand) fdbpq.Rate {
+	return pick(rng, fdbpq.Rate{}, fdbpq.Rate{}, fdbpq.Rate{N: 2, Period: fdbpq.Duration(time.Second)},
+		fdbpq.Rate{N: 3, Period: fdbpq.Duration(10 * time.Second)}, fdbpq.Rate{N: 1, Period: fdbpq.Duration(time.Hour)})
+}
+
+// settingKey changes the settings of a key.
+func (w *world) settingKey(rng *rand.Rand) operation {
+	queue, key := w.queueName(rng), pick(rng, "k", "k", "another")
+	drop := rng.IntN(2) == 0
+	value := func(v any) any {
+		if drop {
+			return nil
+		}
+		return v
+	}
+	switch rng.IntN(4) {
+	case 0:
+		n := pick[int64](rng, 0, 1, 2)
+		return setKeyOf(queue, key, "limit", value(n), func(k *fdbpq.KeySettings) { k.Limit = given(n, drop) })
+	case 1:
+		r := w.rate(rng)
+		return setKeyOf(queue, key, "rate", value(r), func(k *fdbpq.KeySettings) { k.Rate = given(r, drop) })
+	case 2:
+		n := pick[int64](rng, 1, 5, 1000)
+		return setKeyOf(queue, key, "weight", value(n), func(k *fdbpq.KeySettings) { k.Weight = given(n, drop) })
+	}
+	yes := rng.IntN(2) == 0
+	return setKeyOf(queue, key, "paused", value(yes), func(k *fdbpq.KeySettings) { k.Paused = given(yes, drop) })
+}
+
+func given[T any](v T, drop bool) *T {
+	if drop {
+		return nil
+	}
+	return &v
 }

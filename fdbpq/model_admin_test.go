@@ -89,7 +89,7 @@ func (m *model) list(queue string, l listing) outcome {
 	return out
 }
 
-func (m *model) inspect(queue string, at moment) outcome {
+func (m *model) inspect(queue string, at moment, got outcome) outcome {
 	q := m.queue(queue)
 	if q == nil {
 		return outcome{}
@@ -98,7 +98,8 @@ func (m *model) inspect(queue string, at moment) outcome {
 	if q.paused {
 		out.Reason = fdbpq.ReasonPaused
 	}
-	turns := q.turns(selection{band: everyPriority})
+	turns := q.turns(selection{band: everyPriority}, at.now, got)
+	turns.peeks = true
 	for item := turns.next(); item != nil; item = turns.next() {
 		if !item.expired(at.now) {
 			v := item.view()
@@ -133,16 +134,18 @@ func (m *model) acceptsDead(name, of string) bool {
 }
 
 // configure applies a change that is known to be good, or is known not to be.
-func (m *model) configure(queue string, change func(*fdbpq.Config), good bool) outcome {
+func (m *model) configure(queue string, at moment, change func(*fdbpq.Config), good bool) outcome {
 	if !good {
 		return outcome{Err: "config"}
 	}
 	q := m.create(queue)
-	before := q.config.DeadLetter
+	before := q.config
 	change(&q.config)
-	if name := q.config.DeadLetter; name == queue || name != "" && name != before && !m.acceptsDead(name, queue) {
+	if name := q.config.DeadLetter; name == queue || name != "" && name != before.DeadLetter && !m.acceptsDead(name, queue) {
 		return outcome{Err: "config"}
 	}
+	q.changeRates(before, at.now)
+	m.changeTurns(q, before.Fair, at.now)
 	return outcome{Config: q.config}
 }
 
@@ -174,7 +177,9 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	q.garbage++
 	q.promisedFence = 0
 	if queueToo {
-		q.exists, q.paused = false, false
+		q.exists, q.paused, q.keyed = false, false, false
+		q.settings, q.keyBuckets, q.bucket, q.keyRateSet = nil, nil, modelBucket{}, 0
+		q.fairOrder, q.fairBuilt = 0, false
 		clear(q.pushes)
 		for id, pop := range q.pops {
 			if !pop.repeated {

@@ -1,6 +1,10 @@
 package fdbpq_test
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
@@ -8,6 +12,26 @@ func (q *modelQueue) limitsKeys() bool { return q.config.KeyLimit > 0 || q.confi
 
 // first reports whether the selection is one from the beginning of a queue.
 func (sel *selection) first() bool { return sel.end == fdbpq.Min && sel.band == everyPriority }
+
+// refuses says what a queue that looks at keys does not do.
+func (q *modelQueue) refuses(sel *selection, leases bool) string {
+	limited, set := q.limitsKeys(), false
+	for _, k := range q.settings {
+		limited, set = limited || k.Limit != nil && *k.Limit > 0, true
+	}
+	switch {
+	case limited && !leases:
+		return "lease required"
+	case (limited || set || q.config.KeyRate != (fdbpq.Rate{}) || q.config.Fair != "") && !sel.first():
+		return "only min"
+	}
+	return ""
+}
+
+// blocks reports whether items may have to wait for others of their key.
+func (q *modelQueue) blocks() bool {
+	return q.keyed && (q.limitsKeys() || len(q.settings) > 0 || q.config.KeyRate != (fdbpq.Rate{}) || q.fairBuilt)
+}
 
 // hold decides whether a delayed item keeps its key from others.
 func (q *modelQueue) hold(item *modelItem) {
@@ -17,37 +41,102 @@ func (q *modelQueue) hold(item *modelItem) {
 }
 
 // turns gives the ready items of a queue one after another, as one transaction gets
-// them.
+// them. Where keys take turns the protocol leaves several items to choose from: then it
+// follows the store as far as it may.
 type turns struct {
 	q     *modelQueue
 	sel   selection
+	now   int64
+	got   outcome        // what the store answered
+	peeks bool           // it removes no items past their TTL
+	hits  int            // items taken
 	gone  map[int]bool   // items taken or passed, by number
 	taken map[string]int // items by key
 }
 
-func (q *modelQueue) turns(sel selection) *turns {
-	return &turns{q: q, sel: sel, gone: make(map[int]bool), taken: make(map[string]int)}
+func (q *modelQueue) turns(sel selection, now int64, got outcome) *turns {
+	return &turns{q: q, sel: sel, now: now, got: got, gone: make(map[int]bool), taken: make(map[string]int)}
 }
 
 func (t *turns) pass(item *modelItem) { t.gone[item.number] = true }
 
 func (t *turns) take(item *modelItem) {
 	t.pass(item)
+	t.hits++
 	t.taken[item.key]++
 }
 
-// next returns the first item that may be handed out, nil when there is none.
+// next returns the next item that may be handed out, nil when there is none.
 func (t *turns) next() *modelItem {
+	fair := t.q.fairBuilt && t.q.keyed
+	var candidates []*modelItem
+	seen := make(map[string]bool) // keys with an item before
 	for _, item := range t.q.order(t.sel) {
-		if !t.gone[item.number] && (item.key == "" || !t.q.limitsKeys() || t.may(item)) {
+		if t.gone[item.number] || item.key != "" && t.q.blocks() && !t.may(item) {
+			continue
+		}
+		if !fair {
+			return item
+		}
+		if class := t.q.class; len(candidates) > 0 && class(item.priority) > class(candidates[0].priority) {
+			break
+		}
+		if !seen[item.key] {
+			candidates = append(candidates, item)
+		}
+		seen[item.key] = true
+	}
+	return t.follow(candidates)
+}
+
+// follow returns the item of several that the store chose: one that it gave, or one past
+// its TTL that it removed. Without any, it is the one that fits an answer least.
+func (t *turns) follow(candidates []*modelItem) *modelItem {
+	for _, item := range candidates {
+		if item.expired(t.now) && (t.peeks || slices.ContainsFunc(t.got.Events, func(event string) bool { return strings.Contains(event, "/"+item.id+" ") })) {
 			return item
 		}
 	}
-	return nil
+	var other *modelItem
+	for _, item := range candidates {
+		if item.expired(t.now) {
+			continue
+		}
+		if t.hits < len(t.got.Items) && item.is(t.got.Items[t.hits]) {
+			return item
+		}
+		if other == nil || item.size() > other.size() {
+			other = item
+		}
+	}
+	return other
+}
+
+// is reports whether the store may have shown the item so.
+func (i *modelItem) is(v itemView) bool {
+	return i.id == v.ID || i.id == "" && i.key == v.Key && i.priority == v.Priority && i.size() == v.Size
+}
+
+// class is the class of a priority, by the text of the configuration.
+func (q *modelQueue) class(priority int64) int64 {
+	if q.config.Fair == fdbpq.FairPriority {
+		return priority
+	}
+	class := int64(0)
+	for _, border := range strings.Split(string(q.config.Fair), ",") {
+		if least, err := strconv.ParseInt(border, 10, 64); err == nil && priority >= least {
+			class++
+		}
+	}
+	return class
 }
 
 // may reports whether an item may be handed out before all others of its key.
 func (t *turns) may(item *modelItem) bool {
+	settings := t.q.settings[item.key]
+	if settings.Paused != nil && *settings.Paused {
+		return false
+	}
 	leased := t.taken[item.key]
 	for _, other := range t.q.items {
 		if other.key != item.key {
@@ -61,8 +150,12 @@ func (t *turns) may(item *modelItem) bool {
 			return false
 		}
 	}
-	if t.q.config.KeyOrder {
-		return leased == 0
+	limit := t.q.config.KeyLimit
+	if settings.Limit != nil {
+		limit = *settings.Limit
 	}
-	return int64(leased) < t.q.config.KeyLimit
+	if t.q.config.KeyOrder {
+		limit = 1
+	}
+	return (limit == 0 || int64(leased) < limit) && t.q.keyTokens(item.key, t.now) > int64(t.taken[item.key])
 }

@@ -53,9 +53,9 @@ func (q *modelQueue) order(sel selection) []*modelItem {
 
 // choose returns which items a selection hits, and which that are past their
 // TTL stand before the last of them.
-func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, more bool) {
+func (q *modelQueue) choose(sel selection, now int64, got outcome) (hit, passed []modelItem, more bool) {
 	size := int64(0)
-	turns := q.turns(sel)
+	turns := q.turns(sel, now, got)
 	for item := turns.next(); item != nil; item = turns.next() {
 		switch {
 		case len(hit) == sel.limit:
@@ -78,12 +78,14 @@ func (q *modelQueue) choose(sel selection, now int64) (hit, passed []modelItem, 
 }
 
 // complete adds what the counters say to a pop or a peek.
-func (q *modelQueue) complete(out *outcome) {
+func (q *modelQueue) complete(out *outcome, now int64) {
 	n := q.counts()
 	switch {
 	case len(out.Items) > 0:
 		out.Ready = n.Ready
-	case n.Ready > 0 && q.limitsKeys():
+	case n.Ready > 0 && q.tokens(now) == 0:
+		out.Reason = fdbpq.ReasonRate
+	case n.Ready > 0 && q.blocks():
 		out.Reason = fdbpq.ReasonBlocked
 	case n.Leased > 0:
 		out.Reason = fdbpq.ReasonLeased
@@ -94,20 +96,22 @@ func (q *modelQueue) complete(out *outcome) {
 	}
 }
 
-func (m *model) peek(queue string, at moment, sel selection) outcome {
+func (m *model) peek(queue string, at moment, sel selection, got outcome) outcome {
 	q := m.queue(queue)
 	if q == nil {
 		return outcome{Reason: fdbpq.ReasonUnknown}
 	}
-	if q.limitsKeys() && !sel.first() {
-		return outcome{Err: "only min"}
+	if refused := q.refuses(&sel, true); refused != "" {
+		return outcome{Err: refused}
 	}
 	if q.paused {
 		return outcome{Reason: fdbpq.ReasonPaused}
 	}
-	var out outcome
+	out := outcome{Retry: got.Retry} // which a peek may say
 	size := int64(0)
-	turns := q.turns(sel)
+	sel.limit = int(min(int64(sel.limit), q.tokens(at.now)))
+	turns := q.turns(sel, at.now, got)
+	turns.peeks = true
 	for item := turns.next(); item != nil && len(out.Items) < sel.limit; item = turns.next() {
 		if item.expired(at.now) {
 			turns.pass(item)
@@ -119,12 +123,12 @@ func (m *model) peek(queue string, at moment, sel selection) outcome {
 		turns.take(item)
 		out.Items = append(out.Items, item.view())
 	}
-	q.complete(&out)
+	q.complete(&out, at.now)
 	return out
 }
 
 // pop is Pop, and Lease when lease is not 0.
-func (m *model) pop(queue string, at moment, sel selection, lease time.Duration) outcome {
+func (m *model) pop(queue string, at moment, sel selection, lease time.Duration, got outcome) outcome {
 	q := m.queue(queue)
 	final := sel.popID != "" && sel.repeated
 	if q == nil && !final {
@@ -141,12 +145,10 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		m.forgetTimer(due{at: before.due, kind: "pop", queue: q.name, id: sel.popID})
 		delete(q.pops, sel.popID)
 	}
-	switch {
-	case q.exists && q.limitsKeys() && lease == 0:
-		return outcome{Err: "lease required"}
-	case q.exists && q.limitsKeys() && !sel.first():
-		return outcome{Err: "only min"}
-	case q.paused && !final:
+	if refused := q.refuses(&sel, lease > 0); q.exists && refused != "" {
+		return outcome{Err: refused}
+	}
+	if q.paused && !final {
 		return outcome{Reason: fdbpq.ReasonPaused}
 	}
 	if sel.popID != "" && q.counts().Remembered >= q.config.DedupLimit {
@@ -163,8 +165,23 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		q.pops[sel.popID] = nothing
 		return outcome{Reason: fdbpq.ReasonPaused, Final: true}
 	}
-	hit, passed, more := q.choose(sel, at.now)
+	tokens := q.tokens(at.now)
+	if sel.limit = int(min(int64(sel.limit), tokens)); sel.limit == 0 {
+		out := outcome{Final: final}
+		if final {
+			q.pops[sel.popID] = nothing
+		}
+		q.complete(&out, at.now)
+		q.retry(&out, at.now, outcome{})
+		return out
+	}
+	hit, passed, more := q.choose(sel, at.now, got)
 	out := outcome{More: more}
+	var keys []string
+	for _, item := range hit {
+		keys = append(keys, item.key)
+	}
+	m.spend(q, keys, at.now)
 	for i := range passed {
 		q.remove(passed[i].number)
 		m.expire(q, at, passed[i], &out)
@@ -183,6 +200,9 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
+		if held.spent = 0; q.config.Rate != (fdbpq.Rate{}) || q.config.KeyRate != (fdbpq.Rate{}) || len(q.settings) > 0 {
+			held.spent = at.now
+		}
 		if held.untilLeased {
 			held.unique = ""
 		}
@@ -200,7 +220,10 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration)
 		q.pops[sel.popID] = nothing
 		out.Final = true
 	}
-	q.complete(&out)
+	q.complete(&out, at.now)
+	if len(out.Items) == 0 && !out.More {
+		q.retry(&out, at.now, got)
+	}
 	return out
 }
 
@@ -229,7 +252,7 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 		case q.paused:
 			out.Reason = fdbpq.ReasonPaused
 		case q.exists:
-			q.complete(&out)
+			q.complete(&out, at.now)
 		}
 		return out
 	}
@@ -245,6 +268,6 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 	if len(out.Items) == 0 {
 		return outcome{Err: "lost: gone"}
 	}
-	q.complete(&out)
+	q.complete(&out, at.now)
 	return out
 }

@@ -70,6 +70,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 			break
 		}
 		item.deliveries--
+		q.giveBack(item)
 		m.reinstate(q, at, item.number, 0, &out)
 	case settleNack:
 		m.putBack(q, at, item.number, d, &out)

@@ -20,6 +20,7 @@ type model struct {
 	until   int64  // store time at which that ends
 	born    int    // items so far
 	stale   []due  // timers of purged items, which stay until they are collected
+	others  []due  // timers that belong to no item
 
 	// Where operations overlap: the last place in each queue before they began.
 	// Places of pushes are then the store's choice, beyond that.
@@ -39,6 +40,13 @@ type modelQueue struct {
 	garbage       int   // generations left behind
 	promisedFence int64 // highest that an import was promised to exceed
 	promises      bool  // the import under way was promised one
+	keyed         bool  // it has had items with keys
+	settings      map[string]fdbpq.KeySettings
+	bucket        modelBucket
+	keyBuckets    map[string]modelBucket
+	keyRateSet    int64 // when key_rate was changed
+	fairOrder     int
+	fairBuilt     bool // pops go by that order
 }
 
 type modelItem struct {
@@ -62,7 +70,8 @@ type modelItem struct {
 	unique         string // its value, as long as it claims that
 	untilLeased    bool
 	key            string
-	held           bool // delayed between two leases while key_order was on
+	held           bool  // delayed between two leases while key_order was on
+	spent          int64 // when its delivery took tokens
 }
 
 // moment is when and where an operation happens.
@@ -91,6 +100,7 @@ type outcome struct {
 	Config   fdbpq.Config
 	OK       bool
 	N        int64
+	Retry    time.Duration
 }
 
 type itemView struct {
@@ -121,13 +131,14 @@ func newModel() *model { return &model{queues: make(map[string]*modelQueue)} }
 
 func (m *model) clone() *model {
 	c := *m
-	c.stale = slices.Clone(m.stale)
+	c.stale, c.others = slices.Clone(m.stale), slices.Clone(m.others)
 	c.queues = make(map[string]*modelQueue, len(m.queues))
 	for name, q := range m.queues {
 		copied := *q
 		copied.items = slices.Clone(q.items)
 		copied.pushes = maps.Clone(q.pushes)
 		copied.pops = maps.Clone(q.pops)
+		copied.settings, copied.keyBuckets = maps.Clone(q.settings), maps.Clone(q.keyBuckets)
 		c.queues[name] = &copied
 	}
 	return &c
@@ -349,6 +360,7 @@ func (m *model) found(q *modelQueue, item *modelItem, seen itemView) {
 func (m *model) add(q *modelQueue, item modelItem) int {
 	m.born++
 	item.number = m.born
+	q.keyed = q.keyed || item.key != ""
 	q.items = append(q.items, item)
 	return item.number
 }

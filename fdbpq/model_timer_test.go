@@ -43,7 +43,7 @@ func (q *modelQueue) timers() []due {
 }
 
 func (m *model) timers() []due {
-	all := slices.Clone(m.stale)
+	all := slices.Concat(m.stale, m.others)
 	for _, q := range m.queues {
 		all = append(all, q.timers()...)
 	}
@@ -86,6 +86,10 @@ func (m *model) sweep(at moment) outcome {
 		out.OK = true // there was work
 		if strings.HasPrefix(d.kind, "stale ") {
 			m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
+			continue
+		}
+		if d.kind == "btokens" || d.kind == "ffair" {
+			m.otherDue(d, at)
 			continue
 		}
 		q := m.queues[d.queue]

@@ -32,7 +32,7 @@ func inspectOf(queue string) operation {
 			}
 			return out, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.inspect(queue, at) },
+		expect: func(m *model, at moment, got outcome) outcome { return m.inspect(queue, at, got) },
 	}
 }
 
@@ -47,7 +47,23 @@ func configureOf(queue string, fields map[string]any, change func(*fdbpq.Config)
 			config, err := p.store.Queue(queue).Configure(tx, object)
 			return outcome{Config: config}, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.configure(queue, change, good) },
+		expect: func(m *model, at moment, _ outcome) outcome { return m.configure(queue, at, change, good) },
+	}
+}
+
+// setKeyOf sets one thing of a key, or drops it with nil.
+func setKeyOf(queue, key, name string, value any, change func(*fdbpq.KeySettings)) operation {
+	object, err := json.Marshal(map[string]any{name: value})
+	if err != nil {
+		panic(err)
+	}
+	return operation{
+		name: fmt.Sprintf("set key %s of %s: %s", key, queue, object),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			_, err := p.store.Queue(queue).SetKey(tx, key, object)
+			return outcome{OK: err == nil}, err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.setKey(queue, key, at, change) },
 	}
 }
 

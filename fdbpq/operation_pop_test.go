@@ -48,7 +48,7 @@ func popOf(queue string, sel selection, lease time.Duration) operation {
 			}
 			return out, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
+		expect: func(m *model, at moment, got outcome) outcome { return m.pop(queue, at, sel, lease, got) },
 	}
 }
 
@@ -59,7 +59,7 @@ func peekOf(queue string, sel selection) operation {
 			popped, err := p.store.Queue(queue).Peek(r, sel.of())
 			return poppedOf(popped), err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.peek(queue, at, sel) },
+		expect: func(m *model, at moment, got outcome) outcome { return m.peek(queue, at, sel, got) },
 	}
 }
 
@@ -75,6 +75,6 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			popped, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
 			return poppedOf(popped), err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.pop(queue, at, sel, lease) },
+		expect: func(m *model, at moment, got outcome) outcome { return m.pop(queue, at, sel, lease, got) },
 	}
 }

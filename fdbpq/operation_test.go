@@ -116,7 +116,7 @@ func storedViewOf(stored *fdbpq.StoredItem) itemView {
 }
 
 func poppedOf(popped fdbpq.Popped) outcome {
-	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Final: popped.Final, Events: eventsOf(popped.Events)}
+	out := outcome{Reason: popped.Reason, Ready: popped.Ready, More: popped.More, Final: popped.Final, Events: eventsOf(popped.Events), Retry: popped.Retry}
 	for i := range popped.Items {
 		out.Items = append(out.Items, viewOf(&popped.Items[i]))
 		out.Leased = popped.Leased
@@ -156,6 +156,8 @@ func bothOf(parts ...operation) operation {
 			for _, part := range parts {
 				rest := got
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
+				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
+				rest.Retry -= all.Retry
 				out := part.expect(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -178,6 +180,7 @@ func (o *outcome) add(other outcome) {
 	o.Final = o.Final || other.Final
 	o.OK = o.OK || other.OK
 	o.N += other.N
+	o.Retry += other.Retry
 	if other.Config != (fdbpq.Config{}) {
 		o.Config = other.Config
 	}

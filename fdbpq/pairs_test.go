@@ -90,11 +90,15 @@ var keyings = []struct {
 	name, key string
 	limit     int64
 	order     bool
+	fair      fdbpq.Fair
+	rate      fdbpq.Rate
 }{
-	{"has no key", "", 0, false},
-	{"has a key", "k", 0, false},
-	{"has a key with a limit", "k", 1, false},
-	{"has a key in order", "k", 0, true},
+	{name: "has no key"},
+	{name: "has a key", key: "k"},
+	{name: "has a key with a limit", key: "k", limit: 1},
+	{name: "has a key in order", key: "k", order: true},
+	{name: "has a key that takes turns", key: "k", limit: 1, fair: "1"},
+	{name: "has a key with a rate", key: "k", fair: fdbpq.FairPriority, rate: fdbpq.Rate{N: 1, Period: fdbpq.Duration(10 * time.Minute)}},
 }
 
 // pushOfKey pushes an item with the key that the item may have.
@@ -136,6 +140,17 @@ var meetings = []func(*world) operation{
 	pushOfKey(2, time.Second),
 	func(*world) operation {
 		return configureOf("a", map[string]any{"key_limit": 2, "key_order": false}, func(c *fdbpq.Config) { c.KeyLimit, c.KeyOrder = 2, false }, true)
+	},
+	func(*world) operation {
+		return setKeyOf("a", "k", "paused", true, func(k *fdbpq.KeySettings) { k.Paused = given(true, false) })
+	},
+	func(*world) operation {
+		return setKeyOf("a", "k", "limit", 2, func(k *fdbpq.KeySettings) { k.Limit = given(int64(2), false) })
+	},
+	func(*world) operation {
+		return configureOf("a", map[string]any{"fair": "priority", "key_rate": "3/1s"}, func(c *fdbpq.Config) {
+			c.Fair, c.KeyRate = fdbpq.FairPriority, fdbpq.Rate{N: 3, Period: fdbpq.Duration(time.Second)}
+		}, true)
 	},
 	func(*world) operation {
 		return configureOf("a", map[string]any{"key_order": true}, func(c *fdbpq.Config) { c.KeyOrder = true }, true)
@@ -223,11 +238,11 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	p := w.processes[0]
 	w.trace = []string{"the item is " + situation.name + " and " + keying.name}
 	for _, o := range []operation{
-		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b", "key_limit": keying.limit, "key_order": keying.order}, func(c *fdbpq.Config) {
+		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b", "key_limit": keying.limit, "key_order": keying.order, "fair": keying.fair, "key_rate": keying.rate}, func(c *fdbpq.Config) {
 			c.MaxDeliveries, c.DeadLetterExpired, c.HandOver = 2, false, "a,b"
-			c.KeyLimit, c.KeyOrder = keying.limit, keying.order
+			c.KeyLimit, c.KeyOrder, c.Fair, c.KeyRate = keying.limit, keying.order, keying.fair, keying.rate
 		}, true),
-		purgeOf("a", false), pauseOf("a", false), inspectOf("a"),
+		purgeOf("a", false), pauseOf("a", false), inspectOf("a"), dropOf("paused"), dropOf("limit"),
 	} {
 		if err := w.do(p, o); err != nil {
 			return err
@@ -262,4 +277,16 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 		return err
 	}
 	return w.check(p)
+}
+
+// dropOf drops a setting of the key that an earlier pair may have set.
+func dropOf(name string) operation {
+	return setKeyOf("a", "k", name, nil, func(k *fdbpq.KeySettings) {
+		switch name {
+		case "paused":
+			k.Paused = nil
+		case "limit":
+			k.Limit = nil
+		}
+	})
 }
