@@ -240,11 +240,13 @@ func depthPop(b *testing.B, s *fdbpq.Store, end fdbpq.End) {
 }
 
 func depthLease(b *testing.B, s *fdbpq.Store, n int) []fdbpq.Item {
-	var popped fdbpq.Popped
-	update(b, s, func(tx kv.Tx) (err error) {
-		popped, err = s.Queue("q").Lease(tx, fdbpq.Selection{Limit: n}, fdbpq.MaxLease)
-		return err
-	})
+	popped := fdbpq.Popped{More: true}
+	for popped.More {
+		update(b, s, func(tx kv.Tx) (err error) {
+			popped, err = s.Queue("q").Lease(tx, fdbpq.Selection{Limit: n}, fdbpq.MaxLease)
+			return err
+		})
+	}
 	if len(popped.Items) != n {
 		b.Fatalf("leased %d items of %d", len(popped.Items), n)
 	}

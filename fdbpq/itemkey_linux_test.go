@@ -16,7 +16,8 @@ var flagKeys = flag.Int("pq.keys", 10_000, "keys in BenchmarkKeys, with ten item
 
 // BenchmarkKeys compares operations on a queue without keys with those on queues of as
 // many items that have keys: without a limit, with one that nobody reaches, and with one
-// at which all keys but one stand, whose items come behind all others. Rounds alternate;
+// at which all keys but one stand, whose items come behind all others, with a rate, without
+// tokens for all but one, and in turns. Rounds alternate;
 // it reports medians of the time, means of the processor time, and ratios to the first
 // queue. Nothing is synced.
 func BenchmarkKeys(b *testing.B) {
@@ -25,11 +26,16 @@ func BenchmarkKeys(b *testing.B) {
 		name, config string
 		keys         int
 		blocked      bool
+		free         string // settings of the one that is not
 	}{
-		{"no keys", `{}`, 0, false},
-		{"keys without a limit", `{}`, *flagKeys, false},
-		{"keys with a limit", `{"key_limit":1000}`, *flagKeys, false},
-		{"all keys but one at their limit", `{"key_limit":1}`, *flagKeys, true},
+		{"no keys", `{}`, 0, false, ""},
+		{"keys without a limit", `{}`, *flagKeys, false, ""},
+		{"keys with a limit", `{"key_limit":1000}`, *flagKeys, false, ""},
+		{"all keys but one at their limit", `{"key_limit":1}`, *flagKeys, true, ""},
+		{"keys with a rate", `{"key_rate":"1000000/1s"}`, *flagKeys, false, ""},
+		{"all keys but one without tokens", `{"key_rate":"1/24h"}`, *flagKeys, true, `{"rate":""}`},
+		{"keys in turns", `{"fair":"priority"}`, *flagKeys, false, ""},
+		{"all keys but one at their limit, in turns", `{"fair":"priority","key_limit":1}`, *flagKeys, true, ""},
 	}
 	stores := make([]*fdbpq.Store, len(queues))
 	for i, q := range queues {
@@ -50,6 +56,12 @@ func BenchmarkKeys(b *testing.B) {
 			return err
 		})
 		fillKeys(b, stores[i], q.keys)
+		if q.free != "" {
+			update(b, stores[i], func(tx kv.Tx) error {
+				_, err := stores[i].Queue("q").SetKey(tx, "free", []byte(q.free))
+				return err
+			})
+		}
 		for left := *flagKeys; q.blocked && left > 0; left -= 500 {
 			depthLease(b, stores[i], min(500, left))
 		}
