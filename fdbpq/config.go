@@ -109,7 +109,7 @@ func (c Config) Merge(object []byte) (Config, error) {
 func checkObject(object []byte, names []string, nulls bool) error {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return configError("expected a JSON object, such as {%q:…}, with some of %s", names[0], strings.Join(names, ", "))
+		return configError("expected a JSON object with some of %s", strings.Join(names, ", "))
 	}
 	seen := make(map[string]bool)
 	for d.More() {
