@@ -185,6 +185,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		if !t.repeatable && t.wait == 0 {
 			wait = forever
 		}
+		before := t.sent
 		items, err := t.attempt(ctx, wait)
 		var e *Error
 		errors.As(err, &e)
@@ -201,6 +202,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			patience = longer(patience)
 			continue
 		case e == nil:
+			t.open = t.open || t.sent > before
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		case t.bundled && refusesBundle(e):
 			t.withoutBundle(e)
