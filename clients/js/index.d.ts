@@ -355,8 +355,8 @@ export interface ConsumeOptions {
   min?: Integer;
   max?: Integer;
   /**
-   * Whether pops have ids, so that they are repeated as soon as there is a new connection; true if
-   * not given. Without ids an item whose delivery is lost comes when its lease has run out.
+   * Give pops ids. Then an item whose delivery was lost with a connection comes at once, and not when
+   * its lease has run out. The queue remembers each id for its `dedup_window`.
    */
   repeatable?: boolean;
   /** Ends the consumer after this many items. */

@@ -83,7 +83,7 @@ export class Consumer {
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
-    this.pop = { lease, end, min: options.min, max: options.max, repeatable: options.repeatable === undefined || flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    this.pop = { lease, end, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();

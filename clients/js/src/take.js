@@ -100,6 +100,8 @@ class Taking {
       msg_id: id,
     };
     this.repeatable = op === "peek" || id !== undefined;
+    // Nor does it harm to ask twice for a lease: what comes twice is given back.
+    this.onceMore = this.repeatable || this.term > 0;
     this.deadline = this.client.deadline(options, this.wait);
     this.answers = new Answers(this.client.mailbox, this.#bell);
   }
@@ -126,7 +128,7 @@ class Taking {
       const expires = Math.min(left, longestWait);
       // What ends this pop without an item has to end its earlier attempts, too. As long as it
       // goes on afterwards, another attempt may pop the item.
-      const repeat = this.open && this.op !== "peek" && left <= longestWait;
+      const repeat = this.open && this.fields.msg_id !== undefined && left <= longestWait;
       const wait = !this.repeatable && this.wait === 0 ? Infinity : expires + patience;
       /** @type {Item[] | undefined} */
       let items;
@@ -139,7 +141,7 @@ class Taking {
         this.open ||= !denied?.certain;
         if (denied) throw denial(this, denied.cause);
         if (broken || this.deadline.over) throw ended(this, refusal, broken ?? this.deadline.cause);
-        if (!this.repeatable) throw ended(this, undefined, new Error("no answer arrived in time"));
+        if (!this.repeatable && !(this.onceMore && this.answers.lost)) throw ended(this, undefined, new Error("no answer arrived in time"));
         patience = longer(patience);
         continue;
       } catch (err) {
@@ -192,7 +194,7 @@ class Taking {
     const until = now() + wait;
     for (let over = false; !over; ) {
       await this.#bell.wait(Math.min(until - now(), deadline.left), deadline.signal);
-      const lost = answers.lost && this.repeatable && items.length === 0; // otherwise the rest of a batch may be on its way
+      const lost = answers.lost && this.onceMore && items.length === 0; // otherwise the rest of a batch may be on its way
       over = now() >= until || deadline.over || lost || answers.broken !== undefined || answers.denied !== undefined;
       // Answers that have arrived count even if the time is up.
       for (let one = answers.next(); one; one = answers.next()) {

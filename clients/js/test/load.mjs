@@ -28,6 +28,7 @@ const roles = {
     const consumer = queue.consume((item) => say("done", item.string()), {
       concurrency: 4,
       lease: "1h",
+      repeatable: true,
       signal: stop.signal,
       onError: (err) => console.error(err),
     });

@@ -50,7 +50,7 @@ const checks = {
     const consumer = q.consume((item) => {
       done.set(item.string(), (done.get(item.string()) ?? 0) + 1);
       if (done.size === count / 2) killed = fetch("kill", { method: "POST" });
-    }, { concurrency: 4, lease: "1h", limit: count });
+    }, { concurrency: 4, lease: "1h", repeatable: true, limit: count });
     const pushes = [];
     for (let i = 0; i < count; i++) {
       pushes.push(q.push(`${i}`));

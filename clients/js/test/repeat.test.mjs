@@ -223,6 +223,27 @@ test("late answers are given back, and a lease that the caller has is not", asyn
   assert.ok(prefix);
 });
 
+test("an item that two attempts answer is one item", async () => {
+  const bundle = (p) => {
+    const headers = `PQ-Id: i\nPQ-Fence: 1\nPQ-Ack: ${p}.jobs.ack.c.t\n`;
+    return answer({ "PQ-Bundle": "1" }, `${headers.length} 1\n${headers}x\n`);
+  };
+  let first;
+  const { client: c, requests } = await fake((verb, _n, m, p) => {
+    if (!verb.endsWith("pop.min")) return undefined;
+    if (!first) {
+      first = m;
+      return undefined;
+    }
+    first.respond(bundle(p).body, { headers: bundle(p).headers });
+    return bundle(p);
+  });
+  const items = await c.queue("jobs").popMany(5, { repeatable: true, lease: "1h" });
+  assert.deepEqual(items.map((i) => i.id), ["i"]);
+  await c.connection.flush();
+  assert.deepEqual(requests.filter((r) => r.body === "-NAK"), []);
+});
+
 test("a leased item whose pop has given up is given back", async () => {
   const { client: c, requests } = await fake((verb, n, m, p) => {
     if (!verb.endsWith("pop.min")) return undefined;
@@ -241,6 +262,8 @@ test("requests are repeated on a new connection at once, if they may be", async 
     ["pop", (q) => q.pop({ repeatable: true }), true],
     ["waiting pop", (q) => q.pop({ repeatable: true, wait: "1m" }), true],
     ["pop without an id", (q) => q.pop(), false],
+    ["waiting pop without an id", (q) => q.pop({ wait: "1m" }), false],
+    ["waiting pop with a lease", (q) => q.pop({ wait: "1m", lease: "1m" }), true],
     ["peek", (q) => q.peek(), true],
     ["purge", (q) => q.purge(), false],
     ["pause", (q) => q.pause(), true],
