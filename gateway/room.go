@@ -15,7 +15,7 @@ import (
 const (
 	maxRequests = 128
 	maxWaiting  = 512
-	maxStreams  = 128
+	maxStreams  = 256
 	maxBytes    = 64 << 20 // of bodies
 
 	maxSmallBody = 64 << 10 // of requests that carry no item

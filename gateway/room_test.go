@@ -39,7 +39,7 @@ func TestTooMuch(t *testing.T) {
 	empty()
 
 	empty = s.fill(s.room.streams, here)
-	s.refused(429, "64 streams", "GET", "/v1/watch?path=/v1/queues", "")
+	s.refused(429, "128 streams", "GET", "/v1/watch?path=/v1/queues", "")
 	s.ok(nil, "GET", "/v1/queues/jobs", "")
 	empty()
 

@@ -220,7 +220,7 @@ func (s *sampler) heldBytes() (n int) {
 func TestLargeAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const streams, paths, size = 4, 20, 200 << 10
+		const streams, paths, size = 4, 20, 100 << 10
 		l := &looks{count: make(map[string]int), body: make(map[string]string)}
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSampler(ctx, l.look)
@@ -267,7 +267,7 @@ func TestLargeAnswers(t *testing.T) {
 			switch {
 			case strings.Contains(text, `"status":200`):
 				whole++
-			case strings.Contains(text, `"status":413`) && strings.Contains(text, "those of a stream may have 524288 together"):
+			case strings.Contains(text, `"status":413`) && strings.Contains(text, "those of a stream may have 262144 together"):
 				refused++
 			}
 		}

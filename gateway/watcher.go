@@ -24,7 +24,7 @@ const (
 
 	// maxStreamBytes bounds the last answers to all paths of a stream. Pages have some ten
 	// thousand bytes; what is larger can be asked for without a stream.
-	maxStreamBytes = 512 << 10
+	maxStreamBytes = 256 << 10
 
 	tooMuch = -1
 )
