@@ -50,6 +50,28 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// The page names all its modules, so that a browser asks for all of them at once.
+func TestModulesArePreloaded(t *testing.T) {
+	t.Parallel()
+	index, err := fs.ReadFile(files, "page/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := fs.Glob(files, "page/*.js")
+	if err != nil || len(modules) == 0 {
+		t.Fatal(modules, err)
+	}
+	for _, module := range modules {
+		name := path.Base(module)
+		if line := `<link rel="modulepreload" href="/console/` + name + `">`; strings.Contains(string(index), line) == (name == "main.js") {
+			t.Errorf("index.html: expected %s, except for main.js", line)
+		}
+	}
+	if named, there := strings.Count(string(index), `rel="modulepreload"`), len(modules)-1; named != there {
+		t.Errorf("index.html names %d modules: expected %d", named, there)
+	}
+}
+
 // forbidden turns text into markup or code, or needs something from elsewhere.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\(|new Function|setTimeout\("|<script>|\son\w+="|style="|//[a-z0-9.-]+\.[a-z]{2,}/`)
 

@@ -1,6 +1,6 @@
 // The configuration of a queue, with what each field does.
 
-import { attempt, h } from "./dom.js";
+import { attempt, h, note } from "./dom.js";
 import { call, path } from "./gateway.js";
 
 const explained = [
@@ -16,8 +16,12 @@ const explained = [
   ["ties", "Pops from the far end take", "Of the items with the highest priority.", ["newest", "oldest"]],
   ["max_length", "Length", "How many items the queue may have. With 0 there is no limit."],
   ["overflow", "A push to a full queue", "Is refused, or evicts the least urgent item.", ["refuse", "evict"]],
+  ["key_limit", "Leases of a key", "How many items of one key are leased at a time. With 0 there is no limit."],
+  ["key_order", "Keys in order", "The items of a key are handed out one after another."],
   ["hand_over", "Hands over to", "Queues to which a push may hand over leased items, separated by commas; * allows all."],
 ];
+
+const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 
 export function configuration(context, queue, config) {
   let known = config;
@@ -27,21 +31,25 @@ export function configuration(context, queue, config) {
     let input;
     if (typeof value === "boolean") input = h("input", { ...off, type: "checkbox", checked: value });
     else if (choices) input = h("select", off, choices.map((c) => h("option", { value: c, selected: c === value }, c)));
-    else input = h("input", { ...off, value: String(value), inputmode: typeof value === "number" ? "numeric" : null, spellcheck: "false", autocomplete: "off" });
+    else input = h("input", { ...off, value: String(value), inputmode: isNumber(value) ? "numeric" : null, spellcheck: "false", autocomplete: "off" });
     return h("label", {}, label, input, h("small", { class: "dim" }, effect));
   });
   const save = async (event) => {
     event.preventDefault();
-    const change = {};
-    for (const [name] of explained) {
+    const changed = [];
+    const fields = [];
+    for (const [name, label] of explained) {
       const input = event.target.elements[name];
-      const value = input.type === "checkbox" ? input.checked : typeof known[name] === "number" ? Number(input.value) : input.value.trim();
-      if (value !== known[name]) change[name] = value;
+      const value = input.type === "checkbox" ? input.checked : input.value.trim();
+      if (typeof value === "string" ? value === String(known[name]) : value === known[name]) continue;
+      if (isNumber(known[name]) && !/^-?(0|[1-9]\d*)$/.test(value)) return note(`${label} is “${value}”: expected a whole number.`, true);
+      changed.push(name);
+      fields.push(`${JSON.stringify(name)}:${isNumber(known[name]) ? value : JSON.stringify(value)}`); // a float does not have all whole numbers
     }
-    if (Object.keys(change).length === 0) return;
+    if (changed.length === 0) return;
     await attempt(async () => {
-      known = await call("PATCH", path(["queues", queue, "config"]), JSON.stringify(change));
-    }, `Changed ${Object.keys(change).join(", ")}.`);
+      known = await call("PATCH", path(["queues", queue, "config"]), `{${fields.join()}}`);
+    }, `Changed ${changed.join(", ")}.`);
   };
   return h("form", { class: "config panel", onsubmit: save }, inputs, context.admin ? h("div", { class: "actions" }, h("button", { class: "main" }, "Save")) : null);
 }

@@ -9,13 +9,13 @@ export function h(tag, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value != null) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((c) => c != null));
+  element.append(...children.flat(Infinity).filter((c) => c != null));
   return element;
 }
 
 // fill replaces what an element holds.
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((c) => c != null));
+  element.replaceChildren(...children.flat(Infinity).filter((c) => c != null));
   return element;
 }
 

@@ -2,6 +2,12 @@
 
 export const count = (n) => (n ?? 0).toLocaleString("en");
 
+// some counts things.
+export const some = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+
+// cut shows the beginning of what is long.
+export const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most)}… and ${count(text.length - most)} more`);
+
 export function bytes(n) {
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
     if (n < 1024 || unit === "GiB") return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
@@ -64,4 +70,46 @@ export function headersOf(item) {
     for (const value of values) pairs.push([name, `base64 ${value}`]);
   }
   return pairs;
+}
+
+const deepest = 20; // levels that are indented: each line of a deep text would be as long as it is deep
+
+// indent shows JSON on lines. Unlike reading and writing it, that keeps numbers as they are,
+// names that occur twice, and their order.
+export function indent(json) {
+  const out = [];
+  let depth = 0;
+  const line = () => out.push(`\n${"  ".repeat(Math.min(depth, deepest))}`);
+  const token = /"|[[\]{},:]|[^\s"[\]{},:]+/g;
+  let opened = false; // nothing is between the brackets yet
+  for (let found; (found = token.exec(json)); ) {
+    const closes = found[0] === "]" || found[0] === "}";
+    if (closes) depth--;
+    if (opened !== closes) line();
+    opened = false;
+    switch (found[0]) {
+      case '"': {
+        let end = found.index + 1;
+        while (json[end] !== '"') end += json[end] === "\\" ? 2 : 1;
+        out.push(json.slice(found.index, end + 1));
+        token.lastIndex = end + 1;
+        break;
+      }
+      case "[": case "{":
+        out.push(found[0]);
+        depth++;
+        opened = true;
+        break;
+      case ",":
+        out.push(",");
+        line();
+        break;
+      case ":":
+        out.push(": ");
+        break;
+      default:
+        out.push(found[0]);
+    }
+  }
+  return out.join("");
 }

@@ -12,6 +12,10 @@ export class Refused extends Error {
 
 export const setToken = (token) => sessionStorage.setItem(tokenKey, token);
 
+// parse reads JSON. Whole numbers that a float does not have become BigInts.
+export const parse = (text) => JSON.parse(text, (_, value, context) =>
+  typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value);
+
 // path builds a path of segments, and parameters that are not empty.
 export function path(segments, parameters = {}) {
   const query = new URLSearchParams();
@@ -38,7 +42,7 @@ export async function call(method, at, body) {
   const text = await answer.text();
   let parsed;
   try {
-    parsed = JSON.parse(text);
+    parsed = parse(text);
   } catch {
     throw new Refused(answer.status, { description: text.slice(0, 300) });
   }
@@ -49,25 +53,60 @@ export async function call(method, at, body) {
 export const get = (at) => call("GET", at);
 
 // watch has the answers to paths, and their changes, until the signal aborts. on gets the
-// status and the answer of a path; told is whether the stream lives.
+// status and the answer of a path; told is whether the stream lives. What is too large for a
+// stream is asked for once.
 export async function watch(paths, signal, on, told) {
   for (let pause = 250; !signal.aborted; pause = Math.min(2 * pause, 5000)) {
+    await seen();
+    if (signal.aborted) return;
+    const hidden = new AbortController();
+    const hide = () => document.hidden && hidden.abort();
+    document.addEventListener("visibilitychange", hide);
     try {
-      const answer = await send("GET", `/v1/watch?${new URLSearchParams(paths.map((p) => ["path", p]))}`, undefined, signal);
+      const answer = await send("GET", `/v1/watch?${new URLSearchParams(paths.map((p) => ["path", p]))}`, undefined, AbortSignal.any([signal, hidden.signal]));
       if (!answer.ok) {
-        const { error } = await answer.json();
+        const { error } = parse(await answer.text());
         throw new Refused(answer.status, error);
       }
       pause = 250;
       told(true);
-      for await (const event of events(answer.body)) on(event.path, event.status, event.body);
+      for await (const event of events(answer.body)) {
+        if (event.status === 413) large(event.path, on, signal, told);
+        else on(event.path, event.status, event.body);
+      }
     } catch (error) {
       if (signal.aborted) return;
+      if (hidden.signal.aborted) continue;
       told(false, error instanceof Refused ? error : null);
       if (error instanceof Refused && error.status < 500 && error.status !== 429) return;
+    } finally {
+      document.removeEventListener("visibilitychange", hide);
     }
     if (!signal.aborted) told(false, null);
     await new Promise((wake) => setTimeout(wake, pause));
+  }
+}
+
+// seen waits until somebody can see the page. A browser has six connections to a server, for
+// all its tabs together, so tabs in the background have none.
+const seen = () => new Promise((show) => {
+  const look = () => {
+    if (document.hidden) return;
+    document.removeEventListener("visibilitychange", look);
+    show();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+});
+
+async function large(at, on, signal, told) {
+  try {
+    const answer = await get(at);
+    if (signal.aborted) return;
+    on(at, 200, answer);
+    told(true, new Refused(413, { description: "too large to be live" }));
+  } catch (error) {
+    if (!signal.aborted) on(at, error.status, { error: { description: error.message } });
   }
 }
 
@@ -80,6 +119,6 @@ async function* events(body) {
     held += value;
     const parts = held.split("\n\n");
     held = parts.pop();
-    for (const part of parts) if (part.startsWith("data: ")) yield JSON.parse(part.slice(6));
+    for (const part of parts) if (part.startsWith("data: ")) yield parse(part.slice(6));
   }
 }

@@ -1,13 +1,13 @@
 // The bridges, the store, and the pqd that keep it together.
 
 import { fill, h } from "./dom.js";
-import { bytes, count, span } from "./format.js";
+import { bytes, count, cut, span, visible } from "./format.js";
 
 export function health(context) {
   const problem = h("p", { class: "error", role: "alert" });
   const store = h("dl", { class: "facts panel" });
   const damage = h("div");
-  const bridges = h("div", { class: "panel" });
+  const bridges = h("div", { class: "panel", tabindex: 0, role: "region", "aria-label": "Bridges" }, h("p", { class: "empty" }, "Loading…"));
   const nodes = h("div");
   const fact = (name, value) => [h("dt", {}, name), h("dd", { class: "text" }, value)];
   context.follow(["/v1/system", "/v1/bridges", "/v1/cluster"], (where, status, answer) => {
@@ -23,7 +23,7 @@ export function health(context) {
     }
     fill(store, fact("Store", answer.store), fact("Its id", answer.store_id), fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
       fact("Largest item", bytes(answer.limits.payload)), fact("Requests at a time", count(answer.limits.requests)), fact("Waiting pops", `up to ${count(answer.limits.waiters)}`));
-    fill(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.map((d) => h("li", { class: "text" }, d)))) : null);
+    fill(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.slice(0, 50).map((d) => h("li", { class: "text" }, visible(cut(d, 500)))), answer.damage.length > 50 ? h("li", {}, `and ${count(answer.damage.length - 50)} more`) : null)) : null);
   });
   return h("section", {}, h("div", { class: "head" }, h("h1", {}, "Health")), problem, damage, h("h2", {}, "Store"), store, h("h2", {}, "Bridges"), bridges, nodes);
 }
@@ -42,6 +42,6 @@ function showNodes(to, status, answer) {
       if (!known || member.heard < known.heard) seen.set(member.node, member);
     }
   }
-  fill(to, h("h2", {}, "Nodes of the store"), h("div", { class: "panel" }, table("Nodes", ["Node", "Role", "Behind by", "Epoch", "Version", "Reason"],
+  fill(to, h("h2", {}, "Nodes of the store"), h("div", { class: "panel", tabindex: 0, role: "region", "aria-label": "Nodes of the store" }, table("Nodes", ["Node", "Role", "Behind by", "Epoch", "Version", "Reason"],
     [...seen.values()].sort((a, b) => a.node.localeCompare(b.node)).map((m) => [m.node, m.role, `${count(m.lag)} entries`, String(m.epoch), m.version, m.reason ?? "–"]))));
 }

@@ -1,11 +1,14 @@
 // One item: what it holds, and why it waits.
 
 import { ask, attempt, confirmOnce, fill, h, note } from "./dom.js";
-import { bytes, count, fromNow, headersOf, hex, payloadBytes, visible } from "./format.js";
+import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { link } from "./queues.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
+const mostJSON = 1 << 20; // of one that is shown indented
+const mostHeaders = 100;
+const mostValue = 4 << 10; // characters of a header
 
 export function item(context, { queue, id }) {
   const at = path(["queues", queue, "items", id]);
@@ -16,23 +19,26 @@ export function item(context, { queue, id }) {
   const actions = h("div", { class: "actions" });
   let item = null;
   let info = null;
-  let shown = null; // the fence and the bytes that are shown
+  let shown = null; // the headers and the payload that are shown
+  let state = null; // what the buttons are for
   let position = null;
 
   const draw = () => {
     if (!item) return;
     why.className = "why";
     why.textContent = explain(item, info, position);
-    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)),
+    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? fact("Key", item.key) : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.reason), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
+    const now = `${item.state} ${item.priority}`;
+    if (context.admin && now !== state) fill(actions, buttons(queue, at, item));
+    state = now;
     const content = JSON.stringify([item.headers, item.headers_base64, item.payload, item.payload_base64]);
     if (content === shown) return;
     shown = content;
     showHeaders(headers, item);
     showPayload(payload, payloadBytes(item));
-    if (context.admin) fill(actions, buttons(queue, at, item));
   };
 
   context.follow([at, path(["queues", queue])], (where, status, answer) => {
@@ -42,7 +48,7 @@ export function item(context, { queue, id }) {
       item = answer;
       if (again && item.state === "ready") locate();
     } else {
-      item = null;
+      item = state = null;
       why.className = "why bad";
       why.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
       fill(actions);
@@ -73,17 +79,24 @@ function explain(item, info, position) {
     case "delayed": return `It waits until its delay is over, ${fromNow(item.due)}.`;
     case "leased": return `A consumer works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
   }
-  if (info?.paused) return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
+  const key = `key ${visible(cut(item.key ?? "", 128))}`;
+  switch (item.waits_for) {
+    case "key_order": return `It is ready and waits for another item of its ${key}: the queue hands these out one after another.`;
+    case "key_limit": return `It is ready and waits until an item of its ${key} is settled: ${info ? `${count(info.config.key_limit)} of them may be` : "as many as may be are"} leased at a time.`;
+  }
+  if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
   const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
   const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
   return `It is ready.${place}${pops}`;
 }
 
 function showHeaders(to, item) {
-  const pairs = headersOf(item);
+  const all = headersOf(item);
+  const pairs = all.slice(0, mostHeaders);
   if (!pairs.length) return fill(to, h("p", { class: "dim" }, "None."));
   fill(to, h("div", { class: "panel" }, h("table", {}, h("caption", { class: "unseen" }, "Headers"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))),
-    h("tbody", {}, pairs.map(([name, value]) => h("tr", {}, h("th", { scope: "row", class: "mono" }, name), h("td", { class: "mono wide" }, h("span", { class: "text" }, visible(value)))))))));
+    h("tbody", {}, pairs.map(([name, value]) => h("tr", {}, h("th", { scope: "row", class: "mono" }, visible(cut(name, 128))), h("td", { class: "mono wide" }, h("span", { class: "text" }, visible(cut(value, mostValue))))))))),
+    all.length > mostHeaders ? h("p", { class: "dim" }, `And ${count(all.length - mostHeaders)} more.`) : null);
 }
 
 function showPayload(to, data) {
@@ -91,10 +104,10 @@ function showPayload(to, data) {
   let form = null;
   const pre = h("pre", { class: "payload panel", tabindex: 0, "aria-label": "Payload" });
   const text = () => new TextDecoder().decode(data);
-  let parsed;
+  let parsed; // undefined: it is no JSON
   try {
-    parsed = data.length ? JSON.parse(text()) : undefined;
-  } catch { /* it is no JSON */ }
+    if (data.length <= mostJSON) parsed = JSON.parse(text());
+  } catch { /* it is none */ }
   const isText = (() => {
     try {
       new TextDecoder("utf-8", { fatal: true }).decode(data);
@@ -110,7 +123,7 @@ function showPayload(to, data) {
     pre.classList.toggle("hex", as === "hex");
     if (as === "hex") pre.textContent = hex(part);
     else {
-      const full = as === "json" ? JSON.stringify(parsed, null, 2) : text();
+      const full = as === "json" ? indent(text()) : text();
       pre.textContent = visible(all ? full : full.slice(0, most));
     }
     const button = (name, label, can = true) => h("button", { type: "button", "aria-pressed": String(as === name), class: as === name ? "main" : null, disabled: !can, onclick: () => show(name) }, label);

@@ -1,6 +1,7 @@
 // The console: which view is shown, the theme, and the one stream of changes.
 
 import { ask, fill, h } from "./dom.js";
+import { cut, visible } from "./format.js";
 import { get, setToken, watch } from "./gateway.js";
 import { queues } from "./queues.js";
 import { queue } from "./queue.js";
@@ -15,12 +16,27 @@ let access = null;
 // route returns the view of the address, such as #/q/jobs?tab=leased or #/q/jobs/i/<id>.
 function route() {
   const [where, query = ""] = location.hash.replace(/^#/, "").split("?");
-  const segments = where.split("/").filter(Boolean).map(decodeURIComponent);
   const parameters = new URLSearchParams(query);
-  if (segments[0] === "q" && segments.length === 2) return { name: "queues", view: queue, args: { queue: segments[1], parameters } };
-  if (segments[0] === "q" && segments[2] === "i" && segments.length === 4) return { name: "queues", view: item, args: { queue: segments[1], id: segments[3] } };
-  if (segments[0] === "health") return { name: "health", view: health, args: {} };
-  return { name: "queues", view: queues, args: { parameters } };
+  let segments;
+  try {
+    segments = where.split("/").filter(Boolean).map(decodeURIComponent);
+  } catch {
+    return { name: "", view: lost, args: { why: "A % is not followed by two hexadecimal digits of UTF-8." } };
+  }
+  switch (`${segments[0] ?? ""} ${segments.length}`) {
+    case " 0": return { name: "queues", view: queues, args: { parameters } };
+    case "q 2": return { name: "queues", view: queue, args: { queue: segments[1], parameters } };
+    case "q 4": if (segments[2] === "i") return { name: "queues", view: item, args: { queue: segments[1], id: segments[3] } }; break;
+    case "health 1": return { name: "health", view: health, args: {} };
+  }
+  return { name: "", view: lost, args: { why: "Views are those of queues, of items and of health." } };
+}
+
+// lost says that an address shows nothing.
+function lost(_, { why }) {
+  show(null, "");
+  return h("section", {}, h("div", { class: "head" }, h("h1", {}, "There is no such view")),
+    h("p", { class: "why bad", role: "alert" }, `The address ends in ${visible(cut(location.hash, 200))}. ${why}`), h("p", {}, h("a", { href: "#/" }, "All queues")));
 }
 
 function show(live, text) {
@@ -36,6 +52,7 @@ async function open(focus) {
   leave = () => {
     ended.abort();
     for (const stream of streams) stream.abort();
+    for (const dialog of document.querySelectorAll("dialog")) dialog.close(); // they are about what is left
   };
   const { name, view, args } = route();
   for (const link of document.querySelectorAll("nav a")) {
@@ -61,10 +78,11 @@ async function open(focus) {
       const one = new AbortController();
       streams.add(one);
       show(null, "connecting");
-      watch(paths, one.signal, on, (live, why) => show(live, live ? "live" : why ? why.message : "reconnecting"));
+      watch(paths, one.signal, on, (live, why) => show(live, why ? why.message : live ? "live" : "reconnecting"));
       return () => {
         one.abort();
         streams.delete(one);
+        if (streams.size === 0) show(null, "not live");
       };
     },
   };

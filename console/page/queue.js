@@ -1,7 +1,7 @@
 // One queue: its numbers, its items by state, its dead letters, its configuration.
 
 import { ask, attempt, confirmTyped, fill, h, keep, setText } from "./dom.js";
-import { bytes, count, fromNow, headersOf, rate, span, visible } from "./format.js";
+import { bytes, count, cut, fromNow, headersOf, rate, some, span, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { configuration } from "./config.js";
 import { link } from "./queues.js";
@@ -80,21 +80,21 @@ function items(context, name, tab, parameters, config) {
   const body = h("tbody");
   const table = h("table", { hidden: true }, h("caption", { class: "unseen" }, `Items of ${holder}`),
     h("thead", {}, h("tr", {}, context.admin ? h("th", { scope: "col" }, chosen.all(body)) : null,
-      ["Id", "Priority", "Pushed", "Deliveries", "Until", "Size", "Headers"].map((c) => h("th", { scope: "col", class: ["Priority", "Deliveries", "Size"].includes(c) ? "number" : null }, c)))), body);
+      ["Id", "Priority", "Key", "Pushed", "Deliveries", "Until", "Size", "Headers"].map((c) => h("th", { scope: "col", class: c === "Key" ? "key" : ["Priority", "Deliveries", "Size"].includes(c) ? "number" : null }, c)))), body);
   const empty = h("p", { class: "empty" }, "Loading…");
   const pages = h("div", { class: "pages" });
   const show = (list) => {
     keep(body, list, (i) => i.id, (i) => makeRow(i, holder, context.admin && chosen), updateRow);
     table.hidden = list.length === 0;
+    table.classList.toggle("keyless", !list.some((i) => i.key));
     empty.hidden = !table.hidden;
     chosen.refresh(body);
   };
-  const live = () => context.follow([path(["queues", name]), path(["queues", holder, "items"], { state, ...filter, limit: pageOf })], (where, status, answer) => {
-    if (!where.includes("/items")) return;
+  const live = () => context.follow([path(["queues", holder, "items"], { state, ...filter, limit: pageOf })], (_, status, answer) => {
     const list = status === 200 ? answer.items : [];
     show(list);
     empty.textContent = status === 200 || status === 404 ? { ready: "No item is ready.", leased: "No item is leased.", delayed: "No item is delayed.", dead: "There are no dead letters." }[tab] : answer.error.description;
-    fill(pages, h("span", {}, `${list.length} items on this page, most urgent first`),
+    fill(pages, h("span", {}, `${some(list.length, "item")} on this page, most urgent first`),
       h("span", { class: "actions" }, filter.after ? h("a", { href: to({ after: "" }) }, "First page") : null, answer.next ? h("a", { href: to({ after: answer.next }) }, "Next page") : null));
   });
   let stop = live();
@@ -125,16 +125,22 @@ function items(context, name, tab, parameters, config) {
 async function search(holder, filter, text, show, pages, empty, signal) {
   const found = [];
   let looked = 0;
+  let shown = pageOf;
   const step = (after) => attempt(async () => {
-    fill(pages, h("span", { role: "status" }, `Searching behind ${count(looked)} items…`));
+    fill(pages, h("span", { role: "status" }, `Searching behind ${some(looked, "item")}…`));
     const page = await get(path(["queues", holder, "items"], { ...filter, after, limit: searchOf }));
     if (signal.aborted) return;
     looked += page.items.length;
     found.push(...page.items.filter((i) => headersOf(i).some(([name, value]) => `${name}: ${value}`.includes(text))));
-    show(found.slice(0, searchOf));
     empty.textContent = "No header has this.";
-    fill(pages, h("span", { role: "status" }, `${count(found.length)} found in ${count(looked)} items`), page.next ? h("button", { onclick: () => step(page.next) }, "Search on") : null);
+    draw(page.next);
   });
+  const draw = (next) => {
+    show(found.slice(0, shown));
+    fill(pages, h("span", { role: "status" }, `${count(found.length)} found in ${some(looked, "item")}${found.length > shown ? `, the first ${count(shown)} are shown` : ""}`),
+      h("span", { class: "actions" }, found.length > shown ? h("button", { onclick: () => { shown += pageOf; draw(next); } }, `Show ${pageOf} more`) : null,
+        next ? h("button", { onclick: () => step(next) }, "Search on") : null));
+  };
   await step("");
 }
 
@@ -143,13 +149,13 @@ function makeRow(i, holder, chosen) {
   const told = i.dead ? [["Died", i.dead.reason], ["From", i.dead.origin]] : headers;
   return h("tr", {}, chosen ? h("td", {}, chosen.box(i)) : null,
     h("th", { scope: "row", class: "mono" }, h("a", { href: `#/q/${encodeURIComponent(holder)}/i/${encodeURIComponent(i.id)}` }, i.id)),
-    h("td", { class: "number", "data-label": "Priority" }), h("td", { class: "time", "data-label": "Pushed" }), h("td", { class: "number", "data-label": "Deliveries" }),
+    h("td", { class: "number", "data-label": "Priority" }), h("td", { class: "key", "data-label": "Key" }, i.key ? h("span", { class: "text" }, visible(i.key)) : h("span", { class: "nothing" }, "–")), h("td", { class: "time", "data-label": "Pushed" }), h("td", { class: "number", "data-label": "Deliveries" }),
     h("td", { class: "time", "data-label": "Until" }), h("td", { class: "number", "data-label": "Size" }, bytes(i.size)),
-    h("td", { class: "wide", "data-label": i.dead ? null : "Headers" }, told.length ? h("span", { class: "text" }, visible(told.slice(0, 3).map(([n, v]) => `${n}: ${v.slice(0, 120)}`).join("\n"))) : h("span", { class: "nothing" }, "–")));
+    h("td", { class: "wide", "data-label": i.dead ? null : "Headers" }, told.length ? h("span", { class: "text" }, visible(told.slice(0, 3).map(([n, v]) => `${cut(n, 60)}: ${cut(v, 120)}`).join("\n"))) : h("span", { class: "nothing" }, "–")));
 }
 
 function updateRow(row, i) {
-  const [priority, pushed, deliveries, until] = row.querySelectorAll("td[data-label]");
+  const [priority, , pushed, deliveries, until] = row.querySelectorAll("td[data-label]");
   setText(priority, String(i.priority));
   pushed.textContent = fromNow(i.pushed);
   setText(deliveries, String(i.deliveries));

@@ -1,49 +1,56 @@
 // All queues, a page at a time, by name.
 
 import { ask, fill, h, keep, setText } from "./dom.js";
-import { bytes, count, rate, span } from "./format.js";
-import { path } from "./gateway.js";
+import { some } from "./format.js";
+import { get, path } from "./gateway.js";
+import { columns, sorted, sums } from "./columns.js";
 import { pushForm } from "./push.js";
+import { survey } from "./survey.js";
 
-const columns = [
-  ["Ready", (q) => count(q.ready)],
-  ["Leased", (q) => count(q.leased)],
-  ["Delayed", (q) => count(q.delayed)],
-  ["Dead", (q) => (q.dead == null ? "–" : count(q.dead))],
-  ["Next is", (q) => (q.oldest ? `${span(q.oldest)} old` : "–")],
-  ["In/s", (q) => rate(q.rates.push)],
-  ["Out/s", (q) => rate(q.rates.pop)],
-  ["Waiting pops", (q) => count(q.waiting)],
-  ["Size", (q) => bytes(q.bytes)],
-];
+const pageOf = 50;
 
 export const link = (queue, query = "") => `#/q/${encodeURIComponent(queue)}${query}`;
 
 export function queues(context, { parameters }) {
   const prefix = parameters.get("prefix") ?? "";
   const after = parameters.get("after") ?? "";
-  const to = (p, a) => `#/?${new URLSearchParams({ ...(p && { prefix: p }), ...(a && { after: a }) })}`;
+  const by = columns.find((c) => c.key === parameters.get("sort"));
+  const to = (change) => `#/?${new URLSearchParams(Object.entries({ prefix, after, sort: by?.key, ...change }).filter(([, v]) => v))}`;
+  const heading = (c) => h("th", { scope: "col", class: "number", "aria-sort": c === by ? "descending" : null },
+    h("a", { class: "sort", href: to({ sort: c === by ? "" : c.key }), title: c === by ? "Sort by name" : "Sort these queues, the largest first" }, c.label, h("span", { "aria-hidden": "true" }, c === by ? " ↓" : "")));
   const body = h("tbody");
-  const table = h("table", {}, h("caption", { class: "unseen" }, "Queues with their numbers"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), columns.map(([name]) => h("th", { scope: "col", class: "number" }, name)))), body);
+  const total = h("tr", { class: "sums" });
+  const table = h("table", { hidden: true }, h("caption", { class: "unseen" }, "Queues with their numbers"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), columns.map(heading)), total), body);
   const empty = h("p", { class: "empty" }, "Loading…");
   const pages = h("div", { class: "pages" });
   const problem = h("p", { class: "error", role: "alert" });
-  table.hidden = true;
-  context.follow([path(["overview"], { prefix, after, limit: 50 })], (_, status, answer) => {
+  const show = (list, what, more) => {
+    keep(body, list, (q) => q.queue, makeRow, updateRow);
+    table.hidden = list.length === 0;
+    empty.hidden = !table.hidden;
+    fill(total, h("th", { scope: "row" }, what.label), columns.map((c) => h("td", { class: "number", "data-label": c.label }, c.sum ? c.show(what.sums) : "")));
+    fill(pages, more);
+  };
+  const stop = context.follow([path(["overview"], { prefix, after, limit: pageOf })], (_, status, answer) => {
     problem.textContent = status === 200 ? "" : answer.error.description;
     if (status !== 200) return;
-    keep(body, answer.queues, (q) => q.queue, makeRow, updateRow);
-    table.hidden = answer.queues.length === 0;
-    empty.hidden = !table.hidden;
+    const list = answer.queues;
+    const all = !after && !answer.next;
     empty.textContent = prefix ? `No queue begins with ${prefix}.` : "There are no queues yet. The first push makes one.";
-    fill(pages, h("span", {}, `${answer.queues.length} queues on this page`),
-      h("span", { class: "actions" }, after ? h("a", { href: to(prefix, "") }, "First page") : null, answer.next ? h("a", { href: to(prefix, answer.next) }, "Next page") : null));
+    show(by ? sorted(list, by) : list, { label: `${all ? "All" : "These"} ${some(list.length, "queue")}`, sums: sums(list) }, [
+      h("span", {}, `${some(list.length, "queue")} on this page, ${by ? `sorted by ${by.label}` : "by name"}${by && !all ? ". Other pages have others" : ""}`),
+      h("span", { class: "actions" },
+        all ? null : h("button", { onclick: () => { stop(); survey(get, { prefix, by: by ?? columns[0], most: pageOf }, show, problem, context.signal); } }, `Look at all, by ${(by ?? columns[0]).label}`),
+        after ? h("a", { href: to({ after: "" }) }, "First page") : null, answer.next ? h("a", { href: to({ after: answer.next }) }, "Next page") : null),
+    ]);
   });
   const search = h("form", { class: "filters", role: "search", onsubmit: (event) => {
     event.preventDefault();
-    location.hash = to(event.target.elements.prefix.value.trim(), "");
-  } }, h("label", {}, "Names that begin with", h("input", { name: "prefix", value: prefix, type: "search", spellcheck: "false", autocomplete: "off" })), h("button", {}, "Search"));
+    location.hash = to({ prefix: event.target.elements.prefix.value.trim(), after: "" });
+  } }, h("label", {}, "Names that begin with", h("input", { name: "prefix", value: prefix, type: "search", spellcheck: "false", autocomplete: "off" })), h("button", {}, "Search"),
+  // Where the table has no headings.
+  h("label", { class: "narrow" }, "Sorted by", h("select", { name: "sort", onchange: (event) => { location.hash = to({ sort: event.target.value }); } },
+    [{ key: "", label: "Name" }, ...columns].map((c) => h("option", { value: c.key, selected: c.key === (by?.key ?? "") }, c.label)))));
   return h("section", {},
     h("div", { class: "head" }, h("h1", {}, "Queues"), context.admin ? h("div", { class: "actions" }, h("button", { class: "main", onclick: () => pushAnywhere() }, "Push an item")) : h("span", { class: "badge" }, "read only")),
     search, problem, h("div", { class: "panel" }, table, empty), pages);
@@ -51,17 +58,17 @@ export function queues(context, { parameters }) {
 
 function makeRow(q) {
   return h("tr", {}, h("th", { scope: "row" }, h("a", { href: link(q.queue) }, q.queue), " ", h("span", { class: "badge warn", hidden: true }, "paused"), " ", h("span", { class: "error" })),
-    columns.map(([name]) => h("td", { class: "number", "data-label": name })));
+    columns.map((c) => h("td", { class: "number", "data-label": c.label })));
 }
 
 function updateRow(row, q) {
   row.querySelector(".badge").hidden = !q.paused;
   row.querySelector(".error").textContent = q.error ?? "";
-  columns.forEach(([name, show], i) => {
+  columns.forEach((c, i) => {
     const cell = row.children[i + 1];
-    if (name === "Next is" || name === "In/s" || name === "Out/s") cell.textContent = show(q); // they change all the time
-    else setText(cell, show(q));
-    cell.classList.toggle("bad", name === "Dead" && q.dead > 0);
+    if (c.restless) cell.textContent = c.show(q);
+    else setText(cell, c.show(q));
+    cell.classList.toggle("bad", c.key === "dead" && q.dead > 0);
   });
 }
 

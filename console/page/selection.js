@@ -1,7 +1,7 @@
 // Items of a list that the user has chosen, and what can be done to all of them.
 
 import { attempt, confirmOnce, fill, h, note } from "./dom.js";
-import { count } from "./format.js";
+import { count, some } from "./format.js";
 import { call, path } from "./gateway.js";
 
 export function selection(context, queue) {
@@ -11,7 +11,7 @@ export function selection(context, queue) {
   function draw() {
     fill(actions, ids.size === 0 ? null : [
       [...ids.values()].every(Boolean) ? h("button", { type: "button", class: "main", onclick: () => each("Requeue", (id) => call("POST", path(["queues", queue, "items", id, "requeue"]))) }, `Requeue ${count(ids.size)}`) : null,
-      h("button", { type: "button", class: "danger", onclick: () => confirmOnce(`Remove ${count(ids.size)} items`, "Nothing brings them back.", "Remove",
+      h("button", { type: "button", class: "danger", onclick: () => confirmOnce(`Remove ${some(ids.size, "item")}`, "Nothing brings them back.", "Remove",
         () => each("Remove", (id) => call("DELETE", path(["queues", queue, "items", id])))) }, `Remove ${count(ids.size)}`),
     ]);
   }
