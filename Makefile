@@ -30,7 +30,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign console-load overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -116,6 +116,11 @@ cluster-campaign: ## OPS (20000) operations of clients on three pqd that are kil
 	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
+
+console-load: QUEUES = 100000
+console-load: ITEMS = 1000000
+console-load: ## what the console costs beside QUEUES (100000) queues, and one with ITEMS (1000000) items
+	$(GO) test -run '^TestConsoleLoad$$' -count 1 -timeout 1h -v ./cmd/pqd -pq.queues=$(QUEUES) -pq.items=$(ITEMS)
 
 overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd
