@@ -33,7 +33,7 @@ func figuresOf(infos []*client.Info) []*figures {
 	}
 	all := make([]*figures, 0, len(infos))
 	for _, i := range infos {
-		f := &figures{Info: i, dead: none}
+		f := &figures{Info: i, dead: none, age: i.Oldest}
 		if in := holder(i); in != "" {
 			f.dead = items(named[in])
 		}

@@ -24,8 +24,9 @@ func topCommand(s *session) *cobra.Command {
 		Use: "top", Args: arguments(0, 0),
 		Short: "watch the queues",
 		Long: `Shows the queues every second: ready, leased and delayed items, dead letters, the age
-of the next item, waiting pops, and the pushes, pops and settlements a second, averaged
-over a minute. Rates and waiting pops are those of the bridge that answers.
+of the oldest, waiting pops, and the pushes, pops and settlements a second, averaged
+over a minute. Lines have the age of the next item instead. Rates and waiting pops are
+those of the bridge that answers.
 
 In a terminal it fills the screen: enter shows the items of a queue, / filters by the
 beginning of the name, s sorts, p pauses, r requeues dead letters, q quits, and ? lists
@@ -51,7 +52,8 @@ Elsewhere, or with --count or --json, it prints lines, and Ctrl-C ends it.`,
 // figures are what is known about a queue.
 type figures struct {
 	*client.Info
-	dead int64 // items of its dead-letter queue; none if it is one itself
+	dead int64   // items of its dead-letter queue; none if it is one itself
+	age  float64 // of the oldest ready item, in seconds
 	at   time.Time
 }
 
@@ -65,7 +67,7 @@ var orders = map[string]func(a, b *figures) int{
 	"leased":  by(func(f *figures) int64 { return f.Leased }),
 	"delayed": by(func(f *figures) int64 { return f.Delayed }),
 	"dead":    by(func(f *figures) int64 { return f.dead }),
-	"oldest":  by(func(f *figures) float64 { return f.Oldest }),
+	"oldest":  by(func(f *figures) float64 { return f.age }),
 	"waiting": by(func(f *figures) int { return f.Waiting }),
 	"push":    by(func(f *figures) float64 { return f.Rates.Push }),
 	"pop":     by(func(f *figures) float64 { return f.Rates.Pop }),

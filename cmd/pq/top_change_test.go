@@ -115,9 +115,10 @@ func listedItem(id string, priority int64, pushed time.Time) client.Listed {
 
 func queueTop(t *testing.T) *fakeTop {
 	t.Helper()
-	f := newFakeTop(t, 100, 14)
+	f := newFakeTop(t, 100, 15)
 	info := f.add("jobs", 9, 1)
 	info.Leased, info.Delayed, info.Bytes, info.Config.MaxDeliveries = 1, 1, 3000, 16
+	info.OldestOfAll, info.OldestAtLeast = 7200, true
 	f.add("jobs-dead", 2, 0)
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
 		f.items["jobs ready"] = append(f.items["jobs ready"], listedItem("id-"+id, 5, f.now.Add(-time.Minute)))
@@ -144,7 +145,8 @@ func TestTopQueue(t *testing.T) {
 	want := strings.TrimSpace(`
 pq top  nats://127.0.0.1:4222  prefix pq                                                    12:00:00
 jobs
-oldest 9s   size 2.9 KiB   waiting pops 0   pushes/s 1.0   pops/s 0.0   settlements/s 0.0
+next item 9s   oldest 2h0m+   size 2.9 KiB   waiting pops 0
+pushes/s 1.0   pops/s 0.0   settlements/s 0.0
 lease 0s   max_deliveries 16   max_length 0   dead letters in jobs-dead
 
 [ready 9]   leased 1   delayed 1   dead 2   page 1
@@ -179,7 +181,7 @@ esc back  tab next list  enter item  p pause  r requeue dead  ? help  q quit`)
 	f.later(time.Second)
 	f.shows("jobs  paused")
 	f.happens(linked{false})
-	f.shows("disconnected since 12:00:01", "[ready ~9]", "oldest ~9s", "jobs  ~paused")
+	f.shows("disconnected since 12:00:01", "[ready ~9]", "next item ~9s", "oldest ~2h0m+", "jobs  ~paused")
 	f.happens(linked{true})
 	delete(f.queues, "jobs")
 	f.later(time.Second)
@@ -240,6 +242,7 @@ func TestTopItem(t *testing.T) {
 		Queue: "jobs", ID: "id-a", Priority: 5, Pushed: f.now, State: client.Ready,
 		Payload: []byte("first\tline\r\n" + strings.Repeat("0123456789", 15) + "\nlast line\n"),
 	}
+	f.resize(100, 14)
 	f.press(screen.Enter, screen.Enter)
 	f.shows("as of 12:00:00   lines 1 to 9 of 10", "Id: id-a", "State: ready", "first    line", "0123456789")
 	f.press(screen.PageDown)

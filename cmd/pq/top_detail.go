@@ -47,7 +47,7 @@ func (d *detail) found(l queueLook, f queueFound, at time.Time) {
 		d.figure, d.items = nil, nil
 		return
 	}
-	d.figure = &figures{Info: f.info, dead: none, at: at}
+	d.figure = newFigures(f.info, at)
 	if holder(f.info) != "" {
 		d.figure.dead = items(f.dead)
 	}

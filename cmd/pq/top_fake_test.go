@@ -137,7 +137,7 @@ func (f *fakeTop) figures(names []string) map[string]*figures {
 	for _, name := range names {
 		f.asked++
 		if i := f.queues[name]; i != nil {
-			found[name] = &figures{Info: i, dead: none, at: f.now}
+			found[name] = newFigures(i, f.now)
 			if in := holder(i); in != "" {
 				found[name].dead = items(f.queues[in])
 			}

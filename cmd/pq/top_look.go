@@ -103,13 +103,19 @@ func askFigures(ctx context.Context, c *client.Client, names []string, exists fu
 	}
 	found := make(map[string]*figures, len(infos))
 	for _, i := range infos {
-		f := &figures{Info: i, dead: none, at: at}
+		f := newFigures(i, at)
 		if in := holder(i); in != "" {
 			f.dead = items(named[in])
 		}
 		found[i.Queue] = f
 	}
 	return found, nil
+}
+
+// newFigures are those of a queue, dead letters aside. Earlier bridges tell the age of the
+// next item only.
+func newFigures(i *client.Info, at time.Time) *figures {
+	return &figures{Info: i, dead: none, age: max(i.Oldest, i.OldestOfAll), at: at}
 }
 
 // rowsLook asks for the figures of queues that have come into view.

@@ -41,21 +41,22 @@ func (m *topModel) queueTitle() screen.Line {
 	return title
 }
 
-// queueNumbers are two lines about the queue.
+// queueNumbers are three lines about the queue.
 func (m *topModel) queueNumbers() []screen.Line {
 	f := m.detail.figure
 	if f == nil {
-		return []screen.Line{nil, nil}
+		return []screen.Line{nil, nil, nil}
 	}
 	n := func(text string) string { return m.number(f.at, text) }
-	numbers := fmt.Sprintf("oldest %s   size %s   waiting pops %s   pushes/s %s   pops/s %s   settlements/s %s",
-		n(oldest(f.Info)), n(size(f.Bytes)), n(thousands(int64(f.Waiting))), n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)))
+	items := fmt.Sprintf("next item %s   oldest %s   size %s   waiting pops %s",
+		n(oldest(f.Info)), n(f.oldest()), n(size(f.Bytes)), n(thousands(int64(f.Waiting))))
+	rates := fmt.Sprintf("pushes/s %s   pops/s %s   settlements/s %s", n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)))
 	c := f.Config
 	rules := fmt.Sprintf("lease %s   max_deliveries %d   max_length %s", time.Duration(c.Lease), c.MaxDeliveries, thousands(c.MaxLength))
 	if in := holder(f.Info); in != "" {
 		rules += "   dead letters in " + in
 	}
-	return []screen.Line{screen.Text(numbers), {{Text: rules, Style: screen.Faint}}}
+	return []screen.Line{screen.Text(items), screen.Text(rates), {{Text: rules, Style: screen.Faint}}}
 }
 
 // tabsLine shows the states with their numbers, the one that is shown marked.

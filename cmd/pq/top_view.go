@@ -11,7 +11,7 @@ import (
 // How many lines each view has around its rows.
 const (
 	listFrame   = 5
-	detailFrame = 8
+	detailFrame = 9
 	itemFrame   = 5
 )
 
@@ -97,9 +97,10 @@ func (m *topModel) viewHelp() []screen.Line {
 }
 
 const helpNumbers = `
-OLDEST is the age of the item that comes next. WAITING pops and the rates, averaged over
-a minute, are those of the bridge that answers. DEAD are the items of the queue for dead
-letters. ~ stands before numbers that are old, … for those that are not known yet.`
+OLDEST is the age of the oldest ready item, with + if there may be an older one. WAITING
+pops and the rates, averaged over a minute, are those of the bridge that answers. DEAD
+are the items of the queue for dead letters. ~ stands before numbers that are old, … for
+those that are not known yet.`
 
 // viewList is the list of queues.
 func (m *topModel) viewList() []screen.Line {
@@ -166,6 +167,18 @@ func columnsOfTop(order string, reversed bool) []gridColumn {
 	return all
 }
 
+// oldest writes the age of the oldest ready item, with + if there may be an older one.
+func (f *figures) oldest() string {
+	switch age := span(seconds(f.age).Round(time.Second)); {
+	case f.Ready == 0:
+		return "-"
+	case f.OldestAtLeast:
+		return age + "+"
+	default:
+		return age
+	}
+}
+
 // cellsOf are the cells of a queue.
 func (m *topModel) cellsOf(name string) []screen.Span {
 	f := m.list.figures[name]
@@ -184,7 +197,7 @@ func (m *topModel) cellsOf(name string) []screen.Span {
 	state.Style = screen.Yellow
 	cells := []screen.Span{
 		{Text: name}, n(thousands(f.Ready)), n(thousands(f.Leased)), n(thousands(f.Delayed)), deadCell,
-		n(oldest(f.Info)), n(thousands(int64(f.Waiting))),
+		n(f.oldest()), n(thousands(int64(f.Waiting))),
 		n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)), state,
 	}
 	if !m.live(f.at) {
