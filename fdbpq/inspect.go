@@ -9,7 +9,10 @@ type Inspection struct {
 	Counts
 	Config Config
 	Paused bool
-	Next   *Item // what pop.min would return; nil for nothing
+
+	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
+
+	Next *Item // what pop.min would return; nil for nothing
 }
 
 // Inspect returns the state of the queue, nil when there is no such queue.
@@ -18,7 +21,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	i := &Inspection{Config: s.config, Paused: s.paused}
+	i := &Inspection{Config: s.config, Paused: s.paused, FairReady: s.fairBuilt}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
 		return nil, err
 	}

@@ -94,8 +94,12 @@ func (l *looks) advance(t *turn) (err error) {
 		}
 		t.fresh = &place{t.at.priority, t.at.tail}
 	}
-	if found && t.tokens == 0 && l.remove {
-		l.tx.Set(l.keyWaitsRow(t.bucket.next(), t.key), nil)
+	if found && t.tokens == 0 {
+		if l.remove {
+			l.tx.Set(l.keyWaitsRow(t.bucket.next(), t.key), nil)
+		} else if l.token == 0 || t.bucket.next() < l.token {
+			l.token = t.bucket.next()
+		}
 	}
 	t.ready = found && t.tokens > 0
 	return nil
@@ -218,17 +222,26 @@ func waitingKey(rest []byte) (string, error) {
 }
 
 // nextToken is the time until a key that waits for a token has one, 0 if none waits.
-func (qtx *queueTx) nextToken() (time.Duration, error) {
-	prefix := queueRow(spaceKeyWaits, qtx.name)
+func (c *collector) nextToken() (time.Duration, error) {
+	prefix := queueRow(spaceKeyWaits, c.name)
 	begin, end := tuple.Range(prefix)
-	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
-	if err != nil || len(rows) == 0 {
+	rows, err := c.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil {
 		return 0, err
 	}
-	due, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
-	if err != nil {
-		return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+	due := c.token
+	if len(rows) > 0 {
+		first, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
+		if err != nil {
+			return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+		}
+		if due == 0 || first < due {
+			due = first
+		}
 	}
-	now, err := qtx.now()
+	if due == 0 {
+		return 0, nil
+	}
+	now, err := c.now()
 	return time.Duration(max(due-now, 1)), err
 }

@@ -41,5 +41,10 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		}
 		popped.Items = append(popped.Items, item)
 	}
+	if len(popped.Items) == 0 && s.takesTurns() {
+		if popped.Retry, err = found.nextToken(); err != nil {
+			return Popped{}, err
+		}
+	}
 	return popped, q.complete(r, s, &popped)
 }

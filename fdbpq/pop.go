@@ -158,7 +158,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		}
 	}
 	if len(popped.Items) == 0 && !popped.More && qtx.state.takesTurns() {
-		if popped.Retry, err = qtx.nextToken(); err != nil {
+		if popped.Retry, err = head.nextToken(); err != nil {
 			return Popped{}, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // PopWait pops like Pop, or like Lease when lease is not 0, and waits for items until
 // ctx ends. Calls of this process for the same queue and band are served in their
-// order; only the first one reads the queue, and only after an arrival. It is for
-// users of the library; pqd does not call it.
+// order; only the first one reads the queue, and only after an arrival or when a rate
+// allows a delivery again. It is for users of the library; pqd does not call it.
 func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
@@ -50,12 +50,29 @@ func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease 
 		if popped.More {
 			continue
 		}
-		select {
-		case <-arrivals.Done():
-		case <-ctx.Done():
-			arrivals.Cancel()
-			return popped, ctx.Err()
+		if err := popped.wait(ctx, arrivals); err != nil {
+			return popped, err
 		}
+	}
+}
+
+// wait returns when another pop may find something.
+func (p *Popped) wait(ctx context.Context, arrivals *kv.Watch) error {
+	var again <-chan time.Time
+	if p.Retry > 0 {
+		timer := time.NewTimer(p.Retry)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case <-arrivals.Done():
+		return nil
+	case <-again:
+		arrivals.Cancel()
+		return nil
+	case <-ctx.Done():
+		arrivals.Cancel()
+		return ctx.Err()
 	}
 }
 

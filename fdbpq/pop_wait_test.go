@@ -47,6 +47,35 @@ func TestPopWaitServesInOrder(t *testing.T) {
 	}
 }
 
+// A waiter is served when a rate allows a delivery, and not before, although nothing
+// arrives.
+func TestPopWaitForRate(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{`{"rate":"1/1s"}`, `{"key_rate":"1/1s"}`} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			s := openLocal(t, fdbpq.Options{})
+			update(t, s, func(tx kv.Tx) error {
+				_, err := s.Queue("q").Configure(tx, []byte(config))
+				return err
+			})
+			update(t, s, func(tx kv.Tx) error {
+				_, err := s.Queue("q").Push(tx, fdbpq.NewItem{Payload: []byte("a"), Key: "k"}, fdbpq.NewItem{Payload: []byte("b"), Key: "k"})
+				return err
+			})
+			started := time.Now()
+			for range 2 {
+				if popped, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil || len(popped.Items) != 1 {
+					t.Fatal(popped, err)
+				}
+			}
+			if took := time.Since(started); took < time.Second {
+				t.Errorf("two items took %s, the rate allows one a second", took)
+			}
+		})
+	}
+}
+
 // A waiter that gives up leaves the line, and what arrives goes to the next.
 func TestPopWaitGivesUp(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,7 @@ type collector struct {
 	expired int
 	more    bool
 	bucket  bucket // of the queue's tokens, if it has a rate
+	token   int64  // store time at which a key gets a token that waits for one and has no row saying so; 0: none
 }
 
 func (c *collector) run() error {
