@@ -89,16 +89,19 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	return p, nil
 }
 
+// reads are the forms of the requests that show a queue and its items.
+var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*"}
+
 // Viewer returns the permissions to read a queue and its items; with *, also the list of
 // queues, of bridges, and of the pqd that keep the store together.
 func (g Grammar) Viewer(queue string) (Permissions, error) {
-	return g.viewer(queue, "info", "list", "get.*", "peek.*")
+	return g.viewer(queue, reads...)
 }
 
 // Admin returns the permissions to read and change a queue and its items, except for
 // pushes and pops; with *, also to have the active one of several pqd step down.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, "info", "list", "get.*", "peek.*", "remove.*", "move.*.*", "admin.*")
+	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "admin.*", "admin.key.*")...)
 	if err == nil && queue == every {
 		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String())
 	}

@@ -14,11 +14,12 @@ type Subject struct {
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // tells priority 0 from none
 	ID          string // for Get, Remove and Move
+	Key         string // for Key and AdminKey, as items have it
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
 }
 
-// Parse parses a subject. The fields share its memory.
+// Parse parses a subject. The fields share its memory, but for a key with escaped bytes.
 func (g Grammar) Parse(subject string) (Subject, error) {
 	rest, under := strings.CutPrefix(subject, g.prefix)
 	if !under || g.prefix == "" {
@@ -74,8 +75,16 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		if err = checkID(s.ID); err == nil {
 			s.Priority, err = ParsePriority(priority)
 		}
+	case "keys":
+		s.Verb, form = Keys, "keys alone"
+	case "key":
+		s.Verb, form = Key, "key.<key>"
+		s.Key, err = unescapeKey(t.next())
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume or admin.delete"
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete or admin.key.<key>"
+		if s.Verb == AdminKey {
+			s.Key, err = unescapeKey(t.next())
+		}
 	case "event":
 		s.Verb, form = Event, "event.<type>"
 		s.Event = t.next()
@@ -140,6 +149,8 @@ func admin(what string) Verb {
 		return AdminResume
 	case "delete":
 		return AdminDelete
+	case "key":
+		return AdminKey
 	}
 	return 0
 }
@@ -182,6 +193,8 @@ func (g Grammar) Build(s Subject) (string, error) {
 		b = append(append(b, '.'), s.Token...)
 	case Get, Remove, Move:
 		b = append(append(b, '.'), s.ID...)
+	case Key, AdminKey:
+		b = appendKey(append(b, '.'), s.Key)
 	case Event:
 		b = append(append(b, '.'), s.Event...)
 	}

@@ -20,7 +20,36 @@ func grammar(t testing.TB, prefix string) Grammar {
 var (
 	name64 = strings.Repeat("q", 64)
 	id128  = strings.Repeat("i", 128)
+
+	escaped128 = strings.Repeat("%C3%A9", 64)
 )
+
+// Keys with other bytes than names have, as they stand in a subject.
+var escapedKeys = map[string]string{
+	"a.b":                        "a%2Eb",
+	"Ann & S\u00f6hne":           "Ann%20%26%20S%C3%B6hne",
+	"*":                          "%2A",
+	">":                          "%3E",
+	"100%":                       "100%25",
+	"\xff\x00":                   "%FF%00",
+	strings.Repeat("\u00e9", 64): escaped128,
+}
+
+func TestEscapedKeys(t *testing.T) {
+	g := grammar(t, "pq")
+	for key, token := range escapedKeys {
+		for _, verb := range []Verb{Key, AdminKey} {
+			want := Subject{Queue: "jobs", Verb: verb, Key: key}
+			text, err := g.Build(want)
+			if err != nil || text != "pq.jobs."+verb.String()+"."+token {
+				t.Errorf("build %+v: %q, %v", want, text, err)
+			}
+			if got, err := g.Parse(text); err != nil || got != want {
+				t.Errorf("parse %q: %+v, %v", text, got, err)
+			}
+		}
+	}
+}
 
 // wellFormed are subjects without their prefix.
 var wellFormed = map[string]Subject{
@@ -43,6 +72,9 @@ var wellFormed = map[string]Subject{
 	"jobs.remove.x":                  {Queue: "jobs", Verb: Remove, ID: "x"},
 	"jobs.move.x.-1":                 {Queue: "jobs", Verb: Move, ID: "x", Priority: -1, HasPriority: true},
 	"jobs.move.push.0":               {Queue: "jobs", Verb: Move, ID: "push", HasPriority: true},
+	"jobs.keys":                      {Queue: "jobs", Verb: Keys},
+	"jobs.key.Ann-1_x":               {Queue: "jobs", Verb: Key, Key: "Ann-1_x"},
+	"jobs.admin.key." + id128:        {Queue: "jobs", Verb: AdminKey, Key: id128},
 	"jobs.admin.config":              {Queue: "jobs", Verb: AdminConfig},
 	"jobs.admin.purge":               {Queue: "jobs", Verb: AdminPurge},
 	"jobs.admin.pause":               {Queue: "jobs", Verb: AdminPause},
@@ -86,10 +118,11 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, keys, key, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
+	ruleKey      = "expected 1 to 128 bytes, of which A-Z a-z 0-9 - _ stand as they are, and all others as %XX in upper case"
 	ruleToken    = "expected one or more of A-Z a-z 0-9 - _"
 	rulePush     = "expected push or push.<priority> after the queue's name"
 	ruleSys      = "expected list, info, cluster.status or cluster.step-down alone after _sys"
@@ -193,10 +226,32 @@ var malformed = map[string]string{
 	"pq.jobs.move.x.01":                    rulePriority,
 	"pq.jobs.move..1":                      ruleID,
 	"pq.jobs.move.x.9223372036854775808":   ruleRange,
-	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume or admin.delete",
+	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete or admin.key.<key>",
 	"pq.jobs.admin.":                       "expected admin.config",
 	"pq.jobs.admin.drop":                   "expected admin.config",
 	"pq.jobs.admin.purge.all":              "expected admin.config",
+	"pq.jobs.keys.x":                       "expected keys alone",
+	"pq.jobs.key":                          "expected key.<key>",
+	"pq.jobs.key.":                         `key "": ` + ruleKey,
+	"pq.jobs.key.*":                        `key "*": ` + ruleKey,
+	"pq.jobs.key.>":                        ruleKey,
+	"pq.jobs.key.a.b":                      "expected key.<key>",
+	"pq.jobs.key.a+b":                      ruleKey,
+	"pq.jobs.key.a%2bb":                    `key "a%2bb": ` + ruleKey,
+	"pq.jobs.key.%41":                      ruleKey,
+	"pq.jobs.key.%2D":                      ruleKey,
+	"pq.jobs.key.%":                        ruleKey,
+	"pq.jobs.key.a%2":                      ruleKey,
+	"pq.jobs.key.%G0":                      ruleKey,
+	"pq.jobs.key.%%41":                     ruleKey,
+	"pq.jobs.key.\u00e9":                   ruleKey,
+	"pq.jobs.key." + id128 + "i":           ruleKey,
+	"pq.jobs.key." + escaped128 + "%20":    ruleKey,
+	"pq.jobs.key." + escaped128 + "a":      ruleKey,
+	"pq.jobs.admin.key":                    "expected admin.config",
+	"pq.jobs.admin.key.":                   ruleKey,
+	"pq.jobs.admin.key.a.b":                "expected admin.config",
+	"pq.jobs.admin.key.%2f":                ruleKey,
 	"pq.jobs.event":                        "expected event.<type>",
 	"pq.jobs.event.":                       `event type "": ` + ruleToken,
 	"pq.jobs.event.*":                      ruleToken,
@@ -276,6 +331,9 @@ func TestBuildRefuses(t *testing.T) {
 		{Subject{Queue: "jobs", Verb: Move, ID: "x"}, "and all of them"},
 		{Subject{Queue: "jobs", Verb: Move, ID: "x.5", HasPriority: true}, "expected move"},
 		{Subject{Queue: "jobs", Verb: Event}, ruleToken},
+		{Subject{Queue: "jobs", Verb: Key}, ruleKey},
+		{Subject{Queue: "jobs", Verb: AdminKey, Key: id128 + "i"}, ruleKey},
+		{Subject{Queue: "jobs", Verb: Keys, Key: "x"}, "only the fields"},
 		{Subject{Queue: "jobs", Verb: Info, Conn: "c"}, "only the fields"},
 	} {
 		got, err := g.Build(tc.subject)
@@ -359,6 +417,9 @@ func FuzzParse(f *testing.F) {
 	for text := range malformed {
 		f.Add(text)
 	}
+	for _, token := range escapedKeys {
+		f.Add("pq.jobs.admin.key." + token)
+	}
 	g := grammar(f, "pq")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := g.Parse(text)
@@ -375,12 +436,12 @@ func FuzzParse(f *testing.F) {
 // FuzzBuild: what builds parses to the same fields.
 func FuzzBuild(f *testing.F) {
 	for _, s := range wellFormed {
-		f.Add(s.Queue, uint8(s.Verb), s.Priority, s.HasPriority, s.ID, s.Event, s.Conn, s.Token)
+		f.Add(s.Queue, uint8(s.Verb), s.Priority, s.HasPriority, s.ID, s.Key, s.Event, s.Conn, s.Token)
 	}
 	g := grammar(f, "a.pq")
-	f.Fuzz(func(t *testing.T, queue string, verb uint8, priority int64, has bool, id, event, conn, token string) {
+	f.Fuzz(func(t *testing.T, queue string, verb uint8, priority int64, has bool, id, key, event, conn, token string) {
 		s := Subject{Queue: queue, Verb: Verb(verb), Priority: priority, HasPriority: has,
-			ID: id, Event: event, Conn: conn, Token: token}
+			ID: id, Key: key, Event: event, Conn: conn, Token: token}
 		text, err := g.Build(s)
 		if err != nil {
 			checkErrorText(t, err)

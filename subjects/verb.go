@@ -19,11 +19,14 @@ const (
 	Get
 	Remove
 	Move
+	Keys
+	Key
 	AdminConfig
 	AdminPurge
 	AdminPause
 	AdminResume
 	AdminDelete
+	AdminKey
 	Event
 	SysList
 	SysInfo
@@ -47,11 +50,14 @@ var verbNames = [...]string{
 	Get:         "get",
 	Remove:      "remove",
 	Move:        "move",
+	Keys:        "keys",
+	Key:         "key",
 	AdminConfig: "admin.config",
 	AdminPurge:  "admin.purge",
 	AdminPause:  "admin.pause",
 	AdminResume: "admin.resume",
 	AdminDelete: "admin.delete",
+	AdminKey:    "admin.key",
 	Event:       "event",
 	SysList:     "_sys.list",
 	SysInfo:     "_sys.info",
