@@ -125,6 +125,7 @@ func Config(c fdbpq.Config) protocol.Config {
 		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
 		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
-		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, HandOver: c.HandOver,
+		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
+		HandOver: c.HandOver,
 	}
 }

@@ -152,6 +152,9 @@ func FuzzRequest(f *testing.F) {
 	f.Add("get.FQEVAgE", []byte("x"), "X-Mine")
 	f.Add("move.FQEVAgE.5", []byte(nil), "PQ-Id")
 	f.Add("admin.config", []byte(`{"dead_letter":"_sys"}`), "X-Mine")
+	f.Add("keys", []byte(`{"after":"\u00e9","limit":5}`), "X-Mine")
+	f.Add("key.%C3%A9", []byte(nil), "X-Mine")
+	f.Add("admin.key.%FF", []byte(`{"limit":null}`), "X-Mine")
 	f.Add("admin.purge", []byte(" "), "X-Mine")
 	w := &wire{}
 	var err error

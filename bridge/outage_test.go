@@ -67,7 +67,7 @@ func TestStoreAway(t *testing.T) {
 	id := leased.Header.Get("PQ-Id")
 	for _, subject := range []string{
 		"push", "push.5", "pop.min", "pop.max", "peek.min", "info", "list", "get." + id, "remove." + id, "move." + id + ".5",
-		"admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete",
+		"keys", "key.a", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a",
 	} {
 		m := c.refused(c.raw("pq.jobs."+subject, ""), 503)
 		if len(m.Data) > 0 || m.Header.Get("Status") != "503" {

@@ -121,8 +121,8 @@ func TestPermissions(t *testing.T) {
 	pushes := []string{"push", "push.5"}
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
-	reads := []string{"info", "list", "get.x"}
-	changes := []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete"}
+	reads := []string{"info", "list", "get.x", "keys", "key.%2E"}
+	changes := []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a"}
 	imports := []string{"import"}
 	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
 	roles := map[string]struct {
@@ -145,6 +145,8 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	permissions["five"] = subjects.Permissions{Publish: []string{"pq.jobs.push.5"}, Subscribe: []string{subjects.Inbox}}
+	permissions["ann"] = subjects.Permissions{Publish: []string{"pq.jobs.admin.key.ann"}, Subscribe: []string{subjects.Inbox}}
+	permissions["config"] = subjects.Permissions{Publish: []string{"pq.jobs.admin.*"}, Subscribe: []string{subjects.Inbox}}
 	u := withUsers(t, permissions)
 
 	for name, role := range roles {
@@ -189,6 +191,13 @@ func TestPermissions(t *testing.T) {
 		five.push("pq.jobs.push.5", "five")
 		if five.may("pq.jobs.push.4") || five.may("pq.jobs.push") {
 			t.Error("may push with any priority")
+		}
+		ann, config := u.connect(t, "ann"), u.connect(t, "config")
+		if !ann.may("pq.jobs.admin.key.ann") || ann.may("pq.jobs.admin.key.Ann") || ann.may("pq.other.admin.key.ann") || ann.may("pq.jobs.key.ann") {
+			t.Error("the right to the settings of one key is not that alone")
+		}
+		if !config.may("pq.jobs.admin.config") || config.may("pq.jobs.admin.key.ann") {
+			t.Error("the right to the configuration has that to the settings of keys")
 		}
 		for range 20 {
 			producer.push("pq.jobs.push", "x", "PQ-Priority", "9")

@@ -94,5 +94,8 @@ func (t *popTransaction) finish() (unserved []*pop) {
 	if t.watch != nil {
 		t.waits.line.Watch(t.lane.queue.Name(), t.watch)
 	}
+	if t.retry > 0 {
+		t.waits.line.Retry(t.lane.queue.Name(), t.retry)
+	}
 	return t.todo[max(t.served, waited):]
 }

@@ -61,8 +61,9 @@ type popResults struct {
 	items  int
 	popped int // items that no earlier attempt had
 	bytes  int64
-	acked  []*pop // +NXT requests whose leases were settled
-	freed  bool   // one of them let another item of its key go
+	acked  []*pop        // +NXT requests whose leases were settled
+	freed  bool          // one of them let another item of its key go
+	retry  time.Duration // until a pop that found nothing may find something; 0: it cannot
 	events []fdbpq.Event
 	watch  *kv.Watch
 }
@@ -266,6 +267,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.seen(&t.answerLimit, t.lane.queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
+			t.tryAgainIn(taken.Retry)
 		}
 		return 1, nil
 	}
@@ -320,6 +322,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 			first.Failure = errWaited
 		case !taken.Final: // which says nothing about the queue
 			t.foundNothing(first)
+			t.tryAgainIn(taken.Retry)
 		}
 		return 1, nil
 	}
@@ -447,6 +450,13 @@ func (t *popTransaction) foundNothing(r *pop) {
 	t.empty[r.ask.band] = r.Failure
 }
 
+// tryAgainIn remembers when a pop that found nothing may find something.
+func (t *popTransaction) tryAgainIn(d time.Duration) {
+	if d > 0 && (t.retry == 0 || d < t.retry) {
+		t.retry = d
+	}
+}
+
 // settle runs settlements without pops.
 func (l *pops) settle(settling []*pop) {
 	for _, r := range settling {
@@ -455,45 +465,4 @@ func (l *pops) settle(settling []*pop) {
 	batch.Run(l.apart, &l.changes)
 	clear(l.apart)
 	l.apart = l.apart[:0]
-}
-
-// errClientsGone makes a transaction run again without the pops of clients that have gone.
-var errClientsGone = errors.New("a client that waited has gone")
-
-// findGone asks whether the clients still listen that are about to get items without a
-// lease after a wait. It reports whether any of them has gone.
-func (t *popTransaction) findGone() bool {
-	var ask []*pop
-	var replies []string
-	for _, r := range t.todo[:min(t.served, len(t.waiting.Pops))] {
-		if r.losesItems() && !r.asked {
-			ask = append(ask, r)
-			replies = append(replies, r.Msg.Reply)
-		}
-	}
-	if len(ask) == 0 {
-		return false
-	}
-	t.gone = t.waits.interest.gone(replies)
-	for _, r := range ask {
-		r.asked = true // or it is dropped next
-	}
-	return len(t.gone) > 0
-}
-
-// dropGone ends the waits of clients that have gone.
-func (t *popTransaction) dropGone() {
-	fresh := t.todo[len(t.waiting.Pops):]
-	var listening []*pop
-	for _, r := range t.waiting.Pops {
-		if !slices.Contains(t.gone, r.Msg.Reply) {
-			listening = append(listening, r)
-			continue
-		}
-		t.waits.line.Remove(r.place)
-		t.Done(&r.Request, errGone)
-	}
-	t.waiting.Pops, t.todo = listening, slices.Concat(listening, fresh)
-	t.part = batch.NewPart(len(t.todo))
-	t.alone = false
 }

@@ -55,6 +55,9 @@ func (h *itemHeaders) end() *failure.Failure {
 	if h.delayed && h.dated {
 		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)
 	}
+	if h.item.Weight != 0 && h.item.Key == "" {
+		return failure.Newf(400, "%s without %s: expected the key that it is about", protocol.HeaderWeight, protocol.HeaderKey)
+	}
 	if h.item.Unique == "" && (h.item.OnConflict != "" || h.item.UniqueUntilLeased) {
 		return failure.Newf(400, "%s or %s without %s: expected the value that they are about", protocol.HeaderOnConflict, protocol.HeaderUniqueUntil, protocol.HeaderUnique)
 	}
@@ -67,10 +70,10 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
-		protocol.HeaderKey, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
+		protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
 	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
+		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
 			protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict)
 	}
 	value, f := single(key, values)
@@ -94,6 +97,8 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		h.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
 	case protocol.HeaderKey:
 		h.item.Key, f = readKey(key, value)
+	case protocol.HeaderWeight:
+		h.item.Weight, f = parseInteger(key, value, 1, fdbpq.MaxWeight)
 	case protocol.HeaderUnique:
 		h.item.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:

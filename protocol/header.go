@@ -15,6 +15,7 @@ const (
 	HeaderTTL       = "PQ-TTL"
 	HeaderSettle    = "PQ-Settle"
 	HeaderKey       = "PQ-Key"
+	HeaderWeight    = "PQ-Weight"
 
 	HeaderUnique      = "PQ-Unique"
 	HeaderUniqueUntil = "PQ-Unique-Until"

@@ -27,6 +27,9 @@ const (
 
 	// DefaultListLimit is the length of a page unless a request says otherwise.
 	DefaultListLimit = 100
+
+	// MaxKeysPage bounds a page of keys, each of which is counted.
+	MaxKeysPage = 100
 )
 
 // Bounds of a header block. Headers are read one by one before anything else

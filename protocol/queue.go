@@ -22,6 +22,7 @@ type Info struct {
 	Rates         Rates   `json:"rates"`
 	Paused        bool    `json:"paused"`
 	Config        Config  `json:"config"`
+	FairReady     bool    `json:"fair_ready,omitempty"` // all keys stand in the order of Config.Fair, and pops go by it
 }
 
 // Rates are items a second through the answering bridge, averaged over about a minute.
@@ -47,6 +48,9 @@ type Config struct {
 	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
 	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
 	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
+	Fair              string   `json:"fair"`                // keys take turns: priority, or the priorities at which classes begin; "": they do not
+	Rate              string   `json:"rate"`                // deliveries of the queue, such as 100/1m; "": no bound
+	KeyRate           string   `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
 }
 
@@ -66,6 +70,9 @@ type ConfigChange struct {
 	Overflow          *string   `json:"overflow,omitempty"`
 	KeyLimit          *int64    `json:"key_limit,omitempty"`
 	KeyOrder          *bool     `json:"key_order,omitempty"`
+	Fair              *string   `json:"fair,omitempty"`
+	Rate              *string   `json:"rate,omitempty"`
+	KeyRate           *string   `json:"key_rate,omitempty"`
 	HandOver          *string   `json:"hand_over,omitempty"`
 }
 

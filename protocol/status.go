@@ -88,7 +88,8 @@ const (
 	ReasonLeased  Reason = "leased"  // no item is ready, some are leased
 	ReasonDelayed Reason = "delayed" // no item is ready, some are delayed
 	ReasonPaused  Reason = "paused"
-	ReasonBlocked Reason = "blocked" // ready items wait for others of their key
+	ReasonRate    Reason = "rate"    // the rate of the queue allows no delivery now
+	ReasonBlocked Reason = "blocked" // the ready items wait for their keys
 	ReasonUnknown Reason = "unknown" // no such queue, or no such item
 )
 
@@ -110,7 +111,7 @@ const (
 // Reasons of 409.
 const (
 	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported one
-	ReasonLeaseRequired Reason = "lease_required" // the queue limits the leases of a key
-	ReasonOnlyMin       Reason = "only_min"       // the queue hands out the first item of each key
+	ReasonLeaseRequired Reason = "lease_required" // leases of keys are counted
+	ReasonOnlyMin       Reason = "only_min"       // pops know the next item of each key alone
 	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
 )

@@ -57,8 +57,10 @@ func Nothing(queue string, reason fdbpq.Reason) *Failure {
 		f.Text = "no queue " + queue
 	case fdbpq.ReasonPaused:
 		f.Text = "queue " + queue + " is paused"
+	case fdbpq.ReasonRate:
+		f.Text = "queue " + queue + ": its rate allows no delivery now"
 	case fdbpq.ReasonBlocked:
-		f.Text = "queue " + queue + ": the ready items wait for others of their key"
+		f.Text = "queue " + queue + ": the ready items wait for their keys: for others of the key, its rate, or the end of its pause"
 	case fdbpq.ReasonLeased:
 		f.Text = "queue " + queue + ": no item is ready, some are leased"
 	case fdbpq.ReasonDelayed:
@@ -106,7 +108,7 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
 	case errors.Is(err, fdbpq.ErrOnlyMin):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOnlyMin, Reason: protocol.ReasonOnlyMin}
-	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey), errors.Is(err, fdbpq.ErrWeight), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}

@@ -31,6 +31,9 @@ func TestExplain(t *testing.T) {
 		{fdbpq.ErrPopIDReused, 400, "", false},
 		{fdbpq.ErrTime, 400, "", false},
 		{fdbpq.ErrMsgID, 400, "", false},
+		{fdbpq.ErrWeight, 400, "", false},
+		{fdbpq.ErrLeaseRequired, 409, protocol.ReasonLeaseRequired, false},
+		{fdbpq.ErrOnlyMin, 409, protocol.ReasonOnlyMin, false},
 		{fdbpq.ErrPlace, 400, "", false},
 		{&fdbpq.ConfigError{}, 400, "", false},
 		{fdbpq.ErrNoQueue, 403, "", false},
@@ -86,6 +89,7 @@ func TestReasons(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[fdbpq.Reason]string{
 		fdbpq.ReasonUnknown: "no queue jobs", fdbpq.ReasonPaused: "paused", fdbpq.ReasonLeased: "some are leased",
+		fdbpq.ReasonRate: "its rate", fdbpq.ReasonBlocked: "wait for their keys",
 		fdbpq.ReasonDelayed: "some are delayed", fdbpq.ReasonEmpty: "nothing there",
 	} {
 		if f := failure.Nothing("jobs", reason); f.Code != 404 || f.Reason != protocol.Reason(reason) || !strings.Contains(f.Text, "jobs") || !strings.Contains(f.Text, want) {

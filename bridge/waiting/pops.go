@@ -161,6 +161,9 @@ func (p *Pops[T]) drop(pop *Pop[T]) {
 		if q.watch != nil {
 			q.watch.Cancel()
 		}
+		if q.retry != nil {
+			q.retry.Stop()
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ type queue[T any] struct {
 	rank    int       // its index among the longest
 	watch   *kv.Watch // nil when none is set
 	idle    int       // times in a row that the watch ended for nothing
+
+	retry   *time.Timer // nil until it was needed
+	retryAt time.Time   // when it ends; zero: it does not run
 }
 
 // line is the pops that wait for something in the same band, in the order in

@@ -1,0 +1,116 @@
+package bridge
+
+import (
+	"encoding/json"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// keys shows a page of keys.
+type keys struct {
+	jsonQuery
+	after string
+	limit int
+}
+
+func makeKeys(subjects.Verb) work { return new(keys) }
+
+func (k *keys) read(*wire) *failure.Failure {
+	k.limit = protocol.MaxKeysPage
+	return readOptions(&k.Request, "limit, after", k.field)
+}
+
+func (k *keys) field(name string, value any) (known bool, f *failure.Failure) {
+	switch name {
+	case "limit":
+		k.limit, f = readLimit(name, value)
+		k.limit = min(k.limit, protocol.MaxKeysPage)
+	case "after":
+		if k.after, f = readString(name, value); f == nil && k.after != "" {
+			k.after, f = readKey(name, k.after)
+		}
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+func (k *keys) find(v *view) error {
+	found, err := v.queue.Keys(v.reader, k.after, k.limit)
+	if err != nil {
+		return unlessUnknown(&k.Request, err)
+	}
+	more := false
+	if len(found) == k.limit {
+		behind, err := v.queue.Keys(v.reader, found[len(found)-1].Key, 1)
+		if err != nil {
+			return err
+		}
+		more = len(behind) > 0
+	}
+	page := protocol.KeysPage{Keys: []protocol.KeyInfo{}}
+	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxKey*maxEscape
+	for i := range found {
+		info := keyInfo(&found[i])
+		text, err := json.Marshal(info)
+		if err != nil {
+			return err
+		}
+		if space -= len(text) + len(","); space < 0 && i > 0 {
+			more = true
+			break
+		}
+		page.Keys = append(page.Keys, info)
+	}
+	if more {
+		page.Next = page.Keys[len(page.Keys)-1].Key
+	}
+	return k.answerJSON(page)
+}
+
+// maxEscape is how much longer JSON makes a byte of a text: \u003c.
+const maxEscape = 6
+
+// keyInfo is what is known of a key, as it is answered.
+func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
+	info := protocol.KeyInfo{
+		Key: k.Key, Ready: k.Ready, More: k.More, Leased: k.Leased, Limit: k.Limit, Rate: k.Rate.String(), Weight: k.Weight,
+		WaitsFor: string(k.WaitsFor), Retry: protocol.Duration(k.Retry), Settings: keySettings(&k.Settings),
+	}
+	if k.Rate != (fdbpq.Rate{}) {
+		info.Tokens = &k.Tokens
+	}
+	return info
+}
+
+func keySettings(k *fdbpq.KeySettings) protocol.KeySettings {
+	s := protocol.KeySettings{Limit: k.Limit, Weight: k.Weight, Paused: k.Paused}
+	if k.Rate != nil {
+		s.Rate = new(k.Rate.String())
+	}
+	return s
+}
+
+// key shows one key.
+type key struct{ jsonQuery }
+
+func makeKey(subjects.Verb) work { return new(key) }
+
+func (k *key) read(*wire) *failure.Failure {
+	if f := noOptions(&k.Request); f != nil {
+		return f
+	}
+	_, f := readKey("the key", k.Subject.Key)
+	return f
+}
+
+func (k *key) find(v *view) error {
+	info, err := v.queue.Key(v.reader, k.Subject.Key)
+	if err != nil {
+		return unlessUnknown(&k.Request, err)
+	}
+	return k.answerJSON(keyInfo(&info))
+}

@@ -1,0 +1,71 @@
+package protocol
+
+import "encoding/json"
+
+// KeysRequest is the body of a request for a page of keys.
+type KeysRequest struct {
+	After string `json:"after,omitempty"` // begin behind this key, which need not be there
+	Limit int    `json:"limit,omitempty"`
+}
+
+// KeysPage answers it.
+type KeysPage struct {
+	Keys []KeyInfo `json:"keys"`
+	Next string    `json:"next,omitempty"` // After of the next page; "" when this is the last one
+}
+
+// KeyInfo is what is known of a key.
+type KeyInfo struct {
+	Key    string `json:"key"`
+	Ready  int    `json:"ready"`
+	More   bool   `json:"more,omitempty"` // more items are ready than Ready, which was counted up to a bound
+	Leased int    `json:"leased"`
+	Limit  int64  `json:"limit"`            // how many may be leased at a time; 0: no limit
+	Rate   string `json:"rate"`             // of deliveries; "": no bound
+	Tokens *int64 `json:"tokens,omitempty"` // how many deliveries the rate allows now
+	Weight int64  `json:"weight"`           // its share where keys take turns
+
+	// WaitsFor says why its next item is not handed out, "" if nothing keeps it.
+	WaitsFor string `json:"waits_for,omitempty"`
+
+	// Retry is when its rate allows a delivery again.
+	Retry Duration `json:"retry,omitzero"`
+
+	Settings KeySettings `json:"settings"`
+}
+
+// KeySettings are what an administrator has set for a key. What is nil goes by the queue's
+// configuration, or by the pushes.
+type KeySettings struct {
+	Limit  *int64  `json:"limit,omitempty"`
+	Rate   *string `json:"rate,omitempty"`
+	Weight *int64  `json:"weight,omitempty"`
+	Paused *bool   `json:"paused,omitempty"`
+}
+
+// KeyChange has the settings of a key to change. What is nil stays as it is.
+type KeyChange struct {
+	KeySettings
+	Drop []string // names of settings that go by the queue again: limit, rate, weight, paused
+}
+
+// MarshalJSON implements json.Marshaler: a setting that is dropped is null.
+func (c KeyChange) MarshalJSON() ([]byte, error) {
+	object := make(map[string]any)
+	if c.Limit != nil {
+		object["limit"] = *c.Limit
+	}
+	if c.Rate != nil {
+		object["rate"] = *c.Rate
+	}
+	if c.Weight != nil {
+		object["weight"] = *c.Weight
+	}
+	if c.Paused != nil {
+		object["paused"] = *c.Paused
+	}
+	for _, name := range c.Drop {
+		object[name] = nil
+	}
+	return json.Marshal(object)
+}
