@@ -67,7 +67,8 @@ const (
 	ReasonLeased  = protocol.ReasonLeased  // no item is ready, some are leased
 	ReasonDelayed = protocol.ReasonDelayed // no item is ready, some are delayed
 	ReasonPaused  = protocol.ReasonPaused
-	ReasonBlocked = protocol.ReasonBlocked // ready items wait for others of their key
+	ReasonRate    = protocol.ReasonRate    // the rate of the queue allows no delivery now
+	ReasonBlocked = protocol.ReasonBlocked // the ready items wait for their keys
 	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
 )
 
@@ -90,8 +91,8 @@ const (
 const (
 	ReasonOccupied      = protocol.ReasonOccupied      // another item has the place, or the unique value, of the imported one
 	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
-	ReasonLeaseRequired = protocol.ReasonLeaseRequired // the queue limits the leases of a key
-	ReasonOnlyMin       = protocol.ReasonOnlyMin       // the queue hands out the first item of each key
+	ReasonLeaseRequired = protocol.ReasonLeaseRequired // leases of keys are counted
+	ReasonOnlyMin       = protocol.ReasonOnlyMin       // pops know the next item of each key alone
 )
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.

@@ -68,10 +68,17 @@ func MsgID(id string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
 }
 
-// Key says whose item it is: a customer's, a tenant's, a document's. The queue's key_limit
-// and key_order bound how many items of one key are leased at a time, and in which order.
+// Key says whose item it is: a customer's, a tenant's, a document's. The queue's configuration
+// says what follows: how many items of one key are leased at a time, in which order and at
+// which rate they go, and whether keys take turns.
 func Key(key string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderKey, key) }
+}
+
+// Weight sets the share of the item's [Key] where keys take turns, 1 to 1000, until the key
+// has no items any more. One that an administrator has set wins.
+func Weight(weight int) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderWeight, strconv.Itoa(weight)) }
 }
 
 // Unique gives the item a value that no other item of the queue has until this one is gone
