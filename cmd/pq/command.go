@@ -52,7 +52,7 @@ func rootCommand(s *session) *cobra.Command {
 		}},
 		{"Queues", []*cobra.Command{
 			lsCommand(s), infoCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
-			purgeCommand(s), deleteCommand(s), deadCommand(s), exportCommand(s), importCommand(s),
+			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{
 			topCommand(s), eventsCommand(s), benchCommand(s), doctorCommand(s), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),

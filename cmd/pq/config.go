@@ -35,6 +35,9 @@ whole; a queue that does not exist is made. The fields:
   overflow             what a push to a full queue does: refuse or evict
   key_limit            items of one key that are leased at a time; 0: no limit
   key_order            whether items of a key are handed out one after another
+  fair                 keys take turns: priority, or where classes begin, as 0,100; empty: no
+  rate                 of deliveries, such as 100/1m; empty: no bound
+  key_rate             of deliveries of one key
   hand_over            queues that may get its leased items, separated by commas; *: all`,
 		Example: `  # show it
   pq config jobs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,6 +44,9 @@ end, their ids only with --json.`,
 
   # each line an item
   seq 1000 | pq push numbers -
+
+  # an item of a tenant, who has three turns for each one of the others
+  pq push reports 'for Ann' --key ann --weight 3
 
   # once, even if repeated
   pq push reports 'for May' --id report-may
@@ -96,8 +100,16 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.files = append(p.files, s)
 		return nil
 	})
-	f.FuncP("key", "k", "whose item it is, a `text`: the queue's key_limit and key_order go by it", func(s string) error {
+	f.FuncP("key", "k", "whose item it is, a `text`: the queue's limits, order, turns and rates go by it", func(s string) error {
 		p.add(client.Key(s))
+		return nil
+	})
+	f.Func("weight", "share of that key where keys take turns, a `number` from 1 to 1000", func(s string) error {
+		weight, err := strconv.Atoi(s)
+		if err != nil {
+			return errors.New("expected a number from 1 to 1000")
+		}
+		p.add(client.Weight(weight))
 		return nil
 	})
 	f.Func("unique", "`value` that one item of the queue has at a time: while one is there, pushing adds none", func(s string) error {

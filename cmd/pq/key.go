@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+func keyCommand(s *session) *cobra.Command {
+	c := &cobra.Command{
+		Use: "key", Args: cobra.ArbitraryArgs,
+		Short: "show or change the settings of one key of a queue",
+		Long:  `A key says whose items they are. It can have a limit, a rate, a weight or a pause of its own.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return usagef("found no command behind key: expected show, set, pause or resume")
+		},
+	}
+	c.AddCommand(keyShowCommand(s), keySetCommand(s), keyPauseCommand(s), keyResumeCommand(s))
+	return c
+}
+
+func keyShowCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "show <queue> <key>", Args: arguments(2, 2),
+		Short: "show a key",
+		Long:  `Shows how many items a key has, what holds for it, and why its first item waits.`,
+		Example: `  # why Ann's items wait
+  pq key show jobs ann`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.queue(args[0])
+			if err != nil {
+				return err
+			}
+			k, err := q.Key(s.ctx, args[1])
+			if err != nil {
+				return err
+			}
+			if s.global.json {
+				return s.printJSON(k)
+			}
+			return s.print(keyText(&k))
+		},
+	}
+}
+
+func keyText(k *client.KeyInfo) string {
+	var b strings.Builder
+	row := keyRow(k)
+	for i, name := range [...]string{"ready", "leased", "limit", "rate", "weight", "waits for"} {
+		fmt.Fprintf(&b, "%s: %s\n", name, row[i])
+	}
+	if k.Tokens != nil {
+		fmt.Fprintf(&b, "tokens: %d\n", *k.Tokens)
+	}
+	if k.Retry > 0 {
+		fmt.Fprintf(&b, "next token in: %s\n", k.Retry)
+	}
+	fmt.Fprintf(&b, "settings:%s\n", keySettings(&k.Settings))
+	return b.String()
+}
+
+// keySettings are settings of a key as "pq key set" takes them.
+func keySettings(k *client.KeySettings) string {
+	var b strings.Builder
+	if k.Limit != nil {
+		fmt.Fprintf(&b, " limit=%d", *k.Limit)
+	}
+	if k.Rate != nil {
+		rate := *k.Rate
+		if rate == "" {
+			rate = "none"
+		}
+		fmt.Fprintf(&b, " rate=%s", rate)
+	}
+	if k.Weight != nil {
+		fmt.Fprintf(&b, " weight=%d", *k.Weight)
+	}
+	if k.Paused != nil {
+		fmt.Fprintf(&b, " paused=%t", *k.Paused)
+	}
+	if b.Len() == 0 {
+		return " none"
+	}
+	return b.String()
+}
+
+func keySetCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "set <queue> <key> <setting>=<value>...", Args: arguments(3, anyNumber),
+		Short: "change settings of a key",
+		Long: `Changes settings of a key. Without a value a setting is dropped, and that of the
+queue holds again. The settings:
+
+  limit   items of the key that are leased at a time; 0: no limit
+  rate    of its deliveries, such as 100/1m; none: no bound
+  weight  its share where keys take turns, 1 to 1000
+  paused  whether its items are kept from being popped: true or false`,
+		Example: `  # five calls at a time, and a hundred a minute
+  pq key set jobs ann limit=5 rate=100/1m
+
+  # as the queue is configured
+  pq key set jobs ann limit= rate=`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			change, err := parseKeyChange(args[2:])
+			if err != nil {
+				return err
+			}
+			return s.setKey(args[0], args[1], change)
+		},
+	}
+}
+
+func (s *session) setKey(queue, key string, change client.KeyChange) error {
+	q, err := s.queue(queue)
+	if err != nil {
+		return err
+	}
+	settings, err := q.SetKey(s.ctx, key, change)
+	if err != nil {
+		return err
+	}
+	return s.answer(settings, "settings:%s", keySettings(&settings))
+}
+
+// parseKeyChange reads <setting>=<value>.
+func parseKeyChange(args []string) (change client.KeyChange, err error) {
+	seen := make(map[string]bool)
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok {
+			return change, usagef("%q: expected <setting>=<value>", arg)
+		}
+		if seen[name] {
+			return change, usagef("%s is given twice", name)
+		}
+		seen[name] = true
+		switch name {
+		case "limit":
+			err = keyNumber(text, &change.Limit)
+		case "weight":
+			err = keyNumber(text, &change.Weight)
+		case "rate":
+			if change.Rate = &text; text == "none" {
+				change.Rate = new("")
+			}
+		case "paused":
+			var paused bool
+			paused, err = strconv.ParseBool(text)
+			change.Paused = &paused
+		default:
+			return change, usagef("no setting %q: expected one of limit, rate, weight, paused", name)
+		}
+		if text == "" {
+			err, change.Drop = nil, append(change.Drop, name)
+		}
+		if err != nil {
+			return change, usagef("%s: %q: expected %s", name, text, map[string]string{
+				"limit": "an integer", "weight": "an integer", "paused": "true or false"}[name])
+		}
+	}
+	return change, nil
+}
+
+func keyNumber(text string, to **int64) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	*to = &n
+	return err
+}
+
+func keyPauseCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "pause <queue> <key>", Args: arguments(2, 2),
+		Short: "keep the items of a key from being popped",
+		Long:  `Keeps the items of a key from being popped until "pq key resume". Its pushes and
+leases, and other keys, go on.`,
+		Example: `  # an API that has had enough
+  pq key pause calls api.example.com`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return s.setKey(args[0], args[1], client.KeyChange{KeySettings: client.KeySettings{Paused: new(true)}})
+		},
+	}
+}
+
+func keyResumeCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume <queue> <key>", Args: arguments(2, 2),
+		Short: "let the items of a key be popped again",
+		Long:  `Ends the pause that "pq key pause" began.`,
+		Example: `  # the next call may go
+  pq key resume calls api.example.com`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return s.setKey(args[0], args[1], client.KeyChange{Drop: []string{"paused"}})
+		},
+	}
+}
