@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -48,5 +50,59 @@ func TestKeys(t *testing.T) {
 	s.ok(&requeued, "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", "")
 	if s.ok(&again, "GET", "/v1/queues/jobs/items/"+requeued.ID, ""); again.Key != key {
 		t.Errorf("the requeued item has the key %q, expected %q", again.Key, key)
+	}
+}
+
+// Keys are listed, shown and set by their paths, whatever bytes they have, and a push gives
+// one a weight.
+func TestKeySettings(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	names := []string{"+", "Ann & S\u00f6hne", "a.b", "a/b"}
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"fair":"priority","rate":"100/1m"}`)
+	for _, name := range names {
+		s.ok(nil, "POST", "/v1/queues/jobs/push?weight=7&key="+url.QueryEscape(name), "x")
+		path := "/v1/queues/jobs/keys/" + url.PathEscape(name)
+		var settings protocol.KeySettings
+		if s.ok(&settings, "PATCH", path, `{"limit":5,"paused":true}`); settings.Limit == nil || *settings.Limit != 5 {
+			t.Errorf("%+v", settings)
+		}
+		var info protocol.KeyInfo
+		s.ok(&info, "GET", path, "")
+		if info.Key != name || info.Ready != 1 || info.Limit != 5 || info.Weight != 7 || info.WaitsFor != "pause" || info.Settings.Rate != nil {
+			t.Errorf("%+v", info)
+		}
+	}
+	var all []string
+	for after := ""; ; {
+		var page protocol.KeysPage
+		s.ok(&page, "GET", "/v1/queues/jobs/keys?limit=3&after="+url.QueryEscape(after), "")
+		for _, k := range page.Keys {
+			all = append(all, k.Key)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	if !slices.Equal(all, []string{"+", "Ann & S\u00f6hne", "a.b", "a/b"}) {
+		t.Errorf("%q", all)
+	}
+	for _, r := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"POST", "/v1/queues/jobs/push?weight=7", "x", 400},
+		{"POST", "/v1/queues/jobs/push?weight=0&key=a", "x", 400},
+		{"PATCH", "/v1/queues/jobs/keys/a", "", 400},
+		{"PATCH", "/v1/queues/jobs/keys/a", `{"limit":-1}`, 400},
+		{"PATCH", "/v1/queues/jobs/keys/%20a", `{}`, 400},
+		{"GET", "/v1/queues/jobs/keys/%FF", "", 400},
+		{"GET", "/v1/queues/jobs/keys?limit=0", "", 400},
+		{"GET", "/v1/queues/none/keys", "", 404},
+		{"POST", "/v1/queues/jobs/pop", "", 404},
+	} {
+		if got := s.send(r.method, r.path, r.body); got.code != r.code {
+			t.Errorf("%s %s: %+v, expected %d", r.method, r.path, got, r.code)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 // pushHeaders are the parameters of a push that are headers of the protocol.
 var pushHeaders = []struct{ parameter, header string }{
 	{"key", protocol.HeaderKey},
+	{"weight", protocol.HeaderWeight},
 	{"delay", protocol.HeaderDelay},
 	{"not_before", protocol.HeaderNotBefore},
 	{"ttl", protocol.HeaderTTL},
