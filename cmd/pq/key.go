@@ -178,7 +178,7 @@ func keyPauseCommand(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use: "pause <queue> <key>", Args: arguments(2, 2),
 		Short: "keep the items of a key from being popped",
-		Long:  `Keeps the items of a key from being popped until "pq key resume". Its pushes and
+		Long: `Keeps the items of a key from being popped until "pq key resume". Its pushes and
 leases, and other keys, go on.`,
 		Example: `  # an API that has had enough
   pq key pause calls api.example.com`,
