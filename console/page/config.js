@@ -19,6 +19,9 @@ const explained = [
   ["key_limit", "Leases of a key", "How many items of one key are leased at a time. With 0 there is no limit."],
   ["key_order", "Keys in order", "The items of a key are handed out one after another."],
   ["hand_over", "Hands over to", "Queues to which a push may hand over leased items, separated by commas; * allows all."],
+  ["fair", "Keys take turns", "priority: within each priority. 0,100: within classes that begin at these. Empty: they do not."],
+  ["rate", "Rate", "Deliveries of the queue, such as 100/1m. Empty: no bound."],
+  ["key_rate", "Rate of a key", "Deliveries of each key."],
 ];
 
 const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
