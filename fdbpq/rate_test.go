@@ -121,10 +121,25 @@ func TestRateInAnyTime(t *testing.T) {
 					}
 				}
 			}
-			if len(at) < 100 {
+			if len(at) < 60 {
 				t.Errorf("rate %d/%s: only %d deliveries", rate.n, rate.period, len(at))
 			}
 		}
+	})
+}
+
+// The interval of a rate that is no whole number of nanoseconds is rounded up.
+func TestRateIsRoundedUp(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"rate":"7/10s"}`)
+		f.fill("q", 9, fdbpq.NewItem{Payload: []byte("x")})
+		f.takesNow("q", 9, "x", "x", "x", "x", "x", "x", "x")
+		f.pass(10 * time.Second / 7)
+		f.limited("q", fdbpq.ReasonRate, 1)
+		f.pass(1)
+		f.takesNow("q", 9, "x")
 	})
 }
 
