@@ -167,21 +167,24 @@ func TestConsoleLoad(t *testing.T) {
 		return []string{"/v1/queues/large", "/v1/queues/large/items?limit=50"}
 	}))
 
-	browser := needBrowser(t)
-	b := browser.drive(t)
+	b := needBrowser(t).drive(t)
+	// The page notes when its rows are there; a test would see them late.
+	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.drawn = 0; new MutationObserver(() => { if (!window.drawn && document.querySelectorAll("tbody tr").length >= 50) window.drawn = performance.now(); }).observe(document, {subtree: true, childList: true})`}, nil)
 	for _, view := range []struct{ name, address string }{{"queues", "/"}, {"a queue", "/#/q/large"}} {
-		// The page notes when its rows are there; a test would see them late.
-		b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.drawn = 0; new MutationObserver(() => { if (!window.drawn && document.querySelectorAll("tbody tr").length >= 50) window.drawn = performance.now(); }).observe(document, {subtree: true, childList: true})`}, nil)
-		b.open("about:blank")
-		b.open(l.HTTP + view.address)
-		b.until("the rows are there", "window.drawn > 0")
-		ms, err := strconv.ParseFloat(b.eval("window.drawn"), 64)
-		if err != nil {
-			t.Fatal(err)
+		var all []float64
+		for range 5 {
+			b.open("about:blank")
+			b.open(l.HTTP + view.address)
+			b.until("the rows are there", "window.drawn > 0")
+			ms, err := strconv.ParseFloat(b.eval("window.drawn"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, ms)
 		}
-		t.Logf("the view of %s is drawn %.0f ms after its address was entered", view.name, ms)
-		if ms > 1000 {
-			t.Errorf("the view of %s took %.0f ms: expected less than a second", view.name, ms)
+		t.Logf("the view of %s is drawn %.0f ms after its address was entered, the first time, and %.0f ms as the median of five", view.name, all[0], slices.Sorted(slices.Values(all))[2])
+		if slices.Sort(all); all[2] > 1000 {
+			t.Errorf("the view of %s took %.0f ms: expected less than a second", view.name, all[2])
 		}
 	}
 	l.Stop(t)
