@@ -142,7 +142,8 @@ export interface PopOptions extends PeekOptions {
   lease?: Duration;
   /**
    * Give the pop a random id, so that the client can repeat it when its answer is lost. A pop
-   * without a lease then happens exactly once, unless the program ends.
+   * without a lease then happens exactly once, unless the program ends. One with a lease fails with
+   * {@link LeaseLostError} if another consumer has had its item meanwhile.
    */
   repeatable?: boolean;
   /**

@@ -131,8 +131,9 @@ export class Consumer {
           return;
         }
         if (this.stopWhenEmpty && err instanceof EmptyError) return;
-        if (err instanceof PQError && err.code === code.timeout) {
-          troubles = 0; // no item arrived, and the bridge answers
+        // No item arrived; or the one of a lost answer went to another consumer.
+        if (err instanceof LeaseLostError || (err instanceof PQError && err.code === code.timeout)) {
+          troubles = 0; // the bridge answers
           continue;
         }
         this.#report(err);

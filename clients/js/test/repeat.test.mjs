@@ -1,7 +1,7 @@
 // What the client does when answers are lost, connections break and bridges refuse.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { BusyError, Client, DamagedError, EmptyError, ForbiddenError, LeaseLostError, UnavailableError, UnknownResultError } from "pqbridge";
+import { BadRequestError, BusyError, Client, DamagedError, EmptyError, ForbiddenError, LeaseLostError, UnavailableError, UnknownResultError } from "pqbridge";
 import { answer, client, connection, fails, failure, fake, fresh, lossy, nc, patience, pushed, queue, until } from "./world.mjs";
 
 test("lost answers add no second item and take no second one", async () => {
@@ -61,6 +61,12 @@ test("a lost hand-over happens once", async () => {
   assert.equal(done.duplicate, false);
   assert.equal((await to.info()).ready, 1);
   assert.equal((await from.info()).leased, 0);
+});
+
+test("a dead letter stays until it was pushed", async () => {
+  const { client: c, requests } = await fake((verb) => (verb.includes(".get.") ? answer({ "PQ-Id": "i" }, "x") : failure(400)), { askAgainAfter: patience });
+  await fails(c.queue("jobs").requeue("i"), BadRequestError, 400);
+  assert.deepEqual(requests.map((r) => r.verb), ["jobs-dead.get.i", "jobs.push.0"]);
 });
 
 test("every repetition has the id of the first attempt, and every push its own", async () => {
