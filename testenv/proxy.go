@@ -108,6 +108,14 @@ func (p *Proxy) Silence() {
 	}
 }
 
+// LoseAnswers loses what the server sends on the present connections. Cut them: TCP cannot go on
+// behind what was lost.
+func (p *Proxy) LoseAnswers() {
+	for _, l := range p.all() {
+		l.down.lose()
+	}
+}
+
 func (p *Proxy) all() []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -200,10 +200,12 @@ type jsProgram struct {
 	lines chan string // of its output; closed when it ends
 }
 
-func (n nodejs) start(t *testing.T, p *testenv.Process, dir, program string, args ...string) *jsProgram {
+// start starts a program and waits until it is ready.
+func (n nodejs) start(t *testing.T, p *testenv.Process, nats, dir, program string, args ...string) *jsProgram {
 	t.Helper()
 	j := &jsProgram{name: program + " " + args[0], lines: make(chan string, 1<<16)}
 	j.cmd = p.Command(t, n.path, append([]string{filepath.Join(dir, "test", program)}, args...)...)
+	j.cmd.Env = append(j.cmd.Env, "NATS_URL="+nats)
 	j.cmd.Stderr = t.Output()
 	output, err := j.cmd.StdoutPipe()
 	if err != nil {
@@ -218,6 +220,9 @@ func (n nodejs) start(t *testing.T, p *testenv.Process, dir, program string, arg
 			j.lines <- scanner.Text()
 		}
 	}()
+	if line := <-j.lines; line != "ready" {
+		t.Fatalf("%s begins with %q", j.name, line)
+	}
 	return j
 }
 
@@ -239,8 +244,9 @@ func (j *jsProgram) end(t *testing.T, signal bool) (rest []string) {
 	return rest
 }
 
-// pqd is killed and started again while programs push and others take the items. Each item is
-// acknowledged to its pusher once, and done once, as the programs' output says.
+// pqd is killed and started again while programs push and others take the items, and before each
+// kill the answers to what is under way are lost. Each item is acknowledged to its pusher once, and
+// done once, as the programs' output says.
 func TestJavaScriptClientKills(t *testing.T) {
 	t.Parallel()
 	const items, kills = 1500, 3
@@ -249,8 +255,12 @@ func TestJavaScriptClientKills(t *testing.T) {
 	for _, role := range []string{"consume", "next", "pop"} {
 		t.Run(role, func(t *testing.T) {
 			p := testenv.Daemon(t)
-			pusher := node.start(t, p, dir, "load.mjs", "push", "jobs", strconv.Itoa(items))
-			takers := []*jsProgram{node.start(t, p, dir, "load.mjs", role, "jobs"), node.start(t, p, dir, "load.mjs", role, "jobs")}
+			network := testenv.NewProxy(t, p.URL)
+			takers := make([]*jsProgram, 2)
+			for i := range takers {
+				takers[i] = node.start(t, p, network.URL(), dir, "load.mjs", role, "jobs")
+			}
+			pusher := node.start(t, p, network.URL(), dir, "load.mjs", "push", "jobs", strconv.Itoa(items))
 			counts := map[string]int{}
 			late := time.NewTimer(3 * patience)
 			defer late.Stop()
@@ -263,7 +273,13 @@ func TestJavaScriptClientKills(t *testing.T) {
 			pushed := pusher.lines
 			for lines := 0; lines < 2*items; lines++ {
 				if lines%(2*items/(kills+1)) == 2*items/(kills+1)-1 && lines < 2*items-1 {
+					network.LoseAnswers()
+					nc := p.Connect(t)
+					for range 20 { // meanwhile pqd does what is under way, in vain
+						queueInfo(t, nc, "jobs")
+					}
 					p.Kill(t)
+					network.Cut()
 					p.Start(t)
 				}
 				select {
@@ -318,7 +334,7 @@ func TestJavaScriptClientDrains(t *testing.T) {
 	for i, text := range []string{"a", "b", "c"} {
 		push(t, nc, "jobs", i, text)
 	}
-	worker := node.start(t, p, dir, "drain.mjs", "jobs")
+	worker := node.start(t, p, p.URL, dir, "drain.mjs", "jobs")
 	began := []string{<-worker.lines, <-worker.lines}
 	if rest := worker.end(t, true); len(rest) != 3 || rest[2] != "drained" || !strings.HasPrefix(rest[0], "finished ") || !strings.HasPrefix(rest[1], "finished ") {
 		t.Errorf("the worker printed %q and, after SIGTERM, %q", began, rest)

@@ -4,6 +4,7 @@ import { connect } from "@nats-io/transport-node";
 
 const nc = await connect({ servers: process.env.NATS_URL });
 const terminated = new Promise((resolve) => process.once("SIGTERM", resolve));
+console.log("ready");
 const consumer = new Client(nc).queue(process.argv[2]).consume(async (item, signal) => {
   console.log(`began ${item.string()}`);
   await terminated;

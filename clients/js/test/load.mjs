@@ -1,5 +1,5 @@
 // One of several programs that use a queue while pqd is killed: load.mjs <role> <queue> [<count>].
-// It prints a line for each item. On SIGTERM it finishes what it has begun, and ends.
+// It prints that it is ready, and a line for each item. On SIGTERM it finishes what it has begun, and ends.
 import { Client } from "pqbridge";
 import { connect } from "@nats-io/transport-node";
 
@@ -64,5 +64,6 @@ function stopped(err) {
   if (!stop.signal.aborted) throw err;
 }
 
+console.log("ready");
 await roles[role]();
 await nc.close();
