@@ -89,7 +89,7 @@ func TestHotKey(t *testing.T) {
 		const hot, small, each = 600, 39, 5
 		f.fill("q", hot, fdbpq.NewItem{Key: "hot", Payload: []byte("hot")})
 		for i := range small {
-			f.fill("q", each, fdbpq.NewItem{Key: fmt.Sprint("small", i), Payload: []byte("small")})
+			f.fill("q", each, fdbpq.NewItem{Key: fmt.Sprint("small", i), Payload: []byte("small"), Weight: 1})
 		}
 		taken := f.popped("q", each*(small+1))
 		if n := count(taken, "small"); n != small*each {
@@ -327,5 +327,85 @@ func TestFairBegins(t *testing.T) {
 		f.sweep()
 		f.popped("q", 10)
 		f.sound()
+	})
+}
+
+// A key in turn has one row, and one for each class in which its tag is remembered.
+func TestRowsOfTurns(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority"}`)
+		f.keyed("q", "a", 0, 3)
+		f.keyed("q", "b", 0, 3)
+		f.popped("q", 4)
+		if n := len(f.rows("fk")); n != 2 {
+			t.Errorf("two keys have %d rows", n)
+		}
+		// Its next item is in another class, and nobody took the one before.
+		f.keyed("q", "a", 5, 1)
+		f.keyed("q", "b", 5, 1)
+		for n := range 2 {
+			f.update(func(tx kv.Tx) error {
+				page, err := f.Queue("q").List(tx, fdbpq.Listing{State: fdbpq.StateReady, Limit: 1})
+				if err == nil {
+					_, err = f.Queue("q").Remove(tx, page.Items[0].ID)
+				}
+				return err
+			})
+			f.sound()
+			if n == 1 {
+				f.takesNow("q", 1, "a0")
+			}
+		}
+		f.sound()
+		f.takesNow("q", 2, "b0")
+		f.pop("q", fdbpq.Min, 1)
+		if n := len(f.rows("fk")) + len(f.rows("ff")) + len(f.rows("fc")); n > 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// A pop looks at a bounded number of keys that have nothing for it.
+func TestFairLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority","key_limit":1}`)
+		const keys = 300
+		for i := range keys {
+			f.keyed("q", fmt.Sprintf("key%03d-", i), 0, 2)
+		}
+		f.lease("q", fdbpq.Min, keys, time.Hour)
+		f.pushed("q", 9, "free")
+		if first := f.lease("q", fdbpq.Min, 1, time.Hour); len(first.Items) > 0 || !first.More {
+			t.Errorf("the first pop took %q, more %t", payloads(first.Items), first.More)
+		}
+		f.takes("q", 1, "free")
+	})
+}
+
+// While a key waits for its leases, the others move on, also when they have one item at a
+// time: it is not behind them when it may go on.
+func TestTimeGoesOnWithoutOthers(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority","key_limit":2}`)
+		f.keyed("q", "b", 0, 4)
+		taken := f.takes("q", 2, "b0", "b1")
+		for range 20 {
+			f.keyed("q", "a", 0, 1)
+			if err := f.ack(*f.takes("q", 1, "a0")[0].Lease); err != nil {
+				t.Fatal(err)
+			}
+			f.blocked("q")
+		}
+		f.keyed("q", "a", 0, 2)
+		if err := f.ack(*taken[0].Lease); err != nil {
+			t.Fatal(err)
+		}
+		f.takes("q", 2, "a0", "b2")
 	})
 }

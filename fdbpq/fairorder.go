@@ -122,7 +122,7 @@ func (qtx *queueTx) fairDue(t timer) error {
 	}
 	built := *s
 	built.fairBuilt = true
-	qtx.state, qtx.arrived = &built, true
+	qtx.state = &built
 	return qtx.writeState(qtx.tx, &built)
 }
 
