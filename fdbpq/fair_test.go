@@ -386,6 +386,41 @@ func TestFairLooksAreBounded(t *testing.T) {
 	})
 }
 
+// A peek gives up after a bounded number of keys that have nothing for it, until a pop has
+// cleared their rows.
+func TestPeekLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, config := range []string{`{"key_limit":1}`, `{"key_limit":1,"fair":"priority"}`} {
+			f.configure("q", config)
+			f.sweep()
+			const keys = 1100
+			var items []fdbpq.NewItem
+			for i := range keys {
+				items = append(items, fdbpq.NewItem{Key: fmt.Sprint("key", i)})
+			}
+			for range 2 {
+				f.push("q", items...)
+			}
+			for leased := 0; leased < keys; {
+				leased += len(f.lease("q", fdbpq.Min, 500, time.Hour).Items)
+			}
+			for i := range items {
+				items[i].Priority, items[i].HasPriority = -1, true
+			}
+			f.push("q", items...) // each writes a row of its key
+			f.pushed("q", 9, "free")
+			if seen := f.peek("q", 1); len(seen) > 0 {
+				t.Errorf("%s: a peek went past %d keys to %q", config, keys, seen)
+			}
+			for f.lease("q", fdbpq.Min, 1, time.Hour).More {
+			}
+			f.purge("q")
+		}
+	})
+}
+
 // While a key waits for its leases, the others move on, also when they have one item at a
 // time: it is not behind them when it may go on.
 func TestTimeGoesOnWithoutOthers(t *testing.T) {

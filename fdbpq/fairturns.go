@@ -131,11 +131,7 @@ func (t *fairTurns) look(row fairEntry) (done bool, err error) {
 			return false, err
 		}
 	}
-	if t.count++; t.count >= maxLooks && t.remove {
-		t.more = len(t.items) == 0
-		return true, nil
-	}
-	return false, nil
+	return t.givesUp(), nil
 }
 
 // standsIn reports whether a key is known to have its next item in a class.

@@ -9,8 +9,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
-// maxLooks bounds how many keys that give no item one pop looks at.
-const maxLooks = 256
+// maxLooks bounds how many keys that give no item one pop looks at, and maxPeekLooks how
+// many one peek does. A pop clears their rows, so that another one goes on; a peek finds
+// nothing.
+const (
+	maxLooks     = 256
+	maxPeekLooks = 1024
+)
 
 // looks is what one pop knows of the keys that it has looked at.
 type looks struct {
@@ -30,6 +35,19 @@ type turn struct {
 	ready    bool   // it has one, and may have it
 
 	begun, fresh *place // items up to these were selected or passed
+}
+
+// givesUp counts a key that gave no item, and reports whether the pop or peek ends with it.
+func (l *looks) givesUp() bool {
+	l.count++
+	if !l.remove {
+		return l.count >= maxPeekLooks
+	}
+	if l.count < maxLooks {
+		return false
+	}
+	l.more = len(l.items) == 0
+	return true
 }
 
 func (t *turn) room() int { return min(t.leases, t.tokens) }

@@ -90,11 +90,7 @@ func (t *turns) look(head *entry) (done bool, err error) {
 		}
 		return false, nil
 	}
-	if t.count++; t.count == maxLooks && t.remove {
-		t.more = len(t.items) == 0
-		return true, nil
-	}
-	return false, nil
+	return t.givesUp(), nil
 }
 
 // take selects the next item of a key.
