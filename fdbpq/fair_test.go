@@ -264,6 +264,31 @@ func (f *fixture) expectShares(t *testing.T, pops int, want map[string]float64) 
 	}
 }
 
+// A weight lasts as long as the key has ready items, in whatever class.
+func TestWeightsAreForgotten(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"0,100"}`)
+		f.push("q", fdbpq.NewItem{Key: "a", Weight: 3, Payload: []byte("a")})
+		f.fill("q", 60, fdbpq.NewItem{Key: "a", Payload: []byte("a"), Priority: 100, HasPriority: true})
+		f.fill("q", 60, fdbpq.NewItem{Key: "b", Payload: []byte("b"), Priority: 100, HasPriority: true})
+		f.popped("q", 1)
+		f.expectShares(t, 40, map[string]float64{"a": .75, "b": .25})
+		gone := f.push("q", fdbpq.NewItem{Key: "c", Weight: 7})[0].ID
+		f.setKey("q", "c", `{"paused":true}`)
+		f.popped("q", 1) // the key has no row any more
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Remove(tx, gone)
+			return err
+		})
+		f.popped("q", 100)
+		if n := len(f.rows("fw")); n > 0 {
+			t.Errorf("%d weights of keys without items are left", n)
+		}
+	})
+}
+
 // A key that was away gains nothing by it, and one that had more than its share before it
 // went does not begin anew.
 func TestAbsenceGainsNothing(t *testing.T) {

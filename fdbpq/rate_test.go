@@ -70,6 +70,8 @@ func TestRate(t *testing.T) {
 		f.configure("q", `{"rate":""}`)
 		f.takesNow("q", 9, "7", "8", "9")
 		f.configure("q", `{"rate":"3/3s"}`)
+		f.pushed("q", 0, "last", "of", "all")
+		f.takesNow("q", 9, "last", "of", "all")
 		if taken := f.pop("q", fdbpq.Min, 1); taken.Reason != fdbpq.ReasonEmpty || taken.Retry != 0 {
 			t.Errorf("of an empty queue the reason is %q, retry after %s", taken.Reason, taken.Retry)
 		}
