@@ -355,6 +355,29 @@ func TestFairBegins(t *testing.T) {
 	})
 }
 
+// What is left of the building of an order does not complete a later one.
+func TestFairBeginsAgain(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for i := range 100 {
+			f.keyed("q", fmt.Sprintf("key%03d-", i), 0, 1)
+		}
+		f.configure("q", `{"fair":"priority"}`)
+		if _, err := f.Sweep(t.Context()); err != nil { // it builds a part
+			t.Fatal(err)
+		}
+		f.configure("q", `{"fair":""}`)
+		f.pass(time.Millisecond)
+		f.configure("q", `{"fair":"priority"}`)
+		f.sweep()
+		f.sound()
+		if n := len(f.popped("q", 100)); n != 100 {
+			t.Errorf("pops took %d of 100 items", n)
+		}
+	})
+}
+
 // A key in turn has one row, and one for each class in which its tag is remembered.
 func TestRowsOfTurns(t *testing.T) {
 	t.Parallel()
