@@ -283,6 +283,7 @@ func TestWeightsAreForgotten(t *testing.T) {
 			return err
 		})
 		f.popped("q", 100)
+		f.push("without turns", fdbpq.NewItem{Key: "a", Weight: 3})
 		if n := len(f.rows("fw")); n > 0 {
 			t.Errorf("%d weights of keys without items are left", n)
 		}
