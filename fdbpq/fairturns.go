@@ -145,7 +145,8 @@ func (t *fairTurns) moveTo(next *turn) error {
 	if err != nil {
 		return err
 	}
-	weight, err := t.weightOf(t.reader(), next.key, &next.settings)
+	// Pushes may give the key a weight all the time, and pops would run again each time.
+	weight, err := t.weightOf(t.snapshot, next.key, &next.settings)
 	t.moved = append(t.moved, &flow{turn: next, place: at, cost: tagUnit / weight})
 	return err
 }
