@@ -3,7 +3,6 @@ package fdbpq_test
 import (
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -238,63 +237,6 @@ func (s *shares) judge() {
 	if s.windows < 50 {
 		s.Errorf("only %d deliveries were compared", s.windows)
 	}
-}
-
-// Keys get shares by their weights. Pushes set weights, and an administrator's are
-// stronger until they are dropped.
-func TestWeights(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.configure("q", `{"fair":"priority"}`)
-		for key, weight := range map[string]int64{"a": 1, "b": 2, "c": 7} {
-			f.fill("q", 700, fdbpq.NewItem{Key: key, Payload: []byte(key), Weight: weight})
-		}
-		f.expectShares(t, 500, map[string]float64{"a": .1, "b": .2, "c": .7})
-		f.setKey("q", "c", `{"weight":3}`)
-		f.push("q", fdbpq.NewItem{Key: "c", Payload: []byte("c"), Weight: 1000})
-		f.expectShares(t, 300, map[string]float64{"a": 1 / 6., "b": 2 / 6., "c": 3 / 6.})
-		f.setKey("q", "c", `{"weight":null}`)
-		f.push("q", fdbpq.NewItem{Key: "c", Payload: []byte("c"), Weight: 1})
-		f.expectShares(t, 200, map[string]float64{"a": .25, "b": .5, "c": .25})
-		f.sound()
-	})
-}
-
-func (f *fixture) expectShares(t *testing.T, pops int, want map[string]float64) {
-	t.Helper()
-	taken := f.popped("q", pops)
-	for key, share := range want {
-		if got := float64(count(taken, key)) / float64(pops); math.Abs(got-share) > .05*share+.01 {
-			t.Errorf("the key %q got %.3f of %d items, expected %.3f", key, got, pops, share)
-		}
-	}
-}
-
-// A weight lasts as long as the key has ready items, in whatever class.
-func TestWeightsAreForgotten(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.configure("q", `{"fair":"0,100"}`)
-		f.push("q", fdbpq.NewItem{Key: "a", Weight: 3, Payload: []byte("a")})
-		f.fill("q", 60, fdbpq.NewItem{Key: "a", Payload: []byte("a"), Priority: 100, HasPriority: true})
-		f.fill("q", 60, fdbpq.NewItem{Key: "b", Payload: []byte("b"), Priority: 100, HasPriority: true})
-		f.popped("q", 1)
-		f.expectShares(t, 40, map[string]float64{"a": .75, "b": .25})
-		gone := f.push("q", fdbpq.NewItem{Key: "c", Weight: 7})[0].ID
-		f.setKey("q", "c", `{"paused":true}`)
-		f.popped("q", 1) // the key has no row any more
-		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").Remove(tx, gone)
-			return err
-		})
-		f.popped("q", 100)
-		f.push("without turns", fdbpq.NewItem{Key: "a", Weight: 3})
-		if n := len(f.rows("fw")); n > 0 {
-			t.Errorf("%d weights of keys without items are left", n)
-		}
-	})
 }
 
 // A key that was away gains nothing by it, and one that had more than its share before it

@@ -212,21 +212,3 @@ func TestTurnsWakePops(t *testing.T) {
 		})
 	}
 }
-
-// Pushes that give a key a weight do not have its pops run again.
-func TestWeightBesidePop(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		other := f.another(0)
-		f.configure("q", `{"fair":"priority"}`)
-		f.keyed("q", "a", 0, 3)
-		before := f.db.Stats().Reruns
-		f.beside(func() { other.push("q", fdbpq.NewItem{Key: "a", Weight: 5}) })
-		f.takesNow("q", 1, "a0")
-		if n := f.db.Stats().Reruns - before; n > 0 {
-			t.Errorf("the pop ran %d times more", n)
-		}
-		f.sound()
-	})
-}
