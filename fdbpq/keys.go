@@ -30,13 +30,6 @@ import (
 //	("kb", queue, generation, key, place)   it is ready, and was leased before
 //	("kl", queue, generation, key, tail)    leased item that has a key, or one that waits between two leases in order
 //	("kh", queue, generation, place)        key whose first ready item is there, or behind it
-//	("kw", queue, due, key)                 key whose ready items wait for a token
-//	("kt", queue, key)                      tokens of the key
-//	("ks", queue, key)                      settings of the key
-//	("kv", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or behind it
-//	("kf", queue, generation, order, class, key)       finish tag of the key
-//	("kc", queue, generation, order, class)            virtual time of the class
-//	("qt", queue)                           tokens of the queue
 //	("kw", queue, due, key)                 key out of tokens that has ready items: when it gets one
 //	("kt", queue, key)                      tokens of the key
 //	("ks", queue, key)                      settings of the key
