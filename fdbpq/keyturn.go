@@ -239,11 +239,16 @@ func waitingKey(rest []byte) (string, error) {
 	return string(key), nil
 }
 
-// nextToken is the time until a key that waits for a token has one, 0 if none waits.
+// nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys
+// that have one by now were looked at, or wait for none any more.
 func (c *collector) nextToken() (time.Duration, error) {
+	now, err := c.now()
+	if err != nil {
+		return 0, err
+	}
 	prefix := queueRow(spaceKeyWaits, c.name)
-	begin, end := tuple.Range(prefix)
-	rows, err := c.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+	_, end := tuple.Range(prefix)
+	rows, err := c.snapshot.Range(c.keyWaitsRow(now+1, ""), end, kv.RangeOptions{Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -260,6 +265,5 @@ func (c *collector) nextToken() (time.Duration, error) {
 	if due == 0 {
 		return 0, nil
 	}
-	now, err := c.now()
-	return time.Duration(max(due-now, 1)), err
+	return time.Duration(due - now), nil
 }

@@ -242,6 +242,37 @@ func TestKeyRate(t *testing.T) {
 	})
 }
 
+// Nobody looks again for a key whose time has come and that waits for something else.
+func TestNoRetryForPastTokens(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"key_limit":2,"key_rate":"1/10s"}`)
+		f.keyed("q", "a", 0, 3)
+		f.leaseOne("q", time.Hour)
+		f.configure("q", `{"key_rate":""}`)
+		f.leaseOne("q", time.Hour)
+		f.pass(time.Minute)
+		if got := f.lease("q", fdbpq.Min, 1, time.Hour); got.Reason != fdbpq.ReasonBlocked || got.Retry != 0 {
+			t.Errorf("a pop without key_rate says %q, retry after %s", got.Reason, got.Retry)
+		}
+
+		f.configure("paused", `{"key_rate":"1/10s"}`)
+		f.keyed("paused", "a", 0, 2)
+		f.takesNow("paused", 1, "a0")
+		f.setKey("paused", "a", `{"paused":true}`)
+		f.pass(time.Minute)
+		var got fdbpq.Popped
+		f.view(func(r kv.Reader) (err error) {
+			got, err = f.Queue("paused").Peek(r, fdbpq.Selection{Limit: 1})
+			return err
+		})
+		if got.Reason != fdbpq.ReasonBlocked || got.Retry != 0 {
+			t.Errorf("a peek says %q, retry after %s", got.Reason, got.Retry)
+		}
+	})
+}
+
 // More keys than one pop looks at get their tokens at once.
 func TestManyKeysGetTokens(t *testing.T) {
 	t.Parallel()
