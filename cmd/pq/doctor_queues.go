@@ -63,6 +63,6 @@ func examineQueue(i *client.Info, remark func(format string, args ...any)) {
 	if age := seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
 		remark("%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, many(i.Ready, "item"), span(age))
 	} else if age := seconds(i.OldestOfAll); !i.Paused && age > unattended && seconds(i.Oldest) < age/2 {
-		remark("%s has an item that has waited for %s behind more urgent ones: make deadlines its priorities, or start more workers", i.Queue, oldestOfAll(i))
+		remark("%s has an item that has waited for %s behind more urgent ones: make deadlines its priorities, or start more workers", i.Queue, oldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
 	}
 }

@@ -69,8 +69,8 @@ func describeQueue(i *client.Info) string {
 	f.add("Waiting pops", "%s", thousands(int64(i.Waiting)))
 	f.add("Size", "%s", size(i.Bytes))
 	f.add("Oldest", "%s", oldest(i))
-	f.add("Oldest of all", "%s", oldestOfAll(i))
-	f.add("Oldest lease", "%s", oldestLease(i))
+	f.add("Oldest of all", "%s", oldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
+	f.add("Oldest lease", "%s", oldestOf(i.Leased, i.OldestLease, i.LeaseAtLeast))
 	f.add("Rates", "%s pushes, %s pops, %s settlements a second", rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle))
 	f.add("", "")
 	for _, field := range configFields(i.Config) {
@@ -79,28 +79,16 @@ func describeQueue(i *client.Info) string {
 	return f.String()
 }
 
-// oldestOfAll is the age of the oldest ready item, whatever its priority.
-func oldestOfAll(i *client.Info) string {
-	if i.Ready == 0 {
+// oldestOf is the age of the oldest of n things, or a lower bound of it.
+func oldestOf(n int64, age float64, atLeast bool) string {
+	if n == 0 {
 		return "-"
 	}
-	age := span(seconds(i.OldestOfAll).Round(time.Second))
-	if i.OldestAtLeast {
-		return age + " or more"
+	text := span(seconds(age).Round(time.Second))
+	if atLeast {
+		return text + " or more"
 	}
-	return age
-}
-
-// oldestLease is for how long the oldest lease has lasted.
-func oldestLease(i *client.Info) string {
-	if i.Leased == 0 {
-		return "-"
-	}
-	age := span(seconds(i.OldestLease).Round(time.Second))
-	if i.LeaseAtLeast {
-		return age + " or more"
-	}
-	return age
+	return text
 }
 
 // describeSystem writes a bridge's answer about itself, for people.

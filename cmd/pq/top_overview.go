@@ -65,7 +65,7 @@ func (o *overview) missing() (names []string) {
 	return names
 }
 
-// overviewFound takes the answer to a look, unless something else is wanted by now.
+// found takes the answer to a look, unless something else is wanted by now.
 func (o *overview) found(l overviewLook, f overviewFound) {
 	if l.after != o.after || l.begin != o.begin {
 		return
