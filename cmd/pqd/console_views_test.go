@@ -98,6 +98,10 @@ func TestConsoleKeys(t *testing.T) {
 	}
 	b.open(p.HTTP + "/#/q/bills/i/" + second)
 	b.sees("waits for another item of its key ann: the queue hands these out one after another")
+	if code, body := ask(t, "PATCH", p.HTTP+"/v1/queues/bills/keys/ann", `{"paused":true}`); code != 200 {
+		t.Fatal(code, body)
+	}
+	b.sees("its key ann is paused: no pop gets it until the key is resumed")
 	b.open(p.HTTP + "/#/q/bills")
 	b.click("Push an item")
 	b.enter("key", "bob")

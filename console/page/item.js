@@ -82,8 +82,11 @@ function explain(item, info, position) {
   const key = `key ${visible(cut(item.key ?? "", 128))}`;
   switch (item.waits_for) {
     case "key_order": return `It is ready and waits for another item of its ${key}: the queue hands these out one after another.`;
-    case "key_limit": return `It is ready and waits until an item of its ${key} is settled: ${info ? `${count(info.config.key_limit)} of them may be` : "as many as may be are"} leased at a time.`;
+    case "key_limit": return `It is ready and waits until an item of its ${key} is settled: ${info?.config.key_limit ? `${count(info.config.key_limit)} of them may be` : "as many as may be are"} leased at a time.`;
+    case "key_rate": return `It is ready and waits until the rate of its ${key} allows the next delivery.`;
+    case "rate": return "It is ready and waits until the queue's rate allows the next delivery.";
   }
+  if (item.waits_for === "pause" && item.key && info && !info.paused) return `It is ready, and its ${key} is paused: no pop gets it until the key is resumed.`;
   if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
   const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
   const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";

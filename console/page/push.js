@@ -10,7 +10,7 @@ export const pushForm = {
       h("label", {}, "Payload", h("textarea", { name: "payload", rows: 6, class: "mono", spellcheck: "false" })),
       h("label", {}, "Priority", h("input", { name: "priority", inputmode: "numeric", placeholder: "the queue's, mostly 0" }), h("small", {}, "A low number is urgent.")),
       h("label", {}, "Headers", h("textarea", { name: "headers", rows: 2, class: "mono", spellcheck: "false", placeholder: "Season: autumn" }), h("small", {}, "One a line.")),
-      h("label", {}, "Key", h("input", { name: "key", spellcheck: "false", autocomplete: "off" }), h("small", {}, "Whose item it is, for queues with a key limit or key order.")),
+      h("label", {}, "Key", h("input", { name: "key", spellcheck: "false", autocomplete: "off" }), h("small", {}, "Whose item it is, for queues that look at keys.")),
       h("label", {}, "Delay", h("input", { name: "delay", placeholder: "none; 30s, 1h30m" })),
       h("label", {}, "Time to live", h("input", { name: "ttl", placeholder: "the queue's; 30s, 1h30m" })),
       // A second attempt after a lost answer pushes nothing twice.
