@@ -70,7 +70,7 @@ export interface ItemOptions {
   priority?: Integer;
   /** Headers that stay with the item. */
   headers?: Record<string, string | readonly string[]> | MsgHdrs;
-  /** Whose item it is, for the queue's `key_limit` and `key_order`. */
+  /** Whose item it is. The queue's configuration says what follows. */
   key?: string;
   /** A value that one item of the queue has at a time. */
   unique?: string;
@@ -312,6 +312,9 @@ export interface Config {
   overflow: "refuse" | "evict";
   key_limit: number;
   key_order: boolean;
+  fair: string;
+  rate: string;
+  key_rate: string;
   hand_over: string;
 }
 
@@ -328,6 +331,7 @@ export interface Info {
   oldest_at_least?: boolean;
   oldest_lease?: number;
   lease_at_least?: boolean;
+  fair_ready?: boolean;
   rates: { push: number; pop: number; settle: number };
   paused: boolean;
   config: Config;
