@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,6 +182,30 @@ func TestWaitingPopIsSentOnce(t *testing.T) {
 	})
 	_, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Wait(time.Millisecond))
 	fails(t, err, client.ErrUnknownResult, 504, "")
+}
+
+// A refusal says that nothing was done, so an item that is gone after it was gone before, or
+// is somebody else's work.
+func TestAckAfterRefusal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first string
+		lost  bool
+	}{"refused": {"503", true}, "unknown": {"504", false}} {
+		fake := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+			if n == 1 {
+				return failure(c.first, "")
+			}
+			return failure("410", "gone")
+		})
+		item, err := fake.Attach("pq.jobs.ack.c.t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := item.Ack(t.Context()); errors.Is(err, client.ErrLeaseLost) != c.lost || err != nil && !c.lost {
+			t.Errorf("%s, and then the item is gone: %v", name, err)
+		}
+	}
 }
 
 // A repeated acknowledgement that finds the item with another consumer did not take

@@ -120,7 +120,7 @@ func (i *Item) sendAlone(ctx context.Context, op, body string, before int) (*nat
 	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body), repeatable: true}
 	m, err := i.queue.client.do(ctx, r)
 	var e *Error
-	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && before+r.sent > 1 && held(op, e.Reason) {
+	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && (before > 0 || r.open()) && held(op, e.Reason) {
 		return &nats.Msg{}, nil
 	}
 	return m, err

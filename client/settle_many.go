@@ -162,13 +162,14 @@ func (j *jointly) send(ctx context.Context, now []*jointOne) {
 	for i, s := range now {
 		s.alone = false
 		if s.err = err; err == nil {
-			s.read(results[i], r.sent)
+			s.read(results[i], r.sent-r.answered)
 		}
 	}
 }
 
-// read reads the result of a settlement. What may succeed later is sent again, alone.
-func (s *jointOne) read(result string, sent int) {
+// read reads the result of a settlement, after some attempts that may have taken effect.
+// What may succeed later is sent again, alone.
+func (s *jointOne) read(result string, before int) {
 	if result == protocol.ResultOK || strings.HasPrefix(result, protocol.ResultOK+" ") {
 		return
 	}
@@ -183,11 +184,11 @@ func (s *jointOne) read(result string, sent int) {
 	}
 	e := &Error{Op: s.op, Queue: s.item.Queue, Code: code, Reason: Reason(strings.TrimPrefix(words[2], "-")), Description: strings.Join(words[3:], "")}
 	switch {
-	case code == protocol.CodeLeaseLost && sent > 1 && held(s.op, e.Reason):
+	case code == protocol.CodeLeaseLost && before > 0 && held(s.op, e.Reason):
 	case e.again(true):
-		s.alone, s.sent = true, sent
-		if code != protocol.CodeUnknownResult && sent == 1 {
-			s.sent = 0 // certainly nothing was done
+		s.alone, s.sent = true, before
+		if code == protocol.CodeUnknownResult {
+			s.sent++
 		}
 	default:
 		s.err = e
