@@ -156,19 +156,14 @@ func (c *collector) spendTokens() error {
 	return nil
 }
 
-// spends reports whether deliveries may take tokens.
-func (s *queueState) spends() bool {
-	return s.config.Rate != (Rate{}) || s.config.KeyRate != (Rate{}) || s.keysSet > 0
-}
-
 // giveBackTokens puts back the tokens of a delivery that reached nobody.
 func (qtx *queueTx) giveBackTokens(l *leasedItem) error {
-	if l.taken == 0 {
+	if l.since == 0 {
 		return nil
 	}
-	err := qtx.giveBackToken(qtx.bucketRow(), l.taken)
+	err := qtx.giveBackToken(qtx.bucketRow(), l.since)
 	if err == nil && l.key != "" {
-		err = qtx.giveBackToken(qtx.keyBucketRow(l.key), l.taken)
+		err = qtx.giveBackToken(qtx.keyBucketRow(l.key), l.since)
 	}
 	return err
 }

@@ -75,27 +75,17 @@ func (qtx *queueTx) lease(p place, e *envelope, due int64) *Lease {
 type leasedItem struct {
 	due            int64 // when the lease runs out
 	returnPriority int64 // priority to return to: where Move moved the item
-	taken          int64 // store time at which it took tokens; 0: it took none
 	envelope
 }
 
 func (l *leasedItem) append(b []byte) []byte {
-	b = tuple.AppendInt(tuple.AppendInt(b, l.due), l.returnPriority)
-	if l.taken != 0 {
-		b = tuple.AppendInt(b, l.taken)
-	}
-	return l.envelope.append(b)
+	return l.envelope.append(tuple.AppendInt(tuple.AppendInt(b, l.due), l.returnPriority))
 }
 
 func parseLeased(b []byte, p place) (l leasedItem, err error) {
 	rest := b
 	for _, field := range [...]*int64{&l.due, &l.returnPriority} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return leasedItem{}, fmt.Errorf("damaged lease: %w", err)
-		}
-	}
-	if tuple.IsInt(rest) { // an envelope begins with bytes
-		if l.taken, rest, err = tuple.ConsumeInt(rest); err != nil {
 			return leasedItem{}, fmt.Errorf("damaged lease: %w", err)
 		}
 	}

@@ -23,7 +23,6 @@ type located struct {
 	state          State
 	due            int64 // when a lease or a delay ends
 	returnPriority int64 // priority that a leased item returns to
-	taken          int64 // store time at which its delivery took tokens
 	envelope
 }
 
@@ -68,7 +67,7 @@ func parseItemRow(space string, b []byte, p place) (*located, error) {
 	case spaceLeased:
 		var leased leasedItem
 		leased, err = parseLeased(b, p)
-		l.state, l.due, l.returnPriority, l.taken, l.envelope = StateLeased, leased.due, leased.returnPriority, leased.taken, leased.envelope
+		l.state, l.due, l.returnPriority, l.envelope = StateLeased, leased.due, leased.returnPriority, leased.envelope
 	}
 	return l, err
 }
@@ -110,5 +109,5 @@ func (qtx *queueTx) remove(l *located) {
 }
 
 func (l *located) asLeased() *leasedItem {
-	return &leasedItem{due: l.due, returnPriority: l.returnPriority, taken: l.taken, envelope: l.envelope}
+	return &leasedItem{due: l.due, returnPriority: l.returnPriority, envelope: l.envelope}
 }

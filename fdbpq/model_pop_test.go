@@ -200,9 +200,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
-		if held.spent = 0; q.config.Rate != (fdbpq.Rate{}) || q.config.KeyRate != (fdbpq.Rate{}) || len(q.settings) > 0 {
-			held.spent = at.now
-		}
+		held.spent = at.now
 		if held.untilLeased {
 			held.unique = ""
 		}

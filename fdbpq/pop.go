@@ -133,11 +133,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			e.since = now
 			e.deliveries++
 			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
-			leased := &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e}
-			if qtx.state.spends() {
-				leased.taken = now
-			}
-			qtx.addLeased(p, leased)
+			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})
 			own = qtx.lease(p, e, now+int64(lease))
 		}
 		item, err := head.items[i].item()

@@ -28,9 +28,6 @@ func ConsumeBool(b []byte) (v bool, rest []byte, err error) {
 	return b[0] == codeTrue, b[1:], nil
 }
 
-// IsInt reports whether the first element is an integer of up to eight bytes.
-func IsInt(b []byte) bool { return len(b) > 0 && b[0] >= codeNegInt8 && b[0] <= codePosInt8 }
-
 // ConsumeInt reads an integer that fits an int64.
 func ConsumeInt(b []byte) (v int64, rest []byte, err error) {
 	magnitude, negative, rest, err := consumeSmall(b)
@@ -59,7 +56,7 @@ func ConsumeUint(b []byte) (v uint64, rest []byte, err error) {
 
 // consumeSmall reads an integer of up to eight bytes.
 func consumeSmall(b []byte) (magnitude uint64, negative bool, rest []byte, err error) {
-	if !IsInt(b) {
+	if len(b) == 0 || b[0] < codeNegInt8 || b[0] > codePosInt8 {
 		return 0, false, nil, errType("an integer of up to eight bytes", b)
 	}
 	n := int(b[0]) - codeIntZero
