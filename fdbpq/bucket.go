@@ -225,6 +225,17 @@ func (qtx *queueTx) tokensDue(t timer) error {
 		if err != nil {
 			return err
 		}
+		key, _, err := tuple.ConsumeBytes(row.Key[len(space):])
+		if err != nil {
+			return fmt.Errorf("damaged tokens of a key: %w", err)
+		}
+		settings, err := qtx.settingsOf(qtx.tx, qtx.state, string(key))
+		if err != nil {
+			return err
+		}
+		if rate := settings.rate(&qtx.state.config); rate != (Rate{}) {
+			b = b.refilled(rate, qtx.state.keyRateSince, now)
+		}
 		if b.full > now {
 			left = true
 			continue

@@ -142,6 +142,9 @@ func (m *model) otherDue(d due, at moment) {
 	}
 	left := false
 	for key, b := range q.keyBuckets {
+		if rate := q.rateOf(key); rate != (fdbpq.Rate{}) {
+			b = b.seen(rate, q.keyRateSet, at.now)
+		}
 		if b.full(at.now) {
 			delete(q.keyBuckets, key)
 		} else {

@@ -164,6 +164,15 @@ func TestRateChanges(t *testing.T) {
 		f.pass(5 * time.Second)
 		f.configure("q", `{"rate":"3/10s"}`)
 		take("of ten tokens of twenty, three of three", 3)
+		f.fill("keys", 300, fdbpq.NewItem{Key: "a"})
+		f.configure("keys", `{"key_rate":"100/1s"}`)
+		f.pop("keys", fdbpq.Min, 100)
+		f.configure("keys", `{"key_rate":"100/24h"}`)
+		f.pass(3 * time.Minute)
+		f.sweep() // which forgets no tokens that are owed by the slower rate
+		if n := len(f.pop("keys", fdbpq.Min, 100).Items); n > 0 {
+			t.Errorf("a key without tokens got %d items by a slower rate", n)
+		}
 	})
 }
 
