@@ -207,6 +207,7 @@ func (l *looks) refilled() ([]*turn, error) {
 			return nil, err
 		}
 		if l.remove {
+			l.tx.Conflict(row.Key) // a process whose time is behind may write it again
 			l.tx.Clear(row.Key)
 		}
 		if l.keys[key] != nil {

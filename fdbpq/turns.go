@@ -81,7 +81,9 @@ func (t *turns) look(head *entry) (done bool, err error) {
 		return false, nil // the row is where it belongs
 	}
 	if t.remove {
-		t.tx.Clear(t.key(spaceKeyHead, head.place))
+		row := t.key(spaceKeyHead, head.place)
+		t.tx.Conflict(row) // an item may come back to this place at the same time
+		t.tx.Clear(row)
 	}
 	if known == nil && next.ready {
 		t.moved = append(t.moved, next)
