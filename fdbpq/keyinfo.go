@@ -120,7 +120,7 @@ func (qtx *queueTx) keyInfo(key string, most int) (KeyInfo, error) {
 		return KeyInfo{}, err
 	}
 	info.Ready, info.More = min(len(ready), most), len(ready) > most
-	if info.Leased, err = qtx.heldBy(qtx.snapshot, key, MaxKeyCount); err != nil {
+	if info.Leased, err = qtx.heldBy(qtx.snapshot, key, most); err != nil {
 		return KeyInfo{}, err
 	}
 	if info.Settings, err = qtx.settingsOf(qtx.snapshot, qtx.state, key); err != nil {
