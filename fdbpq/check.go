@@ -21,7 +21,7 @@ import (
 //   - forwarding rows lead to items;
 //   - an item with a unique value has the row of that value, and no other item has;
 //   - the rows of keys are those of their items, and pops find a key that may be leased;
-//   - settings of keys are counted, and each tag of a key that takes turns has a row;
+//   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -62,7 +62,7 @@ const (
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
 	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
-	spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens, spaceFairKey, spaceFinish, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
+	spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens, spaceFairKey, spaceUnnamed, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -191,7 +191,7 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.keyHeld(line, rest, pair.Key)
 	case spaceKeyHead:
 		return w.keyHead(line, rest, pair.Value)
-	case spaceFairKey, spaceFinish, spaceClass, spaceWeight:
+	case spaceFairKey, spaceUnnamed, spaceClass, spaceWeight:
 		return w.fairRow(space, s, line, rest, pair.Value)
 	}
 	return w.item(space, line, rest, pair.Value)

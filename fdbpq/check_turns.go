@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
@@ -14,17 +13,11 @@ type queueKey struct{ queue, key string }
 type turnsFound struct {
 	waits    map[queueKey]bool // keys that wait for a token
 	settings map[queueKey]KeySettings
-	looking  map[string]bool                // queues whose keys a timer looks at
-	rows     map[lineage]map[fairPlace]bool // of the fair order
-	finish   map[lineage]map[fairKey]int64
-	virtual  map[lineage]map[int64]int64
+	looking  map[string]bool // queues whose keys a timer looks at
 }
 
 func newTurnsFound() turnsFound {
-	return turnsFound{
-		waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), looking: make(map[string]bool),
-		rows: make(map[lineage]map[fairPlace]bool), finish: make(map[lineage]map[fairKey]int64), virtual: make(map[lineage]map[int64]int64),
-	}
+	return turnsFound{waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), looking: make(map[string]bool)}
 }
 
 // keyKnown checks a row that a key, or a queue, has outside generations.
@@ -78,17 +71,13 @@ func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []
 	if err != nil {
 		return err
 	}
-	at := int64(kv.DecodeInteger(value))
-	switch space {
-	case spaceClass:
-		put(w.turns.virtual, line, class, at)
+	if space != spaceFairKey {
+		if len(value) != 8 {
+			return fmt.Errorf("a tag of %d bytes", len(value))
+		}
 		return nil
-	case spaceFinish:
-		key, _, err := tuple.ConsumeBytes(rest)
-		put(w.turns.finish, line, fairKey{class, string(key)}, at)
-		return err
 	}
-	tag, rest, err := tuple.ConsumeInt(rest)
+	_, rest, err = tuple.ConsumeInt(rest) // the tag
 	if err != nil {
 		return err
 	}
@@ -96,21 +85,13 @@ func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []
 	if err != nil {
 		return err
 	}
-	put(w.turns.rows, line, fairPlace{class, tag, string(key)}, true)
-	if found := w.keyOf(line, string(key)); len(value) == 0 && (found.fair == nil || class < *found.fair) {
+	if found := w.keyOf(line, string(key)); found.fair == nil || class < *found.fair {
 		found.fair = &class
 	}
 	return nil
 }
 
-func put[K comparable, V any](in map[lineage]map[K]V, line lineage, key K, value V) {
-	if in[line] == nil {
-		in[line] = make(map[K]V)
-	}
-	in[line][key] = value
-}
-
-// balanceTurns reports settings that are not counted, and tags that no pop would forget.
+// balanceTurns reports settings that are not counted.
 func (w *walk) balanceTurns() {
 	set, limited := make(map[string]int64), make(map[string]int64)
 	for of, k := range w.turns.settings {
@@ -120,24 +101,6 @@ func (w *walk) balanceTurns() {
 	for name, s := range w.queues {
 		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
 			w.problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
-		}
-	}
-	for line, tags := range w.turns.finish {
-		for of, at := range tags {
-			if !w.turns.rows[line][fairPlace{of.class, at, of.key}] {
-				w.problem("queue %q: the tag %d of the key %q in class %d has no row", line.queue, at, of.key, of.class)
-			}
-		}
-	}
-	for line, classes := range w.turns.virtual {
-		used := make(map[int64]bool)
-		for p := range w.turns.rows[line] {
-			used[p.class] = true
-		}
-		for class := range classes {
-			if !used[class] {
-				w.problem("queue %q: class %d has a virtual time, and no key", line.queue, class)
-			}
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestHotKey(t *testing.T) {
 			popped := f.pop("q", fdbpq.Min, fdbpq.MaxBatch)
 			more = len(popped.Items) > 0 || popped.More
 		}
-		for _, space := range []string{"fk", "ff", "fc", "fw", "kh"} {
+		for _, space := range []string{"fk", "fu", "fc", "fw", "kh"} {
 			if n := len(f.rows(space)); n > 0 {
 				t.Errorf("%d rows are left in %q", n, space)
 			}
@@ -291,7 +291,7 @@ func TestFairBegins(t *testing.T) {
 		if got := strings.Join(f.popped("q", 3), " "); got != "key001-1 key002-1 key003-1" {
 			t.Errorf("without turns, pops took %s", got)
 		}
-		if n := len(f.rows("fk")) + len(f.rows("ff")) + len(f.rows("fc")); n > 0 {
+		if n := len(f.rows("fk")) + len(f.rows("fu")) + len(f.rows("fc")); n > 0 {
 			t.Errorf("%d rows of the order are left", n)
 		}
 		f.configure("q", `{"fair":"0"}`)
@@ -328,7 +328,7 @@ func TestFairBeginsAgain(t *testing.T) {
 	})
 }
 
-// A key in turn has one row, and one for each class in which its tag is remembered.
+// A key in turn has one row, and classes that are empty have none.
 func TestRowsOfTurns(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -359,7 +359,7 @@ func TestRowsOfTurns(t *testing.T) {
 		f.sound()
 		f.takesNow("q", 2, "b0")
 		f.pop("q", fdbpq.Min, 1)
-		if n := len(f.rows("fk")) + len(f.rows("ff")) + len(f.rows("fc")); n > 0 {
+		if n := len(f.rows("fk")) + len(f.rows("fu")) + len(f.rows("fc")); n > 0 {
 			t.Errorf("%d rows are left", n)
 		}
 	})
@@ -376,6 +376,9 @@ func TestFairLooksAreBounded(t *testing.T) {
 			f.keyed("q", fmt.Sprintf("key%03d-", i), 0, 2)
 		}
 		f.lease("q", fdbpq.Min, keys, time.Hour)
+		for i := range keys {
+			f.keyed("q", fmt.Sprintf("key%03d-", i), -1, 1) // writes a row of its key
+		}
 		f.pushed("q", 9, "free")
 		if first := f.lease("q", fdbpq.Min, 1, time.Hour); len(first.Items) > 0 || !first.More {
 			t.Errorf("the first pop took %q, more %t", payloads(first.Items), first.More)
@@ -440,5 +443,26 @@ func TestTimeGoesOnWithoutOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.takes("q", 2, "a0", "b2")
+	})
+}
+
+// Keys that are new all the time do not keep one waiting that has much to do.
+func TestNewKeysKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority"}`)
+		f.fill("q", 200, fdbpq.NewItem{Key: "z", Payload: []byte("z"), Weight: 3})
+		f.fill("q", 200, fdbpq.NewItem{Payload: []byte("free")})
+		var got []string
+		for n := range 100 {
+			f.push("q", fdbpq.NewItem{Key: fmt.Sprint("new ", n), Payload: []byte("new")})
+			got = append(got, f.popped("q", 1)...)
+		}
+		// Many of the new keys wait as well, and each has a share.
+		if z, free := count(got, "z"), count(got, "free"); z < 12 || free < 4 || z-3*free > 4 || 3*free-z > 4 {
+			t.Errorf("a key of weight 3 got %d of 100 items, those without a key %d", z, free)
+		}
+		f.sound()
 	})
 }

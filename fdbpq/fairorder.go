@@ -10,18 +10,18 @@ import (
 )
 
 // Where keys take turns, each key with ready items has a row in the order of the classes
-// (spaceFairKey), and in a class in the order of tags. A key's tag grows with each of its
-// items by a cost, the less the more the key weighs, and the virtual time of the class is
-// the highest tag that was served: start-time fair queueing. A key that comes back has the
-// tag that it had, or virtual time if that is more, so it gains nothing by its absence.
+// (spaceFairKey), and in a class in the order of tags. The tag is that of its next item:
+// the one of the item before and a cost, the less the more the key weighs. The virtual time
+// of the class is the highest tag that was served, and a key that comes begins there:
+// self-clocked fair queueing. So a key gains nothing by its absence, and each item moves
+// time on: keys that are new all the time keep nobody waiting for good.
 //
-// The items without a key are a key of weight 1 that needs no row: pops read them anyway.
+// The items without a key are a key of weight 1. It needs no row in the order, because pops
+// read its first item anyway, and has its tag in a row of its own (spaceUnnamed).
 //
 // The rows keep the rules of those in the order of the queue (spaceKeyHead), but that a
 // row may stand in a class before the one of the key's first item. Pushes and settlements
 // do not know tags, so they write rows with tag 0, and pops put them where they belong.
-// A key that has no items keeps a row at its tag as a mark: when virtual time gets there,
-// nothing is known of the key any more.
 //
 // Rows belong to a numbered order, so that another configuration begins with an empty one.
 // Pops go in the order of the queue until all keys have a row in the fair one.
@@ -39,10 +39,6 @@ func (qtx *queueTx) fairRow(p fairPlace) []byte {
 	return tuple.AppendBytes(tuple.AppendInt(qtx.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
 }
 
-func (qtx *queueTx) finishRow(of fairKey) []byte {
-	return tuple.AppendBytes(qtx.classPrefix(spaceFinish, of.class), []byte(of.key))
-}
-
 func (qtx *queueTx) weightRow(key string) []byte { return qtx.keyRow(spaceWeight, key) }
 
 // fairPlace is where a key stands.
@@ -50,15 +46,6 @@ type fairPlace struct {
 	class, tag int64
 	key        string
 }
-
-// fairKey is a key in one class.
-type fairKey struct {
-	class int64
-	key   string
-}
-
-// isMark is the value of a row of a key that has no items.
-var isMark = []byte{1}
 
 func (qtx *queueTx) parseFairRow(key []byte) (p fairPlace, err error) {
 	rest := key[len(qtx.fairPrefix(spaceFairKey)):]
@@ -95,9 +82,10 @@ func (qtx *queueTx) leaveFairOrder() {
 	if qtx.state.config.Fair == "" {
 		return
 	}
-	for _, space := range []string{spaceFairKey, spaceFinish, spaceClass} {
+	for _, space := range []string{spaceFairKey, spaceUnnamed, spaceClass} {
 		qtx.tx.ClearRange(tuple.Range(qtx.fairPrefix(space)))
 	}
+	qtx.tx.ClearRange(tuple.Range(generationPrefix(spaceWeight, qtx.name, qtx.state.generation)))
 }
 
 // buildLater sets a timer that goes on behind a key. The transaction that begins an order

@@ -16,11 +16,8 @@ type fairTurns struct {
 	rows  fairRows
 	moved []*flow // keys with a next item
 
-	virtual map[int64]*tag     // of classes
-	finish  map[fairKey]*tag   // of keys
-	left    map[fairPlace]bool // rows that were read: whether they are marks
-	served  map[fairKey]bool   // keys that had items
-	passed  map[int64]bool     // classes in which keys were forgotten
+	classes map[int64]*classTime
+	left    map[fairPlace]bool // rows that were read
 }
 
 // flow is a key that may have its next item.
@@ -30,10 +27,10 @@ type flow struct {
 	cost  int64
 }
 
-// tag is a row that holds a tag.
-type tag struct {
-	at      int64
-	changed bool
+// classTime is what a pop knows of a class.
+type classTime struct {
+	virtual, unnamed int64 // virtual time, and the tag of the next item without a key, 0 if there was none
+	before           [2]int64
 }
 
 func (a fairPlace) compare(b fairPlace) int {
@@ -43,8 +40,7 @@ func (a fairPlace) compare(b fairPlace) int {
 func (c *collector) takeFairTurns() error {
 	t := fairTurns{
 		looks:   looks{collector: c, keys: make(map[string]*turn)},
-		virtual: make(map[int64]*tag), finish: make(map[fairKey]*tag), left: make(map[fairPlace]bool),
-		served: make(map[fairKey]bool), passed: make(map[int64]bool),
+		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
 	t.plain.next = c.scan(c.snapshot, c.state, spaceReady, Min, AllPriorities, "").next
 	t.rows.begin, t.rows.end = tuple.Range(t.fairPrefix(spaceFairKey))
@@ -53,7 +49,7 @@ func (c *collector) takeFairTurns() error {
 		return err
 	}
 	for _, next := range ready {
-		if err := t.moveTo(next); err != nil {
+		if err := t.moveTo(next, fairPlace{}); err != nil {
 			return err
 		}
 	}
@@ -88,14 +84,14 @@ func (t *fairTurns) step() (done bool, err error) {
 	next := (*fairPlace)(nil)
 	earlier := func(p fairPlace) bool { return next == nil || p.compare(*next) < 0 }
 	if plain != nil {
-		at, err := t.placeOf("", t.state.config.Fair.class(plain.place.priority))
+		at, err := t.placeOfUnnamed(plain)
 		if err != nil {
 			return false, err
 		}
 		next = &at
 	}
 	slices.SortFunc(t.moved, func(a, b *flow) int { return a.place.compare(b.place) })
-	if row != nil && earlier(row.place) && (len(t.moved) == 0 || row.place.compare(t.moved[0].place) <= 0) {
+	if row != nil && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
 		return t.look(t.rows.take())
 	}
 	if len(t.moved) > 0 && earlier(t.moved[0].place) {
@@ -111,83 +107,83 @@ func (t *fairTurns) step() (done bool, err error) {
 }
 
 // look looks at the key of a row. Its row is written again where the key belongs.
-func (t *fairTurns) look(row fairEntry) (done bool, err error) {
-	t.left[row.place] = row.mark
-	of := fairKey{row.place.class, row.place.key}
-	if t.keys[of.key] == nil && !row.mark {
-		found, err := t.lookAt(of.key)
+func (t *fairTurns) look(at fairPlace) (done bool, err error) {
+	t.left[at] = true
+	if _, err := t.class(at.class); err != nil { // which may have no other key
+		return false, err
+	}
+	if t.keys[at.key] == nil {
+		found, err := t.lookAt(at.key)
 		if err != nil {
 			return false, err
 		}
 		if found.ready {
-			if err := t.moveTo(found); err != nil || t.standsIn(of) {
-				return false, err
-			}
-			return false, t.pass(of, row.place.tag)
+			return false, t.moveTo(found, at)
 		}
-	}
-	if !t.standsIn(of) {
-		if err := t.pass(of, row.place.tag); err != nil {
+		if err := t.forgetWeight(at.key); err != nil {
 			return false, err
 		}
 	}
 	return t.givesUp(), nil
 }
 
-// standsIn reports whether a key is known to have its next item in a class.
-func (t *fairTurns) standsIn(of fairKey) bool {
-	return slices.ContainsFunc(t.moved, func(f *flow) bool { return f.key == of.key && f.place.class == of.class })
-}
-
-// moveTo gives a key that may have its next item the place where it is in turn.
-func (t *fairTurns) moveTo(next *turn) error {
-	at, err := t.placeOf(next.key, t.state.config.Fair.class(next.at.priority))
+// moveTo gives a key that may have its next item the place where it is in turn: that of its
+// row, or the one of a key that comes.
+func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
+	// Pushes may give the key a weight all the time, and pops would run again each time.
+	weight, err := t.weightOf(t.snapshot, next.key, &next.settings)
 	if err != nil {
 		return err
 	}
-	// Pushes may give the key a weight all the time, and pops would run again each time.
-	weight, err := t.weightOf(t.snapshot, next.key, &next.settings)
-	t.moved = append(t.moved, &flow{turn: next, place: at, cost: tagUnit / weight})
-	return err
-}
-
-// reader returns what pops depend on. Peeks change nothing, and depend on nothing.
-func (t *fairTurns) reader() kv.Reader {
-	if t.remove {
-		return t.tx
+	f := &flow{turn: next, place: at, cost: tagUnit / weight}
+	if class := t.state.config.Fair.class(next.at.priority); at.tag == 0 || at.class != class {
+		if f.place, err = t.comes(next.key, class, f.cost); err != nil {
+			return err
+		}
 	}
-	return t.snapshot
+	t.moved = append(t.moved, f)
+	return nil
 }
 
-func (t *fairTurns) tag(row []byte) (*tag, error) {
-	value, err := t.reader().Get(row)
-	return &tag{at: int64(kv.DecodeInteger(value))}, err
-}
-
-func (t *fairTurns) virtualTime(class int64) (*tag, error) {
-	var err error
-	if t.virtual[class] == nil {
-		t.virtual[class], err = t.tag(t.classPrefix(spaceClass, class))
-	}
-	return t.virtual[class], err
-}
-
-func (t *fairTurns) finishOf(of fairKey) (*tag, error) {
-	var err error
-	if t.finish[of] == nil {
-		t.finish[of], err = t.tag(t.finishRow(of))
-	}
-	return t.finish[of], err
-}
-
-// placeOf is where a key is in turn.
-func (t *fairTurns) placeOf(key string, class int64) (fairPlace, error) {
-	now, err := t.virtualTime(class)
+// comes is the place of a key that had no next item in its class.
+func (t *fairTurns) comes(key string, class, cost int64) (fairPlace, error) {
+	c, err := t.class(class)
 	if err != nil {
 		return fairPlace{}, err
 	}
-	finish, err := t.finishOf(fairKey{class, key})
-	return fairPlace{class: class, tag: max(now.at, finish.at), key: key}, err
+	return fairPlace{class: class, tag: c.virtual + cost, key: key}, nil
+}
+
+// placeOfUnnamed is the place of the next item without a key.
+func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
+	class := t.state.config.Fair.class(item.place.priority)
+	c, err := t.class(class)
+	if err != nil {
+		return fairPlace{}, err
+	}
+	if c.unnamed == 0 {
+		c.unnamed = c.virtual + tagUnit
+	}
+	return fairPlace{class: class, tag: c.unnamed}, nil
+}
+
+// class reads what is known of a class. Pops depend on it; peeks depend on nothing.
+func (t *fairTurns) class(class int64) (*classTime, error) {
+	if c := t.classes[class]; c != nil {
+		return c, nil
+	}
+	r := t.snapshot
+	if t.remove {
+		r = kv.Reader(t.tx)
+	}
+	values, err := r.GetAll([][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)})
+	if err != nil {
+		return nil, err
+	}
+	c := &classTime{virtual: int64(kv.DecodeInteger(values[0])), unnamed: int64(kv.DecodeInteger(values[1]))}
+	c.before = [2]int64{c.virtual, c.unnamed}
+	t.classes[class] = c
+	return c, nil
 }
 
 // take selects the next item of a key.
@@ -196,21 +192,27 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 	if done, err = t.selectNext(f.turn); err != nil {
 		return false, err
 	}
-	if len(t.items) > selected {
-		if err := t.serve(f.place, f.cost); err != nil {
+	served := len(t.items) > selected
+	if served {
+		c, err := t.class(f.place.class)
+		if err != nil {
 			return false, err
 		}
+		c.virtual = max(c.virtual, f.place.tag)
 	}
 	if t.remove {
 		t.queueTx.keys.of(f.key).placed = true
 	}
-	if of := (fairKey{f.place.class, f.key}); t.finish[of].at > 0 {
-		t.served[of] = true // its tag needs a row, wherever its next item is
-	}
 	if !f.ready {
-		return done, nil
+		return done, t.forgetWeight(f.key)
 	}
-	f.place, err = t.placeOf(f.key, t.state.config.Fair.class(f.at.priority))
+	class := t.state.config.Fair.class(f.at.priority)
+	switch {
+	case class != f.place.class:
+		f.place, err = t.comes(f.key, class, f.cost)
+	case served:
+		f.place.tag += f.cost
+	}
 	t.moved = append(t.moved, f)
 	return done, err
 }
@@ -218,80 +220,50 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 // takePlain selects an item without a key.
 func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
 	selected := len(t.items)
-	if done, err = t.add(item); err == nil && len(t.items) > selected {
-		err = t.serve(at, tagUnit)
+	if done, err = t.add(item); err != nil || len(t.items) == selected {
+		return done, err
+	}
+	c := t.classes[at.class]
+	c.virtual = max(c.virtual, at.tag)
+	c.unnamed = c.virtual + tagUnit
+	next, err := t.plain.first(1, 0)
+	if err == nil && (next == nil || t.state.config.Fair.class(next.place.priority) != at.class) {
+		c.unnamed = 0
 	}
 	return done, err
 }
 
-// serve moves virtual time and a key's tag on.
-func (t *fairTurns) serve(at fairPlace, cost int64) error {
-	now, err := t.virtualTime(at.class)
-	if err != nil {
-		return err
-	}
-	if at.tag > now.at {
-		now.at, now.changed = at.tag, true
-	}
-	of := fairKey{at.class, at.key}
-	finish, err := t.finishOf(of)
-	if err != nil {
-		return err
-	}
-	finish.at, finish.changed = at.tag+cost, true
-	t.served[of] = true
-	return nil
-}
-
-// pass forgets a key's tag in a class when virtual time has got there. A row at a lesser
-// tag says nothing: each tag has a row.
-func (t *fairTurns) pass(of fairKey, at int64) error {
-	finish, err := t.finishOf(of)
-	if err != nil || finish.at > at {
-		return err
-	}
-	if finish.at > 0 {
-		now, err := t.virtualTime(of.class)
-		if err != nil {
-			return err
-		}
-		if finish.at > now.at {
-			now.at, now.changed = finish.at, true
-		}
-		finish.at, finish.changed = 0, true
-	}
-	delete(t.served, of)
-	t.passed[of.class] = true
-	return t.forgetWeight(of.key)
-}
-
 // forgetWeight clears the weight of a key that has no ready items.
 func (t *fairTurns) forgetWeight(key string) error {
-	if !t.remove || key == "" {
+	if !t.remove {
 		return nil
 	}
 	row, err := t.tx.Get(t.weightRow(key))
 	if err != nil || row == nil {
 		return err
 	}
-	if _, ok, err := t.firstOfKey(t.snapshot, key); err != nil || ok {
-		return err
+	taken := 0 // items whose rows are cleared when the pop is complete
+	for i := range t.items {
+		if t.items[i].envelope.key == key {
+			taken++
+		}
 	}
-	t.tx.Clear(t.weightRow(key))
-	return nil
+	begin, end := tuple.Range(t.keyRow(spaceKeyReady, key))
+	ready, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: taken + 1})
+	if err == nil && len(ready) <= taken {
+		t.tx.Clear(t.weightRow(key))
+	}
+	return err
 }
 
 // write writes where the keys stand now.
 func (t *fairTurns) write() error {
-	stand := make(map[fairPlace]bool) // whether it is a mark
-	for of := range t.served {
-		stand[fairPlace{of.class, t.finish[of].at, of.key}] = true
-	}
+	stand := make(map[fairPlace]bool)
 	for _, f := range t.moved {
-		stand[f.place] = false
+		stand[f.place] = true
 	}
-	for p, mark := range t.left {
-		if is, stands := stand[p]; stands && is == mark {
+	for p := range t.left {
+		if stand[p] {
 			delete(stand, p)
 			continue
 		}
@@ -299,66 +271,53 @@ func (t *fairTurns) write() error {
 		t.tx.Conflict(row) // a push may write it at the same time
 		t.tx.Clear(row)
 	}
-	for p, mark := range stand {
-		if mark {
-			t.tx.Set(t.fairRow(p), isMark)
-		} else {
-			t.tx.Set(t.fairRow(p), nil)
+	for p := range stand {
+		t.tx.Set(t.fairRow(p), nil)
+	}
+	for class, c := range t.classes {
+		if err := t.writeClass(class, c); err != nil {
+			return err
 		}
-	}
-	for of, finish := range t.finish {
-		t.writeTag(t.finishRow(of), finish)
-	}
-	return t.writeClasses()
-}
-
-// writeTag writes a row that has changed. A tag of 0 needs none.
-func (t *fairTurns) writeTag(row []byte, v *tag) {
-	switch {
-	case !v.changed:
-	case v.at == 0:
-		t.tx.Clear(row)
-	default:
-		t.tx.Set(row, kv.EncodeInteger(uint64(v.at)))
-	}
-}
-
-// writeClasses writes the virtual times, and forgets those of classes without keys.
-func (t *fairTurns) writeClasses() error {
-	for class, now := range t.virtual {
-		if t.passed[class] && now.at > 0 {
-			begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
-			rows, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
-			if err != nil {
-				return err
-			}
-			if len(rows) == 0 {
-				now.at, now.changed = 0, true
-			}
-		}
-		t.writeTag(t.classPrefix(spaceClass, class), now)
 	}
 	return nil
 }
 
-// rowsAtOnce is how many rows one read gives at least: some of them may be marks.
-const rowsAtOnce = 8
-
-// fairEntry is a row of the fair order.
-type fairEntry struct {
-	place fairPlace
-	mark  bool
+// writeClass writes what has changed of a class, and forgets one that has no items.
+func (t *fairTurns) writeClass(class int64, c *classTime) error {
+	if c.unnamed == 0 && c.virtual > 0 {
+		begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
+		rows, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			c.virtual = 0
+		}
+	}
+	for i, row := range [][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)} {
+		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
+		case now == c.before[i]:
+		case now == 0:
+			t.tx.Clear(row)
+		default:
+			t.tx.Set(row, kv.EncodeInteger(uint64(now)))
+		}
+	}
+	return nil
 }
+
+// rowsAtOnce is how many rows one read gives at least: some keys may have nothing.
+const rowsAtOnce = 8
 
 // fairRows reads the rows of the fair order.
 type fairRows struct {
 	begin, end []byte
-	entries    []fairEntry
+	entries    []fairPlace
 	ended      bool
 }
 
 // first returns the first row that was not taken, nil when there is none.
-func (r *fairRows) first(t *fairTurns, limit int) (*fairEntry, error) {
+func (r *fairRows) first(t *fairTurns, limit int) (*fairPlace, error) {
 	if len(r.entries) == 0 && !r.ended {
 		pairs, err := t.snapshot.Range(r.begin, r.end, kv.RangeOptions{Limit: limit})
 		if err != nil {
@@ -369,7 +328,7 @@ func (r *fairRows) first(t *fairTurns, limit int) (*fairEntry, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.entries = append(r.entries, fairEntry{place: p, mark: len(pair.Value) > 0})
+			r.entries = append(r.entries, p)
 			r.begin = append(pair.Key, 0)
 		}
 		r.ended = len(pairs) == 0
@@ -380,7 +339,7 @@ func (r *fairRows) first(t *fairTurns, limit int) (*fairEntry, error) {
 	return &r.entries[0], nil
 }
 
-func (r *fairRows) take() fairEntry {
+func (r *fairRows) take() fairPlace {
 	first := r.entries[0]
 	r.entries = r.entries[1:]
 	return first

@@ -104,7 +104,7 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 	for _, space := range []string{
 		spaceReady, spaceChunk, spaceForward, spaceUnique, spaceCounter,
 		spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
-		spaceFairKey, spaceFinish, spaceClass, spaceWeight,
+		spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
 	} {
 		qtx.tx.ClearRange(tuple.Range(qtx.prefix(space)))
 	}

@@ -35,7 +35,7 @@ import (
 //	("ks", queue, key)                      settings of the key
 //	("qt", queue)                           tokens of the queue
 //	("fk", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or in a later one
-//	("ff", queue, generation, order, class, key)       tag at which the key is served next
+//	("fu", queue, generation, order, class)            tag of the next item without a key
 //	("fc", queue, generation, order, class)            virtual time of the class
 //	("fw", queue, generation, key)          weight that a push gave the key
 //	("m", queue, generation)                highest lower bound of a fence that an import has assigned
@@ -77,7 +77,7 @@ const (
 	spaceSettings = "ks"
 	spaceTokens   = "qt"
 	spaceFairKey  = "fk"
-	spaceFinish   = "ff"
+	spaceUnnamed  = "fu"
 	spaceClass    = "fc"
 	spaceWeight   = "fw"
 	spaceFence    = "m"
@@ -96,7 +96,7 @@ const (
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
 	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens,
-	spaceFairKey, spaceFinish, spaceClass, spaceWeight,
+	spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }
 

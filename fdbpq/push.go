@@ -211,7 +211,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	}
 	p.tally.bytes += e.size
 	p.claim(&e, at)
-	if item.Weight != 0 && p.state.config.Fair != "" {
+	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
 	p.addReadyAt(at, due, &e)

@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -59,8 +60,18 @@ func TestWeightsAreForgotten(t *testing.T) {
 		})
 		f.popped("q", 100)
 		f.push("without turns", fdbpq.NewItem{Key: "a", Weight: 3})
+		gone = f.push("q", fdbpq.NewItem{Key: "delayed", Weight: 7, Delay: time.Hour})[0].ID
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Remove(tx, gone)
+			return err
+		})
 		if n := len(f.rows("fw")); n > 0 {
 			t.Errorf("%d weights of keys without items are left", n)
+		}
+		f.push("q", fdbpq.NewItem{Key: "d", Weight: 7})
+		f.configure("q", `{"fair":""}`)
+		if n := len(f.rows("fw")); n > 0 {
+			t.Errorf("%d weights are left where keys take no turns", n)
 		}
 	})
 }
