@@ -284,7 +284,8 @@ func (t *fairTurns) write() error {
 
 // writeClass writes what has changed of a class, and forgets one that has no items.
 func (t *fairTurns) writeClass(class int64, c *classTime) error {
-	if c.unnamed == 0 && c.virtual > 0 {
+	stands := slices.ContainsFunc(t.moved, func(f *flow) bool { return f.place.class == class })
+	if !stands && c.unnamed == 0 && c.virtual > 0 {
 		begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
 		rows, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
 		if err != nil {
