@@ -445,24 +445,3 @@ func TestTimeGoesOnWithoutOthers(t *testing.T) {
 		f.takes("q", 2, "a0", "b2")
 	})
 }
-
-// Keys that are new all the time do not keep one waiting that has much to do.
-func TestNewKeysKeepNobodyWaiting(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.configure("q", `{"fair":"priority"}`)
-		f.fill("q", 200, fdbpq.NewItem{Key: "z", Payload: []byte("z"), Weight: 3})
-		f.fill("q", 200, fdbpq.NewItem{Payload: []byte("free")})
-		var got []string
-		for n := range 100 {
-			f.push("q", fdbpq.NewItem{Key: fmt.Sprint("new ", n), Payload: []byte("new")})
-			got = append(got, f.popped("q", 1)...)
-		}
-		// Many of the new keys wait as well, and each has a share.
-		if z, free := count(got, "z"), count(got, "free"); z < 12 || free < 4 || z-3*free > 4 || 3*free-z > 4 {
-			t.Errorf("a key of weight 3 got %d of 100 items, those without a key %d", z, free)
-		}
-		f.sound()
-	})
-}

@@ -18,6 +18,7 @@ type fairTurns struct {
 
 	classes map[int64]*classTime
 	left    map[fairPlace]bool // rows that were read
+	fresh   int                // keys among them that have an item
 }
 
 // flow is a key that may have its next item.
@@ -91,7 +92,9 @@ func (t *fairTurns) step() (done bool, err error) {
 		next = &at
 	}
 	slices.SortFunc(t.moved, func(a, b *flow) int { return a.place.compare(b.place) })
-	if row != nil && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
+	// Of keys that come one pop looks at a bounded number. The next one looks at others.
+	enough := t.fresh >= maxLooks && len(t.moved) > 0 && row != nil && row.tag == 0
+	if row != nil && !enough && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
 		return t.look(t.rows.take())
 	}
 	if len(t.moved) > 0 && earlier(t.moved[0].place) {
@@ -118,6 +121,7 @@ func (t *fairTurns) look(at fairPlace) (done bool, err error) {
 			return false, err
 		}
 		if found.ready {
+			t.fresh++
 			return false, t.moveTo(found, at)
 		}
 		if err := t.forgetWeight(at.key); err != nil {
