@@ -125,11 +125,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	r := c.snapshot
-	if c.remove {
-		r = kv.Reader(c.tx)
-	}
-	if c.bucket, err = c.readBucket(r, c.bucketRow(), rate); err != nil {
+	if c.bucket, err = c.readBucket(c.reader(), c.bucketRow(), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()
@@ -219,7 +215,7 @@ func (qtx *queueTx) tokensDue(t timer) error {
 	if err != nil {
 		return err
 	}
-	left := false
+	left, last := false, ""
 	for _, row := range rows {
 		b, err := parseBucket(row.Value)
 		if err != nil {
@@ -229,7 +225,8 @@ func (qtx *queueTx) tokensDue(t timer) error {
 		if err != nil {
 			return fmt.Errorf("damaged tokens of a key: %w", err)
 		}
-		settings, err := qtx.settingsOf(qtx.tx, qtx.state, string(key))
+		last = string(key)
+		settings, err := qtx.settingsOf(qtx.tx, qtx.state, last)
 		if err != nil {
 			return err
 		}
@@ -247,11 +244,7 @@ func (qtx *queueTx) tokensDue(t timer) error {
 		qtx.forgetFull(now)
 	}
 	if len(rows) == tokensAtOnce {
-		last, _, err := tuple.ConsumeBytes(rows[len(rows)-1].Key[len(space):])
-		if err != nil {
-			return fmt.Errorf("damaged tokens of a key: %w", err)
-		}
-		return qtx.timerAtOnce(timerTokens, string(last))
+		return qtx.timerAtOnce(timerTokens, last)
 	}
 	return nil
 }

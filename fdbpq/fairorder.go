@@ -12,8 +12,8 @@ import (
 // Where keys take turns, each key with ready items has a row in the order of the classes
 // (spaceFairKey), and in a class in the order of tags. The tag is that of its next item:
 // the one of the item before and a cost, the less the more the key weighs. The virtual time
-// of the class is the highest tag that was served, and a key that comes begins there:
-// self-clocked fair queueing. So a key gains nothing by its absence, and each item moves
+// of the class is the highest tag that was served, and a key that comes stands a cost behind
+// it: self-clocked fair queueing. So a key gains nothing by its absence, and each item moves
 // time on: keys that are new all the time keep nobody waiting for good.
 //
 // The items without a key are a key of weight 1. It needs no row in the order, because pops

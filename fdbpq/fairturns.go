@@ -12,8 +12,8 @@ import (
 // writes what has changed when it has selected.
 type fairTurns struct {
 	looks
-	plain source
-	rows  fairRows
+	plain source[entry]
+	rows  source[fairPlace]
 	moved []*flow // keys with a next item
 
 	classes map[int64]*classTime
@@ -44,7 +44,7 @@ func (c *collector) takeFairTurns() error {
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
 	t.plain.next = c.scan(c.snapshot, c.state, spaceReady, Min, AllPriorities, "").next
-	t.rows.begin, t.rows.end = tuple.Range(t.fairPrefix(spaceFairKey))
+	t.rows.next = c.fairRows()
 	ready, err := t.refilled()
 	if err != nil {
 		return err
@@ -54,17 +54,8 @@ func (c *collector) takeFairTurns() error {
 			return err
 		}
 	}
-	for len(c.items) < c.sel.Limit && !c.more {
-		done, err := t.step()
-		if err != nil {
-			return err
-		}
-		if done {
-			break
-		}
-	}
-	if !c.remove {
-		return nil
+	if err := c.untilDone(t.step); err != nil || !c.remove {
+		return err
 	}
 	if err := t.write(); err != nil {
 		return err
@@ -78,7 +69,7 @@ func (t *fairTurns) step() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	row, err := t.rows.first(t, max(rowsAtOnce, t.sel.Limit-len(t.items)))
+	row, err := t.rows.first(max(rowsAtOnce, t.sel.Limit-len(t.items)), 0)
 	if err != nil {
 		return false, err
 	}
@@ -103,8 +94,7 @@ func (t *fairTurns) step() (done bool, err error) {
 		return t.take(first)
 	}
 	if plain != nil {
-		t.plain.entries = t.plain.entries[1:]
-		return t.takePlain(*plain, *next)
+		return t.takePlain(t.plain.take(), *next)
 	}
 	return true, nil
 }
@@ -171,16 +161,12 @@ func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
 	return fairPlace{class: class, tag: c.unnamed}, nil
 }
 
-// class reads what is known of a class. Pops depend on it; peeks depend on nothing.
+// class reads what is known of a class.
 func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	r := t.snapshot
-	if t.remove {
-		r = kv.Reader(t.tx)
-	}
-	values, err := r.GetAll([][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)})
+	values, err := t.reader().GetAll([][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}
@@ -315,37 +301,20 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 const rowsAtOnce = 8
 
 // fairRows reads the rows of the fair order.
-type fairRows struct {
-	begin, end []byte
-	entries    []fairPlace
-	ended      bool
-}
-
-// first returns the first row that was not taken, nil when there is none.
-func (r *fairRows) first(t *fairTurns, limit int) (*fairPlace, error) {
-	if len(r.entries) == 0 && !r.ended {
-		pairs, err := t.snapshot.Range(r.begin, r.end, kv.RangeOptions{Limit: limit})
+func (qtx *queueTx) fairRows() func(limit, maxBytes int) ([]fairPlace, error) {
+	begin, end := tuple.Range(qtx.fairPrefix(spaceFairKey))
+	return func(limit, maxBytes int) ([]fairPlace, error) {
+		pairs, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
 		if err != nil {
 			return nil, err
 		}
-		for _, pair := range pairs {
-			p, err := t.parseFairRow(pair.Key)
-			if err != nil {
+		places := make([]fairPlace, len(pairs))
+		for i, pair := range pairs {
+			if places[i], err = qtx.parseFairRow(pair.Key); err != nil {
 				return nil, err
 			}
-			r.entries = append(r.entries, p)
-			r.begin = append(pair.Key, 0)
+			begin = append(pair.Key, 0)
 		}
-		r.ended = len(pairs) == 0
+		return places, nil
 	}
-	if r.ended {
-		return nil, nil
-	}
-	return &r.entries[0], nil
-}
-
-func (r *fairRows) take() fairPlace {
-	first := r.entries[0]
-	r.entries = r.entries[1:]
-	return first
 }

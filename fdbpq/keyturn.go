@@ -57,13 +57,9 @@ func (t *turn) room() int { return min(t.leases, t.tokens) }
 func (l *looks) lookAt(key string) (*turn, error) {
 	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
 	l.keys[key] = t
-	r := l.snapshot
-	if l.remove {
-		r = kv.Reader(l.tx)
-	}
 	config := &l.state.config
 	var err error
-	if t.settings, err = l.settingsOf(r, l.state, key); err != nil {
+	if t.settings, err = l.settingsOf(l.reader(), l.state, key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -71,7 +67,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := l.heldBy(r, key, limit)
+		held, err := l.heldBy(l.reader(), key, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +80,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = l.readBucket(r, l.keyBucketRow(key), rate); err != nil {
+		if t.bucket, err = l.readBucket(l.reader(), l.keyBucketRow(key), rate); err != nil {
 			return nil, err
 		}
 		t.tokens = int(t.bucket.tokens(now))
@@ -187,7 +183,7 @@ func (q Queue) keyWaitsRow(due int64, key string) []byte {
 
 // refilled looks at the keys that have got a token since they last waited for one.
 func (l *looks) refilled() ([]*turn, error) {
-	if l.state.config.KeyRate == (Rate{}) && l.state.keysSet == 0 {
+	if !l.state.keysMayWait() {
 		return nil, nil
 	}
 	now, err := l.now()
@@ -243,6 +239,9 @@ func waitingKey(rest []byte) (string, error) {
 // nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys
 // that have one by now were looked at, or wait for none any more.
 func (c *collector) nextToken() (time.Duration, error) {
+	if !c.state.keysMayWait() {
+		return 0, nil
+	}
 	now, err := c.now()
 	if err != nil {
 		return 0, err

@@ -10,18 +10,18 @@ func merged(before func(a, b place) bool, a, b nextEntries) nextEntries {
 // merge reads two sources as one.
 type merge struct {
 	before  func(a, b place) bool
-	sources [2]source
+	sources [2]source[entry]
 }
 
-// source is what one of them has, as far as it was read.
-type source struct {
-	next    nextEntries
-	entries []entry
+// source is what a scan has, as far as it was read.
+type source[T any] struct {
+	next    func(limit, maxBytes int) ([]T, error)
+	entries []T
 	ended   bool
 }
 
 // first returns the first entry that was not taken, nil when there is none.
-func (s *source) first(limit, maxBytes int) (*entry, error) {
+func (s *source[T]) first(limit, maxBytes int) (*T, error) {
 	if len(s.entries) == 0 && !s.ended {
 		var err error
 		if s.entries, err = s.next(limit, maxBytes); err != nil {
@@ -33,6 +33,13 @@ func (s *source) first(limit, maxBytes int) (*entry, error) {
 		return nil, nil
 	}
 	return &s.entries[0], nil
+}
+
+// take takes the first one, which first has returned.
+func (s *source[T]) take() T {
+	first := s.entries[0]
+	s.entries = s.entries[1:]
+	return first
 }
 
 func (m *merge) next(limit, maxBytes int) ([]entry, error) {
@@ -53,9 +60,9 @@ func (m *merge) next(limit, maxBytes int) ([]entry, error) {
 		case a == nil || b != nil && m.before(b.place, a.place):
 			from = &m.sources[1]
 		}
-		merged = append(merged, from.entries[0])
-		bytes += len(from.entries[0].value)
-		from.entries = from.entries[1:]
+		next := from.take()
+		merged = append(merged, next)
+		bytes += len(next.value)
 	}
 	return merged, nil
 }

@@ -33,6 +33,9 @@ func (s *queueState) takesTurns() bool {
 	return s.keyed && (s.config.limitsKeys() || s.config.KeyRate != (Rate{}) || s.keysSet > 0 || s.fairBuilt)
 }
 
+// keysMayWait reports whether keys may have a rate, and wait for its tokens.
+func (s *queueState) keysMayWait() bool { return s.config.KeyRate != (Rate{}) || s.keysSet > 0 }
+
 // keyLimited reports whether the leases of keys are counted.
 func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysLimited > 0 }
 

@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"errors"
 	"slices"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // Selection says which items to pop or peek, and how many.
@@ -75,6 +77,26 @@ type collector struct {
 	more    bool
 	bucket  bucket // of the queue's tokens, if it has a rate
 	token   int64  // store time at which a key gets a token that waits for one and has no row saying so; 0: none
+}
+
+// reader reads what a pop depends on. A peek changes nothing, and depends on nothing.
+func (c *collector) reader() kv.Reader {
+	if c.remove {
+		return c.tx
+	}
+	return c.snapshot
+}
+
+// untilDone takes steps until one is the last, the selection is full, or another
+// transaction has to go on.
+func (c *collector) untilDone(step func() (done bool, err error)) error {
+	for len(c.items) < c.sel.Limit && !c.more {
+		done, err := step()
+		if err != nil || done {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *collector) run() error {

@@ -9,8 +9,8 @@ import (
 // order.
 type turns struct {
 	looks
-	plain source
-	heads source
+	plain source[entry]
+	heads source[entry]
 	moved []*turn // whose row was elsewhere, or whose item before was selected
 }
 
@@ -22,14 +22,8 @@ func (c *collector) takeTurns() error {
 	if t.moved, err = t.refilled(); err != nil {
 		return err
 	}
-	for len(c.items) < c.sel.Limit && !c.more {
-		done, err := t.step()
-		if err != nil {
-			return err
-		}
-		if done {
-			break
-		}
+	if err := c.untilDone(t.step); err != nil {
+		return err
 	}
 	return t.spend()
 }
@@ -52,11 +46,9 @@ func (t *turns) step() (done bool, err error) {
 		t.moved = t.moved[1:]
 		return t.take(next)
 	case head != nil && head.place.before(plain):
-		t.heads.entries = t.heads.entries[1:]
-		return t.look(head)
+		return t.look(t.heads.take())
 	case plain != nil:
-		t.plain.entries = t.plain.entries[1:]
-		return t.add(*plain)
+		return t.add(t.plain.take())
 	}
 	return true, nil
 }
@@ -65,7 +57,7 @@ func (t *turns) step() (done bool, err error) {
 func (p place) before(e *entry) bool { return e == nil || p.compare(e.place) <= 0 }
 
 // look looks at the key of a row.
-func (t *turns) look(head *entry) (done bool, err error) {
+func (t *turns) look(head entry) (done bool, err error) {
 	key := string(head.value)
 	known := t.keys[key]
 	next := known
