@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // malformed are requests that are refused with 400, each with a part of the expected
@@ -338,11 +340,22 @@ func TestMalformed(t *testing.T) {
 		if strings.HasPrefix(tc.subject, "pq.jobs.push") {
 			continue
 		}
-		if err := c.Publish(tc.subject, []byte(tc.body)); err != nil {
+		if err := c.PublishMsg(&nats.Msg{Subject: tc.subject, Data: []byte(tc.body), Header: h(tc.header...)}); err != nil {
 			t.Fatal(tc.subject, err)
 		}
 	}
-	if list := object[struct{ Total int }](c, "pq._sys.list", ""); list.Total != 0 {
-		t.Errorf("%d queues came to be", list.Total)
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// A bridge that drains handles what has arrived.
+	c.drain(c.env.Bridge)
+	if err := c.env.Store.View(t.Context(), func(r kv.Reader) error {
+		queues, err := c.env.Store.Queues(r, "", 10)
+		if len(queues) > 0 {
+			t.Errorf("queues %q came to be", queues)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
