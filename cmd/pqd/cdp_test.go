@@ -186,10 +186,13 @@ func (b *tab) sees(text string) {
 	b.until("the page shows "+text, fmt.Sprintf("document.body.innerText.includes(%s)", quoted(text)))
 }
 
-// open goes to an address.
+// open goes to an address, and waits until what the page showed before is gone: the
+// console draws a view of the same page only after the address has changed.
 func (b *tab) open(url string) {
 	b.Helper()
+	b.eval(fmt.Sprintf(`{ const view = document.querySelector("main > *"); if (view && location.href !== %s) view.dataset.left = "" }`, quoted(url)))
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.until("the view before is gone", `document.querySelector("[data-left]") === null`)
 }
 
 // click presses the first button or link with this text.
