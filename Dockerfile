@@ -49,6 +49,6 @@ VOLUME /data
 ENV PQ_STORE=local:/data PQ_LISTEN=0.0.0.0:4222 PQ_HTTP=0.0.0.0:8622 PQ_LOG=json
 EXPOSE 4222 8622
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
-  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8622 && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]
+  CMD ["pqd", "probe"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["pqd"]

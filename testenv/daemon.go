@@ -123,7 +123,8 @@ func (p *Process) Ready(t testing.TB) bool {
 	if !sets(p.env, "NATS_URL") && !sets(p.env, "PQ_NATS_CONFIG") {
 		p.env = append(p.env, "PQ_LISTEN="+strings.TrimPrefix(p.URL, "nats://"))
 	}
-	p.env = append(p.env, "PQ_HTTP="+strings.TrimPrefix(p.HTTP, "http://"))
+	_, where, _ := strings.Cut(p.HTTP, "://")
+	p.env = append(p.env, "PQ_HTTP="+where)
 	return true
 }
 

@@ -196,7 +196,11 @@ func (d *daemon) startWeb(started *parts) (*webServer, error) {
 	if d.settings.Profile {
 		serveProfiles(pages, d.settings.HTTPHosts)
 	}
-	web, err := startHTTP(d.settings.HTTP, all, d.log)
+	cert, err := newWebCertificate(d.settings, d.log)
+	if err != nil {
+		return nil, err
+	}
+	web, err := startHTTP(d.settings.HTTP, cert, all, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ usage: pqd [--help] [--version]
        pqd backup <directory>   copies the store, or the node's copy, of a running pqd
        pqd check                checks a store or a node's copy that is not in use for damage
        pqd init                 makes the store of PQ_STORE=jetstream:<name> in a NATS cluster that has none
+       pqd probe                asks the pqd that runs with these settings whether it is ready
        pqd recover [--yes] [--from <node>] [--without <node>,…]
                                 begins a new log with a node's copy when the log of several pqd has lost entries;
                                 without --yes it says what would be lost, and does nothing

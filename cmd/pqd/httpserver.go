@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,20 +56,26 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 
 // webServer serves HTTP until it is stopped.
 type webServer struct {
-	server   *http.Server
-	listener net.Listener
-	failed   chan error // one error, when it ends without being stopped
+	server    *http.Server
+	listener  net.Listener
+	encrypted bool
+	failed    chan error // one error, when it ends without being stopped
 }
 
-func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServer, error) {
+// startHTTP serves HTTP, or HTTPS if there is a certificate.
+func startHTTP(where address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*webServer, error) {
 	listener, err := net.Listen("tcp", where.String())
 	if err != nil {
 		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
 	}
-	listener = gateway.Limit(listener)
+	listener = gateway.Limit(listener) // of connections, before anything is decrypted
+	if cert != nil {
+		listener = tls.NewListener(listener, cert.config())
+	}
 	w := &webServer{
-		listener: listener,
-		failed:   make(chan error, 1),
+		listener:  listener,
+		encrypted: cert != nil,
+		failed:    make(chan error, 1),
 		server: &http.Server{
 			Handler:           handler,
 			ReadHeaderTimeout: 5 * time.Second,
@@ -74,7 +83,7 @@ func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServe
 			WriteTimeout:      30 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
-			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			ErrorLog:          stdlog.New(httpProblems{log}, "", 0),
 		},
 	}
 	go func() {
@@ -85,7 +94,22 @@ func startHTTP(where address, handler http.Handler, log *slog.Logger) (*webServe
 	return w, nil
 }
 
-func (w *webServer) url() string { return "http://" + w.listener.Addr().String() }
+func (w *webServer) url() string { return scheme(w.encrypted) + w.listener.Addr().String() }
+
+// httpProblems logs what the server of net/http has to say. Its texts have addresses of
+// clients, so as messages none would be the repetition of another.
+type httpProblems struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (p httpProblems) Write(text []byte) (int, error) {
+	problem := strings.TrimSpace(string(text))
+	if strings.HasPrefix(problem, "http: TLS handshake error") {
+		p.log.Debug("a client of PQ_HTTP did not come to terms about TLS", "error", problem)
+	} else {
+		p.log.Warn("the HTTP server has a problem", "error", problem)
+	}
+	return len(text), nil
+}
 
 func (w *webServer) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), httpStopLimit)

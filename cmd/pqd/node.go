@@ -257,7 +257,7 @@ func (s *settings) routeTLS() (*tls.Config, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(string(s.RouteCert), string(s.RouteKey))
 	if err != nil {
-		return nil, usagef("PQ_CLUSTER_CERT=%q and PQ_CLUSTER_KEY=%q: expected a certificate and its key: %w", s.RouteCert, s.RouteKey, err)
+		return nil, badPair("PQ_CLUSTER_CERT", s.RouteCert, "PQ_CLUSTER_KEY", s.RouteKey, err)
 	}
 	authorities, err := os.ReadFile(string(s.RouteCA))
 	if err != nil {

@@ -60,7 +60,7 @@ func warnOfOpenSecrets(s settings, log *slog.Logger) {
 		file     existingFile
 	}{
 		{"NATS_CREDS", s.NATS.Creds}, {"NATS_NKEY", s.NATS.NKey}, {"NATS_KEY", s.NATS.Key},
-		{"PQ_CONSOLE_TOKEN", s.Token}, {"PQ_CONSOLE_CREDS", s.WebCreds},
+		{"PQ_HTTP_KEY", s.WebKey}, {"PQ_CONSOLE_TOKEN", s.Token}, {"PQ_CONSOLE_CREDS", s.WebCreds},
 	} {
 		if secret.file == "" {
 			continue

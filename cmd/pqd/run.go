@@ -48,10 +48,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return initStore(ctx, s, newLog(s, stderr))
 	case len(args) == 1 && args[0] == "recover":
 		return recoverStore(ctx, s, *consent, stdout)
+	case len(args) == 1 && args[0] == "probe":
+		return probe(ctx, s)
 	case len(args) == 2 && args[0] == "salvage":
 		return salvage(ctx, s, args[1], newLog(s, stderr), stdout)
 	case len(args) > 0:
-		return usagef("found the arguments %q: expected none, backup <directory>, check, init, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
+		return usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric(), buildInfo())

@@ -17,6 +17,7 @@ func TestWhichSecretsAreOpen(t *testing.T) {
 		"NATS_CREDS":       func(f existingFile) settings { return settings{NATS: natsSettings{Creds: f}} },
 		"NATS_NKEY":        func(f existingFile) settings { return settings{NATS: natsSettings{NKey: f}} },
 		"NATS_KEY":         func(f existingFile) settings { return settings{NATS: natsSettings{Key: f}} },
+		"PQ_HTTP_KEY":      func(f existingFile) settings { return settings{WebKey: f} },
 		"PQ_CONSOLE_TOKEN": func(f existingFile) settings { return settings{Token: f} },
 		"PQ_CONSOLE_CREDS": func(f existingFile) settings { return settings{WebCreds: f} },
 	} {

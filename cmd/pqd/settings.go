@@ -27,6 +27,8 @@ type settings struct {
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
 	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, the HTTP interface below /v1/, /healthz, /readyz, /metrics and /varz"`
 	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and names without a dot always work, and so do /healthz and /readyz"`
+	WebCert    existingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there, TLS 1.2 or newer. Read again when it changes"`
+	WebKey     existingFile    `envconfig:"PQ_HTTP_KEY" desc:"private key file of PQ_HTTP_CERT"`
 	Console    consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set), or where PQ_CONSOLE_TOKEN is set; otherwise off"`
 	Token      existingFile    `envconfig:"PQ_CONSOLE_TOKEN" desc:"file with the token that users of the console and of the HTTP interface show, a line of at least 16 characters; needed beyond loopback addresses"`
 	WebCreds   existingFile    `envconfig:"PQ_CONSOLE_CREDS" desc:"credentials file of the NATS user whose rights the console and the HTTP interface have, if it is another user than pqd's"`
@@ -112,6 +114,8 @@ func (s *settings) check() error {
 		return usagef("%s is set alone: expected NATS_USER and NATS_PASSWORD together (a token goes into NATS_TOKEN)", s.among("NATS_USER", "NATS_PASSWORD")[0])
 	case s.set["NATS_CERT"] != s.set["NATS_KEY"]:
 		return usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
+	case s.set["PQ_HTTP_CERT"] != s.set["PQ_HTTP_KEY"]:
+		return usagef("%s is set alone: expected PQ_HTTP_CERT and PQ_HTTP_KEY together", s.among("PQ_HTTP_CERT", "PQ_HTTP_KEY")[0])
 	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "":
 		return usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", logins[0])
 	}
@@ -119,6 +123,9 @@ func (s *settings) check() error {
 		return err
 	}
 	if err := s.checkConsole(); err != nil {
+		return err
+	}
+	if _, err := newWebCertificate(*s, nil); err != nil {
 		return err
 	}
 	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {

@@ -27,6 +27,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 	shared, short := filepath.Join(dir, "shared"), filepath.Join(dir, "short")
 	write(t, shared, "0123456789abcdef\n")
 	write(t, short, "hush")
+	ownCert, ownKey := certificate(t, t.TempDir())
+	_, otherKey := certificate(t, t.TempDir())
 	// three is PQ_CLUSTER with whatever else it needs.
 	three := func(more ...string) []string {
 		return append([]string{"PQ_CLUSTER=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "PQ_NODE=127.0.0.1:1", "PQ_CLUSTER_SECRET=" + shared}, more...)
@@ -104,6 +106,11 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "certificate without key", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_CERT=" + users}, says: []string{"NATS_CERT is set alone", "NATS_KEY"}},
 		{name: "login without a door", env: []string{"NATS_USER=u", "NATS_PASSWORD=p"}, says: []string{"NATS_USER", "expected NATS_URL"}},
 		{name: "authorities without a server", env: []string{"NATS_CA=" + users}, says: []string{"NATS_CA", "NATS_URL"}},
+		{name: "a certificate of HTTP without its key", env: []string{"PQ_HTTP_CERT=" + users}, says: []string{"PQ_HTTP_CERT is set alone", "PQ_HTTP_KEY"}},
+		{name: "a key of HTTP without its certificate", env: []string{"PQ_HTTP_KEY=" + users}, says: []string{"PQ_HTTP_KEY is set alone", "PQ_HTTP_CERT"}},
+		{name: "a certificate of HTTP that is not there", env: []string{"PQ_HTTP_CERT=/nonexistent", "PQ_HTTP_KEY=" + ownKey}, says: []string{"PQ_HTTP_CERT", `"/nonexistent"`, "no such file"}},
+		{name: "a key of HTTP that is none", env: []string{"PQ_HTTP_CERT=" + ownCert, "PQ_HTTP_KEY=" + users}, says: []string{"PQ_HTTP_CERT", "PQ_HTTP_KEY", users, "expected a certificate and its key"}},
+		{name: "the key of another certificate", env: []string{"PQ_HTTP_CERT=" + ownCert, "PQ_HTTP_KEY=" + otherKey}, says: []string{"PQ_HTTP_CERT", "PQ_HTTP_KEY", otherKey, "does not match"}},
 		{name: "a console mode", env: []string{"PQ_CONSOLE=write"}, says: []string{"PQ_CONSOLE", `"write"`, "off, read or admin"}},
 		{name: "a console for all", env: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0"}, says: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN", "loopback"}},
 		{name: "a console for all to write", env: []string{"PQ_CONSOLE=admin", "PQ_HTTP=:0"}, says: []string{"PQ_CONSOLE=admin", "PQ_CONSOLE_TOKEN"}},
@@ -120,6 +127,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "a backup to nowhere", args: []string{"backup"}, says: []string{`"backup"`, "backup <directory>"}},
 		{name: "a backup of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"backup", "x"}, says: []string{"PQ_STORE", "fdbbackup"}},
 		{name: "a check of FoundationDB", env: []string{"PQ_STORE=fdb:fdb.cluster"}, args: []string{"check"}, says: []string{"PQ_STORE", "expected an embedded store"}},
+		{name: "a probe of any port", env: []string{"PQ_HTTP=127.0.0.1:0"}, args: []string{"probe"}, says: []string{"PQ_HTTP=127.0.0.1:0", "expected a port"}},
+		{name: "a probe of something", args: []string{"probe", "x"}, says: []string{`"probe"`, "probe, recover"}},
 		{name: "an unknown flag", args: []string{"--port=1"}, says: []string{"-port", "expected --help or --version"}},
 		{name: "an unknown flag of a command", args: []string{"backup", "--port=1"}, says: []string{"-port", "expected --help or --version"}},
 	} {

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// probeLimit is how long a pqd may take to say whether it is ready.
+const probeLimit = 3 * time.Second
+
+// probe asks the pqd that runs with these settings on this machine whether it is ready.
+func probe(ctx context.Context, s settings) error {
+	url, err := s.HTTP.own(s.WebCert != "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{
+		// The certificate has names for others, and the probe sends nothing and trusts nobody:
+		// whoever has this address on this machine has taken the place of pqd.
+		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	var page struct{ Error string }
+	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil || page.Error == "" {
+		return fmt.Errorf("%s answers %s: expected pqd's /readyz", url, answer.Status)
+	}
+	return fmt.Errorf("not ready: %s", page.Error)
+}
+
+// own is the URL by which this machine reaches what listens there.
+func (a address) own(encrypted bool) (string, error) {
+	if a.port == 0 {
+		return "", usagef("PQ_HTTP=%s takes any port that is free: expected a port", a)
+	}
+	switch a.host {
+	case "", "0.0.0.0":
+		a.host = "127.0.0.1"
+	case "::":
+		a.host = "::1"
+	}
+	return scheme(encrypted) + a.String(), nil
+}
+
+// scheme is what the URLs of PQ_HTTP begin with.
+func scheme(encrypted bool) string {
+	if encrypted {
+		return "https://"
+	}
+	return "http://"
+}
