@@ -98,6 +98,25 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %v, next %q, expected %v", body, p.ids(), p.Next, want)
 		}
 	}
+	ann := c.push("pq.bands.push.7", "x", "PQ-Key", "ann").ID
+	first = object[page](c, "pq.bands.list", `{"key":"ann","limit":1}`)
+	c.push("pq.bands.push.6", "x", "PQ-Key", "anna")
+	ann0 := c.push("pq.bands.push.0", "x", "PQ-Key", "ann").ID
+	for body, want := range map[string][]string{
+		`{"key":"ann"}`:                               {ann0, ann},
+		`{"key":"ann","state":"ready","min":1}`:       {ann},
+		`{"key":"ann","after":"` + ann0 + `"}`:        {ann},
+		`{"key":"ann","after":"` + last + `"}`:        {ann},
+		`{"key":"an"}`:                                nil,
+		`{"key":"ann","max":6,"after":"` + ann + `"}`: nil,
+	} {
+		if p := object[page](c, "pq.bands.list", body); !slices.Equal(p.ids(), want) || p.Next != "" {
+			t.Errorf("%s: %v, next %q, expected %v", body, p.ids(), p.Next, want)
+		}
+	}
+	if !slices.Equal(first.ids(), []string{ann}) || first.Next != "" {
+		t.Errorf("%+v", first)
+	}
 	if p := object[page](c, "pq.bands.list", `{"max":0,"limit":1}`); p.Next == "" {
 		t.Error("there is no page behind the first one of a band")
 	}

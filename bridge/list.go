@@ -24,9 +24,12 @@ func makeList(subjects.Verb) work { return new(list) }
 
 func (l *list) read(*wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	f := readOptions(&l.Request, "limit, after, state, min, max, bodies", l.field)
+	f := readOptions(&l.Request, "limit, after, state, min, max, key, bodies", l.field)
 	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
+	}
+	if f == nil && l.page.Key != "" && l.page.State != "" && l.page.State != fdbpq.StateReady {
+		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because items of one key are listed that are ready`, l.page.State)
 	}
 	return f
 }
@@ -47,6 +50,13 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 			l.page.Band.Low = n
 		} else {
 			l.page.Band.High = n
+		}
+	case "key":
+		if l.page.Key, f = readString(name, value); f == nil {
+			_, f = readKey(name, l.page.Key)
+		}
+		if f == nil && l.page.Key == "" {
+			f = failure.Newf(400, "key is empty: expected one, or no such field")
 		}
 	case "after":
 		var s string

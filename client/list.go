@@ -45,6 +45,7 @@ type Listed struct {
 // ListOptions select the items of a list.
 type ListOptions struct {
 	State  State  `json:"state,omitempty"`  // of the items; "": [Ready]
+	Key    string `json:"key,omitempty"`    // of the items, which are ready ones then
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Page   int    `json:"-"`                // items of one request; 0: 200
@@ -78,7 +79,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 }
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
-	body, err := json.Marshal(protocol.ListRequest{State: o.State, After: o.After, Bodies: o.Bodies, Limit: cmp.Or(o.Page, listPage)})
+	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, After: o.After, Bodies: o.Bodies, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}

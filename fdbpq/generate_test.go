@@ -25,6 +25,9 @@ func (w *world) operation(rng *rand.Rand) operation {
 		if l.state == "" {
 			l.state = fdbpq.StateReady
 		}
+		if l.state == fdbpq.StateReady || rng.IntN(20) == 0 {
+			l.key = w.key(rng)
+		}
 		queue := w.queueName(rng)
 		if len(w.ids) > 0 && rng.IntN(2) == 0 {
 			after := pick(rng, w.ids...)

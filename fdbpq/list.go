@@ -9,11 +9,12 @@ import (
 
 // Listing selects a page of a queue's items.
 type Listing struct {
-	State  State // of the items; "": ready items
-	Band   *Band // of their priorities; nil: all
-	After  *ID   // start after this item; nil: from the beginning
-	Limit  int   // items at most; 1 to MaxBatch
-	Bodies bool  // with payloads
+	State  State  // of the items; "": ready items
+	Key    string // of the items, which are ready ones then; "": all items
+	Band   *Band  // of their priorities; nil: all
+	After  *ID    // start after this item; nil: from the beginning
+	Limit  int    // items at most; 1 to MaxBatch
+	Bodies bool   // with payloads
 }
 
 // Page is a page of items in their order.
@@ -21,6 +22,12 @@ type Page struct {
 	Items []StoredItem
 	More  bool // there are items after the last one
 }
+
+// listOfKey is how many items of one key are read at a time: each by itself, up to
+// maxInline bytes of it.
+const listOfKey = 100
+
+var errListKey = errors.New("items of one key are listed that are ready")
 
 var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
 
@@ -32,6 +39,14 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	space, ok := map[State]string{"": spaceReady, StateReady: spaceReady, StateLeased: spaceLeased, StateDelayed: spaceDelayed}[listing.State]
 	if !ok {
 		return Page{}, errState
+	}
+	if listing.Key != "" {
+		if err := CheckKey(listing.Key); err != nil {
+			return Page{}, err
+		}
+		if space != spaceReady {
+			return Page{}, errListKey
+		}
 	}
 	s, err := q.readState(r)
 	if err != nil {
@@ -56,16 +71,41 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	next := nextEntries(q.scanBehind(r, s, space, band, behind).next)
-	if space == spaceReady && s.keyed {
-		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, q.scanBehind(r, s, spaceKeyed, band, behind).next)
+	in := func(space string) *scan { return q.scan(r, s, space, Min, band, "").behind(behind) }
+	next := nextEntries(in(space).next)
+	switch {
+	case listing.Key != "":
+		qtx := q.newQueueView(r, s)
+		next = qtx.itemsAt(scanIn(r, qtx.keyRow(spaceKeyReady, listing.Key), Min, band, "").behind(behind))
+	case space == spaceReady && s.keyed:
+		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, in(spaceKeyed).next)
 	}
 	return q.page(r, s, space, next, listing)
 }
 
-// scanBehind starts behind a place in a space, or at the beginning of the band.
-func (q Queue) scanBehind(r kv.Reader, s *queueState, space string, band Band, behind *place) *scan {
-	rest := q.scan(r, s, space, Min, band, "")
+// itemsAt returns the ready items with keys whose places a scan finds.
+func (qtx *queueTx) itemsAt(places *scan) nextEntries {
+	return func(limit, _ int) ([]entry, error) {
+		entries, err := places.next(min(limit, listOfKey), 0)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			row, err := qtx.snapshot.Get(qtx.key(spaceKeyed, entries[i].place))
+			if err != nil {
+				return nil, err
+			}
+			if row == nil {
+				return nil, errors.New("damaged key: a ready item is missing")
+			}
+			entries[i].value = row
+		}
+		return entries, nil
+	}
+}
+
+// behind goes on behind a place, if there is one.
+func (rest *scan) behind(behind *place) *scan {
 	if behind == nil {
 		return rest
 	}

@@ -11,6 +11,7 @@ import (
 // starts where it stood at first.
 type listing struct {
 	state fdbpq.State
+	key   string
 	after *knownID
 	band  *fdbpq.Band
 	limit int
@@ -59,7 +60,7 @@ func (m *model) move(queue, id string, priority int64) outcome {
 }
 
 func (m *model) list(queue string, l listing) outcome {
-	if l.limit < 1 || l.limit > 1000 {
+	if l.limit < 1 || l.limit > 1000 || l.key != "" && l.state != fdbpq.StateReady {
 		return outcome{Err: "other"}
 	}
 	q := m.queue(queue)
@@ -77,6 +78,9 @@ func (m *model) list(queue string, l listing) outcome {
 	}
 	if b := l.band; b != nil {
 		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.priority < b.Low || item.priority > b.High })
+	}
+	if l.key != "" {
+		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.key != l.key })
 	}
 	out := outcome{More: len(items) > l.limit}
 	for _, item := range items[:min(len(items), l.limit)] {

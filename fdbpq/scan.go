@@ -74,7 +74,11 @@ func (q Queue) readyItems(r kv.Reader, s *queueState, end End, band Band, ties T
 
 // scan starts at one end of a band in one space of ready items.
 func (q Queue) scan(r kv.Reader, s *queueState, space string, end End, band Band, ties Ties) *scan {
-	prefix := generationPrefix(space, q.name, s.generation)
+	return scanIn(r, generationPrefix(space, q.name, s.generation), end, band, ties)
+}
+
+// scanIn starts at one end of a band of places behind a prefix.
+func scanIn(r kv.Reader, prefix []byte, end End, band Band, ties Ties) *scan {
 	low, high := band.in(prefix)
 	return &scan{
 		r:       r,

@@ -272,6 +272,49 @@ func TestListEndsEarly(t *testing.T) {
 	})
 }
 
+// A page of one key has a bounded number of items and bytes, and the next page goes on.
+func TestListOfKeyEndsEarly(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		item fdbpq.NewItem
+		n    int
+		most int // items of a page
+	}{
+		"small items": {fdbpq.NewItem{Key: "k", Payload: []byte("x")}, 250, 100},
+		"large items": {fdbpq.NewItem{Key: "k", Headers: bytes.Repeat([]byte("x"), 100_000)}, 100, 90},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				f.fill("q", 3, fdbpq.NewItem{Key: "ka", Payload: []byte("x")})
+				f.fill("q", c.n/2, c.item) // a transaction is limited, too
+				f.fill("q", c.n/2, c.item)
+				var after *fdbpq.ID
+				seen := make(map[string]bool)
+				for more := true; more; {
+					f.view(func(r kv.Reader) error {
+						page, err := f.Queue("q").List(r, fdbpq.Listing{Key: "k", Limit: 1000, After: after})
+						if err != nil {
+							return err
+						}
+						if n := len(page.Items); n == 0 || n > c.most {
+							t.Fatalf("a page has %d items", n)
+						}
+						for _, item := range page.Items {
+							seen[item.ID.String()] = item.Key == "k"
+						}
+						more, after = page.More, &page.Items[len(page.Items)-1].ID
+						return nil
+					})
+				}
+				if len(seen) != c.n {
+					t.Errorf("listed %d of %d items", len(seen), c.n)
+				}
+			})
+		})
+	}
+}
+
 // A page without payloads ends with its rows, or with the headers that fit an answer.
 func TestListEndsEarlyWithoutBodies(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 )
 
 func list(in *input) (*answer, *refusal) {
-	ask := protocol.ListRequest{State: protocol.State(in.get("state")), After: in.get("after")}
+	ask := protocol.ListRequest{State: protocol.State(in.get("state")), After: in.get("after"), Key: in.get("key")}
 	var limit *int64
 	for name, to := range map[string]**int64{"limit": &limit, "min": &ask.Min, "max": &ask.Max} {
 		var why *refusal

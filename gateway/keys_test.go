@@ -73,6 +73,12 @@ func TestKeySettings(t *testing.T) {
 			t.Errorf("%+v", info)
 		}
 	}
+	for _, name := range names {
+		var page protocol.Page
+		if s.ok(&page, "GET", "/v1/queues/jobs/items?key="+url.QueryEscape(name), ""); len(page.Items) != 1 || page.Items[0].Key != name {
+			t.Errorf("the items of %q: %+v", name, page)
+		}
+	}
 	var all []string
 	for after := ""; ; {
 		var page protocol.KeysPage

@@ -59,7 +59,7 @@ func init() {
 		{name: "pop", method: "POST", path: "/v1/queues/{queue}/pop", query: popParameters, changes: true, serve: pop},
 		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
 		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyText, changes: true, serve: settle},
-		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "limit", "bodies"}, serve: list},
+		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "key", "limit", "bodies"}, serve: list},
 		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", serve: get},
 		{name: "remove", method: "DELETE", path: "/v1/queues/{queue}/items/{id}", changes: true, serve: remove},
 		{name: "move", method: "POST", path: "/v1/queues/{queue}/items/{id}/move", query: []string{"priority"}, changes: true, serve: move},

@@ -10,6 +10,7 @@ type ListRequest struct {
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Min    *int64 `json:"min,omitempty"`    // least priority
 	Max    *int64 `json:"max,omitempty"`    // greatest priority
+	Key    string `json:"key,omitempty"`    // of the items, which are ready ones then
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Limit  int    `json:"limit,omitempty"`
 }

@@ -283,6 +283,8 @@ export interface ListOptions extends CallOptions {
   state?: "ready" | "leased" | "delayed";
   min?: Integer;
   max?: Integer;
+  /** Only ready items of this key. */
+  key?: string;
   /** Begin behind the item with this id. */
   after?: string;
   /** With payloads. */

@@ -12,7 +12,7 @@ import (
 
 func listCommand(s *session) *cobra.Command {
 	state, count, bodies := string(client.Ready), 20, false
-	var after string
+	var key, after string
 	c := &cobra.Command{
 		Use: "list <queue>", Args: arguments(1, 1),
 		Short: "list the items of a queue",
@@ -20,6 +20,9 @@ func listCommand(s *session) *cobra.Command {
 If there are none the exit code is 3.`,
 		Example: `  # items that consumers work on
   pq list jobs --state leased
+
+  # the items of one key that are ready
+  pq list jobs --key ann
 
   # all items with their payloads, as JSON
   pq list jobs -n 0 --bodies --json`,
@@ -36,13 +39,14 @@ If there are none the exit code is 3.`,
 			if err != nil {
 				return err
 			}
-			options := client.ListOptions{State: client.State(state), After: after, Bodies: bodies}
+			options := client.ListOptions{State: client.State(state), Key: key, After: after, Bodies: bodies}
 			return s.list(q, options, count)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&state, "state", state, "items in this `state`: ready, leased or delayed")
 	f.IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
+	f.StringVar(&key, "key", "", "only ready items of this `key`")
 	f.StringVar(&after, "after", after, "start behind the item with this `id`")
 	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too")
 	return c

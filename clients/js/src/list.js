@@ -13,12 +13,13 @@ const pageSize = 200;
  * @param {import("../index.js").ListOptions} [given]
  */
 export async function* list(queue, given) {
-  const { state, min, max, after, bodies, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "after", "bodies", "page", ...callOptions]);
+  const { state, min, max, key, after, bodies, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "key", "after", "bodies", "page", ...callOptions]);
   if (after !== undefined) checkID(after);
   const fields = {
     state: word(state, "state", ["ready", "leased", "delayed"]),
     min: min === undefined ? undefined : BigInt(priorityText(min, "min")),
     max: max === undefined ? undefined : BigInt(priorityText(max, "max")),
+    key,
     bodies: flag(bodies, "bodies") || undefined,
     limit: count(page, "page", 1000),
   };
