@@ -99,6 +99,9 @@ func TestHandOversAtOnce(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Exclusive: true})
 	c.ask("pq.jobs.admin.config", `{"hand_over":"a,b"}`)
+	for _, to := range []string{"a", "b"} {
+		c.ask("pq."+to+".admin.config", "{}") // it is there even if the other one gets all items
+	}
 	const items = 20
 	var sent []answers
 	for i := range items {
