@@ -27,7 +27,8 @@ type Page struct {
 // maxInline bytes of it.
 const listOfKey = 100
 
-var errListKey = errors.New("items of one key are listed that are ready")
+// ErrListKey refuses a list of one key whose items are not ready ones.
+var ErrListKey = errors.New("items of one key are listed that are ready")
 
 var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
 
@@ -45,7 +46,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 			return Page{}, err
 		}
 		if space != spaceReady {
-			return Page{}, errListKey
+			return Page{}, ErrListKey
 		}
 	}
 	s, err := q.readState(r)

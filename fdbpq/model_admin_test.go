@@ -60,8 +60,8 @@ func (m *model) move(queue, id string, priority int64) outcome {
 }
 
 func (m *model) list(queue string, l listing) outcome {
-	if l.limit < 1 || l.limit > 1000 || l.key != "" && l.state != fdbpq.StateReady {
-		return outcome{Err: "other"}
+	if l.key != "" && l.state != fdbpq.StateReady {
+		return outcome{Err: "list key"}
 	}
 	q := m.queue(queue)
 	if q == nil {

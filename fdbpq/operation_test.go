@@ -64,6 +64,8 @@ func kindOf(err error) string {
 		return "occupied"
 	case errors.Is(err, fdbpq.ErrPlace):
 		return "place"
+	case errors.Is(err, fdbpq.ErrListKey):
+		return "list key"
 	}
 	return "unexpected: " + err.Error()
 }
