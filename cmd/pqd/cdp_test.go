@@ -175,7 +175,7 @@ func (b *tab) until(what, script string) {
 			return
 		}
 		if time.Now().After(late) {
-			b.Fatalf("after %s it was not true yet that %s: the page shows\n%s", patience, what, b.eval("document.body.innerText"))
+			b.Fatalf("after %s it was not true yet that %s: the page shows\n%s\nand its log has\n%.2000s", patience, what, b.eval("document.body.innerText"), strings.Join(b.logs, "\n"))
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestConsoleAccessible(t *testing.T) {
 	b.open(p.HTTP + "/#/?prefix=none")
 	b.sees("No queue begins with none.")
 	check("no queues")
-	for _, tab := range []string{"ready", "leased", "delayed", "dead", "config"} {
+	for _, tab := range []string{"ready", "leased", "delayed", "dead", "keys", "config"} {
 		b.open(p.HTTP + "/#/q/jobs?tab=" + tab)
 		b.until("the tab "+tab+" is there", fmt.Sprintf(`document.querySelector(".tabs a[aria-current]")?.hash.endsWith(%q) && document.querySelector(".tiles dd") !== null && !document.querySelector("main").innerText.includes("Loading")`, map[bool]string{true: "jobs", false: tab}[tab == "ready"]))
 		check("the tab " + tab)
@@ -93,6 +93,9 @@ func TestConsoleAccessible(t *testing.T) {
 	b.open(p.HTTP + "/#/q/jobs/i/" + id)
 	b.sees("Payload,")
 	check("an item")
+	b.open(p.HTTP + "/#/q/jobs/k/ann")
+	b.sees("Its share of the deliveries")
+	check("a key")
 	b.open(p.HTTP + "/#/q/jobs/i/none")
 	b.sees("not an item id")
 	check("no item")

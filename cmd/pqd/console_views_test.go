@@ -30,7 +30,7 @@ func (b *tab) take(name string) {
 	if *pictures == "" {
 		return
 	}
-	for _, width := range []int{390, 820, 1440} {
+	for _, width := range []int{375, 900, 1600} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.picture(filepath.Join(*pictures, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), width, 900, scheme)
 		}

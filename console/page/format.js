@@ -30,6 +30,9 @@ export function span(seconds) {
   return `${Math.floor(seconds)} s`;
 }
 
+// short shows a duration or a rate as people write it: 1h0m0s is 1h.
+export const short = (text) => text.replace(/([hm])0s$/, "$1").replace(/h0m$/, "h");
+
 // fromNow shows a time as a distance.
 export function fromNow(time) {
   const seconds = (new Date(time) - Date.now()) / 1000;

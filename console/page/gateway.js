@@ -26,7 +26,9 @@ export function path(segments, parameters = {}) {
   return `/v1/${segments.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+// send refuses a path that the browser would shorten: that of the key .. is another one's.
 function send(method, at, body, signal) {
+  if (new URL(at, location.origin).pathname !== at.split("?")[0]) throw new Refused(0, { description: "Browsers have no address for this name. pq has." });
   const token = sessionStorage.getItem(tokenKey);
   return fetch(at, { method, body, signal, cache: "no-store", headers: token ? { Authorization: `Bearer ${token}` } : {} });
 }
@@ -36,8 +38,8 @@ export async function call(method, at, body) {
   let answer;
   try {
     answer = await send(method, at, body);
-  } catch {
-    throw new Refused(0, { description: "pqd does not answer." });
+  } catch (error) {
+    throw error instanceof Refused ? error : new Refused(0, { description: "pqd does not answer." });
   }
   const text = await answer.text();
   let parsed;

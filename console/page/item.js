@@ -3,7 +3,7 @@
 import { ask, attempt, confirmOnce, fill, h, note } from "./dom.js";
 import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
-import { link } from "./queues.js";
+import { keyLink, link } from "./links.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
 const mostJSON = 1 << 20; // of one that is shown indented
@@ -27,7 +27,7 @@ export function item(context, { queue, id }) {
     if (!item) return;
     why.className = "why";
     why.textContent = explain(item, info, position);
-    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? fact("Key", item.key) : null,
+    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.reason), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);

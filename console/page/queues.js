@@ -4,12 +4,11 @@ import { ask, fill, h, keep, setText } from "./dom.js";
 import { some } from "./format.js";
 import { get, path } from "./gateway.js";
 import { columns, sorted, sums } from "./columns.js";
+import { link } from "./links.js";
 import { pushForm } from "./push.js";
 import { survey } from "./survey.js";
 
 const pageOf = 50;
-
-export const link = (queue, query = "") => `#/q/${encodeURIComponent(queue)}${query}`;
 
 export function queues(context, { parameters }) {
   const prefix = parameters.get("prefix") ?? "";

@@ -1,0 +1,212 @@
+package main_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// keyRows is the text of the rows of the view of keys, with their cells separated by |.
+const keyRows = `[...document.querySelectorAll("main tbody tr")].map((r) => [...r.children].map((c) => c.innerText.trim()).join("|")).join("\n")`
+
+// The keys of a queue are shown page by page, those that wait first, and change as they do.
+func TestConsoleKeysOfQueue(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	nc := p.Connect(t)
+	b := browser.drive(t)
+	push(t, nc, "tenants", 1, "without a key")
+	b.open(p.HTTP + "/#/q/tenants?tab=keys")
+	b.sees("No key has items that are ready or leased, or settings.")
+	patch(t, p, "tenants/config", `{"fair":"priority","lease":"1h","key_limit":2,"key_rate":"100/1h"}`)
+	b.click("Push an item")
+	b.enter("key", "ann")
+	b.enter("weight", "3")
+	b.click("Push")
+	b.until("the pushed key is there", keyRows+` === "ann|1|0|2|100/1h|3|100|–"`)
+	for i := range 120 {
+		pushMsg(t, nc, "pq.tenants.push.5", "x", "PQ-Key", fmt.Sprintf("tenant-%02d", i%60))
+	}
+	for range 102 {
+		pushMsg(t, nc, "pq.tenants.push.6", "x", "PQ-Key", "bob")
+	}
+	b.until("the first page", `document.querySelectorAll("main tbody tr").length === 50`)
+	patch(t, p, "tenants/keys/tenant-31", `{"paused":true}`)
+	b.until("what waits comes first", keyRows+`.startsWith("tenant-31|2|0|2|100/1h|1|100|paused\nann|")`)
+	patch(t, p, "tenants/keys/tenant-31", `{"limit":0,"paused":null}`)
+	b.until("what is set for the key is marked", keyRows+`.includes("tenant-31|2|0|none*|")`)
+	b.sees("* is set for the key itself")
+	b.until("a hundred and more", keyRows+`.includes("bob|100+|")`)
+	b.take("keys")
+	b.click("Next page")
+	b.until("the second page", `document.querySelectorAll("main tbody tr").length === 12`)
+	b.click("First page")
+	b.until("the first page again", `document.querySelectorAll("main tbody tr").length === 50`)
+	b.enter("name", "nobody")
+	b.click("Show")
+	b.sees("None of its items is ready.")
+	b.defects()
+	p.Stop(t)
+}
+
+// One key: its items, why they wait, and its settings, which an administrator changes and
+// drops.
+func TestConsoleKey(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	nc := p.Connect(t)
+	patch(t, p, "jobs/config", `{"lease":"1h","key_rate":"100/1h"}`)
+	for i := range 60 {
+		pushMsg(t, nc, "pq.jobs.push.5", "x", "PQ-Key", "ann")
+		pushMsg(t, nc, fmt.Sprintf("pq.jobs.push.%d", i%9), "x", "PQ-Key", "bob")
+	}
+	b := browser.drive(t)
+	b.open(p.HTTP + "/#/q/jobs/k/ann")
+	b.sees("Nothing keeps its items")
+	b.until("items of the key alone", `document.querySelectorAll("main tbody tr").length === 50 && [...document.querySelectorAll("td[data-label=Priority]")].every((c) => c.innerText === "5")`)
+	b.click("Next page")
+	b.until("the rest of them", `document.querySelectorAll("main tbody tr").length === 10 && location.hash.startsWith("#/q/jobs/k/ann?")`)
+
+	shows := func(text string) {
+		t.Helper()
+		b.until("the tiles are "+text, fmt.Sprintf(`[...document.querySelectorAll(".tiles dd")].map((d) => d.innerText).join() === %q`, text))
+	}
+	settings := func(want string) {
+		t.Helper()
+		b.await("the settings are "+want, func() bool {
+			_, body := get(t, p.HTTP+"/v1/queues/jobs/keys/ann")
+			return strings.HasSuffix(strings.TrimSpace(body), `"settings":`+want+`}`)
+		})
+	}
+	b.open(p.HTTP + "/#/q/jobs/k/ann")
+	shows("60,0,–,100/1h,1,100")
+	b.enter("limit", "-1")
+	b.click("Save")
+	b.sees("Limit is “-1”: expected a whole number.")
+	b.enter("limit", "1")
+	b.enter("rate", "often")
+	b.enter("weight", "7")
+	b.click("Save")
+	b.sees("often")
+	settings(`{}`)
+	b.enter("rate", "50/1m")
+	b.click("Save")
+	b.sees("Changed limit, rate, weight.")
+	settings(`{"limit":1,"rate":"50/1m0s","weight":7}`)
+	shows("60,0,1*,50/1m*,7*,50")
+	b.take("key")
+	if leased, err := nc.Request("pq.jobs.pop.min", nil, patience); err != nil || !isItem(leased) {
+		t.Fatal(leased, err)
+	}
+	if leased, err := nc.Request("pq.jobs.pop.min", nil, patience); err != nil || !isItem(leased) {
+		t.Fatal(leased, err)
+	}
+	for leased := 0; leased == 0; { // bob's come first by priority
+		if m, err := nc.Request("pq.jobs.pop.min", nil, patience); err != nil || !isItem(m) {
+			t.Fatal(m, err)
+		} else if m.Header.Get("PQ-Key") == "ann" {
+			leased++
+		}
+	}
+	b.sees("Its next item waits until another one is settled: up to 1 of them may be leased at a time.")
+	b.enter("rate", "none")
+	b.enter("limit", "")
+	b.click("Save")
+	b.sees("Changed limit, rate.")
+	settings(`{"rate":"","weight":7}`)
+	shows("59,1,–,none*,7*,–")
+	b.click("Pause")
+	b.sees("Its items wait until it is resumed. Pushes, leases and other keys go on.")
+	settings(`{"rate":"","weight":7,"paused":true}`)
+	b.click("Resume")
+	b.sees("Nothing keeps its items")
+	b.enter("rate", "")
+	b.enter("weight", "")
+	b.click("Save")
+	settings(`{}`)
+	patch(t, p, "jobs/config", `{"key_order":true}`)
+	b.sees("so the limit stays 1.")
+	b.sees("the queue hands them out one after another")
+	b.defects()
+	p.Stop(t)
+}
+
+// Whatever bytes a key has, it is shown as what it is, and nothing of it becomes a part of
+// the page.
+func TestConsoleHostileKeys(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	nc := p.Connect(t)
+	b := browser.drive(t)
+	keys := map[string]string{ // to how it is shown
+		`<img src=x onerror="document.title='owned'">`: `<img src=x onerror="document.title='owned'">`,
+		"a/b?c#d&e=%2F":               "a/b?c#d&e=%2F",
+		"\u202egnp.exe":               "‹U+202E›gnp.exe",
+		"..":                          "..",
+		strings.Repeat("w", 128):      strings.Repeat("w", 128),
+		"__proto__":                   "__proto__",
+		"Ann & S\u00f6hne \U0001f600": "Ann & S\u00f6hne \U0001f600",
+	}
+	for key := range keys {
+		pushMsg(t, nc, "pq.jobs.push.1", "x", "PQ-Key", key)
+	}
+	b.open(p.HTTP + "/#/q/jobs?tab=keys")
+	b.until("all keys are there", fmt.Sprintf(`document.querySelectorAll("main tbody tr").length === %d`, len(keys)))
+	b.take("keys-hostile")
+	for key, shown := range keys {
+		b.open(p.HTTP + "/#/q/jobs?tab=keys")
+		b.until("the keys are there", fmt.Sprintf(`document.querySelectorAll("main tbody tr").length === %d`, len(keys)))
+		b.eval(fmt.Sprintf(`[...document.querySelectorAll("tbody a")].find((a) => a.textContent === %q).click()`, shown))
+		b.until("the view of "+shown, fmt.Sprintf(`document.querySelector("h1").textContent === %q && document.querySelector(".tiles dd")?.innerText === "1" && document.querySelectorAll("main tbody tr").length === 1`, shown))
+		b.enter("weight", "9")
+		b.click("Save")
+		if key == ".." {
+			b.sees("Browsers have no address for this name.")
+			continue
+		}
+		b.await("the weight of "+shown, func() bool {
+			_, body := get(t, p.HTTP+"/v1/queues/jobs/keys/"+url.PathEscape(key))
+			return strings.Contains(body, `"weight":9,`)
+		})
+	}
+	if title := b.eval("document.title"); title == `"owned"` {
+		t.Errorf("a script of a key ran: the title is %s", title)
+	}
+	if n := b.eval(`document.querySelectorAll("main img, main script").length`); n != "0" {
+		t.Errorf("a key became %s elements", n)
+	}
+	b.defects()
+	p.Stop(t)
+}
+
+// A page that only shows has the settings of a key, and nothing to change them with.
+func TestConsoleKeyReadOnly(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t)
+	pushMsg(t, p.Connect(t), "pq.jobs.push.1", "x", "PQ-Key", "ann")
+	b := browser.drive(t)
+	b.open(p.HTTP + "/#/q/jobs/k/ann")
+	b.sees("Its share of the deliveries")
+	if buttons := b.eval(`[...document.querySelectorAll("main button")].filter((e) => !e.hidden).map((e) => e.innerText).join()`); buttons != `"Search"` {
+		t.Errorf("a page that only shows has the buttons %s", buttons)
+	}
+	if n := b.eval(`document.querySelectorAll(".config input:not(:disabled)").length`); n != "0" {
+		t.Errorf("a page that only shows has %s fields to change", n)
+	}
+	p.Stop(t)
+}
+
+// patch changes the configuration of a queue, or the settings of a key.
+func patch(t *testing.T, p *testenv.Process, what, object string) {
+	t.Helper()
+	if code, body := ask(t, "PATCH", p.HTTP+"/v1/queues/"+what, object); code != 200 {
+		t.Fatalf("%s %s: %d %s", what, object, code, body)
+	}
+}
