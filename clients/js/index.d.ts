@@ -63,6 +63,10 @@ export class Client {
   queues(options?: CallOptions & { prefix?: string }): AsyncGenerator<string, void, undefined>;
   /** What one of the bridges reports about itself. */
   system(options?: CallOptions): Promise<System>;
+  /** The pqd that keep a replicated store together, the active one first; {@link BadRequestError} if the store is no such. */
+  cluster(options?: CallOptions): Promise<Cluster>;
+  /** The active pqd hands over to the node with this name, or to one that follows. */
+  stepDown(options?: CallOptions & { node?: string }): Promise<{ node: string; successor: string; epoch: Integer }>;
 }
 
 export interface ItemOptions {
@@ -72,6 +76,8 @@ export interface ItemOptions {
   headers?: Record<string, string | readonly string[]> | MsgHdrs;
   /** Whose item it is. The queue's configuration says what follows. */
   key?: string;
+  /** The share of its key where keys take turns, 1 to 1000. Without it the push changes nothing. */
+  weight?: number;
   /** A value that one item of the queue has at a time. */
   unique?: string;
   /** `"leased"`: the item has its unique value only until it is leased first. */
@@ -293,6 +299,70 @@ export interface ListOptions extends CallOptions {
   page?: number;
 }
 
+export interface KeysOptions extends CallOptions {
+  /** Begin behind this key, which need not be there. */
+  after?: string;
+  /** How many keys of one request; 100 if not given, and at most. */
+  page?: number;
+}
+
+/** What an administrator has set for a key. What is missing goes by the queue, or by the pushes. */
+export interface KeySettings {
+  /** How many of its items are leased at a time; 0: no limit. */
+  limit?: number;
+  /** How many deliveries it gets in a time, such as `"100/1m"`; `""`: no bound. */
+  rate?: string;
+  /** Its share where keys take turns, 1 to 1000. */
+  weight?: number;
+  /** Its items are not handed out. */
+  paused?: boolean;
+}
+
+/** Settings to change; null drops one. */
+export type KeyChange = { [name in keyof KeySettings]?: KeySettings[name] | null };
+
+/** What is known of a key. */
+export interface KeyInfo {
+  key: string;
+  /** Ready items; `more`: it has more than were counted. */
+  ready: number;
+  more: boolean;
+  leased: number;
+  /** What holds for it: its settings, or those of the queue. A limit of 0 and a rate of `""` are none. */
+  limit: number;
+  rate: string;
+  weight: number;
+  /** How many deliveries its rate allows now, if it has one. */
+  tokens?: number;
+  /** Why its first item is not handed out; `""`: nothing keeps it. */
+  waitsFor: "" | "pause" | "key_order" | "key_limit" | "key_rate" | "rate";
+  /** After which time its rate allows the next delivery, if that has to wait. */
+  retry: string;
+  settings: KeySettings;
+}
+
+/** One pqd of those that keep a store together. */
+export interface Member {
+  node: string;
+  role: "active" | "follower" | "candidate" | "stopped" | "silent";
+  version: string;
+  epoch: Integer;
+  /** The last entry of the log that its copy has, and has on disk; how many it lacks. */
+  entry: Integer;
+  synced: Integer;
+  lag: Integer;
+  /** Seconds ago. */
+  heard: number;
+  reason: string;
+}
+
+export interface Cluster {
+  node: string;
+  store: string;
+  members: Member[];
+  log: { first: Integer; last: Integer; bytes: Integer; max_bytes: Integer };
+}
+
 export interface RequeueOptions extends CallOptions {
   /** The queue with the dead letter; `<queue>-dead` if not given. */
   from?: string;
@@ -429,6 +499,17 @@ export interface Queue {
   get(id: string, options?: CallOptions): Promise<Item>;
   /** The items in one state, in the order of pops from the end `"min"`. */
   list(options?: ListOptions): AsyncGenerator<Listed, void, undefined>;
+  /** The keys that have ready or leased items, or settings, in the order of their bytes. */
+  keys(options?: KeysOptions): AsyncGenerator<KeyInfo, void, undefined>;
+  /** One key; one that nobody has used has no items. */
+  key(key: string, options?: CallOptions): Promise<KeyInfo>;
+  /** Changes settings of a key, makes the queue if necessary, and returns all settings of the key. */
+  setKey(key: string, change: KeyChange, options?: CallOptions): Promise<KeySettings>;
+  /**
+   * Acknowledges items of this queue, up to 1000 in one message. For each the result has the error
+   * that its `ack` would have, or null.
+   */
+  ackMany(items: readonly Item[], options?: CallOptions): Promise<(Error | null)[]>;
   /** Removes an item, whatever its state. */
   remove(id: string, options?: CallOptions): Promise<void>;
   /** Gives an item another priority. */

@@ -1,5 +1,6 @@
 import { Deadline } from "./bell.js";
 import { ended, Call } from "./call.js";
+import { cluster } from "./cluster.js";
 import { duration, shown } from "./duration.js";
 import { count } from "./integer.js";
 import { InFlight } from "./inflight.js";
@@ -76,6 +77,18 @@ export class Client {
   async system(given) {
     const options = checked(given, "system", callOptions);
     return this.ask({ op: "system", subject: this.grammar.system("info"), repeatable: true }, options);
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
+  async cluster(options) {
+    return cluster(this, options);
+  }
+
+  /** @param {import("../index.js").CallOptions & {node?: string}} [given] */
+  async stepDown(given) {
+    const { node, ...options } = checked(given, "stepDown", ["node", ...callOptions]);
+    const body = writeJSON({ node });
+    return this.ask({ op: "stepDown", subject: this.grammar.system("cluster.step-down"), body, repeatable: false }, options);
   }
 
   /**

@@ -1,7 +1,7 @@
 // An item as a bridge answered it, and its lease.
 import { Call } from "./call.js";
 import { duration, durationText, shown } from "./duration.js";
-import { code, errorOf, LeaseLostError, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
+import { code, errorOf, LeaseLostError, mayRepeat, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
 import { integer } from "./integer.js";
 import { bytes, text } from "./message.js";
@@ -42,7 +42,7 @@ function held(op, reason) {
 export class Item {
   #queue;
   #ack;
-  #settled = false;
+  #settled = open || error?.code === code.unknownResult;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -178,6 +178,19 @@ export class Item {
     await this.#once(() => this.#send("ack", "+ACK", options));
   }
 
+  /**
+   * Acknowledges in a message with others.
+   * @param {import("./settlements.js").Settlements} together
+   * @param {import("../index.js").CallOptions} options
+   */
+  async ackWith(together, options) {
+    await this.#once(async () => {
+      const { error, alone, open } = await together.add(`${this.#queue.client.acks.written(this.#ack)} +ACK`);
+      if (alone || (error && mayRepeat(error, true))) return void (await this.#send("ack", "+ACK", options, false));
+      if (error && !(open && error instanceof LeaseLostError && held("ack", error.reason))) throw error;
+    });
+  }
+
   /** @param {import("../index.js").NakOptions} [given] */
   async nak(given) {
     const { delay, ...options } = checked(given, "nak", ["delay", ...callOptions]);
@@ -251,14 +264,15 @@ export class Item {
    * @param {string} op
    * @param {string} body
    * @param {import("../index.js").CallOptions} options
+   * @param {boolean} [open] an attempt in another message may have taken effect
    */
-  async #send(op, body, options) {
+  async #send(op, body, options, open = false) {
     if (!this.leased) throw new NotLeasedError();
     const call = new Call({ op, queue: this.queue, subject: this.#ack, body: bytes(body), repeatable: true });
     try {
       return await call.send(this.#queue.client, this.#queue.client.deadline(options));
     } catch (err) {
-      if (err instanceof LeaseLostError && call.open && held(op, err.reason)) return undefined;
+      if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
       throw err;
     }
   }

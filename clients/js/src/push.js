@@ -4,7 +4,7 @@ import { Call } from "./call.js";
 import { bundle, maxBundle } from "./bundle.js";
 import { duration, durationText, shown } from "./duration.js";
 import { code, errorOf, PQError, unreadable } from "./errors.js";
-import { priorityText } from "./integer.js";
+import { count, priorityText } from "./integer.js";
 import { exact, readJSON } from "./json.js";
 import { headersSize, randomToken } from "./mailbox.js";
 import { bytes } from "./message.js";
@@ -12,9 +12,10 @@ import { callOptions, checked, flag, word } from "./options.js";
 
 const tenYears = 87600 * 3600e3;
 const longestKey = 128;
+const mostWeight = 1000;
 const longestValue = 1024;
 
-const itemOptions = ["priority", "headers", "key", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl"];
+const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl"];
 
 /** An item on its way. */
 export class NewItem {
@@ -35,6 +36,10 @@ export class NewItem {
     this.once = !flag(options.withoutMsgId, "withoutMsgId");
     if (this.msgId !== undefined && !this.once) throw new TypeError("msgId together with withoutMsgId: expected one of them");
     this.#set("PQ-Key", keyOf(options.key));
+    if (options.weight !== undefined) {
+      if (options.key === undefined) throw new TypeError("weight without key: expected the key whose weight it is");
+      this.#set("PQ-Weight", String(count(options.weight, "weight", mostWeight)));
+    }
     this.#set("PQ-Unique", this.unique);
     this.#set("PQ-Unique-Until", word(options.uniqueUntil, "uniqueUntil", ["leased"]));
     this.#set("PQ-On-Conflict", word(options.onConflict, "onConflict", ["keep", "replace", "raise"]));
@@ -88,7 +93,7 @@ export function valueOf(value, what, most) {
 }
 
 /** @param {unknown} key */
-function keyOf(key) {
+export function keyOf(key) {
   if (typeof key === "string" && control.test(key)) throw new TypeError(`key is ${shown(key)}: expected a text without control characters`);
   return valueOf(key, "key", longestKey);
 }

@@ -6,9 +6,11 @@ import { NotFoundError, unreadable } from "./errors.js";
 import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";
+import { key, keys, setKey } from "./keys.js";
 import { list } from "./list.js";
 import { callOptions, checked } from "./options.js";
 import { push, pushMany } from "./push.js";
+import { ackMany } from "./settlements.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
 
@@ -132,6 +134,36 @@ export class Queue {
   /** @param {import("../index.js").ListOptions} [options] */
   list(options) {
     return list(this, options);
+  }
+
+  /** @param {import("../index.js").KeysOptions} [options] */
+  keys(options) {
+    return keys(this, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async key(name, options) {
+    return key(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").KeyChange} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async setKey(name, change, options) {
+    return setKey(this, name, change, options);
+  }
+
+  /**
+   * @param {readonly Item[]} items
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async ackMany(items, options) {
+    return ackMany(this, items, options);
   }
 
   /**

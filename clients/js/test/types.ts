@@ -17,6 +17,10 @@ export async function program(nc: NatsConnection): Promise<void> {
   const next: declared.Item | null = await item.ackNext();
   await next?.handOver(client.queue("mail"), item.data, { msgId: id });
   for await (const { data } of jobs.list({ bodies: true })) data?.length;
+  const errors: (Error | null)[] = await jobs.ackMany([item]);
+  for await (const { key, tokens, settings } of jobs.keys({ after: "a" })) if (!errors[0] && tokens === 0) await jobs.setKey(key, { limit: settings.limit ?? null, rate: "10/1s" });
+  const [first] = (await client.cluster()).members;
+  if (first?.role === "active") await client.stepDown({ node: "b" });
   const consumer = jobs.consume(async (one, signal) => void (await fetch(one.string(), { signal })), { concurrency: 4 });
   await consumer.drain({ grace: "10s" });
   try {
@@ -33,6 +37,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   await jobs.push({ a: 1 });
   // @ts-expect-error a peek leases nothing
   await jobs.peek({ lease: 1000 });
+  // @ts-expect-error a key has no order of its own
+  await jobs.setKey("ann", { order: true });
   // @ts-expect-error no such end
   await jobs.pop({ end: "middle" });
   // @ts-expect-error queues and items come from a client

@@ -1,0 +1,72 @@
+// Keys of a queue: what they have, and their settings.
+import { shown } from "./duration.js";
+import { unreadable } from "./errors.js";
+import { count } from "./integer.js";
+import { writeJSON } from "./json.js";
+import { bytes } from "./message.js";
+import { callOptions, checked } from "./options.js";
+import { keyOf } from "./push.js";
+
+const pageSize = 100;
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {import("../index.js").KeysOptions} [given]
+ */
+export async function* keys(queue, given) {
+  const { after = "", page = pageSize, ...options } = checked(given, "keys", ["after", "page", ...callOptions]);
+  if (typeof after !== "string") throw new TypeError(`after is ${shown(after)}: expected a key`);
+  const limit = count(page, "page", pageSize);
+  for (let behind = after; ; ) {
+    const answer = await queue.client.ask({ op: "keys", queue: queue.name, subject: queue.subject("keys"), body: writeJSON({ limit, after: behind || undefined }), repeatable: true }, options);
+    if (!Array.isArray(answer.keys)) throw unreadable("keys", queue.name, bytes(JSON.stringify(answer)));
+    for (const k of answer.keys) yield known(k);
+    if (typeof answer.next !== "string" || answer.next === "") return;
+    behind = answer.next;
+  }
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} key
+ * @param {import("../index.js").CallOptions} [given]
+ */
+export async function key(queue, key, given) {
+  const options = checked(given, "key", callOptions);
+  return known(await queue.client.ask({ op: "key", queue: queue.name, subject: queue.subject(`key.${token(key)}`), repeatable: true }, options));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} key
+ * @param {import("../index.js").KeyChange} change
+ * @param {import("../index.js").CallOptions} [given]
+ * @returns {Promise<import("../index.js").KeySettings>}
+ */
+export async function setKey(queue, key, change, given) {
+  if (change === undefined) throw new TypeError("the change is undefined: expected an object such as { limit: 5 }");
+  const body = writeJSON({ ...checked(change, "setKey", ["limit", "rate", "weight", "paused"]) });
+  const options = checked(given, "setKey", callOptions);
+  return queue.client.ask({ op: "setKey", queue: queue.name, subject: queue.subject(`admin.key.${token(key)}`), body, repeatable: true }, options);
+}
+
+/**
+ * A key as a token of a subject.
+ * @param {unknown} key
+ */
+function token(key) {
+  const given = keyOf(key);
+  if (given === undefined) throw new TypeError("the key is undefined: expected a text");
+  return Array.from(bytes(given), (byte) => {
+    const c = String.fromCharCode(byte);
+    return /[A-Za-z0-9_-]/.test(c) ? c : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }).join("");
+}
+
+/**
+ * @param {any} k
+ * @returns {import("../index.js").KeyInfo}
+ */
+function known({ waits_for, retry, more, ...k }) {
+  return { ...k, more: more === true, waitsFor: waits_for ?? "", retry: retry ?? "" };
+}
