@@ -114,7 +114,7 @@ func (qtx *queueTx) changeRate(row []byte, before, after Rate) error {
 		return nil
 	}
 	qtx.tx.Set(row, b.pack())
-	qtx.forgetFull(now)
+	qtx.forgetLater(timerTokens, now)
 	return nil
 }
 
@@ -186,65 +186,27 @@ func (q Queue) keyBucketRow(key string) []byte {
 	return tuple.AppendBytes(queueRow(spaceTokensOf, q.name), []byte(key))
 }
 
-// forgetEvery is how often full buckets of keys are cleared.
-const forgetEvery = time.Minute
-
-// forgetFull plans that full buckets of keys are cleared. All of a queue's transactions
-// within a period write the same timer.
-func (qtx *queueTx) forgetFull(now int64) {
-	due := (now/int64(forgetEvery) + 2) * int64(forgetEvery)
-	qtx.store.alarm.expect(due)
-	qtx.tx.Set(idTimerKey(due, timerTokens, qtx.name, ""), nil)
-}
-
-// tokensAtOnce bounds how many buckets one timer looks at.
-const tokensAtOnce = 256
-
-// tokensDue clears buckets that are full, from one key on.
-func (qtx *queueTx) tokensDue(t timer) error {
-	space := queueRow(spaceTokensOf, qtx.name)
-	begin, end := tuple.Range(space)
-	if t.id != "" {
-		begin = tuple.PrefixEnd(qtx.keyBucketRow(t.id))
-	}
-	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: tokensAtOnce})
-	if err != nil || len(rows) == 0 {
-		return err
-	}
+// tokensDue clears buckets that are full.
+func (qtx *queueTx) tokensDue() error {
 	now, err := qtx.now()
 	if err != nil {
 		return err
 	}
-	left, last := false, ""
-	for _, row := range rows {
-		b, err := parseBucket(row.Value)
+	if err := qtx.endWaits(now); err != nil {
+		return err
+	}
+	return qtx.forgetKnown(spaceTokensOf, timerTokens, now, func(key string, value []byte) (bool, error) {
+		b, err := parseBucket(value)
 		if err != nil {
-			return err
+			return false, err
 		}
-		key, _, err := tuple.ConsumeBytes(row.Key[len(space):])
+		settings, err := qtx.settingsOf(qtx.tx, qtx.state, key)
 		if err != nil {
-			return fmt.Errorf("damaged tokens of a key: %w", err)
-		}
-		last = string(key)
-		settings, err := qtx.settingsOf(qtx.tx, qtx.state, last)
-		if err != nil {
-			return err
+			return false, err
 		}
 		if rate := settings.rate(&qtx.state.config); rate != (Rate{}) {
 			b = b.refilled(rate, qtx.state.keyRateSince, now)
 		}
-		if b.full > now {
-			left = true
-			continue
-		}
-		qtx.tx.Conflict(row.Key) // a delivery may take a token at the same time
-		qtx.tx.Clear(row.Key)
-	}
-	if left {
-		qtx.forgetFull(now)
-	}
-	if len(rows) == tokensAtOnce {
-		return qtx.timerAtOnce(timerTokens, last)
-	}
-	return nil
+		return b.full <= now, nil
+	})
 }

@@ -22,9 +22,18 @@ import (
 //   - an item with a unique value has the row of that value, and no other item has;
 //   - the rows of keys are those of their items, and pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
+//   - the next fence of a key is higher than those of its items, and old ones are forgotten;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
+	err := s.db.View(ctx, func(r kv.Reader) error {
+		written, err := r.Get(row(spaceTime))
+		w.turns.passed = int64(kv.DecodeInteger(written)) / keyFenceUnit
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
 	for _, space := range walkOrder {
 		if err := w.space(ctx, space); err != nil {
 			return nil, fmt.Errorf("check: %w", err)
@@ -62,7 +71,7 @@ const (
 // walkOrder visits rows before the rows that they refer to.
 var walkOrder = []string{
 	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
-	spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens, spaceFairKey, spaceUnnamed, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
+	spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens, spaceFairKey, spaceUnnamed, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
 }
 
@@ -151,6 +160,8 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return err
 	case spaceTimer:
 		return w.timer(pair.Key)
+	case spaceKeyFence:
+		return w.keyFence(queue, rest, pair.Value)
 	case spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens:
 		return w.keyKnown(space, queue, rest, pair.Value)
 	}
@@ -372,6 +383,9 @@ func (w *walk) timer(key []byte) error {
 	case timerKeys:
 		w.turns.looking[t.queue] = true
 		return nil // it does no harm that its keys are looked at
+	case timerFences:
+		w.turns.forgets[t.queue] = true
+		return nil
 	case timerFair, timerTokens:
 		return nil
 	}

@@ -47,6 +47,7 @@ func (w *walk) key(space string, line lineage, l *located) error {
 	if err := CheckKey(l.key); err != nil {
 		return err
 	}
+	w.turns.fenced(queueKey{line.queue, l.key}, l.keyFence)
 	row := func(space string) []byte {
 		return tuple.AppendBytes(generationPrefix(space, line.queue, line.generation), []byte(l.key))
 	}

@@ -31,6 +31,9 @@ func (f *fixture) furnish() {
 	f.push("t", fdbpq.NewItem{Key: "a", Weight: 5}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{}, fdbpq.NewItem{})
 	f.lease("t", fdbpq.Min, 4, time.Hour)
 	f.push("t", fdbpq.NewItem{Key: "late"})
+	f.configure("u", `{"key_order":true}`)
+	f.keyed("u", "fenced", 0, 1)
+	f.leaseOne("u", time.Hour)
 	f.push("zz", fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)})
 	moved := f.pushed("q", 5, "moved")[0]
 	f.update(func(tx kv.Tx) error {
@@ -130,7 +133,21 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a row of a key that waits is unreadable", first("kw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "a key that waits"},
 		{"tokens of a key are unreadable", first("kt"), spoil, "damaged tokens"},
 		{"tokens of a queue are unreadable", first("qt"), spoil, "damaged tokens"},
-		{"tokens of a queue that does not exist", first("qt"), rekeyed([]byte("\x02t\x00"), []byte("\x02u\x00")), "there is no queue"},
+		{"tokens of a queue that does not exist", first("qt"), rekeyed([]byte("\x02t\x00"), []byte("\x02v\x00")), "there is no queue"},
+		{"the last fence of a key is gone", first("kf"), remove, "could get it again"},
+		{"the last fence of a key is too low", first("kf"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(row.Key, kv.EncodeInteger(kv.DecodeInteger(row.Value)-1))
+		}, "could get it again"},
+		{"the last fence of a key is unreadable", first("kf"), spoil, "a fence of 9 bytes"},
+		{"nobody forgets the last fence of a key", func(t *testing.T, f *fixture) kv.Pair {
+			for _, row := range f.rows("z") {
+				if bytes.Contains(row.Key, tuple.AppendString(tuple.AppendString(nil, "e"), "u")) {
+					return row
+				}
+			}
+			t.Fatal("there is no such timer")
+			return kv.Pair{}
+		}, remove, "nobody forgets"},
 		{"settings of a key are gone", first("ks"), remove, "keys have settings"},
 		{"settings of a key are unreadable", first("ks"), spoil, "invalid character"},
 		{"an item with a key is gone", first("ik"), remove, "counters are"},

@@ -4,20 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 type queueKey struct{ queue, key string }
 
-// turnsFound is what a Check has found of rates, of settings of keys, and of turns.
+// turnsFound is what a Check has found of rates, of settings of keys, of turns and fences.
 type turnsFound struct {
 	waits    map[queueKey]bool // keys that wait for a token
 	settings map[queueKey]KeySettings
 	looking  map[string]bool // queues whose keys a timer looks at
+
+	fences  map[queueKey]int64 // highest of the items of keys
+	last    map[queueKey]int64 // last ones of keys
+	forgets map[string]bool    // queues with a timer that forgets these
+	passed  int64              // by store time
 }
 
 func newTurnsFound() turnsFound {
-	return turnsFound{waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), looking: make(map[string]bool)}
+	return turnsFound{
+		waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), looking: make(map[string]bool),
+		fences: make(map[queueKey]int64), last: make(map[queueKey]int64), forgets: make(map[string]bool),
+	}
 }
 
 // keyKnown checks a row that a key, or a queue, has outside generations.
@@ -33,6 +42,9 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 		key, err := waitingKey(rest)
 		w.turns.waits[queueKey{queue, key}] = true
 		return err
+	}
+	if space == spaceTokensOf && len(rest) == 0 {
+		return CheckKey(string(value))
 	}
 	key, _, err := tuple.ConsumeBytes(rest)
 	if err == nil {
@@ -91,8 +103,44 @@ func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []
 	return nil
 }
 
+func (t *turnsFound) fenced(of queueKey, fence int64) {
+	t.fences[of] = max(t.fences[of], fence)
+}
+
+// keyFence notes the last fence of a key. It may be of a queue that is gone.
+func (w *walk) keyFence(queue string, rest, value []byte) error {
+	if len(rest) == 0 {
+		return CheckKey(string(value))
+	}
+	key, _, err := tuple.ConsumeBytes(rest)
+	if err == nil {
+		err = CheckKey(string(key))
+	}
+	if err == nil && len(value) != 8 {
+		err = fmt.Errorf("a fence of %d bytes", len(value))
+	}
+	w.turns.last[queueKey{queue, string(key)}] = int64(kv.DecodeInteger(value))
+	return err
+}
+
+// balanceFences reports fences that a key may get again, and ones that nobody forgets.
+func (w *walk) balanceFences() {
+	for of, fence := range w.turns.fences {
+		if fence > w.turns.last[of] && fence >= w.turns.passed {
+			w.problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
+				of.queue, of.key, fence, w.turns.last[of], w.turns.passed)
+		}
+	}
+	for of := range w.turns.last {
+		if !w.turns.forgets[of.queue] {
+			w.problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
+		}
+	}
+}
+
 // balanceTurns reports settings that are not counted.
 func (w *walk) balanceTurns() {
+	w.balanceFences()
 	set, limited := make(map[string]int64), make(map[string]int64)
 	for of, k := range w.turns.settings {
 		set[of.queue] += settings(k)

@@ -32,6 +32,7 @@ type envelope struct {
 	untilLeased  bool   // the first lease ends that
 	key          string // whose item it is; "": nobody's
 	since        int64  // of a leased item: store time when the lease began; 0: not known
+	keyFence     int64  // of the last lease among those of the key; 0: it had none
 	foreign      bool   // pushed by another program, which updated no counters
 }
 
@@ -51,7 +52,7 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	key := e.key != "" || e.since != 0
+	key := e.key != "" || e.since != 0 || e.keyFence != 0
 	unique := e.unique != "" || key
 	rare := unique || e.minFence != 0 || e.extraAnswers != 0
 	if rare || e.dead != (DeadLetter{}) {
@@ -72,8 +73,11 @@ func (e *envelope) append(b []byte) []byte {
 	if key {
 		b = tuple.AppendBytes(b, []byte(e.key))
 	}
-	if e.since != 0 {
+	if e.since != 0 || e.keyFence != 0 {
 		b = tuple.AppendInt(b, e.since)
+	}
+	if e.keyFence != 0 {
+		b = tuple.AppendInt(b, e.keyFence)
 	}
 	return b
 }
@@ -142,7 +146,12 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		e.key = string(key)
 	}
 	if len(rest) > 0 {
-		if e.since, _, err = tuple.ConsumeInt(rest); err != nil {
+		if e.since, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+	}
+	if len(rest) > 0 {
+		if e.keyFence, _, err = tuple.ConsumeInt(rest); err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
 		}
 	}

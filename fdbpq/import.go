@@ -23,6 +23,7 @@ type Import struct {
 	Fence      int64
 	Dead       *DeadLetter
 	Key        string
+	KeyFence   int64 // of an item with a key; later leases of the key get higher ones
 
 	Unique            string // ErrOccupied if another item has this value
 	UniqueUntilLeased bool
@@ -129,6 +130,9 @@ func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 // neither an item nor a forwarding row.
 func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	seq, err := p.checkImport(item)
+	if err == nil {
+		err = p.checkKeyFence(item)
+	}
 	if err != nil {
 		return Imported{Err: err}, nil
 	}
@@ -153,7 +157,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
-		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key,
+		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -166,6 +170,11 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	}
 	if e.minFence, err = p.nextMinFence(e.fence); err != nil {
 		return Imported{}, err
+	}
+	if item.KeyFence > 0 {
+		if err := p.importKeyFence(item.Key, item.KeyFence); err != nil {
+			return Imported{}, err
+		}
 	}
 	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
 		e.dead = *item.Dead

@@ -31,6 +31,7 @@ type importItem struct {
 	unique             string
 	untilLeased        bool
 	key                string
+	keyFence           int64
 }
 
 // importedView is what became of one.
@@ -49,7 +50,7 @@ func importOf(queue string, items []importItem) operation {
 				one := fdbpq.Import{
 					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
-					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key,
+					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
 				}
 				if item.notBefore != 0 {
 					one.NotBefore = p.wall().Add(item.notBefore)
@@ -96,6 +97,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 		return importedView{Err: "place"}
 	case max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
+	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
+		return importedView{Err: "key"}
 	}
 	if there := q.byID(item.id); there != nil {
 		return importedView{Seq: home.seq, Found: []itemView{there.stored()}}
@@ -128,6 +131,11 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 	}
 	q.promisedFence = max(q.promisedFence, added.fence+1)
 	added.minFence = q.promisedFence
+	if item.keyFence != 0 {
+		added.keyFence = item.keyFence
+		of := keyOfQueue{q.name, item.key}
+		m.keepFence(of, max(m.fences.last[of], at.now/1000-1, added.keyFence), at)
+	}
 	q.high = max(q.high, home.seq)
 	m.add(q, added)
 	return importedView{Seq: home.seq}
@@ -156,6 +164,8 @@ func (w *world) importing(rng *rand.Rand) operation {
 		case 5:
 			item.deliveries = rng.Int64N(4)
 			item.fence = item.deliveries + rng.Int64N(3)
+		case 7, 8:
+			item.keyFence = (w.clock.time + int64(pick(rng, -time.Hour, 0, time.Second, time.Minute, fdbpq.MaxDelay+time.Hour))) / 1000
 		case 6:
 			item.unique, item.untilLeased = "", false
 			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there"}

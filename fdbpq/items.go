@@ -15,6 +15,8 @@ type StoredItem struct {
 	Expires int64 // store time at which its TTL ends; 0: never
 	Fence   int64 // number of leases, returned ones included
 
+	KeyFence int64 // of the last lease, 0 if it had none
+
 	// WaitsFor says why Get's item is not handed out, "" if its turn comes when those in
 	// front of it are gone, or if it is leased.
 	WaitsFor WaitsFor
@@ -53,7 +55,7 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) 
 	if err != nil {
 		return nil, err
 	}
-	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, Unique: l.unique, UniqueUntilLeased: l.untilLeased}, nil
+	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased}, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one. A

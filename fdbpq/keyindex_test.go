@@ -197,6 +197,9 @@ func TestKeysAreForgotten(t *testing.T) {
 			f.purge("q")
 			f.collectGarbage()
 			none(config + ", purged")
+			f.pass(30 * time.Second)
+			f.sweep()
+			f.forgotten()
 			if timers := f.rows("z"); len(timers) > 0 {
 				t.Errorf("%s, purged: there are timers such as %q", config, timers[0].Key)
 			}

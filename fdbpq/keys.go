@@ -32,6 +32,9 @@ import (
 //	("kh", queue, generation, place)        key whose first ready item is there, or behind it
 //	("kw", queue, due, key)                 key out of tokens that has ready items: when it gets one
 //	("kt", queue, key)                      tokens of the key
+//	("kt", queue)                           key behind which a timer looks for full buckets
+//	("kf", queue, key)                      last fence of the key
+//	("kf", queue)                           key behind which a timer looks for fences that time has passed
 //	("ks", queue, key)                      settings of the key
 //	("qt", queue)                           tokens of the queue
 //	("fk", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or in a later one
@@ -74,6 +77,7 @@ const (
 	spaceKeyHead  = "kh"
 	spaceKeyWaits = "kw"
 	spaceTokensOf = "kt"
+	spaceKeyFence = "kf"
 	spaceSettings = "ks"
 	spaceTokens   = "qt"
 	spaceFairKey  = "fk"
@@ -95,7 +99,7 @@ const (
 // queueSpaces are the spaces whose second element is a queue, except timers.
 var queueSpaces = []string{
 	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
-	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens,
+	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens,
 	spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
 }

@@ -190,10 +190,12 @@ func (qtx *queueTx) lookAgain(key string) error {
 	return nil
 }
 
-// forgetKeys clears what is known of keys, when the queue is deleted.
+// forgetKeys clears what is known of keys, when the queue is deleted, but for their last
+// fences: a holder may still be at work.
 func (q Queue) forgetKeys(tx kv.Tx) {
 	for _, space := range []string{spaceSettings, spaceTokensOf, spaceKeyWaits} {
 		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
 	}
+	tx.Clear(queueRow(spaceTokensOf, q.name))
 	tx.Clear(q.bucketRow())
 }

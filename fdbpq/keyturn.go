@@ -33,6 +33,7 @@ type turn struct {
 	tokens   int    // deliveries that the bucket allows
 	at       place  // of its next item
 	ready    bool   // it has one, and may have it
+	fence    int64  // of its next lease, 0 if several of its items may be leased at a time
 
 	begun, fresh *place // items up to these were selected or passed
 }
@@ -73,6 +74,11 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		}
 		if t.leases = limit - held; t.leases == 0 {
 			return t, nil // who ends one of the leases has it looked at again
+		}
+		if limit == 1 && l.remove {
+			if t.fence, err = l.nextKeyFence(key); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if rate := t.settings.rate(config); rate != (Rate{}) {
@@ -139,6 +145,12 @@ func (l *looks) selectNext(t *turn) (done bool, err error) {
 	}
 	if len(l.items) > selected {
 		t.leases--
+		if t.fence > 0 {
+			l.items[selected].envelope.keyFence = t.fence
+			if err := l.keepKeyFence(t.key, t.fence); err != nil {
+				return false, err
+			}
+		}
 		if t.tokens < math.MaxInt {
 			now, err := l.now()
 			if err != nil {
@@ -171,7 +183,7 @@ func (l *looks) spend() error {
 			return err
 		}
 		l.tx.Set(l.keyBucketRow(key), t.bucket.pack())
-		l.forgetFull(now)
+		l.forgetLater(timerTokens, now)
 	}
 	return nil
 }
@@ -222,6 +234,32 @@ func (l *looks) refilled() ([]*turn, error) {
 	}
 	l.more = l.remove && len(rows) == maxLooks // others may come first
 	return ready, nil
+}
+
+// endWaits has pops look at keys that have got a token, where no pop has cleared their rows
+// since. After a purge these are keys without items.
+func (qtx *queueTx) endWaits(now int64) error {
+	prefix := queueRow(spaceKeyWaits, qtx.name)
+	begin, _ := tuple.Range(prefix)
+	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(now+1, ""), kv.RangeOptions{Limit: maxLooks})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		key, err := waitingKey(row.Key[len(prefix):])
+		if err != nil {
+			return err
+		}
+		qtx.tx.Conflict(row.Key) // a process whose time is behind may write it again
+		qtx.tx.Clear(row.Key)
+		if err := qtx.lookAgain(key); err != nil {
+			return err
+		}
+	}
+	if len(rows) == maxLooks {
+		return qtx.timerAtOnce(timerTokens, "")
+	}
+	return nil
 }
 
 func waitingKey(rest []byte) (string, error) {

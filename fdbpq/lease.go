@@ -15,6 +15,10 @@ type Lease struct {
 	Fence   int64     // grows with every lease of the item
 	Expires time.Time // by this process's wall clock; set by Pop and Extend
 
+	// KeyFence grows with every lease of any item of the key, if one at a time is leased.
+	// Otherwise, and in a Lease of ParseLease, it is 0.
+	KeyFence int64
+
 	generation int64
 	place      place // of the leased item
 	idPriority int64 // priority in the item's id
@@ -65,6 +69,7 @@ func (qtx *queueTx) lease(p place, e *envelope, due int64) *Lease {
 		Queue:      qtx.name,
 		Fence:      e.fence,
 		Expires:    qtx.store.Display(due),
+		KeyFence:   e.keyFence,
 		generation: qtx.state.generation,
 		place:      p,
 		idPriority: e.idPriority,

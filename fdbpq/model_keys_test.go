@@ -150,12 +150,6 @@ func (t *turns) may(item *modelItem) bool {
 			return false
 		}
 	}
-	limit := t.q.config.KeyLimit
-	if settings.Limit != nil {
-		limit = *settings.Limit
-	}
-	if t.q.config.KeyOrder {
-		limit = 1
-	}
+	limit := t.q.limitOf(item.key)
 	return (limit == 0 || int64(leased) < limit) && t.q.keyTokens(item.key, t.now) > int64(t.taken[item.key])
 }

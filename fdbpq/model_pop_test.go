@@ -204,6 +204,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		if held.untilLeased {
 			held.unique = ""
 		}
+		held.keyFence = m.nextKeyFence(q, held.key, at)
 		held.fence, held.minFence, held.extraAnswers = max(held.fence+1, held.minFence), 0, 0
 		out.Items = append(out.Items, held.leased(at, q.generation))
 		pop.leases = append(pop.leases, modelLease{held.number, held.fence})

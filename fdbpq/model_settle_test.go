@@ -59,7 +59,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend:
 		item.due = at.now + int64(d)
-		out.Items = []itemView{{ID: item.id, Fence: item.fence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
+		out.Items = []itemView{{ID: item.id, Fence: item.fence, KeyFence: item.keyFence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
 	case settleReturn:
 		if item.extraAnswers > 0 {
 			item.extraAnswers-- // another answer may have arrived

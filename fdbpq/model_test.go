@@ -21,6 +21,7 @@ type model struct {
 	born    int    // items so far
 	stale   []due  // timers of purged items, which stay until they are collected
 	others  []due  // timers that belong to no item
+	fences  modelFences
 
 	// Where operations overlap: the last place in each queue before they began.
 	// Places of pushes are then the store's choice, beyond that.
@@ -70,6 +71,7 @@ type modelItem struct {
 	unique         string // its value, as long as it claims that
 	untilLeased    bool
 	key            string
+	keyFence       int64 // of its last lease
 	held           bool  // delayed between two leases while key_order was on
 	spent          int64 // when its delivery took tokens
 }
@@ -78,6 +80,7 @@ type modelItem struct {
 type moment struct {
 	process string
 	now     int64 // store time
+	written int64 // the same as it was last written
 	wall    time.Time
 }
 
@@ -121,16 +124,23 @@ type itemView struct {
 	Unique     string
 	UntilLease bool
 	Key        string
+	KeyFence   int64
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
 	queue, token string // the store's, of a lease
 }
 
-func newModel() *model { return &model{queues: make(map[string]*modelQueue)} }
+func newModel() *model {
+	return &model{
+		queues: make(map[string]*modelQueue),
+		fences: modelFences{last: make(map[keyOfQueue]int64), kept: make(map[keyOfQueue]bool)},
+	}
+}
 
 func (m *model) clone() *model {
 	c := *m
+	c.fences.last, c.fences.kept = maps.Clone(m.fences.last), maps.Clone(m.fences.kept)
 	c.stale, c.others = slices.Clone(m.stale), slices.Clone(m.others)
 	c.queues = make(map[string]*modelQueue, len(m.queues))
 	for name, q := range m.queues {
@@ -333,7 +343,7 @@ func (i *modelItem) view() itemView {
 
 func (i *modelItem) stored() itemView {
 	v := i.view()
-	v.State, v.Fence, v.Until = i.state, i.fence, i.expires
+	v.State, v.Fence, v.KeyFence, v.Until = i.state, i.fence, i.keyFence, i.expires
 	v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	if i.state != fdbpq.StateReady {
 		v.Due = i.due
@@ -344,7 +354,7 @@ func (i *modelItem) stored() itemView {
 func (i *modelItem) leased(at moment, generation int) itemView {
 	v := i.view()
 	v.generation = generation
-	v.Fence, v.Expires = i.fence, at.display(i.due)
+	v.Fence, v.KeyFence, v.Expires = i.fence, i.keyFence, at.display(i.due)
 	return v
 }
 

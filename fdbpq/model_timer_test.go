@@ -88,6 +88,11 @@ func (m *model) sweep(at moment) outcome {
 			m.stale = slices.DeleteFunc(m.stale, func(s due) bool { return s == d })
 			continue
 		}
+		if d.kind == "efences" {
+			m.others = slices.DeleteFunc(m.others, func(other due) bool { return other == d })
+			m.fencesDue(d.queue, at)
+			continue
+		}
 		if d.kind == "btokens" || d.kind == "ffair" {
 			m.otherDue(d, at)
 			continue

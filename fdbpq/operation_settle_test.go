@@ -32,7 +32,7 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			}
 			out := outcome{Events: eventsOf(settled.Events)}
 			if l := settled.Lease; l != nil {
-				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
+				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, KeyFence: l.KeyFence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
 			}
 			return out, err
 		},

@@ -66,6 +66,8 @@ func kindOf(err error) string {
 		return "place"
 	case errors.Is(err, fdbpq.ErrListKey):
 		return "list key"
+	case errors.Is(err, fdbpq.ErrKey):
+		return "key"
 	}
 	return "unexpected: " + err.Error()
 }
@@ -105,14 +107,14 @@ func viewOf(item *fdbpq.Item) itemView {
 		v.Dead = *item.Dead
 	}
 	if l := item.Lease; l != nil {
-		v.Fence, v.Expires, v.queue, v.token = l.Fence, l.Expires.UnixNano(), l.Queue, string(l.Token())
+		v.Fence, v.KeyFence, v.Expires, v.queue, v.token = l.Fence, l.KeyFence, l.Expires.UnixNano(), l.Queue, string(l.Token())
 	}
 	return v
 }
 
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
-	v.State, v.Due, v.Fence, v.Until = stored.State, stored.Due, stored.Fence, stored.Expires
+	v.State, v.Due, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Fence, stored.KeyFence, stored.Expires
 	v.Unique, v.UntilLease = stored.Unique, stored.UniqueUntilLeased
 	return v
 }

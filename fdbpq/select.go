@@ -148,6 +148,7 @@ func (c *collector) add(at entry) (done bool, err error) {
 	if !c.carry(&e, c.copies) {
 		return true, nil
 	}
+	e.keyFence = 0 // of its last lease
 	c.bytes += int(e.size)
 	c.items = append(c.items, selected{place: at.place, envelope: e})
 	return len(c.items) == c.sel.Limit, nil

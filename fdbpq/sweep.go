@@ -166,7 +166,9 @@ func (qtx *queueTx) timerDue(t timer) error {
 	case timerFair:
 		return qtx.fairDue(t)
 	case timerTokens:
-		return qtx.tokensDue(t)
+		return qtx.tokensDue()
+	case timerFences:
+		return qtx.fencesDue()
 	}
 	if t.generation != qtx.state.generation {
 		return nil // of a purged generation

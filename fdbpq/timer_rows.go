@@ -18,6 +18,7 @@ const (
 	timerKeys    = "k" // keys are to be looked at after another limit was set
 	timerFair    = "f" // keys are to be given a row in the fair order
 	timerTokens  = "b" // full buckets of keys are cleared
+	timerFences  = "e" // fences of keys that time has passed are cleared
 )
 
 // appendTimerKey appends the key of an item's timer.
@@ -62,7 +63,7 @@ func parseTimer(key []byte) (timer, error) {
 		}
 	}
 	switch t.kind {
-	case timerMsgID, timerPopID, timerRequest, timerKeys, timerFair, timerTokens:
+	case timerMsgID, timerPopID, timerRequest, timerKeys, timerFair, timerTokens, timerFences:
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}

@@ -126,7 +126,7 @@ func (w *world) moment(p *process) (moment, error) {
 	if err == nil && now != want {
 		err = fmt.Errorf("store time of %s is %v later than the model's", p.name, time.Duration(now-want))
 	}
-	return moment{process: p.name, now: want, wall: p.wall()}, err
+	return moment{process: p.name, now: want, written: w.clock.time, wall: p.wall()}, err
 }
 
 // do runs an operation on the store and on the model, and compares.

@@ -1,0 +1,81 @@
+package fdbpq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+)
+
+// Rows that keys have outside generations are cleared when they say nothing any more: full
+// buckets of tokens, and fences that time has passed. A timer of the queue looks at a
+// bounded number of them. If enough of these went, it goes on at once, and otherwise some
+// time later, however many rows there are. Where it goes on is in the row that the space
+// has without a key.
+
+// forgetAtOnce bounds at how many rows one timer looks.
+const forgetAtOnce = 256
+
+// forgetEvery is how often a timer looks at such rows.
+func forgetEvery(kind string) int64 {
+	if kind == timerFences {
+		return int64(10 * time.Second) // nearly all go at once
+	}
+	return int64(time.Minute)
+}
+
+// forgetLater plans that rows of keys are looked at. All of a queue's transactions within
+// a period write the same timer.
+func (qtx *queueTx) forgetLater(kind string, now int64) {
+	due := (now/forgetEvery(kind) + 2) * forgetEvery(kind)
+	qtx.store.alarm.expect(due)
+	qtx.tx.Set(idTimerKey(due, kind, qtx.name, ""), nil)
+}
+
+// forgetKnown clears rows of keys in a space that say nothing any more.
+func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key string, value []byte) (bool, error)) error {
+	cursor := queueRow(space, qtx.name)
+	behind, err := qtx.tx.Get(cursor)
+	if err != nil {
+		return err
+	}
+	begin, end := tuple.Range(cursor)
+	if behind != nil {
+		begin = tuple.PrefixEnd(tuple.AppendBytes(queueRow(space, qtx.name), behind))
+	}
+	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
+	if err != nil {
+		return err
+	}
+	var last []byte
+	cleared := 0
+	for _, row := range rows {
+		if last, _, err = tuple.ConsumeBytes(row.Key[len(cursor):]); err != nil {
+			return fmt.Errorf("damaged row of a key: %w", err)
+		}
+		forget, err := gone(string(last), row.Value)
+		if err != nil {
+			return err
+		}
+		if forget {
+			qtx.tx.Conflict(row.Key) // a delivery may write it at the same time
+			qtx.tx.Clear(row.Key)
+			cleared++
+		}
+	}
+	switch {
+	case len(rows) == forgetAtOnce:
+		qtx.tx.Set(cursor, last)
+		if 4*cleared >= len(rows) {
+			return qtx.timerAtOnce(kind, "")
+		}
+		qtx.forgetLater(kind, now)
+	case behind != nil:
+		qtx.tx.Clear(cursor)
+		qtx.forgetLater(kind, now)
+	case cleared < len(rows):
+		qtx.forgetLater(kind, now)
+	}
+	return nil
+}
