@@ -62,6 +62,10 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 		w.end(protocol.HeaderLeaseExpires)
 		w.text = strconv.AppendInt(w.text, lease.Fence, 10)
 		w.end(protocol.HeaderFence)
+		if lease.KeyFence > 0 {
+			w.text = strconv.AppendInt(w.text, lease.KeyFence, 10)
+			w.end(protocol.HeaderKeyFence)
+		}
 	}
 	w.item(item)
 	w.text = strconv.AppendInt(w.text, max(0, behind), 10)

@@ -55,7 +55,7 @@ func (t texts) answerSize(prefix int) int {
 	token := t.id + maxTokenText
 	n := answerFrame + prefix + t.queue + token + t.id
 	if t.key > 0 {
-		n += lineOf(protocol.HeaderKey, t.key)
+		n += lineOf(protocol.HeaderKey, t.key) + lineOf(protocol.HeaderKeyFence, maxNumberText)
 	}
 	if t.reason+t.origin+t.originID > 0 {
 		n += lineOf(protocol.HeaderDeadReason, t.reason) + lineOf(protocol.HeaderOrigin, t.origin) + lineOf(protocol.HeaderOriginID, t.originID)

@@ -62,6 +62,10 @@ func (g *get) answer(l *lane) {
 		w.text = strconv.AppendInt(w.text, item.Fence, 10)
 		w.end(protocol.HeaderFence)
 	}
+	if item.KeyFence > 0 {
+		w.text = strconv.AppendInt(w.text, item.KeyFence, 10)
+		w.end(protocol.HeaderKeyFence)
+	}
 	if item.Expires != 0 {
 		w.text = appendTime(w.text, l.store.Display(item.Expires))
 		w.end(protocol.HeaderExpires)

@@ -99,6 +99,8 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = number(&i.Fence)
 	case protocol.HeaderKey:
 		i.Key, f = readKey(key, value)
+	case protocol.HeaderKeyFence:
+		f = number(&i.KeyFence)
 	case protocol.HeaderUnique:
 		i.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:

@@ -173,6 +173,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 		Pushed:     held.Pushed.UTC(),
 		Size:       held.Size,
 		Fence:      held.Fence,
+		KeyFence:   held.KeyFence,
 	}
 	if protocol.ValidUTF8(headers) { // JSON would change others
 		item.Headers = headers

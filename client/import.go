@@ -24,6 +24,7 @@ type Import struct {
 	Expires    time.Time // zero: never
 	Deliveries int
 	Fence      uint64
+	KeyFence   uint64 // later leases of the key get higher ones
 	Dead       *Death
 
 	Unique      string // [ErrOccupied] if another item has this value
@@ -55,6 +56,9 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	}
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
+	}
+	if i.KeyFence > 0 {
+		header.Set(protocol.HeaderKeyFence, strconv.FormatUint(i.KeyFence, 10))
 	}
 	texts := map[string]string{protocol.HeaderKey: i.Key, protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
 	if d := i.Dead; d != nil {

@@ -30,6 +30,10 @@ type Item struct {
 	// refuse a fence lower than one that it has seen.
 	Fence uint64
 
+	// KeyFence grows with every lease of all items of the key. Only items of keys have it of
+	// which one item at a time is leased, as under key_order; 0: it has none.
+	KeyFence uint64
+
 	// State is set by [Queue.Get] only, and Due with it: when the lease of a
 	// leased item ends, or when a delayed one is ready.
 	State State
@@ -115,6 +119,8 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Deliveries)
 	case protocol.HeaderFence:
 		return readHeader(key, values, &i.Fence)
+	case protocol.HeaderKeyFence:
+		return readHeader(key, values, &i.KeyFence)
 	case protocol.HeaderNumPending:
 		return readHeader(key, values, &i.Pending)
 	case protocol.HeaderState:

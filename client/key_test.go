@@ -19,8 +19,14 @@ func TestKey(t *testing.T) {
 	}
 	w.push(t, "first", client.Key("ann"))
 	second := w.push(t, "second", client.Key("ann"))
-	if item := w.pop(t, client.Min, client.Lease(time.Hour)); item.Key != "ann" {
-		t.Errorf("%+v", item)
+	first := w.pop(t, client.Min, client.Lease(time.Hour))
+	if first.Key != "ann" || first.KeyFence == 0 {
+		t.Errorf("%+v", first)
+	}
+	for listed, err := range w.queue.List(t.Context(), client.ListOptions{State: client.Leased}) {
+		if err != nil || listed.KeyFence != first.KeyFence {
+			t.Errorf("%+v, %v: expected the fence %d of the key", listed, err, first.KeyFence)
+		}
 	}
 	got, err := w.queue.Get(t.Context(), second.ID)
 	if err != nil || got.Key != "ann" || got.WaitsFor != "key_order" {
@@ -48,14 +54,14 @@ func TestKey(t *testing.T) {
 		}
 	}
 	other := w.client.Queue("other")
-	f, err := other.ImportAsync(t.Context(), &client.Import{ID: second.ID, Key: "ann"})
+	f, err := other.ImportAsync(t.Context(), &client.Import{ID: second.ID, Key: "ann", KeyFence: first.KeyFence})
 	if err == nil {
 		_, err = f.Result()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := other.Get(t.Context(), second.ID); err != nil || got.Key != "ann" {
+	if got, err := other.Get(t.Context(), second.ID); err != nil || got.Key != "ann" || got.KeyFence != first.KeyFence {
 		t.Errorf("imported: %+v, %v", got, err)
 	}
 }

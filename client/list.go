@@ -24,6 +24,7 @@ type Listed struct {
 	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
 	Expires    time.Time `json:"expires,omitzero"`
 	Fence      uint64    `json:"fence,omitempty"`
+	KeyFence   uint64    `json:"key_fence,omitempty"`
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 
@@ -90,7 +91,7 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 func listed(i *protocol.Listed) Listed {
 	return Listed{
 		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
-		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), Dead: i.Dead, Size: i.Size,
+		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 	}
 }

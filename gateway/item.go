@@ -69,6 +69,8 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.LeaseExpires, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderFence:
 		i.Fence, err = strconv.ParseUint(value, 10, 64)
+	case protocol.HeaderKeyFence:
+		i.KeyFence, err = strconv.ParseUint(value, 10, 64)
 	case protocol.HeaderUnique:
 		i.Unique = value
 	case protocol.HeaderUniqueUntil:

@@ -23,7 +23,7 @@ func TestKeys(t *testing.T) {
 	first, second, bare := push("key=Ann+%26+S%C3%B6hne&priority=1"), push("key=Ann+%26+S%C3%B6hne&priority=2"), push("priority=3")
 
 	var popped, peeked, waits shownItem
-	if s.ok(&popped, "POST", "/v1/queues/jobs/pop", ""); popped.ID != first || popped.Key != key || popped.WaitsFor != "" {
+	if s.ok(&popped, "POST", "/v1/queues/jobs/pop", ""); popped.ID != first || popped.Key != key || popped.WaitsFor != "" || popped.KeyFence == 0 {
 		t.Errorf("popped %+v", popped)
 	}
 	if s.ok(&peeked, "GET", "/v1/queues/jobs/peek", ""); peeked.ID != bare || peeked.Key != "" {

@@ -35,6 +35,7 @@ const (
 	HeaderID           = "PQ-Id"
 	HeaderDeliveries   = "PQ-Deliveries"
 	HeaderFence        = "PQ-Fence"
+	HeaderKeyFence     = "PQ-Key-Fence"
 	HeaderAck          = "PQ-Ack"
 	HeaderLeaseExpires = "PQ-Lease-Expires"
 	HeaderNumPending   = "PQ-Num-Pending"

@@ -51,6 +51,7 @@ type Item struct {
 	Ack          string              `json:"ack,omitempty"`
 	LeaseExpires time.Time           `json:"lease_expires,omitzero"`
 	Fence        uint64              `json:"fence,omitempty"`
+	KeyFence     uint64              `json:"key_fence,omitempty"`
 	Unique       string              `json:"unique,omitempty"`
 	UniqueUntil  string              `json:"unique_until,omitempty"`
 	Dead         *Death              `json:"dead,omitempty"`

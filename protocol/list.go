@@ -32,6 +32,7 @@ type Listed struct {
 	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
 	Expires    time.Time `json:"expires,omitzero"`
 	Fence      int64     `json:"fence,omitempty"`
+	KeyFence   int64     `json:"key_fence,omitempty"`
 	Dead       *Death    `json:"dead,omitempty"`
 	Size       int64     `json:"size"` // of payload and headers
 

@@ -208,6 +208,11 @@ export interface Item {
    * than one that it has seen.
    */
   readonly fence: Integer;
+  /**
+   * Grows with every lease of all items of the key. Only items of keys have it of which one item at a
+   * time is leased, as under `key_order`; otherwise it is 0.
+   */
+  readonly keyFence: Integer;
   /** When the lease runs out, by the bridge's clock. An extension changes it. */
   readonly leaseExpires: Date | undefined;
   /** Of items of a dead-letter queue. */
@@ -273,6 +278,7 @@ export interface Listed {
   due: Date | undefined;
   expires: Date | undefined;
   fence: Integer;
+  keyFence: Integer;
   unique: string;
   uniqueUntil: string;
   dead: Death | undefined;

@@ -36,10 +36,11 @@ func consumeCommand(s *session) *cobra.Command {
 		Annotations: map[string]string{programFollows: "yes"},
 		Short:       "run a program for each item",
 		Long: `Leases items as they come and runs a program for each. The payload is its standard
-input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES and PQ_FENCE are set, and
-PQ_HEADER_<NAME> for each header. When the program exits with 0 the item is
-acknowledged, otherwise it is delivered again later. While the program runs the
-lease is extended. Without a program the payloads are printed.
+input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES, PQ_FENCE, PQ_KEY and
+PQ_KEY_FENCE are set, and PQ_HEADER_<NAME> for each header. When the program
+exits with 0 the item is acknowledged, otherwise it is delivered again later.
+While the program runs the lease is extended. Without a program the payloads are
+printed.
 
 After Ctrl-C pq waits for the programs that run; a second Ctrl-C kills them.`,
 		Example: `  # a worker, four at a time

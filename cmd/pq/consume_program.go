@@ -44,6 +44,8 @@ func (c *consuming) environment(item *client.Item) []string {
 		fmt.Sprintf("PQ_PRIORITY=%d", item.Priority),
 		fmt.Sprintf("PQ_DELIVERIES=%d", item.Deliveries),
 		fmt.Sprintf("PQ_FENCE=%d", item.Fence),
+		fmt.Sprintf("PQ_KEY_FENCE=%d", item.KeyFence),
+		"PQ_KEY="+item.Key,
 	)
 	for name, values := range item.Header {
 		env = append(env, "PQ_HEADER_"+variable(name)+"="+strings.Join(values, ", "))

@@ -64,7 +64,7 @@ func (r *importRun) line(n int, text []byte) error {
 	r.placed++
 	i := &client.Import{
 		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
-		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, Dead: read.Dead,
+		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, KeyFence: read.KeyFence, Dead: read.Dead,
 		Key: read.Key, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
 	}
 	if read.State == client.Delayed {

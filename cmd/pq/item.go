@@ -19,7 +19,7 @@ func shown(from *client.Item) *item {
 	i := &item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
-		Ack: from.AckSubject(), Fence: from.Fence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	if from.State != "" {
 		i.Due, i.WaitsFor = from.Due, from.WaitsFor
@@ -37,7 +37,7 @@ func listed(from *client.Listed) *item {
 	i := &item{protocol.Item{
 		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
-		Fence: from.Fence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	i.SetHeaders(from.Header)
 	if from.Body != nil {
@@ -76,6 +76,9 @@ func (i *item) describe() string {
 	if i.Ack != "" {
 		f.add("Leased until", "%s", at(i.LeaseExpires))
 		f.add("Fence", "%d", i.Fence)
+		if i.KeyFence > 0 {
+			f.add("Key fence", "%d", i.KeyFence)
+		}
 		f.add("Settle with", "pq ack %s", i.Ack)
 	}
 	headers := i.AllHeaders()

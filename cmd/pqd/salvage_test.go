@@ -53,10 +53,15 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 		{Priority: 1, State: protocol.StateReady, Payload: text("ready"), Size: 11, Headers: nats.Header{"A": {"b"}}, Expires: began.Add(2 * time.Hour)},
 		{Priority: 4, State: protocol.StateReady, Payload: text("again"), Size: 5},
 		{Priority: 3, State: protocol.StateDelayed, Payload: text("delayed"), Size: 7, Due: began.Add(3 * time.Hour)},
-		{Priority: 0, State: protocol.StateLeased, Payload: text("leased"), Size: 6, Due: began.Add(4 * time.Hour), Deliveries: 1, Fence: 2},
+		{Priority: 0, Key: "ann", State: protocol.StateLeased, Payload: text("leased"), Size: 6, Due: began.Add(4 * time.Hour), Deliveries: 1, Fence: 2},
 	}
 	for i := range want {
 		want[i].Pushed = began
+	}
+	if held := &jobs[len(jobs)-1]; held.KeyFence == 0 {
+		t.Errorf("%+v has no fence of its key", held)
+	} else {
+		held.KeyFence = 0
 	}
 	sameItems(t, "jobs", want, jobs)
 	dead, _ := readExport(t, filepath.Join(to, "jobs-dead.jsonl"))
@@ -104,14 +109,15 @@ func fillStore(t *testing.T, dir string) {
 	}
 	for _, step := range []func(kv.Tx) error{
 		func(tx kv.Tx) error {
-			_, err := store.Queue("jobs").Configure(tx, []byte(`{"max_length":70}`))
+			_, err := store.Queue("jobs").Configure(tx, []byte(`{"max_length":70,"key_limit":1}`))
 			return err
 		},
 		func(tx kv.Tx) error {
-			ready, delayed := item(1, "ready"), item(3, "delayed")
+			leased, ready, delayed := item(0, "leased"), item(1, "ready"), item(3, "delayed")
+			leased.Key = "ann"
 			ready.TTL, delayed.Delay = 2*time.Hour, 3*time.Hour
 			ready.Headers = []byte("A: b\r\n")
-			_, err := store.Queue("jobs").Push(tx, item(-1, "dead"), item(0, "leased"), ready, delayed, item(4, "again"))
+			_, err := store.Queue("jobs").Push(tx, item(-1, "dead"), leased, ready, delayed, item(4, "again"))
 			return err
 		},
 		func(tx kv.Tx) error {

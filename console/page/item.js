@@ -29,7 +29,7 @@ export function item(context, { queue, id }) {
     why.textContent = explain(item, info, position);
     fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
-      item.fence ? fact("Fence", String(item.fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
+      item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.reason), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
     const now = `${item.state} ${item.priority}`;
     if (context.admin && now !== state) fill(actions, buttons(queue, at, item));

@@ -66,6 +66,8 @@ export class Item {
     this.pending = 0;
     /** @type {number | bigint} */
     this.fence = 0;
+    /** @type {number | bigint} */
+    this.keyFence = 0;
     /** @type {Date | undefined} */
     this.leaseExpires = undefined;
     /** @type {"" | "ready" | "leased" | "delayed"} */
@@ -136,6 +138,7 @@ export class Item {
     header("Nats-Time-Stamp", time, (v) => (this.pushed = v));
     header("PQ-Num-Pending", small, (v) => (this.pending = v));
     header("PQ-Fence", integer, (v) => (this.fence = v));
+    header("PQ-Key-Fence", integer, (v) => (this.keyFence = v));
     header("PQ-Lease-Expires", time, (v) => (this.leaseExpires = v));
     header("PQ-State", plain, (v) => (this.state = /** @type {"ready"} */ (v)));
     header("PQ-Not-Before", time, (v) => (this.notBefore = v));

@@ -51,6 +51,7 @@ function listed(queue, i) {
       due: time(i.due),
       expires: time(i.expires),
       fence: exact(i.fence ?? 0),
+      keyFence: exact(i.key_fence ?? 0),
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
       dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id },

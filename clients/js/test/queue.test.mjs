@@ -71,8 +71,11 @@ test("key and unique", async () => {
   const first = await q.pop();
   assert.deepEqual([first.string(), first.key], ["charge Ann", "ann"]);
   await fails(q.pop(), EmptyError, 404, "blocked");
+  for await (const listed of q.list({ state: "leased" })) assert.equal(listed.keyFence, first.keyFence);
   await first.ack();
-  assert.equal((await q.pop()).string(), "thank Ann");
+  const second = await q.pop();
+  assert.equal(second.string(), "thank Ann");
+  assert.ok(first.keyFence > 0 && second.keyFence > first.keyFence, `${first.keyFence}, then ${second.keyFence}`);
 
   const one = await q.push("first draft", { unique: "7", key: "doc" });
   const two = await q.push("second draft", { unique: "7", key: "doc", onConflict: "replace" });
