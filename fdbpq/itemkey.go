@@ -68,7 +68,7 @@ func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
 
 // keyRow returns the prefix of the rows of a key in a space, with capacity for a place.
 func (qtx *queueTx) keyRow(space, key string) []byte {
-	prefix := generationPrefix(space, qtx.name, qtx.state.generation)
+	prefix := qtx.prefix(space)
 	b := make([]byte, 0, len(prefix)+len(key)+48)
 	return tuple.AppendBytes(append(b, prefix...), []byte(key))
 }
@@ -179,7 +179,7 @@ func (qtx *queueTx) indexKeys() error {
 }
 
 func (qtx *queueTx) indexKey(change *keyChange) error {
-	if len(change.added)+len(change.removed) == 0 && change.letGo <= 0 {
+	if len(change.added)+len(change.removed) == 0 && (change.letGo <= 0 || !qtx.state.keyLimited()) {
 		return nil
 	}
 	// Without a dependency on the item that is left, two transactions could each leave

@@ -1,6 +1,8 @@
 package fdbpq
 
 import (
+	"slices"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -23,9 +25,8 @@ type queueTx struct {
 // buffers are memory for building keys and values. The operations on one queue in
 // one transaction run one after the other and share it.
 type buffers struct {
-	generation int64  // of the prefixes
-	ready      []byte // prefixes of the two spaces that batches use most
-	leased     []byte
+	generation int64             // of the prefixes
+	prefixes   map[string][]byte // of spaces that were used
 	key        []byte
 	value      []byte
 }
@@ -82,22 +83,15 @@ func (qtx *queueTx) now() (int64, error) {
 // prefix returns the prefix of the queue's keys in a space.
 func (qtx *queueTx) prefix(space string) []byte {
 	b, generation := qtx.buffers, qtx.state.generation
-	if b.generation != generation {
-		b.generation, b.ready, b.leased = generation, nil, nil
+	if b.generation != generation || b.prefixes == nil {
+		b.generation, b.prefixes = generation, make(map[string][]byte)
 	}
-	var kept *[]byte
-	switch space {
-	case spaceReady:
-		kept = &b.ready
-	case spaceLeased:
-		kept = &b.leased
-	default:
-		return generationPrefix(space, qtx.name, generation)
+	kept := b.prefixes[space]
+	if kept == nil {
+		kept = generationPrefix(space, qtx.name, generation)
+		b.prefixes[space] = slices.Clip(kept) // who appends to it makes another one
 	}
-	if *kept == nil {
-		*kept = generationPrefix(space, qtx.name, generation)
-	}
-	return *kept
+	return b.prefixes[space]
 }
 
 // key returns the key of p in a space; it is valid until the next call, like
