@@ -3,6 +3,8 @@ package fdbpq_test
 import (
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -38,24 +40,20 @@ func BenchmarkKeys(b *testing.B) {
 		{"all keys but one at their limit, in turns", `{"fair":"priority","key_limit":1}`, *flagKeys, true, ""},
 	}
 	stores := make([]*fdbpq.Store, len(queues))
+	filled := map[int]string{0: keyStore(b, 0), *flagKeys: keyStore(b, *flagKeys)}
 	for i, q := range queues {
-		db, err := local.Open(b.TempDir(), local.Options{NoSync: true})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := db.Close(); err != nil {
-				b.Error(err)
-			}
-		})
-		if stores[i], err = fdbpq.Open(b.Context(), db, fdbpq.Options{}); err != nil {
-			b.Fatal(err)
-		}
+		stores[i] = copiedStore(b, filled[q.keys])
 		update(b, stores[i], func(tx kv.Tx) error {
 			_, err := stores[i].Queue("q").Configure(tx, []byte(q.config))
 			return err
 		})
-		fillKeys(b, stores[i], q.keys)
+		for due := true; due; { // keys are looked at in parts
+			swept, err := stores[i].Sweep(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			due = swept.Timers > 0
+		}
 		if q.free != "" {
 			update(b, stores[i], func(tx kv.Tx) error {
 				_, err := stores[i].Queue("q").SetKey(tx, "free", []byte(q.free))
@@ -104,15 +102,56 @@ func BenchmarkKeys(b *testing.B) {
 			}
 		}
 	}
-	for _, o := range operations {
-		first := o.name + queues[0].name
-		for _, q := range queues {
-			at := o.name + q.name
+	for _, q := range queues {
+		line := "| " + q.name + " |"
+		for _, o := range operations {
+			at, first := o.name+q.name, o.name+queues[0].name
 			took, base, n := median(times[at]), median(times[first]), time.Duration(len(times[at]))
-			b.Logf("| %s | %s | %.1f µs (%.2f), %.1f µs (%.2f) |", o.name, q.name, float64(took)/1e3, float64(took)/float64(base),
+			line += fmt.Sprintf(" %s: %.1f µs (%.2f), %.1f µs (%.2f) |", o.name, float64(took)/1e3, float64(took)/float64(base),
 				float64(cpu[at]/n)/1e3, float64(cpu[at])/float64(cpu[first]))
 		}
+		b.Log(line) // ten lines are shown at most
 	}
+}
+
+// keyStore makes a store with a queue that fillKeys fills, and returns its directory.
+func keyStore(b *testing.B, keys int) string {
+	dir := b.TempDir()
+	db, err := local.Open(dir, local.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := fdbpq.Open(b.Context(), db, fdbpq.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	fillKeys(b, store, keys)
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return dir
+}
+
+// copiedStore opens a copy of a store.
+func copiedStore(b *testing.B, from string) *fdbpq.Store {
+	dir := filepath.Join(b.TempDir(), "copy")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		b.Fatal(err)
+	}
+	db, err := local.Open(dir, local.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	store, err := fdbpq.Open(b.Context(), db, fdbpq.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return store
 }
 
 // fillKeys pushes ten items for each of -pq.keys keys, or as many without a key.
