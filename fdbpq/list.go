@@ -23,8 +23,7 @@ type Page struct {
 	More  bool // there are items after the last one
 }
 
-// listOfKey is how many items of one key are read at a time: each by itself, up to
-// maxInline bytes of it.
+// listOfKey is how many items of one key are read at once: each may be maxInline bytes long.
 const listOfKey = 100
 
 // ErrListKey refuses a list of one key whose items are not ready ones.
@@ -91,11 +90,15 @@ func (qtx *queueTx) itemsAt(places *scan) nextEntries {
 		if err != nil {
 			return nil, err
 		}
-		for i := range entries {
-			row, err := qtx.snapshot.Get(qtx.key(spaceKeyed, entries[i].place))
-			if err != nil {
-				return nil, err
-			}
+		keys := make([][]byte, len(entries))
+		for i, e := range entries {
+			keys[i] = bytes.Clone(qtx.key(spaceKeyed, e.place))
+		}
+		rows, err := qtx.snapshot.GetAll(keys)
+		if err != nil {
+			return nil, err
+		}
+		for i, row := range rows {
 			if row == nil {
 				return nil, errors.New("damaged key: a ready item is missing")
 			}
