@@ -256,7 +256,8 @@ func (c *Cluster) await(programs tools, isFine func(status) bool) error {
 			return err
 		}
 		var s status
-		if err := json.Unmarshal([]byte(out), &s); err != nil {
+		_, object, _ := strings.Cut(out, "{") // behind a warning that it took long
+		if err := json.Unmarshal([]byte("{"+object), &s); err != nil {
 			return fmt.Errorf("fdbcli's status: %w\n%s", err, out)
 		}
 		if isFine(s) {
