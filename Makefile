@@ -131,9 +131,11 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
 
-pictures: ## draw docs/terminal.svg from docs/terminal.txt, and docs/top.svg as pq top draws
+pictures: ## draw the pictures in docs: a session, pq top, and the console, which needs chromium
 	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
 	$(GO) test ./cmd/pq -run '^TestTopPicture$$' -count 1 -draw
+	mkdir -p docs/pictures
+	$(GO) test ./cmd/pqd -run '^TestConsolePictures$$' -count 1 -v -pq.draw
 
 release: ## pqd and pq for all PLATFORMS, with checksums and bills of materials, into dist/
 	rm -rf dist

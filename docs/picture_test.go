@@ -90,3 +90,42 @@ func drawTerminal(lines []string) string {
 	svg.WriteString("</g>\n</svg>\n")
 	return svg.String()
 }
+
+// image matches a picture in a page.
+var image = regexp.MustCompile(`!\[([^\]]*)\]\(([^)]+)\)|<img src="([^"]+)" alt="([^"]*)">|<source media="[^"]*" srcset="([^"]+)">`)
+
+// Pictures are small and say in words what they show. Each of the console, in both themes,
+// is on a page.
+func TestPictures(t *testing.T) {
+	const most, least = 150 << 10, 20 // bytes of a picture, characters of its text
+	shown := make(map[string]bool)
+	for _, p := range pages(t) {
+		for _, l := range p.prose {
+			for _, match := range image.FindAllStringSubmatch(l.text, -1) {
+				text, file := match[1]+match[4], match[2]+match[3]+match[5]
+				path := filepath.Join(filepath.Dir(p.path), file)
+				shown[path] = true
+				info, err := os.Stat(filepath.Join(root, path))
+				if err != nil || info.Size() > most {
+					t.Errorf("%s: the picture %s: %v, expected up to %d bytes", p.at(l.number), file, err, most)
+				}
+				if match[5] == "" && len(text) < least {
+					t.Errorf("%s: the picture %s is %q in words: expected what it shows", p.at(l.number), file, text)
+				}
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "pictures", "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		path, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !shown[path] {
+			t.Errorf("no page shows %s", path)
+		}
+	}
+}

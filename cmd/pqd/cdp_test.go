@@ -225,7 +225,11 @@ func (b *tab) picture(file string, width, height int, scheme string) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	var shot struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
+	form := map[string]any{"format": "png"}
+	if filepath.Ext(file) == ".webp" {
+		form = map[string]any{"format": "webp", "quality": 80}
+	}
+	b.call("Page.captureScreenshot", form, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		b.Fatal(err)
