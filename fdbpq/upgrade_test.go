@@ -312,7 +312,8 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			return found, err
 		}
 		more := tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("new"))
-		set(item, slices.Concat(item.Value, more))
+		ofLeases := tuple.AppendInt(tuple.AppendInt(nil, 5), 6) // the item was leased by no one yet, so it has none
+		set(item, slices.Concat(item.Value, ofLeases, more))
 		set(state, slices.Concat(state.Value, more))
 		if found, err := peek(); err != nil || len(found.Items) != 1 || string(found.Items[0].Payload) != "one" {
 			t.Errorf("with more elements there is %q, %v", payloads(found.Items), err)
