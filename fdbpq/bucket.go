@@ -92,30 +92,29 @@ func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, erro
 	return b.refilled(rate, qtx.state.keyRateSince, now), err
 }
 
-// changeRate has tokens come at another rate from now on.
-func (qtx *queueTx) changeRate(row []byte, before, after Rate) error {
+// changeRate has tokens come at another rate from now on, and reports whether some are owed.
+func (qtx *queueTx) changeRate(row []byte, before, after Rate) (owes bool, err error) {
 	if before == after || before == (Rate{}) {
-		return nil
+		return false, nil
 	}
 	b, err := qtx.readBucket(qtx.tx, row, before)
 	if err != nil {
-		return err
+		return false, err
 	}
 	now, err := qtx.now()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if after == (Rate{}) {
 		qtx.tx.Clear(row)
-		return nil
+		return false, nil
 	}
 	if b = b.refilled(after, now, now); b.full == now {
 		qtx.tx.Clear(row)
-		return nil
+		return false, nil
 	}
 	qtx.tx.Set(row, b.pack())
-	qtx.forgetLater(timerTokens, now)
-	return nil
+	return true, nil
 }
 
 // bound bounds a selection by the queue's tokens. It returns when there is one again, if

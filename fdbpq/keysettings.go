@@ -155,8 +155,16 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	qtx := q.newQueueTx(tx, &changed)
-	if err := qtx.changeRate(q.keyBucketRow(key), before.rate(&s.config), after.rate(&s.config)); err != nil {
+	owes, err := qtx.changeRate(q.keyBucketRow(key), before.rate(&s.config), after.rate(&s.config))
+	if err != nil {
 		return KeySettings{}, err
+	}
+	if owes {
+		now, err := qtx.now()
+		if err != nil {
+			return KeySettings{}, err
+		}
+		qtx.forgetLater(timerTokens, now)
 	}
 	if err := qtx.lookAgain(key); err != nil {
 		return KeySettings{}, err

@@ -295,6 +295,19 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 			popped.Reason = ReasonPaused
 			return popped, nil
 		}
+		head := collector{queueTx: qtx, sel: g.sel}
+		retry, err := head.bound()
+		if err != nil {
+			return Popped{}, err
+		}
+		if head.sel.Limit == 0 {
+			return popped, qtx.completeLater(&popped, retry)
+		}
+		if qtx.state.takesTurns() {
+			if popped.Retry, err = head.nextToken(); err != nil {
+				return Popped{}, err
+			}
+		}
 		return popped, g.complete(qtx.snapshot, qtx.state, &popped)
 	}
 	now, err := qtx.now()
