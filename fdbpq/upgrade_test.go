@@ -298,7 +298,11 @@ func TestRowsOfLaterVersion(t *testing.T) {
 		db := open()
 		defer db.Close()
 		f := newFixture(t, db)
+		f.configure("q", `{"key_order":true}`)
 		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: "with every element", Key: "key"})
+		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it has a fence of its key
+			t.Fatal(err)
+		}
 		item, state := f.rows("ik")[0], f.rows("q")[0]
 		set := func(row kv.Pair, value []byte) {
 			t.Helper()
