@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -14,7 +15,8 @@ type fairTurns struct {
 	looks
 	plain source[entry]
 	rows  source[fairPlace]
-	moved []*flow // keys with a next item
+	last  *fairPlace // row that was read last
+	moved []*flow    // keys with a next item
 
 	classes map[int64]*classTime
 	left    map[fairPlace]bool // rows that were read
@@ -69,7 +71,8 @@ func (t *fairTurns) step() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	row, err := t.rows.first(max(rowsAtOnce, t.sel.Limit-len(t.items)), 0)
+	slices.SortFunc(t.moved, func(a, b *flow) int { return a.place.compare(b.place) })
+	row, err := t.firstRow()
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +85,6 @@ func (t *fairTurns) step() (done bool, err error) {
 		}
 		next = &at
 	}
-	slices.SortFunc(t.moved, func(a, b *flow) int { return a.place.compare(b.place) })
 	// Of keys that come one pop looks at a bounded number. The next one looks at others.
 	enough := t.fresh >= maxLooks && len(t.moved) > 0 && row != nil && row.tag == 0
 	if row != nil && !enough && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
@@ -97,6 +99,42 @@ func (t *fairTurns) step() (done bool, err error) {
 		return t.takePlain(t.plain.take(), *next)
 	}
 	return true, nil
+}
+
+// firstRow returns the first row that was not taken, nil when there is none before the first
+// key that was moved. A pop of one item reads one row as a rule: an engine that keeps former
+// versions of rows steps over those of each row that it passes, and the row of a key that
+// often comes and goes has many.
+func (t *fairTurns) firstRow() (*fairPlace, error) {
+	if len(t.rows.entries) == 0 && t.last != nil && len(t.moved) > 0 && t.moved[0].place.compare(*t.last) <= 0 {
+		return nil, nil
+	}
+	limit := t.sel.Limit - len(t.items)
+	if t.last != nil {
+		limit = max(rowsAtOnce, limit)
+	}
+	read := len(t.rows.entries) == 0
+	row, err := t.rows.first(limit, 0)
+	if read && row != nil {
+		t.last = &t.rows.entries[len(t.rows.entries)-1]
+	}
+	return row, err
+}
+
+// unread reports whether there are rows of a class that were not taken.
+func (t *fairTurns) unread(class int64) (bool, error) {
+	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
+		return true, nil
+	}
+	begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
+	if t.last != nil && t.last.class >= class {
+		begin = append(t.fairRow(*t.last), 0)
+	}
+	if bytes.Compare(begin, end) >= 0 {
+		return false, nil
+	}
+	rows, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+	return len(rows) > 0, err
 }
 
 // look looks at the key of a row. Its row is written again where the key belongs.
@@ -276,12 +314,11 @@ func (t *fairTurns) write() error {
 func (t *fairTurns) writeClass(class int64, c *classTime) error {
 	stands := slices.ContainsFunc(t.moved, func(f *flow) bool { return f.place.class == class })
 	if !stands && c.unnamed == 0 && c.virtual > 0 {
-		begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
-		rows, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		others, err := t.unread(class)
 		if err != nil {
 			return err
 		}
-		if len(rows) == 0 {
+		if !others {
 			c.virtual = 0
 		}
 	}
