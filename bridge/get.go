@@ -58,6 +58,10 @@ func (g *get) answer(l *lane) {
 	if item.WaitsFor != "" {
 		w.string(protocol.HeaderWaitsFor, string(item.WaitsFor))
 	}
+	if item.State == fdbpq.StateReady && item.Key != "" {
+		w.text = strconv.AppendInt(w.text, int64(item.KeyAhead), 10)
+		w.end(protocol.HeaderKeyAhead)
+	}
 	if item.Fence > 0 {
 		w.text = strconv.AppendInt(w.text, item.Fence, 10)
 		w.end(protocol.HeaderFence)

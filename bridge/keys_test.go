@@ -250,3 +250,22 @@ func TestKeyLimitOfTwoBridges(t *testing.T) {
 		}
 	}
 }
+
+// Get says how many ready items of its key go before an item.
+func TestKeyAhead(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.key("ann", "ann 1")
+	c.key("bob", "bob 1")
+	second, third := c.key("ann", "ann 2"), c.key("ann", "ann 3")
+	nobodys := c.push("pq.jobs.push", "nobody's").ID
+	c.leased("ann 1")
+	for id, want := range map[string]string{second: "0", third: "1", nobodys: ""} {
+		if got := c.ask("pq.jobs.get."+id, "").Header.Get("PQ-Key-Ahead"); got != want {
+			t.Errorf("PQ-Key-Ahead is %q, expected %q", got, want)
+		}
+	}
+	m := c.ask("pq.jobs.get."+third, "")
+	m.Subject, m.Reply = "pq.copy.import", ""
+	c.acknowledged(c.askMsg(&nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data})) // the header is no hindrance
+}

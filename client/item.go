@@ -43,6 +43,10 @@ type Item struct {
 	// handed out, as docs/protocol/keys.md lists it.
 	WaitsFor string
 
+	// KeyAhead is set by [Queue.Get] only: how many ready items of its key are handed out
+	// before a ready item, up to 10,000.
+	KeyAhead int
+
 	// Unique is set by [Queue.Get] only: no other item of the queue has this value.
 	// UniqueUntil is [UntilLeased] or "".
 	Unique      string
@@ -129,6 +133,8 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Key)
 	case protocol.HeaderWaitsFor:
 		return readHeader(key, values, &i.WaitsFor)
+	case protocol.HeaderKeyAhead:
+		return readHeader(key, values, &i.KeyAhead)
 	case protocol.HeaderUnique:
 		return readHeader(key, values, &i.Unique)
 	case protocol.HeaderUniqueUntil:

@@ -28,6 +28,13 @@ func TestKey(t *testing.T) {
 			t.Errorf("%+v, %v: expected the fence %d of the key", listed, err, first.KeyFence)
 		}
 	}
+	third := w.push(t, "third", client.Key("ann"))
+	if got, err := w.queue.Get(t.Context(), third.ID); err != nil || got.KeyAhead != 1 {
+		t.Errorf("%+v, %v: expected one item of its key before it", got, err)
+	}
+	if err := w.queue.Remove(t.Context(), third.ID); err != nil {
+		t.Fatal(err)
+	}
 	got, err := w.queue.Get(t.Context(), second.ID)
 	if err != nil || got.Key != "ann" || got.WaitsFor != "key_order" {
 		t.Errorf("%+v, %v", got, err)

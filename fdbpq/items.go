@@ -21,6 +21,10 @@ type StoredItem struct {
 	// front of it are gone, or if it is leased.
 	WaitsFor WaitsFor
 
+	// KeyAhead is how many ready items of the key are handed out before Get's item, which is
+	// ready, up to MaxKeyCount.
+	KeyAhead int
+
 	Unique            string // no other item of the queue has this value; "": it has none, or none any more
 	UniqueUntilLeased bool   // the first lease ends that
 }
@@ -36,9 +40,14 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 		return nil, err
 	}
 	stored, err := q.storedItem(r, s, l, true)
-	if err == nil {
-		stored.WaitsFor, err = q.newQueueView(r, s).waitsFor(l)
+	if err != nil {
+		return nil, err
 	}
+	qtx := q.newQueueView(r, s)
+	if stored.WaitsFor, err = qtx.waitsFor(l); err != nil {
+		return nil, err
+	}
+	stored.KeyAhead, err = qtx.keyAhead(l)
 	return stored, err
 }
 

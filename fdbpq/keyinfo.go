@@ -112,6 +112,26 @@ func (qtx *queueTx) keyBehind(after string) (first string, err error) {
 	return first, nil
 }
 
+// keyAhead counts the ready items of its key that are handed out before an item.
+func (qtx *queueTx) keyAhead(l *located) (int, error) {
+	if l.state != StateReady || l.key == "" {
+		return 0, nil
+	}
+	space := spaceKeyReady
+	if qtx.state.config.KeyOrder && l.begun() {
+		space = spaceKeyBegun
+	}
+	begin, _ := tuple.Range(qtx.keyRow(space, l.key))
+	before, err := qtx.snapshot.Range(begin, qtx.placeOfKey(space, l.key, l.place), kv.RangeOptions{Limit: MaxKeyCount})
+	if err != nil || len(before) == MaxKeyCount || !qtx.state.config.KeyOrder || space == spaceKeyBegun {
+		return len(before), err
+	}
+	begin = append(qtx.placeOfKey(spaceKeyBegun, l.key, l.place), 0)
+	_, end := tuple.Range(qtx.keyRow(spaceKeyBegun, l.key))
+	begun, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
+	return len(before) + len(begun), err
+}
+
 func (qtx *queueTx) keyInfo(key string, most int) (KeyInfo, error) {
 	info := KeyInfo{Key: key}
 	begin, end := tuple.Range(qtx.keyRow(spaceKeyReady, key))

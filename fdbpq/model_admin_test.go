@@ -26,7 +26,9 @@ type knownID struct {
 func (m *model) get(queue, id string) outcome {
 	if q := m.queue(queue); q != nil {
 		if item := q.byID(id); item != nil {
-			return outcome{OK: true, Items: []itemView{item.stored()}}
+			v := item.stored()
+			v.KeyAhead = q.keyAhead(item)
+			return outcome{OK: true, Items: []itemView{v}}
 		}
 	}
 	return outcome{}

@@ -33,6 +33,23 @@ func (q *modelQueue) blocks() bool {
 	return q.keyed && (q.limitsKeys() || len(q.settings) > 0 || q.config.KeyRate != (fdbpq.Rate{}) || q.fairBuilt)
 }
 
+// keyAhead is how many ready items of its key go before a ready item.
+func (q *modelQueue) keyAhead(item *modelItem) (n int) {
+	if item.key == "" || item.state != fdbpq.StateReady {
+		return 0
+	}
+	for _, other := range q.in(fdbpq.StateReady) {
+		first := compareItems(other, item) < 0
+		if begun := other.fence > 0; q.config.KeyOrder && begun != (item.fence > 0) {
+			first = begun
+		}
+		if other.key == item.key && first {
+			n++
+		}
+	}
+	return n
+}
+
 // hold decides whether a delayed item keeps its key from others.
 func (q *modelQueue) hold(item *modelItem) {
 	if item.state == fdbpq.StateDelayed {

@@ -125,6 +125,7 @@ type itemView struct {
 	UntilLease bool
 	Key        string
 	KeyFence   int64
+	KeyAhead   int
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease

@@ -115,7 +115,7 @@ func viewOf(item *fdbpq.Item) itemView {
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Fence, stored.KeyFence, stored.Expires
-	v.Unique, v.UntilLease = stored.Unique, stored.UniqueUntilLeased
+	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
 	return v
 }
 

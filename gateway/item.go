@@ -47,6 +47,8 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.Key = value
 	case protocol.HeaderWaitsFor:
 		i.WaitsFor = value
+	case protocol.HeaderKeyAhead:
+		i.KeyAhead, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderPriority:
 		i.Priority, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderDeliveries:

@@ -41,6 +41,7 @@ const (
 	HeaderNumPending   = "PQ-Num-Pending"
 	HeaderState        = "PQ-State"
 	HeaderWaitsFor     = "PQ-Waits-For"
+	HeaderKeyAhead     = "PQ-Key-Ahead"
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"
 	HeaderOrigin       = "PQ-Origin"

@@ -39,6 +39,7 @@ type Item struct {
 	Key          string              `json:"key,omitempty"`
 	State        State               `json:"state,omitempty"`
 	WaitsFor     string              `json:"waits_for,omitempty"`
+	KeyAhead     int64               `json:"key_ahead,omitempty"` // ready items of its key that go before it
 	Deliveries   int64               `json:"deliveries,omitempty"`
 	Pushed       time.Time           `json:"pushed,omitzero"`
 	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay

@@ -226,6 +226,8 @@ export interface Item {
   readonly expires: Date | undefined;
   /** Set by `get` only: what keeps the item from being handed out. */
   readonly waitsFor: string;
+  /** Set by `get` only: how many ready items of its key are handed out before it, up to 10,000. */
+  readonly keyAhead: number;
   /** Set by `get` only. */
   readonly unique: string;
   /** Set by `get` only. */

@@ -22,7 +22,7 @@ func shown(from *client.Item) *item {
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 	}}
 	if from.State != "" {
-		i.Due, i.WaitsFor = from.Due, from.WaitsFor
+		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
@@ -61,6 +61,9 @@ func (i *item) describe() string {
 	}
 	if i.WaitsFor != "" {
 		f.add("Waits for", "%s", i.WaitsFor)
+	}
+	if i.KeyAhead > 0 {
+		f.add("Of its key before it", "%d", i.KeyAhead)
 	}
 	f.add("Pushed", "%s", at(i.Pushed))
 	if !i.Due.IsZero() {

@@ -77,6 +77,7 @@ export class Item {
     /** @type {Date | undefined} */
     this.expires = undefined;
     this.waitsFor = "";
+    this.keyAhead = 0;
     this.unique = "";
     this.uniqueUntil = "";
     /** @type {{reason: string, origin: string, originId: string} | undefined} */
@@ -144,6 +145,7 @@ export class Item {
     header("PQ-Not-Before", time, (v) => (this.notBefore = v));
     header("PQ-Expires", time, (v) => (this.expires = v));
     header("PQ-Waits-For", plain, (v) => (this.waitsFor = v));
+    header("PQ-Key-Ahead", small, (v) => (this.keyAhead = v));
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {
