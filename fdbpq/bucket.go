@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -191,10 +192,7 @@ func (qtx *queueTx) tokensDue() error {
 	if err != nil {
 		return err
 	}
-	if err := qtx.endWaits(now); err != nil {
-		return err
-	}
-	return qtx.forgetKnown(spaceTokensOf, timerTokens, now, func(key string, value []byte) (bool, error) {
+	later, err := qtx.forgetKnown(spaceTokensOf, timerTokens, now, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
@@ -208,4 +206,11 @@ func (qtx *queueTx) tokensDue() error {
 		}
 		return b.full <= now, nil
 	})
+	if err != nil {
+		return err
+	}
+	if !later {
+		now = math.MaxInt64 - 1 // no key owes anything: none waits
+	}
+	return qtx.endWaits(now)
 }

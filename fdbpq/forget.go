@@ -33,12 +33,13 @@ func (qtx *queueTx) forgetLater(kind string, now int64) {
 	qtx.tx.Set(idTimerKey(due, kind, qtx.name, ""), nil)
 }
 
-// forgetKnown clears rows of keys in a space that say nothing any more.
-func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key string, value []byte) (bool, error)) error {
+// forgetKnown clears rows of keys in a space that say nothing any more, and reports whether
+// a timer looks at others later.
+func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
 	cursor := queueRow(space, qtx.name)
 	behind, err := qtx.tx.Get(cursor)
 	if err != nil {
-		return err
+		return false, err
 	}
 	begin, end := tuple.Range(cursor)
 	if behind != nil {
@@ -46,17 +47,17 @@ func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key str
 	}
 	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
 	if err != nil {
-		return err
+		return false, err
 	}
 	var last []byte
 	cleared := 0
 	for _, row := range rows {
 		if last, _, err = tuple.ConsumeBytes(row.Key[len(cursor):]); err != nil {
-			return fmt.Errorf("damaged row of a key: %w", err)
+			return false, fmt.Errorf("damaged row of a key: %w", err)
 		}
 		forget, err := gone(string(last), row.Value)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if forget {
 			qtx.tx.Conflict(row.Key) // a delivery may write it at the same time
@@ -68,14 +69,13 @@ func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key str
 	case len(rows) == forgetAtOnce:
 		qtx.tx.Set(cursor, last)
 		if 4*cleared >= len(rows) {
-			return qtx.timerAtOnce(kind, "")
+			return true, qtx.timerAtOnce(kind, "")
 		}
-		qtx.forgetLater(kind, now)
 	case behind != nil:
 		qtx.tx.Clear(cursor)
-		qtx.forgetLater(kind, now)
-	case cleared < len(rows):
-		qtx.forgetLater(kind, now)
+	case cleared == len(rows):
+		return false, nil
 	}
-	return nil
+	qtx.forgetLater(kind, now)
+	return true, nil
 }

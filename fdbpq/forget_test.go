@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// A key that waits for a token is looked at when it has one, also if nobody pops meanwhile,
-// and after a purge nothing is left of it.
+// A key that waits for a token is looked at when it has one, also if nobody pops meanwhile.
+// After a purge nothing is left of it, and after a rate ends nothing waits for its tokens.
 func TestWaitsEndWithoutPops(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -22,12 +22,14 @@ func TestWaitsEndWithoutPops(t *testing.T) {
 			if popped := f.pop("q", fdbpq.Min, 1); popped.Reason != fdbpq.ReasonBlocked || len(f.rows("kw")) != 1 {
 				t.Fatalf("%s, %d keys wait", popped.Reason, len(f.rows("kw")))
 			}
+			step := 2 * time.Hour
 			if purged {
 				f.purge("q")
 				f.configure("q", `{"key_rate":""}`)
+				step = 2 * time.Minute // which is before the token that the key waits for
 			}
 			for range 2 {
-				f.pass(2 * time.Hour)
+				f.pass(step)
 				f.sweep()
 			}
 			if n := len(f.rows("kw")) + len(f.rows("kt")); n > 0 {

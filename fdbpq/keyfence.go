@@ -86,10 +86,11 @@ func (qtx *queueTx) fencesDue() error {
 	if err != nil {
 		return err
 	}
-	return qtx.forgetKnown(spaceKeyFence, timerFences, now, func(key string, value []byte) (bool, error) {
+	_, err = qtx.forgetKnown(spaceKeyFence, timerFences, now, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}
 		return int64(kv.DecodeInteger(value)) < passed, nil
 	})
+	return err
 }

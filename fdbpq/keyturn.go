@@ -236,12 +236,13 @@ func (l *looks) refilled() ([]*turn, error) {
 	return ready, nil
 }
 
-// endWaits has pops look at keys that have got a token, where no pop has cleared their rows
-// since. After a purge these are keys without items.
-func (qtx *queueTx) endWaits(now int64) error {
+// endWaits has pops look at keys that have a token at a time, where no pop has cleared their
+// rows since. After a purge these are keys without items, and a key that was given a token
+// back has one before its row says so.
+func (qtx *queueTx) endWaits(at int64) error {
 	prefix := queueRow(spaceKeyWaits, qtx.name)
 	begin, _ := tuple.Range(prefix)
-	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(now+1, ""), kv.RangeOptions{Limit: maxLooks})
+	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
 	if err != nil {
 		return err
 	}
