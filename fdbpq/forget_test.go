@@ -10,7 +10,7 @@ import (
 )
 
 // A key that waits for a token is looked at when it has one, also if nobody pops meanwhile.
-// After a purge nothing is left of it, and after a rate ends nothing waits for its tokens.
+// After a purge nothing is left of it.
 func TestWaitsEndWithoutPops(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -22,14 +22,12 @@ func TestWaitsEndWithoutPops(t *testing.T) {
 			if popped := f.pop("q", fdbpq.Min, 1); popped.Reason != fdbpq.ReasonBlocked || len(f.rows("kw")) != 1 {
 				t.Fatalf("%s, %d keys wait", popped.Reason, len(f.rows("kw")))
 			}
-			step := 2 * time.Hour
 			if purged {
 				f.purge("q")
 				f.configure("q", `{"key_rate":""}`)
-				step = 2 * time.Minute // which is before the token that the key waits for
 			}
 			for range 2 {
-				f.pass(step)
+				f.pass(2 * time.Hour)
 				f.sweep()
 			}
 			if n := len(f.rows("kw")) + len(f.rows("kt")); n > 0 {
@@ -42,6 +40,31 @@ func TestWaitsEndWithoutPops(t *testing.T) {
 			f.delete("q")
 			f.collectGarbage()
 		}
+	})
+}
+
+// A key that is given its token back does not wait for the next one, although nobody pops.
+func TestReturnedTokenEndsWait(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"key_rate":"1/1h"}`)
+		f.keyed("q", "a", 0, 2)
+		held := *f.leaseOne("q", time.Hour).Lease
+		if popped := f.pop("q", fdbpq.Min, 1); popped.Reason != fdbpq.ReasonBlocked || len(f.rows("kw")) != 1 {
+			t.Fatalf("%s, %d keys wait", popped.Reason, len(f.rows("kw")))
+		}
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Return(tx, held)
+			return err
+		})
+		f.pass(3 * time.Minute)
+		f.sweep()
+		if n := len(f.rows("kw")) + len(f.rows("kt")); n > 0 {
+			t.Errorf("%d rows of a key are left that waits for nothing", n)
+		}
+		f.sound()
+		f.takesNow("q", 1, "a0")
 	})
 }
 
