@@ -35,6 +35,8 @@ var (
 	descOldestAtLeast = queueDesc("oldest_of_all_at_least", "Whether there are more priorities than were looked at, so that an item may be older: 1 or 0.")
 	descOldestLease   = queueDesc("oldest_lease_seconds", "Age of the oldest lease, extensions included.")
 	descLeaseAtLeast  = queueDesc("oldest_lease_at_least", "Whether there are more leases than were looked at, so that one may be older: 1 or 0.")
+	descKeys          = queueDesc("keys", "Keys that have ready items, as far as they were counted.")
+	descKeysAtLeast   = queueDesc("keys_at_least", "Whether more keys have ready items than were counted: 1 or 0.")
 	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
 	descLimit         = queueDesc("limit", "Limits that are set.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
@@ -62,7 +64,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 
 func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descPaused, descLimit, descRemembered, descTakesDead,
+		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descPaused, descLimit, descRemembered, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces,
 	} {
 		to <- d
@@ -103,6 +105,10 @@ func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *surv
 	gauge(descOldestAtLeast, oneIf(q.ready.AtLeast))
 	gauge(descOldestLease, max(0, q.lease.Age.Seconds()))
 	gauge(descLeaseAtLeast, oneIf(q.lease.AtLeast))
+	if q.Keyed {
+		gauge(descKeys, float64(q.keys))
+		gauge(descKeysAtLeast, oneIf(q.more))
+	}
 	gauge(descPaused, oneIf(q.Paused))
 	gauge(descRemembered, float64(q.Remembered))
 	if takesDeadLetters(name, &q.Config) {

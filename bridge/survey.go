@@ -31,6 +31,8 @@ type survey struct {
 	fdbpq.Inspection
 	ready   fdbpq.Oldest
 	lease   fdbpq.OldestLease
+	keys    int  // that have ready items
+	more    bool // more keys do than were counted
 	waiting int
 	now     time.Time // when it was read
 }
@@ -43,7 +45,8 @@ const (
 	// Otherwise those who scrape all the time would have the store work all the time.
 	surveyIdle = 10
 
-	// surveyLooks bounds the priorities that a survey looks at, in all queues together.
+	// surveyLooks bounds the priorities that a survey looks at, in all queues together, and
+	// the keys that it counts.
 	surveyLooks = 1 << 14
 
 	// surveyLeases bounds the leases likewise.
@@ -58,7 +61,7 @@ func leasesEach(queues int) int {
 // looks is at how much of a queue a survey looks.
 type looks struct{ priorities, leases int }
 
-// looksEach is at how many priorities of each queue a survey of so many looks.
+// looksEach is at how many priorities, and keys, of each queue a survey of so many looks.
 func looksEach(queues int) int {
 	return min(infoLooks, max(4, surveyLooks/max(1, queues)))
 }
@@ -176,6 +179,9 @@ func (s *surveyor) readQueue(r kv.Reader, name string, most looks) (*survey, err
 	}
 	if i.Leased > 0 && err == nil {
 		one.lease, err = queue.OldestLease(r, most.leases)
+	}
+	if i.Keyed && err == nil {
+		one.keys, one.more, err = queue.CountKeys(r, most.priorities)
 	}
 	return one, err
 }

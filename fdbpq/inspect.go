@@ -10,6 +10,7 @@ type Inspection struct {
 	Config Config
 	Paused bool
 
+	Keyed     bool // items of the queue have had keys
 	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
 
 	Next *Item // what pop.min would return; nil for nothing
@@ -21,7 +22,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	i := &Inspection{Config: s.config, Paused: s.paused, FairReady: s.fairBuilt}
+	i := &Inspection{Config: s.config, Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
 		return nil, err
 	}

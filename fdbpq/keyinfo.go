@@ -82,6 +82,28 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	return keys, nil
 }
 
+// CountKeys counts the keys that have ready items, up to a number, and says whether there
+// are more.
+func (q Queue) CountKeys(r kv.Reader, most int) (n int, more bool, err error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil || !s.keyed {
+		return 0, false, err
+	}
+	space := generationPrefix(spaceKeyReady, q.name, s.generation)
+	begin, end := tuple.Range(space)
+	for ; ; n++ {
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
+		if err != nil || len(rows) == 0 || n == most {
+			return n, err == nil && len(rows) > 0, err
+		}
+		key, _, err := tuple.ConsumeBytes(rows[0].Key[len(space):])
+		if err != nil {
+			return 0, false, fmt.Errorf("damaged row of a key: %w", err)
+		}
+		begin = tuple.PrefixEnd(tuple.AppendBytes(space[:len(space):len(space)], key))
+	}
+}
+
 // keyBehind returns the first key behind one, "" if there is none.
 func (qtx *queueTx) keyBehind(after string) (first string, err error) {
 	generation := qtx.state.generation

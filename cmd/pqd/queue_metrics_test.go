@@ -320,7 +320,21 @@ func TestGaugesOfQueues(t *testing.T) {
 	if err := m.nc.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: waiting.Subject, Header: nats.Header{"PQ-Wait": {"100s"}}}); err != nil {
 		t.Fatal(err)
 	}
-	shows(map[string]float64{"waiting": 1})
+	shows(map[string]float64{"waiting": 1, "keys": none})
+	if err := waiting.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		m.ask("pq.keyed.push", "", "PQ-Key", fmt.Sprint("key ", i/2), "PQ-Delay", "1ms")
+		m.ask("pq.keyed.push", "", "PQ-Key", fmt.Sprint("key ", i/2))
+	}
+	for i := range 300 {
+		m.ask("pq.many.push", "", "PQ-Key", fmt.Sprint("key ", i))
+	}
+	testenv.Await(t, "keys are counted", func() bool {
+		now := m.queues()
+		return now["keyed keys"] == 3 && now["keyed keys_at_least"] == 0 && now["many keys"] == 64 && now["many keys_at_least"] == 1
+	})
 }
 
 // An item that more urgent ones keep waiting is seen, in info and in the metrics.
