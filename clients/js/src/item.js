@@ -42,7 +42,7 @@ function held(op, reason) {
 export class Item {
   #queue;
   #ack;
-  #settled = open || error?.code === code.unknownResult;
+  #settled = false;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -191,7 +191,7 @@ export class Item {
   async ackWith(together, options) {
     await this.#once(async () => {
       const { error, alone, open } = await together.add(`${this.#queue.client.acks.written(this.#ack)} +ACK`);
-      if (alone || (error && mayRepeat(error, true))) return void (await this.#send("ack", "+ACK", options, false));
+      if (alone || (error && mayRepeat(error, true))) return void (await this.#send("ack", "+ACK", options, open || error?.code === code.unknownResult));
       if (error && !(open && error instanceof LeaseLostError && held("ack", error.reason))) throw error;
     });
   }
