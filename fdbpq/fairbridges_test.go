@@ -59,6 +59,28 @@ func TestFairOverProcesses(t *testing.T) {
 	}
 }
 
+// A class keeps its time while a key stands in it, also one whose row a pop has read and not
+// needed.
+func TestTimeOfRowsThatAreRead(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority"}`)
+		for _, key := range []string{"a", "b", "c"} {
+			f.keyed("q", key, 5, 1)
+		}
+		f.keyed("q", "c", 5, 2)
+		f.takesNow("q", 1, "a0")
+		f.setKey("q", "0", `{"paused":true}`)
+		f.keyed("q", "0", 5, 1) // its row is the first one, so that the pop reads several
+		f.takesNow("q", 1, "b0")
+		if n := len(f.rows("fc")); n != 1 {
+			t.Errorf("there are %d times of classes, expected that of the class in which a key stands", n)
+		}
+		f.sound()
+	})
+}
+
 // unfairness is the worst difference of the services of two keys in any stretch, each divided
 // by its weight, without what a batch adds, as a multiple of 2/w1 + 2/w2.
 func unfairness(served []string, weights map[string]int64, batch int) (worst float64) {

@@ -44,9 +44,14 @@ func TestKeyAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		ahead("one that returned behind the others", urgent, 4)
+		f.leaseOne("q", time.Hour) // the last one of b
+		if err := f.nack(*f.leaseOne("q", time.Hour).Lease, 0); err != nil {
+			t.Fatal(err)
+		}
 		f.configure("q", `{"key_order":true}`)
-		ahead("one that returned, in order", urgent, 0)
-		ahead("the first one behind it", ids[0], 1)
+		ahead("one that returned first, in order", ids[0], 0)
+		ahead("one that returned behind it", urgent, 1)
+		ahead("the first one behind both", ids[1], 2)
 		f.fill("q", fdbpq.MaxKeyCount+5, fdbpq.NewItem{Key: "a"})
 		ahead("one behind very many", ids[3], fdbpq.MaxKeyCount)
 	})
