@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Gateway struct {
 	wire    atomic.Pointer[wire] // nil until there is a connection
 	pending pending
 	room    room
+	outbox  *outbox
 	sampler *sampler
 	running context.Context // ends with Stop
 	stop    context.CancelFunc
@@ -54,7 +56,7 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{grammar: grammar, changes: o.Changes, log: o.Logger, room: newRoom()}
+	g := &Gateway{grammar: grammar, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread)}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -157,6 +159,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
 		why.write(w)
 		return
 	}
+	leave = sync.OnceFunc(leave)
 	defer leave()
 	// The server's deadlines are for requests that do not wait.
 	control := http.NewResponseController(w)
@@ -168,6 +171,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
 	defer context.AfterFunc(g.running, cancel)()
 	in.ctx = ctx
 	a, why := in.route.serve(in)
+	leave() // the answer needs no place
 	if why != nil {
 		if g.running.Err() != nil && why.Code == protocol.CodeUnknownResult {
 			w.Header().Set("Connection", "close")
@@ -175,6 +179,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
 		why.write(w)
 		return
 	}
+	defer g.outbox.begin(in.from, int64(len(a.body)), func() { _ = control.SetWriteDeadline(time.Now()) })() // fails on a closed one
 	// Afterwards a client may close its connection because it has the answer.
 	err := r.Context().Err()
 	if err == nil {

@@ -64,6 +64,8 @@ type row struct {
 	Waiting   int            `json:"waiting"`
 	Bytes     int64          `json:"bytes"`
 	Oldest    float64        `json:"oldest"`
+	OfAll     float64        `json:"oldest_of_all"`             // whatever its priority
+	AtLeast   bool           `json:"oldest_at_least,omitempty"` // that is a lower bound
 	Rates     protocol.Rates `json:"rates"`
 	Paused    bool           `json:"paused"`
 	MaxLength int64          `json:"max_length"`
@@ -111,7 +113,7 @@ func (in *input) row(name string) *row {
 	}
 	r := &row{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Waiting: q.Waiting, Bytes: q.Bytes,
-		Oldest: q.Oldest, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength,
+		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength,
 	}
 	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
 		return r // a dead letter that dies is dropped
