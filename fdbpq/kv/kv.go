@@ -122,6 +122,9 @@ type Tx interface {
 	// time. It is a hint: the reads follow, and nothing depends on it.
 	Prefetch(keys ...[]byte)
 
+	// PrefetchRange is the same for a range that is about to be read with these options.
+	PrefetchRange(begin, end []byte, opts RangeOptions)
+
 	// Snapshot returns a reader of the same state, own writes included, whose
 	// reads the commit does not depend on.
 	Snapshot() Reader

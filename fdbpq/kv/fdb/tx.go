@@ -4,7 +4,6 @@ package fdb
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -28,8 +27,8 @@ type tx struct {
 	writes   bool
 	watches  []*watch
 	ended    bool
-	ahead    map[string]apple.FutureByteSlice // prefetches under way that no read has used yet
-	key1     []byte                           // buffers for keys: the library copies them
+	ahead    ahead
+	key1     []byte // buffers for keys: the library copies them
 	key2     []byte
 }
 
@@ -145,46 +144,21 @@ func (t *tx) get(key []byte, snapshot bool) ([]byte, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
-	t.await(key)
+	value, known, err := t.known(key, snapshot)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	if known {
+		return value, nil
+	}
 	future, err := t.beginGet(key, snapshot)
 	if err != nil {
 		return nil, t.fail(err)
 	}
-	value, err := future.Get()
-	if err != nil {
+	if value, err = future.Get(); err != nil {
 		return nil, t.fail(err)
 	}
 	return value, nil
-}
-
-// Prefetch starts to read keys. A later read finds the answer in the library's
-// cache, where own writes are taken into account.
-func (t *tx) Prefetch(keys ...[]byte) {
-	if t.usable() != nil {
-		return
-	}
-	for _, key := range keys {
-		if _, known := t.ahead[string(key)]; known {
-			continue
-		}
-		future, err := t.beginGet(key, true)
-		if err != nil {
-			return // the read returns the error
-		}
-		if t.ahead == nil {
-			t.ahead = make(map[string]apple.FutureByteSlice)
-		}
-		t.ahead[string(key)] = future
-	}
-}
-
-// await waits for the key's prefetch, if there is one. It ignores the result: the read
-// that follows has the same.
-func (t *tx) await(key []byte) {
-	if future, under := t.ahead[string(key)]; under {
-		delete(t.ahead, string(key))
-		_, _ = future.Get()
-	}
 }
 
 // beginGet asks for a value without waiting for it.
@@ -205,24 +179,28 @@ func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
-	for _, key := range keys {
-		t.await(key)
-	}
-	futures := make([]apple.FutureByteSlice, len(keys))
+	values := make([][]byte, len(keys))
+	futures := make([]apple.FutureByteSlice, len(keys)) // nil: the value is known
 	for i, key := range keys {
+		if t.ahead.rows[string(key)] != nil {
+			continue // it may have to be waited for
+		}
 		future, err := t.beginGet(key, snapshot)
 		if err != nil {
 			return nil, t.fail(err)
 		}
 		futures[i] = future
 	}
-	values := make([][]byte, len(keys))
 	for i, future := range futures {
-		value, err := future.Get()
+		var err error
+		if future != nil {
+			values[i], err = future.Get()
+		} else {
+			values[i], err = t.get(keys[i], snapshot)
+		}
 		if err != nil {
 			return nil, t.fail(err)
 		}
-		values[i] = value
 	}
 	return values, nil
 }
@@ -269,15 +247,13 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 
 // fetch reads rows by snapshot, and reports whether a bound cut the read short.
 func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.KeyValue, cut bool, err error) {
-	limit := min(opts.Limit, math.MaxInt32) // the library's limits have 32 bits
-	options := apple.RangeOptions{Limit: limit, Reverse: opts.Reverse, Mode: apple.StreamingModeExact}
-	if opts.MaxBytes > 0 {
-		// As much as a storage server returns at once.
-		options.Mode = apple.StreamingModeSerial
-	}
-	result, err := t.beginRange(bounds, options)
-	if err != nil {
-		return nil, false, err
+	options := rangeOptions(opts)
+	limit := options.Limit
+	result, known := t.ahead.find(t.unprefixed(bounds.Begin), t.unprefixed(bounds.End), opts)
+	if !known {
+		if result, err = t.beginRange(bounds, options); err != nil {
+			return nil, false, err
+		}
 	}
 	if opts.MaxBytes <= 0 {
 		rows, err = result.GetSliceWithError()
@@ -296,6 +272,20 @@ func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.Ke
 		}
 	}
 	return rows, false, nil
+}
+
+// rangeOptions are the library's for a range.
+func rangeOptions(opts kv.RangeOptions) apple.RangeOptions {
+	options := apple.RangeOptions{
+		Limit:   min(opts.Limit, math.MaxInt32), // the library's limits have 32 bits
+		Reverse: opts.Reverse,
+		Mode:    apple.StreamingModeExact,
+	}
+	if opts.MaxBytes > 0 {
+		// As much as a storage server returns at once.
+		options.Mode = apple.StreamingModeSerial
+	}
+	return options
 }
 
 func (t *tx) beginRange(bounds apple.KeyRange, options apple.RangeOptions) (apple.RangeResult, error) {
@@ -364,12 +354,14 @@ func (t *tx) accepts(key, value []byte) bool {
 
 func (t *tx) Set(key, value []byte) {
 	if t.accepts(key, value) {
+		t.ahead.wrote(key)
 		t.run.tr.Set(t.prefixed(&t.key1, key), value)
 	}
 }
 
 func (t *tx) Clear(key []byte) {
 	if t.accepts(key, nil) {
+		t.ahead.wrote(key)
 		t.run.tr.Clear(t.prefixed(&t.key1, key))
 	}
 }
@@ -380,16 +372,21 @@ func (t *tx) ClearRange(begin, end []byte) {
 	}
 	if bounds, ok := t.bounds(begin, end); ok {
 		t.writes = true
+		t.ahead.cleared(begin, end)
 		t.run.tr.ClearRange(bounds)
 	}
 }
 
-func (t *tx) Add(key []byte, delta int64) { t.atomic(key, uint64(delta), apple.Transaction.Add) }
-
-func (t *tx) Max(key []byte, value uint64) { t.atomic(key, value, apple.Transaction.Max) }
-
-func (t *tx) atomic(key []byte, operand uint64, op func(apple.Transaction, apple.KeyConvertible, []byte)) {
+func (t *tx) Add(key []byte, delta int64) {
 	if t.accepts(key, nil) {
-		op(t.run.tr, t.prefixed(&t.key1, key), binary.LittleEndian.AppendUint64(nil, operand))
+		t.ahead.add(key, uint64(delta))
+		t.run.tr.Add(t.prefixed(&t.key1, key), littleEndian(uint64(delta)))
+	}
+}
+
+func (t *tx) Max(key []byte, value uint64) {
+	if t.accepts(key, nil) {
+		t.ahead.wrote(key)
+		t.run.tr.Max(t.prefixed(&t.key1, key), littleEndian(value))
 	}
 }

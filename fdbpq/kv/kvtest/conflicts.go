@@ -119,6 +119,27 @@ func reads() []read {
 			}
 			return scan("b\x00", "h", one, "d")(tx)
 		}, "b c d", "e f g"},
+		{"Get a prefetched row", func(tx kv.Tx) error {
+			tx.Prefetch([]byte("d"), []byte("f"))
+			return get("d")(tx)
+		}, "d", "b c e f g"},
+		{"GetAll of prefetched rows", func(tx kv.Tx) error {
+			tx.Prefetch([]byte("d"), []byte("c"), []byte("f"))
+			return getAll("dce")(tx)
+		}, "c d e", "b f g"},
+		{"Range that was prefetched", func(tx kv.Tx) error {
+			tx.PrefetchRange([]byte("b"), []byte("h"), two)
+			tx.PrefetchRange([]byte("e"), []byte("h"), one)
+			return scan("b", "h", two, "b d")(tx)
+		}, "b c d", "e f g"},
+		{"Snapshot of what was prefetched", func(tx kv.Tx) error {
+			tx.Prefetch([]byte("d"))
+			tx.PrefetchRange([]byte("b"), []byte("h"), two)
+			if _, err := tx.Snapshot().Get([]byte("d")); err != nil {
+				return err
+			}
+			return scan("b", "h", two, "b d")(tx.Snapshot())
+		}, "", "b c d e f g"},
 		{"Conflict", func(tx kv.Tx) error { tx.Conflict([]byte("d")); return nil }, "d", "b c e f g"},
 		{"Conflict on a missing row", func(tx kv.Tx) error { tx.Conflict([]byte("c")); return nil }, "c", "b d e f g"},
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -62,12 +63,17 @@ type step struct {
 	begin, end string
 	opts       kv.RangeOptions
 	snapshot   bool
+	ahead      bool // only say that the read follows
 }
 
 func (s step) String() string {
 	switch {
 	case s.write != nil:
 		return s.write.String()
+	case s.ahead && len(s.keys) > 0:
+		return fmt.Sprintf("Prefetch(%q)", s.keys)
+	case s.ahead:
+		return fmt.Sprintf("PrefetchRange(%q, %q, %+v)", s.begin, s.end, s.opts)
 	case len(s.keys) > 0:
 		return fmt.Sprintf("Get(%q)", s.keys)
 	default:
@@ -82,6 +88,10 @@ func (s step) run(tx kv.Tx, m model) error {
 		m.apply(*s.write)
 		return nil
 	}
+	if s.ahead {
+		s.prefetch(tx)
+		return nil
+	}
 	var r kv.Reader = tx
 	if s.snapshot {
 		r = tx.Snapshot()
@@ -92,7 +102,39 @@ func (s step) run(tx kv.Tx, m model) error {
 	return m.compareRange(r, s.begin, s.end, s.opts)
 }
 
+// prefetch says what the step reads, in buffers that it overwrites afterwards.
+func (s step) prefetch(tx kv.Tx) {
+	if len(s.keys) > 0 {
+		for _, key := range s.keys {
+			b := []byte(key)
+			tx.Prefetch(b)
+			scribble(b)
+		}
+		return
+	}
+	begin, end := []byte(s.begin), []byte(s.end)
+	tx.PrefetchRange(begin, end, s.opts)
+	scribble(begin)
+	scribble(end)
+}
+
+// randomScript returns the steps of a transaction. Some of its reads are said before, with
+// anything in between.
 func randomScript(rng *rand.Rand) []step {
+	script := randomSteps(rng)
+	for i := len(script) - 1; i >= 0; i-- {
+		if s := script[i]; s.write == nil && rng.IntN(2) == 0 {
+			s.ahead = true
+			if len(s.keys) == 0 && rng.IntN(3) == 0 {
+				s.opts = kv.RangeOptions{Limit: 1 + rng.IntN(2), Reverse: rng.IntN(2) == 0} // not as it is read then
+			}
+			script = slices.Insert(script, rng.IntN(i+1), s)
+		}
+	}
+	return script
+}
+
+func randomSteps(rng *rand.Rand) []step {
 	script := make([]step, 1+rng.IntN(14))
 	for i := range script {
 		s := step{snapshot: rng.IntN(3) == 0}

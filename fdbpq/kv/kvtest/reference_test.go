@@ -279,3 +279,5 @@ func splice(rows []referenceRow, begin, end string, others []referenceRow) []ref
 }
 
 func (tx *referenceTx) Prefetch(...[]byte) {}
+
+func (tx *referenceTx) PrefetchRange(_, _ []byte, _ kv.RangeOptions) {}

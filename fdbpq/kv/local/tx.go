@@ -120,6 +120,9 @@ func (t *tx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 // Prefetch does nothing: a read is faster than its preparation.
 func (t *tx) Prefetch(...[]byte) {}
 
+// PrefetchRange does nothing, either.
+func (t *tx) PrefetchRange(_, _ []byte, _ kv.RangeOptions) {}
+
 func (t *tx) Snapshot() kv.Reader { return &t.snapshot }
 
 // snapshotReader reads without making the commit depend on it.

@@ -1,0 +1,153 @@
+//go:build fdb
+
+package fdb
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// ahead are the reads of a transaction that were begun before their values were asked for.
+// Each call to the library is a way to its network thread and back, so a value that has
+// come is not asked for again. What the transaction writes itself makes it forget the
+// reads of these rows, or, for sums, adds to them.
+type ahead struct {
+	rows   map[string]*aheadRow
+	ranges []*aheadRange
+}
+
+// aheadRow is a row under way.
+type aheadRow struct {
+	future apple.FutureByteSlice
+	added  int64 // by the transaction since
+	sum    bool  // it has added something
+}
+
+// aheadRange is a range under way.
+type aheadRange struct {
+	begin, end []byte
+	opts       kv.RangeOptions
+	result     apple.RangeResult
+}
+
+// row returns the value of a row, if it was asked for before.
+func (a *ahead) row(key []byte) (value []byte, known bool, err error) {
+	r := a.rows[string(key)]
+	if r == nil {
+		return nil, false, nil
+	}
+	if value, err = r.future.Get(); err != nil {
+		return nil, true, err
+	}
+	if !r.sum {
+		return bytes.Clone(value), true, nil
+	}
+	if value != nil && len(value) != 8 {
+		return nil, false, nil
+	}
+	return kv.EncodeInteger(kv.DecodeInteger(value) + uint64(r.added)), true, nil
+}
+
+// find returns the result of the same read, which is given once.
+func (a *ahead) find(begin, end []byte, opts kv.RangeOptions) (apple.RangeResult, bool) {
+	for i, r := range a.ranges {
+		if r.opts == opts && bytes.Equal(r.begin, begin) && bytes.Equal(r.end, end) {
+			a.ranges = append(a.ranges[:i], a.ranges[i+1:]...)
+			return r.result, true
+		}
+	}
+	return apple.RangeResult{}, false
+}
+
+// wrote forgets a row, and the ranges that it is in.
+func (a *ahead) wrote(key []byte) {
+	if len(a.rows) > 0 {
+		delete(a.rows, string(key))
+	}
+	a.forgetRanges(key, key)
+}
+
+// add adds to a row.
+func (a *ahead) add(key []byte, operand uint64) {
+	if r := a.rows[string(key)]; r != nil {
+		r.added, r.sum = r.added+int64(operand), true
+	}
+	a.forgetRanges(key, key)
+}
+
+// cleared forgets what is in a range.
+func (a *ahead) cleared(begin, end []byte) {
+	for key := range a.rows {
+		if key >= string(begin) && key < string(end) {
+			delete(a.rows, key)
+		}
+	}
+	a.forgetRanges(begin, end)
+}
+
+// forgetRanges forgets the ranges that have to do with the keys from first to last.
+func (a *ahead) forgetRanges(first, last []byte) {
+	n := 0
+	for _, r := range a.ranges {
+		if bytes.Compare(r.end, first) <= 0 || bytes.Compare(last, r.begin) < 0 {
+			a.ranges[n] = r
+			n++
+		}
+	}
+	clear(a.ranges[n:])
+	a.ranges = a.ranges[:n]
+}
+
+// Prefetch starts to read keys.
+func (t *tx) Prefetch(keys ...[]byte) {
+	if t.usable() != nil {
+		return
+	}
+	for _, key := range keys {
+		if t.ahead.rows[string(key)] != nil {
+			continue
+		}
+		future, err := t.beginGet(key, true)
+		if err != nil {
+			return // the read returns the error
+		}
+		if t.ahead.rows == nil {
+			t.ahead.rows = make(map[string]*aheadRow)
+		}
+		t.ahead.rows[string(key)] = &aheadRow{future: future}
+	}
+}
+
+// PrefetchRange starts to read a range.
+func (t *tx) PrefetchRange(begin, end []byte, opts kv.RangeOptions) {
+	if t.usable() != nil || opts.Limit <= 0 {
+		return
+	}
+	bounds, ok := t.bounds(begin, end)
+	if !ok {
+		return
+	}
+	result, err := t.beginRange(bounds, rangeOptions(opts))
+	if err != nil {
+		return // the read returns the error
+	}
+	t.ahead.ranges = append(t.ahead.ranges, &aheadRange{bytes.Clone(t.unprefixed(bounds.Begin)), bytes.Clone(t.unprefixed(bounds.End)), opts, result})
+}
+
+// unprefixed is the key of the store for one of the library's.
+func (t *tx) unprefixed(key apple.KeyConvertible) []byte { return key.FDBKey()[len(t.run.db.prefix):] }
+
+// known returns a value that was prefetched. The commit depends on it as on a read.
+func (t *tx) known(key []byte, snapshot bool) (value []byte, known bool, err error) {
+	value, known, err = t.ahead.row(key)
+	if err == nil && known && !snapshot {
+		err = t.run.tr.AddReadConflictKey(t.prefixed(&t.key1, key))
+	}
+	return value, known, err
+}
+
+func littleEndian(operand uint64) []byte { return binary.LittleEndian.AppendUint64(nil, operand) }
