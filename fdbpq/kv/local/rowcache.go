@@ -14,8 +14,8 @@ type rowCache struct {
 }
 
 const (
-	rowSlots = 512  // a power of two
-	maxRow   = 1024 // bytes of key and value; half a megabyte in all
+	rowSlots = 8192 // a power of two
+	maxRow   = 512  // bytes of key and value; four megabytes in all
 )
 
 type rowSlot struct {
