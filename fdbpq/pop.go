@@ -49,15 +49,30 @@ func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 	return q.pop(tx, sel, 0)
 }
 
+// prefetchRows says which rows the transaction is about to read.
+func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
+	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.generation(q.name), counterReady))
+	if lease > 0 {
+		tx.Prefetch(row(spaceTime))
+	}
+}
+
+// PrefetchPop says that the transaction is about to pop, or to lease if lease is more than
+// 0, so that an engine over a network reads rows and items at the same time, for this queue
+// and for others.
+func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
+	q.prefetchRows(tx, lease)
+	if guess := q.guessHead(&sel); guess != nil && !guess.keyed && sel.check() == nil {
+		q.scan(tx, guess, spaceReady, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
+	}
+}
+
 // pop pops items for good when lease is 0, and otherwise for the time of the lease.
 func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
 	}
-	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.generation(q.name), counterReady))
-	if lease > 0 {
-		tx.Prefetch(row(spaceTime))
-	}
+	q.prefetchRows(tx, lease)
 	ahead, err := q.startReadAhead(tx, &sel)
 	if err != nil {
 		return Popped{}, err

@@ -57,15 +57,7 @@ var ErrTime = errors.New("time out of bounds")
 // Push adds items to the queue in their order, and makes the queue if need be.
 // Pushes conflict neither with each other nor with pops.
 func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
-	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
-	for i := range items {
-		if items[i].MsgID != "" {
-			tx.Prefetch(msgIDRow(q.name, items[i].MsgID))
-		}
-		if lease := items[i].HandOver; lease != nil {
-			q.store.Queue(lease.Queue).PrefetchLeases(tx, *lease)
-		}
-	}
+	q.PrefetchPush(tx, items...)
 	p, err := q.openForPush(tx)
 	if err != nil {
 		return nil, err
@@ -86,6 +78,20 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		results[i].Events, p.events = p.events, nil
 	}
 	return results, p.finish()
+}
+
+// PrefetchPush says which items the transaction is about to push, so that an engine over a
+// network reads what the push depends on at the same time.
+func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
+	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	for i := range items {
+		if items[i].MsgID != "" {
+			tx.Prefetch(msgIDRow(q.name, items[i].MsgID))
+		}
+		if lease := items[i].HandOver; lease != nil {
+			q.store.Queue(lease.Queue).PrefetchLeases(tx, *lease)
+		}
+	}
 }
 
 // openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,

@@ -16,16 +16,26 @@ type readAhead struct {
 // startReadAhead reads the head of the queue if the queue's state can be guessed and
 // the transaction has not read it yet.
 func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
-	if q.cache != nil && q.cache.read || sel.PopID != "" {
+	if q.cache != nil && q.cache.read {
 		return nil, nil
 	}
-	guess := q.store.queueStates.last(q.name)
-	if guess == nil || !guess.exists || guess.paused || guess.takesTurns() || guess.config.Rate != (Rate{}) || sel.End == Max && guess.config.Ties == TiesOldest {
+	guess := q.guessHead(sel)
+	if guess == nil {
 		return nil, nil
 	}
 	next := q.readyItems(tx.Snapshot(), guess, sel.End, *sel.Band, guess.config.Ties)
 	entries, err := next(sel.Limit, sel.MaxBytes)
 	return &readAhead{guess: guess, rest: next, entries: entries}, err
+}
+
+// guessHead is the state of the queue if a pop is likely to read the head of its ready
+// items, nil otherwise.
+func (q Queue) guessHead(sel *Selection) *queueState {
+	guess := q.store.queueStates.last(q.name)
+	if sel.PopID != "" || guess == nil || !guess.exists || guess.paused || guess.takesTurns() || guess.config.Rate != (Rate{}) || sel.End == Max && guess.config.Ties == TiesOldest {
+		return nil
+	}
+	return guess
 }
 
 // next returns the entries that were read ahead, and then those that follow.

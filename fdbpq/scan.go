@@ -90,6 +90,11 @@ func scanIn(r kv.Reader, prefix []byte, end End, band Band, ties Ties) *scan {
 	}
 }
 
+// prefetch says that the next entries are about to be read.
+func (s *scan) prefetch(tx kv.Tx, limit, maxBytes int) {
+	tx.PrefetchRange(s.begin, s.end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes, Reverse: s.reverse})
+}
+
 // next returns the next entries, at least one unless there are none left.
 func (s *scan) next(limit, maxBytes int) ([]entry, error) {
 	if s.oldest {
