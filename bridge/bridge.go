@@ -90,7 +90,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
 	})
-	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, room: o.Room, since: o.since}
+	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: o.Room, since: o.since}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,

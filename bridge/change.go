@@ -42,20 +42,26 @@ func (l *changes) Work(now batch.Batch[changer]) { batch.Run(now.Requests, l) }
 func (l *changes) Try(requests []changer) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
-	err = l.update(func(tx kv.Tx) error {
-		l.happened = l.happened[:0]
-		queue := l.queue.In(tx)
-		queue.PrefetchLeases(tx, leases...)
-		for i, r := range requests {
-			at = i
-			more, err := r.apply(tx, queue)
-			if err != nil {
-				return err
+	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }
+	err = l.update(batch.Job[kv.Tx]{
+		Weight:   len(requests),
+		Bytes:    sizeOf(requests),
+		Prefetch: prefetch,
+		Do: func(tx kv.Tx) error {
+			l.happened = l.happened[:0]
+			queue := l.queue.In(tx)
+			prefetch(tx)
+			for i, r := range requests {
+				at = i
+				more, err := r.apply(tx, queue)
+				if err != nil {
+					return err
+				}
+				l.happened = append(l.happened, more...)
 			}
-			l.happened = append(l.happened, more...)
-		}
-		at = len(requests)
-		return nil
+			at = len(requests)
+			return nil
+		},
 	})
 	if err == nil {
 		l.Stats.Ran(request.KindChange, len(requests), started)

@@ -26,11 +26,12 @@ func StuckAfter(d time.Duration) Options {
 }
 
 // Patient are options with which requests wait behind a transaction as long as they
-// must, unless the options say otherwise.
+// must, unless the options say otherwise, and no queue's part in one is too slow.
 func Patient(o Options) Options {
 	if o.patience == (batch.Patience{}) {
 		o.patience = batch.Patience{First: time.Hour, Then: time.Hour}
 	}
+	o.slow = time.Hour
 	return o
 }
 
@@ -43,6 +44,14 @@ func Lanes(b *Bridge) (idle int) {
 		idle += kind.Idle()
 	}
 	return idle
+}
+
+// InLine returns how many queues wait for a transaction that they share.
+func InLine(b *Bridge) (queues int) {
+	for _, kind := range b.lanes.shared {
+		queues += kind.Waiting()
+	}
+	return queues
 }
 
 // AwaitLanes returns when no lane is left.

@@ -143,9 +143,13 @@ func (l *imports) Try(requests []*importing) (int, error) {
 	}
 	started := time.Now()
 	queue, _ := l.receiving()
-	err := l.update(func(tx kv.Tx) (err error) {
-		l.imported, err = queue.Import(tx, items...)
-		return err
+	err := l.update(batch.Job[kv.Tx]{
+		Weight: len(requests),
+		Bytes:  sizeOf(requests),
+		Do: func(tx kv.Tx) (err error) {
+			l.imported, err = queue.Import(tx, items...)
+			return err
+		},
 	})
 	if err == nil {
 		l.Stats.Ran(request.KindImport, len(requests), started)

@@ -31,15 +31,17 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
+	slow     time.Duration                 // see slowBatch; 0: that
 	room     func() error                  // see Options
 	line     time.Duration                 // batch.Limits.Wait
 	since    func(time.Time) time.Duration // time.Since, but in tests
 	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
 	bundles  *sentBundles
 	setBusy  func(bool) // a transaction is under way
+	shared   *batch.Shared[kv.Tx]
 
-	queue   fdbpq.Queue
-	session *fdbpq.Session // of the queue's transactions
+	queue fdbpq.Queue
+	again bool // the last transaction ran more than once
 
 	// Buffers of answers.
 	out    []byte
@@ -48,15 +50,10 @@ type lane struct {
 }
 
 // Begin turns to a queue.
-func (l *lane) Begin(queue string) {
-	l.queue, l.session = l.store.Queue(queue), l.store.Session()
-}
+func (l *lane) Begin(queue string) { l.queue = l.store.Queue(queue) }
 
-// End lets others have the session.
-func (l *lane) End() {
-	l.session.Release()
-	l.session = nil
-}
+// End does nothing: a lane keeps nothing of a queue.
+func (l *lane) End() {}
 
 // Common reports whether the store caused an error, and not one request.
 func (l *lane) Common(err error) bool {
@@ -64,14 +61,15 @@ func (l *lane) Common(err error) bool {
 	return failure.IsOutage(err) || errors.As(err, &f) && f.Reason == protocol.ReasonStoreFull
 }
 
-// update runs fn as one transaction that takes effect exactly once.
-func (l *lane) update(fn func(kv.Tx) error) error {
+// update runs a job on the lane's queue in a transaction that takes effect exactly once.
+func (l *lane) update(job batch.Job[kv.Tx]) (err error) {
+	job.Key = l.queue.Name()
 	ctx, cancel := l.timeout()
 	defer cancel()
 	l.answerLimit.refresh()
 	l.setBusy(true)
 	defer l.setBusy(false)
-	err := l.session.Update(ctx, fn)
+	l.again, err = l.shared.Update(ctx, job)
 	l.keeper.notice(err)
 	return err
 }

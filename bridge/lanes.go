@@ -1,11 +1,15 @@
 package bridge
 
 import (
+	"cmp"
+	"context"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // lanes are the kinds of work. Each has a lane for every queue that has such
@@ -15,6 +19,7 @@ type lanes struct {
 	exclusive bool // only this process can open the store
 	order     leaseOrder[*settlement]
 	bundles   sentBundles
+	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
 
 	push    *batch.Lanes[*push]
 	imports *batch.Lanes[*importing]
@@ -28,12 +33,18 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turn
 	ls.responder, ls.exclusive = base.Responder, exclusive
 	ls.order.init(ls.start)
 	base.giveBack, base.bundles = ls.giveBack, &ls.bundles
-	ls.push = newLanes(base, func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
-	ls.imports = newLanes(base, func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
-	ls.pop = newLanes(base, func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
+	sharing := func() lane {
+		own := base
+		own.shared = newShared(&own, exclusive)
+		ls.shared = append(ls.shared, own.shared)
+		return own
+	}
+	ls.push = newLanes(sharing(), func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
+	ls.imports = newLanes(sharing(), func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
+	ls.pop = newLanes(sharing(), func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
 		return &pops{lane: l, waits: waits, turns: turns, exclusive: exclusive, batches: of, changes: changes{lane: l}}
 	})
-	ls.change = newLanes(base, func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	ls.change = newLanes(sharing(), func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
 	base.line = queryWait / 2
 	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] {
 		return &reads{lane: l, waits: waits, about: about}
@@ -58,6 +69,39 @@ func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker
 		},
 	})
 }
+
+// How many transactions of several queues are under way at a time, for each kind of work.
+// More of them are smaller, and cost more; fewer have a queue wait for those of others. The
+// latency of a shared store hides more of them.
+const (
+	sharedExclusive = 2
+	sharedOthers    = 4
+)
+
+// newShared returns the transactions of one kind of work, in which several queues may have
+// a part.
+func newShared(base *lane, exclusive bool) *batch.Shared[kv.Tx] {
+	store, running := base.store, sharedOthers
+	if exclusive {
+		running = sharedExclusive
+	}
+	return batch.NewShared(batch.SharedOptions[kv.Tx]{
+		Update: func(ctx context.Context, fn func(kv.Tx) error) error {
+			session := store.Session()
+			defer session.Release()
+			return session.Update(ctx, fn)
+		},
+		Outage:  failure.IsOutage,
+		Running: running,
+		Weight:  base.limits.BatchRequests,
+		Bytes:   base.limits.BatchBytes,
+		Slow:    cmp.Or(base.slow, slowBatch),
+	})
+}
+
+// slowBatch is how long the part of a queue in a shared transaction may take, as clocks on
+// the wall show it: a busy machine has queues run alone that could have shared.
+const slowBatch = 20 * time.Millisecond
 
 // anyLanes are lanes as far as all kinds are alike.
 type anyLanes interface {

@@ -33,6 +33,9 @@ type Options struct {
 	// transaction whose result is unknown may take as long as fdbpq's resolveTimeout.
 	patience batch.Patience
 
+	// slow is how long a queue may take in a transaction that queues share. Zero: slowBatch.
+	slow time.Duration
+
 	// Cluster answers for the processes that keep the store together, of which this one
 	// is active. nil: the store belongs to this process alone, or every process that opens
 	// it has a bridge.

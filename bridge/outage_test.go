@@ -275,6 +275,7 @@ func TestUnknownResult(t *testing.T) {
 // it.
 type slow struct {
 	kv.DB
+	commits atomic.Int64 // that changed it
 	fail    atomic.Pointer[error]
 	hold    atomic.Pointer[chan struct{}]
 	blocked chan struct{}
@@ -322,6 +323,7 @@ func (s *slow) Update(ctx context.Context, fn func(kv.Tx) error) error {
 			s.blocked <- struct{}{}
 			<-*on
 		}
+		s.commits.Add(1)
 		return nil
 	})
 }

@@ -47,8 +47,7 @@ type popTransaction struct {
 	// joins it any more, or it might fail again and again.
 	failedTogether bool
 
-	runs       int         // of the store's transaction
-	conflicted bool        // one of the runs had a conflict
+	conflicted bool        // one of its runs had a conflict
 	queue      fdbpq.Queue // within the transaction
 	popResults             // of the last run
 }
@@ -79,9 +78,8 @@ func (t *popTransaction) run() {
 		t.part = batch.NewPart(1)
 	}
 	for {
-		t.runs = 0
-		err := t.update(t.transaction)
-		t.conflicted = t.conflicted || t.runs > 1
+		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Prefetch: t.prefetch, Do: t.transaction})
+		t.conflicted = t.conflicted || t.again
 		switch {
 		case err == nil:
 			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
@@ -108,6 +106,29 @@ func (t *popTransaction) run() {
 	}
 }
 
+// weight is how many items and settlements the transaction may have to do with.
+func (t *popTransaction) weight() int {
+	n := len(t.settling)
+	for _, r := range t.todo {
+		n += r.ask.limit
+	}
+	return n
+}
+
+// prefetch says what the transaction reads.
+func (t *popTransaction) prefetch(tx kv.Tx) {
+	leases := make([]fdbpq.Lease, len(t.settling))
+	for i, r := range t.settling {
+		leases[i] = r.settles.lease
+	}
+	if len(leases) > 0 {
+		t.lane.queue.PrefetchLeases(tx, leases...)
+	}
+	if todo := t.todo[:t.part.Len()]; len(todo) > 0 && !todo[0].peeks {
+		t.lane.queue.PrefetchPop(tx, t.selection(t.alike(todo)), todo[0].ask.lease)
+	}
+}
+
 // isAnswer reports whether a step of the transaction returned the error, and not the
 // store: it is the answer to one pop.
 func isAnswer(err error) bool {
@@ -127,7 +148,6 @@ func (t *popTransaction) fail(n int, err error) {
 }
 
 func (t *popTransaction) transaction(tx kv.Tx) error {
-	t.runs++
 	t.gather()
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
@@ -271,11 +291,16 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		}
 		return 1, nil
 	}
+	return t.pop(tx, t.alike(todo))
+}
+
+// alike returns the first requests, as many as one read can serve.
+func (t *popTransaction) alike(todo []*pop) []*pop {
 	n := 1
-	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].sameAs(first) {
+	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].sameAs(todo[0]) {
 		n++
 	}
-	return t.pop(tx, todo[:n])
+	return todo[:n]
 }
 
 // sameAs reports whether one read can serve both requests: they ask for one item each,
@@ -289,19 +314,7 @@ func (r *pop) sameAs(first *pop) bool {
 // more, and returns how many requests it has served.
 func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
-	sel := first.ask.selection(&t.answerLimit, t.lane.queue.Name())
-	if len(todo) > 1 {
-		sel.Limit = len(todo)
-		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
-	}
-	if t.alone {
-		if t.cut > 0 {
-			sel.Limit = min(sel.Limit, t.cut)
-		}
-		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
-			sel.MaxBytes = aloneBytes
-		}
-	}
+	sel := t.selection(todo)
 	taken, err := t.popOrLease(tx, first, sel)
 	if refusedByKeys(err) {
 		first.Failure = failure.Explain(err)
@@ -343,6 +356,24 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), taken.Leased
 	}
 	return len(items), nil
+}
+
+// selection is what the core is asked for, for requests that one read serves.
+func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
+	sel := todo[0].ask.selection(&t.answerLimit, t.lane.queue.Name())
+	if len(todo) > 1 {
+		sel.Limit = len(todo)
+		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
+	}
+	if t.alone {
+		if t.cut > 0 {
+			sel.Limit = min(sel.Limit, t.cut)
+		}
+		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
+			sel.MaxBytes = aloneBytes
+		}
+	}
+	return sel
 }
 
 // popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt

@@ -79,12 +79,17 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	}
 	started := time.Now()
 	at := len(requests)
-	err := l.update(func(tx kv.Tx) (err error) {
-		at = len(requests)
-		if l.pushed, err = queue.Push(tx, l.items...); err == nil {
-			at, err = l.refusedBundle(requests)
-		}
-		return err
+	err := l.update(batch.Job[kv.Tx]{
+		Weight:   len(l.items),
+		Bytes:    sizeOf(requests),
+		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
+		Do: func(tx kv.Tx) (err error) {
+			at = len(requests)
+			if l.pushed, err = queue.Push(tx, l.items...); err == nil {
+				at, err = l.refusedBundle(requests)
+			}
+			return err
+		},
 	})
 	if err == nil {
 		l.Stats.Ran(request.KindPush, len(l.items), started)

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -53,16 +54,17 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 	busy := false
 	l := lane{
 		wire: new(wire), store: store, keeper: newKeeper(slog.New(slog.DiscardHandler)),
-		session: store.Session(), setBusy: func(now bool) { busy = now },
+		setBusy: func(now bool) { busy = now },
 	}
+	l.shared = newShared(&l, true)
 	l.answerLimit.init(new(nats.Conn), "pq")
 	for _, want := range []error{nil, fdbpq.ErrNoQueue} {
-		err := l.update(func(kv.Tx) error {
+		err := l.update(batch.Job[kv.Tx]{Do: func(kv.Tx) error {
 			if !busy {
 				t.Error("the lane is not busy during its transaction")
 			}
 			return want
-		})
+		}})
 		if !errors.Is(err, want) || busy {
 			t.Errorf("busy after the transaction: %t, %v", busy, err)
 		}

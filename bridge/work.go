@@ -16,6 +16,14 @@ type work interface {
 	read(*wire) *failure.Failure
 }
 
+// sizeOf is how many bytes some requests have.
+func sizeOf[W work](requests []W) (bytes int) {
+	for _, r := range requests {
+		bytes += r.Head().Size()
+	}
+	return bytes
+}
+
 // verb is a kind of request. To add one, add its entry to the table, and a file with
 // its [work], which reads the request, runs in a lane and answers.
 type verb struct {

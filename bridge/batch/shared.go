@@ -1,0 +1,274 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Shared runs the transactions of many keys, several of them as one. A key that has
+// nobody beside it is served at once. While as many transactions are under way as
+// may be, jobs wait in a line, and the next transaction takes all that it has room for.
+//
+// Jobs share only what succeeds. When one of them fails, or the transaction does not
+// commit in its first run, each of its jobs runs again in a transaction of its own. A key
+// that was the reason runs alone for a while, and so does one whose jobs are large or
+// slow: no key holds up others for long.
+type Shared[T any] struct {
+	options SharedOptions[T]
+
+	mu      sync.Mutex
+	running int                  // shared transactions that are under way
+	line    []*member[T]         // that wait for one of them to end
+	apart   map[string]time.Time // keys that run alone, and until when
+}
+
+// SharedOptions configure shared transactions. All are required.
+type SharedOptions[T any] struct {
+	// Update runs a transaction, several times if it has to, and commits it.
+	Update func(context.Context, func(T) error) error
+
+	// Outage reports whether an error of Update concerns every job, so that running them
+	// one by one would not help.
+	Outage func(error) bool
+
+	// Running is how many shared transactions are under way at a time.
+	Running int
+
+	// Weight and Bytes bound the jobs of one transaction. A job that takes up a large part
+	// of them runs alone.
+	Weight, Bytes int
+
+	// Slow is how long a job may take. One that takes longer runs alone from then on.
+	Slow time.Duration
+}
+
+// Job is what a key has to do in a transaction.
+type Job[T any] struct {
+	Key    string
+	Weight int // how much there is to do, in requests or items
+	Bytes  int
+
+	// Prefetch, if it is there, says what Do will read, so that the reads of all jobs are
+	// under way at the same time.
+	Prefetch func(T)
+
+	// Do may run several times. Its effects are those of the last run.
+	Do func(T) error
+}
+
+const (
+	largePart = 4           // of the bounds: a job that takes more runs alone
+	apartTime = time.Second // for which a key runs alone
+	maxApart  = 4096        // keys that are known to run alone
+)
+
+// errApart ends a shared transaction whose jobs have to run one by one.
+var errApart = errors.New("the jobs of the transaction run one by one")
+
+// member is a job that shares a transaction, or waits for one.
+type member[T any] struct {
+	Job[T]
+	ctx  context.Context
+	told chan outcome[T]
+}
+
+// outcome is what became of a member of the line, or what it has to do.
+type outcome[T any] struct {
+	lead  []*member[T] // run these, itself first
+	alone bool         // run alone
+	err   error
+}
+
+// NewShared returns shared transactions, none of which is under way.
+func NewShared[T any](o SharedOptions[T]) *Shared[T] {
+	return &Shared[T]{options: o, apart: make(map[string]time.Time)}
+}
+
+// Update does a job in a transaction, until ctx ends, and returns its error or that of
+// the transaction. again reports that a transaction of this job alone ran more than once.
+func (s *Shared[T]) Update(ctx context.Context, job Job[T]) (again bool, err error) {
+	m := &member[T]{Job: job, ctx: ctx}
+	s.mu.Lock()
+	switch {
+	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.isApart(job.Key):
+		s.mu.Unlock()
+		return s.alone(m)
+	case s.running < s.options.Running:
+		s.running++
+		s.mu.Unlock()
+		return s.lead([]*member[T]{m})
+	}
+	m.told = make(chan outcome[T], 1)
+	s.line = append(s.line, m)
+	s.mu.Unlock()
+	return s.await(m)
+}
+
+// Waiting returns how many jobs wait in the line.
+func (s *Shared[T]) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.line)
+}
+
+// await waits for a member's turn in the line.
+func (s *Shared[T]) await(m *member[T]) (again bool, err error) {
+	var o outcome[T]
+	select {
+	case o = <-m.told:
+	case <-m.ctx.Done():
+		if s.leave(m) {
+			return false, m.ctx.Err()
+		}
+		o = <-m.told
+	}
+	switch {
+	case o.lead != nil:
+		return s.lead(o.lead)
+	case o.alone:
+		return s.alone(m)
+	}
+	return false, o.err
+}
+
+// leave takes a member out of the line. It returns false when the member is not there.
+func (s *Shared[T]) leave(m *member[T]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.line {
+		if s.line[i] == m {
+			s.line = append(s.line[:i], s.line[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// lead runs the jobs of members in one transaction. The caller's own is the first.
+func (s *Shared[T]) lead(members []*member[T]) (again bool, err error) {
+	runs := 0
+	var culprit *member[T]
+	err = s.options.Update(members[0].ctx, func(tx T) (err error) {
+		runs++
+		if len(members) > 1 && runs > 1 {
+			return errApart
+		}
+		culprit, err = s.do(tx, members)
+		return err
+	})
+	s.passOn()
+	own := members[0]
+	if len(members) == 1 {
+		s.judge(own, runs, err)
+		return runs > 1, err
+	}
+	apart := err != nil && !s.options.Outage(err)
+	if apart && culprit != nil {
+		s.mark(culprit.Key)
+	} else if apart && !errors.Is(err, errApart) {
+		s.mark(keys(members)...) // together they are too much, for one
+	}
+	for _, m := range members[1:] {
+		m.told <- outcome[T]{alone: apart, err: err}
+	}
+	if apart {
+		return s.alone(own)
+	}
+	return false, err
+}
+
+// do does the jobs, and returns the one that failed.
+func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err error) {
+	if len(members) > 1 {
+		for _, m := range members {
+			if m.Prefetch != nil {
+				m.Prefetch(tx)
+			}
+		}
+	}
+	for i, m := range members {
+		begun := time.Now()
+		if err := m.Do(tx); err != nil {
+			return m, err
+		}
+		if i > 0 && time.Since(begun) > s.options.Slow { // the first one waits for the store
+			s.mark(m.Key)
+		}
+	}
+	return nil, nil
+}
+
+// alone runs the job of a member in a transaction of its own.
+func (s *Shared[T]) alone(m *member[T]) (again bool, err error) {
+	runs := 0
+	err = s.options.Update(m.ctx, func(tx T) error {
+		runs++
+		return m.Do(tx)
+	})
+	s.judge(m, runs, err)
+	return runs > 1, err
+}
+
+// judge keeps a key apart that did not succeed in the first run.
+func (s *Shared[T]) judge(m *member[T], runs int, err error) {
+	if err != nil && !s.options.Outage(err) || err == nil && runs > 1 {
+		s.mark(m.Key)
+	}
+}
+
+// passOn lets the next members of the line run a transaction, in place of one that has
+// ended.
+func (s *Shared[T]) passOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	weight, bytes, n := 0, 0, 0
+	for n < len(s.line) {
+		weight += s.line[n].Weight
+		bytes += s.line[n].Bytes
+		if n > 0 && (weight > s.options.Weight || bytes > s.options.Bytes) {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		s.running--
+		return
+	}
+	next := append([]*member[T](nil), s.line[:n]...)
+	left := copy(s.line, s.line[n:])
+	clear(s.line[left:])
+	s.line = s.line[:left]
+	next[0].told <- outcome[T]{lead: next}
+}
+
+// mark has keys run alone for a while.
+func (s *Shared[T]) mark(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if len(s.apart)+len(keys) > maxApart {
+		clear(s.apart)
+	}
+	for _, key := range keys {
+		s.apart[key] = now.Add(apartTime)
+	}
+}
+
+// isApart reports whether a key runs alone. s.mu is held.
+func (s *Shared[T]) isApart(key string) bool {
+	until, is := s.apart[key]
+	if is && time.Now().After(until) {
+		delete(s.apart, key)
+		is = false
+	}
+	return is
+}
+
+func keys[T any](members []*member[T]) (keys []string) {
+	for _, m := range members {
+		keys = append(keys, m.Key)
+	}
+	return keys
+}
