@@ -161,7 +161,6 @@ func bothOf(parts ...operation) operation {
 				rest := got
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
-				rest.Retry -= all.Retry
 				out := part.expect(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -173,7 +172,8 @@ func bothOf(parts ...operation) operation {
 	}
 }
 
-// add appends what a further part of a transaction answered.
+// add appends what a further part of a transaction answered, but for when to pop again: the
+// sum would not say whose time it is.
 func (o *outcome) add(other outcome) {
 	o.Items = append(o.Items, other.Items...)
 	o.Events = append(o.Events, other.Events...)
@@ -184,7 +184,6 @@ func (o *outcome) add(other outcome) {
 	o.Final = o.Final || other.Final
 	o.OK = o.OK || other.OK
 	o.N += other.N
-	o.Retry += other.Retry
 	if other.Config != (fdbpq.Config{}) {
 		o.Config = other.Config
 	}
