@@ -136,6 +136,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 		of := keyOfQueue{q.name, item.key}
 		m.keepFence(of, max(m.fences.last[of], at.now/1000-1, added.keyFence), at)
 	}
+	q.hold(&added)
 	q.high = max(q.high, home.seq)
 	m.add(q, added)
 	return importedView{Seq: home.seq}

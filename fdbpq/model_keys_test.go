@@ -106,13 +106,24 @@ func (t *turns) next() *modelItem {
 	return t.follow(candidates)
 }
 
-// follow returns the item of several that the store chose: one that it gave, or one past
-// its TTL that it removed. Without any, it is the one that fits an answer least.
+// follow returns the item of several that the store chose: one that it gave, or the
+// one past its TTL that it removed first. Without any, it is the one that fits an answer least.
 func (t *turns) follow(candidates []*modelItem) *modelItem {
+	var first *modelItem
+	at := len(t.got.Events)
 	for _, item := range candidates {
-		if item.expired(t.now) && (t.peeks || slices.ContainsFunc(t.got.Events, func(event string) bool { return strings.Contains(event, "/"+item.id+" ") })) {
+		if !item.expired(t.now) {
+			continue
+		}
+		if t.peeks {
 			return item
 		}
+		if i := slices.IndexFunc(t.got.Events, func(event string) bool { return strings.Contains(event, "/"+item.id+" ") }); i >= 0 && i < at {
+			first, at = item, i
+		}
+	}
+	if first != nil {
+		return first
 	}
 	var other *modelItem
 	for _, item := range candidates {
