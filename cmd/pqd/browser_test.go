@@ -100,15 +100,18 @@ func needBrowser(t *testing.T) *chromium {
 }
 
 // open shows a page, and allows no other connections.
-func (c *chromium) open(t *testing.T, page string) {
+func (c *chromium) open(t *testing.T, page string) { c.start(t, "--disable-quic", page) }
+
+// start starts the browser with a profile of its own, which it returns.
+func (c *chromium) start(t *testing.T, arguments ...string) (profile string) {
 	t.Helper()
 	profile, err := os.MkdirTemp("", "pqbridge-browser-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.cmd = exec.Command(c.path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	c.cmd = exec.Command(c.path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-dev-shm-usage", "--disable-breakpad", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--disable-extensions", "--no-proxy-server", "--user-data-dir="+profile, page)
+		"--disable-sync", "--disable-extensions", "--no-proxy-server", "--user-data-dir=" + profile}, arguments...)...)
 	c.cmd.Stderr = &c.stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts processes of its own
 	if err := c.cmd.Start(); err != nil {
@@ -124,6 +127,7 @@ func (c *chromium) open(t *testing.T, page string) {
 			t.Logf("the browser's last words: %v", err)
 		}
 	})
+	return profile
 }
 
 // close ends the browser and all its processes.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,28 +26,7 @@ type tab struct {
 // drive starts the browser with an empty page.
 func (c *chromium) drive(t *testing.T) *tab {
 	t.Helper()
-	profile, err := os.MkdirTemp("", "pqbridge-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.cmd = exec.Command(c.path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-		"--disable-breakpad", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-		"--no-proxy-server", "--hide-scrollbars", "--remote-debugging-port=0", "--remote-allow-origins=http://127.0.0.1", "--user-data-dir="+profile, "about:blank")
-	c.cmd.Stderr = &c.stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts processes of its own
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(c.exited)
-		_ = c.cmd.Wait() // it is killed
-	}()
-	t.Cleanup(func() {
-		c.close()
-		if err := os.RemoveAll(profile); err != nil {
-			t.Logf("the browser's last words: %v", err)
-		}
-	})
+	profile := c.start(t, "--hide-scrollbars", "--remote-debugging-port=0", "--remote-allow-origins=http://127.0.0.1", "about:blank")
 	b := &tab{TB: t}
 	var address string
 	b.await("the browser listens", func() bool {
@@ -63,9 +40,11 @@ func (c *chromium) drive(t *testing.T) *tab {
 		address = "127.0.0.1:" + port + path
 		return err == nil && found
 	})
-	if b.ws, err = websocket.Dial("ws://"+address, "", "http://127.0.0.1"); err != nil {
+	ws, err := websocket.Dial("ws://"+address, "", "http://127.0.0.1")
+	if err != nil {
 		t.Fatal(err)
 	}
+	b.ws = ws
 	b.ws.MaxPayloadBytes = 64 << 20
 	t.Cleanup(func() { _ = b.ws.Close() }) // the browser is killed
 	var made struct{ TargetID string }

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -14,17 +13,7 @@ import (
 
 func get(t *testing.T, url string) (code int, body string) {
 	t.Helper()
-	client := http.Client{Timeout: patience}
-	response, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	return ask(t, http.MethodGet, url, "")
 }
 
 func TestHTTP(t *testing.T) {

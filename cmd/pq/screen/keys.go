@@ -27,13 +27,12 @@ const (
 	Backspace Key = "backspace"
 	Escape    Key = "escape"
 	CtrlC     Key = "ctrl-c"
-	CtrlL     Key = "ctrl-l"
 	CtrlU     Key = "ctrl-u"
 )
 
 // controls are keys that send one byte.
 var controls = map[byte]Key{
-	'\r': Enter, '\n': Enter, '\t': Tab, 0x7f: Backspace, 0x08: Backspace, 0x03: CtrlC, 0x0c: CtrlL, 0x15: CtrlU,
+	'\r': Enter, '\n': Enter, '\t': Tab, 0x7f: Backspace, 0x08: Backspace, 0x03: CtrlC, 0x15: CtrlU,
 }
 
 // sequences are keys that send ESC [ or ESC O, and this.

@@ -26,7 +26,7 @@ func TestKeyboard(t *testing.T) {
 	for text, want := range map[string]string{
 		"q":                                     "q",
 		"jk\r\n\t\x7f\x08":                      "j k enter enter tab backspace backspace",
-		"\x03\x0c\x15\x1a":                      "ctrl-c ctrl-l ctrl-u",
+		"\x03\x0c\x15\x1a":                      "ctrl-c ctrl-u",
 		"\x1b[A\x1b[B\x1bOA\x1bOB":              "up down up down",
 		"\x1b[5~\x1b[6~\x1b[H\x1bOF":            "page up page down home end",
 		"\x1b[1;5C\x1b[99~x":                    "x", // a key that nobody knows
