@@ -82,7 +82,7 @@ func recordedRun(t *testing.T) *recording {
 	r := &recording{series: make(map[string][]string)}
 	for range 6 {
 		for priority := range 6 {
-			m.ask(fmt.Sprintf("pq.jobs.push.%d", priority), "x", "Nats-Msg-Id", m.nc.NewInbox())
+			m.ask(fmt.Sprintf("pq.jobs.push.%d", priority), "x", "Nats-Msg-Id", m.nc.NewInbox(), "PQ-Key", "ann")
 		}
 		m.ask(m.lease("jobs", "1m").Reply, "+TERM")
 		m.ask(m.lease("jobs", "1m").Reply, "-NAK")
