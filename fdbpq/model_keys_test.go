@@ -106,24 +106,14 @@ func (t *turns) next() *modelItem {
 	return t.follow(candidates)
 }
 
-// follow returns the item of several that the store chose: one that it gave, or the
-// one past its TTL that it removed first. Without any, it is the one that fits an answer least.
+// follow returns the item of several that the store chose: the one past its TTL that it
+// removed next, or one that it gave. Without any, it is the one that fits an answer least.
 func (t *turns) follow(candidates []*modelItem) *modelItem {
-	var first *modelItem
-	at := len(t.got.Events)
+	next := t.removedNext()
 	for _, item := range candidates {
-		if !item.expired(t.now) {
-			continue
-		}
-		if t.peeks {
+		if item.expired(t.now) && (t.peeks || next != nil && item.number == next.number) {
 			return item
 		}
-		if i := slices.IndexFunc(t.got.Events, func(event string) bool { return strings.Contains(event, "/"+item.id+" ") }); i >= 0 && i < at {
-			first, at = item, i
-		}
-	}
-	if first != nil {
-		return first
 	}
 	var other *modelItem
 	for _, item := range candidates {
@@ -138,6 +128,22 @@ func (t *turns) follow(candidates []*modelItem) *modelItem {
 		}
 	}
 	return other
+}
+
+// removedNext is the item past its TTL that the store removed first of those that are
+// left. Its events tell, in their order.
+func (t *turns) removedNext() (next *modelItem) {
+	first := len(t.got.Events)
+	for i := range t.q.items {
+		item := &t.q.items[i]
+		if t.gone[item.number] || !item.expired(t.now) {
+			continue
+		}
+		if at := slices.IndexFunc(t.got.Events, func(event string) bool { return strings.Contains(event, "/"+item.id+" ") }); at >= 0 && at < first {
+			next, first = item, at
+		}
+	}
+	return next
 }
 
 // is reports whether the store may have shown the item so.
