@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -129,17 +132,37 @@ func TestHTTPSCertificateChanges(t *testing.T) {
 	})
 }
 
-// Connections that never begin to speak TLS keep no other address out.
+// Connections that never begin to speak TLS keep no other address out: those beyond the
+// share of theirs are closed at once.
 func TestHTTPSWithSilentClients(t *testing.T) {
 	t.Parallel()
 	e := serveHTTPS(t)
 	at := strings.TrimPrefix(e.HTTP, "https://")
-	for range 600 {
+	const share, more = 512, 88
+	var silent []net.Conn
+	for range share + more {
 		conn, err := net.Dial("tcp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() }) // pqd closes those that are too many
+		silent = append(silent, conn)
+	}
+	closed := func(conn net.Conn, wait time.Duration) error {
+		t.Helper()
+		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return err
+	}
+	for i, conn := range silent[share:] {
+		if err := closed(conn, patience); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("connection %d of one address: %v, expected that pqd closes it", share+i+1, err)
+		}
+	}
+	if err := closed(silent[0], 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the first connection of the address: %v, expected that it outlives those that are too many", err)
 	}
 	dialer := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}, Config: &tls.Config{RootCAs: trusted(t, e.cert)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", at)
