@@ -2,6 +2,7 @@ package request
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -147,6 +148,7 @@ func (p *PerQueue) Fill(queues []string) {
 			p.unused = append(p.unused, name)
 		}
 	}
+	slices.Sort(p.unused) // so that the last by name goes first
 }
 
 // Gone takes the place of a queue that does not exist, unless it was counted since
