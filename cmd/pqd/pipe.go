@@ -176,6 +176,7 @@ func (p *pipe) next() []byte {
 	}
 	b := p.held
 	p.held, p.spare = p.spare, nil
+	p.changed.Broadcast() // there is room
 	return b
 }
 
