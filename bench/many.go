@@ -9,6 +9,10 @@ import (
 // statement, or one after another before the first answer.
 const many = 100
 
+// manyClients are how many clients send them. With 256 of them pqd would refuse what is too
+// much in flight.
+const manyClients = 64
+
 const (
 	verbPushMany  = "push of 100"
 	verbPopMany   = "pop of 100"
@@ -70,19 +74,18 @@ func (p *plan) manySteps(sys *system) []step {
 // manyGoals are rates of items, and ratios to others' that are on disk when they are
 // answered.
 func (r *results) manyGoals() (all []goal) {
-	const clients = 64
 	for _, g := range []struct {
 		verb string
 		want float64
 	}{{verbPushMany, 250_000}, {verbPopMany, 250_000}, {verbLeaseMany, 100_000}} {
-		rate := r.rate(namePQD, g.verb, clients, backlogUsual)
+		rate := r.rate(namePQD, g.verb, manyClients, backlogUsual)
 		all = append(all, goal{
-			what: fmt.Sprintf("pqd: %s, %d clients, items a second", g.verb, clients),
+			what: fmt.Sprintf("pqd: %s, %d clients, items a second", g.verb, manyClients),
 			want: "≥ " + number(g.want), found: number(rate), kept: rate >= g.want, known: rate > 0,
 		})
 		for _, against := range []string{nameRedisAlways, namePostgres, nameJSAlways, nameRabbit} {
-			if found := ratio(rate, r.rate(against, g.verb, clients, backlogUsual)); found > 0 {
-				all = append(all, atLeast(fmt.Sprintf("pqd: %s, %d clients, against %s", g.verb, clients, against), 1, found))
+			if found := ratio(rate, r.rate(against, g.verb, manyClients, backlogUsual)); found > 0 {
+				all = append(all, atLeast(fmt.Sprintf("pqd: %s, %d clients, against %s", g.verb, manyClients, against), 1, found))
 			}
 		}
 	}

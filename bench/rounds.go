@@ -159,7 +159,7 @@ func (r *runner) turn(ctx context.Context, srv *server, round, clients int, labe
 	srv.thaw()
 	defer srv.freeze()
 	steps := r.plan.steps(srv.system)
-	if clients > 1 && label == backlogUsual {
+	if clients == manyClients && label == backlogUsual {
 		steps = append(steps, r.plan.manySteps(srv.system)...)
 	}
 	if echo := r.server(nameEcho); echo != nil && echo.under == srv && label == backlogUsual {
