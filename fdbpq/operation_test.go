@@ -149,7 +149,7 @@ func bothOf(parts ...operation) operation {
 			for _, part := range parts {
 				out, err := part.run(p, tx)
 				if err != nil {
-					return outcome{}, err
+					return all, err // which the model follows as far as it went
 				}
 				all.add(out)
 			}

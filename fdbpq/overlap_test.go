@@ -117,6 +117,7 @@ func (m *meeting) run(w *world) error {
 	}
 	m.got = got
 	m.got.Err = kindOf(err)
+	m.got = m.got.done()
 	return nil
 }
 

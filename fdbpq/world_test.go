@@ -172,8 +172,9 @@ func (w *world) compare(o operation, at moment, got outcome) error {
 	var first string
 	for _, m := range append([]*model{w.model}, w.others...) {
 		after, want := m.after(o, at, got)
-		found := after.learn(&want, got)
-		diff := difference(want, got)
+		done := got.done()
+		found := after.learn(&want, done)
+		diff := difference(want, done)
 		if diff == "" {
 			possible, leases = append(possible, after), found
 		} else if first == "" {
@@ -183,8 +184,16 @@ func (w *world) compare(o operation, at moment, got outcome) error {
 	if len(possible) == 0 {
 		return fmt.Errorf("%s: the store differs from the model (-model +store):\n%s", o.name, first)
 	}
-	w.be(possible, leases, got)
+	w.be(possible, leases, got.done())
 	return nil
+}
+
+// done is what is left of an outcome: of a transaction that failed only why.
+func (o outcome) done() outcome {
+	if o.Err != "" {
+		return outcome{Err: o.Err}
+	}
+	return o
 }
 
 // be settles on what the store is in, as far as that is known.
@@ -352,6 +361,7 @@ func (w *world) die(i int, kind fault.Kind, o operation, down time.Duration) err
 	late := p.db.Release() > 0
 	if !errors.Is(err, kv.ErrUnknown) { // it wrote nothing, so there was nothing to die of, or it found out
 		got.Err = kindOf(err)
+		got = got.done()
 		err = w.compare(o, at, got)
 	} else if err = nil; kind == fault.UnknownDone || late {
 		err = w.compare(o, at, got)
