@@ -29,6 +29,9 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 # Packages whose tests run on one engine at a time.
 ONE_ENGINE = ./bridge
 
+# Tests wait for disks, processes and browsers more than they compute.
+PARALLEL = 4
+
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign console-load overload fuzz pictures release reproduce
 
@@ -44,8 +47,8 @@ build: ## build the programs into bin/
 test: tags = $(FDB)
 test: ## vet, and all tests with the race detector, on FoundationDB too where it is
 	$(GO) vet -tags '$(tags)' $(PACKAGES)
-	$(GO) test -race -timeout 30m -tags '$(tags)' $(PACKAGES)
-	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -timeout 30m -tags fdb $(ONE_ENGINE))
+	$(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags '$(tags)' $(PACKAGES)
+	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(ONE_ENGINE))
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
@@ -55,8 +58,8 @@ test-cluster: ## the tests of the queues on the replicated engine, too
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 $(GO) test -race -timeout 30m -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(GO) test -race -timeout 30m -tags fdb $(ONE_ENGINE)
+	PQ_REQUIRE_FDB=1 $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(PACKAGES)
+	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(ONE_ENGINE)
 
 check: lint test ## what must pass before a change lands: lint and test
 
