@@ -62,11 +62,16 @@ func newProcess(t testing.TB) *Process {
 }
 
 // Start starts a process that was stopped again: the same store, and the same
-// addresses, so that clients find it.
+// addresses, so that clients find it. It tries again while another program has one of
+// them: the system gives ports that are free to outgoing connections.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
-	p.launch(t)
-	p.AwaitReady(t)
+	late := time.Now().Add(Patience)
+	for p.launch(t); !p.Ready(t); p.launch(t) {
+		if !strings.Contains(p.Log(), "address already in use") || time.Now().After(late) {
+			t.Fatalf("pqd ended before it was ready, with exit code %d", p.cmd.ProcessState.ExitCode())
+		}
+	}
 }
 
 func (p *Process) launch(t testing.TB) {
