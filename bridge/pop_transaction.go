@@ -78,7 +78,7 @@ func (t *popTransaction) run() {
 		t.part = batch.NewPart(1)
 	}
 	for {
-		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Prefetch: t.prefetch, Do: t.transaction})
+		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Prefetch: t.prefetch, Do: t.transaction})
 		t.conflicted = t.conflicted || t.again
 		switch {
 		case err == nil:
@@ -148,7 +148,6 @@ func (t *popTransaction) fail(n int, err error) {
 }
 
 func (t *popTransaction) transaction(tx kv.Tx) error {
-	t.gather()
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
 	t.queue = t.lane.queue.In(tx)
@@ -187,9 +186,9 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	return nil
 }
 
-// gather adds the requests that have arrived since the batch was made. In a store
-// that bridges share, a transaction may have waited for its turn or run again, and
-// its batch has grown meanwhile.
+// gather adds the requests that have arrived since the batch was made: a transaction may
+// have waited for its turn or run again. It must not have read anything yet, or a pop
+// could pass over an item whose push was acknowledged before the pop was sent.
 func (t *popTransaction) gather() {
 	if t.alone || t.failedTogether || t.part.Len() < len(t.todo) {
 		return

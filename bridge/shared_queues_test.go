@@ -1,13 +1,17 @@
 package bridge_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // sharing has requests to many queues come while others are under way, so that they share
@@ -29,11 +33,7 @@ func (c *client) sharing(db *slow, send func(queue string) answers, finish func(
 		queue := fmt.Sprint("jobs-", i)
 		sent[queue] = send(queue)
 	}
-	for deadline := time.Now().Add(patience); bridge.InLine(c.env.Bridge) < queues; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			c.Fatalf("%d queues are in line, expected %d", bridge.InLine(c.env.Bridge), queues)
-		}
-	}
+	c.awaitLine(queues)
 	before := db.commits.Load()
 	for i, release := range releases {
 		release()
@@ -43,6 +43,16 @@ func (c *client) sharing(db *slow, send func(queue string) answers, finish func(
 		finish(queue, from)
 	}
 	return db.commits.Load() - before - underWay
+}
+
+// awaitLine returns when so many queues wait for a transaction that they share.
+func (c *client) awaitLine(queues int) {
+	c.Helper()
+	for deadline := time.Now().Add(patience); bridge.InLine(c.env.Bridge) < queues; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			c.Fatalf("%d queues are in line, expected %d", bridge.InLine(c.env.Bridge), queues)
+		}
+	}
 }
 
 // Requests to many queues share transactions, with what each of them asks for.
@@ -122,4 +132,78 @@ func TestRefusalAmongQueues(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A pop that is sent after the push of a more urgent item was acknowledged gets that
+// item. A transaction that has read its queue before cannot serve it, although an earlier
+// pop of the queue has a part in that one.
+func TestLatePopSeesAcknowledgedPush(t *testing.T) {
+	t.Parallel()
+	held := &readOnce{DB: faulty(t), queue: "jobs-first", read: make(chan struct{}), goOn: make(chan struct{})}
+	c, db := slowly(t, held, bridge.Options{Exclusive: true})
+	for _, queue := range []string{"held-jobs-0", "held-jobs-1", "jobs-first", "jobs-second", "jobs-second"} {
+		c.push("pq."+queue+".push", "early", "PQ-Priority", "5")
+	}
+	goOn := sync.OnceFunc(func() { close(held.goOn) })
+	defer goOn() // or the end of a test that failed would wait for it
+	var under []answers
+	var releases []func()
+	for _, queue := range []string{"held-jobs-0", "held-jobs-1"} {
+		release := sync.OnceFunc(db.blockNext())
+		defer release()
+		releases = append(releases, release)
+		under = append(under, c.send("pq."+queue+".pop.min", ""))
+		db.awaitBlocked(t)
+	}
+	for i, queue := range []string{"jobs-first", "jobs-second"} {
+		under = append(under, c.send("pq."+queue+".pop.min", ""))
+		c.awaitLine(i + 1)
+	}
+	held.on.Store(true)
+	releases[0]()
+	select {
+	case <-held.read: // both queues share this transaction
+	case <-time.After(patience):
+		t.Fatal("nothing read jobs-first")
+	}
+	c.push("pq.jobs-second.push", "urgent", "PQ-Priority", "1")
+	late := c.send("pq.jobs-second.pop.min", "")
+	c.refused(c.ask("pq.jobs-second.pop.min", "this is no body"), 400) // so the late pop is in its lane
+	goOn()
+	releases[1]()
+	for _, from := range under {
+		if m := c.next(from); string(m.Data) != "early" {
+			t.Errorf("popped %q, %v", m.Data, m.Header)
+		}
+	}
+	if m := c.next(late); string(m.Data) != "urgent" {
+		t.Errorf("a pop that was sent after the push of an urgent item popped %q, %v", m.Data, m.Header)
+	}
+}
+
+// readOnce is a store in which the next transaction that reads a row of a queue waits
+// after this read.
+type readOnce struct {
+	kv.DB
+	queue      string
+	on         atomic.Bool
+	read, goOn chan struct{}
+}
+
+func (r *readOnce) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	return r.DB.Update(ctx, func(tx kv.Tx) error { return fn(&readOnceTx{tx, r}) })
+}
+
+type readOnceTx struct {
+	kv.Tx
+	of *readOnce
+}
+
+func (t *readOnceTx) Get(key []byte) ([]byte, error) {
+	value, err := t.Tx.Get(key)
+	if bytes.Contains(key, []byte(t.of.queue)) && t.of.on.CompareAndSwap(true, false) {
+		close(t.of.read)
+		<-t.of.goOn
+	}
+	return value, err
 }

@@ -50,11 +50,16 @@ type Job[T any] struct {
 	Weight int // how much there is to do, in requests or items
 	Bytes  int
 
+	// Begin, if it is there, is called when the transaction has read nothing yet for any of
+	// its jobs. Only then may a job grow: what is asked for later must see what was
+	// committed before it was asked for, which an earlier read may not show.
+	Begin func()
+
 	// Prefetch, if it is there, says what Do will read, so that the reads of all jobs are
 	// under way at the same time.
 	Prefetch func(T)
 
-	// Do may run several times. Its effects are those of the last run.
+	// Do may run several times, after Begin. Its effects are those of the last run.
 	Do func(T) error
 }
 
@@ -181,6 +186,11 @@ func (s *Shared[T]) lead(members []*member[T]) (again bool, err error) {
 
 // do does the jobs, and returns the one that failed.
 func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err error) {
+	for _, m := range members {
+		if m.Begin != nil {
+			m.Begin()
+		}
+	}
 	if len(members) > 1 {
 		for _, m := range members {
 			if m.Prefetch != nil {
@@ -205,7 +215,8 @@ func (s *Shared[T]) alone(m *member[T]) (again bool, err error) {
 	runs := 0
 	err = s.options.Update(m.ctx, func(tx T) error {
 		runs++
-		return m.Do(tx)
+		_, err := s.do(tx, []*member[T]{m})
+		return err
 	})
 	s.judge(m, runs, err)
 	return runs > 1, err

@@ -13,10 +13,10 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 )
 
-// run is a transaction: who has a part in it, and who said what it reads.
+// run is a transaction: who has a part in it.
 type run struct {
-	jobs, ahead []string
-	end         chan error // its result
+	jobs []string
+	end  chan error // its result
 }
 
 func (r *run) String() string { return strings.Join(r.jobs, " ") }
@@ -27,6 +27,7 @@ type ledger struct {
 	runs   chan *run
 
 	mu      sync.Mutex
+	calls   []string // of the parts of jobs
 	results map[string]error
 	again   map[string]bool
 	under   sync.WaitGroup
@@ -66,8 +67,10 @@ func (l *ledger) submit(ctx context.Context, key string, weight int, fails func(
 	l.under.Go(func() {
 		again, err := l.shared.Update(ctx, batch.Job[*run]{
 			Key: key, Weight: weight, Bytes: 1,
-			Prefetch: func(r *run) { r.ahead = append(r.ahead, key) },
+			Begin:    func() { l.called("begin", key) },
+			Prefetch: func(*run) { l.called("prefetch", key) },
 			Do: func(r *run) error {
+				l.called("do", key)
 				if fails != nil {
 					if err := fails(); err != nil {
 						return err
@@ -82,6 +85,12 @@ func (l *ledger) submit(ctx context.Context, key string, weight int, fails func(
 		l.results[key], l.again[key] = err, again
 	})
 	synctest.Wait()
+}
+
+func (l *ledger) called(what, key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, what+" "+key)
 }
 
 // expect is the next transaction.
@@ -112,13 +121,20 @@ func (l *ledger) each(t *testing.T, want ...string) {
 func (l *ledger) ended(t *testing.T, key string, want error, again bool) {
 	t.Helper()
 	l.under.Wait()
+	begun := false
+	for _, call := range l.calls {
+		if call == "do "+key && !begun {
+			t.Errorf("%s was done without a beginning: %s", key, strings.Join(l.calls, ", "))
+		}
+		begun = call == "begin "+key || begun && call != "do "+key
+	}
 	if err, done := l.results[key]; !done || !errors.Is(err, want) || want == nil && err != nil || l.again[key] != again {
 		t.Errorf("%s: %v, again: %t, done: %t; expected %v, again: %t", key, err, l.again[key], done, want, again)
 	}
 }
 
 // A job is done at once while few are. Those that come meanwhile share the next
-// transaction, in their order, and say before what they read.
+// transaction, in their order: all of them begin, all say what they read, all do it.
 func TestSharedTransactions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,10 +149,11 @@ func TestSharedTransactions(t *testing.T) {
 		if names := []string{first.String(), second.String()}; !slices.Contains(names, "a") || !slices.Contains(names, "b") {
 			t.Errorf("transactions of %q, expected one of a and one of b", names)
 		}
+		l.calls = nil
 		first.end <- nil
 		third := l.expect(t, "c d e")
-		if !slices.Equal(third.ahead, third.jobs) {
-			t.Errorf("%q said what they read, expected %q", third.ahead, third.jobs)
+		if got, want := strings.Join(l.calls, ", "), "begin c, begin d, begin e, prefetch c, prefetch d, prefetch e, do c, do d, do e"; got != want {
+			t.Errorf("called: %s; expected %s", got, want)
 		}
 		third.end <- nil
 		second.end <- nil
