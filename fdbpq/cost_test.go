@@ -1,0 +1,193 @@
+package fdbpq_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// cost is what one run of a transaction asks of the store.
+type cost struct {
+	reads  int // rows and ranges that are asked for
+	writes int // rows that are set, added to or cleared
+	bytes  int // of their keys and values
+}
+
+// priced is a store that counts what transactions cost.
+type priced struct {
+	kv.DB
+	last cost
+}
+
+func (c *priced) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	return c.DB.Update(ctx, func(tx kv.Tx) error {
+		c.last = cost{}
+		return fn(&pricedTx{tx, pricedReader{tx, &c.last}, &c.last})
+	})
+}
+
+type pricedReader struct {
+	kv.Reader
+	cost *cost
+}
+
+func (r pricedReader) Get(key []byte) ([]byte, error) {
+	r.cost.reads++
+	return r.Reader.Get(key)
+}
+
+func (r pricedReader) GetAll(keys [][]byte) ([][]byte, error) {
+	r.cost.reads += len(keys)
+	return r.Reader.GetAll(keys)
+}
+
+func (r pricedReader) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	r.cost.reads++
+	return r.Reader.Range(begin, end, opts)
+}
+
+// pricedTx counts writes as often as they are asked for, for engines need not join them.
+type pricedTx struct {
+	kv.Tx
+	reader pricedReader
+	cost   *cost
+}
+
+func (t *pricedTx) Get(key []byte) ([]byte, error)         { return t.reader.Get(key) }
+func (t *pricedTx) GetAll(keys [][]byte) ([][]byte, error) { return t.reader.GetAll(keys) }
+func (t *pricedTx) Snapshot() kv.Reader                    { return pricedReader{t.Tx.Snapshot(), t.cost} }
+func (t *pricedTx) Set(key, value []byte)                  { t.wrote(key, len(value)); t.Tx.Set(key, value) }
+func (t *pricedTx) Clear(key []byte)                       { t.wrote(key, 0); t.Tx.Clear(key) }
+func (t *pricedTx) ClearRange(begin, end []byte) {
+	t.wrote(begin, len(end))
+	t.Tx.ClearRange(begin, end)
+}
+func (t *pricedTx) Add(key []byte, delta int64)  { t.wrote(key, 8); t.Tx.Add(key, delta) }
+func (t *pricedTx) Max(key []byte, value uint64) { t.wrote(key, 8); t.Tx.Max(key, value) }
+
+func (t *pricedTx) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	return t.reader.Range(begin, end, opts)
+}
+
+func (t *pricedTx) wrote(key []byte, value int) {
+	t.cost.writes++
+	t.cost.bytes += len(key) + value
+}
+
+// costs are operations on items of 100 bytes, of which there are enough.
+var costs = []struct {
+	name, config string
+	item         fdbpq.NewItem
+	do           string // push, pop, lease, ack or nak
+}{
+	{name: "push", do: "push"},
+	{name: "push with a message id", item: fdbpq.NewItem{MsgID: "0123456789"}, do: "push"},
+	{name: "delayed push", item: fdbpq.NewItem{Delay: time.Hour}, do: "push"},
+	{name: "pop", do: "pop"},
+	{name: "lease", do: "lease"},
+	{name: "`+ACK`", do: "ack"},
+	{name: "`-NAK`", do: "nak"},
+	{name: "push with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "push"},
+	{name: "lease with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "lease"},
+	{name: "`+ACK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "ack"},
+}
+
+// What docs/scaling.md says an operation costs is what it costs. Bytes depend a little on
+// random parts of ids.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/scaling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(map[string][]int) // the numbers of a line
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		var numbers []int
+		for _, cell := range cells[1:] {
+			if n, err := strconv.Atoi(strings.ReplaceAll(cell, ",", "")); err == nil {
+				numbers = append(numbers, n)
+			}
+		}
+		told[cells[0]] = numbers
+	}
+	for _, op := range costs {
+		one, hundred := costOf(t, op.do, op.config, op.item, 1), costOf(t, op.do, op.config, op.item, 100)
+		counted := []int{one.reads, one.writes, one.bytes, hundred.reads, hundred.writes, hundred.bytes}
+		numbers := told[op.name]
+		same := len(numbers) == len(counted)
+		for i := 0; same && i < len(counted); i++ {
+			bytes := i%3 == 2
+			same = numbers[i] == counted[i] || bytes && math.Abs(float64(numbers[i]-counted[i])) <= 0.1*float64(counted[i])
+		}
+		if !same {
+			t.Errorf("%s: docs/scaling.md says %v, counted %v", op.name, numbers, counted)
+		}
+	}
+}
+
+// costOf is the cost of a transaction that does something with n items.
+func costOf(t *testing.T, do, config string, item fdbpq.NewItem, n int) cost {
+	t.Helper()
+	base, err := placeLocal(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	db := &priced{DB: base}
+	f := newFixture(t, db)
+	if config != "" {
+		f.configure("jobs", config)
+	}
+	item.Payload = make([]byte, 100)
+	id := 0
+	push := func(n int) {
+		items := make([]fdbpq.NewItem, n)
+		for i := range items {
+			items[i] = item
+			if item.MsgID != "" {
+				id++
+				items[i].MsgID = fmt.Sprint(1_000_000_000 + id)
+			}
+		}
+		f.push("jobs", items...)
+	}
+	for range 5 {
+		push(200)
+	}
+	f.lease("jobs", fdbpq.Min, 100, time.Hour)
+	switch do {
+	case "push":
+		push(n)
+	case "pop":
+		f.pop("jobs", fdbpq.Min, n)
+	case "lease":
+		f.lease("jobs", fdbpq.Min, n, time.Hour)
+	case "ack", "nak":
+		leased := f.lease("jobs", fdbpq.Min, n, time.Hour)
+		f.update(func(tx kv.Tx) error {
+			queue := f.Queue("jobs").In(tx)
+			for _, item := range leased.Items {
+				var err error
+				if do == "ack" {
+					_, err = queue.Ack(tx, *item.Lease)
+				} else {
+					_, err = queue.Nack(tx, *item.Lease, 0)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return db.last
+}
