@@ -126,6 +126,6 @@ func Config(c fdbpq.Config) protocol.Config {
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
 		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
 		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
-		HandOver: c.HandOver,
+		HandOver: c.HandOver, Strict: c.Strict,
 	}
 }

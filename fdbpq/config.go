@@ -33,6 +33,7 @@ type Config struct {
 	Rate              Rate     `json:"rate"`                // deliveries of the queue
 	KeyRate           Rate     `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
+	Strict            bool     `json:"strict"`              // a pop depends on what is in front of the items that it takes
 }
 
 // Ties says which of several items with the highest priority pop.max takes.

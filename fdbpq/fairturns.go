@@ -45,8 +45,8 @@ func (c *collector) takeFairTurns() error {
 		looks:   looks{collector: c, keys: make(map[string]*turn)},
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
-	t.plain.next = c.scan(c.snapshot, c.state, spaceReady, Min, AllPriorities, "").next
-	t.rows.next = c.fairRows()
+	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
+	t.rows.next = c.fairRows(c.front())
 	ready, err := t.refilled()
 	if err != nil {
 		return err
@@ -338,10 +338,10 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 const rowsAtOnce = 8
 
 // fairRows reads the rows of the fair order.
-func (qtx *queueTx) fairRows() func(limit, maxBytes int) ([]fairPlace, error) {
+func (qtx *queueTx) fairRows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
 	begin, end := tuple.Range(qtx.fairPrefix(spaceFairKey))
 	return func(limit, maxBytes int) ([]fairPlace, error) {
-		pairs, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
+		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
 		if err != nil {
 			return nil, err
 		}

@@ -205,7 +205,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(22)
+	dice := rng.IntN(23)
 	if w.narrow && (dice == 6 || dice == 8) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -258,8 +258,11 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case 15, 16:
 		yes := rng.IntN(3) == 0
 		return set("key_order", yes, func(c *fdbpq.Config) { c.KeyOrder = yes })
+	case 17:
+		yes := rng.IntN(2) == 0
+		return set("strict", yes, func(c *fdbpq.Config) { c.Strict = yes })
 	}
-	if dice < 20 {
+	if dice < 21 {
 		return w.pacing(rng, set)
 	}
 	bad := pick(rng,

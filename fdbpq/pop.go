@@ -44,7 +44,8 @@ type Popped struct {
 // It reads the head by snapshot, and the commit depends only on the popped items:
 // pops conflict when they choose the same item, and never with pushes. An item
 // whose push committed before the transaction began is not passed over for a less
-// urgent one.
+// urgent one. In a strict queue no item is passed over that is there when the pop
+// commits: the pop runs again after a push in front of the items that it takes.
 func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 	return q.pop(tx, sel, 0)
 }

@@ -87,6 +87,19 @@ func (c *collector) reader() kv.Reader {
 	return c.snapshot
 }
 
+// front reads what stands in front of the items that a pop takes: by snapshot, so that no
+// pop fails on a push, or so that the pop depends on it.
+func (c *collector) front() kv.Reader {
+	if c.tx != nil && c.strict(c.state) {
+		return c.tx
+	}
+	return c.snapshot
+}
+
+// strict reports whether pops of a queue depend on what is in front of the items that they
+// take.
+func (q Queue) strict(s *queueState) bool { return q.store.strict || s.config.Strict }
+
 // untilDone takes steps until one is the last, the selection is full, or another
 // transaction has to go on.
 func (c *collector) untilDone(step func() (done bool, err error)) error {
@@ -109,7 +122,7 @@ func (c *collector) run() error {
 	case c.state.takesTurns():
 		return c.takeTurns()
 	default:
-		next = c.readyItems(c.snapshot, c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
+		next = c.readyItems(c.front(), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
 	}
 	for len(c.items) < c.sel.Limit {
 		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)

@@ -31,6 +31,11 @@ type Options struct {
 	// not watch for other processes.
 	Exclusive bool
 
+	// Strict has all queues be strict, whatever their configurations say. It is for an
+	// engine whose transactions take no longer than a moment: there, a pop that runs again
+	// costs little.
+	Strict bool
+
 	// Downtime is how long ago the store was last written to, if the caller knows that by
 	// a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
 	// may have been another machine. It is for a process that takes over from another one.
@@ -51,6 +56,7 @@ type Store struct {
 	id            string
 	secret        []byte
 	refuseUnknown bool
+	strict        bool
 	clock         clock
 	wasDown       bool // Open added a downtime: due timers wait for grace
 	sessions      sessions
@@ -65,7 +71,7 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{db: db, refuseUnknown: options.RefuseUnknown}
+	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict}
 	s.clock.init(options)
 	s.alarm.init()
 	if _, err := rand.Read(s.sessions.process[:]); err != nil {

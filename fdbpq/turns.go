@@ -16,8 +16,8 @@ type turns struct {
 
 func (c *collector) takeTurns() error {
 	t := turns{looks: looks{collector: c, keys: make(map[string]*turn)}}
-	t.plain.next = c.scan(c.snapshot, c.state, spaceReady, Min, AllPriorities, "").next
-	t.heads.next = c.scan(c.snapshot, c.state, spaceKeyHead, Min, AllPriorities, "").next
+	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
+	t.heads.next = c.scan(c.front(), c.state, spaceKeyHead, Min, AllPriorities, "").next
 	var err error
 	if t.moved, err = t.refilled(); err != nil {
 		return err

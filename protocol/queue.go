@@ -52,6 +52,7 @@ type Config struct {
 	Rate              string   `json:"rate"`                // deliveries of the queue, such as 100/1m; "": no bound
 	KeyRate           string   `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
+	Strict            bool     `json:"strict"`              // no pop passes over an item that is there when it commits, on FoundationDB too
 }
 
 // ConfigChange has the fields of a [Config] to change; nil fields stay as they are.
@@ -74,6 +75,7 @@ type ConfigChange struct {
 	Rate              *string   `json:"rate,omitempty"`
 	KeyRate           *string   `json:"key_rate,omitempty"`
 	HandOver          *string   `json:"hand_over,omitempty"`
+	Strict            *bool     `json:"strict,omitempty"`
 }
 
 // Purged answers a purge.

@@ -13,7 +13,8 @@ import (
 // package it is checked when the test ends.
 func Store(t testing.TB) *fdbpq.Store {
 	t.Helper()
-	return OpenStore(t, opener(t, Engines()[0])(), fdbpq.Options{})
+	engine := Engines()[0]
+	return OpenStore(t, opener(t, engine)(), fdbpq.Options{Strict: engine.Exclusive})
 }
 
 // OpenStore opens the store in db.

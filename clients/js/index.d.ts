@@ -396,6 +396,7 @@ export interface Config {
   rate: string;
   key_rate: string;
   hand_over: string;
+  strict: boolean;
 }
 
 export interface Info {

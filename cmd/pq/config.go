@@ -38,7 +38,8 @@ whole; a queue that does not exist is made. The fields:
   fair                 keys take turns: priority, or where classes begin, as 0,100; empty: no
   rate                 of deliveries, such as 100/1m; empty: no bound
   key_rate             of deliveries of one key
-  hand_over            queues that may get its leased items, separated by commas; *: all`,
+  hand_over            queues that may get its leased items, separated by commas; *: all
+  strict               whether no pop passes over a later, more urgent push, on FoundationDB too`,
 		Example: `  # show it
   pq config jobs
 

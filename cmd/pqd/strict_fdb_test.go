@@ -1,0 +1,36 @@
+//go:build fdb
+
+package main_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+)
+
+var (
+	flagStrictQueues = flag.Int("pq.strict.queues", 12, "queues of TestStrictOnFoundationDB")
+	flagStrict       = flag.Bool("pq.strict", true, "configure these queues to be strict")
+)
+
+// On FoundationDB, too, each answer of a strict queue has its place in one order of all
+// requests, peeks included, whichever of three pqd serves them.
+func TestStrictOnFoundationDB(t *testing.T) {
+	cluster, server := fdbtest.Shared(t), testenv.NATS(t)
+	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", cluster.File, fdbtest.Prefix())
+	for range 3 {
+		d := testenv.Daemon(t, "NATS_URL="+server.URL(), store)
+		defer d.Stop(t)
+	}
+	nc := server.Connect(t)
+	for q := range *flagStrictQueues {
+		if _, err := nc.Request(fmt.Sprintf("pq.strict-%d.admin.config", q), fmt.Appendf(nil, `{"strict":%t}`, *flagStrict), patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &campaign{url: server.URL(), random: seeded(t), attempt: patience}
+	t.Logf("%d operations", c.short(t, "strict", *flagStrictQueues))
+}
