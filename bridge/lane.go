@@ -52,9 +52,6 @@ type lane struct {
 // Begin turns to a queue.
 func (l *lane) Begin(queue string) { l.queue = l.store.Queue(queue) }
 
-// End does nothing: a lane keeps nothing of a queue.
-func (l *lane) End() {}
-
 // Common reports whether the store caused an error, and not one request.
 func (l *lane) Common(err error) bool {
 	var f *failure.Failure

@@ -35,7 +35,6 @@ func (l *Lane[R]) next(key string) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if len(l.pending) == 0 && len(l.joined) == 0 && !l.kicked {
-		l.worker.End()
 		delete(l.of.active, key)
 		if l.of.stopped || len(l.of.idle) == maxIdle {
 			close(l.keys)

@@ -18,10 +18,8 @@ import (
 // Worker does the work of one lane, one batch after the other. It belongs to the
 // lane's goroutine and may keep buffers from batch to batch.
 type Worker[R any] interface {
-	// Begin is called when the lane turns to a key, End when the key has no work
-	// left. End must not call the lanes, which are locked.
+	// Begin is called when the lane turns to a key.
 	Begin(key string)
-	End()
 
 	// Work does a batch. The slices are the lane's and used again afterwards.
 	Work(Batch[R])

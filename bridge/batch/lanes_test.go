@@ -48,14 +48,7 @@ func numbers(requests []request) (n []int) {
 	return n
 }
 
-func (w *work) Begin(key string) {
-	if w.key != "" {
-		w.on.Errorf("%s begins, and %s has not ended", key, w.key)
-	}
-	w.key = key
-}
-
-func (w *work) End() { w.key = "" }
+func (w *work) Begin(key string) { w.key = key }
 
 func (w *work) Work(now batch.Batch[request]) {
 	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}

@@ -16,7 +16,6 @@ type letter struct{ text [1 << 10]byte }
 type reader struct{ read chan struct{} }
 
 func (r *reader) Begin(string) {}
-func (r *reader) End()         {}
 
 func (r *reader) Work(batch.Batch[*letter]) { <-r.read }
 
