@@ -68,10 +68,21 @@ func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	late := time.Now().Add(Patience)
 	for p.launch(t); !p.Ready(t); p.launch(t) {
-		if !strings.Contains(p.Log(), "address already in use") || time.Now().After(late) {
-			t.Fatalf("pqd ended before it was ready, with exit code %d", p.cmd.ProcessState.ExitCode())
+		if !p.hasLogged("address already in use") || time.Now().After(late) {
+			p.endedEarly(t)
 		}
 	}
+}
+
+// hasLogged reports whether the process that was started last has logged a text.
+func (p *Process) hasLogged(text string) bool {
+	lines, _ := p.log.from(p.log.start())
+	return slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (p *Process) endedEarly(t testing.TB) {
+	t.Helper()
+	t.Fatalf("pqd ended before it was ready, with exit code %d", p.cmd.ProcessState.ExitCode())
 }
 
 func (p *Process) launch(t testing.TB) {
@@ -101,7 +112,7 @@ func (p *Process) launch(t testing.TB) {
 func (p *Process) AwaitReady(t testing.TB) {
 	t.Helper()
 	if !p.Ready(t) {
-		t.Fatalf("pqd ended before it was ready, with exit code %d", p.cmd.ProcessState.ExitCode())
+		p.endedEarly(t)
 	}
 }
 
