@@ -202,22 +202,12 @@ func (l *looks) refilled() ([]*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := queueRow(spaceKeyWaits, l.name)
-	begin, _ := tuple.Range(prefix)
-	rows, err := l.snapshot.Range(begin, l.keyWaitsRow(now+1, ""), kv.RangeOptions{Limit: maxLooks})
+	keys, more, err := l.waitsDue(now, l.remove)
 	if err != nil {
 		return nil, err
 	}
 	var ready []*turn
-	for _, row := range rows {
-		key, err := waitingKey(row.Key[len(prefix):])
-		if err != nil {
-			return nil, err
-		}
-		if l.remove {
-			l.tx.Conflict(row.Key) // a process whose time is behind may write it again
-			l.tx.Clear(row.Key)
-		}
+	for _, key := range keys {
 		if l.keys[key] != nil {
 			continue
 		}
@@ -232,7 +222,7 @@ func (l *looks) refilled() ([]*turn, error) {
 			}
 		}
 	}
-	l.more = l.remove && len(rows) == maxLooks // others may come first
+	l.more = l.remove && more // others may come first
 	return ready, nil
 }
 
@@ -240,27 +230,42 @@ func (l *looks) refilled() ([]*turn, error) {
 // rows since. After a purge these are keys without items, and a key that was given a token
 // back has one before its row says so.
 func (qtx *queueTx) endWaits(at int64) error {
-	prefix := queueRow(spaceKeyWaits, qtx.name)
-	begin, _ := tuple.Range(prefix)
-	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	keys, more, err := qtx.waitsDue(at, true)
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		key, err := waitingKey(row.Key[len(prefix):])
-		if err != nil {
-			return err
-		}
-		qtx.tx.Conflict(row.Key) // a process whose time is behind may write it again
-		qtx.tx.Clear(row.Key)
+	for _, key := range keys {
 		if err := qtx.lookAgain(key); err != nil {
 			return err
 		}
 	}
-	if len(rows) == maxLooks {
+	if more {
 		return qtx.timerAtOnce(timerTokens, "")
 	}
 	return nil
+}
+
+// waitsDue returns a bounded number of keys that wait for a token until a time at most,
+// and whether there may be more. If they are to be looked at, it clears their rows.
+func (qtx *queueTx) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
+	prefix := queueRow(spaceKeyWaits, qtx.name)
+	begin, _ := tuple.Range(prefix)
+	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		key, err := waitingKey(row.Key[len(prefix):])
+		if err != nil {
+			return nil, false, err
+		}
+		keys = append(keys, key)
+		if remove {
+			qtx.tx.Conflict(row.Key) // a process whose time is behind may write it again
+			qtx.tx.Clear(row.Key)
+		}
+	}
+	return keys, len(rows) == maxLooks, nil
 }
 
 func waitingKey(rest []byte) (string, error) {
