@@ -192,7 +192,7 @@ func (qtx *queueTx) tokensDue() error {
 	if err != nil {
 		return err
 	}
-	later, err := qtx.forgetKnown(spaceTokensOf, timerTokens, now, func(key string, value []byte) (bool, error) {
+	later, err := qtx.forgetKnown(spaceTokensOf, timerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err

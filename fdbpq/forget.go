@@ -27,15 +27,20 @@ func forgetEvery(kind string) int64 {
 
 // forgetLater plans that rows of keys are looked at. All of a queue's transactions within
 // a period write the same timer.
-func (qtx *queueTx) forgetLater(kind string, now int64) {
+func (qtx *queueTx) forgetLater(kind string) error {
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
 	due := (now/forgetEvery(kind) + 2) * forgetEvery(kind)
 	qtx.store.alarm.expect(due)
 	qtx.tx.Set(idTimerKey(due, kind, qtx.name, ""), nil)
+	return nil
 }
 
 // forgetKnown clears rows of keys in a space that say nothing any more, and reports whether
 // a timer looks at others later.
-func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
+func (qtx *queueTx) forgetKnown(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
 	cursor := queueRow(space, qtx.name)
 	behind, err := qtx.tx.Get(cursor)
 	if err != nil {
@@ -76,6 +81,5 @@ func (qtx *queueTx) forgetKnown(space, kind string, now int64, gone func(key str
 	case cleared == len(rows):
 		return false, nil
 	}
-	qtx.forgetLater(kind, now)
-	return true, nil
+	return true, qtx.forgetLater(kind)
 }

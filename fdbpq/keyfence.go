@@ -41,13 +41,8 @@ func (qtx *queueTx) nextKeyFence(key string) (int64, error) {
 
 // keepKeyFence keeps the last fence of a key.
 func (qtx *queueTx) keepKeyFence(key string, fence int64) error {
-	now, err := qtx.now()
-	if err != nil {
-		return err
-	}
 	qtx.tx.Set(qtx.keyFenceRow(key), kv.EncodeInteger(uint64(fence)))
-	qtx.forgetLater(timerFences, now)
-	return nil
+	return qtx.forgetLater(timerFences)
 }
 
 // checkKeyFence returns an error when an imported item may not have its fence: the row that
@@ -82,11 +77,7 @@ func (qtx *queueTx) fencesDue() error {
 		return err
 	}
 	passed := int64(kv.DecodeInteger(written)) / keyFenceUnit
-	now, err := qtx.now()
-	if err != nil {
-		return err
-	}
-	_, err = qtx.forgetKnown(spaceKeyFence, timerFences, now, func(key string, value []byte) (bool, error) {
+	_, err = qtx.forgetKnown(spaceKeyFence, timerFences, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}

@@ -160,11 +160,9 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	if owes {
-		now, err := qtx.now()
-		if err != nil {
+		if err := qtx.forgetLater(timerTokens); err != nil {
 			return KeySettings{}, err
 		}
-		qtx.forgetLater(timerTokens, now)
 	}
 	if err := qtx.lookAgain(key); err != nil {
 		return KeySettings{}, err

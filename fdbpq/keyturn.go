@@ -178,12 +178,10 @@ func (l *looks) spend() error {
 		if !t.bucket.used {
 			continue
 		}
-		now, err := l.now()
-		if err != nil {
+		l.tx.Set(l.keyBucketRow(key), t.bucket.pack())
+		if err := l.forgetLater(timerTokens); err != nil {
 			return err
 		}
-		l.tx.Set(l.keyBucketRow(key), t.bucket.pack())
-		l.forgetLater(timerTokens, now)
 	}
 	return nil
 }
