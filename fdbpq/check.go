@@ -160,9 +160,7 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return err
 	case spaceTimer:
 		return w.timer(pair.Key)
-	case spaceKeyFence:
-		return w.keyFence(queue, rest, pair.Value)
-	case spaceKeyWaits, spaceTokensOf, spaceSettings, spaceTokens:
+	case spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens:
 		return w.keyKnown(space, queue, rest, pair.Value)
 	}
 	generation, rest, err := tuple.ConsumeInt(rest)

@@ -29,9 +29,10 @@ func newTurnsFound() turnsFound {
 	}
 }
 
-// keyKnown checks a row that a key, or a queue, has outside generations.
+// keyKnown checks a row that a key, or a queue, has outside generations. Fences outlive
+// their queue.
 func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
-	if s := w.queues[queue]; s == nil || !s.exists {
+	if s := w.queues[queue]; space != spaceKeyFence && (s == nil || !s.exists) {
 		return fmt.Errorf("there is no queue %q", queue)
 	}
 	if space == spaceTokens {
@@ -43,8 +44,8 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 		w.turns.waits[queueKey{queue, key}] = true
 		return err
 	}
-	if space == spaceTokensOf && len(rest) == 0 {
-		return CheckKey(string(value))
+	if len(rest) == 0 && (space == spaceTokensOf || space == spaceKeyFence) {
+		return CheckKey(string(value)) // where a timer goes on
 	}
 	key, _, err := tuple.ConsumeBytes(rest)
 	if err == nil {
@@ -53,13 +54,20 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if space == spaceTokensOf {
-		_, err := parseBucket(value)
-		return err
+	of := queueKey{queue, string(key)}
+	switch space {
+	case spaceTokensOf:
+		_, err = parseBucket(value)
+	case spaceKeyFence:
+		if len(value) != 8 {
+			err = fmt.Errorf("a fence of %d bytes", len(value))
+		}
+		w.turns.last[of] = int64(kv.DecodeInteger(value))
+	default:
+		var k KeySettings
+		err = json.Unmarshal(value, &k)
+		w.turns.settings[of] = k
 	}
-	var k KeySettings
-	err = json.Unmarshal(value, &k)
-	w.turns.settings[queueKey{queue, string(key)}] = k
 	return err
 }
 
@@ -105,22 +113,6 @@ func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []
 
 func (t *turnsFound) fenced(of queueKey, fence int64) {
 	t.fences[of] = max(t.fences[of], fence)
-}
-
-// keyFence notes the last fence of a key. It may be of a queue that is gone.
-func (w *walk) keyFence(queue string, rest, value []byte) error {
-	if len(rest) == 0 {
-		return CheckKey(string(value))
-	}
-	key, _, err := tuple.ConsumeBytes(rest)
-	if err == nil {
-		err = CheckKey(string(key))
-	}
-	if err == nil && len(value) != 8 {
-		err = fmt.Errorf("a fence of %d bytes", len(value))
-	}
-	w.turns.last[queueKey{queue, string(key)}] = int64(kv.DecodeInteger(value))
-	return err
 }
 
 // balanceFences reports fences that a key may get again, and ones that nobody forgets.
