@@ -79,10 +79,7 @@ func TestDeduplicationAfterTheEnd(t *testing.T) {
 			f.sweep()
 		},
 		"it was removed": func(f *fixture, id fdbpq.ID) {
-			f.update(func(tx kv.Tx) error {
-				_, err := f.Queue("q").Remove(tx, id)
-				return err
-			})
+			f.remove("q", id)
 		},
 		"all was purged": func(f *fixture, _ fdbpq.ID) {
 			f.update(func(tx kv.Tx) error {

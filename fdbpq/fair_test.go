@@ -334,8 +334,7 @@ func TestRowsOfTurns(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		f.configure("q", `{"fair":"priority"}`)
-		f.keyed("q", "a", 0, 3)
-		f.keyed("q", "b", 0, 3)
+		a, b := f.keyed("q", "a", 0, 3), f.keyed("q", "b", 0, 3)
 		f.popped("q", 4)
 		if n := len(f.rows("fk")); n != 2 {
 			t.Errorf("two keys have %d rows", n)
@@ -343,14 +342,8 @@ func TestRowsOfTurns(t *testing.T) {
 		// Its next item is in another class, and nobody took the one before.
 		f.keyed("q", "a", 5, 1)
 		f.keyed("q", "b", 5, 1)
-		for n := range 2 {
-			f.update(func(tx kv.Tx) error {
-				page, err := f.Queue("q").List(tx, fdbpq.Listing{State: fdbpq.StateReady, Limit: 1})
-				if err == nil {
-					_, err = f.Queue("q").Remove(tx, page.Items[0].ID)
-				}
-				return err
-			})
+		for n, last := range []fdbpq.ID{a[2], b[2]} {
+			f.remove("q", last)
 			f.sound()
 			if n == 1 {
 				f.takesNow("q", 1, "a0")

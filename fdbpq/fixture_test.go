@@ -366,6 +366,15 @@ func (f *fixture) returned(l fdbpq.Lease) (settled fdbpq.Settled, err error) {
 	return settled, err
 }
 
+// remove removes an item, leased or not.
+func (f *fixture) remove(queue string, id fdbpq.ID) {
+	f.Helper()
+	f.update(func(tx kv.Tx) error {
+		_, err := f.Queue(queue).Remove(tx, id)
+		return err
+	})
+}
+
 // purge empties a queue and clears what was in it.
 func (f *fixture) purge(queue string) {
 	f.Helper()

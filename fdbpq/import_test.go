@@ -485,10 +485,7 @@ func TestImportAgain(t *testing.T) {
 				}
 			}
 			leases = append(leases, *old.Lease)
-			f.update(func(tx kv.Tx) error {
-				_, err := f.Queue("q").Remove(tx, id)
-				return err
-			})
+			f.remove("q", id)
 			if one := f.imports("q", item)[0]; one.Err != nil || one.Found != nil {
 				t.Fatalf("import: %+v", one)
 			}

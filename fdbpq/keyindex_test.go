@@ -181,10 +181,7 @@ func TestKeysAreForgotten(t *testing.T) {
 			}
 			none(config + ", acknowledged")
 			for _, id := range f.keyed("q", "a", 0, 3) {
-				f.update(func(tx kv.Tx) error {
-					_, err := f.Queue("q").Remove(tx, id)
-					return err
-				})
+				f.remove("q", id)
 			}
 			none(config + ", removed")
 			f.push("q", fdbpq.NewItem{Key: "a", TTL: time.Second})
@@ -228,10 +225,7 @@ func TestPopWaitForKey(t *testing.T) {
 			}
 		},
 		"removed": func(f *fixture, l fdbpq.Lease) {
-			f.update(func(tx kv.Tx) error {
-				_, err := f.Queue("q").Remove(tx, l.ID())
-				return err
-			})
+			f.remove("q", l.ID())
 		},
 		"not limited": func(f *fixture, _ fdbpq.Lease) { f.configure("q", `{"key_limit":2}`) },
 	} {

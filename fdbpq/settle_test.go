@@ -28,10 +28,7 @@ func TestLateSettlement(t *testing.T) {
 		},
 	}
 	remove := func(f *fixture, l fdbpq.Lease) {
-		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").Remove(tx, l.ID())
-			return err
-		})
+		f.remove("q", l.ID())
 	}
 	purge := func(f *fixture, l fdbpq.Lease) {
 		f.update(func(tx kv.Tx) error {

@@ -135,15 +135,9 @@ func TestPopClearsRowOfKeyInTurn(t *testing.T) {
 				f.keyed("q", "a", 0, 2)
 				lease := *f.leaseOne("q", time.Hour).Lease
 				f.keyed("q", "a", -1, 1) // a row of a key that may have no more
-				f.update(func(tx kv.Tx) error {
-					_, err := f.Queue("q").Remove(tx, f.keyed("q", "a", -2, 1)[0])
-					return err
-				})
+				f.remove("q", f.keyed("q", "a", -2, 1)[0])
 				b := f.keyed("q", "b", 0, 1)[0] // a row of a key that has nothing
-				f.update(func(tx kv.Tx) error {
-					_, err := f.Queue("q").Remove(tx, b)
-					return err
-				})
+				f.remove("q", b)
 				f.keyed("q", "c", 0, 1)
 				f.setKey("q", "c", `{"paused":true}`)
 				f.keyed("q", "c", -1, 1)

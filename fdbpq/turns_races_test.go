@@ -57,10 +57,7 @@ func TestKeyWaitsBesideSlowClock(t *testing.T) {
 			ids := f.keyed("q", "a", 5, 2)
 			leased := f.leaseOne("q", time.Hour)
 			f.lease("q", fdbpq.Min, 1, time.Hour) // its next item waits for a token
-			f.update(func(tx kv.Tx) error {
-				_, err := f.Queue("q").Remove(tx, ids[1])
-				return err
-			})
+			f.remove("q", ids[1])
 			lag = 0
 			f.pass(9700 * time.Millisecond)
 			lag = 500 * time.Millisecond

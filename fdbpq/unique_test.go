@@ -45,10 +45,7 @@ func TestUniqueEndsWithItsItem(t *testing.T) {
 			f.handOver("other", *f.leaseOne("q", time.Minute).Lease, fdbpq.NewItem{})
 		}},
 		{"remove", func(f *fixture, first fdbpq.Pushed) {
-			f.update(func(tx kv.Tx) error {
-				_, err := f.Queue("q").Remove(tx, first.ID)
-				return err
-			})
+			f.remove("q", first.ID)
 		}},
 		{"TTL", func(f *fixture, _ fdbpq.Pushed) { f.pass(2 * time.Hour); f.sweep() }},
 		{"TTL before the sweep", func(f *fixture, _ fdbpq.Pushed) { f.pass(2 * time.Hour) }},

@@ -54,17 +54,11 @@ func TestWeightsAreForgotten(t *testing.T) {
 		gone := f.push("q", fdbpq.NewItem{Key: "c", Weight: 7})[0].ID
 		f.setKey("q", "c", `{"paused":true}`)
 		f.popped("q", 1) // the key has no row any more
-		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").Remove(tx, gone)
-			return err
-		})
+		f.remove("q", gone)
 		f.popped("q", 100)
 		f.push("without turns", fdbpq.NewItem{Key: "a", Weight: 3})
 		gone = f.push("q", fdbpq.NewItem{Key: "delayed", Weight: 7, Delay: time.Hour})[0].ID
-		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").Remove(tx, gone)
-			return err
-		})
+		f.remove("q", gone)
 		if n := len(f.rows("fw")); n > 0 {
 			t.Errorf("%d weights of keys without items are left", n)
 		}
