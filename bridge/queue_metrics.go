@@ -38,7 +38,7 @@ var (
 	descKeys          = queueDesc("keys", "Keys that have ready items, as far as they were counted.")
 	descKeysAtLeast   = queueDesc("keys_at_least", "Whether more keys have ready items than were counted: 1 or 0.")
 	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
-	descLimit         = queueDesc("limit", "Limits that are set.", "limit")
+	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
 	descTakesDead     = queueDesc("takes_dead_letters", "1: the queue takes the dead letters of others.")
 	descNotServed     = queueDesc("not_served_total", "Requests that were not served, by the reason in the answer.", "reason")
@@ -114,11 +114,12 @@ func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *surv
 	if takesDeadLetters(name, &q.Config) {
 		gauge(descTakesDead, 1)
 	}
-	for limit, n := range map[string]int64{
-		"max_length": q.Config.MaxLength, "dedup_limit": q.Config.DedupLimit, "key_limit": q.Config.KeyLimit, "max_deliveries": q.Config.MaxDeliveries,
+	for limit, n := range map[string]float64{
+		"max_length": float64(q.Config.MaxLength), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
+		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(),
 	} {
 		if n > 0 {
-			gauge(descLimit, float64(n), limit)
+			gauge(descLimit, n, limit)
 		}
 	}
 }

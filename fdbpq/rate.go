@@ -55,5 +55,13 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// PerSecond is how many deliveries a second it allows in the long run, 0 for no Rate.
+func (r Rate) PerSecond() float64 {
+	if r == (Rate{}) {
+		return 0
+	}
+	return float64(r.N) / time.Duration(r.Period).Seconds()
+}
+
 // interval is the time in which one token comes, rounded up.
 func (r Rate) interval() int64 { return (int64(r.Period) + r.N - 1) / r.N }
