@@ -70,6 +70,26 @@ func TestWeightsAreForgotten(t *testing.T) {
 	})
 }
 
+// The weight of a push with a delay counts neither at once nor when the item is due, and
+// one that the key has from another push stays.
+func TestWeightOfDelayedPush(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority"}`)
+		f.push("q", fdbpq.NewItem{Key: "a", Weight: 3, Payload: []byte("a")})
+		f.fill("q", 60, fdbpq.NewItem{Key: "a", Payload: []byte("a")})
+		f.fill("q", 120, fdbpq.NewItem{Key: "b", Payload: []byte("b")})
+		f.fill("q", 60, fdbpq.NewItem{Key: "c", Payload: []byte("c"), Weight: 7, Delay: time.Second})
+		f.push("q", fdbpq.NewItem{Key: "a", Payload: []byte("a"), Weight: 7, Delay: time.Second})
+		f.expectShares(t, 20, map[string]float64{"a": .75, "b": .25})
+		f.pass(2 * time.Second)
+		f.sweep()
+		f.expectShares(t, 50, map[string]float64{"a": .6, "b": .2, "c": .2})
+		f.sound()
+	})
+}
+
 // Pushes that give a key a weight do not have its pops run again.
 func TestWeightBesidePop(t *testing.T) {
 	t.Parallel()
