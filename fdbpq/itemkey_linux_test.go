@@ -19,7 +19,7 @@ var flagKeys = flag.Int("pq.keys", 10_000, "keys in BenchmarkKeys, with ten item
 // BenchmarkKeys compares operations on a queue without keys with those on queues of as
 // many items that have keys: without a limit, with one that nobody reaches, and with one
 // at which all keys but one stand, whose items come behind all others, with a rate, without
-// tokens for all but one, and in turns. Rounds alternate;
+// tokens for all but one, with a pause of all but one, and in turns. Rounds alternate;
 // it reports medians of the time, means of the processor time, and ratios to the first
 // queue. Nothing is synced.
 func BenchmarkKeys(b *testing.B) {
@@ -27,17 +27,18 @@ func BenchmarkKeys(b *testing.B) {
 	queues := []struct {
 		name, config string
 		keys         int
-		blocked      bool
-		free         string // settings of the one that is not
+		block        func(*testing.B, *fdbpq.Store) // all keys but one
+		free         string                         // settings of the one that is not
 	}{
-		{"no keys", `{}`, 0, false, ""},
-		{"keys without a limit", `{}`, *flagKeys, false, ""},
-		{"keys with a limit", `{"key_limit":1000}`, *flagKeys, false, ""},
-		{"all keys but one at their limit", `{"key_limit":1}`, *flagKeys, true, ""},
-		{"keys with a rate", `{"key_rate":"1000000/1s"}`, *flagKeys, false, ""},
-		{"all keys but one without tokens", `{"key_rate":"1/24h"}`, *flagKeys, true, `{"rate":""}`},
-		{"keys in turns", `{"fair":"priority"}`, *flagKeys, false, ""},
-		{"all keys but one at their limit, in turns", `{"fair":"priority","key_limit":1}`, *flagKeys, true, ""},
+		{"no keys", `{}`, 0, nil, ""},
+		{"keys without a limit", `{}`, *flagKeys, nil, ""},
+		{"keys with a limit", `{"key_limit":1000}`, *flagKeys, nil, ""},
+		{"all keys but one at their limit", `{"key_limit":1}`, *flagKeys, leaseKeys, ""},
+		{"keys with a rate", `{"key_rate":"1000000/1s"}`, *flagKeys, nil, ""},
+		{"all keys but one without tokens", `{"key_rate":"1/24h"}`, *flagKeys, leaseKeys, `{"rate":""}`},
+		{"all keys but one paused", `{}`, *flagKeys, pauseKeys, ""},
+		{"keys in turns", `{"fair":"priority"}`, *flagKeys, nil, ""},
+		{"all keys but one at their limit, in turns", `{"fair":"priority","key_limit":1}`, *flagKeys, leaseKeys, ""},
 	}
 	stores := make([]*fdbpq.Store, len(queues))
 	filled := map[int]string{0: keyStore(b, 0), *flagKeys: keyStore(b, *flagKeys)}
@@ -60,8 +61,8 @@ func BenchmarkKeys(b *testing.B) {
 				return err
 			})
 		}
-		for left := *flagKeys; q.blocked && left > 0; left -= 500 {
-			depthLease(b, stores[i], min(500, left))
+		if q.block != nil {
+			q.block(b, stores[i])
 		}
 	}
 	operations := []struct {
@@ -111,6 +112,34 @@ func BenchmarkKeys(b *testing.B) {
 				float64(cpu[at]/n)/1e3, float64(cpu[at])/float64(cpu[first]))
 		}
 		b.Log(line) // ten lines are shown at most
+	}
+}
+
+// leaseKeys leases an item of each key that fillKeys fills.
+func leaseKeys(b *testing.B, s *fdbpq.Store) {
+	for left := *flagKeys; left > 0; left -= 500 {
+		depthLease(b, s, min(500, left))
+	}
+}
+
+// pauseKeys pauses all keys that fillKeys fills, and has pops see that.
+func pauseKeys(b *testing.B, s *fdbpq.Store) {
+	const batch = 500
+	for n := 0; n < *flagKeys; n += batch {
+		update(b, s, func(tx kv.Tx) error {
+			for i := range batch {
+				if _, err := s.Queue("q").SetKey(tx, fmt.Sprint("key-", n+i), []byte(`{"paused":true}`)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for popped := (fdbpq.Popped{More: true}); popped.More; {
+		update(b, s, func(tx kv.Tx) (err error) {
+			popped, err = s.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1})
+			return err
+		})
 	}
 }
 
