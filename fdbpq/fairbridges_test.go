@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 var flagServed = flag.Int("pq.served", 600, "items that TestFairOverProcesses serves")
@@ -41,14 +42,7 @@ func TestFairOverProcesses(t *testing.T) {
 				f.fill("q", n, fdbpq.NewItem{Key: key, Weight: weight, Payload: []byte(key)})
 			}
 			served := f.popTogether(4, *flagServed, batch)
-			worst := unfairness(served, weights, batch)
-			off := 0.0
-			for key, weight := range weights {
-				want := float64(len(served)) * float64(weight) / float64(total)
-				if got := float64(count(served, key)); want >= 100 {
-					off = max(off, max(got-want, want-got)/want)
-				}
-			}
+			worst, off := testenv.Unfairness(served, weights, batch), testenv.WorstShare(served, weights)
 			t.Logf("seed %d, batches of %d: %d items served by four processes to keys of the weights %v; the worst difference of two keys is %.2f times 2/w1 + 2/w2, shares are off by %.1f %%",
 				seed, batch, len(served), slices.Sorted(maps.Values(weights)), worst, 100*off)
 			if worst > 1 || off > .05 {
@@ -79,34 +73,6 @@ func TestTimeOfRowsThatAreRead(t *testing.T) {
 		}
 		f.sound()
 	})
-}
-
-// unfairness is the worst difference of the services of two keys in any stretch, each divided
-// by its weight, without what a batch adds, as a multiple of 2/w1 + 2/w2.
-func unfairness(served []string, weights map[string]int64, batch int) (worst float64) {
-	adds := 0.0
-	if batch > 1 {
-		adds = float64(batch)
-	}
-	for a, wa := range weights {
-		for b, wb := range weights {
-			if a >= b {
-				continue
-			}
-			now, least, most := 0.0, 0.0, 0.0
-			for _, key := range served {
-				switch key {
-				case a:
-					now += 1 / float64(wa)
-				case b:
-					now -= 1 / float64(wb)
-				}
-				least, most = min(least, now), max(most, now)
-			}
-			worst = max(worst, (most-least-adds)/(2/float64(wa)+2/float64(wb)))
-		}
-	}
-	return worst
 }
 
 // popTogether has several processes pop at least n items at the same time, and returns the
