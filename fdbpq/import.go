@@ -101,7 +101,7 @@ func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 	for _, space := range append(p.state.itemSpaces(), spaceForward) {
 		var first, last []byte
 		for i := range items {
-			key := items[i].ID.place.append(bytes.Clone(p.prefix(space)))
+			key := items[i].ID.place.append(p.prefix(space))
 			if first == nil || bytes.Compare(key, first) < 0 {
 				first = key
 			}

@@ -68,9 +68,8 @@ func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
 
 // keyRow returns the prefix of the rows of a key in a space, with capacity for a place.
 func (qtx *queueTx) keyRow(space, key string) []byte {
-	prefix := qtx.prefix(space)
-	b := make([]byte, 0, len(prefix)+len(key)+48)
-	return tuple.AppendBytes(append(b, prefix...), []byte(key))
+	b := make([]byte, 0, len(space)+len(qtx.name)+len(key)+64)
+	return tuple.AppendBytes(qtx.appendPrefix(b, space), []byte(key))
 }
 
 func (qtx *queueTx) placeOfKey(space, key string, p place) []byte {

@@ -1,9 +1,8 @@
 package fdbpq
 
 import (
-	"slices"
-
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // queueTx works on one queue within a transaction. It sums up changes of the queue's
@@ -25,11 +24,14 @@ type queueTx struct {
 // buffers are memory for building keys and values. The operations on one queue in
 // one transaction run one after the other and share it.
 type buffers struct {
-	generation int64             // of the prefixes
-	prefixes   map[string][]byte // of spaces that were used
+	generation int64
+	home       []byte // queue and generation, which follow the space in keys
 	key        []byte
 	value      []byte
 }
+
+// bufferSize is enough for the keys of a queue, and for the value of a small item.
+const bufferSize = 256
 
 // tally has a number for each counter of a queue.
 type tally struct {
@@ -59,6 +61,10 @@ func (q Queue) newQueueView(r kv.Reader, s *queueState) *queueTx {
 	} else {
 		qtx.buffers = new(buffers)
 	}
+	if b := qtx.buffers; b.key == nil {
+		memory := make([]byte, bufferSize) // keys and values would grow to it in many steps
+		b.home, b.key, b.value = memory[0:0:32], memory[32:32:112], memory[112:112]
+	}
 	return qtx
 }
 
@@ -80,25 +86,26 @@ func (qtx *queueTx) now() (int64, error) {
 	return qtx.storeTime, nil
 }
 
-// prefix returns the prefix of the queue's keys in a space.
-func (qtx *queueTx) prefix(space string) []byte {
+// appendPrefix appends the prefix of the queue's keys in a space.
+func (qtx *queueTx) appendPrefix(key []byte, space string) []byte {
 	b, generation := qtx.buffers, qtx.state.generation
-	if b.generation != generation || b.prefixes == nil {
-		b.generation, b.prefixes = generation, make(map[string][]byte)
+	if b.generation != generation || len(b.home) == 0 {
+		b.generation = generation
+		b.home = tuple.AppendInt(tuple.AppendString(b.home[:0], qtx.name), generation)
 	}
-	kept := b.prefixes[space]
-	if kept == nil {
-		kept = generationPrefix(space, qtx.name, generation)
-		b.prefixes[space] = slices.Clip(kept) // who appends to it makes another one
-	}
-	return b.prefixes[space]
+	return append(tuple.AppendString(key, space), b.home...)
+}
+
+// prefix returns the prefix of the queue's keys in a space, with capacity for a place.
+func (qtx *queueTx) prefix(space string) []byte {
+	return qtx.appendPrefix(make([]byte, 0, len(space)+len(qtx.name)+64), space)
 }
 
 // key returns the key of p in a space; it is valid until the next call, like
 // timerKey's.
 func (qtx *queueTx) key(space string, p place) []byte {
 	b := qtx.buffers
-	b.key = p.append(append(b.key[:0], qtx.prefix(space)...))
+	b.key = p.append(qtx.appendPrefix(b.key[:0], space))
 	return b.key
 }
 
