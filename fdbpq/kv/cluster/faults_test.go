@@ -25,6 +25,26 @@ type faults struct {
 	deaf     bool           // messages do not come through
 	listless bool           // the list of generations does not come through
 	late     sync.WaitGroup // appends that rest somewhere
+	halt     func(halt)     // not nil: called where a call of the log may be halted
+}
+
+// halt is where a call of the log may be halted.
+type halt int
+
+const (
+	beforeAppend halt = iota
+	behindAppend      // that has landed
+	beforeEnd
+)
+
+// at halts a call.
+func (f *faults) at(where halt) {
+	f.mu.Lock()
+	halts := f.halt
+	f.mu.Unlock()
+	if halts != nil {
+		halts(where)
+	}
 }
 
 var errFault = errors.New("the connection broke")
@@ -137,7 +157,11 @@ func (l faultyLog) Append(ctx context.Context, after uint64, entry []byte) error
 	case l.happens(0.5): // refused because of an entry that never commits
 		return cluster.ErrMoved
 	}
+	l.at(beforeAppend)
 	err := l.Log.Append(ctx, after, entry)
+	if err == nil {
+		l.at(behindAppend)
+	}
 	if l.loses() || l.happens(1) { // the answer gets lost
 		return errFault
 	}
@@ -202,6 +226,7 @@ func (l faultyLog) End(ctx context.Context) error {
 	if l.happens(1) {
 		return errFault
 	}
+	l.at(beforeEnd)
 	err := l.Log.End(ctx)
 	if l.happens(1) { // the answer gets lost
 		return errFault

@@ -119,6 +119,9 @@ func TestRecover(t *testing.T) {
 				if r := w.recovered(first, cluster.Consent{}); r.Generation != 3 {
 					t.Errorf("the second recovery began generation %d", r.Generation)
 				}
+				if _, now := w.active(); now.Epoch() <= last.Epoch() {
+					t.Errorf("epoch %d follows %d after the second recovery", now.Epoch(), last.Epoch())
+				}
 				w.serves("f", "6")
 			})
 		})
