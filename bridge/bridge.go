@@ -134,6 +134,24 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	return b.drained.err
 }
 
+// Leave ends what the bridge does with its store, which another bridge is about to serve: it
+// answers the requests in flight, and refuses those that come (503). It stays subscribed
+// until Drain. A NATS server loses the requests that are on their way to it when the last
+// subscription ends. If there is another bridge by then, the server sends them there.
+func (b *Bridge) Leave(ctx context.Context) error {
+	b.peers.Standby.Stop()
+	b.responder.Gate.Close()
+	b.service.stop()
+	b.responder.Gate.Work.Refuse(errMoved)
+	b.waits.line.Close(errMoved)
+	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
+	b.responder.Gate.Settlements.Refuse(errMoved)
+	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
+	b.peers.Turns.Stop()
+	b.keeper.stop()
+	return errors.Join(err, receiver.Flush(ctx, b.nc))
+}
+
 // What ends the waits of pops when the bridge drains.
 var (
 	errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}

@@ -201,6 +201,28 @@ func AnnounceActive(nc *nats.Conn, prefix string, e protocol.ActiveEvent) error 
 	return nc.Publish(grammar.SystemEvent(protocol.EventActive), body)
 }
 
+// Successor returns a channel that is closed when a process says that it serves in a later
+// epoch. Its subscriptions are known to the NATS server of this process by then: the
+// word of it comes behind them. forget ends the wait.
+func (e *ClusterEndpoint) Successor(epoch uint64) (serves <-chan struct{}, forget func(), err error) {
+	came := make(chan struct{})
+	said := sync.OnceFunc(func() { close(came) })
+	sub, err := e.nc.Subscribe(e.grammar.SystemEvent(protocol.EventActive), func(m *nats.Msg) {
+		var event protocol.ActiveEvent
+		if json.Unmarshal(m.Data, &event) == nil && event.Epoch > epoch {
+			said()
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return came, func() {
+		if err := sub.Unsubscribe(); err != nil {
+			e.options.Logger.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+		}
+	}, nil
+}
+
 // alone refuses a request about a cluster where there is none.
 type alone struct{ jsonQuery }
 

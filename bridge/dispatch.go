@@ -45,7 +45,7 @@ func (d *dispatcher) receive(m *nats.Msg) {
 				return // the endpoint has a subscription of its own
 			}
 		case subjects.SysClusterStepDown:
-			if d.cluster != nil {
+			if d.cluster != nil && !d.Gate.Closed() {
 				// It is not in flight here: this bridge drains before it is answered.
 				d.cluster.stepDown(s, m)
 				return

@@ -133,6 +133,29 @@ func (c *Cluster) Join(i int) {
 	c.connect()
 }
 
+// Hold keeps what one server sends to another one on its way until release.
+func (c *Cluster) Hold(from, to int) (release func()) {
+	var held []*stream
+	for _, r := range c.routes {
+		for _, l := range r.proxy.all() {
+			switch {
+			case r.from == from && r.to == to:
+				held = append(held, &l.up)
+			case r.from == to && r.to == from:
+				held = append(held, &l.down)
+			}
+		}
+	}
+	for _, s := range held {
+		s.hold()
+	}
+	return func() {
+		for _, s := range held {
+			s.release()
+		}
+	}
+}
+
 // connect connects all servers that are not cut off with each other.
 func (c *Cluster) connect() {
 	for _, r := range c.routes {

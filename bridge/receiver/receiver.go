@@ -162,6 +162,18 @@ func (r *Receiver) Resume() error {
 	return err
 }
 
+// Await returns when all messages that the server has sent so far are handled.
+func (r *Receiver) Await(ctx context.Context) error {
+	err := r.arrived(ctx)
+	if err == nil {
+		err = r.arrivals.wait(ctx)
+	}
+	if err == nil {
+		err = r.barrier(ctx)
+	}
+	return err
+}
+
 // DrainRequests unsubscribes from requests for good, and returns when those that have
 // arrived are handled.
 func (r *Receiver) DrainRequests(ctx context.Context) error {

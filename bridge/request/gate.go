@@ -27,6 +27,7 @@ type Flight struct {
 	n     atomic.Int64
 	empty chan struct{}    // gets a value when the last one leaves
 	full  *failure.Failure // refuses a request beyond the limit; made once, because such requests are many
+	moved atomic.Pointer[failure.Failure]
 }
 
 // NewGate returns a gate for so many requests in flight, and bytes of them.
@@ -69,7 +70,11 @@ func (g *Gate) flight(v *Verb) *Flight {
 func (g *Gate) Enter(r *Request) *failure.Failure {
 	of := g.flight(r.Verb)
 	n, size := of.n.Add(1), g.bytes.Add(r.counted)
+	moved := of.moved.Load()
 	switch {
+	case moved != nil:
+		g.Leave(r)
+		return moved
 	case n > int64(g.most(of)):
 		g.Leave(r)
 		return of.full
@@ -141,6 +146,9 @@ func (g *Gate) Closed() bool { return g.draining.Load() }
 func (g *Gate) InFlight() (work, settlements, bytes int64) {
 	return g.Work.n.Load(), g.Settlements.n.Load(), g.bytes.Load()
 }
+
+// Refuse refuses the requests that come from now on, for this reason.
+func (f *Flight) Refuse(why *failure.Failure) { f.moved.Store(why) }
 
 // Drain returns when no request is in flight. It may be called after close only.
 func (f *Flight) Drain(ctx context.Context) error {

@@ -290,29 +290,22 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	drain, cancel := context.WithTimeout(drain, drainLimit)
 	defer cancel()
 	m.bridge.Store(nil)
+	if asked != nil || ctx.Err() != nil {
+		m.handOver(ctx, drain, term, b, asked)
+	}
 	if err := b.Drain(drain); err != nil {
 		d.log.Warn("draining the bridge failed", "error", err)
 	}
 	d.metrics.Unregister(numbers)
-	if asked != nil {
-		asked.done <- m.db.Release(drain, asked.to)
-	}
 }
 
-// stop answers what is under way, and hands over to another pqd. The embedded server hands
-// the log over as well, while no append is under way: an append to a leader that steps down
-// gets no answer.
+// stop answers what is under way, and hands over to another pqd, also the leadership of the
+// log if the embedded server has it.
 func (m *member) stop(drain context.Context) error {
 	m.drain = drain
 	m.cancel()
 	m.done.Wait()
-	if r := m.replica(); r.server != nil {
-		moving, cancel := context.WithTimeout(drain, releaseLimit)
-		if err := r.moveLeader(moving); err != nil {
-			m.daemon.log.Warn("the log has no new leader yet: the others have to wait for one", "error", err)
-		}
-		cancel()
-	}
+	m.moveLog(drain)
 	err := m.db.Close()
 	m.endpoint.Stop()
 	return err

@@ -70,6 +70,66 @@ func (m *member) stepDown(ctx context.Context, to string) (done protocol.Stepped
 	return protocol.SteppedDown{Node: m.name, Successor: to, Epoch: epoch}, err
 }
 
+// takeoverLimit bounds the wait for a successor to serve.
+const takeoverLimit = 2 * time.Second
+
+// handOver answers what is under way, releases the term, and returns when the successor
+// serves: the bridge stays subscribed until then, so that no request is lost on its way. If ctx
+// has ended, this process is about to end.
+func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bridge.Bridge, asked *handover) {
+	log := m.daemon.log
+	serves, forget, err := m.endpoint.Successor(term.Epoch())
+	if err != nil {
+		log.Warn("requests that are on their way may get no answer", "error", err)
+	} else {
+		defer forget()
+	}
+	if err := b.Leave(drain); err != nil {
+		log.Warn("requests were left without an answer", "error", err)
+	}
+	to := ""
+	if asked != nil {
+		to = asked.to
+	}
+	if ctx.Err() != nil {
+		m.moveLog(drain)
+	}
+	_, alone := m.db.Successor(to)
+	err = m.db.Release(drain, to)
+	if asked != nil {
+		asked.done <- err
+	}
+	switch {
+	case errors.Is(err, cluster.ErrNotActive): // another one has taken over
+	case err != nil:
+		log.Warn("stepping down failed: a takeover has to wait for silence", "error", err)
+		return
+	case alone != nil:
+		return
+	}
+	limit, cancel := context.WithTimeout(drain, takeoverLimit)
+	defer cancel()
+	select {
+	case <-serves:
+	case <-limit.Done():
+		log.Warn("no other pqd serves yet: requests that are on their way may get no answer")
+	}
+}
+
+// moveLog has another server lead the log, if the embedded one does, while no append is
+// under way: an append to a leader that steps down gets no answer.
+func (m *member) moveLog(ctx context.Context) {
+	r := m.replica()
+	if r.server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	defer cancel()
+	if err := r.moveLeader(ctx); err != nil {
+		m.daemon.log.Warn("the log has no new leader yet: the others have to wait for one", "error", err)
+	}
+}
+
 // successor is the member that takes over, or why there is none.
 func (m *member) successor(to string) (string, error) {
 	found, err := m.db.Successor(to)
