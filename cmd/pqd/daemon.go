@@ -141,6 +141,8 @@ func (d *daemon) untilStopped(ctx context.Context, hangups <-chan os.Signal, r r
 			return nil
 		case err := <-r.web.failed:
 			return err
+		case err := <-r.service.failed:
+			return err
 		case err := <-r.closed:
 			return fmt.Errorf("the connection to NATS was closed for good: %w", err)
 		}
@@ -264,6 +266,8 @@ func (d *daemon) startWatchingClients(ctx context.Context, started *parts, conne
 type service struct {
 	ready <-chan struct{} // closed when pqd is ready for the first time
 	drain func(context.Context) error
+
+	failed <-chan error // why it cannot go on; nil: it always can
 }
 
 // startService starts to answer requests.
@@ -275,7 +279,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 		if err != nil {
 			return s, err
 		}
-		s.drain = m.stop
+		s.drain, s.failed = m.stop, m.failed
 		started.add("close the socket for backups", startControl(d.settings.socket(), m.db, m.db, d.log).stop)
 		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})
 		d.health.member(m.ready, m.role)

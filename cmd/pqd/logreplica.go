@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -24,6 +25,18 @@ type logReplica struct {
 func (r logReplica) ready() error {
 	if h := r.server.Healthz(&server.HealthzOptions{Account: logAccount}); h.Error != "" {
 		return fmt.Errorf("the NATS server of this node: %s", h.Error)
+	}
+	return nil
+}
+
+// failed says why the server replicates the log no more until pqd starts again, or nil. A server
+// whose disk is full, or cannot be written, gives up JetStream, or a stream, for good.
+func (r logReplica) failed() error {
+	if !r.server.JetStreamEnabled() {
+		return errors.New("the NATS server of this node has ended JetStream")
+	}
+	if err := r.ready(); err != nil && strings.Contains(err.Error(), "write error") {
+		return err
 	}
 	return nil
 }

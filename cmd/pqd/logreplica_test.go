@@ -83,9 +83,21 @@ func TestLogReplica(t *testing.T) {
 		return leader() != first
 	})
 
-	cut := (leader() + 1) % len(replicas)
+	ended := leader()
+	cut := (ended + 1) % len(replicas)
 	c.Isolate(cut)
 	testenv.Await(t, "a node that is cut off is not ready", func() bool { return replicas[cut].ready() != nil })
+	for i, r := range replicas {
+		if err := r.failed(); err != nil {
+			t.Errorf("the log of node %d has failed: %v", i, err)
+		}
+	}
+	if err := replicas[ended].server.ShutdownJetStream(); err != nil { // as a full disk does
+		t.Fatal(err)
+	}
+	if replicas[ended].failed() == nil {
+		t.Error("a server that has ended JetStream replicates the log")
+	}
 }
 
 // The next leader is the server that has most of the log.

@@ -34,6 +34,7 @@ type member struct {
 	tracer trace.Tracer
 	bridge atomic.Pointer[bridge.Bridge]
 	asked  chan *handover // to step down
+	failed chan error     // why this process has to end
 	fled   bool           // has handed over because of damage; of the goroutine run alone
 
 	endpoint *bridge.ClusterEndpoint
@@ -150,7 +151,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 		return nil, err
 	}
 	addSpareProcessors()
-	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover)}
+	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover), failed: make(chan error, 1)}
 	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
 		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
 		Status: m.cluster, StepDown: m.stepDown,
@@ -162,7 +163,9 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })
-	if d.embedded == nil {
+	if d.embedded != nil {
+		m.done.Go(func() { m.watchReplica(ctx) })
+	} else {
 		m.done.Go(func() {
 			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, log) }}.watch(ctx)
 		})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -22,6 +23,24 @@ func (m *member) damaged() error {
 	}
 	return fmt.Errorf("files of this node's copy are damaged: %s: stop it, remove %s, and start it: it fetches a copy from another node",
 		strings.Join(files, ", "), m.daemon.settings.copyDir())
+}
+
+// watchReplica ends this process when its NATS server does not replicate the log any more. A
+// start mends that, if the disk has room again.
+func (m *member) watchReplica(ctx context.Context) {
+	look := time.NewTicker(damageEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := m.replica().failed(); err != nil {
+			m.failed <- fmt.Errorf("the disk of the log failed or is full: pqd ends; acknowledged items are safe: %w", err)
+			return
+		}
+	}
 }
 
 // handOverDamaged returns the hand-over to a pqd whose copy can be read, or nil. It does so
