@@ -24,6 +24,7 @@ type faults struct {
 	gone     chan struct{}  // not nil: nothing gets through until it is closed
 	deaf     bool           // messages do not come through
 	listless bool           // the list of generations does not come through
+	mute     bool           // what the log says of itself does not come through
 	late     sync.WaitGroup // appends that rest somewhere
 	halt     func(halt)     // not nil: called where a call of the log may be halted
 }
@@ -211,12 +212,20 @@ func (l faultyLog) State(ctx context.Context) (cluster.LogState, error) {
 	}
 	state, err := l.Log.State(ctx)
 	switch {
+	case l.isMute():
+		return cluster.LogState{}, errFault
 	case l.happens(0.3):
 		return cluster.LogState{}, errFault
 	case l.happens(0.7):
 		state.Last -= min(3, state.Last-state.First)
 	}
 	return state, err
+}
+
+func (f *faults) isMute() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mute
 }
 
 func (l faultyLog) End(ctx context.Context) error {

@@ -102,9 +102,11 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 			return r, fmt.Errorf("end generation %d of the log: %w", generation, err)
 		}
 	}
+	begun, from := s.begun, s.from
 	if s, err = d.settled(ctx, s); err != nil {
 		return r, err
 	}
+	s.begun, s.from = begun, from // the end of its log has removed the record
 	generation := r.Generation
 	if r, err = s.choose(c); err != nil {
 		return r, err

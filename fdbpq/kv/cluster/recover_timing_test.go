@@ -3,9 +3,11 @@ package cluster_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -60,19 +62,126 @@ func TestMemberEndsDuringSurvey(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "a", "1")
-		silent, other := w.others(first)[0], w.others(first)[1]
+		ends, other := w.others(first)[0], w.others(first)[1]
+		w.caughtUp(ends)
 		w.caughtUp(other)
-		silent.kill(rand.New(rand.NewPCG(11, 11)))
+		first.kill(rand.New(rand.NewPCG(11, 11)))
 		w.log.Remove()
 		planned := make(chan error, 1)
 		go func() {
-			_, err := other.up().PlanRecovery(context.Background(), cluster.Consent{Without: []string{silent.name}})
+			_, err := other.up().PlanRecovery(context.Background(), cluster.Consent{Without: []string{first.name}})
 			planned <- err
 		}()
-		<-time.After(time.Second) // the silent one is waited for
-		first.stop()
-		if err := <-planned; err == nil || !strings.Contains(err.Error(), "no answer from "+first.name) {
+		<-time.After(time.Second) // the dead one is waited for
+		ends.stop()
+		if err := <-planned; err == nil || !strings.Contains(err.Error(), "no answer from "+ends.name) {
 			t.Errorf("the plan without a member that has ended: %v", err)
+		}
+	})
+}
+
+// A member that has just started waits for what the others say of themselves.
+func TestSurveyWaits(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "a", "1")
+		for _, n := range w.nodes {
+			w.caughtUp(n)
+		}
+		w.log.Remove()
+		w.lossNoticed(first)
+		other := w.others(first)[0]
+		other.kill(rand.New(rand.NewPCG(12, 12)))
+		other.faults.set(func(f *faults) { f.deaf = true })
+		other.start()
+		planned := make(chan error, 1)
+		go func() {
+			_, err := other.up().PlanRecovery(context.Background(), cluster.Consent{})
+			planned <- err
+		}()
+		<-time.After(time.Second)
+		other.faults.set(func(f *faults) { f.deaf = false })
+		if err := <-planned; err != nil {
+			t.Errorf("the plan of a member that hears of the others after a second: %v", err)
+		}
+	})
+}
+
+// A log that does not say how it is may have everything: it is not given up.
+func TestMuteLogIsNotGone(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "a", "1")
+		for _, n := range w.nodes {
+			w.caughtUp(n)
+		}
+		other := w.others(first)[0]
+		other.faults.set(func(f *faults) { f.mute = true })
+		var without []string
+		for _, n := range w.others(other) {
+			n.kill(rand.New(rand.NewPCG(16, 16)))
+			without = append(without, n.name)
+		}
+		w.idle(30*time.Second, other)
+		if r, err := other.up().PlanRecovery(context.Background(), cluster.Consent{Without: without}); err == nil || !strings.Contains(err.Error(), "look at generation 1") {
+			t.Errorf("the plan without a word of the log: %+v, %v", r, err)
+		}
+	})
+}
+
+// The copy with which a generation has begun is lost before another member has it. The
+// next recovery begins one more generation, and says what that costs.
+func TestLostSourceOfGeneration(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, furthest, second, release := w.oneBehind()
+		<-time.After(2 * time.Second) // disks have it
+		first.kill(rand.New(rand.NewPCG(13, 13)))
+		first.disk = newDisk()
+		w.log.Remove()
+		release()
+		first.start()
+		w.lossNoticed(second)
+		if r, err := second.up().Recover(context.Background(), cluster.Consent{}); err != nil || r.Source.Name != furthest.name {
+			t.Fatalf("recovered %+v, %v", r, err)
+		}
+		furthest.kill(rand.New(rand.NewPCG(14, 14)))
+		w.idle(time.Minute, first, second)
+		r := w.recovered(second, cluster.Consent{Without: []string{furthest.name}})
+		if r.Generation != 3 || !strings.Contains(strings.Join(r.Lost, "; "), "all of generation 2") {
+			t.Errorf("recovered %+v", r)
+		}
+		furthest.disk = newDisk()
+		furthest.start()
+		_, next := w.active()
+		if a, b := w.read(next, "a"), w.read(next, "b"); a != "1" || b != "" {
+			t.Errorf("the values are %q and %q", a, b)
+		}
+		w.serves("c", "3")
+	})
+}
+
+// A member of some that are declared nowhere has started again, and has heard nothing of the
+// one that was furthest: its name is on the disk.
+func TestFurthestMemberIsAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		defer w.end()
+		for _, n := range w.nodes {
+			n.options.Members, n.options.Init = nil, true
+			n.start()
+		}
+		first, _, second, release := w.oneBehind()
+		<-time.After(3 * time.Second) // disks have it, and all have heard of it
+		for _, n := range w.nodes {
+			n.kill(rand.New(rand.NewPCG(15, 15)))
+		}
+		w.log.Cut(1)
+		release()
+		second.start()
+		w.idle(time.Minute, second)
+		if _, err := second.up().Recover(context.Background(), cluster.Consent{}); err == nil || !strings.Contains(err.Error(), "no answer from "+first.name) {
+			t.Errorf("recovering without the member that is furthest: %v", err)
 		}
 	})
 }
@@ -108,10 +217,15 @@ func appendRightBeforeTheEnd(t *testing.T, w *world, chosen bool) {
 			}
 		}
 	})
+	hear := sync.OnceFunc(func() { close(answer) })
+	defer hear()
+	defer seen()
+	defer begin()
 	late := make(chan error, 1)
 	go func() { late <- term.Update(context.Background(), set("a", "late")) }()
-	other := w.others(first)[0]
-	w.active(w.others(first)...) // it writes its epoch in the place of the append
+	other, _ := w.active(w.others(first)...) // it writes its epoch in the place of the append
+	third := slices.DeleteFunc(w.others(first), func(n *node) bool { return n == other })[0]
+	release := third.faults.holdLog() // it would write its epoch there, too
 	w.log.Cut(1)
 	w.lossNoticed(other)
 	other.faults.set(func(f *faults) {
@@ -132,8 +246,9 @@ func appendRightBeforeTheEnd(t *testing.T, w *world, chosen bool) {
 		recovered <- err
 	}()
 	<-landed
+	release()
 	<-time.After(time.Second)
-	close(answer)
+	hear()
 	if err := <-late; err != nil {
 		t.Errorf("the append that has landed: %v", err)
 	}

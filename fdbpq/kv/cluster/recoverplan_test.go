@@ -59,6 +59,12 @@ func TestRecoveryPlan(t *testing.T) {
 		"interrupted":         {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}}, source: "a", begins: 2},
 		"begun":               {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun, from: base{Member: "a", Generation: 1, Entry: 5, Hash: "h"}}, refused: "has begun with the copy"},
 		"begun with a lost":   {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun, from: base{Member: "c", Generation: 1, Entry: 7, Hash: "y"}}, source: "a", begins: 3, lost: "all of generation 2"},
+		"begun with another":  {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun, from: base{Member: "a", Generation: 1, Entry: 5, Hash: "y"}}, source: "a", begins: 3, lost: "all of generation 2"},
+		"older is chosen":     {s: survey{members: []Position{at("a", 9), at("b", 2, second)}, newest: 2, at: 2, gone: true}, c: Consent{Source: "a"}, source: "a", begins: 3, lost: "2 entries of generation 2, which member b has"},
+		"differing is chosen": {s: survey{members: []Position{at("a", 5), at("b", 5, other)}, gone: true}, c: Consent{Source: "a"}, source: "a", begins: 2, lost: "what member b has in place of entries up to 5"},
+		"store is chosen":     {s: survey{members: []Position{at("a", 9), at("b", 5, foreign)}, gone: true}, c: Consent{Source: "a"}, source: "a", begins: 2, lost: "the store z, of which member b has a copy"},
+		"silent has the end":  {s: survey{members: []Position{at("a", 5), at("b", 9, silent)}, newest: 1, log: log(1, 5)}, c: Consent{Without: []string{"b"}}, source: "a", begins: 2, lost: "entries 6 to 9, which member b has"},
+		"old copy is there":   {s: survey{members: []Position{at("a", 5, second), at("b", 900)}, newest: 2, at: 2, log: log(1, 5)}, refused: "nothing to recover"},
 		"newer generation":    {s: survey{members: []Position{at("a", 9), at("b", 2, second)}, newest: 2, at: 2, gone: true}, source: "b", begins: 3},
 	} {
 		c.s.at = max(c.s.at, firstGeneration)
