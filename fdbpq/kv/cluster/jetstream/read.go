@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -71,25 +72,59 @@ func (l *Log) readOne(ctx context.Context, first uint64, _ int) ([][]byte, error
 	return [][]byte{entry}, nil
 }
 
+// reads gets the answers to reads of several entries. All reads share a subscription,
+// because every server of a cluster hears of each one that begins or ends.
+type reads struct {
+	mu    sync.Mutex // held during a read
+	inbox string     // begins the subjects of the answers
+	came  chan *nats.Msg
+	count uint64
+}
+
+// readsRoom is more than a server sends at a time.
+const readsRoom = 1 << 12
+
+// ask sends a request, and returns the subject of its answers.
+func (r *reads) ask(nc *nats.Conn, to string, request []byte) (answers string, err error) {
+	if r.came == nil {
+		inbox, came := nc.NewInbox()+".", make(chan *nats.Msg, readsRoom)
+		if _, err := nc.ChanSubscribe(inbox+"*", came); err != nil {
+			return "", err
+		}
+		r.inbox, r.came = inbox, came
+	}
+	r.count++
+	answers = r.inbox + strconv.FormatUint(r.count, 10)
+	return answers, nc.PublishRequest(to, answers, request)
+}
+
+// next returns the next answer to a request. Those to earlier requests count for nothing.
+func (r *reads) next(ctx context.Context, answers string) (*nats.Msg, error) {
+	for {
+		select {
+		case m := <-r.came:
+			if m.Subject == answers {
+				return m, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 func (l *Log) readSeveral(ctx context.Context, first uint64, most int) (entries [][]byte, err error) {
 	ask, err := json.Marshal(get{First: first, Most: most, MaxBytes: mostBytes})
 	if err != nil {
 		return nil, err
 	}
-	inbox, err := l.nc.SubscribeSync(l.nc.NewInbox())
+	l.reads.mu.Lock()
+	defer l.reads.mu.Unlock()
+	answers, err := l.reads.ask(l.nc, l.direct, ask)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if left := inbox.Unsubscribe(); err == nil && left != nil {
-			err = left
-		}
-	}()
-	if err := l.nc.PublishRequest(l.direct, inbox.Subject, ask); err != nil {
-		return nil, err
-	}
 	for {
-		m, err := inbox.NextMsgWithContext(ctx)
+		m, err := l.reads.next(ctx, answers)
 		if err != nil {
 			if len(entries) > 0 {
 				return entries, nil // the server went away behind them
