@@ -40,7 +40,6 @@ type Bridge struct {
 	waits     waits
 	interest  replyInterest
 	peers     *peers.Peers
-	queues    *queueReader
 	surveyor  *surveyor
 	service   *service
 	receiver  *receiver.Receiver
@@ -72,7 +71,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b.responder, &b.interest, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
-	b.queues = &queueReader{store, &b.waits}
 	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
 	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
@@ -94,7 +92,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
-		replies: replies, rivals: b.peers.Rivals, stats: stats, queues: b.queues,
+		replies: replies, rivals: b.peers.Rivals, stats: stats, queues: b.surveyor,
 	}
 	if err := b.service.start(ctx); err != nil {
 		return nil, err

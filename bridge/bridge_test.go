@@ -30,6 +30,22 @@ func (c *client) stats() map[string]*micro.EndpointStats {
 	return endpoints
 }
 
+// shownStats are the numbers of a queue in STATS.
+type shownStats struct {
+	Ready, Leased, Delayed, Waiting int
+	Oldest                          float64
+}
+
+// queueStats are the queues in STATS. A busy store may show none in time.
+func (c *client) queueStats() map[string]shownStats {
+	c.Helper()
+	var data struct{ Queues map[string]shownStats }
+	if text := c.stats()["info"].Data; len(text) > 0 {
+		decode(c, text, &data)
+	}
+	return data.Queues
+}
+
 // accepted checks that a settlement took effect.
 func (c *client) accepted(m *nats.Msg) {
 	c.Helper()

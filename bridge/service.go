@@ -26,7 +26,7 @@ type service struct {
 	replies *replies
 	rivals  *peers.Rivals
 	stats   *request.Statistics
-	queues  *queueReader
+	queues  *surveyor
 
 	identity micro.ServiceIdentity
 	subs     []*nats.Subscription

@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// surveyor reads what metrics say about queues: of those that have a place in the
-// statistics, so however many there are, a survey has bounds.
+// surveyor reads what metrics and STATS say about queues. Metrics are of those that have a
+// place in the statistics, so however many there are, a survey has bounds.
 type surveyor struct {
 	store  *fdbpq.Store
 	waits  *waits
@@ -58,7 +58,8 @@ func leasesEach(queues int) int {
 	return min(infoLeases, max(4, surveyLeases/max(1, queues)))
 }
 
-// looks is at how much of a queue a survey looks.
+// looks is at how much of a queue a survey looks. Without priorities it counts no keys and
+// knows no oldest item, without leases no oldest lease.
 type looks struct{ priorities, leases int }
 
 // looksEach is at how many priorities, and keys, of each queue a survey of so many looks.
@@ -92,13 +93,21 @@ func (s *surveyor) read(ctx context.Context) (map[string]survey, error) {
 		s.places.Fill(more)
 		names, _ = s.places.Look()
 	}
+	return s.readAll(ctx, names, looks{priorities: looksEach(len(names)), leases: leasesEach(len(names))})
+}
+
+// surveyReaders is how many queues are read at the same time: over a network, reading many
+// queues one by one would take seconds.
+const surveyReaders = 16
+
+// readAll reads queues. With an error it also returns those that it has read.
+func (s *surveyor) readAll(ctx context.Context, names []string, most looks) (map[string]survey, error) {
 	slices.Sort(names) // rows that lie together are read together
-	most := looks{priorities: looksEach(len(names)), leases: leasesEach(len(names))}
 	surveys := make(map[string]survey, len(names))
 	var mu sync.Mutex
 	var readers sync.WaitGroup
 	var failed error
-	for part := range slices.Chunk(names, max(1, (len(names)+statsReaders-1)/statsReaders)) {
+	for part := range slices.Chunk(names, max(1, (len(names)+surveyReaders-1)/surveyReaders)) {
 		readers.Go(func() {
 			err := s.readPart(ctx, part, most, func(name string, one *survey) {
 				mu.Lock()
@@ -174,13 +183,13 @@ func (s *surveyor) readQueue(r kv.Reader, name string, most looks) (*survey, err
 		return nil, err
 	}
 	one := &survey{Inspection: *i, waiting: s.waits.at(name), now: time.Now()}
-	if i.Ready > 0 {
+	if i.Ready > 0 && most.priorities > 0 {
 		one.ready, err = queue.OldestReady(r, most.priorities)
 	}
-	if i.Leased > 0 && err == nil {
+	if i.Leased > 0 && most.leases > 0 && err == nil {
 		one.lease, err = queue.OldestLease(r, most.leases)
 	}
-	if i.Keyed && err == nil {
+	if i.Keyed && most.priorities > 0 && err == nil {
 		one.keys, one.more, err = queue.CountKeys(r, most.priorities)
 	}
 	return one, err

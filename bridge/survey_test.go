@@ -99,12 +99,16 @@ func TestScrapesReadLittle(t *testing.T) {
 	}
 }
 
-// A queue that cannot be read takes its own numbers from the metrics, and no others.
+// A queue that cannot be read takes its own numbers from the metrics and STATS, and no others.
 func TestMetricsBesideDamage(t *testing.T) {
 	t.Parallel()
 	db := faulty(t)
 	c := serveOn(t, db)
-	for _, queue := range []string{"a", "bad", "c"} {
+	queues := []string{"a", "bad", "c"} // which are read together
+	for i := range 40 {
+		queues = append(queues, fmt.Sprintf("d%02d", i))
+	}
+	for _, queue := range queues {
 		c.push("pq."+queue+".push", "x")
 	}
 	write := func(fn func(tx kv.Tx)) {
@@ -119,6 +123,10 @@ func TestMetricsBesideDamage(t *testing.T) {
 	row := tuple.AppendInt(tuple.AppendInt(tuple.AppendString(tuple.AppendString(nil, "i"), "bad"), 1), -1)
 	write(func(tx kv.Tx) { tx.Set(row, tuple.AppendInt(tuple.AppendBytes(nil, nil), 99)) })
 	defer write(func(tx kv.Tx) { tx.Clear(row) })
+	testenv.Await(t, "STATS has the other queues", func() bool {
+		shown := c.queueStats()
+		return len(shown) == len(queues)-1 && shown["a"].Ready == 1 && shown["c"].Ready == 1
+	})
 	testenv.Await(t, "the other queues have metrics", func() bool {
 		values := c.metrics()
 		_, bad := values["pq_queue_items{queue=bad,state=ready}"]

@@ -94,6 +94,44 @@ func TestItems(t *testing.T) {
 	}
 }
 
+// The overview has the age of the next item, and that of the oldest one behind more urgent
+// ones, as far as it is known.
+func TestOverviewAges(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var pushed protocol.PushResponse
+	s.ok(&pushed, "POST", "/v1/queues/elsewhere/push?priority=9", "x")
+	old := nats.NewMsg("pq.jobs.import")
+	old.Header.Set("PQ-Id", pushed.ID)
+	old.Header.Set("Nats-Time-Stamp", time.Now().Add(-time.Hour).Format(time.RFC3339Nano))
+	if answer, err := s.env.NATS.Connect(t).RequestMsg(old, patience); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+		t.Fatal(answer, err)
+	}
+	jobs := func() row {
+		t.Helper()
+		var page struct{ Queues []row }
+		s.ok(&page, "GET", "/v1/overview?prefix=jobs", "")
+		if len(page.Queues) != 1 {
+			t.Fatalf("%+v", page)
+		}
+		return page.Queues[0]
+	}
+	if q := jobs(); q.Oldest < 3600 || q.OfAll < 3600 || q.AtLeast {
+		t.Errorf("%+v, expected an hour as both ages", q)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=1", "urgent")
+	if q := jobs(); q.Oldest > 600 || q.OfAll < 3600 || q.AtLeast {
+		t.Errorf("%+v, expected the urgent item as the next one, and an hour as the oldest age", q)
+	}
+	for i := range 70 {
+		s.ok(nil, "POST", fmt.Sprintf("/v1/queues/jobs/push?priority=%d", -i), "more urgent")
+		s.ok(nil, "POST", fmt.Sprintf("/v1/queues/jobs/push?priority=%d", 10+i), "less urgent")
+	}
+	if q := jobs(); q.OfAll <= 0 || q.OfAll > 600 || !q.AtLeast {
+		t.Errorf("%+v, expected a lower bound: the oldest item is behind more priorities than are looked at", q)
+	}
+}
+
 // Items by id, lists, dead letters.
 func TestItemsByID(t *testing.T) {
 	t.Parallel()
