@@ -373,6 +373,31 @@ func TestStarvationIsSeen(t *testing.T) {
 	testenv.Await(t, "metrics say that the age is a lower bound", func() bool { return m.queues()["jobs oldest_of_all_at_least"] == 1 })
 }
 
+// A queue whose ready items all wait for their key has no next item, and an oldest one.
+func TestBlockedItemsAreSeen(t *testing.T) {
+	t.Parallel()
+	m := meter(t)
+	for range 2 {
+		m.ask("pq.jobs.push", "x", "PQ-Key", "ann")
+	}
+	ages := func(next, oldest bool) func() bool {
+		return func() bool {
+			now := m.queues()
+			return now["jobs oldest_seconds"] > 0 == next && now["jobs oldest_of_all_seconds"] > 0 == oldest
+		}
+	}
+	testenv.Await(t, "the queue has a next item", ages(true, true))
+	m.ask("pq.jobs.admin.config", `{"key_limit":1,"lease":"1h"}`)
+	item := m.lease("jobs", "1h")
+	testenv.Await(t, "the key has its lease", ages(false, true))
+	m.ask(item.Reply, "+ACK")
+	testenv.Await(t, "the next item can go", ages(true, true))
+	m.ask("pq.jobs.admin.key.ann", `{"paused":true}`)
+	testenv.Await(t, "the key is paused", ages(false, true))
+	m.ask("pq.jobs.admin.purge", "")
+	testenv.Await(t, "nothing is left", ages(false, false))
+}
+
 // With as many queues as have metrics, others are counted together; the ones that work
 // get the places of those that do not.
 func TestMetricsOfManyQueues(t *testing.T) {

@@ -79,6 +79,11 @@ func recordedRun(t *testing.T) *recording {
 	s.init(t)
 	all := map[string]*testenv.Process{"a": m.process, "b": testenv.Daemon(t, s.env("b")...)}
 	m.ask("pq.jobs.admin.config", `{"max_length":1000}`)
+	m.ask("pq.blocked.admin.key.ann", `{"paused":true}`)
+	m.ask("pq.blocked.push", "x", "PQ-Key", "ann")
+	for key := range 100 {
+		m.ask("pq.keyed.push", "x", "PQ-Key", fmt.Sprint(key))
+	}
 	r := &recording{series: make(map[string][]string)}
 	for range 6 {
 		for priority := range 6 {
