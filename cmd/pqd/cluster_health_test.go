@@ -64,6 +64,14 @@ func TestClusterHealth(t *testing.T) {
 	expect(active, "active", 1, 1)
 	expect(follower, "follower", 0, 0)
 
+	t.Run("console", func(t *testing.T) {
+		b := needBrowser(t).drive(t)
+		b.open(follower.HTTP + "/#/health")
+		b.until("both nodes are there", `[...document.querySelectorAll("table")].at(-1)?.innerText.replace(/\s+/g, " ").includes("Reason a ") && [...document.querySelectorAll("[data-label=Role]")].map((c) => c.innerText).sort().join() === "active,follower"`)
+		b.until("none is behind", `[...document.querySelectorAll("[data-label='Behind by']")].every((c) => c.innerText === "0 entries")`)
+		b.take("health-nodes")
+		b.defects()
+	})
 	terminal := follower.Terminal(t)
 	terminal.Run(t, testenv.Step{Where: "pq doctor", Command: "pq doctor", Output: "…\nok    cluster      … is active in epoch …, 1 follower, the log is … % full\n…\n"})
 	terminal.Run(t, testenv.Step{Where: "step down", Command: "pq cluster step-down", Output: "… has handed over to …\n"})

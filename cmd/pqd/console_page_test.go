@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -20,6 +18,8 @@ func TestConsolePage(t *testing.T) {
 	t.Parallel()
 	browser := needBrowser(t)
 	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	stop := busy(t, p)
+	defer stop()
 	nc := p.Connect(t)
 	hostile := `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 	for i := range 60 {
@@ -30,12 +30,7 @@ func TestConsolePage(t *testing.T) {
 			push(t, nc, queue, i, "x")
 		}
 	}
-	m := nats.NewMsg("pq.jobs.push.-3")
-	m.Data = []byte(hostile)
-	m.Header.Set("X-Hostile", hostile+"\u202e\u061c\U000e0041txet")
-	if _, err := nc.RequestMsg(m, patience); err != nil {
-		t.Fatal(err)
-	}
+	pushMsg(t, nc, "pq.jobs.push.-3", hostile, "X-Hostile", hostile+"\u202e\u061c\U000e0041txet")
 	b := browser.drive(t)
 	// All queues, live.
 	b.open(p.HTTP + "/")
@@ -88,16 +83,9 @@ func TestConsolePage(t *testing.T) {
 	b.until("the item has moved", `document.querySelector(".facts").innerText.includes("-8")`)
 
 	// A dead letter, and back.
-	lease := nats.NewMsg("pq.jobs.pop.min")
-	lease.Header.Set("PQ-Lease", "1h")
-	leased, err := nc.RequestMsg(lease, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leased := lease(t, nc, "jobs", "1h")
 	b.sees("A consumer works on it")
-	if _, err := nc.Request(leased.Reply, []byte("+TERM it is hostile"), patience); err != nil {
-		t.Fatal(err)
-	}
+	request(t, nc, leased.Reply, "+TERM it is hostile")
 	b.sees("is not in this queue any more")
 	b.open(p.HTTP + "/#/q/jobs?tab=dead")
 	b.sees("it is hostile")
@@ -134,6 +122,7 @@ func TestConsolePage(t *testing.T) {
 	b.take("health")
 
 	// pqd restarts, and the page goes on by itself.
+	stop()
 	p.Stop(t)
 	b.until("the stream is lost", `document.getElementById("state").innerText !== "live"`)
 	p.Start(t)
@@ -159,6 +148,7 @@ func TestConsolePageWithToken(t *testing.T) {
 	at.Path = "/"
 	b.open(at.String())
 	b.sees("The token in the file")
+	b.take("token")
 	b.enter("token", "wrong")
 	b.click("Open")
 	b.until("the token is refused", `document.querySelector("dialog .error").innerText.includes("Bearer")`)
@@ -166,6 +156,9 @@ func TestConsolePageWithToken(t *testing.T) {
 	b.click("Open")
 	b.sees("jobs")
 	b.sees("read only")
+	if kept := b.eval(`JSON.stringify(localStorage)`); strings.Contains(kept, "0123456789abcdef") {
+		t.Errorf("the token stays when the tab is closed: %s", kept)
+	}
 	b.open(at.String() + "#/q/jobs")
 	b.until("the queue is there", `document.querySelector("h1").innerText === "jobs"`)
 	b.until("the item is there", `document.querySelectorAll("tbody tr").length === 1`)

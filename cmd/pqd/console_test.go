@@ -11,7 +11,7 @@ import (
 )
 
 // ask sends a request and returns its status and body. A header is a name and a value.
-func ask(t *testing.T, method, url, body string, header ...string) (int, string) {
+func ask(t testing.TB, method, url, body string, header ...string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -1,13 +1,10 @@
 package main_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -37,25 +34,6 @@ func (b *tab) take(name string) {
 	}
 }
 
-// pushMsg pushes an item with headers, which are pairs.
-func pushMsg(t *testing.T, nc *nats.Conn, subject, body string, headers ...string) (id string) {
-	t.Helper()
-	m := nats.NewMsg(subject)
-	m.Data = []byte(body)
-	for i := 0; i < len(headers); i += 2 {
-		m.Header.Add(headers[i], headers[i+1])
-	}
-	reply, err := nc.RequestMsg(m, patience)
-	if err != nil || !isAck(reply) {
-		t.Fatalf("%s: %v %v", subject, reply, err)
-	}
-	var pushed struct{ ID string }
-	if err := json.Unmarshal(reply.Data, &pushed); err != nil {
-		t.Fatal(err)
-	}
-	return pushed.ID
-}
-
 // Keys are on the page: of items that are pushed and listed, why an item waits for others of
 // its key, and the two settings.
 func TestConsoleKeys(t *testing.T) {
@@ -63,9 +41,7 @@ func TestConsoleKeys(t *testing.T) {
 	browser := needBrowser(t)
 	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
 	nc := p.Connect(t)
-	if code, body := ask(t, "PATCH", p.HTTP+"/v1/queues/bills/config", `{"lease":"1h"}`); code != 200 {
-		t.Fatal(code, body)
-	}
+	patch(t, p, "bills/config", `{"lease":"1h"}`)
 	pushMsg(t, nc, "pq.bills.push.1", "charge", "PQ-Key", "ann")
 	second := pushMsg(t, nc, "pq.bills.push.2", "thank", "PQ-Key", "ann")
 	b := browser.drive(t)
@@ -78,10 +54,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.sees("Changed key_limit.")
 	b.open(p.HTTP + "/#/q/bills/i/" + second)
 	b.sees("1 item is before it.")
-	leased, err := nc.Request("pq.bills.pop.min", nil, patience)
-	if err != nil || !isItem(leased) {
-		t.Fatal(leased, err)
-	}
+	lease(t, nc, "bills", "1h")
 	b.open(p.HTTP + "/#/q/bills")
 	b.open(p.HTTP + "/#/q/bills/i/" + second)
 	b.sees("waits until an item of its key ann is settled: 1 of them may be leased at a time")
@@ -98,9 +71,7 @@ func TestConsoleKeys(t *testing.T) {
 	}
 	b.open(p.HTTP + "/#/q/bills/i/" + second)
 	b.sees("waits for another item of its key ann: the queue hands these out one after another")
-	if code, body := ask(t, "PATCH", p.HTTP+"/v1/queues/bills/keys/ann", `{"paused":true}`); code != 200 {
-		t.Fatal(code, body)
-	}
+	patch(t, p, "bills/keys/ann", `{"paused":true}`)
 	b.sees("its key ann is paused: no pop gets it until the key is resumed")
 	b.open(p.HTTP + "/#/q/bills")
 	b.click("Push an item")
@@ -256,6 +227,10 @@ func TestConsoleHiddenTab(t *testing.T) {
 		};`}, nil)
 	b.open(p.HTTP + "/#/q/jobs")
 	b.until("an item is there", `document.querySelectorAll("tbody tr").length === 1 && streams === 2`)
+	b.eval(`location.hash = "#/"`)
+	b.until("the streams of the view before end", `document.querySelector("h1").innerText === "Queues" && streams === 1`)
+	b.eval(`location.hash = "#/q/jobs"`)
+	b.until("the item is there again", `document.querySelectorAll("tbody tr").length === 1 && streams === 2`)
 	b.eval("seen(false)")
 	b.until("the streams end", "streams === 0")
 	push(t, nc, "jobs", 2, "x")

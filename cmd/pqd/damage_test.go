@@ -131,6 +131,14 @@ func TestDamagedStore(t *testing.T) {
 	if code, body := get(t, p.HTTP+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s, expected 200: another start mends nothing", code, body)
 	}
+	t.Run("console", func(t *testing.T) {
+		b := needBrowser(t).drive(t)
+		b.open(p.HTTP + "/#/health")
+		b.sees("Files of the store are damaged.")
+		b.sees(name)
+		b.take("health-damage")
+		b.defects()
+	})
 	if _, metrics := get(t, p.HTTP+"/metrics"); !strings.Contains(metrics, "\npq_store_damaged_files 1\n") || !strings.Contains(metrics, "\npq_ready 0\n") {
 		t.Error("/metrics does not tell of one damaged file")
 	}

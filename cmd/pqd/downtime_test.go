@@ -33,16 +33,7 @@ func TestGrantsAfterDowntime(t *testing.T) {
 func asking(t *testing.T, nc *nats.Conn) func(subject, body string, headers ...string) *nats.Msg {
 	return func(subject, body string, headers ...string) *nats.Msg {
 		t.Helper()
-		m := nats.NewMsg(subject)
-		m.Data = []byte(body)
-		for i := 0; i < len(headers); i += 2 {
-			m.Header.Set(headers[i], headers[i+1])
-		}
-		reply, err := nc.RequestMsg(m, patience)
-		if err != nil {
-			t.Fatalf("%s: %v", subject, err)
-		}
-		return reply
+		return request(t, nc, subject, body, headers...)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-func get(t *testing.T, url string) (code int, body string) {
+func get(t testing.TB, url string) (code int, body string) {
 	t.Helper()
 	return ask(t, http.MethodGet, url, "")
 }

@@ -33,36 +33,19 @@ func meter(t *testing.T, env ...string) *metered {
 // ask sends a request, with pairs of headers, and returns the answer.
 func (m *metered) ask(subject, body string, header ...string) *nats.Msg {
 	m.Helper()
-	request := &nats.Msg{Subject: subject, Data: []byte(body), Header: make(nats.Header)}
-	for pair := range slices.Chunk(header, 2) {
-		request.Header.Set(pair[0], pair[1])
-	}
-	answer, err := m.nc.RequestMsg(request, patience)
-	if err != nil {
-		m.Fatalf("%s: %v", subject, err)
-	}
-	return answer
+	return request(m.T, m.nc, subject, body, header...)
 }
 
 // lease leases the next item.
 func (m *metered) lease(queue, duration string) *nats.Msg {
 	m.Helper()
-	item := m.ask("pq."+queue+".pop.min", "", "PQ-Lease", duration)
-	if !isItem(item) {
-		m.Fatalf("a pop of %s: %v", queue, item.Header)
-	}
-	return item
+	return lease(m.T, m.nc, queue, duration)
 }
 
 // pushed pushes an item and returns its id.
 func (m *metered) pushed(subject, body string, header ...string) string {
 	m.Helper()
-	var ack struct{ ID string }
-	answer := m.ask(subject, body, header...)
-	if err := json.Unmarshal(answer.Data, &ack); err != nil || ack.ID == "" {
-		m.Fatalf("%s: %s", subject, answer.Data)
-	}
-	return ack.ID
+	return pushMsg(m.T, m.nc, subject, body, header...)
 }
 
 var (

@@ -94,15 +94,7 @@ func requeueAs(t *testing.T, p *testenv.Process, as func(user string) *nats.Conn
 	t.Helper()
 	push(t, as("producer"), "jobs", 1, "gave up")
 	worker := as("worker")
-	lease := nats.NewMsg("pq.jobs.pop.min")
-	lease.Header.Set("PQ-Lease", "1h")
-	item, err := worker.RequestMsg(lease, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := worker.Request(item.Reply, []byte("+TERM by hand"), patience); err != nil {
-		t.Fatal(err)
-	}
+	request(t, worker, lease(t, worker, "jobs", "1h").Reply, "+TERM by hand")
 	pq := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command(testenv.Build(t, "cmd/pq"), args...)

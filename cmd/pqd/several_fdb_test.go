@@ -31,18 +31,6 @@ func TestSeveralBridges(t *testing.T) {
 		daemons, ncs = append(daemons, d), append(ncs, d.Connect(t))
 	}
 	a, b := ncs[0], ncs[1]
-	ask := func(nc *nats.Conn, subject, body string, header ...string) *nats.Msg {
-		t.Helper()
-		m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
-		for i := 0; i < len(header); i += 2 {
-			m.Header.Set(header[i], header[i+1])
-		}
-		answer, err := nc.RequestMsg(m, patience)
-		if err != nil {
-			t.Fatalf("%s: %v", subject, err)
-		}
-		return answer
-	}
 
 	// The other daemon has the pushed items, in one order.
 	for i := range 20 {
@@ -67,7 +55,7 @@ func TestSeveralBridges(t *testing.T) {
 	push(t, b, "made-by-b", 0, "x")
 	for _, nc := range ncs {
 		var list struct{ Queues []string }
-		if err := json.Unmarshal(ask(nc, "pq._sys.list", "").Data, &list); err != nil {
+		if err := json.Unmarshal(request(t, nc, "pq._sys.list", "").Data, &list); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(list.Queues, []string{"jobs", "made-by-a", "made-by-b"}) {
@@ -93,30 +81,30 @@ func TestSeveralBridges(t *testing.T) {
 	}
 
 	// Each settles leases of the other, and knows when they are over.
-	if m := ask(b, leased.Reply, "+WPI"); m.Header.Get("Nats-Service-Error") != "" {
+	if m := request(t, b, leased.Reply, "+WPI"); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("+WPI at the other bridge: %v", m.Header)
 	}
-	if m := ask(b, leased.Reply, "-NAK"); m.Header.Get("Nats-Service-Error") != "" {
+	if m := request(t, b, leased.Reply, "-NAK"); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("-NAK at the other bridge: %v", m.Header)
 	}
-	leased = ask(b, "pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	leased = request(t, b, "pq.jobs.pop.min", "", "PQ-Lease", "1h")
 	if leased.Header.Get("PQ-Deliveries") != "2" {
 		t.Errorf("leased again: %v", leased.Header)
 	}
-	if m := ask(a, leased.Reply, "+ACK"); m.Header.Get("Nats-Service-Error") != "" {
+	if m := request(t, a, leased.Reply, "+ACK"); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("+ACK at the other bridge: %v", m.Header)
 	}
 
 	// The remaining one does the due work.
 	for i, end := range []*testenv.Process{daemons[0], daemons[1]} {
 		other := ncs[1-i]
-		ask(other, "pq.jobs.push.5", "due", "PQ-Delay", "100ms")
-		if m := ask(other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "due" {
+		request(t, other, "pq.jobs.push.5", "due", "PQ-Delay", "100ms")
+		if m := request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "due" {
 			t.Errorf("with both there: %q %v", m.Data, m.Header)
 		}
 		end.Kill(t)
-		ask(other, "pq.jobs.push.5", "left alone", "PQ-Delay", "100ms")
-		if m := ask(other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "left alone" {
+		request(t, other, "pq.jobs.push.5", "left alone", "PQ-Delay", "100ms")
+		if m := request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "left alone" {
 			t.Errorf("with one of them killed: %q %v", m.Data, m.Header)
 		}
 		end.Start(t)

@@ -36,7 +36,7 @@ func newStreamStore(t *testing.T, size string) *streamStore {
 func (s *streamStore) env(node string) []string {
 	return []string{
 		"NATS_URL=" + s.outside.URL(), "PQ_STORE=jetstream:pq?sync=always&replicas=1&max_bytes=" + s.size,
-		"PQ_NODE=" + node, "PQ_DATA=" + filepath.Join(s.work, node),
+		"PQ_NODE=" + node, "PQ_DATA=" + filepath.Join(s.work, node), "PQ_CONSOLE=read",
 	}
 }
 

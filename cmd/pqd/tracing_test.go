@@ -85,12 +85,7 @@ func TestTracing(t *testing.T) {
 	from := func(trace string) string { return "00-" + trace + "-" + parent + "-01" }
 	ask := func(subject, traceparent string) *nats.Msg {
 		t.Helper()
-		m := &nats.Msg{Subject: subject, Header: nats.Header{"traceparent": {traceparent}, "tracestate": {"a=b"}}}
-		reply, err := nc.RequestMsg(m, patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
+		return request(t, nc, subject, "", "traceparent", traceparent, "tracestate", "a=b")
 	}
 	ask("pq.jobs.push", from(pusher))
 	item := ask("pq.jobs.pop.min", from(popper))

@@ -49,11 +49,14 @@ export function keep(body, list, key, make, update) {
   for (const row of known.values()) row.remove();
 }
 
+const mostNotes = 3; // more would cover the page
+
 const notes = () => document.getElementById("notes");
 
 // note tells something that the user should know, for a while.
 export function note(text, bad = false) {
   const line = h("p", { class: bad ? "bad" : null }, text);
+  while (notes().children.length >= mostNotes) notes().firstChild.remove();
   notes().append(line);
   setTimeout(() => line.remove(), bad ? 12000 : 5000);
 }

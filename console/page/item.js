@@ -134,7 +134,7 @@ function showPayload(to, data) {
       all ? null : h("button", { type: "button", onclick: () => { all = true; show(form); } }, `Show all ${bytes(data.length)}`));
   };
   show(parsed !== undefined && typeof parsed === "object" ? "json" : isText ? "text" : "hex");
-  fill(to, h("h2", {}, `Payload, ${bytes(data.length)}`), choices, h("br"), data.length ? pre : h("p", { class: "dim" }, "It is empty."));
+  fill(to, h("h2", {}, `Payload, ${bytes(data.length)}`), choices, data.length ? pre : h("p", { class: "dim" }, "It is empty."));
 }
 
 function buttons(queue, at, item) {

@@ -24,7 +24,7 @@ export function items(context, holder, parameters, { tab, queue, key = "" }) {
   const body = h("tbody");
   const table = h("table", { hidden: true }, h("caption", { class: "unseen" }, `Items of ${holder}`),
     h("thead", {}, h("tr", {}, context.admin ? h("th", { scope: "col" }, chosen.all(body)) : null,
-      ["Id", "Priority", "Key", "Pushed", "Deliveries", "Until", "Size", "Headers"].map((c) => h("th", { scope: "col", class: c === "Key" ? "key" : ["Priority", "Deliveries", "Size"].includes(c) ? "number" : null }, c)))), body);
+      ["Id", "Priority", "Key", "Pushed", "Deliveries", "Until", "Size", tab === "dead" ? "Why" : "Headers"].map((c) => h("th", { scope: "col", class: c === "Key" ? "key" : ["Priority", "Deliveries", "Size"].includes(c) ? "number" : null }, c)))), body);
   const empty = h("p", { class: "empty" }, "Loading…");
   const pages = h("div", { class: "pages" });
   const show = (list) => {

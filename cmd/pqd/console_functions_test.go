@@ -1,0 +1,360 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// busy has clients push to queues of their own and pop them until stop is called.
+func busy(t *testing.T, p *testenv.Process) (stop func()) {
+	t.Helper()
+	nc := p.Connect(t)
+	c, err := client.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	for i := range 4 {
+		workers.Go(func() { shop{t, nc, c}.work(ctx, fmt.Sprintf("busy-%d", i), 5*time.Millisecond) })
+	}
+	return func() {
+		cancel()
+		workers.Wait()
+	}
+}
+
+// rowOf is a script for the cells of the row of a queue, in the view of all queues.
+func rowOf(queue string) string {
+	return fmt.Sprintf(`[...[...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("a")?.innerText === %q)?.children ?? []]`, queue)
+}
+
+// shows waits until an answer of the HTTP interface contains texts.
+func (b *tab) shows(p *testenv.Process, path string, texts ...string) {
+	b.Helper()
+	var body string
+	defer func() {
+		if b.Failed() {
+			b.Logf("%s: %s", path, body)
+		}
+	}()
+	b.await(fmt.Sprintf("%s has %q", path, texts), func() bool {
+		_, body = get(b.TB, p.HTTP+path)
+		for _, text := range texts {
+			if !strings.Contains(body, text) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// press presses the button of the dialog.
+func (b *tab) press(text string) {
+	b.Helper()
+	b.until("there is a dialog", `document.querySelector("dialog[open]") !== null`)
+	b.click(text)
+}
+
+// All numbers and states that there are, while others work.
+func TestConsoleUnderLoad(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	stop := busy(t, p)
+	defer stop()
+	nc := p.Connect(t)
+	patch(t, p, "orders/config", `{"lease":"1h"}`)
+	pushMsg(t, nc, "pq.orders.push.0", "gives up")
+	request(t, nc, lease(t, nc, "orders", "1h").Reply, "+TERM no such address")
+	pushMsg(t, nc, "pq.orders.push.1", "is worked on")
+	held := lease(t, nc, "orders", "3h")
+	late := pushMsg(t, nc, "pq.orders.push.2", "later", "PQ-Delay", "3h")
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, pushMsg(t, nc, fmt.Sprintf("pq.orders.push.%d", 5+i), `{"text":"\"quoted\\","n":[1]}`, "X-Raw", "\xff", "Season", "autumn"))
+	}
+	patch(t, p, "idle/config", `{"lease":"1h"}`)
+	waiting := nats.NewMsg("pq.idle.pop.min")
+	waiting.Reply = nc.NewInbox()
+	waiting.Header.Set("PQ-Wait", "100s")
+	if _, err := nc.SubscribeSync(waiting.Reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishMsg(waiting); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 70 {
+		pushMsg(t, nc, fmt.Sprintf("pq.deep.push.%d", i), "x")
+	}
+
+	b := browser.drive(t)
+	b.open(p.HTTP + "/")
+	cells := func(queue string) string { return rowOf(queue) + `.map((c) => c.innerText.trim())` }
+	b.until("the states of a queue", cells("orders")+`.slice(1, 5).join() === "3,1,1,1"`)
+	b.until("how old its next item is", cells("orders")+`[5].endsWith(" old") && `+cells("orders")+`[9] !== "0 B"`)
+	b.until("dead letters are marked", rowOf("orders")+`[4].className.includes("bad") && !`+rowOf("deep")+`[4].className.includes("bad")`)
+	b.until("rates, and their sums", fmt.Sprintf(`((row, sums) => row[6] > 0 && row[7] > 0 && Number(sums[6].innerText) >= row[6] && Number(sums[7].innerText) >= row[7] && sums[4].innerText === "1")(%s.map(Number), document.querySelector(".sums").children)`, cells("busy-0")))
+	b.until("a pop that waits", cells("idle")+`[8] === "1"`)
+	b.click("idle")
+	b.until("the focus is in the view", `document.activeElement.id === "main"`)
+	b.click("Pause")
+	b.open(p.HTTP + "/")
+	b.until("what is paused is marked", rowOf("idle")+`[0]?.innerText.includes("paused") && !`+rowOf("orders")+`[0].innerText.includes("paused")`)
+	b.take("queues-busy")
+
+	b.open(p.HTTP + "/#/q/deep")
+	b.until("an age that is a lower bound", `[...document.querySelectorAll(".tiles div")].find((d) => d.innerText.startsWith("Age of the oldest"))?.querySelector("dd").innerText.startsWith("≥ ")`)
+	b.open(p.HTTP + "/#/q/orders")
+	b.until("the tiles", `[...document.querySelectorAll(".tiles dd")].slice(0, 4).map((d) => d.innerText).join() === "3,1,1,0"`)
+	b.enter("id", ids[2])
+	b.click("Search")
+	b.sees("2 items are before it.")
+	b.sees("base64 /w==")
+	pretty := "{\n  \"text\": \"\\\"quoted\\\\\",\n  \"n\": [\n    1\n  ]\n}"
+	b.until("the payload is JSON", fmt.Sprintf(`document.querySelector("pre").textContent === %s`, quoted(pretty)))
+	b.click("Text")
+	b.until("the payload is text", fmt.Sprintf(`document.querySelector("pre").textContent === %s`, quoted(`{"text":"\"quoted\\","n":[1]}`)))
+	b.click("JSON")
+	b.until("the payload is JSON again", fmt.Sprintf(`document.querySelector("pre").textContent === %s`, quoted(pretty)))
+	b.click("orders")
+	b.click("Pause")
+	b.open(p.HTTP + "/#/q/orders/i/" + ids[0])
+	b.sees("the queue is paused: no pop gets it until the queue is resumed")
+	b.click("orders")
+	b.click("Resume")
+	b.sees("Deliveries go on.")
+
+	b.click("Delayed")
+	b.until("the delayed item", `[...document.querySelectorAll("tbody tr")].length === 1 && document.querySelector("[data-label=Until]").innerText === "in 2 h"`)
+	b.take("delayed")
+	b.click(late)
+	b.sees("It waits until its delay is over, in 2 h.")
+	b.open(p.HTTP + "/#/q/orders?tab=leased")
+	b.until("the leased item", `document.querySelector("[data-label=Until]")?.innerText === "in 2 h" && document.querySelector("[data-label=Deliveries]").innerText === "1"`)
+	b.take("leased")
+	b.eval(`document.querySelector("tbody a").click()`)
+	b.sees("A consumer works on it.")
+	b.take("item-leased")
+	b.click("Remove")
+	b.sees("A consumer works on it, and loses its lease. Nothing brings the item back.")
+	b.press("Remove")
+	b.until("the page goes back to the queue", `location.hash === "#/q/orders"`)
+	b.shows(p, "/v1/queues/orders", `"leased":0`)
+	if _, err := nc.Request(held.Reply, []byte("+ACK"), patience); err == nil {
+		t.Error("the lease of a removed item holds")
+	}
+	b.defects()
+	stop()
+	p.Stop(t)
+}
+
+// What an operator does to items and queues has its effect, while others work.
+func TestConsoleChanges(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	stop := busy(t, p)
+	defer stop()
+	nc := p.Connect(t)
+	patch(t, p, "graveyard/config", `{"dead_letters_from":"mail"}`)
+	patch(t, p, "mail/config", `{"dead_letter":"graveyard","ties":"oldest"}`)
+	for range 3 {
+		pushMsg(t, nc, "pq.mail.push", "x")
+		request(t, nc, lease(t, nc, "mail", "1h").Reply, "+TERM no such address")
+	}
+	b := browser.drive(t)
+	choose := func(n int) {
+		t.Helper()
+		b.until("items to choose", fmt.Sprintf(`document.querySelectorAll("tbody input").length === %d`, n))
+		b.eval(`document.querySelector("thead input").click()`)
+	}
+
+	// A push whose answer is lost, and which is repeated, has one effect.
+	b.open(p.HTTP + "/#/q/mail")
+	b.click("Push an item")
+	b.eval(`{ const send = window.fetch; window.lost = 0; window.fetch = async (at, how) => { const answer = await send(at, how); if (at.includes("/push") && window.lost++ === 0) throw new TypeError("lost"); return answer } }`)
+	for name, text := range map[string]string{"payload": "late", "priority": "3", "headers": "Season: autumn\nColour: red", "delay": "1h", "ttl": "2h"} {
+		b.enter(name, text)
+	}
+	b.press("Push")
+	b.sees("pqd does not answer.")
+	b.press("Push")
+	b.until("the dialog has gone", `document.querySelector("dialog") === null`)
+	b.shows(p, "/v1/queues/mail/items?state=delayed", `"Season":["autumn"]`, `"Colour":["red"]`, `"expires":`, `"due":`)
+	b.shows(p, "/v1/queues/mail", `"ready":0,"leased":0,"delayed":1`)
+
+	// Dead letters, one and many, until one cannot be requeued.
+	b.open(p.HTTP + "/#/q/mail?tab=dead")
+	b.sees("Died: no such address")
+	b.eval(`document.querySelector("tbody a").click()`)
+	b.sees("From queue")
+	b.take("item-dead")
+	b.click("Requeue to mail")
+	b.sees("in mail now.")
+	patch(t, p, "mail/config", `{"max_length":2}`)
+	b.open(p.HTTP + "/#/q/mail?tab=dead")
+	choose(2)
+	b.click("Requeue 2")
+	b.sees("Requeue: 0 done.")
+	b.sees("full")
+	patch(t, p, "mail/config", `{"max_length":0}`)
+	b.click("Requeue 2")
+	b.sees("Requeue: 2 done.")
+	b.sees("There are no dead letters.")
+	b.shows(p, "/v1/queues/mail", `"ready":3`)
+
+	b.open(p.HTTP + "/#/q/mail?tab=config")
+	b.until("a choice is shown as it is", `document.querySelector("[name=ties]")?.value === "oldest"`)
+	b.open(p.HTTP + "/#/q/mail")
+	choose(3)
+	if n := b.eval(`[...document.querySelectorAll("button")].filter((e) => e.innerText.startsWith("Requeue")).length`); n != "0" {
+		t.Errorf("items that are no dead letters have %s buttons to requeue them", n)
+	}
+	b.click("Remove 3")
+	b.sees("Nothing brings them back.")
+	b.shows(p, "/v1/queues/mail", `"ready":3`)
+	b.press("Remove")
+	b.sees("No item is ready.")
+	b.shows(p, "/v1/queues/mail", `"ready":0`)
+
+	b.click("Delete")
+	b.enter("word", "graveyard")
+	b.press("Delete")
+	b.sees("This is not mail.")
+	b.enter("word", "mail")
+	b.press("Delete")
+	b.until("the page shows the queues", `location.hash === "#/" && document.querySelector("h1").innerText === "Queues"`)
+	if code, body := get(t, p.HTTP+"/v1/queues/mail"); code != 404 {
+		t.Errorf("the deleted queue: %d %s", code, body)
+	}
+	b.defects()
+	stop()
+	p.Stop(t)
+}
+
+// Searches and long payloads go on step by step.
+func TestConsoleSteps(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t)
+	c, err := client.New(p.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many []client.NewItem
+	for i := range 1100 {
+		many = append(many, client.NewItem{Payload: []byte(strings.Repeat("x", 1+i/1099*100_000)), Options: []client.PushOption{client.Header(nats.Header{"Number": {fmt.Sprint(i)}})}})
+	}
+	var last string
+	for len(many) > 0 {
+		n := min(len(many), client.MaxMany)
+		pushed, err := c.Queue("long").PushMany(t.Context(), many[:n]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, many = pushed[n-1].ID, many[n:]
+	}
+	b := browser.drive(t)
+	b.open(p.HTTP + "/#/q/long")
+	b.enter("header", "Number: 1099")
+	b.click("Search")
+	b.sees("0 found in 1,000 items")
+	b.click("Search on")
+	b.sees("1 found in 1,100 items")
+	b.take("search")
+	b.click(last)
+	b.sees("More than 1,000 items are before it.")
+	b.until("the beginning of the payload", `document.querySelector("pre").textContent.length === 65536`)
+	b.click("Show all 98 KiB")
+	b.until("all of the payload", `document.querySelector("pre").textContent.length === 100001`)
+
+	first := `document.querySelector("tbody a")?.innerText`
+	b.open(p.HTTP + "/#/q/long")
+	b.until("the first page", `document.querySelectorAll("tbody tr").length === 50`)
+	b.eval("window.first = " + first)
+	b.click("Next page")
+	b.until("the second page", `document.querySelectorAll("tbody tr").length === 50 && `+first+" !== window.first")
+	b.click("First page")
+	b.until("the first page again", first+" === window.first")
+	b.defects()
+	p.Stop(t)
+}
+
+// All of many queues are looked at step by step, and pages of them lead back.
+func TestConsoleManyQueues(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t)
+	c, err := client.New(p.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []*client.Future
+	for i := range 1053 {
+		f, err := c.Queue(fmt.Sprintf("queue-%04d", min(i, 1049))).PushAsync(t.Context(), []byte("x")) // four for the last one
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, f)
+	}
+	for _, f := range sent {
+		if _, err := f.Result(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := browser.drive(t)
+	foot := func(text string) {
+		t.Helper()
+		b.until("the sums are "+text, fmt.Sprintf(`document.querySelector(".sums")?.innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, text))
+	}
+	b.open(p.HTTP + "/")
+	foot("These 50 queues 50")
+	b.click("Next page")
+	b.until("the second page", `document.querySelector("tbody a")?.innerText === "queue-0050"`)
+	b.click("First page")
+	b.until("the first page again", `document.querySelector("tbody a")?.innerText === "queue-0000"`)
+	b.click("Look at all, by Ready")
+	foot("The first 1,000 queues 1,000")
+	b.click("Look at 1,000 more")
+	foot("All 1,050 queues 1,053")
+	b.until("the largest one is first", `document.querySelector("tbody a").innerText === "queue-1049"`)
+	b.defects()
+	p.Stop(t)
+}
+
+// The theme is the browser's until somebody chooses one, and then that; and a page whose
+// first request fails tries again.
+func TestConsoleThemeAndStart(t *testing.T) {
+	t.Parallel()
+	browser := needBrowser(t)
+	p := testenv.Daemon(t)
+	push(t, p.Connect(t), "jobs", 1, "x")
+	b := browser.drive(t)
+	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
+		window.tries = 0;
+		const send = window.fetch;
+		window.fetch = (at, how) => at === "/v1/access" && window.tries++ === 0 ? Promise.reject(new TypeError("lost")) : send(at, how);`}, nil)
+	dark := `getComputedStyle(document.documentElement).colorScheme === "dark"`
+	b.open(p.HTTP + "/")
+	b.sees("pqd does not answer.")
+	b.take("no-connection")
+	b.sees("jobs")
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "light"}}}, nil)
+	b.until("the theme is light", "!("+dark+")")
+	b.eval(`{ const theme = document.getElementById("theme"); theme.value = "dark"; theme.dispatchEvent(new Event("change")) }`)
+	b.until("the theme is dark", dark)
+	b.call("Page.reload", nil, nil)
+	b.sees("jobs")
+	b.until("the theme is still dark", dark)
+	p.Stop(t)
+}
