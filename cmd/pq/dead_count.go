@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -25,19 +26,24 @@ func items(i *client.Info) int64 {
 	return i.Ready + i.Leased + i.Delayed
 }
 
-// figuresOf adds the dead letters to what is known about all queues.
-func figuresOf(infos []*client.Info) []*figures {
+// byName are queues by their names.
+func byName(infos []*client.Info) map[string]*client.Info {
 	named := make(map[string]*client.Info, len(infos))
 	for _, i := range infos {
 		named[i.Queue] = i
 	}
-	all := make([]*figures, 0, len(infos))
-	for _, i := range infos {
-		f := &figures{Info: i, dead: none, age: i.Oldest}
+	return named
+}
+
+// figuresOf are what is known about queues, with the dead letters in others of which something
+// is known.
+func figuresOf(infos []*client.Info, named map[string]*client.Info, at time.Time) []*figures {
+	all := make([]*figures, len(infos))
+	for n, i := range infos {
+		all[n] = newFigures(i, at)
 		if in := holder(i); in != "" {
-			f.dead = items(named[in])
+			all[n].dead = items(named[in])
 		}
-		all = append(all, f)
 	}
 	return all
 }

@@ -40,7 +40,7 @@ If there are no queues the exit code is 3.`,
 					s.say("no queues")
 					return "", exitError(exitNothing)
 				}
-				return s.queueTable(figuresOf(infos))
+				return s.queueTable(figuresOf(infos, byName(infos), time.Now()))
 			})
 		},
 	}
@@ -74,14 +74,10 @@ func (s *session) queueTable(all []*figures) (string, error) {
 	if len(all) == 0 {
 		return "no queues\n", nil
 	}
-	rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "DEAD", "SIZE", "OLDEST", ""}}
-	for _, i := range all {
-		rows = append(rows, []string{
-			i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), deadLettersOf(i.dead), size(i.Bytes), oldest(i.Info), paused(i.Info),
-		})
-	}
-	return strings.Join(columns(rows), "\n") + "\n", nil
+	return strings.Join(queueLines(all, lsColumns), "\n") + "\n", nil
 }
+
+var lsColumns = queueColumnsBut("waiting", "push", "pop", "settle")
 
 func (s *session) names(c *client.Client) error {
 	n := 0
@@ -100,16 +96,10 @@ func (s *session) names(c *client.Client) error {
 	return nil
 }
 
+// oldest writes the age of the next item.
 func oldest(i *client.Info) string {
 	if i.Ready == 0 {
 		return "-"
 	}
 	return span(seconds(i.Oldest).Round(time.Second))
-}
-
-func paused(i *client.Info) string {
-	if i.Paused {
-		return "paused"
-	}
-	return ""
 }

@@ -65,10 +65,10 @@ func (w *watching) look(s *session, c *client.Client) error {
 		}
 		return nil
 	}
-	all := figuresOf(infos)
+	all := figuresOf(infos, byName(infos), time.Now())
 	sortFigures(all, w.sort, false)
 	head := fmt.Sprintf("%s  prefix %s  %s", cmp.Or(s.nc.ConnectedUrlRedacted(), "not connected"), s.global.prefix, time.Now().Format(time.TimeOnly))
-	lines := append([]string{head, totals(all), ""}, topTable(all)...)
+	lines := append([]string{head, totals(all), ""}, queueLines(all, lineColumns)...)
 	return s.print(strings.Join(lines, "\n") + "\n")
 }
 
@@ -87,13 +87,4 @@ func sums(all []*figures) string {
 		thousands(t.Ready), thousands(t.Leased), thousands(t.Delayed), rate(t.Rates.Push), rate(t.Rates.Pop))
 }
 
-func topTable(all []*figures) []string {
-	rows := [][]string{{"QUEUE", "READY", "LEASED", "DELAYED", "OLDEST", "WAITING", "PUSH/S", "POP/S", "SETTLE/S", ""}}
-	for _, i := range all {
-		rows = append(rows, []string{
-			i.Queue, thousands(i.Ready), thousands(i.Leased), thousands(i.Delayed), oldest(i.Info), thousands(int64(i.Waiting)),
-			rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle), paused(i.Info),
-		})
-	}
-	return columns(rows)
-}
+var lineColumns = queueColumnsBut("dead", "size")

@@ -80,17 +80,11 @@ func askFigures(ctx context.Context, c *client.Client, names []string, exists fu
 	if err != nil {
 		return nil, err
 	}
-	named := make(map[string]*client.Info, len(names))
-	for _, name := range names {
-		named[name] = nil
-	}
-	for _, i := range infos {
-		named[i.Queue] = i
-	}
+	named := byName(infos)
 	missing := make(map[string]bool)
 	for _, i := range infos {
 		in := holder(i)
-		if _, asked := named[in]; in != "" && !asked && exists(in) {
+		if in != "" && named[in] == nil && exists(in) {
 			missing[in] = true
 		}
 	}
@@ -98,16 +92,10 @@ func askFigures(ctx context.Context, c *client.Client, names []string, exists fu
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range holders {
-		named[i.Queue] = i
-	}
+	maps.Copy(named, byName(holders))
 	found := make(map[string]*figures, len(infos))
-	for _, i := range infos {
-		f := newFigures(i, at)
-		if in := holder(i); in != "" {
-			f.dead = items(named[in])
-		}
-		found[i.Queue] = f
+	for _, f := range figuresOf(infos, named, at) {
+		found[f.Queue] = f
 	}
 	return found, nil
 }

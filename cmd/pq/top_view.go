@@ -105,7 +105,7 @@ those that are not known yet.`
 // viewList is the list of queues.
 func (m *topModel) viewList() []screen.Line {
 	o := &m.list
-	t := newGrid(m.columns, columnsOfTop(o.orderNow(), o.reversed && o.whole()))
+	t := newGrid(m.columns, gridOfTop(o.orderNow(), o.reversed && o.whole()))
 	for _, name := range o.visible() {
 		t.add(m.cellsOf(name))
 	}
@@ -148,18 +148,14 @@ func firstOf(names []string) string {
 	return names[0]
 }
 
-// columnsOfTop are the columns of the list. The last ones to go in a narrow terminal are
-// those with a low rank.
-func columnsOfTop(order string, reversed bool) []gridColumn {
-	all := []gridColumn{
-		{key: "name", title: "QUEUE", wide: true}, {key: "ready", title: "READY", number: true}, {key: "leased", title: "LEASED", number: true, rank: 2},
-		{key: "delayed", title: "DELAYED", number: true, rank: 3}, {key: "dead", title: "DEAD", number: true, rank: 1},
-		{key: "oldest", title: "OLDEST", number: true, rank: 2}, {key: "waiting", title: "WAITING", number: true, rank: 5},
-		{key: "push", title: "PUSH/S", number: true, rank: 4}, {key: "pop", title: "POP/S", number: true, rank: 4},
-		{key: "settle", title: "SETTLE/S", number: true, rank: 6}, {title: "", rank: 1},
-	}
-	for i := range all {
-		if all[i].key == order {
+// topColumns are those of the list.
+var topColumns = queueColumnsBut("size")
+
+// gridOfTop are the columns of the list as it is sorted.
+func gridOfTop(order string, reversed bool) []gridColumn {
+	all := make([]gridColumn, len(topColumns))
+	for i, c := range topColumns {
+		if all[i] = c.gridColumn; c.key == order {
 			all[i].title += map[bool]string{false: "▼", true: "▲"}[reversed != (order == "name")]
 			all[i].rank = 0
 		}
@@ -167,38 +163,28 @@ func columnsOfTop(order string, reversed bool) []gridColumn {
 	return all
 }
 
-// oldest writes the age of the oldest ready item, with + if there may be an older one.
-func (f *figures) oldest() string {
-	switch age := span(seconds(f.age).Round(time.Second)); {
-	case f.Ready == 0:
-		return "-"
-	case f.OldestAtLeast:
-		return age + "+"
-	default:
-		return age
-	}
-}
-
 // cellsOf are the cells of a queue.
 func (m *topModel) cellsOf(name string) []screen.Span {
 	f := m.list.figures[name]
-	if f == nil {
-		cells := []screen.Span{{Text: name}}
-		for range 9 {
-			cells = append(cells, screen.Span{Text: "…"})
+	cells := make([]screen.Span, len(topColumns))
+	for i, c := range topColumns {
+		switch {
+		case c.key == "name":
+			cells[i].Text = name
+		case f != nil:
+			cells[i].Text = m.number(f.at, c.text(f))
+		case c.key != "state":
+			cells[i].Text = "…"
 		}
-		return append(cells, screen.Span{})
+		switch {
+		case c.key == "state":
+			cells[i].Style = screen.Yellow
+		case c.key == "dead" && f != nil && f.dead > 0:
+			cells[i].Style = screen.Red
+		}
 	}
-	n := func(text string) screen.Span { return screen.Span{Text: m.number(f.at, text)} }
-	deadCell, state := n(deadLettersOf(f.dead)), n(paused(f.Info))
-	if f.dead > 0 {
-		deadCell.Style = screen.Red
-	}
-	state.Style = screen.Yellow
-	cells := []screen.Span{
-		{Text: name}, n(thousands(f.Ready)), n(thousands(f.Leased)), n(thousands(f.Delayed)), deadCell,
-		n(f.oldest()), n(thousands(int64(f.Waiting))),
-		n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)), state,
+	if f == nil {
+		return cells
 	}
 	if !m.live(f.at) {
 		for i := range cells {
