@@ -154,7 +154,9 @@ func (b *tab) until(what, script string) {
 			return
 		}
 		if time.Now().After(late) {
-			b.Fatalf("after %s it was not true yet that %s: the page shows\n%s\nand its log has\n%.2000s", patience, what, b.eval("document.body.innerText"), strings.Join(b.logs, "\n"))
+			b.Fatalf("after %s it was not true yet that %s: the page (%s) shows\n%s\nand its log has\n%.2000s", patience, what,
+				b.eval("`${location.href}, ${document.readyState}, ${document.visibilityState}, ${performance.getEntriesByType('resource').length} files`"),
+				b.eval("document.body?.innerText ?? null"), strings.Join(b.logs, "\n"))
 		}
 	}
 }
@@ -170,7 +172,11 @@ func (b *tab) sees(text string) {
 func (b *tab) open(url string) {
 	b.Helper()
 	b.eval(fmt.Sprintf(`{ const view = document.querySelector("main > *"); if (view && location.href !== %s) view.dataset.left = "" }`, quoted(url)))
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	var gone struct{ ErrorText string }
+	b.call("Page.navigate", map[string]any{"url": url}, &gone)
+	if gone.ErrorText != "" {
+		b.Fatalf("the browser does not go to %s: %s", url, gone.ErrorText)
+	}
 	b.until("the view before is gone", `document.querySelector("[data-left]") === null`)
 }
 
