@@ -68,11 +68,9 @@ func (b *tab) press(text string) {
 // All numbers and states that there are, while others work.
 func TestConsoleUnderLoad(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	stop := busy(t, p)
 	defer stop()
-	nc := p.Connect(t)
 	patch(t, p, "orders/config", `{"lease":"1h"}`)
 	pushMsg(t, nc, "pq.orders.push.0", "gives up")
 	request(t, nc, lease(t, nc, "orders", "1h").Reply, "+TERM no such address")
@@ -97,7 +95,6 @@ func TestConsoleUnderLoad(t *testing.T) {
 		pushMsg(t, nc, fmt.Sprintf("pq.deep.push.%d", i), "x")
 	}
 
-	b := browser.drive(t)
 	b.open(p.HTTP + "/")
 	cells := func(queue string) string { return rowOf(queue) + `.map((c) => c.innerText.trim())` }
 	b.until("the states of a queue", cells("orders")+`.slice(1, 5).join() === "3,1,1,1"`)
@@ -161,18 +158,15 @@ func TestConsoleUnderLoad(t *testing.T) {
 // What an operator does to items and queues has its effect, while others work.
 func TestConsoleChanges(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	stop := busy(t, p)
 	defer stop()
-	nc := p.Connect(t)
 	patch(t, p, "graveyard/config", `{"dead_letters_from":"mail"}`)
 	patch(t, p, "mail/config", `{"dead_letter":"graveyard","ties":"oldest"}`)
 	for range 3 {
 		pushMsg(t, nc, "pq.mail.push", "x")
 		request(t, nc, lease(t, nc, "mail", "1h").Reply, "+TERM no such address")
 	}
-	b := browser.drive(t)
 	choose := func(n int) {
 		t.Helper()
 		b.until("items to choose", fmt.Sprintf(`document.querySelectorAll("tbody input").length === %d`, n))
@@ -245,9 +239,8 @@ func TestConsoleChanges(t *testing.T) {
 // Searches and long payloads go on step by step.
 func TestConsoleSteps(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	c, err := client.New(p.Connect(t))
+	p, nc, b := consolePage(t)
+	c, err := client.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +257,6 @@ func TestConsoleSteps(t *testing.T) {
 		}
 		last, many = pushed[n-1].ID, many[n:]
 	}
-	b := browser.drive(t)
 	b.open(p.HTTP + "/#/q/long")
 	b.enter("header", "Number: 1099")
 	b.click("Search")
@@ -293,9 +285,8 @@ func TestConsoleSteps(t *testing.T) {
 // All of many queues are looked at step by step, and pages of them lead back.
 func TestConsoleManyQueues(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	c, err := client.New(p.Connect(t))
+	p, nc, b := consolePage(t)
+	c, err := client.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +303,6 @@ func TestConsoleManyQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := browser.drive(t)
 	foot := func(text string) {
 		t.Helper()
 		b.until("the sums are "+text, fmt.Sprintf(`document.querySelector(".sums")?.innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, text))
@@ -336,10 +326,8 @@ func TestConsoleManyQueues(t *testing.T) {
 // first request fails tries again.
 func TestConsoleThemeAndStart(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	push(t, p.Connect(t), "jobs", 1, "x")
-	b := browser.drive(t)
+	p, nc, b := consolePage(t)
+	push(t, nc, "jobs", 1, "x")
 	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
 		window.tries = 0;
 		const send = window.fetch;

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // script would change the title of a page that took it for markup or ran it.
@@ -15,9 +13,7 @@ const script = `"'><img src=x onerror="document.title='owned'"><script>document.
 // What an item holds stays text, however it is made, and the page goes on to work.
 func TestConsoleHostileItems(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	var all []string // headers
 	for i := range 300 {
 		all = append(all, fmt.Sprintf("X-%03d", i), script)
@@ -47,7 +43,6 @@ func TestConsoleHostileItems(t *testing.T) {
 		{"a prototype", `{"__proto__":{"x":1},"constructor":1,"toString":2}`, []string{"__proto__", "a", "constructor", "b", "hasOwnProperty", "c"}, []string{`"__proto__": {`, "hasOwnProperty"}},
 		{"a link", "javascript:document.title='owned'", []string{"Location", "javascript:document.title='owned'"}, []string{"javascript:document.title"}},
 	}
-	b := browser.drive(t)
 	unchanged := func(name string) {
 		t.Helper()
 		if title := b.eval("document.title"); strings.Contains(title, "owned") {
@@ -105,10 +100,8 @@ func TestConsoleHostileItems(t *testing.T) {
 // effect. The browser itself sends what it would send for a hostile page.
 func TestConsoleOtherSite(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	push(t, p.Connect(t), "jobs", 1, "x")
-	b := browser.drive(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
+	push(t, nc, "jobs", 1, "x")
 	page := `<!doctype html><title>elsewhere</title><p>hostile`
 	b.open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(page)))
 	b.sees("hostile")

@@ -15,10 +15,7 @@ const keyRows = `[...document.querySelectorAll("main tbody tr")].map((r) => [...
 // The keys of a queue are shown page by page, those that wait first, and change as they do.
 func TestConsoleKeysOfQueue(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
-	b := browser.drive(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	push(t, nc, "tenants", 1, "without a key")
 	b.open(p.HTTP + "/#/q/tenants?tab=keys")
 	b.sees("No key has items that are ready or leased, or settings.")
@@ -57,15 +54,12 @@ func TestConsoleKeysOfQueue(t *testing.T) {
 // drops.
 func TestConsoleKey(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	patch(t, p, "jobs/config", `{"lease":"1h","key_rate":"100/1h"}`)
 	for i := range 60 {
 		pushMsg(t, nc, "pq.jobs.push.5", "x", "PQ-Key", "ann")
 		pushMsg(t, nc, fmt.Sprintf("pq.jobs.push.%d", i%9), "x", "PQ-Key", "bob")
 	}
-	b := browser.drive(t)
 	b.open(p.HTTP + "/#/q/jobs/k/ann")
 	b.sees("Nothing keeps its items")
 	b.until("items of the key alone", `document.querySelectorAll("main tbody tr").length === 50 && [...document.querySelectorAll("td[data-label=Priority]")].every((c) => c.innerText === "5")`)
@@ -129,10 +123,7 @@ func TestConsoleKey(t *testing.T) {
 // the page.
 func TestConsoleHostileKeys(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
-	b := browser.drive(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	keys := map[string]string{ // to how it is shown
 		`<img src=x onerror="document.title='owned'">`: `<img src=x onerror="document.title='owned'">`,
 		"a/b?c#d&e=%2F":               "a/b?c#d&e=%2F",
@@ -177,10 +168,8 @@ func TestConsoleHostileKeys(t *testing.T) {
 // A page that only shows has the settings of a key, and nothing to change them with.
 func TestConsoleKeyReadOnly(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	pushMsg(t, p.Connect(t), "pq.jobs.push.1", "x", "PQ-Key", "ann")
-	b := browser.drive(t)
+	p, nc, b := consolePage(t)
+	pushMsg(t, nc, "pq.jobs.push.1", "x", "PQ-Key", "ann")
 	b.open(p.HTTP + "/#/q/jobs/k/ann")
 	b.sees("Its share of the deliveries")
 	if buttons := b.eval(`[...document.querySelectorAll("main button")].filter((e) => !e.hidden).map((e) => e.innerText).join()`); buttons != `"Search"` {

@@ -8,19 +8,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 var pictures = flag.String("pq.pictures", "", "directory for pictures of the console's views; empty: none are made")
 
+// consolePage starts a pqd with these settings, and a browser for its page.
+func consolePage(t *testing.T, env ...string) (p *testenv.Process, nc *nats.Conn, b *tab) {
+	t.Helper()
+	browser := needBrowser(t)
+	p = testenv.Daemon(t, env...)
+	return p, p.Connect(t), browser.drive(t)
+}
+
 // The console in a real browser: what each view shows, and what its buttons do.
 func TestConsolePage(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	stop := busy(t, p)
 	defer stop()
-	nc := p.Connect(t)
 	hostile := `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 	for i := range 60 {
 		push(t, nc, "jobs", i%7, fmt.Sprintf(`{"document":%d,"task":"index"}`, i))
@@ -31,7 +39,6 @@ func TestConsolePage(t *testing.T) {
 		}
 	}
 	pushMsg(t, nc, "pq.jobs.push.-3", hostile, "X-Hostile", hostile+"\u202e\u061c\U000e0041txet")
-	b := browser.drive(t)
 	// All queues, live.
 	b.open(p.HTTP + "/")
 	b.sees("thumbnails")
@@ -135,12 +142,10 @@ func TestConsolePage(t *testing.T) {
 // for it.
 func TestConsolePageWithToken(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "0123456789abcdef\n")
-	p := testenv.Daemon(t, "PQ_CONSOLE_TOKEN="+token)
-	push(t, p.Connect(t), "jobs", 1, "x")
-	b := browser.drive(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE_TOKEN="+token)
+	push(t, nc, "jobs", 1, "x")
 	at, err := url.Parse(p.HTTP)
 	if err != nil {
 		t.Fatal(err)

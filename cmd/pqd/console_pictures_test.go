@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 var drawPages = flag.Bool("pq.draw", false, "make the pictures of the console in docs/pictures")
@@ -87,13 +86,12 @@ func TestConsolePictures(t *testing.T) {
 	if !*drawPages {
 		t.Skip("pictures are made on demand: make pictures")
 	}
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	c, err := client.New(p.Connect(t))
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
+	c, err := client.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := shop{t, p.Connect(t), c}
+	s := shop{t, nc, c}
 	plain := func(priority int64) func(int) client.NewItem {
 		return func(i int) client.NewItem {
 			return client.NewItem{Payload: fmt.Appendf(nil, `{"order":%d}`, 20_000+i), Options: []client.PushOption{client.Priority(priority)}}
@@ -135,7 +133,6 @@ func TestConsolePictures(t *testing.T) {
 	for queue, every := range map[string]time.Duration{"checkout": 20 * time.Millisecond, "search-index": 35 * time.Millisecond, "thumbnails": 10 * time.Millisecond} {
 		workers.Go(func() { s.work(ctx, queue, every) })
 	}
-	b := browser.drive(t)
 	both := func(name string, height int) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // defects fails the test if a script of the page failed, or the page broke its own policy.
@@ -38,13 +36,10 @@ func (b *tab) take(name string) {
 // its key, and the two settings.
 func TestConsoleKeys(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	patch(t, p, "bills/config", `{"lease":"1h"}`)
 	pushMsg(t, nc, "pq.bills.push.1", "charge", "PQ-Key", "ann")
 	second := pushMsg(t, nc, "pq.bills.push.2", "thank", "PQ-Key", "ann")
-	b := browser.drive(t)
 	b.open(p.HTTP + "/#/q/bills?tab=config")
 	b.enter("key_limit", "x")
 	b.click("Save")
@@ -89,12 +84,9 @@ func TestConsoleKeys(t *testing.T) {
 // Numbers are shown as they are, also where a float has no such number.
 func TestConsoleNumbers(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
 	id := pushMsg(t, nc, "pq.large.push.9223372036854775807", `{"n":12345678901234567890123, "x":1.50,"a":1,"a":[]}`)
 	pushMsg(t, nc, "pq.large.push.-9007199254740993", "x")
-	b := browser.drive(t)
 	b.open(p.HTTP + "/#/q/large")
 	b.until("priorities are exact", `[...document.querySelectorAll("td[data-label=Priority]")].map((c) => c.innerText).join() === "-9007199254740993,9223372036854775807"`)
 	b.open(p.HTTP + "/#/q/large/i/" + id)
@@ -129,10 +121,8 @@ func TestConsoleNumbers(t *testing.T) {
 // An address that means nothing says so, and a page that is there goes on to be.
 func TestConsoleAddresses(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	push(t, p.Connect(t), "jobs", 1, "x")
-	b := browser.drive(t)
+	p, nc, b := consolePage(t)
+	push(t, nc, "jobs", 1, "x")
 	for address, text := range map[string]string{
 		"#/q/%": "A % is not followed by two hexadecimal digits", "#/q/%ff": "A % is not followed", "#/q/jobs/i/%zz": "A % is not followed",
 		"#/nowhere": "Views are those of", "#/q/a/b/c": "Views are those of", "#/q/%E2%80%AE%": "A % is not followed", "#/q": "Views are those of",
@@ -158,9 +148,7 @@ func TestConsoleAddresses(t *testing.T) {
 // Queues are added up and sorted: those of a page as they change, all of them when asked.
 func TestConsoleSorting(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t)
 	for i := range 60 {
 		push(t, nc, fmt.Sprintf("queue-%02d", i), 1, "x")
 	}
@@ -170,7 +158,6 @@ func TestConsoleSorting(t *testing.T) {
 	for range 9 {
 		push(t, nc, "queue-55", 1, "x")
 	}
-	b := browser.drive(t)
 	first := func(name, foot string) {
 		b.Helper()
 		b.until(name+" is first", fmt.Sprintf(`document.querySelector("tbody th")?.innerText.trim() === %q && document.querySelector(".sums").innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, name, foot))
@@ -206,11 +193,8 @@ func TestConsoleSorting(t *testing.T) {
 // their tabs. When somebody looks at it again, it shows what is there.
 func TestConsoleHiddenTab(t *testing.T) {
 	t.Parallel()
-	browser := needBrowser(t)
-	p := testenv.Daemon(t)
-	nc := p.Connect(t)
+	p, nc, b := consolePage(t)
 	push(t, nc, "jobs", 1, "x")
-	b := browser.drive(t)
 	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
 		window.streams = 0;
 		const send = window.fetch;
