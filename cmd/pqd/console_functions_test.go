@@ -322,6 +322,36 @@ func TestConsoleManyQueues(t *testing.T) {
 	p.Stop(t)
 }
 
+// A page that gets no answer says so, and asks again: at the start, and when a stream falls
+// silent, as it does when a network is gone without a word.
+func TestConsoleSilence(t *testing.T) {
+	t.Parallel()
+	p, nc, b := consolePage(t)
+	push(t, nc, "jobs", 1, "x")
+	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
+		const later = window.setTimeout; // long times are short ones
+		window.setTimeout = (what, ms) => later(what, ms >= 10000 ? 1500 : ms);
+		const send = window.fetch;
+		window.asked = {};
+		window.fetch = (at, how) => {
+			const what = at.split("?")[0];
+			window.asked[what] = (window.asked[what] ?? 0) + 1;
+			if (window.asked[what] > 1) return send(at, how);
+			if (what === "/v1/access") return new Promise((_, fail) => how.signal.addEventListener("abort", () => fail(new TypeError("aborted"))));
+			return send(at, how).then((answer) => {
+				const silent = new ReadableStream({start: (to) => how.signal.addEventListener("abort", () => to.error(new TypeError("aborted")))});
+				return new Response(silent, {status: answer.status});
+			});
+		};`}, nil)
+	b.open(p.HTTP + "/#/q/jobs")
+	b.sees("Loading…")
+	b.sees("pqd does not answer.")
+	b.until("the stream is there, and silent", `document.getElementById("state").innerText === "live"`)
+	b.until("the item is there", `document.querySelectorAll("tbody tr").length === 1`)
+	b.defects()
+	p.Stop(t)
+}
+
 // The theme is the browser's until somebody chooses one, and then that; and a page whose
 // first request fails tries again.
 func TestConsoleThemeAndStart(t *testing.T) {

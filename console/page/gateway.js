@@ -33,15 +33,35 @@ function send(method, at, body, signal) {
   return fetch(at, { method, body, signal, cache: "no-store", headers: token ? { Authorization: `Bearer ${token}` } : {} });
 }
 
+// silence is how long pqd, or the network before it, may say nothing. A stream has a sign of
+// life every 15 seconds.
+const silence = 40000;
+
+// patience has a signal that aborts after a silence, or with others.
+function patience(...others) {
+  const over = new AbortController();
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => over.abort(), silence);
+  };
+  heard();
+  return { signal: AbortSignal.any([over.signal, ...others]), heard, end: () => clearTimeout(timer) };
+}
+
 // call sends a request and returns its answer.
 export async function call(method, at, body) {
+  const { signal, end } = patience();
   let answer;
+  let text;
   try {
-    answer = await send(method, at, body);
+    answer = await send(method, at, body, signal);
+    text = await answer.text();
   } catch (error) {
     throw error instanceof Refused ? error : new Refused(0, { description: "pqd does not answer." });
+  } finally {
+    end();
   }
-  const text = await answer.text();
   let parsed;
   try {
     parsed = parse(text);
@@ -63,16 +83,17 @@ export async function watch(paths, signal, on, told) {
     if (signal.aborted) return;
     const hidden = new AbortController();
     const hide = () => document.hidden && hidden.abort();
+    const waits = patience(signal, hidden.signal);
     document.addEventListener("visibilitychange", hide);
     try {
-      const answer = await send("GET", `/v1/watch?${new URLSearchParams(paths.map((p) => ["path", p]))}`, undefined, AbortSignal.any([signal, hidden.signal]));
+      const answer = await send("GET", `/v1/watch?${new URLSearchParams(paths.map((p) => ["path", p]))}`, undefined, waits.signal);
       if (!answer.ok) {
         const { error } = parse(await answer.text());
         throw new Refused(answer.status, error);
       }
       pause = 250;
       told(true);
-      for await (const event of events(answer.body)) {
+      for await (const event of events(answer.body, waits.heard)) {
         if (event.status === 413) large(event.path, on, signal, told);
         else on(event.path, event.status, event.body);
       }
@@ -82,6 +103,7 @@ export async function watch(paths, signal, on, told) {
       told(false, error instanceof Refused ? error : null);
       if (error instanceof Refused && error.status < 500 && error.status !== 429) return;
     } finally {
+      waits.end();
       document.removeEventListener("visibilitychange", hide);
     }
     if (!signal.aborted) told(false, null);
@@ -113,11 +135,12 @@ async function large(at, on, signal, told) {
 }
 
 // events reads server-sent events. EventSource cannot show a token.
-async function* events(body) {
+async function* events(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   for (let held = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
+    heard();
     held += value;
     const parts = held.split("\n\n");
     held = parts.pop();
