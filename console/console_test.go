@@ -32,13 +32,21 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: %d %v", at, w.Code, w.Header())
 		}
 		csp := w.Header().Get("Content-Security-Policy")
-		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} {
+		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "connect-src 'self'", "trusted-types 'none'", "require-trusted-types-for 'script'"} {
 			if !strings.Contains(csp, rule) {
 				t.Errorf("%s: the policy %q lacks %s", at, csp, rule)
 			}
 		}
-		if strings.Contains(csp, "unsafe") || w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
+		if strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: %v", at, w.Header())
+		}
+		for name, value := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(name); got != value {
+				t.Errorf("%s: %s is %q, expected %q", at, name, got, value)
+			}
 		}
 	}
 	for _, at := range []string{"/console/", "/console/page", "/console/console.go", "/console/..%2fconsole.go", "/elsewhere"} {

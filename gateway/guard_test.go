@@ -85,3 +85,28 @@ func TestOtherSites(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// No browser keeps an answer, shows it as a page, or hands it to another site: items and
+// refusals alike.
+func TestAnswersAreNoPages(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for code, path := range map[int]string{200: "/v1/queues", 404: "/v1/queues/none", 403: "/v1/queues", 400: "/v1/queues/_none"} {
+		var header []string
+		if code == 403 {
+			header = []string{"Origin", "https://evil.example"}
+		}
+		r := s.send("GET", path, "", header...)
+		if r.code != code {
+			t.Fatalf("%s: %+v, expected %d", path, r, code)
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+			"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+		} {
+			if got := r.header.Get(name); got != value {
+				t.Errorf("%d: %s is %q, expected %q", code, name, got, value)
+			}
+		}
+	}
+}
