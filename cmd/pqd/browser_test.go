@@ -23,7 +23,7 @@ func TestBrowserClient(t *testing.T) {
 	t.Parallel()
 	node, browser := needNode(t), needBrowser(t)
 	bundle := filepath.Join(t.TempDir(), "bundle.js")
-	run(t, node.path, filepath.Join(node.packages, "esbuild", "bin", "esbuild"),
+	run(t, filepath.Join(node.packages, ".bin", "esbuild"), // a script, or a program once it is installed
 		filepath.Join(scripts, "browser.mjs"), "--bundle", "--format=esm", "--log-level=warning", "--outfile="+bundle)
 
 	config := filepath.Join(t.TempDir(), "nats.conf")

@@ -18,7 +18,7 @@ func TestJavaScriptClientInBrowser(t *testing.T) {
 	node, browser := needNode(t), needBrowser(t)
 	dir := node.client(t)
 	bundle := filepath.Join(dir, "bundle.js")
-	run(t, node.path, filepath.Join(node.packages, "esbuild", "bin", "esbuild"),
+	run(t, filepath.Join(node.packages, ".bin", "esbuild"), // a script, or a program once it is installed
 		filepath.Join(dir, "test", "page.mjs"), "--bundle", "--minify", "--format=esm", "--log-level=warning", "--outfile="+bundle)
 
 	// After the first start the ports are in the configuration: the page comes back to them.
