@@ -286,7 +286,7 @@ func TestConsoleSteps(t *testing.T) {
 func TestConsoleManyQueues(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t)
-	c, err := client.New(nc)
+	c, err := client.New(nc, client.Timeout(patience), client.RetryFor(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
