@@ -26,8 +26,8 @@ func (a *adminKey) read(*wire) *failure.Failure {
 func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(a.Msg.Data); len(object) > 0 {
 		settings, err := q.SetKey(tx, a.Subject.Key, object)
-		return nil, a.did(keySettings(&settings), err)
+		return nil, a.did(KeySettings(&settings), err)
 	}
 	info, err := q.Key(tx.Snapshot(), a.Subject.Key)
-	return nil, a.did(keySettings(&info.Settings), err)
+	return nil, a.did(KeySettings(&info.Settings), err)
 }

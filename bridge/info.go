@@ -44,7 +44,7 @@ func (i *info) find(v *view) error {
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
 		OldestLease: max(0, lease.Age.Seconds()), LeaseAtLeast: lease.AtLeast,
-		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady,
+		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet,
 	})
 }
 

@@ -78,7 +78,7 @@ const maxEscape = 6
 func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	info := protocol.KeyInfo{
 		Key: k.Key, Ready: k.Ready, More: k.More, Leased: k.Leased, Limit: k.Limit, Rate: k.Rate.String(), Weight: k.Weight,
-		WaitsFor: string(k.WaitsFor), Retry: protocol.Duration(k.Retry), Settings: keySettings(&k.Settings),
+		WaitsFor: string(k.WaitsFor), Retry: protocol.Duration(k.Retry), Settings: KeySettings(&k.Settings),
 	}
 	if k.Rate != (fdbpq.Rate{}) {
 		info.Tokens = &k.Tokens
@@ -86,7 +86,8 @@ func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	return info
 }
 
-func keySettings(k *fdbpq.KeySettings) protocol.KeySettings {
+// KeySettings are the settings of a key, as they are answered.
+func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings {
 	s := protocol.KeySettings{Limit: k.Limit, Weight: k.Weight, Paused: k.Paused}
 	if k.Rate != nil {
 		s.Rate = new(k.Rate.String())

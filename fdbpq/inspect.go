@@ -13,6 +13,8 @@ type Inspection struct {
 	Keyed     bool // items of the queue have had keys
 	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
 
+	KeysSet int64 // keys that have settings of their own
+
 	Next *Item // what pop.min would return; nil for nothing
 }
 
@@ -22,7 +24,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	i := &Inspection{Config: s.config, Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt}
+	i := &Inspection{Config: s.config, Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,9 @@ type ExportTrailer struct {
 	Items  int64   `json:"items"`
 	SHA256 string  `json:"sha256"` // of the lines before it, each with its line feed
 	Config *Config `json:"config,omitempty"`
+
+	// Keys are the settings of keys, as an administrator has set them.
+	Keys map[string]KeySettings `json:"keys,omitempty"`
 }
 
 // ExportWriter writes an export. Get one from [NewExportWriter].
@@ -53,8 +56,8 @@ func (w *ExportWriter) Write(i *Item) error {
 func (w *ExportWriter) Items() int64 { return w.items }
 
 // End writes the last line. An unknown configuration is nil.
-func (w *ExportWriter) End(queue string, config *Config) error {
+func (w *ExportWriter) End(queue string, config *Config, keys map[string]KeySettings) error {
 	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
-		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config,
+		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys,
 	}})
 }

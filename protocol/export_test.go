@@ -28,7 +28,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	config := protocol.Config{Ties: "newest"}
-	if err := w.End("jobs", &config); err != nil {
+	if err := w.End("jobs", &config, map[string]protocol.KeySettings{"ann": {Limit: new(int64(2))}}); err != nil {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(out.Bytes(), []byte("\n"))
@@ -50,7 +50,8 @@ func TestExport(t *testing.T) {
 	if err := json.Unmarshal(last, &end); err != nil || !bytes.HasPrefix(last, []byte(protocol.ExportMark)) {
 		t.Fatalf("%s: %v", last, err)
 	}
-	if s := end.Export; s.Queue != "jobs" || s.Items != 3 || w.Items() != 3 || s.SHA256 != hex.EncodeToString(sum[:]) || *s.Config != config {
+	if s := end.Export; s.Queue != "jobs" || s.Items != 3 || w.Items() != 3 || s.SHA256 != hex.EncodeToString(sum[:]) || *s.Config != config ||
+		len(s.Keys) != 1 || *s.Keys["ann"].Limit != 2 || s.Keys["ann"].Rate != nil {
 		t.Errorf("%s: %+v", last, s)
 	}
 }

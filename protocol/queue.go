@@ -23,6 +23,7 @@ type Info struct {
 	Paused        bool    `json:"paused"`
 	Config        Config  `json:"config"`
 	FairReady     bool    `json:"fair_ready,omitempty"` // all keys stand in the order of Config.Fair, and pops go by it
+	KeysSet       int64   `json:"keys_set,omitempty"`   // keys that have settings of their own
 }
 
 // Rates are items a second through the answering bridge, averaged over about a minute.

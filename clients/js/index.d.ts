@@ -413,6 +413,7 @@ export interface Info {
   oldest_lease?: number;
   lease_at_least?: boolean;
   fair_ready?: boolean;
+  keys_set?: number;
   rates: { push: number; pop: number; settle: number };
   paused: boolean;
   config: Config;

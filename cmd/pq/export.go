@@ -32,7 +32,7 @@ configuration; "jq 'select(.id)'" leaves it out.
 
 It is no snapshot: to get every item exactly once, pause the queue and wait until
 no item is leased. Leased items are written like the others, and are ready after
-an import.`,
+an import. Settings of single keys are in the last line, too.`,
 		Example: `  # to a file
   pq pause jobs && pq export jobs -o jobs.jsonl
 
@@ -71,34 +71,61 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	for _, state := range e.states {
 		total += map[client.State]int64{client.Ready: info.Ready, client.Leased: info.Leased, client.Delayed: info.Delayed}[state]
 	}
-	n, err := e.save(s, q, total, &info.Config)
+	keys, err := settingsOfKeys(s, q, info.KeysSet)
+	if err != nil {
+		return err
+	}
+	n, err := e.save(s, q, total, &info.Config, keys)
 	if err != nil {
 		return err
 	}
 	s.say("exported %s", many(n, "item"))
+	if len(keys) > 0 {
+		s.say("exported the settings of %s", many(int64(len(keys)), "key"))
+	}
 	if after, err := q.Info(s.ctx); err == nil && (!after.Paused || after.Leased > 0) && n > 0 {
 		s.say("the queue was in use, so this need not be all of it: see \"pq help export\"")
 	}
 	return nil
 }
 
+// settingsOfKeys reads the settings of so many keys.
+func settingsOfKeys(s *session, q *client.Queue, n int64) (map[string]client.KeySettings, error) {
+	keys := make(map[string]client.KeySettings)
+	if n == 0 {
+		return keys, nil
+	}
+	for k, err := range q.Keys(s.ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if k.Settings != (client.KeySettings{}) {
+			keys[k.Key] = k.Settings
+		}
+		if int64(len(keys)) == n {
+			break
+		}
+	}
+	return keys, nil
+}
+
 // save writes the export to the output of the flags.
-func (e *exporting) save(s *session, q *client.Queue, total int64, config *client.Config) (n int64, err error) {
+func (e *exporting) save(s *session, q *client.Queue, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
 	if e.output == "" {
-		return e.write(s, q, s.stdout, total, config)
+		return e.write(s, q, s.stdout, total, config, keys)
 	}
 	file, err := createOutput(e.output, e.force)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = file.end(err) }()
-	return e.write(s, q, file, total, config)
+	return e.write(s, q, file, total, config, keys)
 }
 
 // exportPage is how many items are asked for at a time.
 const exportPage = 1000
 
-func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64, config *client.Config) (n int64, err error) {
+func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
 	p := s.progress("exporting", total, thousands)
 	defer p.end()
 	buffered := bufio.NewWriterSize(out, 1<<16)
@@ -129,7 +156,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 		}
 		p.add(1)
 	}
-	if err := export.End(q.Name(), config); err != nil {
+	if err := export.End(q.Name(), config, keys); err != nil {
 		return export.Items(), err
 	}
 	return export.Items(), buffered.Flush()

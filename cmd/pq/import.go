@@ -40,7 +40,7 @@ The queue is paused during the import, unless --live is given: an item that is
 popped before the end would come back if the import had to be run again. The queue
 stays paused when the import fails, and when it was paused before; --resume ends
 the pause after an import. A queue that does not exist is made with the
-configuration it had.
+configuration it had, and its keys with the settings they had.
 
 The last line of the export proves that it is complete and unchanged. A file is
 checked before anything is imported. --verify=false accepts changed exports.
@@ -84,6 +84,7 @@ type importRun struct {
 	created      bool                    // the queue did not exist
 	paused       bool                    // by this import
 	pausedBefore bool                    // before this import
+	keysSet      int64                   // keys whose settings were set
 }
 
 func (i *importFlags) run(s *session, args []string) error {
@@ -172,6 +173,11 @@ func hasID(line []byte) bool {
 
 // finish compares the items with the last line of the export and resumes the queue.
 func (r *importRun) finish() error {
+	if r.sum.items == 0 && r.sum.trailer != nil && !r.asNew { // an empty queue has a configuration, too
+		if err := r.pauseQueue(); err != nil {
+			return err
+		}
+	}
 	if r.placed > 0 && r.verify {
 		if err := r.sum.check(); err != nil {
 			return r.stopped(fmt.Errorf("imported %s, but %w (--verify=false skips this check)", many(r.pipe.done, "item"), err))
@@ -212,6 +218,11 @@ func (r *importRun) summary(took time.Duration) error {
 	}
 	if verified {
 		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
+	}
+	if r.keysSet > 0 {
+		s.say("set the settings of %s", many(r.keysSet, "key"))
+	} else if t := r.sum.trailer; t != nil && len(t.Keys) > 0 && !r.asNew {
+		s.say("did not set the settings of %s in the export: an import does so when it makes the queue, without --live", many(int64(len(t.Keys)), "key"))
 	}
 	if r.pausedBefore && !r.resume {
 		s.say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -35,7 +37,8 @@ func (r *importRun) pauseQueue() error {
 	return nil
 }
 
-// configure creates the queue, with the configuration of the export if that is known.
+// configure creates the queue, with the configuration and the settings of keys of the
+// export if these are known.
 func (r *importRun) configure(from *protocol.ExportTrailer) error {
 	var change client.ConfigChange
 	if from != nil && from.Config != nil {
@@ -47,8 +50,16 @@ func (r *importRun) configure(from *protocol.ExportTrailer) error {
 			return err
 		}
 	}
-	_, err := r.queue.Configure(r.session.ctx, change)
-	return err
+	if _, err := r.queue.Configure(r.session.ctx, change); err != nil || from == nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(from.Keys)) {
+		if _, err := r.queue.SetKey(r.session.ctx, key, client.KeyChange{KeySettings: from.Keys[key]}); err != nil {
+			return fmt.Errorf("settings of the key %q: %w", key, err)
+		}
+		r.keysSet++
+	}
+	return nil
 }
 
 // stopped ends an import that failed. The queue stays paused if it has some of the

@@ -6,8 +6,9 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 )
 
-// maxLine bounds the lines that are read: beyond the largest payload there is.
-const maxLine = 16 << 20
+// maxLine bounds the lines that are read: beyond the largest payload there is, and the
+// settings of many keys in the last line of an export.
+const maxLine = 64 << 20
 
 // lines pushes each line of standard input.
 func (p *pushing) lines(s *session, queue string) error {

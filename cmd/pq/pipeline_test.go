@@ -127,7 +127,7 @@ func TestExportMeetsRefusals(t *testing.T) {
 			t.Parallel()
 			s, q := answering(t, c.answers)
 			var out bytes.Buffer
-			n, err := (&exporting{states: []client.State{client.Ready}}).write(s, q, &out, 1, nil)
+			n, err := (&exporting{states: []client.State{client.Ready}}).write(s, q, &out, 1, nil, nil)
 			if n != 0 || c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("exported %d items, %v", n, err)
 			}

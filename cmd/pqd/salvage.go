@@ -110,7 +110,8 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 			return err
 		}
 	}
-	if err := w.export.End(name, w.config(ctx)); err != nil {
+	config, keys, err := w.config(ctx)
+	if err := w.export.End(name, config, keys); err != nil {
 		return err
 	}
 	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
@@ -119,6 +120,9 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	what := "as it was"
 	if n := x.db.Skipped() - before; n > 0 || w.broken > 0 {
 		what = fmt.Sprintf("not all of it: %d stretches and %d items could not be read; what had been taken may be there again", n, w.broken)
+	}
+	if err != nil {
+		what += fmt.Sprintf("; its configuration, or settings of keys, could not be read: %v", err)
 	}
 	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", name, w.export.Items(), path, what)
 	return err
@@ -132,16 +136,34 @@ type salvagedQueue struct {
 	broken int64 // items of which parts are missing
 }
 
-// config is nil when it cannot be read.
-func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config) {
-	_ = w.db.View(ctx, func(r kv.Reader) error {
+// config is nil when it cannot be read. Then, and with any other error, settings of keys are
+// missing.
+func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config, keys map[string]protocol.KeySettings, err error) {
+	set := int64(0)
+	err = w.db.View(ctx, func(r kv.Reader) error {
 		i, err := w.queue.Inspect(r)
 		if err == nil && i != nil {
-			config = new(bridge.Config(i.Config))
+			config, set = new(bridge.Config(i.Config)), i.KeysSet
 		}
 		return err
 	})
-	return config
+	keys = make(map[string]protocol.KeySettings)
+	for after := ""; err == nil && int64(len(keys)) < set; {
+		var page []fdbpq.KeyInfo
+		err = w.db.View(ctx, func(r kv.Reader) (err error) {
+			page, err = w.queue.Keys(r, after, fdbpq.MaxKeys)
+			return err
+		})
+		if err == nil && len(page) == 0 {
+			err = fmt.Errorf("found the settings of %d keys of %d", len(keys), set)
+		}
+		for _, k := range page {
+			if after = k.Key; k.Settings != (fdbpq.KeySettings{}) {
+				keys[k.Key] = bridge.KeySettings(&k.Settings)
+			}
+		}
+	}
+	return config, keys, err
 }
 
 // items writes the items in one state. If a page cannot be read, it reads the items of that

@@ -44,9 +44,12 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	jobs, config := readExport(t, filepath.Join(to, "jobs.jsonl"))
-	if config.MaxLength != 70 {
-		t.Errorf("the configuration of jobs is %+v, expected a max_length of 70", config)
+	jobs, end := readExport(t, filepath.Join(to, "jobs.jsonl"))
+	if end.Config.MaxLength != 70 {
+		t.Errorf("the configuration of jobs is %+v, expected a max_length of 70", end.Config)
+	}
+	if k := end.Keys["Zoë"]; len(end.Keys) != 1 || k.Rate == nil || *k.Rate != "1/1m0s" || k.Limit != nil {
+		t.Errorf("the settings of keys of jobs are %+v, expected a rate of one", end.Keys)
 	}
 	text := func(s string) *string { return &s }
 	want := []protocol.Item{
@@ -113,6 +116,10 @@ func fillStore(t *testing.T, dir string) {
 			return err
 		},
 		func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").SetKey(tx, "Zoë", []byte(`{"rate":"1/1m"}`))
+			return err
+		},
+		func(tx kv.Tx) error {
 			leased, ready, delayed := item(0, "leased"), item(1, "ready"), item(3, "delayed")
 			leased.Key = "ann"
 			ready.TTL, delayed.Delay = 2*time.Hour, 3*time.Hour
@@ -160,8 +167,8 @@ func fillStore(t *testing.T, dir string) {
 	}
 }
 
-// readExport returns the items of an export, and the configuration behind them.
-func readExport(t *testing.T, name string) (items []protocol.Item, config *protocol.Config) {
+// readExport returns the items of an export, and what its last line says.
+func readExport(t *testing.T, name string) (items []protocol.Item, end *protocol.ExportTrailer) {
 	t.Helper()
 	file, err := os.Open(name)
 	if err != nil {
@@ -182,7 +189,7 @@ func readExport(t *testing.T, name string) (items []protocol.Item, config *proto
 			if end.Items != int64(len(items)) || end.Config == nil {
 				t.Fatalf("%s: the last line tells of %d items, found %d, and of the configuration %v", name, end.Items, len(items), end.Config)
 			}
-			return items, end.Config
+			return items, end
 		}
 		items = append(items, line.Item)
 	}
