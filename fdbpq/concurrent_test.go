@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 type crowd struct {
 	t         testing.TB
 	clock     *testClock
-	staging   bool // pops by PopStaged; then no worker dies and no time passes, so that no lease runs out unseen
+	staging   bool     // pops by PopStaged; then no worker dies and no time passes, so that no lease runs out unseen
+	keys      []string // of the items, which go one after another; then all pops lease
 	processes []*fdbpq.Store
 	stamps    atomic.Int64 // orders calls and returns
 	pushing   atomic.Int64 // pushers still at work
@@ -36,6 +38,7 @@ type span struct{ call, ret int64 }
 // life is the known history of an item.
 type life struct {
 	place  modelItem
+	key    string
 	pusher int
 	pushed span
 	taken  []possession
@@ -51,6 +54,8 @@ type possession struct {
 	expires  time.Time
 	now      time.Time // by the clock that all share, when it was answered
 	returned bool      // the worker gave it back in time
+	settled  bool      // it did, or it said that the item is done
+	keyFence int64
 }
 
 func (c *crowd) stamp() int64 { return c.stamps.Add(1) }
@@ -77,6 +82,9 @@ func (c *crowd) push(pusher int, s *fdbpq.Store, rng *rand.Rand, items int) erro
 				Payload: fmt.Appendf(nil, "%d/%d/%d", pusher, n, i), Priority: rng.Int64N(4), HasPriority: true,
 				MsgID: fmt.Sprintf("%d/%d/%d", pusher, n, i),
 			}
+			if c.keys != nil {
+				batch[i].Key = pick(rng, c.keys...)
+			}
 		}
 		var pushed []fdbpq.Pushed
 		at, err := c.do(s, func(tx kv.Tx) (err error) {
@@ -87,12 +95,12 @@ func (c *crowd) push(pusher int, s *fdbpq.Store, rng *rand.Rand, items int) erro
 			return err
 		}
 		c.mu.Lock()
-		for _, p := range pushed {
+		for i, p := range pushed {
 			if p.Err != nil || p.Duplicate {
 				c.t.Errorf("push: %+v", p)
 			}
 			l := c.life(p.ID)
-			l.pusher, l.pushed = pusher, at
+			l.pusher, l.pushed, l.key = pusher, at, batch[i].Key
 		}
 		c.mu.Unlock()
 	}
@@ -116,6 +124,9 @@ func (c *crowd) over(popped fdbpq.Popped) bool {
 }
 
 func (c *crowd) selection(rng *rand.Rand) fdbpq.Selection {
+	if c.keys != nil {
+		return fdbpq.Selection{End: fdbpq.Min, Limit: 1 + rng.IntN(3), Band: &fdbpq.AllPriorities}
+	}
 	sel := fdbpq.Selection{End: pick(rng, fdbpq.Min, fdbpq.Min, fdbpq.Max), Limit: 1 + rng.IntN(3), Band: &fdbpq.Band{Low: -1, High: 9}}
 	if rng.IntN(6) == 0 {
 		sel.Band = &fdbpq.Band{Low: 1, High: 2}
@@ -174,7 +185,7 @@ func (c *crowd) note(popped fdbpq.Popped, sel fdbpq.Selection, at span) {
 		if item.Lease == nil {
 			l.ended = append(l.ended, "taken for good")
 		} else {
-			p.fence, p.expires = item.Lease.Fence, item.Lease.Expires
+			p.fence, p.expires, p.keyFence = item.Lease.Fence, item.Lease.Expires, item.Lease.KeyFence
 		}
 		l.taken = append(l.taken, p)
 	}
@@ -205,9 +216,8 @@ func (c *crowd) work(s *fdbpq.Store, rng *rand.Rand, item fdbpq.Item) error {
 		end = "acknowledged"
 		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Ack(tx, l) }
 	}
-	if returned { // noted before, because another worker may get it at once
-		c.mark(item, func(l *life, p *possession) { p.returned = true })
-	}
+	// Noted before, because another worker may get it, or the next one of its key, at once.
+	c.mark(item, func(_ *life, p *possession) { p.returned, p.settled = returned, true })
 	_, err := c.do(s, func(tx kv.Tx) error {
 		_, err := settle(tx)
 		return err
@@ -250,14 +260,17 @@ func (c *crowd) keep(ctx context.Context, s *fdbpq.Store) error {
 // Producers, consumers, workers that die, and sweepers, in several processes and under
 // all faults at once: no item is lost or delivered twice, leases do not overlap, and
 // ready items are not passed over.
+//
+// Where items have keys that go one after another, leases of a key do not overlap, and an
+// item that was leased comes again before others of its key.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	for _, staging := range []bool{false, true} {
-		t.Run(fmt.Sprint("staging ", staging), func(t *testing.T) {
+	for name, keys := range map[string][]string{"staging false": nil, "staging true": nil, "keys": {"a", "b", "c", "d", "e"}} {
+		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
 				base := open()
 				defer base.Close()
-				c := &crowd{t: t, clock: newTestClock(), staging: staging, pushes: make(map[string]*life)}
+				c := &crowd{t: t, clock: newTestClock(), staging: name == "staging true", keys: keys, pushes: make(map[string]*life)}
 				c.run(base, randomSeed(t))
 				c.check()
 			})
@@ -283,7 +296,7 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 		c.processes = append(c.processes, s)
 	}
 	if _, err := c.do(c.processes[0], func(tx kv.Tx) error {
-		_, err := c.processes[0].Queue("q").Configure(tx, []byte(`{"max_deliveries":0}`))
+		_, err := c.processes[0].Queue("q").Configure(tx, fmt.Appendf(nil, `{"max_deliveries":0,"key_order":%t}`, c.keys != nil))
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -304,7 +317,7 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 		start(&workers, n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.push(int(n), s, rng, items) })
 	}
 	for n := range uint64(6) {
-		start(&workers, 10+n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.pop(s, rng, n%3 != 0) })
+		start(&workers, 10+n, func(s *fdbpq.Store, rng *rand.Rand) error { return c.pop(s, rng, n%3 != 0 || c.keys != nil) })
 	}
 	for n := range uint64(3) {
 		start(&keepers, 20+n, func(s *fdbpq.Store, _ *rand.Rand) error { return c.keep(ctx, s) })
@@ -343,6 +356,9 @@ func (c *crowd) check() {
 		c.checkLeases(id, l)
 	}
 	c.checkPushers(all)
+	for _, key := range c.keys {
+		c.checkKey(all, key)
+	}
 	compared := 0
 	for _, l := range all {
 		for i, p := range l.taken {
@@ -397,6 +413,9 @@ func (c *crowd) checkOrder(all []*life, l *life, i int, p possession) (compared 
 		if other == l || !in || other.pushed.ret > p.call {
 			continue
 		}
+		if c.keys != nil && (other.key != l.key || i > 0) {
+			continue // it may wait for others of its key, or the item that was popped came again
+		}
 		if slices.ContainsFunc(other.taken, func(o possession) bool { return o.call < p.ret }) {
 			continue // it may have been away
 		}
@@ -410,4 +429,41 @@ func (c *crowd) checkOrder(all []*life, l *life, i int, p possession) (compared 
 		}
 	}
 	return compared
+}
+
+// checkKey: items of a key are leased one after another, in the order of the fences of the
+// key, and each until it is done.
+func (c *crowd) checkKey(all []*life, key string) {
+	type turn struct {
+		*life
+		possession
+	}
+	var turns []turn
+	for _, l := range all {
+		for _, p := range l.taken {
+			if l.key == key {
+				turns = append(turns, turn{l, p})
+			}
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.keyFence, b.keyFence) })
+	done := make(map[*life]bool)
+	for i, t := range turns {
+		if done[t.life] {
+			c.t.Errorf("key %s: %+v was leased again after others", key, t.life.place)
+		}
+		if i+1 == len(turns) {
+			return
+		}
+		next := turns[i+1]
+		done[t.life] = next.life != t.life
+		switch {
+		case next.keyFence == t.keyFence:
+			c.t.Errorf("key %s: two leases have fence %d", key, t.keyFence)
+		case next.ret < t.call:
+			c.t.Errorf("key %s: fence %d was answered before fence %d was asked for", key, next.keyFence, t.keyFence)
+		case !t.settled && next.now.Before(t.expires):
+			c.t.Errorf("key %s: handed out at %v, while a lease was valid until %v", key, next.now, t.expires)
+		}
+	}
 }
