@@ -37,6 +37,7 @@ var (
 	descLeaseAtLeast  = queueDesc("oldest_lease_at_least", "Whether there are more leases than were looked at, so that one may be older: 1 or 0.")
 	descKeys          = queueDesc("keys", "Keys that have ready items, as far as they were counted.")
 	descKeysAtLeast   = queueDesc("keys_at_least", "Whether more keys have ready items than were counted: 1 or 0.")
+	descKeysWaiting   = queueDesc("keys_waiting", "Keys counted whose next item has to wait, by what for.", "waits_for")
 	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
 	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
@@ -46,6 +47,9 @@ var (
 	descPlaces    = prometheus.NewDesc("pq_metrics_queues", "Queues that have metrics of their own.", nil, nil)
 	descMaxPlaces = prometheus.NewDesc("pq_metrics_queues_max", "How many queues can have metrics of their own.", nil, nil)
 )
+
+// keyWaits are what keys wait for.
+var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForPause}
 
 // descCounters are the metrics of what happens to items.
 var descCounters = [request.Counters]*prometheus.Desc{
@@ -64,7 +68,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 
 func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descPaused, descLimit, descRemembered, descTakesDead,
+		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descLimit, descRemembered, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces,
 	} {
 		to <- d
@@ -106,8 +110,11 @@ func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *surv
 	gauge(descOldestLease, max(0, q.lease.Age.Seconds()))
 	gauge(descLeaseAtLeast, oneIf(q.lease.AtLeast))
 	if q.Keyed {
-		gauge(descKeys, float64(q.keys))
-		gauge(descKeysAtLeast, oneIf(q.more))
+		gauge(descKeys, float64(q.keys.Keys))
+		gauge(descKeysAtLeast, oneIf(q.keys.More))
+		for _, what := range keyWaits {
+			gauge(descKeysWaiting, float64(q.keys.Waiting[what]), string(what))
+		}
 	}
 	gauge(descPaused, oneIf(q.Paused))
 	gauge(descRemembered, float64(q.Remembered))

@@ -31,8 +31,7 @@ type survey struct {
 	fdbpq.Inspection
 	ready   fdbpq.Oldest
 	lease   fdbpq.OldestLease
-	keys    int  // that have ready items
-	more    bool // more keys do than were counted
+	keys    fdbpq.KeyCounts
 	waiting int
 	now     time.Time // when it was read
 }
@@ -190,7 +189,7 @@ func (s *surveyor) readQueue(r kv.Reader, name string, most looks) (*survey, err
 		one.lease, err = queue.OldestLease(r, most.leases)
 	}
 	if i.Keyed && most.priorities > 0 && err == nil {
-		one.keys, one.more, err = queue.CountKeys(r, most.priorities)
+		one.keys, err = queue.CountKeys(r, most.priorities)
 	}
 	return one, err
 }

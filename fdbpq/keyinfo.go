@@ -82,23 +82,43 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	return keys, nil
 }
 
-// CountKeys counts the keys that have ready items, up to a number, and says whether there
-// are more.
-func (q Queue) CountKeys(r kv.Reader, most int) (n int, more bool, err error) {
+// KeyCounts says how many keys have ready items.
+type KeyCounts struct {
+	Keys    int
+	More    bool             // there are more than were counted
+	Waiting map[WaitsFor]int // those of them whose first item has to wait, by what for
+}
+
+// CountKeys counts the keys that have ready items, up to a number.
+func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
+	counts := KeyCounts{Waiting: make(map[WaitsFor]int)}
 	s, err := q.readState(r)
 	if err != nil || s == nil || !s.keyed {
-		return 0, false, err
+		return counts, err
 	}
-	space := generationPrefix(spaceKeyReady, q.name, s.generation)
+	qtx := q.newQueueView(r, s)
+	space := qtx.prefix(spaceKeyReady)
 	begin, end := tuple.Range(space)
-	for ; ; n++ {
+	for ; ; counts.Keys++ {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
-		if err != nil || len(rows) == 0 || n == most {
-			return n, err == nil && len(rows) > 0, err
+		if err != nil || len(rows) == 0 {
+			return counts, err
+		}
+		if counts.More = counts.Keys == most; counts.More {
+			return counts, nil
 		}
 		key, _, err := tuple.ConsumeBytes(rows[0].Key[len(space):])
 		if err != nil {
-			return 0, false, fmt.Errorf("damaged row of a key: %w", err)
+			return counts, fmt.Errorf("damaged row of a key: %w", err)
+		}
+		if s.takesTurns() {
+			waits, err := qtx.keyWaitsFor(string(key))
+			if err != nil {
+				return counts, err
+			}
+			if waits != "" {
+				counts.Waiting[waits]++
+			}
 		}
 		begin = tuple.PrefixEnd(tuple.AppendBytes(space[:len(space):len(space)], key))
 	}

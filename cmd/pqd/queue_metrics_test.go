@@ -311,12 +311,15 @@ func TestGaugesOfQueues(t *testing.T) {
 		m.ask("pq.keyed.push", "", "PQ-Key", fmt.Sprint("key ", i/2), "PQ-Delay", "1ms")
 		m.ask("pq.keyed.push", "", "PQ-Key", fmt.Sprint("key ", i/2))
 	}
+	m.ask("pq.keyed.admin.config", `{"key_limit":1,"lease":"1h"}`)
+	m.lease("keyed", "1h")
+	m.ask("pq.keyed.admin.key.key%202", `{"paused":true}`)
 	for i := range 300 {
 		m.ask("pq.many.push", "", "PQ-Key", fmt.Sprint("key ", i))
 	}
 	testenv.Await(t, "keys are counted", func() bool {
 		now := m.queues()
-		return now["keyed keys"] == 3 && now["keyed keys_at_least"] == 0 && now["many keys"] == 64 && now["many keys_at_least"] == 1
+		return now["keyed keys_waiting key_limit"] == 1 && now["keyed keys_waiting pause"] == 1 && now["keyed keys_waiting key_rate"] == 0 && now["keyed keys"] == 3 && now["keyed keys_at_least"] == 0 && now["many keys"] == 64 && now["many keys_at_least"] == 1
 	})
 }
 
