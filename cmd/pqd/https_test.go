@@ -191,8 +191,19 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s, killed: exit code %d: %s", name, code, stderr)
 		}
 	}
-	for body, says := range map[string]string{`{"status":"unavailable","error":"NATS is away"}`: "not ready: NATS is away", "<html>": "503 Service Unavailable: expected pqd's /readyz"} {
-		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, http.StatusServiceUnavailable) }))
+	const silent = "nothing"
+	for body, says := range map[string]string{
+		`{"status":"unavailable","error":"NATS is away"}`: "not ready: NATS is away", "<html>": "503 Service Unavailable: expected pqd's /readyz", silent: "deadline exceeded",
+	} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path != "/readyz": // pqd lives, and that is not what is asked
+			case body == silent:
+				<-r.Context().Done()
+			default:
+				http.Error(w, body, http.StatusServiceUnavailable)
+			}
+		}))
 		if code, _, stderr := testenv.Run(t, []string{"PQ_HTTP=" + web.Listener.Addr().String()}, "probe"); code != 1 || !strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d: %s", body, code, stderr)
 		}
