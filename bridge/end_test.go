@@ -67,7 +67,7 @@ func TestDrainLeavesNothing(t *testing.T) {
 				}
 			}
 			bridge.LoseTurn(env.Bridge, "jobs") // it listens to other bridges
-			c.giveUp(1)                         // it asks the server about clients
+			c.giveUp(1, 1)                      // it asks the server about clients
 			c.push("pq.jobs.push", "x")
 			c.waiting("jobs", 0)
 			c.drain(env.Bridge)

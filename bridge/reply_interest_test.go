@@ -12,19 +12,25 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// giveUp waits for an item and stops listening when it is the nth client that waits.
-func (c *client) giveUp(n int, option ...string) {
+// giveUp has clients wait for an item, and stop listening when so many pops wait.
+func (c *client) giveUp(clients, waiting int, option ...string) {
 	c.Helper()
-	sub, err := c.SubscribeSync(c.NewInbox())
-	if err != nil {
-		c.Fatal(err)
+	var subs []*nats.Subscription
+	for range clients {
+		sub, err := c.SubscribeSync(c.NewInbox())
+		if err != nil {
+			c.Fatal(err)
+		}
+		subs = append(subs, sub)
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: h(append(option, "PQ-Wait", "100s")...)}); err != nil {
+			c.Fatal(err)
+		}
 	}
-	if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.Subject, Header: h(append(option, "PQ-Wait", "100s")...)}); err != nil {
-		c.Fatal(err)
-	}
-	c.waiting("jobs", n)
-	if err := sub.Unsubscribe(); err != nil {
-		c.Fatal(err)
+	c.waiting("jobs", waiting)
+	for _, sub := range subs {
+		if err := sub.Unsubscribe(); err != nil {
+			c.Fatal(err)
+		}
 	}
 	if err := c.Flush(); err != nil {
 		c.Fatal(err)
@@ -56,9 +62,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 	bridge.InterestPatience(env.Bridge, patience)
 	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 	t.Cleanup(func() { c.drain(env.Bridge) })
-	for i := range 3 {
-		c.giveUp(1 + i)
-	}
+	c.giveUp(3, 3)
 	c.push("pq.jobs.push", "x")
 	c.waiting("jobs", 0)
 	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
@@ -67,9 +71,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 
 	first := c.send("pq.jobs.pop.min", "", "PQ-Wait", "100s")
 	c.waiting("jobs", 1)
-	for i := range 200 { // more than are looked at at a time
-		c.giveUp(2 + i)
-	}
+	c.giveUp(200, 201) // more than are looked at at a time
 	last := c.send("pq.jobs.pop.min", "2", "PQ-Wait", "100s")
 	c.waiting("jobs", 202)
 	for _, body := range []string{"a", "b"} {
@@ -156,7 +158,7 @@ func TestRepeatablePopWaitsForItsClient(t *testing.T) {
 		t.Run(option[0], func(t *testing.T) {
 			t.Parallel()
 			c := serve(t)
-			c.giveUp(1, option...)
+			c.giveUp(1, 1, option...)
 			c.push("pq.jobs.push", "x")
 			c.waiting("jobs", 0)
 			count := func(code string) float64 { return c.metrics()["pq_requests_total{code="+code+",verb=pop}"] }
