@@ -135,7 +135,7 @@ test("refusals that did nothing are tried again", async () => {
 });
 
 test("refusals are tried again for as long as was said", async () => {
-  const { client: c, requests } = await fake(() => failure(429, "full"), { retryFor: 100 });
+  const { client: c, requests } = await fake(() => failure(429, "full"), { retryFor: 1000 });
   const err = await fails(c.queue("jobs").push("x"), BusyError, 429, "full");
   assert.deepEqual([err.op, err.queue, err.text], ["push", "jobs", "no"]);
   assert.ok(requests.length > 1);
