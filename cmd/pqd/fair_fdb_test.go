@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/nats-io/nats.go"
@@ -104,7 +105,7 @@ func openLedger(t *testing.T, cluster string, store []byte) *ledger {
 // fill pushes items for each key.
 func (l *ledger) fill(ncs []*nats.Conn, weights map[string]int64, items func(weight int64) int) {
 	l.Helper()
-	if _, err := ncs[0].Request("pq.jobs.admin.config", []byte(`{"fair":"priority"}`), patience); err != nil {
+	if _, err := untilServed(ncs[0], &nats.Msg{Subject: "pq.jobs.admin.config", Data: []byte(`{"fair":"priority"}`)}); err != nil {
 		l.Fatal(err)
 	}
 	var pushers sync.WaitGroup
@@ -113,10 +114,13 @@ func (l *ledger) fill(ncs []*nats.Conn, weights map[string]int64, items func(wei
 		pushers.Go(func() {
 			for n := range items(weight) {
 				m := &nats.Msg{Subject: "pq.jobs.push", Data: []byte(key), Header: nats.Header{"PQ-Key": {key}, "PQ-Weight": {fmt.Sprint(weight)}}}
-				answer, err := ncs[n%len(ncs)].RequestMsg(m, patience)
+				answer, err := untilServed(ncs[n%len(ncs)], m)
 				var pushed struct{ ID string }
 				if err == nil {
 					err = json.Unmarshal(answer.Data, &pushed)
+				}
+				if err == nil && pushed.ID == "" {
+					err = fmt.Errorf("%s", answer.Data)
 				}
 				if err != nil {
 					l.Errorf("push: %v", err)
@@ -205,7 +209,7 @@ func (l *ledger) pop(nc *nats.Conn) (delivery, error) {
 	if err != nil {
 		return delivery{}, err
 	}
-	item, err := nc.Request("pq.jobs.pop.min", nil, patience)
+	item, err := untilServed(nc, &nats.Msg{Subject: "pq.jobs.pop.min"})
 	if err != nil {
 		return delivery{}, err
 	}
@@ -233,6 +237,17 @@ func (l *ledger) pop(nc *nats.Conn) (delivery, error) {
 		}
 	}
 	return delivery{string(item.Data), after}, nil
+}
+
+// untilServed sends a request again while the answer is that nothing was done: a cluster on
+// a busy machine may not commit for seconds.
+func untilServed(nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, err error) {
+	for late := time.Now().Add(patience); ; {
+		answer, err = nc.RequestMsg(m, patience)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
+			return answer, err
+		}
+	}
 }
 
 // version is the present version of the cluster.
