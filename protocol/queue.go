@@ -53,7 +53,7 @@ type Config struct {
 	Rate              string   `json:"rate"`                // deliveries of the queue, such as 100/1m; "": no bound
 	KeyRate           string   `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
-	Strict            bool     `json:"strict"`              // no pop passes over an item that is there when it commits, on FoundationDB too
+	Strict            bool     `json:"strict"`              // no pop passes over an item that is there when it commits, on any store
 }
 
 // ConfigChange has the fields of a [Config] to change; nil fields stay as they are.

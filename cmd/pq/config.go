@@ -39,7 +39,7 @@ whole; a queue that does not exist is made. The fields:
   rate                 of deliveries, such as 100/1m; empty: no bound
   key_rate             of deliveries of one key
   hand_over            queues that may get its leased items, separated by commas; *: all
-  strict               whether no pop passes over a later, more urgent push, on FoundationDB too`,
+  strict               whether a pop that meets a more urgent push runs again`,
 		Example: `  # show it
   pq config jobs
 

@@ -73,7 +73,8 @@ func storeDir(s settings, instead string) (string, error) {
 
 // storeOptions are the options of the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
-	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.engine == "local", Strict: s.Store.engine != "fdb"}
+	embedded := s.Store.engine == "local"
+	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: embedded, Strict: embedded}
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.

@@ -18,7 +18,7 @@ const explained = [
   ["overflow", "A push to a full queue", "Is refused, or evicts the least urgent item.", ["refuse", "evict"]],
   ["key_limit", "Leases of a key", "How many items of one key are leased at a time. With 0 there is no limit."],
   ["key_order", "Keys in order", "The items of a key are handed out one after another."],
-  ["strict", "Strict", "No pop passes over a more urgent item whose push commits meanwhile: on FoundationDB, pops then run again."],
+  ["strict", "Strict", "No pop passes over a more urgent item whose push commits meanwhile, on any store: pops then run again."],
   ["hand_over", "Hands over to", "Queues to which a push may hand over leased items, separated by commas; * allows all."],
   ["fair", "Keys take turns", "priority: within each priority. 0,100: within classes that begin at these. Empty: they do not."],
   ["rate", "Rate", "Deliveries of the queue, such as 100/1m. Empty: no bound."],
