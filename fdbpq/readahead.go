@@ -23,11 +23,7 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 	if guess == nil {
 		return nil, nil
 	}
-	r := tx.Snapshot()
-	if q.strict(guess) {
-		r = tx
-	}
-	next := q.readyItems(r, guess, sel.End, *sel.Band, guess.config.Ties)
+	next := q.readyItems(q.frontIn(tx, guess), guess, sel.End, *sel.Band, guess.config.Ties)
 	entries, err := next(sel.Limit, sel.MaxBytes)
 	return &readAhead{guess: guess, rest: next, entries: entries}, err
 }

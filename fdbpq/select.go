@@ -87,18 +87,22 @@ func (c *collector) reader() kv.Reader {
 	return c.snapshot
 }
 
-// front reads what stands in front of the items that a pop takes: by snapshot, so that no
-// pop fails on a push, or so that the pop depends on it.
+// front reads what stands in front of the items that a pop takes. A peek depends on nothing.
 func (c *collector) front() kv.Reader {
-	if c.tx != nil && c.strict(c.state) {
-		return c.tx
+	if c.tx == nil {
+		return c.snapshot
 	}
-	return c.snapshot
+	return c.frontIn(c.tx, c.state)
 }
 
-// strict reports whether pops of a queue depend on what is in front of the items that they
-// take.
-func (q Queue) strict(s *queueState) bool { return q.store.strict || s.config.Strict }
+// frontIn is the reader of what stands in front of the items that a pop takes: by snapshot, so
+// that no pop fails on a push, or, where the queue is strict, so that the pop depends on it.
+func (q Queue) frontIn(tx kv.Tx, s *queueState) kv.Reader {
+	if q.store.strict || s.config.Strict {
+		return tx
+	}
+	return tx.Snapshot()
+}
 
 // untilDone takes steps until one is the last, the selection is full, or another
 // transaction has to go on.
