@@ -124,6 +124,10 @@ func uniqueRow(queue string, generation int64, value string) []byte {
 // a queue, with capacity for a place.
 func generationPrefix(space, queue string, generation int64) []byte {
 	b := make([]byte, 0, len(space)+len(queue)+64)
-	b = tuple.AppendString(tuple.AppendString(b, space), queue)
-	return tuple.AppendInt(b, generation)
+	return appendHome(tuple.AppendString(b, space), queue, generation)
+}
+
+// appendHome appends what follows the space in the keys of one generation of a queue.
+func appendHome(key []byte, queue string, generation int64) []byte {
+	return tuple.AppendInt(tuple.AppendString(key, queue), generation)
 }

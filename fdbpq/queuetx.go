@@ -25,7 +25,7 @@ type queueTx struct {
 // one transaction run one after the other and share it.
 type buffers struct {
 	generation int64
-	home       []byte // queue and generation, which follow the space in keys
+	home       []byte // see appendHome
 	key        []byte
 	value      []byte
 }
@@ -91,7 +91,7 @@ func (qtx *queueTx) appendPrefix(key []byte, space string) []byte {
 	b, generation := qtx.buffers, qtx.state.generation
 	if b.generation != generation || len(b.home) == 0 {
 		b.generation = generation
-		b.home = tuple.AppendInt(tuple.AppendString(b.home[:0], qtx.name), generation)
+		b.home = appendHome(b.home[:0], qtx.name, generation)
 	}
 	return append(tuple.AppendString(key, space), b.home...)
 }
