@@ -285,9 +285,7 @@ func TestOldLogIsBack(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "a", "1")
-		for _, n := range w.nodes {
-			w.caughtUp(n)
-		}
+		w.allCaughtUp()
 		old, restore := w.log, w.log.Backup()
 		<-time.After(3 * time.Second) // all copies are on their disks
 		rng := rand.New(rand.NewPCG(7, 7))

@@ -31,9 +31,7 @@ func TestLossThatPasses(t *testing.T) {
 				first, term := w.active()
 				w.write(term, "a", "1")
 				w.write(term, "b", "2")
-				for _, n := range w.nodes {
-					w.caughtUp(n)
-				}
+				w.allCaughtUp()
 				w.log.Cut(lost)
 				restore := w.log.Backup()
 				w.log.Cut(1)
@@ -85,9 +83,7 @@ func TestSurveyWaits(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "a", "1")
-		for _, n := range w.nodes {
-			w.caughtUp(n)
-		}
+		w.allCaughtUp()
 		w.log.Remove()
 		w.lossNoticed(first)
 		other := w.others(first)[0]
@@ -112,9 +108,7 @@ func TestMuteLogIsNotGone(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "a", "1")
-		for _, n := range w.nodes {
-			w.caughtUp(n)
-		}
+		w.allCaughtUp()
 		other := w.others(first)[0]
 		other.faults.set(func(f *faults) { f.mute = true })
 		var without []string
@@ -200,9 +194,7 @@ func TestAppendRightBeforeTheEnd(t *testing.T) {
 func appendRightBeforeTheEnd(t *testing.T, w *world, chosen bool) {
 	first, term := w.active()
 	w.write(term, "a", "1")
-	for _, n := range w.nodes {
-		w.caughtUp(n)
-	}
+	w.allCaughtUp()
 	land, landed, answer := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	begin := sync.OnceFunc(func() { close(land) })
 	seen := sync.OnceFunc(func() { close(landed) })

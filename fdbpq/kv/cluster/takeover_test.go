@@ -66,9 +66,7 @@ func TestRelease(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "k", "1")
-		for _, n := range w.nodes {
-			w.caughtUp(n)
-		}
+		w.allCaughtUp()
 		successor := w.others(first)[1]
 		began := time.Now()
 		if err := first.up().Release(context.Background(), successor.name); err != nil {
@@ -102,9 +100,7 @@ func TestReleaseOnLaggingServers(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()
 		w.write(term, "k", "1")
-		for _, n := range w.nodes {
-			w.caughtUp(n)
-		}
+		w.allCaughtUp()
 		successor := w.others(first)[0]
 		successor.faults.set(func(f *faults) { f.unseen = 4 })
 		began := time.Now()
@@ -135,9 +131,7 @@ func TestTakeoverWithoutListOfGenerations(t *testing.T) {
 			run(t, 3, func(w *world) {
 				first, term := w.active()
 				w.write(term, "k", "1")
-				for _, n := range w.nodes {
-					w.caughtUp(n)
-				}
+				w.allCaughtUp()
 				for _, n := range w.others(first) {
 					n.faults.set(func(f *faults) { f.listless = true })
 				}

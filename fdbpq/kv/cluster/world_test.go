@@ -153,6 +153,13 @@ func (w *world) caughtUp(n *node) {
 	})
 }
 
+func (w *world) allCaughtUp() {
+	w.Helper()
+	for _, n := range w.nodes {
+		w.caughtUp(n)
+	}
+}
+
 // settle ends all faults, starts what is down, waits until all members have all of the
 // log, and compares their copies.
 func (w *world) settle() {
