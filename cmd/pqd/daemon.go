@@ -309,7 +309,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Prefix:    string(d.settings.Prefix),
 		Version:   version(),
 		StoreName: d.settings.Store.String(),
-		Exclusive: d.settings.Store.engine == "local",
+		Exclusive: d.settings.Store.embedded(),
 		Damage:    d.damage.describe,
 		Logger:    d.log,
 		Tracer:    tracer,

@@ -65,7 +65,7 @@ func storeDir(s settings, instead string) (string, error) {
 	if s.shared() {
 		return s.copyDir(), nil
 	}
-	if s.Store.engine != "local" {
+	if !s.Store.embedded() {
 		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>, or a node's copy of a store that several pqd keep; %s", s.Store, instead)
 	}
 	return s.Store.place, nil
@@ -73,8 +73,7 @@ func storeDir(s settings, instead string) (string, error) {
 
 // storeOptions are the options of the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
-	embedded := s.Store.engine == "local"
-	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: embedded, Strict: embedded}
+	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.embedded(), Strict: s.Store.embedded()}
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.

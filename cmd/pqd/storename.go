@@ -17,6 +17,9 @@ type storeName struct {
 	stream                streamOptions // of jetstream
 }
 
+// embedded reports whether the store is one of files, which belongs to this process alone.
+func (n *storeName) embedded() bool { return n.engine == "local" }
+
 // streamOptions are what follows jetstream:<name>.
 type streamOptions struct {
 	replicas int    // 0: three
