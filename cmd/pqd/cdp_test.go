@@ -146,6 +146,12 @@ func (b *tab) run(script string) (string, error) {
 	return string(r.Result.Value), err
 }
 
+// runFirst has the pages that open from now on run a script before their own.
+func (b *tab) runFirst(script string) {
+	b.Helper()
+	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": script}, nil)
+}
+
 // until waits until a script is true. It fails as long as a page is under way.
 func (b *tab) until(what, script string) {
 	b.Helper()

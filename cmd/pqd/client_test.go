@@ -2,10 +2,12 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -35,6 +37,17 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 		t.Fatalf("%s: %v", subject, err)
 	}
 	return answer
+}
+
+// untilServed sends a request again while nobody serves it, and so nothing was done: pqd has
+// not subscribed yet, or its store does not commit for a while, on a busy machine.
+func untilServed(nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, err error) {
+	for late := time.Now().Add(patience); ; {
+		answer, err = nc.RequestMsg(m, patience)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
+			return answer, err
+		}
+	}
 }
 
 // pushMsg pushes an item, with pairs of headers, and returns its id.

@@ -328,7 +328,7 @@ func TestConsoleSilence(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t)
 	push(t, nc, "jobs", 1, "x")
-	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
+	b.runFirst(`
 		const later = window.setTimeout; // long times are short ones
 		window.setTimeout = (what, ms) => later(what, ms >= 10000 ? 1500 : ms);
 		const send = window.fetch;
@@ -342,7 +342,7 @@ func TestConsoleSilence(t *testing.T) {
 				const silent = new ReadableStream({start: (to) => how.signal.addEventListener("abort", () => to.error(new TypeError("aborted")))});
 				return new Response(silent, {status: answer.status});
 			});
-		};`}, nil)
+		};`)
 	b.open(p.HTTP + "/#/q/jobs")
 	b.sees("Loading…")
 	b.sees("pqd does not answer.")
@@ -358,10 +358,10 @@ func TestConsoleThemeAndStart(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t)
 	push(t, nc, "jobs", 1, "x")
-	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
+	b.runFirst(`
 		window.tries = 0;
 		const send = window.fetch;
-		window.fetch = (at, how) => at === "/v1/access" && window.tries++ === 0 ? Promise.reject(new TypeError("lost")) : send(at, how);`}, nil)
+		window.fetch = (at, how) => at === "/v1/access" && window.tries++ === 0 ? Promise.reject(new TypeError("lost")) : send(at, how);`)
 	dark := `getComputedStyle(document.documentElement).colorScheme === "dark"`
 	b.open(p.HTTP + "/")
 	b.sees("pqd does not answer.")

@@ -169,7 +169,7 @@ func TestConsoleLoad(t *testing.T) {
 
 	b := needBrowser(t).drive(t)
 	// The page notes when its rows are there; a test would see them late.
-	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.drawn = 0; new MutationObserver(() => { if (!window.drawn && document.querySelectorAll("tbody tr").length >= 50) window.drawn = performance.now(); }).observe(document, {subtree: true, childList: true})`}, nil)
+	b.runFirst(`window.drawn = 0; new MutationObserver(() => { if (!window.drawn && document.querySelectorAll("tbody tr").length >= 50) window.drawn = performance.now(); }).observe(document, {subtree: true, childList: true})`)
 	for _, view := range []struct{ name, address string }{{"queues", "/"}, {"a queue", "/#/q/large"}} {
 		var all []float64
 		for range 5 {

@@ -195,7 +195,7 @@ func TestConsoleHiddenTab(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t)
 	push(t, nc, "jobs", 1, "x")
-	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
+	b.runFirst(`
 		window.streams = 0;
 		const send = window.fetch;
 		window.fetch = (at, options) => {
@@ -208,7 +208,7 @@ func TestConsoleHiddenTab(t *testing.T) {
 		window.seen = (is) => {
 			Object.defineProperty(document, "hidden", {value: !is, configurable: true});
 			document.dispatchEvent(new Event("visibilitychange"));
-		};`}, nil)
+		};`)
 	b.open(p.HTTP + "/#/q/jobs")
 	b.until("an item is there", `document.querySelectorAll("tbody tr").length === 1 && streams === 2`)
 	b.eval(`location.hash = "#/"`)

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/nats-io/nats.go"
@@ -237,17 +236,6 @@ func (l *ledger) pop(nc *nats.Conn) (delivery, error) {
 		}
 	}
 	return delivery{string(item.Data), after}, nil
-}
-
-// untilServed sends a request again while the answer is that nothing was done: a cluster on
-// a busy machine may not commit for seconds.
-func untilServed(nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, err error) {
-	for late := time.Now().Add(patience); ; {
-		answer, err = nc.RequestMsg(m, patience)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
-			return answer, err
-		}
-	}
 }
 
 // version is the present version of the cluster.

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -224,11 +223,7 @@ func TestOutlivesNATS(t *testing.T) {
 	srv.Restart(t)
 	p.AwaitLog(t, "reconnected to NATS")
 	nc = srv.Connect(t)
-	var reply *nats.Msg
-	err := nats.ErrNoResponders // until the server has read pqd's subscriptions
-	for end := time.Now().Add(patience); errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end); {
-		reply, err = nc.Request("pq.jobs.pop.min", nil, patience)
-	}
+	reply, err := untilServed(nc, &nats.Msg{Subject: "pq.jobs.pop.min"}) // the server has to read pqd's subscriptions
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,12 @@ func TestSeveralStores(t *testing.T) {
 	}
 	for q := range queues {
 		queue := fmt.Sprintf("jobs-%d", q)
-		leased, err := nc.Request("pq."+queue+".pop.min", []byte(`{"lease":60000000000}`), patience)
-		if err != nil || string(leased.Data) != "first" {
-			t.Fatalf("%s: %v, %v", queue, leased, err)
+		leased := request(t, nc, "pq."+queue+".pop.min", `{"lease":60000000000}`)
+		if string(leased.Data) != "first" {
+			t.Fatalf("%s: %v", queue, leased)
 		}
-		if done, err := nc.Request(leased.Reply, nil, patience); err != nil || len(done.Header) > 0 {
-			t.Errorf("%s: acknowledged: %v, %v", leased.Reply, done, err)
+		if done := request(t, nc, leased.Reply, ""); len(done.Header) > 0 {
+			t.Errorf("%s: acknowledged: %v", leased.Reply, done)
 		}
 		if got := pop(t, nc, queue, "min"); got != "second" {
 			t.Errorf("%s: popped %q", queue, got)
@@ -52,12 +52,8 @@ func TestSeveralStores(t *testing.T) {
 	}
 	total := 0
 	for store := range 2 {
-		answer, err := nc.Request(fmt.Sprintf("store.%d._sys.list", store), nil, patience)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var list struct{ Queues []string }
-		if err := json.Unmarshal(answer.Data, &list); err != nil {
+		if err := json.Unmarshal(request(t, nc, fmt.Sprintf("store.%d._sys.list", store), "").Data, &list); err != nil {
 			t.Fatal(err)
 		}
 		if len(list.Queues) == 0 {

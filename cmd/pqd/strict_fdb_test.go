@@ -24,9 +24,7 @@ func TestStrictOnFoundationDB(t *testing.T) {
 	defer d.Stop(t)
 	nc := d.Connect(t)
 	for q := range *flagStrictQueues {
-		if _, err := nc.Request(fmt.Sprintf("pq.strict-%d.admin.config", q), fmt.Appendf(nil, `{"strict":%t}`, *flagStrict), patience); err != nil {
-			t.Fatal(err)
-		}
+		request(t, nc, fmt.Sprintf("pq.strict-%d.admin.config", q), fmt.Sprintf(`{"strict":%t}`, *flagStrict))
 	}
 	c := &campaign{url: d.URL, random: seeded(t), attempt: patience}
 	t.Logf("%d operations", c.short(t, "strict", *flagStrictQueues))
