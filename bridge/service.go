@@ -40,7 +40,7 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType} },
+		micro.PingVerb:  func() any { return s.ping() },
 		micro.InfoVerb:  func() any { return s.info() },
 		micro.StatsVerb: func() any { return s.counts() },
 	} {
@@ -117,6 +117,17 @@ func (s *service) unsubscribe(sub *nats.Subscription) {
 	if err := sub.Unsubscribe(); err != nil {
 		s.log.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
 	}
+}
+
+// ping says since when the bridge runs, as STATS do. The metadata say so only of bridges that
+// may have to give way to others.
+type ping struct {
+	micro.Ping
+	Started time.Time `json:"started"`
+}
+
+func (s *service) ping() ping {
+	return ping{micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType}, s.about.started}
 }
 
 func (s *service) info() micro.Info {

@@ -55,6 +55,9 @@ func TestDiscovery(t *testing.T) {
 	if stats.ID != id || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != len(endpointNames) {
 		t.Errorf("%+v", stats)
 	}
+	if ping := object[struct{ Started time.Time }](c, "$SRV.PING.pq", ""); !ping.Started.Equal(stats.Started) {
+		t.Errorf("by PING the bridge started at %v, by STATS at %v", ping.Started, stats.Started)
+	}
 	endpoints := c.stats()
 	push, pop := endpoints["push"], endpoints["pop"]
 	if push.NumRequests != 4 || push.NumErrors != 1 || push.LastError != "400: Bad Request" || push.ProcessingTime <= 0 ||

@@ -248,10 +248,11 @@ func TestQueues(t *testing.T) {
 	}
 	var found struct {
 		Bridges []struct {
+			Started  time.Time
 			Metadata map[string]string
 		}
 	}
-	if s.ok(&found, "GET", "/v1/bridges", ""); len(found.Bridges) != 1 || found.Bridges[0].Metadata["store_id"] != s.env.Store.ID() {
+	if s.ok(&found, "GET", "/v1/bridges", ""); len(found.Bridges) != 1 || found.Bridges[0].Metadata["store_id"] != s.env.Store.ID() || found.Bridges[0].Started.IsZero() {
 		t.Errorf("%+v", found)
 	}
 	s.refused(400, "several pqd", "GET", "/v1/cluster", "")

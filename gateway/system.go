@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -31,6 +32,7 @@ func bridges(in *input) (*answer, *refusal) {
 	type bridge struct {
 		ID       string            `json:"id"`
 		Version  string            `json:"version"`
+		Started  time.Time         `json:"started,omitzero"` // zero: it is of an earlier version
 		Metadata map[string]string `json:"metadata"`
 	}
 	found := []bridge{}

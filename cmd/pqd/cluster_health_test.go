@@ -69,6 +69,10 @@ func TestClusterHealth(t *testing.T) {
 		b.open(follower.HTTP + "/#/health")
 		b.until("both nodes are there", `[...document.querySelectorAll("table")].at(-1)?.innerText.replace(/\s+/g, " ").includes("Reason a ") && [...document.querySelectorAll("[data-label=Role]")].map((c) => c.innerText).sort().join() === "active,follower"`)
 		b.until("none is behind", `[...document.querySelectorAll("[data-label='Behind by']")].every((c) => c.innerText === "0 entries")`)
+		b.until("the bridge started as long ago as it is up", `fetch("/v1/system").then((a) => a.json()).then(({ uptime }) => {
+			const started = [...document.querySelectorAll("[data-label=Started]")].map((c) => Date.parse(c.innerText));
+			return started.length === 1 && Math.abs(Date.now() - 1000 * uptime - started[0]) < 2000;
+		})`)
 		b.take("health-nodes")
 		b.defects()
 	})

@@ -18,7 +18,7 @@ export function health(context) {
     }
     problem.textContent = "";
     if (where === "/v1/bridges") {
-      fill(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.metadata.started ? new Date(b.metadata.started).toLocaleString() : "–", b.metadata.store_id])));
+      fill(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.started ? new Date(b.started).toLocaleString() : "–", b.metadata.store_id])));
       return;
     }
     fill(store, fact("Store", answer.store), fact("Its id", answer.store_id), fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
