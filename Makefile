@@ -135,11 +135,16 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
 
-pictures: ## draw the pictures in docs: a session, pq top, and the console, which needs chromium
+pictures: ## draw the pictures in docs: a session, pq top, the console, and with GRAFANA=<where it is installed> the dashboard
 	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
 	$(GO) test ./cmd/pq -run '^TestTopPicture$$' -count 1 -draw
 	mkdir -p docs/pictures
 	$(GO) test ./cmd/pqd -run '^TestConsolePictures$$' -count 1 -v -pq.draw
+ifdef GRAFANA
+	$(GO) test ./cmd/pqd -run '^TestDashboardPictures$$' -count 1 -timeout 30m -v -pq.grafana='$(abspath $(GRAFANA))'
+else
+	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
+endif
 
 release: ## pqd and pq for all PLATFORMS, with checksums and bills of materials, into dist/
 	rm -rf dist

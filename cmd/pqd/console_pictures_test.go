@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 var drawPages = flag.Bool("pq.draw", false, "make the pictures of the console in docs/pictures")
@@ -81,17 +82,9 @@ func (s shop) work(ctx context.Context, queue string, every time.Duration) {
 	}
 }
 
-// The pictures of the console that pages show are made by make pictures.
-func TestConsolePictures(t *testing.T) {
-	if !*drawPages {
-		t.Skip("pictures are made on demand: make pictures")
-	}
-	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
-	c, err := client.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := shop{t, nc, c}
+// open fills the shop, and has it at work until close is called.
+func (s shop) open(p *testenv.Process) (closed func()) {
+	s.Helper()
 	plain := func(priority int64) func(int) client.NewItem {
 		return func(i int) client.NewItem {
 			return client.NewItem{Payload: fmt.Appendf(nil, `{"order":%d}`, 20_000+i), Options: []client.PushOption{client.Priority(priority)}}
@@ -103,36 +96,52 @@ func TestConsolePictures(t *testing.T) {
 	s.add("search-index", 60, time.Second, plain(2))
 	s.add("newsletter", 40_210, 150*time.Minute, plain(50))
 	s.add("thumbnails", 96, 2*time.Second, plain(3))
-	tenants := []string{"acme", "blue-bottle", "corner-shop", "delta", "Käserei Huber"}
 	s.add("mail", 412, 7*time.Second, func(i int) client.NewItem {
 		return client.NewItem{Payload: fmt.Appendf(nil, `{"to":"customer-%d","template":"receipt"}`, i), Options: []client.PushOption{
 			client.Priority(int64(i % 3)), client.Key(tenants[i%7%len(tenants)]), client.Header(nats.Header{"Template": {[]string{"receipt", "reminder", "welcome"}[i%3]}}),
 		}}
 	})
-	patch(t, p, "mail/config", `{"fair":"priority","lease":"1m","key_limit":8}`)
-	patch(t, p, "mail/keys/acme", `{"weight":3}`)
-	patch(t, p, "mail/keys/delta", `{"rate":"100/1m","limit":2}`)
-	patch(t, p, "mail/keys/blue-bottle", `{"paused":true}`)
-	if code, body := ask(t, "POST", p.HTTP+"/v1/queues/newsletter/pause", ""); code != 200 {
-		t.Fatal(body)
+	patch(s.T, p, "mail/config", `{"fair":"priority","lease":"1m","key_limit":8}`)
+	patch(s.T, p, "mail/keys/acme", `{"weight":3}`)
+	patch(s.T, p, "mail/keys/delta", `{"rate":"100/1m","limit":2}`)
+	patch(s.T, p, "mail/keys/blue-bottle", `{"paused":true}`)
+	if code, body := ask(s, "POST", p.HTTP+"/v1/queues/newsletter/pause", ""); code != 200 {
+		s.Fatal(body)
 	}
 	s.lease("checkout", 8)
 	s.lease("thumbnails", 24)
 	s.lease("mail", 14)
 	for queue, n := range map[string]int{"encode-video": 3, "mail": 4} {
 		for _, item := range s.lease(queue, n) {
-			if err := item.Terminate(t.Context(), "no such address"); err != nil {
-				t.Fatal(err)
+			if err := item.Terminate(s.Context(), "no such address"); err != nil {
+				s.Fatal(err)
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(s.Context())
 	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer cancel()
 	for queue, every := range map[string]time.Duration{"checkout": 20 * time.Millisecond, "search-index": 35 * time.Millisecond, "thumbnails": 10 * time.Millisecond} {
 		workers.Go(func() { s.work(ctx, queue, every) })
 	}
+	return func() {
+		cancel()
+		workers.Wait()
+	}
+}
+
+var tenants = []string{"acme", "blue-bottle", "corner-shop", "delta", "Käserei Huber"}
+
+// The pictures of the console that pages show are made by make pictures.
+func TestConsolePictures(t *testing.T) {
+	if !*drawPages {
+		t.Skip("pictures are made on demand: make pictures")
+	}
+	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
+	c, err := client.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shop{t, nc, c}.open(p)()
 	both := func(name string, height int) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {

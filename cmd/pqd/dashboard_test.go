@@ -223,3 +223,62 @@ func TestRunbooks(t *testing.T) {
 		}
 	}
 }
+
+// With a thousand queues each legend of the dashboard begins with those that matter, and a
+// choice of all queues is short enough for a request. Panels do not overlap.
+func TestDashboardOfManyQueues(t *testing.T) {
+	t.Parallel()
+	type place struct{ X, Y, W, H int }
+	var drawn struct {
+		Templating struct {
+			List []struct{ Name, Type, AllValue string }
+		}
+		Panels []struct {
+			ID          int
+			Type, Title string
+			GridPos     place
+			Targets     []struct{ LegendFormat string }
+			Options     struct {
+				Legend struct {
+					DisplayMode, SortBy string
+					Calcs               []string
+					SortDesc            bool
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, dashboard)), &drawn); err != nil {
+		t.Fatalf("%s: %v", dashboard, err)
+	}
+	for _, variable := range drawn.Templating.List {
+		if variable.Type == "query" && variable.AllValue != ".+" {
+			t.Errorf("all of %s are asked for as %q: expected .+", variable.Name, variable.AllValue)
+		}
+	}
+	titles, ids, lists := make(map[place]string), make(map[int]string), 0
+	for _, panel := range drawn.Panels {
+		if other := ids[panel.ID]; other != "" {
+			t.Errorf("%s and %s have the same id", panel.Title, other)
+		}
+		ids[panel.ID] = panel.Title
+		for x := panel.GridPos.X; x < panel.GridPos.X+panel.GridPos.W; x++ {
+			for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
+				if other := titles[place{X: x, Y: y}]; other != "" || x >= 24 {
+					t.Fatalf("%s overlaps with %q, or is wider than the page", panel.Title, other)
+				}
+				titles[place{X: x, Y: y}] = panel.Title
+			}
+		}
+		if panel.Type != "timeseries" || !strings.Contains(panel.Targets[0].LegendFormat, "{{queue}}") {
+			continue
+		}
+		lists++
+		legend, sorted := panel.Options.Legend, map[string]string{"lastNotNull": "Last *", "max": "Max"}
+		if legend.DisplayMode != "table" || !legend.SortDesc || len(legend.Calcs) != 1 || sorted[legend.Calcs[0]] != legend.SortBy {
+			t.Errorf("%s has the legend %+v: expected a table that begins with the largest", panel.Title, legend)
+		}
+	}
+	if lists < 10 {
+		t.Errorf("%d panels have a line for each queue: expected more", lists)
+	}
+}
