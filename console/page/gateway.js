@@ -81,6 +81,7 @@ export async function watch(paths, signal, on, told) {
   for (let pause = 250; !signal.aborted; pause = Math.min(2 * pause, 5000)) {
     await seen();
     if (signal.aborted) return;
+    let why = null; // the stream has no more, or none
     const hidden = new AbortController();
     const hide = () => document.hidden && hidden.abort();
     const waits = patience(signal, hidden.signal);
@@ -100,13 +101,13 @@ export async function watch(paths, signal, on, told) {
     } catch (error) {
       if (signal.aborted) return;
       if (hidden.signal.aborted) continue;
-      told(false, error instanceof Refused ? error : null);
-      if (error instanceof Refused && error.status < 500 && error.status !== 429) return;
+      if (error instanceof Refused) why = error;
+      if (why && why.status < 500 && why.status !== 429) return told(false, why);
     } finally {
       waits.end();
       document.removeEventListener("visibilitychange", hide);
     }
-    if (!signal.aborted) told(false, null);
+    if (!signal.aborted) told(false, why);
     await new Promise((wake) => setTimeout(wake, pause));
   }
 }

@@ -1,0 +1,97 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+// module has the page run a script with a module of the console, and compares what it returns.
+func (b *tab) module(name, script, want string) {
+	b.Helper()
+	var got string
+	if err := json.Unmarshal([]byte(b.eval(fmt.Sprintf(`import("/console/%s.js").then(%s).then((all) => all.join("\n"))`, name, script))), &got); err != nil {
+		b.Fatal(err)
+	}
+	if got != want {
+		b.Errorf("%s.js: %s\nreturns\n%s\nexpected\n%s", name, script, got, want)
+	}
+}
+
+// Numbers, times, bytes and texts are shown as people write them.
+func TestConsoleFormats(t *testing.T) {
+	t.Parallel()
+	p, _, b := consolePage(t)
+	b.open(p.HTTP + "/#/nowhere")
+	b.sees("There is no such view")
+	b.module("format", `(f) => [0, undefined, 0.004, 0.006, 3.14159, 9.994, 12.4, 1234.5].map(f.rate)`, "0\n0\n0\n0.01\n3.14\n9.99\n12\n1,235")
+	b.module("format", `(f) => [0, 0.0001, 0.25, 0.9994, 1, 119.9, 120, 7199, 7200, 172799, 172800].map(f.span)`,
+		"0 s\n0 s\n250 ms\n999 ms\n1 s\n119 s\n2 min\n119 min\n2 h\n47 h\n2 d")
+	b.module("format", `(f) => [0, 1023, 1024, 10239, 10240, 1048576, 3 * 2**30, 5000 * 2**30].map(f.bytes)`, "0 B\n1023 B\n1.0 KiB\n10.0 KiB\n10 KiB\n1.0 MiB\n3.0 GiB\n5000 GiB")
+	b.module("format", `(f) => ["1h0m0s", "1m0s", "100/1m0s", "1h30m0s", "1m30s", "12h0m0s", "10s", "500ms"].map(f.short)`, "1h\n1m\n100/1m\n1h30m\n1m30s\n12h\n10s\n500ms")
+	b.module("format", `(f) => [f.some(0, "item"), f.some(1, "item"), f.some(1000, "item"), f.cut("abcdef", 6), f.cut("abcdefg", 6)]`,
+		"0 items\n1 item\n1,000 items\nabcdef\nabcdef… and 1 more")
+	b.module("format", `(f) => [-90, 90].map((s) => f.fromNow(new Date(Date.now() + s * 1000 + 500)))`, "89 s ago\nin 90 s")
+	b.module("format", `(f) => [f.hex(Uint8Array.from({ length: 18 }, (_, i) => i * 8 + 1))]`,
+		"00000000  01 09 11 19 21 29 31 39 41 49 51 59 61 69 71 79  ....!)19AIQYaiqy\n00000010  81 89"+"                                            ..")
+	b.module("format", `(f) => f.headersOf({ headers: { A: ["1", "2"], B: [""] }, headers_base64: { C: ["/w==", "/g=="] } }).map(([n, v]) => n + "=" + v)`,
+		"A=1\nA=2\nB=\nC=base64 /w==\nC=base64 /g==")
+	b.module("format", `(f) => ['{"a":[],"b":{},"c":[1,{"d":"\\\\\\""}]}', '[]', '1'].map(f.indent)`,
+		"{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"\\\\\\\"\"\n    }\n  ]\n}\n[]\n1")
+	b.module("columns", `({ columns, sorted }) => {
+		const queue = (queue, n) => ({ queue, ready: n, leased: n, delayed: n, dead: n, oldest: n, waiting: n, bytes: n, rates: { push: n, pop: n } });
+		return columns.map((by) => by.key + " " + sorted([queue("d", 1), queue("a", 1), queue("b", 9)], by).map((q) => q.queue).join(""));
+	}`, "ready bad\nleased bad\ndelayed bad\ndead bad\noldest bad\nin bad\nout bad\nwaiting bad\nbytes bad")
+	b.defects()
+	p.Stop(t)
+}
+
+// A stream that ends is opened again, after ever longer pauses, unless it was refused for
+// good; and what it says arrives, however the network cuts it.
+func TestConsoleStreams(t *testing.T) {
+	t.Parallel()
+	p, _, b := consolePage(t)
+	b.open(p.HTTP + "/#/nowhere")
+	b.sees("There is no such view")
+	const scripted = `async ({ watch, call }) => {
+		const all = [];
+		let end;
+		const refusal = (status, description) => new Response(JSON.stringify({ error: { description } }), { status });
+		const stream = (...parts) => new Response(new ReadableStream({ start(to) {
+			for (const part of parts) to.enqueue(new TextEncoder().encode(part));
+			end = () => to.close();
+		} }));
+		const lost = () => { throw new TypeError("lost"); };
+		const answers = [lost, lost, lost, lost, lost, lost, lost,
+			() => refusal(429, "busy"), () => refusal(503, "away"),
+			() => stream('data: {"path":"a","sta', 'tus":200,"body":1}\n\ndata: {"path":"b","status":404,"body":2}\n\n', ':\n\n', 'data: {"path":"/v1/large","status":413}\n\n'),
+			() => refusal(404, "it has gone"),
+			lost, () => refusal(403, "no"), () => refusal(500, "never asked")];
+		const { fetch: send, setTimeout: later } = window;
+		window.fetch = async () => answers.shift()();
+		window.setTimeout = (what, ms) => {
+			all.push(ms >= 40000 ? "listens" : "waits " + ms);
+			return later(what, ms >= 40000 ? ms : 0);
+		};
+		await watch(["a"], new AbortController().signal, (at, status, answer) => {
+			all.push([at, status, answer?.error?.description ?? answer].join(" "));
+			if (at === "/v1/large") end();
+		}, (live, why) => all.push((live ? "live" : "not live") + (why ? ", " + why.message : "")));
+		window.fetch = async () => new Response("<b>bad gateway", { status: 502 });
+		await call("GET", "/v1/queues").catch((e) => all.push(e.status + " " + e.message));
+		Object.assign(window, { fetch: send, setTimeout: later });
+		all.push(answers.length);
+		return all;
+	}`
+	want := ""
+	for _, pause := range []int{250, 500, 1000, 2000, 4000, 5000, 5000} {
+		want += fmt.Sprintf("listens\nnot live\nwaits %d\n", pause)
+	}
+	want += "listens\nnot live, busy\nwaits 5000\n" + "listens\nnot live, away\nwaits 5000\n" +
+		"listens\nlive\nlistens\nlistens\na 200 1\nb 404 2\nlistens\nlistens\nlistens\n" + // each part of a stream is a sign of life, and so is the request for what is large
+		"/v1/large 404 it has gone\nnot live\nwaits 250\nlistens\nnot live\nwaits 500\nlistens\nnot live, no\n" +
+		"listens\n502 <b>bad gateway\n1"
+	b.module("gateway", scripted, want)
+	b.defects()
+	p.Stop(t)
+}
