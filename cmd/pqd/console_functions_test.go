@@ -282,6 +282,50 @@ func TestConsoleSteps(t *testing.T) {
 	p.Stop(t)
 }
 
+// Searches keep what they were told besides, and show what they found until somebody goes
+// back to what is live.
+func TestConsoleSearches(t *testing.T) {
+	t.Parallel()
+	p, nc, b := consolePage(t)
+	c, err := client.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := func(i int) client.NewItem {
+		key := fmt.Sprintf("key-%d", i%12)
+		return client.NewItem{Options: []client.PushOption{client.Priority(int64(i % 2)), client.Key(key), client.Header(nats.Header{"Kind": {"x"}})}}
+	}
+	shop{t, nc, c}.add("long", 240, time.Second, item)
+	b.runFirst(countsStreams)
+	rows := func(n int) {
+		t.Helper()
+		b.until(fmt.Sprintf("%d items of priority 1", n), fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d && [...document.querySelectorAll("td[data-label=Priority]")].every((c) => c.innerText === "1")`, n))
+	}
+	b.open(p.HTTP + "/#/q/long?min=1&max=1")
+	rows(50)
+	b.click("Next page")
+	b.until("the second page", `location.hash.includes("after=") && streams === 2`)
+	rows(50)
+	b.enter("header", "Kind: x")
+	b.click("Search")
+	b.sees("120 found in 120 items, the first 50 are shown")
+	b.until("what was found is not live", "streams === 1")
+	b.click("Show 50 more")
+	b.sees("the first 100 are shown")
+	rows(100)
+	b.enter("header", "")
+	b.click("Search")
+	b.until("the page is live again", "streams === 2")
+	rows(50)
+	b.open(p.HTTP + "/#/q/long/k/key-3")
+	b.until("the items of the key", `document.querySelectorAll("tbody tr").length === 20`)
+	b.enter("header", "Kind: x")
+	b.click("Search")
+	b.sees("20 found in 20 items")
+	b.defects()
+	p.Stop(t)
+}
+
 // All of many queues are looked at step by step, and pages of them lead back.
 func TestConsoleManyQueues(t *testing.T) {
 	t.Parallel()
@@ -315,9 +359,17 @@ func TestConsoleManyQueues(t *testing.T) {
 	b.until("the first page again", `document.querySelector("tbody a")?.innerText === "queue-0000"`)
 	b.click("Look at all, by Ready")
 	foot("The first 1,000 queues 1,000")
+	b.until("nothing of it is live", `document.getElementById("state").innerText === "not live"`)
+	b.eval(`{ const send = window.fetch; window.fetch = () => { window.fetch = send; return Promise.reject(new TypeError("lost")) } }`)
+	b.click("Look at 1,000 more")
+	b.sees("It did not go on")
 	b.click("Look at 1,000 more")
 	foot("All 1,050 queues 1,053")
 	b.until("the largest one is first", `document.querySelector("tbody a").innerText === "queue-1049"`)
+	b.open(p.HTTP + "/#/?prefix=queue-00")
+	foot("These 50 queues 50")
+	b.click("Look at all, by Ready")
+	foot("All 100 queues 100")
 	b.defects()
 	p.Stop(t)
 }
