@@ -88,14 +88,14 @@ func (term *Terminal) UseCurl(path string) {
 	}
 }
 
-// Run runs a command and compares what it prints with what the page shows.
-func (term *Terminal) Run(t testing.TB, step Step) {
+// Run runs a command, compares what it prints with what the page shows, and returns it.
+func (term *Terminal) Run(t testing.TB, step Step) (printed string) {
 	t.Helper()
 	if term.program != nil {
 		text := term.runProgram(t, step)
 		step.Output = term.expand(step.Output)
 		compare(t, step, text)
-		return
+		return text
 	}
 	command := strings.NewReplacer(documentedHTTP, term.process.HTTP, documentedNATS, term.process.URL).Replace(term.fill(t, step))
 	words := Words(command)
@@ -125,8 +125,9 @@ func (term *Terminal) Run(t testing.TB, step Step) {
 		t.Fatalf("%s: %s: %v\n%s", step.Where, step.Command, err, strings.Join(lines, "\n"))
 	}
 	term.remember(lines)
-	printed := strings.NewReplacer(term.process.HTTP, documentedHTTP, term.process.URL, documentedNATS).Replace(strings.Join(lines, "\n"))
+	printed = strings.NewReplacer(term.process.HTTP, documentedHTTP, term.process.URL, documentedNATS).Replace(strings.Join(lines, "\n"))
 	compare(t, step, printed)
+	return printed
 }
 
 // Close ends each `nats sub` after it has printed the lines of the page, in any order.

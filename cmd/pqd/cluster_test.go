@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -147,7 +148,8 @@ func TestClusterCampaign(t *testing.T) {
 }
 
 // The session of docs/cluster.md. Its nodes have other addresses, and the test starts
-// them and kills the active one itself.
+// them and kills the active one itself. The gap that the session prints is that of the test's
+// clock.
 func TestClusterPage(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
@@ -156,15 +158,55 @@ func TestClusterPage(t *testing.T) {
 	shown := strings.NewReplacer(
 		"nats://127.0.1.1:4222,nats://127.0.1.2:4222,nats://127.0.1.3:4222", nodes.URL(), "http://127.0.1.2:8622", follower.HTTP)
 	terminal := follower.Terminal(t)
+	var killed time.Time
+	timed := 0
 	for _, step := range testenv.Steps(t, clusterPage) {
 		if strings.HasPrefix(step.Command, "kill -9 ") {
+			killed = time.Now()
 			active.Kill(t)
 			continue
 		}
 		step.Command = shown.Replace(step.Command)
-		terminal.Run(t, step)
+		documented, isTimed := gapOf(t, step.Output)
+		step.Output = gapLine.ReplaceAllString(step.Output, "real …")
+		began := time.Now()
+		printed := terminal.Run(t, step)
+		if !isTimed {
+			continue
+		}
+		timed++
+		// Others hear nothing of the active node for silence before they take over.
+		const silence = time.Second
+		gap, found := gapOf(t, printed)
+		if took := time.Since(began); !found || gap > took || gap < silence-began.Sub(killed) {
+			t.Errorf("%s: the session printed a gap of %s, by the clock it took %s, %s after the kill:\n%s", step.Where, gap, took, began.Sub(killed), printed)
+		}
+		if documented < silence || documented > 10*time.Second {
+			t.Errorf("%s shows a gap of %s, which is none that a takeover has", step.Where, documented)
+		}
+		t.Logf("%s: no push was acknowledged for %s", step.Where, gap)
+	}
+	if timed != 1 {
+		t.Errorf("%s prints %d gaps, expected one", clusterPage, timed)
 	}
 	terminal.Close(t)
+}
+
+// gapLine is what bash's time prints of a command.
+var gapLine = regexp.MustCompile(`(?m)^real\s+(\d+)m([\d.]+)s$`)
+
+// gapOf returns the time that a session prints, if it prints one.
+func gapOf(t testing.TB, printed string) (gap time.Duration, found bool) {
+	t.Helper()
+	m := gapLine.FindStringSubmatch(printed)
+	if m == nil {
+		return 0, false
+	}
+	gap, err := time.ParseDuration(m[1] + "m" + m[2] + "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gap, true
 }
 
 const clusterPage = "../../docs/cluster.md"
