@@ -93,6 +93,10 @@ func (d *DB) overtaken(ctx context.Context) (string, error) {
 			return "", nil
 		}
 		if time.Since(began) > answerFor {
+			if last >= d.status.entry() {
+				d.rewind()
+				return "the log has lost a part of a transaction that nobody acknowledged: it is read again", nil
+			}
 			return fmt.Sprintf("this copy has entry %d, the log ends at %d: it has lost entries that were acknowledged: %s", h.Entry, last, advice), nil
 		}
 		if err := pause(ctx, answerFor/10); err != nil {

@@ -178,7 +178,7 @@ type source struct {
 
 // serves reports whether a member has a checkpoint of a generation that is of use here.
 func (d *DB) serves(p heartbeat, generation uint64) bool {
-	h := d.tail.head
+	h := d.status.position()
 	if store := d.tail.store(); store != "" && p.Store != store {
 		return false
 	}
@@ -264,7 +264,7 @@ func (d *DB) adopt(in *local.Incoming, generation uint64, from base) error {
 	if err := d.copy().Close(); err != nil {
 		return err
 	}
-	h := d.tail.head
+	h := d.status.position()
 	behind := h.Generation == from.Generation && h.Entry < from.Entry
 	var err error
 	if h.Entry > 0 && h.Generation != generation && !behind {

@@ -94,7 +94,7 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	case state.Ended:
 		return true, fmt.Errorf("%w, and no newer one has begun: %s", errEnded, advice)
 	}
-	at := d.tail.head
+	at := d.status.position() // parts of a transaction without its end count for nothing
 	entry, err := readEntry(ctx, log, 1)
 	var b base
 	switch {

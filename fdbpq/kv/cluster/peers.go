@@ -17,6 +17,7 @@ type heartbeat struct {
 	Epoch      uint64 `json:"epoch"`
 	Entry      uint64 `json:"entry"`  // the last one that its copy has
 	Hash       string `json:"hash"`   // of that entry
+	Read       uint64 `json:"read"`   // the last one that it has read: a transaction may have no end yet
 	Synced     uint64 `json:"synced"` // the last entry that its copy has after a crash
 
 	// Pending is how long the active one has waited for an append.

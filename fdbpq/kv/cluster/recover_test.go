@@ -253,10 +253,7 @@ func TestOldActiveAfterRecovery(t *testing.T) {
 		w.active(w.others(first)...) // it writes its epoch in the place of the append
 		w.log.Cut(1)
 		w.log.Cut(1)
-		w.await("the loss to be noticed", func() bool {
-			_, err := other.up().PlanRecovery(context.Background(), cluster.Consent{Without: []string{first.name}})
-			return err == nil
-		})
+		w.lossNoticed(other, first.name)
 		old := w.log
 		r, err := other.up().Recover(context.Background(), cluster.Consent{Without: []string{first.name}})
 		if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// lossNoticed waits until a member would recover.
-func (w *world) lossNoticed(n *node) {
+// lossNoticed waits until a member would recover, without some others.
+func (w *world) lossNoticed(n *node, without ...string) {
 	w.Helper()
 	w.await("the loss to be noticed", func() bool {
-		_, err := n.up().PlanRecovery(context.Background(), cluster.Consent{})
+		_, err := n.up().PlanRecovery(context.Background(), cluster.Consent{Without: without})
 		return err == nil
 	})
 }

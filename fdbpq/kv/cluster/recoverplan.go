@@ -42,7 +42,7 @@ func (s survey) mayRecover() error {
 		for _, o := range s.members {
 			lost = lost || p.Answers && o.Answers && o.differs(p)
 		}
-		if p.Answers && p.Role != Stopped && p.Entry < s.log.Last && p.Entry+1 >= s.log.First {
+		if p.Answers && p.Role != Stopped && max(p.Entry, p.heartbeat.Read) < s.log.Last && p.Entry+1 >= s.log.First {
 			return fmt.Errorf("member %s has not read the log to its end: it has entry %d of %d: wait until it has, or has stopped", p.Name, p.Entry, s.log.Last)
 		}
 	}

@@ -58,7 +58,8 @@ func (s Status) Newest() uint64 {
 type status struct {
 	mu        sync.Mutex
 	role      Role
-	head      head // of the copy
+	head      head   // of the copy
+	read      uint64 // entry of the log; behind head are parts of a transaction without its end
 	synced    uint64
 	log       LogState
 	reason    string
@@ -80,7 +81,7 @@ type status struct {
 func (s *status) opened(h head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head, s.synced, s.written, s.final = h, h.Entry, time.Time{}, false
+	s.head, s.read, s.synced, s.written, s.final = h, h.Entry, h.Entry, time.Time{}, false
 	s.sign, s.served = time.Now(), time.Time{}
 	if s.changed == nil {
 		s.role, s.changed = Follower, make(chan struct{})
@@ -210,7 +211,7 @@ func (s *status) moved(h head, wrote, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.head, s.sign = h, now
+	s.head, s.read, s.sign = h, h.Entry, now
 	if fresh {
 		s.served = now
 	}
@@ -220,6 +221,13 @@ func (s *status) moved(h head, wrote, fresh bool) {
 	case wrote:
 		s.written = time.Time{}
 	}
+}
+
+// readTo notes how far the log was read.
+func (s *status) readTo(entry uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = entry
 }
 
 // lastWrite is when the last transaction was read, or zero.

@@ -84,6 +84,13 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 	}
 }
 
+// rewind forgets the parts of a transaction without its end: the log may have lost them, and
+// what it has in their place is to be read.
+func (d *DB) rewind() {
+	d.tail.head, d.tail.assembly = d.status.position(), assembly{}
+	d.status.readTo(d.tail.head.Entry)
+}
+
 // compare compares the copy with what the log says of itself, when it has nothing new.
 // That the log ends before the copy proves nothing here: a server that lags says so, too.
 func (d *DB) compare(ctx context.Context) error {
@@ -129,6 +136,7 @@ func (d *DB) accept(entry []byte) error {
 		if r.kind == kindFragment {
 			// The copy's position stays: what has no end is read again after a start.
 			t.head = next
+			d.status.readTo(next.Entry)
 			return nil
 		}
 		changes = t.assembly.changes

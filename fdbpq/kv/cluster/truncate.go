@@ -48,7 +48,7 @@ func (d *DB) truncate(ctx context.Context) {
 			state, err = d.log().State(ctx)
 			return err
 		})
-		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last < d.status.entry()) {
+		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last != d.status.entry()) {
 			d.probe(ctx)
 			continue
 		}
@@ -85,8 +85,9 @@ func (d *DB) makeRoom(ctx context.Context) {
 	d.purge(ctx, state)
 }
 
-// probe has the active member append to a log that seems to have lost entries: the append
-// finds out. Without it a member that has nothing to write would go on being active.
+// probe has the active member append to a log that seems to have lost entries, or to have some
+// of another member: the append finds out. Without it a member that has nothing to write would
+// go on being active.
 func (d *DB) probe(ctx context.Context) {
 	term := d.status.current()
 	if term == nil {
