@@ -26,6 +26,7 @@ type world struct {
 	network *clustertest.Network
 	names   []string
 	nodes   []*node
+	losses  losses
 }
 
 // node is a member and the machine that it runs on.
@@ -41,7 +42,7 @@ type node struct {
 }
 
 func newWorld(t testing.TB, members int) *world {
-	w := &world{TB: t, log: clustertest.NewLog(), network: clustertest.NewNetwork()}
+	w := &world{TB: t, log: clustertest.NewLog(), network: clustertest.NewNetwork(), losses: losses{kills: make(map[string][]time.Time)}}
 	for i := range members {
 		w.names = append(w.names, string(rune('a'+i)))
 	}
@@ -87,6 +88,7 @@ func (n *node) kill(rng *rand.Rand) {
 	if err := member.Abandon(); err != nil && !errors.Is(err, kv.ErrClosed) {
 		n.w.Errorf("member %s: %v", n.name, err)
 	}
+	n.w.losses.kills[n.name] = append(n.w.losses.kills[n.name], time.Now())
 }
 
 // stop closes a member.

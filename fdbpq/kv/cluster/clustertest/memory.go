@@ -92,14 +92,20 @@ func (l *Log) Remove() {
 	l.exists = false
 }
 
-// Cut removes the last n entries, as a log does that breaks its promise.
-func (l *Log) Cut(n int) {
+// Number is the generation of the log.
+func (l *Log) Number() uint64 { return l.generation }
+
+// Cut removes the last n entries, or all if there are fewer, as a log does that breaks its
+// promise. It returns how many.
+func (l *Log) Cut(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	n = min(n, len(l.entries))
 	for _, e := range l.entries[len(l.entries)-n:] {
 		l.bytes -= len(e)
 	}
 	l.entries = l.entries[:len(l.entries)-n]
+	return n
 }
 
 // Backup remembers the log as it is, and returns what puts it back.
