@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,6 +16,9 @@ type Log struct {
 	// MaxBytes bounds the bytes of all entries; 0 means no bound. Entry bounds one of
 	// them.
 	MaxBytes, Entry int
+
+	// Identity is what State says; "": one that no other log has.
+	Identity string
 
 	generation uint64
 	family     *family
@@ -161,7 +165,7 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 	}
 	defer l.mu.Unlock()
 	return cluster.LogState{
-		Identity: fmt.Sprintf("log %d of generation %d", l.made, l.generation),
+		Identity: cmp.Or(l.Identity, fmt.Sprintf("log %d of generation %d", l.made, l.generation)),
 		Ended:    l.ended, First: l.first, Last: l.last(),
 		Bytes: uint64(l.bytes), MaxBytes: uint64(l.MaxBytes),
 	}, nil

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Recorded is what three members of an earlier version left behind, the one before
+// generations: the entries of their log, the heartbeats that they sent last, and the copy of
+// one of them.
+type Recorded struct {
+	Entries    [][]byte
+	Heartbeats [][]byte
+	Files      map[string][]byte
+}
+
+// ReadRecorded reads testdata/format-1.txt.
+func ReadRecorded(t testing.TB) Recorded {
+	t.Helper()
+	text, err := os.ReadFile("testdata/format-1.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(s string) []byte {
+		b, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	r := Recorded{Files: make(map[string][]byte)}
+	for line := range strings.Lines(string(text)) {
+		what, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch what {
+		case "entry":
+			r.Entries = append(r.Entries, decode(rest))
+		case "heartbeat":
+			r.Heartbeats = append(r.Heartbeats, []byte(rest))
+		case "file":
+			name, packed, _ := strings.Cut(rest, " ")
+			unpacked, err := gzip.NewReader(bytes.NewReader(decode(packed)))
+			if err == nil {
+				r.Files[name], err = io.ReadAll(unpacked)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Fatalf("what is %q?", what)
+		}
+	}
+	return r
+}
+
+// This version reads the records of the earlier one, and writes the same bytes: the earlier one
+// reads its records.
+func TestRecordsOfEarlierVersion(t *testing.T) {
+	t.Parallel()
+	var h head
+	kinds := make(map[kind]int)
+	for i, entry := range ReadRecorded(t).Entries {
+		next, r, err := h.after(entry)
+		if err != nil {
+			t.Fatalf("entry %d: %v", i+1, err)
+		}
+		kinds[r.kind]++
+		if again := r.encode(); !bytes.Equal(again, entry) {
+			t.Errorf("entry %d is written as\n%x, it was\n%x", i+1, again, entry)
+		}
+		if i > 0 {
+			if written := h.next(r.process, r.kind, r.payload).encode(); !bytes.Equal(written, entry) {
+				t.Errorf("behind entry %d this version writes\n%x, the earlier one\n%x", i, written, entry)
+			}
+		}
+		h = next
+	}
+	for kind := kindGenesis; kind <= kindRelease; kind++ {
+		if kinds[kind] == 0 {
+			t.Errorf("no record of kind %d is recorded", kind)
+		}
+	}
+	if h.Epoch != 2 || h.Entry != 12 {
+		t.Errorf("the log ends with entry %d of epoch %d", h.Entry, h.Epoch)
+	}
+}
+
+// This version says all in its heartbeats that the earlier one reads, in the same words.
+func TestHeartbeatsOfEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for _, message := range ReadRecorded(t).Heartbeats {
+		p := newPeers("another")
+		h, ok := p.hear(message)
+		if !ok || h.Entry == 0 || h.Role == "" || len(h.Hash) != 64 || h.Format != recordFormat {
+			t.Errorf("%s was heard as %+v", message, h)
+		}
+		again, err := json.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after map[string]any
+		if err := json.Unmarshal(message, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(again, &after); err != nil {
+			t.Fatal(err)
+		}
+		for field, value := range before {
+			if after[field] != value {
+				t.Errorf("%s is %v in a heartbeat of this version, %v in one of the earlier", field, after[field], value)
+			}
+		}
+	}
+}
+
+// What a later version has written is refused, and the refusal says so.
+func TestFormatsOfLaterVersions(t *testing.T) {
+	t.Parallel()
+	h, process := chainOf(t)
+	later := h.next(process, kindChanges, []byte{0}).encode()
+	later[len(recordTag)] = recordFormat + 1
+	const says = "a newer version has written it"
+	if _, _, err := h.after(later); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("a record of a later version: %v", err)
+	}
+	if _, _, err := h.begin(later, 2); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("the first record of a generation by a later version: %v", err)
+	}
+	position := h.encode()
+	position[0] = headFormat + 1
+	if _, err := decodeHead(position); err == nil || !strings.Contains(err.Error(), "this version cannot read") {
+		t.Errorf("the position of a copy of a later version: %v", err)
+	}
+}
