@@ -105,7 +105,7 @@ const (
 	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
 	ReasonFull       Reason = "full"       // items in the queue
 	ReasonRemembered Reason = "remembered" // ids that the queue remembers
-	ReasonStoreFull  Reason = "store_full" // bytes in the store's log
+	ReasonStoreFull  Reason = "store_full" // bytes in the store's log, or on a disk that it is on
 )
 
 // Reasons of 409.

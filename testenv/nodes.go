@@ -78,8 +78,11 @@ func (n *Nodes) StartIn(t testing.TB, dirs []string) {
 // Move has a node that does not run keep its data in this directory from its next start on.
 func (p *Process) Move(dir string) {
 	p.Dir = filepath.Join(dir, "copy-pq")
-	p.env = append(p.env, "PQ_DATA="+dir)
+	p.Change("PQ_DATA=" + dir)
 }
+
+// Change gives a process that does not run other settings from its next start on.
+func (p *Process) Change(env ...string) { p.env = append(p.env, env...) }
 
 // URL is where clients connect that can use any node.
 func (n *Nodes) URL() string {

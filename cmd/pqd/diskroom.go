@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,43 @@ func diskRoom(dir string) (free, size int64, err error) {
 		return 0, 0, err
 	}
 	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
+}
+
+// minFree is how much of a disk stays free of new items: what is left is for settlements,
+// which make room, and for the files that the store writes anew meanwhile.
+type minFree struct {
+	bytes int64
+	set   bool
+}
+
+// Unless minFree is set, it is defaultMinFree, or that part of a small disk.
+const (
+	defaultMinFree     = 1 << 30
+	defaultMinFreePart = 20
+)
+
+func (m *minFree) Decode(value string) error {
+	n, err := parseBytes(value)
+	*m = minFree{bytes: n, set: true}
+	return err
+}
+
+// check says why a disk should take no new items, or nil.
+func (m minFree) check(dir string) func() error {
+	return func() error {
+		free, size, err := diskRoom(dir)
+		if err != nil {
+			return nil // it is gone, which /readyz reports
+		}
+		least := m.bytes
+		if !m.set {
+			least = min(defaultMinFree, size/defaultMinFreePart)
+		}
+		if free >= least {
+			return nil
+		}
+		return fmt.Errorf("%d MiB are free on the disk of PQ_DATA, and %d MiB are to stay free (PQ_MIN_FREE)", free>>20, least>>20)
+	}
 }
 
 // diskMetrics are the numbers of the disk that the store, or this pqd's copy, is on.

@@ -73,7 +73,7 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
 	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.names(), Version: version(), Init: init,
+		Name: name, Members: s.Cluster.names(), Version: version(), Init: init, DiskFull: s.MinFree.check(string(s.Data)),
 		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
 	if err != nil {

@@ -155,6 +155,9 @@ const refusePushesAt = 0.9
 
 // room says why new items are refused, or nil.
 func (m *member) room() error {
+	if err := m.db.DiskFull(); err != nil {
+		return fmt.Errorf("a disk of the store is nearly full: new items are refused, and settles and pops go on: %w", err)
+	}
 	if fill := m.db.Fill(); fill >= refusePushesAt {
 		return fmt.Errorf("the log of the store is %.0f %% full: it takes new items below %.0f %%, and settles and pops go on. It forgets what the disks of two pqd have: are they all running?", 100*fill, 100*refusePushesAt)
 	}

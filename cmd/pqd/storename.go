@@ -107,6 +107,14 @@ const units = "KMGT"
 const minLog = 64 << 20
 
 func parseSize(value string) (int64, error) {
+	n, err := parseBytes(value)
+	if err != nil || n < minLog {
+		return 0, fmt.Errorf("max_bytes: expected a number of bytes from %dM on, with K, M, G or T behind it if you like", minLog>>20)
+	}
+	return n, nil
+}
+
+func parseBytes(value string) (int64, error) {
 	digits := strings.TrimRight(value, units)
 	n, err := strconv.ParseInt(digits, 10, 64)
 	factor := int64(1)
@@ -115,8 +123,8 @@ func parseSize(value string) (int64, error) {
 	} else if unit != "" {
 		err = errors.New("more than one unit")
 	}
-	if err != nil || n <= 0 || n > (1<<62)/factor || n*factor < minLog {
-		return 0, fmt.Errorf("max_bytes: expected a number of bytes from %dM on, with K, M, G or T behind it if you like", minLog>>20)
+	if err != nil || n < 0 || n > (1<<62)/factor {
+		return 0, errors.New("expected a number of bytes, with K, M, G or T behind it if you like")
 	}
 	return n * factor, nil
 }

@@ -60,8 +60,13 @@ func (s *streamStore) pair(t *testing.T) (nodes *testenv.Nodes, active, follower
 	return nodes, active, first
 }
 
-// ask sends a request until a pqd serves it.
-func (s *streamStore) ask(t *testing.T, subject, body string, header ...string) (reply *nats.Msg) {
+func (s *streamStore) ask(t *testing.T, subject, body string, header ...string) *nats.Msg {
+	t.Helper()
+	return askServing(t, s.nc, subject, body, header...)
+}
+
+// askServing sends a request until a pqd serves it.
+func askServing(t *testing.T, nc *nats.Conn, subject, body string, header ...string) (reply *nats.Msg) {
 	t.Helper()
 	m := nats.NewMsg(subject)
 	m.Data = []byte(body)
@@ -71,7 +76,7 @@ func (s *streamStore) ask(t *testing.T, subject, body string, header ...string) 
 	}
 	testenv.Await(t, subject+" is answered", func() bool {
 		var err error
-		reply, err = s.nc.RequestMsg(m, 2*time.Second)
+		reply, err = nc.RequestMsg(m, 2*time.Second)
 		return err == nil && reply.Header.Get("Status") != "503"
 	})
 	return reply

@@ -32,6 +32,10 @@ type Options struct {
 	// has no copy of one.
 	Init bool
 
+	// DiskFull says why this member's disk should take no new items, or nil. It is called
+	// once a second. nil: the disk always has room.
+	DiskFull func() error
+
 	// Replica are the options of the copy.
 	Replica local.Options
 }
@@ -153,7 +157,7 @@ func (d *DB) start() (err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
-	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate} {
+	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate, d.watchDisks} {
 		d.done.Go(func() { work(ctx) })
 	}
 	return nil

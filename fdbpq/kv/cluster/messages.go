@@ -71,7 +71,7 @@ func (s *status) heartbeat() heartbeat {
 	h := heartbeat{
 		Store: hex.EncodeToString(s.head.Store[:]), Generation: s.head.Generation,
 		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Hash: hex.EncodeToString(s.head.Hash[:]),
-		Read: s.read, Synced: s.synced, Format: recordFormat, Final: s.final,
+		Read: s.read, Synced: s.synced, Format: recordFormat, Final: s.final, DiskFull: s.full.own,
 	}
 	if s.role == Stopped {
 		h.Objection = s.reason

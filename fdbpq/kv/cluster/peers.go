@@ -29,6 +29,9 @@ type heartbeat struct {
 	// Final says that the copy gets nothing more in its generation of the log.
 	Final bool `json:"final,omitempty"`
 
+	// DiskFull says that the member's disk is nearly full.
+	DiskFull bool `json:"disk_full,omitempty"`
+
 	// Mark is the furthest entry that the member knows of.
 	Mark *mark `json:"mark,omitempty"`
 

@@ -56,12 +56,16 @@ func (s Status) Newest() uint64 {
 
 // status is what the goroutines of a member share.
 type status struct {
-	mu        sync.Mutex
-	role      Role
-	head      head   // of the copy
-	read      uint64 // entry of the log; behind head are parts of a transaction without its end
-	synced    uint64
-	log       LogState
+	mu     sync.Mutex
+	role   Role
+	head   head   // of the copy
+	read   uint64 // entry of the log; behind head are parts of a transaction without its end
+	synced uint64
+	log    LogState
+	full   struct { // disks
+		own bool
+		why error
+	}
 	reason    string
 	final     bool      // the copy gets nothing more in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
