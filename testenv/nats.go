@@ -43,6 +43,22 @@ func Websocket(options *server.Options) {
 	options.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoTLS: true}
 }
 
+// AccountLimit gives the server JetStream with files in a directory, and its clients an account
+// that may have so many bytes of them, such as 8M.
+func AccountLimit(t testing.TB, limit string) func(*server.Options) {
+	t.Helper()
+	// An account gets JetStream from a configuration only.
+	var parsed server.Options
+	if err := parsed.ProcessConfigString("accounts { A { jetstream { max_file: " + limit + " }, users [{user: u, password: p}] } }, no_auth_user: u"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	return func(o *server.Options) {
+		o.Accounts, o.Users, o.NoAuthUser = parsed.Accounts, parsed.Users, parsed.NoAuthUser
+		o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, dir, 4<<30
+	}
+}
+
 func (s *Server) start(t testing.TB) {
 	t.Helper()
 	srv, err := server.NewServer(s.options.Clone())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -99,4 +100,35 @@ func TestNodesOnNearlyFullDisks(t *testing.T) {
 			t.Errorf("popped %q, expected %q", got, want)
 		}
 	}
+}
+
+// Another stream takes nearly all that the account of the log may have: pushes are refused, and
+// what is there can be taken out.
+func TestFullAccount(t *testing.T) {
+	t.Parallel()
+	outside := testenv.NATS(t, testenv.AccountLimit(t, "80M"))
+	s := &streamStore{outside: outside, size: "64M", work: t.TempDir(), nc: outside.Connect(t)}
+	s.init(t)
+	testenv.Daemon(t, s.env("a")...)
+	d := &drained{nc: s.nc}
+	d.accepts(t, "first")
+	d.accepts(t, "second")
+	api, err := js.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := api.CreateStream(t.Context(), js.StreamConfig{Name: "other", Subjects: []string{"other"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 75 {
+		if _, err := api.Publish(t.Context(), "other", make([]byte, 1<<20-1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.refuses(t, "% full", "second", "first")
+	if err := other.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.accepts(t, "third")
 }

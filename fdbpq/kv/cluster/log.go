@@ -73,6 +73,12 @@ type LogState struct {
 
 	Ended       bool   // by End: nothing else matters then
 	First, Last uint64 // numbers of its entries; Last is First-1 when it is empty
-	Bytes       uint64 // that it takes
+	Bytes       uint64 // that it takes, or that others take of its room
 	MaxBytes    uint64 // that it may take; 0: no limit
+}
+
+// is reports whether the log is as it was: what others take of its room does not count.
+func (s LogState) is(before LogState) bool {
+	s.Bytes = before.Bytes
+	return s == before
 }

@@ -91,7 +91,7 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		switch again, err := later.plan(c); {
 		case err != nil:
 			return again, err
-		case !later.log.Ended && later.log != s.log || again.Generation != r.Generation:
+		case !later.log.Ended && !later.log.is(s.log) || again.Generation != r.Generation:
 			return again, errors.New("the log changes: nothing was done; look at the members, and try again")
 		}
 		s = later

@@ -33,6 +33,7 @@ type place struct {
 	api     string       // begins the subjects of requests to JetStream
 	size    atomic.Int64 // of a stream that is made; 0: not known
 	checked atomic.Pointer[string]
+	account atomic.Pointer[accountRoom]
 	reads   reads
 }
 

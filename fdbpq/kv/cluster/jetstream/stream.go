@@ -186,13 +186,17 @@ func (l *Log) State(ctx context.Context) (cluster.LogState, error) {
 	if !ended {
 		l.size.CompareAndSwap(0, info.Config.MaxBytes)
 	}
+	taken, most := info.State.Bytes, uint64(info.Config.MaxBytes)
+	if left, limited := l.accountRoom(ctx); limited && !ended && left < most {
+		taken = max(taken, most-left)
+	}
 	return cluster.LogState{
 		Identity: info.Config.Name + " " + info.Created.UTC().Format(time.RFC3339Nano),
 		Ended:    ended,
 		First:    max(info.State.FirstSeq, 1), // 0 in a stream that never had an entry
 		Last:     info.State.LastSeq,
-		Bytes:    info.State.Bytes,
-		MaxBytes: uint64(info.Config.MaxBytes),
+		Bytes:    taken,
+		MaxBytes: most,
 	}, nil
 }
 
