@@ -99,7 +99,8 @@ func TestNodesOnFullDisks(t *testing.T) {
 		d := disk.Mount(t, func() time.Duration { return time.Since(began) })
 		f.disks, dirs = append(f.disks, d), append(dirs, filepath.Join(d.Dir, "data"))
 	}
-	f.nodes = testenv.NewNodesIn(t, dirs)
+	// Nodes refuse pushes before their disks are full, unless they are told not to.
+	f.nodes = testenv.NewNodesIn(t, dirs, []string{"PQ_MIN_FREE=0", "PQ_MIN_FREE="}[f.random.IntN(2)])
 	f.url, f.fault = f.nodes.URL(), f.fill
 	for done, round := 0, 0; done < *flagOps && !t.Failed(); round++ {
 		const workers, steps = 8, 100
