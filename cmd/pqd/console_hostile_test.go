@@ -64,6 +64,9 @@ func TestConsoleHostileItems(t *testing.T) {
 			b.sees(text)
 		}
 		unchanged(item.name)
+		if len(item.headers) > 0 && item.name != "a key" { // whose headers are the bridge's
+			b.until("the values of headers have room", `[...document.querySelectorAll("td.wide")].every((c) => c.getBoundingClientRect().width > 200 && c.getBoundingClientRect().right <= innerWidth)`)
+		}
 		for _, form := range []string{"Hex", "Text"} {
 			b.click(form)
 			unchanged(item.name + " as " + form)
@@ -72,6 +75,7 @@ func TestConsoleHostileItems(t *testing.T) {
 	b.open(p.HTTP + "/#/q/hostile")
 	b.until("all are listed", fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d`, len(items)))
 	unchanged("a list")
+	b.until("keys and headers have room", `[...document.querySelectorAll("tbody td.key, tbody td.wide")].every((c) => c.getBoundingClientRect().width > 100)`)
 	b.enter("header", "X-Script")
 	b.click("Search")
 	b.sees("1 found in")

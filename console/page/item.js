@@ -97,7 +97,7 @@ function showHeaders(to, item) {
   const all = headersOf(item);
   const pairs = all.slice(0, mostHeaders);
   if (!pairs.length) return fill(to, h("p", { class: "dim" }, "None."));
-  fill(to, h("div", { class: "panel" }, h("table", {}, h("caption", { class: "unseen" }, "Headers"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))),
+  fill(to, h("div", { class: "panel" }, h("table", { class: "pairs" }, h("caption", { class: "unseen" }, "Headers"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))),
     h("tbody", {}, pairs.map(([name, value]) => h("tr", {}, h("th", { scope: "row", class: "mono" }, visible(cut(name, 128))), h("td", { class: "mono wide" }, h("span", { class: "text" }, visible(cut(value, mostValue))))))))),
     all.length > mostHeaders ? h("p", { class: "dim" }, `And ${count(all.length - mostHeaders)} more.`) : null);
 }
