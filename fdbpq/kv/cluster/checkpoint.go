@@ -146,21 +146,13 @@ func (d *DB) fetchCheckpoint(ctx context.Context, generation uint64, from base) 
 	if err != nil {
 		return err
 	}
-	label, err := in.Label()
-	if err != nil {
-		return err
-	}
-	var begun source
-	if label != nil && json.Unmarshal(label, &begun) != nil {
-		begun = source{} // the label was cut off
-	}
 	all, _ := d.peers.heard()
 	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", errBehind, generation)
 	for _, p := range all {
 		if !p.runs(livingFor) || p.Objection != "" || !d.serves(p.heartbeat, generation) {
 			continue
 		}
-		err := d.fetchFrom(ctx, in, p.Member, generation, begun)
+		err := d.fetchFrom(ctx, in, p.Member, generation)
 		if err == nil {
 			return d.adopt(in, generation, from)
 		}
@@ -185,7 +177,7 @@ func (d *DB) serves(p heartbeat, generation uint64) bool {
 	return p.Generation == generation && p.Entry > 0 && (h.Generation != generation || p.Entry > h.Entry)
 }
 
-func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64, begun source) error {
+func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64) error {
 	var m manifest
 	for m.Checkpoint == "" {
 		reply, err := d.ask(ctx, member, request{})
@@ -201,6 +193,16 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, g
 	}
 	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < d.status.logFirst() { // 0: from a version that knows one generation
 		return errBehind
+	}
+	// What is here may be of the member that was asked before: files of two checkpoints have the
+	// same names.
+	label, err := in.Label()
+	if err != nil {
+		return err
+	}
+	var begun source
+	if label != nil && json.Unmarshal(label, &begun) != nil {
+		begun = source{} // the label was cut off
 	}
 	if begun != (source{Member: member, Checkpoint: m.Checkpoint}) {
 		label, err := json.Marshal(source{Member: member, Checkpoint: m.Checkpoint})

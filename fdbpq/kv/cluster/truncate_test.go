@@ -117,7 +117,7 @@ func TestOldCheckpoint(t *testing.T) {
 		}
 		d := &DB{members: stubMembers{reply: reply}}
 		d.status.observe(LogState{First: first})
-		if err := d.fetchFrom(t.Context(), in, "b", 1, source{}); errors.Is(err, errBehind) != old || !old && err != nil {
+		if err := d.fetchFrom(t.Context(), in, "b", 1); errors.Is(err, errBehind) != old || !old && err != nil {
 			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
 		}
 	}

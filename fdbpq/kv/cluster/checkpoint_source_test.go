@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// offers are checkpoints of members, whose files have the same names. A file of a member that is
+// away does not come.
+type offers struct {
+	Members
+	away map[string]string // the file by member
+}
+
+func (offers) MaxMessage() int { return 1 << 10 }
+
+func (o offers) Ask(_ context.Context, member string, message []byte) ([]byte, error) {
+	var r request
+	if err := json.Unmarshal(message, &r); err != nil {
+		return nil, err
+	}
+	if r.File == "" {
+		m := manifest{Checkpoint: "of " + member, Generation: 1, Entry: 5}
+		for _, name := range []string{"1", "2", "3"} {
+			m.Files = append(m.Files, local.CheckpointFile{Name: name, Size: 1})
+		}
+		return json.Marshal(m)
+	}
+	if o.away[member] == r.File {
+		return nil, errors.New("the connection broke")
+	}
+	return seal([]byte(member)), nil
+}
+
+// Several members begin to send their checkpoints, and the connection to each breaks. What is
+// there is of one of them at any time.
+func TestCheckpointIsOfOneMember(t *testing.T) {
+	t.Parallel()
+	for range 20 { // members are asked in any order
+		disk := vfs.NewMem()
+		o := offers{away: map[string]string{"b": "2"}}
+		d := &DB{dir: "/copy", members: o, peers: newPeers("a"), slog: slog.New(slog.DiscardHandler)}
+		d.options.Replica = local.Options{FS: disk}
+		d.status.opened(head{})
+		begin := func(members ...string) {
+			t.Helper()
+			for _, m := range members {
+				d.peers.all[m] = peer{heartbeat: heartbeat{Member: m, Role: Follower, Generation: 1, Entry: 5}, heard: time.Now()}
+			}
+			if err := d.fetchCheckpoint(t.Context(), 1, base{}); err == nil {
+				t.Fatal("a checkpoint without all of its files was fetched")
+			}
+		}
+		begin("b")
+		o.away["b"], o.away["c"] = "3", "2"
+		begin("c")
+		owner := content(t, disk, "LABEL")
+		for _, name := range []string{"1", "2", "3"} {
+			if got := content(t, disk, name); got != "" && !strings.Contains(owner, `"Member":"`+got+`"`) {
+				t.Fatalf("file %s is of member %s in %s", name, got, owner)
+			}
+		}
+	}
+}
+
+// content is that of a file of the checkpoint on its way, or nothing.
+func content(t *testing.T, disk *vfs.MemFS, name string) string {
+	t.Helper()
+	f, err := disk.Open("/copy.incoming/" + name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
