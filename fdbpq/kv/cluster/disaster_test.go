@@ -69,7 +69,6 @@ type disaster struct {
 	down    []*node // are away until the store serves again
 	silent  *node   // does not answer
 	release func()  // ends that
-	unheard *node   // was silent when the log lost its end
 	consent cluster.Consent
 	cut     bool
 	begun   uint64 // the newest generation that an attempt has begun
@@ -132,11 +131,15 @@ func (d *disaster) harm() string {
 		_ = d.log.End(context.Background())
 		return "the log was ended"
 	}
+	if !d.quiet() {
+		_ = d.log.End(context.Background())
+		return "the log was ended"
+	}
 	// The others go on without what nobody but a silent member has.
 	o := loss{cut: true}
 	for _, n := range d.nodes {
 		if n == d.silent {
-			d.unheard, o.without = n, []string{n.name}
+			o.without = []string{n.name}
 		} else {
 			o.kept = max(o.kept, n.counter())
 		}
@@ -146,6 +149,24 @@ func (d *disaster) harm() string {
 	o.at = time.Now()
 	d.losses.all = append(d.losses.all, o)
 	return fmt.Sprintf("the log has lost its last %d entries", lost)
+}
+
+// quiet waits until no member is about to take over, and reports whether that is so: its epoch
+// could land in the place of what the log loses at this moment, and no member objects any more.
+func (d *disaster) quiet() bool {
+	for _, n := range d.down {
+		n.faults.late.Wait()
+	}
+	for range 100 {
+		if !slices.ContainsFunc(d.nodes, func(n *node) bool {
+			member := n.up()
+			return member != nil && member.Status().Role == cluster.Candidate
+		}) {
+			return true
+		}
+		_ = rest(context.Background(), 50*time.Millisecond)
+	}
+	return false
 }
 
 // powerReturns starts members again, some of them with an empty disk; one may stay away. One
@@ -242,8 +263,9 @@ func (d *disaster) attempt(n *node) {
 	d.decide(err.Error())
 }
 
-// replace gives a member an empty disk if it has what the others go on without: they could not
-// hear of it.
+// replace gives members an empty disk that have stopped while another one serves: the log has
+// lost what they have, and that one could not hear of it. It was silent for them, or its epoch
+// landed the moment after.
 func (d *disaster) replace() {
 	stopped := func() (all []*node) {
 		for _, n := range d.nodes {
@@ -255,7 +277,7 @@ func (d *disaster) replace() {
 	}
 	for began := time.Now(); time.Since(began) < 20*time.Second; d.pause(time.Second) {
 		for _, n := range stopped() {
-			if n == d.unheard && d.servesAgain() {
+			if d.cut && d.servesAgain() {
 				n.kill(d.rng)
 				n.disk = newDisk()
 				n.start()
@@ -283,6 +305,13 @@ func (d *disaster) check(r cluster.Recovery) {
 // decide does what a refusal asks for.
 func (d *disaster) decide(refusal string) {
 	switch {
+	case strings.Contains(refusal, "serves the store"): // alone, with a log that is full at last
+		d.release()
+		d.silent, d.release = nil, func() {}
+		for _, n := range d.down {
+			n.start()
+		}
+		d.down = nil
 	case strings.Contains(refusal, "no answer from"):
 		switch {
 		case d.silent != nil && strings.Contains(refusal, d.silent.name) && d.rng.IntN(2) == 0:
