@@ -87,9 +87,13 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
 		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
+		Serve:   requests.serve,
 	})
+	if !o.Exclusive {
+		requests.owners = b.peers.Owners
+	}
 	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: o.Room, since: o.since}
-	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Turns, about)
+	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, rivals: b.peers.Rivals, stats: stats, queues: b.surveyor,
@@ -98,7 +102,14 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	wr.connected() // the server has announced its max_payload by now
-	if err := b.receiver.Start(); err != nil {
+	err = b.receiver.Start()
+	if err == nil && !o.Exclusive {
+		if err = b.peers.Owners.Start(); err != nil {
+			b.receiver.Close()
+		}
+	}
+	if err != nil {
+		b.peers.Owners.Stop()
 		b.service.stop()
 		b.lanes.stop()
 		return nil, err
@@ -145,7 +156,6 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
 	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
-	b.peers.Turns.Stop()
 	b.keeper.stop()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
@@ -168,12 +178,12 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.service.stop()
 	b.waits.line.Close(b.ending)
 	err := errors.Join(
-		b.receiver.DrainRequests(ctx), b.responder.Gate.Work.Drain(ctx),
+		b.peers.Owners.Leave(ctx), b.receiver.DrainRequests(ctx), b.peers.Owners.Settle(ctx), b.responder.Gate.Work.Drain(ctx),
 		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),
 	)
 	b.receiver.Close()
 	b.lanes.stop()
-	b.peers.Turns.Stop()
+	b.peers.Owners.Stop()
 	b.interest.stop()
 	b.keeper.stop()
 	b.responder.Events.Close()

@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -19,12 +20,20 @@ type dispatcher struct {
 	lanes   *lanes
 	prefix  string
 
+	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
 }
 
 // receive handles a message of the subscriptions to requests and settlements. It
 // never blocks: it refuses the request at once or hands it to a lane.
-func (d *dispatcher) receive(m *nats.Msg) {
+func (d *dispatcher) receive(m *nats.Msg) { d.handle(m, d.owners) }
+
+// serve handles a request that another bridge has passed on, or that no other bridge has
+// taken.
+func (d *dispatcher) serve(m *nats.Msg) { d.handle(m, nil) }
+
+// handle handles a message, unless an owner of its queue takes it.
+func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	s, err := d.grammar.Parse(m.Subject)
 	if err == nil {
 		switch s.Verb {
@@ -73,6 +82,9 @@ func (d *dispatcher) receive(m *nats.Msg) {
 		d.Done(r, f)
 		return
 	}
+	if unfit == nil && owners != nil && contends(s.Verb) && owners.Pass(s.Queue, m) {
+		return
+	}
 	w := newWork(v, s, m)
 	r := w.Head()
 	if unfit != nil {
@@ -95,6 +107,12 @@ func (d *dispatcher) receive(m *nats.Msg) {
 		return
 	}
 	d.lanes.submit(w)
+}
+
+// contends reports whether requests of a kind conflict with the pops of other bridges: pops
+// do, and settlements where keys have limits.
+func contends(v subjects.Verb) bool {
+	return v == subjects.PopMin || v == subjects.PopMax || v == subjects.Ack
 }
 
 // meant guesses the verb of a malformed subject: the answer to a failed push has a

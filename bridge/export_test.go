@@ -11,10 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/request"
 )
 
-// TurnPatience sets how long a bridge waits for its turn to pop a queue. It must be
-// called before the first conflict.
-func TurnPatience(b *Bridge, d time.Duration) { b.peers.Turns.Patience = d }
-
 // InterestPatience sets how long a bridge waits for the server to say whether a
 // client still listens. It must be called before the first pop waits.
 func InterestPatience(b *Bridge, d time.Duration) { b.interest.patience = d }
@@ -91,9 +87,6 @@ func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
 	return nil
 }
 
-// LoseTurn has a bridge listen to others, as after a conflict with one.
-func LoseTurn(b *Bridge, queue string) { b.peers.Turns.Lost(queue) }
-
 // EnterStandby pauses a bridge as when it goes on standby.
 func EnterStandby(ctx context.Context, b *Bridge) error {
 	s := standby{b.receiver, b.waits.line}
@@ -105,3 +98,13 @@ func LeaveStandby(b *Bridge) error {
 	s := standby{b.receiver, b.waits.line}
 	return s.leave()
 }
+
+// Contest has a bridge find that others pop a queue, as after a conflict with one.
+func Contest(b *Bridge, queue string) { b.peers.Owners.Lost(queue) }
+
+// Passed is how many requests to pop a bridge has passed on to others, and taken from others.
+func Passed(b *Bridge) (passed, taken int64) { return b.peers.Owners.Counts() }
+
+// Owner is the bridge that pops a contested queue for all, as a bridge sees it, and whether it
+// is that one.
+func Owner(b *Bridge, queue string) (id string, own bool) { return b.peers.Owners.Owner(queue) }

@@ -41,7 +41,6 @@ type lane struct {
 	shared   *batch.Shared[kv.Tx]
 
 	queue fdbpq.Queue
-	again bool // the last transaction ran more than once
 
 	// Buffers of answers.
 	out    []byte
@@ -66,7 +65,7 @@ func (l *lane) update(job batch.Job[kv.Tx]) (err error) {
 	l.answerLimit.refresh()
 	l.setBusy(true)
 	defer l.setBusy(false)
-	l.again, err = l.shared.Update(ctx, job)
+	err = l.shared.Update(ctx, job)
 	l.keeper.notice(err)
 	return err
 }

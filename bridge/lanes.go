@@ -17,6 +17,7 @@ import (
 type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
+	owners    *peers.Owners
 	order     leaseOrder[*settlement]
 	bundles   sentBundles
 	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
@@ -29,8 +30,8 @@ type lanes struct {
 }
 
 // init makes the lanes, each of them from a base.
-func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turns, about *about) {
-	ls.responder, ls.exclusive = base.Responder, exclusive
+func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Owners, about *about) {
+	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, owners
 	ls.order.init(ls.start)
 	base.giveBack, base.bundles = ls.giveBack, &ls.bundles
 	sharing := func() lane {
@@ -42,7 +43,7 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, turns *peers.Turn
 	ls.push = newLanes(sharing(), func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
 	ls.imports = newLanes(sharing(), func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
 	ls.pop = newLanes(sharing(), func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
-		return &pops{lane: l, waits: waits, turns: turns, exclusive: exclusive, batches: of, changes: changes{lane: l}}
+		return &pops{lane: l, waits: waits, owners: owners, exclusive: exclusive, batches: of, changes: changes{lane: l}}
 	})
 	ls.change = newLanes(sharing(), func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
 	base.line = queryWait / 2
@@ -171,13 +172,13 @@ func (ls *lanes) start(s *settlement) {
 	ls.settle(s)
 }
 
-// settle hands a settlement to a lane. In a store that only this bridge opens, the
-// lane of pops serves settlements, too, in the same transactions. Workers settle as
-// often as they pop, so this halves the number of transactions. In a shared store, pops
-// conflict with the pops of other bridges; settlements run apart, so that they do not
-// fail with them.
+// settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops
+// serves settlements, too, in the same transactions. Workers settle as often as they pop, so
+// this halves the number of transactions, and pops do not conflict with settlements. Elsewhere
+// pops may conflict with the pops of other bridges; settlements run apart, so that they do
+// not fail with them.
 func (ls *lanes) settle(s *settlement) {
-	if ls.exclusive {
+	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
 		ls.pop.Join(s.Subject.Queue, &s.pop)
 	} else {
 		ls.change.Submit(s.Subject.Queue, s)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/bridge/receiver"
 	"github.com/pqbridge/pqbridge/bridge/request"
 )
@@ -12,7 +13,7 @@ import (
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, waits: &b.waits, receiver: b.receiver, about: b.service.about,
+		Responder: b.responder, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about,
 		queues: queueCollector{b.surveyor, b.service.about.storeID, b.responder.Log},
 	}
 }
@@ -21,6 +22,7 @@ type collector struct {
 	*request.Responder
 	waits    *waits
 	receiver *receiver.Receiver
+	owners   *peers.Owners
 	about    *about
 	queues   queueCollector
 }
@@ -33,12 +35,13 @@ var (
 	descLost         = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
 	descShedding     = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
 	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
+	descPassed       = prometheus.NewDesc("pq_passed_requests_total", "Requests to pop, passed on to the bridge that pops their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
 	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
 	descBridge       = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descEvents, descBridge} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descPassed, descEvents, descBridge} {
 		to <- d
 	}
 	c.queues.Describe(to)
@@ -66,6 +69,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)
 	counter(descPushShedding, pushes)
+	passed, taken := c.owners.Counts()
+	counter(descPassed, passed, "to")
+	counter(descPassed, taken, "from")
 	for kind, n := range c.Events.Counts() {
 		counter(descEvents, n, string(kind))
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,43 +41,13 @@ func (d *losing) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return d.DB.Update(ctx, fn)
 }
 
-// afterConflict starts a bridge that has lost a conflict with another one at the queue
-// jobs and waits up to an hour for its turn. It returns the other bridge's turns and the
-// messages of both.
-func afterConflict(t *testing.T) (c *client, other *peers.Turns, said answers) {
-	t.Helper()
-	db, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	store := &losing{DB: db}
-	c = serveOn(t, store, bridge.Options{})
-	bridge.TurnPatience(c.env.Bridge, time.Hour)
-	said = c.hear(peers.Inbox(c.env.Store.ID()) + ".take.jobs")
-	c.push("pq.jobs.push.5", "first")
-	c.pop("pq.jobs.pop.min", "")
-	store.on.Store(true)
-	c.push("pq.jobs.push.5", "second")
-	c.pop("pq.jobs.pop.min", "")
-	store.on.Store(false)
-	if n := len(said.came); n > 0 {
-		t.Fatalf("before anything was lost the bridge said %d things", n)
-	}
-	other = peers.NewTurns(c.env.NATS.Connect(t, nats.NoEcho()), peers.Identity{ID: "other", StoreID: c.env.Store.ID()},
-		peers.Store{Secret: c.env.Store.Secret(), Time: c.env.Store.Time}, slog.New(slog.DiscardHandler))
-	other.Lost("jobs")
-	t.Cleanup(other.Stop)
-	return c, other, said
-}
-
-// In a store that one bridge opens, a transaction conflicts with that bridge's own ones,
-// and turns would not help.
-func TestNoTurnsInAnExclusiveStore(t *testing.T) {
+// In a store that one bridge opens, a transaction conflicts with that bridge's own ones, and
+// there are no others to pass requests on to.
+func TestNoOwnersInAnExclusiveStore(t *testing.T) {
 	t.Parallel()
 	store := &losing{DB: faulty(t)}
 	c := serveOn(t, store, bridge.Options{Exclusive: true})
-	said := c.hear(peers.Inbox(c.env.Store.ID()) + ".take.*")
+	said := c.hear(peers.Inbox(c.env.Store.ID()) + ".>")
 	store.on.Store(true)
 	for range 2 {
 		c.push("pq.jobs.push", "x")
@@ -109,109 +79,187 @@ func TestEventsOfTheLastRun(t *testing.T) {
 	}
 }
 
-// A bridge that has lost a conflict pops when the other one is done, and then serves all
-// pops that have arrived meanwhile.
-func TestPopsWaitForTheirTurn(t *testing.T) {
-	t.Parallel()
-	c, other, said := afterConflict(t)
-	other.Await("jobs")
-	c.next(said)
-	for i := range 3 {
-		c.push("pq.jobs.push.5", fmt.Sprint("item ", i))
-	}
-	first := c.send("pq.jobs.pop.min", "")
-	c.next(said)
-	more := []answers{c.send("pq.jobs.pop.min", ""), c.send("pq.jobs.pop.min", "")}
-	for deadline := time.Now().Add(patience); c.metrics()["pq_requests_in_flight{kind=work}"] < 3; {
-		if time.Now().After(deadline) {
-			t.Fatal("the pops did not arrive")
-		}
-	}
-	c.push("pq.jobs.push.1", "urgent")
-	other.Done("jobs")
-	if m := c.next(first); string(m.Data) != "urgent" {
-		t.Errorf("popped %q, want what came before it was the bridge's turn", m.Data)
-	}
-	for _, answer := range more {
-		c.next(answer)
-	}
-	c.next(said) // the other one has finished
-	c.next(said) // and so has the bridge
-	if n := len(said.came); n > 0 {
-		t.Errorf("for three pops the bridge took more than one turn: %d more messages", n)
-	}
-}
-
-// Forged messages between bridges do not delay a pop, although the bridge would wait an
-// hour for another one.
-func TestForgedTurns(t *testing.T) {
-	t.Parallel()
-	c, other, said := afterConflict(t)
-	other.Await("jobs")
-	other.Done("jobs")
-	for _, copied := range []*nats.Msg{c.next(said), c.next(said)} {
-		c.tell(said, copied.Data)
-	}
-	for _, forged := range []string{"", "+", "-", "-nobody", "?what", "+gone", "+gone", "+gone too", string(make([]byte, 47))} {
-		c.tell(said, []byte(forged))
-	}
-	for i := range 1000 {
-		c.tell(said, fmt.Append(nil, "+", i))
-	}
-	for i := range 3 {
-		c.push("pq.jobs.push.5", fmt.Sprint("item ", i))
-		c.pop("pq.jobs.pop.min", "")
-	}
-}
-
-func (c *client) tell(said answers, what []byte) {
-	c.Helper()
-	if err := c.Publish(said.inbox, what); err != nil {
-		c.Fatal(err)
-	}
-}
-
-// Bridges that pop one queue alternate, with few conflicts.
-func TestBridgesTakeTurns(t *testing.T) {
-	t.Parallel()
+// contested starts bridges on one store that contest the queue jobs, and returns its owner
+// before the others.
+func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*bridge.Bridge) {
+	t.Helper()
 	db, err := testenv.Engines()[0].Place(t)()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	c := serveOn(t, db, bridge.Options{})
-	bridges := []*bridge.Bridge{c.env.Bridge, c.second(), c.second()}
-	defer c.drain(bridges[1])
-	defer c.drain(bridges[2])
-	for _, b := range bridges {
-		bridge.TurnPatience(b, time.Hour)
+	c = serveOn(t, db, bridge.Options{})
+	bridges := []*bridge.Bridge{c.env.Bridge}
+	for range n - 1 {
+		bridges = append(bridges, c.second())
 	}
-	const clients, each = 8, 40
-	popped := make(chan string, clients*each)
-	for i := range clients * each {
-		c.push("pq.jobs.push.5", fmt.Sprint(i))
+	for late := time.Now().Add(patience); ; {
+		owner, others = nil, nil
+		names := make(map[string]bool)
+		for _, b := range bridges {
+			name, own := bridge.Owner(b, "jobs")
+			if names[name] = true; own {
+				owner = b
+			} else {
+				others = append(others, b)
+			}
+		}
+		if len(names) == 1 && owner != nil {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("the bridges do not agree on an owner")
+		}
+		bridge.Contest(c.env.Bridge, "jobs")
 	}
+	t.Cleanup(func() {
+		for _, b := range bridges {
+			if b != c.env.Bridge { // which ends by itself
+				c.drain(b)
+			}
+		}
+	})
+	return c, owner, others
+}
+
+// popAll pops with clients side by side until all items have come, each once. A pop that
+// finds no bridge, or one that ends, asks again.
+func (c *client) popAll(clients, items int) {
+	c.Helper()
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	left := items
+	var wg sync.WaitGroup
 	for range clients {
-		go func() {
+		wg.Go(func() {
 			nc := c.another()
-			for range each {
+			for {
+				mu.Lock()
+				done := left == 0
+				mu.Unlock()
+				if done {
+					return
+				}
 				m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min"}, patience)
+				if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+					c.Error(err)
+					return
+				}
 				if err != nil || m.Header.Get("PQ-Id") == "" {
-					t.Errorf("%v, %v", m, err)
-					popped <- ""
 					continue
 				}
-				popped <- string(m.Data)
+				mu.Lock()
+				if seen[string(m.Data)] {
+					c.Errorf("item %s was popped twice", m.Data)
+				}
+				seen[string(m.Data)] = true
+				left--
+				mu.Unlock()
 			}
-		}()
+		})
 	}
-	seen := make(map[string]bool)
-	for range clients * each {
-		item := <-popped
-		if seen[item] {
-			t.Errorf("item %s was popped twice", item)
+	wg.Wait()
+}
+
+// Of several bridges that are asked to pop one queue, one pops for all.
+func TestOneBridgePopsAQueue(t *testing.T) {
+	t.Parallel()
+	c, owner, others := contested(t, 3)
+	const clients, items = 8, 400
+	for i := range items {
+		c.push("pq.jobs.push.5", fmt.Sprint(i))
+	}
+	c.popAll(clients, items)
+	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
+	_, taken := bridge.Passed(owner)
+	var passed int64
+	for _, b := range others {
+		of, _ := bridge.Passed(b)
+		passed += of
+	}
+	if taken < items/3 {
+		t.Errorf("the owner has taken %d of more than %d requests from others, which have passed on %d", taken, items, passed)
+	}
+}
+
+// Requests that another bridge serves are answered as if this one had served them: pops with
+// headers and options, waiting ones, those of +NXT, and refused ones.
+func TestRequestsOfOtherBridges(t *testing.T) {
+	t.Parallel()
+	c, owner, others := contested(t, 2)
+	took := func() int64 {
+		_, taken := bridge.Passed(owner)
+		return taken
+	}
+	// Each is asked until the other bridge has got one of them.
+	passed := func(what string, ask func()) {
+		t.Helper()
+		before := took()
+		for late := time.Now().Add(patience); took() == before; {
+			if time.Now().After(late) {
+				t.Fatalf("%s: no request is passed on", what)
+			}
+			c.push("pq.jobs.push.5", "item")
+			ask()
 		}
-		seen[item] = true
 	}
+	passed("a pop", func() { c.pop("pq.jobs.pop.min", "") })
+	passed("a lease with headers", func() {
+		m := c.ask("pq.jobs.pop.max", "", "PQ-Lease", "1h", "PQ-Band", "1..9")
+		if m.Reply == "" || m.Header.Get("PQ-Id") == "" {
+			t.Fatalf("leased %v", m)
+		}
+		c.accepted(c.raw(m.Reply, "+ACK"))
+	})
+	c.push("pq.jobs.push.5", "item")
+	leased := c.ask("pq.jobs.pop.min", `{"lease":3600000000000}`)
+	passed("+NXT", func() {
+		next := c.ask(leased.Reply, "+NXT")
+		if next.Reply == "" || next.Header.Get("PQ-Id") == leased.Header.Get("PQ-Id") {
+			t.Fatalf("+NXT got %v", next)
+		}
+		leased = next
+	})
+	passed("a settlement", func() {
+		c.accepted(c.raw(leased.Reply, "+WPI"))
+	})
+	c.accepted(c.raw(leased.Reply, "+ACK"))
+	passed("a malformed pop", func() { c.refused(c.ask("pq.jobs.pop.min", "malformed"), 400, "") })
+	passed("headers that are none of a pop", func() { c.refused(c.ask("pq.jobs.pop.min", "", "PQ-Nonsense", "x"), 400, "") })
+	passed("a pop that waits", func() {
+		c.ask("pq.jobs.admin.purge", "")
+		waiting := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1h")
+		c.waiting("jobs", 1)
+		c.push("pq.jobs.push", "late")
+		if m := c.next(waiting); string(m.Data) != "late" {
+			t.Fatalf("waited for %q", m.Data)
+		}
+	})
+	if passed, _ := bridge.Passed(others[0]); passed < 6 {
+		t.Errorf("%d requests are passed on, expected 6", passed)
+	}
+}
+
+// When an owner drains, no request is lost: others serve those that they could not pass on.
+func TestOwnerDrains(t *testing.T) {
+	t.Parallel()
+	c, owner, _ := contested(t, 3)
+	const clients, items = 8, 600
+	for i := range items {
+		c.push("pq.jobs.push.5", fmt.Sprint(i))
+	}
+	_, before := bridge.Passed(owner)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for late := time.Now().Add(patience); ; {
+			if _, taken := bridge.Passed(owner); taken > before+20 || time.Now().After(late) {
+				break
+			}
+		}
+		c.drain(owner)
+	}()
+	c.popAll(clients, items)
+	<-drained
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }

@@ -26,12 +26,7 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 		if len(t.todo) == 0 {
 			break
 		}
-		l.turns.Await(l.queue.Name())
 		t.run()
-		l.turns.Done(l.queue.Name())
-		if t.conflicted && !l.exclusive { // in an exclusive store it conflicted with this bridge
-			l.turns.Lost(l.queue.Name())
-		}
 		fresh = t.finish()
 		settling = nil
 		more = t.more || apart // while some of them are left, too
@@ -98,4 +93,14 @@ func (t *popTransaction) finish() (unserved []*pop) {
 		t.waits.line.Retry(t.lane.queue.Name(), t.retry)
 	}
 	return t.todo[max(t.served, waited):]
+}
+
+// settle runs settlements without pops.
+func (l *pops) settle(settling []*pop) {
+	for _, r := range settling {
+		l.apart = append(l.apart, r.settles)
+	}
+	batch.Run(l.apart, &l.changes)
+	clear(l.apart)
+	l.apart = l.apart[:0]
 }

@@ -24,7 +24,7 @@ const aloneBytes = 3 << 20
 type pops struct {
 	*lane
 	waits     *waits
-	turns     *peers.Turns
+	owners    *peers.Owners
 	exclusive bool // only this process can open the store
 	batches   *batch.Lane[*pop]
 	changes   changes   // runs settlements without pops
@@ -47,7 +47,7 @@ type popTransaction struct {
 	// joins it any more, or it might fail again and again.
 	failedTogether bool
 
-	conflicted bool        // one of its runs had a conflict
+	keeps      bool        // it serves what it has, although another bridge owns the queue
 	queue      fdbpq.Queue // within the transaction
 	popResults             // of the last run
 }
@@ -78,8 +78,7 @@ func (t *popTransaction) run() {
 		t.part = batch.NewPart(1)
 	}
 	for {
-		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Prefetch: t.prefetch, Do: t.transaction})
-		t.conflicted = t.conflicted || t.again
+		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction})
 		switch {
 		case err == nil:
 			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
@@ -88,6 +87,11 @@ func (t *popTransaction) run() {
 		case failure.IsOutage(err):
 			t.fail(len(t.todo), err)
 			return
+		case errors.Is(err, errOwned):
+			if t.passOn(); len(t.todo)+len(t.settling) == 0 {
+				t.popResults = popResults{}
+				return
+			}
 		case errors.Is(err, errClientsGone):
 			t.dropGone()
 		case len(t.settling) > 0:
@@ -485,14 +489,4 @@ func (t *popTransaction) tryAgainIn(d time.Duration) {
 	if d > 0 && (t.retry == 0 || d < t.retry) {
 		t.retry = d
 	}
-}
-
-// settle runs settlements without pops.
-func (l *pops) settle(settling []*pop) {
-	for _, r := range settling {
-		l.apart = append(l.apart, r.settles)
-	}
-	batch.Run(l.apart, &l.changes)
-	clear(l.apart)
-	l.apart = l.apart[:0]
 }

@@ -55,6 +55,10 @@ type Job[T any] struct {
 	// committed before it was asked for, which an earlier read may not show.
 	Begin func()
 
+	// Again, if it is there, is called before a transaction of this job alone runs again,
+	// because of a conflict. Its error ends the transaction.
+	Again func() error
+
 	// Prefetch, if it is there, says what Do will read, so that the reads of all jobs are
 	// under way at the same time.
 	Prefetch func(T)
@@ -92,8 +96,8 @@ func NewShared[T any](o SharedOptions[T]) *Shared[T] {
 }
 
 // Update does a job in a transaction, until ctx ends, and returns its error or that of
-// the transaction. again reports that a transaction of this job alone ran more than once.
-func (s *Shared[T]) Update(ctx context.Context, job Job[T]) (again bool, err error) {
+// the transaction.
+func (s *Shared[T]) Update(ctx context.Context, job Job[T]) error {
 	m := &member[T]{Job: job, ctx: ctx}
 	s.mu.Lock()
 	switch {
@@ -119,13 +123,13 @@ func (s *Shared[T]) Waiting() int {
 }
 
 // await waits for a member's turn in the line.
-func (s *Shared[T]) await(m *member[T]) (again bool, err error) {
+func (s *Shared[T]) await(m *member[T]) error {
 	var o outcome[T]
 	select {
 	case o = <-m.told:
 	case <-m.ctx.Done():
 		if s.leave(m) {
-			return false, m.ctx.Err()
+			return m.ctx.Err()
 		}
 		o = <-m.told
 	}
@@ -135,7 +139,7 @@ func (s *Shared[T]) await(m *member[T]) (again bool, err error) {
 	case o.alone:
 		return s.alone(m)
 	}
-	return false, o.err
+	return o.err
 }
 
 // leave takes a member out of the line. It returns false when the member is not there.
@@ -152,13 +156,18 @@ func (s *Shared[T]) leave(m *member[T]) bool {
 }
 
 // lead runs the jobs of members in one transaction. The caller's own is the first.
-func (s *Shared[T]) lead(members []*member[T]) (again bool, err error) {
+func (s *Shared[T]) lead(members []*member[T]) error {
 	runs := 0
 	var culprit *member[T]
-	err = s.options.Update(members[0].ctx, func(tx T) (err error) {
+	err := s.options.Update(members[0].ctx, func(tx T) (err error) {
 		runs++
-		if len(members) > 1 && runs > 1 {
-			return errApart
+		if runs > 1 {
+			if len(members) > 1 {
+				return errApart
+			}
+			if err := members[0].again(); err != nil {
+				return err
+			}
 		}
 		culprit, err = s.do(tx, members)
 		return err
@@ -167,7 +176,7 @@ func (s *Shared[T]) lead(members []*member[T]) (again bool, err error) {
 	own := members[0]
 	if len(members) == 1 {
 		s.judge(own, runs, err)
-		return runs > 1, err
+		return err
 	}
 	apart := err != nil && !s.options.Outage(err)
 	if apart && culprit != nil {
@@ -181,7 +190,7 @@ func (s *Shared[T]) lead(members []*member[T]) (again bool, err error) {
 	if apart {
 		return s.alone(own)
 	}
-	return false, err
+	return err
 }
 
 // do does the jobs, and returns the one that failed.
@@ -211,15 +220,27 @@ func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err erro
 }
 
 // alone runs the job of a member in a transaction of its own.
-func (s *Shared[T]) alone(m *member[T]) (again bool, err error) {
+func (s *Shared[T]) alone(m *member[T]) error {
 	runs := 0
-	err = s.options.Update(m.ctx, func(tx T) error {
+	err := s.options.Update(m.ctx, func(tx T) error {
 		runs++
+		if runs > 1 {
+			if err := m.again(); err != nil {
+				return err
+			}
+		}
 		_, err := s.do(tx, []*member[T]{m})
 		return err
 	})
 	s.judge(m, runs, err)
-	return runs > 1, err
+	return err
+}
+
+func (m *member[T]) again() error {
+	if m.Again == nil {
+		return nil
+	}
+	return m.Again()
 }
 
 // judge keeps a key apart that did not succeed in the first run.

@@ -65,8 +65,10 @@ func (l *ledger) update(_ context.Context, fn func(*run) error) error {
 // submit does a job of a key. fails is asked for the job's error in each run.
 func (l *ledger) submit(ctx context.Context, key string, weight int, fails func() error) {
 	l.under.Go(func() {
-		again, err := l.shared.Update(ctx, batch.Job[*run]{
-			Key: key, Weight: weight, Bytes: 1,
+		again := false
+		err := l.shared.Update(ctx, batch.Job[*run]{
+			Again: func() error { again = true; return nil },
+			Key:   key, Weight: weight, Bytes: 1,
 			Begin:    func() { l.called("begin", key) },
 			Prefetch: func(*run) { l.called("prefetch", key) },
 			Do: func(r *run) error {

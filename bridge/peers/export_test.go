@@ -3,21 +3,57 @@ package peers
 import (
 	"context"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // NewMemory returns an empty memory of words.
 func NewMemory() *memory { return &memory{last: make(map[string]time.Duration)} }
 
-// Hears calls hears with a word that wants a turn.
-func (m *memory) Hears(id string, at, now time.Duration) bool {
-	return m.hears(word{kind: wordWant, at: at, id: id}, now)
-}
+// Hears records a word.
+func (m *memory) Hears(id string, at, now time.Duration) bool { return m.hears(id, at, now) }
 
 // Len is the number of bridges that are remembered.
 func (m *memory) Len() int { return len(m.last) }
+
+// NewMembers returns no members.
+func NewMembers() *members { return &members{heard: make(map[string]time.Duration)} }
+
+// Add adds a member.
+func (m *members) Add(id string, now time.Duration) { m.add(id, now) }
+
+// Len is the number of members.
+func (m *members) Len() int { return len(m.heard) }
 
 // Rivals reports whether two bridges must not serve side by side.
 func (i Identity) Rivals(o Identity) bool { return i.rivals(o) }
 
 // Look looks for rivals once.
 func (s *Standby) Look(ctx context.Context) { s.look(ctx) }
+
+// OwnerOf is the owner of a queue among bridges, as the first of them sees it.
+func OwnerOf(queue string, ids ...string) string {
+	m := NewMembers()
+	for _, id := range ids[1:] {
+		m.add(id, time.Hour)
+	}
+	return m.owner(queue, ids[0], time.Hour)
+}
+
+// Sealed is a message that passes a request on, as of a store time.
+func (o *Owners) Sealed(to string, at int64, request *nats.Msg) []byte {
+	return o.passing.sealer.seal(to, passed{from: o.id, at: time.Duration(at), token: "token", requests: []*nats.Msg{request}})
+}
+
+// Opened is how many requests a message to the bridge has.
+func (o *Owners) Opened(data []byte) int {
+	p, _ := o.passing.sealer.open(o.id, data)
+	return len(p.requests)
+}
+
+// Refuse has a bridge decline requests, as while it leaves.
+func (o *Owners) Refuse() {
+	o.taking.Lock()
+	defer o.taking.Unlock()
+	o.leaves = true
+}

@@ -17,21 +17,21 @@ type memory struct {
 	last map[string]time.Duration // by bridge: the time of the last word heard
 }
 
-// hears records a word, and reports whether it is new.
-func (m *memory) hears(w word, now time.Duration) bool {
-	if (w.at-now).Abs() > wordAge || w.at <= m.last[w.id] {
+// hears records a word of a bridge, and reports whether it is new.
+func (m *memory) hears(id string, at, now time.Duration) bool {
+	if (at-now).Abs() > wordAge || at <= m.last[id] {
 		return false
 	}
-	if _, known := m.last[w.id]; !known && len(m.last) >= maxHeard {
-		for id, at := range m.last {
-			if now-at > wordAge {
-				delete(m.last, id)
+	if _, known := m.last[id]; !known && len(m.last) >= maxHeard {
+		for other, last := range m.last {
+			if now-last > wordAge {
+				delete(m.last, other)
 			}
 		}
 		if len(m.last) >= maxHeard {
 			return false
 		}
 	}
-	m.last[w.id] = w.at
+	m.last[id] = at
 	return true
 }

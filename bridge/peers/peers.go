@@ -1,11 +1,11 @@
 // Package peers is the communication of bridges with each other over NATS.
 //
-// Bridges that share a store take turns at queues that several of them pop
-// ([Turns]). Bridges that use one prefix with different stores must not serve side by
+// Bridges that share a store have one of them pop a queue that several of them are asked
+// to pop ([Owners]). Bridges that use one prefix with different stores must not serve side by
 // side. They find each other ([Rivals]): a bridge does not start beside a rival, and
 // when two rivals meet later, one of them goes on standby ([Standby]).
 //
-// The queues are correct whatever messages arrive or get lost. Turns only save work. A
+// The queues are correct whatever messages arrive or get lost. Owners only save work. A
 // rival that is not found costs the order that one store would keep, but no item.
 package peers
 
@@ -18,7 +18,7 @@ import (
 
 // Peers are the other bridges.
 type Peers struct {
-	Turns   *Turns
+	Owners  *Owners
 	Rivals  *Rivals
 	Standby *Standby
 }
@@ -30,6 +30,9 @@ type Options struct {
 	StoreName string // for people
 	Service   Service
 	Logger    *slog.Logger
+
+	// Serve serves a request of another bridge; see [NewOwners].
+	Serve func(*nats.Msg)
 }
 
 // Store is what all bridges on one store have in common.
@@ -43,7 +46,7 @@ type Store struct {
 func New(nc *nats.Conn, o Options) *Peers {
 	rivals := NewRivals(nc, o.Self, o.StoreName, o.Logger)
 	return &Peers{
-		Turns:   NewTurns(nc, o.Self, o.Store, o.Logger),
+		Owners:  NewOwners(nc, o.Self, o.Store, o.Logger, o.Serve),
 		Rivals:  rivals,
 		Standby: NewStandby(rivals, o.Service, o.Logger),
 	}

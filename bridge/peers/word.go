@@ -21,8 +21,9 @@ type word struct {
 
 // Kinds of words.
 const (
-	wordWant = '+' // the bridge wants to pop, and joins the line
-	wordDone = '-' // the bridge has popped, and leaves the line
+	wordHere    = '+' // the bridge is there
+	wordGone    = '-' // the bridge ends
+	wordContest = '!' // the bridge has lost a conflict at the queue
 )
 
 const (
@@ -43,7 +44,7 @@ type sealer struct{ key []byte }
 // for other things as well.
 func newSealer(secret []byte) sealer {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("turns of bridges"))
+	mac.Write([]byte("words of bridges"))
 	return sealer{key: mac.Sum(nil)}
 }
 

@@ -1,0 +1,60 @@
+package peers
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+const (
+	// announceEvery is how often a bridge says that it is there, memberTime how long the others
+	// believe it. Together they are less than two seconds, after which another bridge pops
+	// what a bridge popped that has died.
+	announceEvery = 500 * time.Millisecond
+	memberTime    = 1500 * time.Millisecond
+)
+
+// members are the bridges on a store that are there, the bridge itself aside.
+type members struct {
+	heard map[string]time.Duration // store time of this bridge, by id
+}
+
+// add notes that a bridge is there.
+func (m *members) add(id string, now time.Duration) {
+	if _, known := m.heard[id]; !known && len(m.heard) >= maxHeard {
+		if m.dropSilent(now); len(m.heard) >= maxHeard {
+			return
+		}
+	}
+	m.heard[id] = now
+}
+
+func (m *members) dropSilent(now time.Duration) {
+	for id, at := range m.heard {
+		if now-at > memberTime {
+			delete(m.heard, id)
+		}
+	}
+}
+
+// remove notes that a bridge has gone.
+func (m *members) remove(id string) { delete(m.heard, id) }
+
+// owner returns the bridge that is to pop a queue. Bridges that hear the same members agree on it.
+// Each bridge has as many queues as another, and when one comes or goes, no other queues
+// move than its own.
+func (m *members) owner(queue, self string, now time.Duration) string {
+	m.dropSilent(now)
+	best, most := self, rank(queue, self)
+	for id := range m.heard {
+		if r := rank(queue, id); r > most || r == most && id > best {
+			best, most = id, r
+		}
+	}
+	return best
+}
+
+func rank(queue, id string) uint64 {
+	sum := sha256.Sum256([]byte(queue + " " + id))
+	return binary.BigEndian.Uint64(sum[:])
+}

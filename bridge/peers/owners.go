@@ -1,0 +1,313 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Owners have one bridge pop a queue that several bridges pop.
+//
+// All pops take the items at one end of the queue. If transactions of two bridges run at the
+// same time, one commits and the other fails by a conflict. So after a conflict all bridges
+// pass the pops and settlements of the queue on to its owner, which serves them and answers
+// their clients. Each bridge says twice a second that it is there, and those that are there have the
+// same queues each.
+//
+// Correctness does not depend on that. Where bridges disagree about an owner, both pop, and
+// conflicts decide. A bridge that passes a request on hears whether the owner has it. If the
+// NATS server says that there is none, or the owner declines, the bridge serves the request
+// itself. A request is lost only with the bridge that has it, as without owners.
+type Owners struct {
+	nc      *nats.Conn
+	id      string
+	words   string // subject of words; the queue follows it
+	sealer  sealer
+	now     func() time.Duration
+	log     *slog.Logger
+	passing passing
+
+	mu       sync.Mutex
+	contests map[string]*contest // by queue
+	members  members
+	heard    memory
+	subs     []*nats.Subscription
+	inbox    *nats.Subscription // to requests of other bridges; nil: it takes none
+
+	taking sync.Mutex // held while requests of other bridges are taken
+	leaves bool       // none are taken any more
+
+	saying sync.Mutex    // words leave in the order of their times
+	said   time.Duration // when the last one was
+
+	ends  context.CancelFunc
+	ended chan struct{}
+}
+
+// contest is a queue that several bridges have tried to pop at the same time.
+type contest struct {
+	until time.Duration // over then, if nobody pops
+	said  time.Duration // when this bridge told the others
+}
+
+const (
+	// contestTime is how long a queue has an owner after the last pop. Without one, it takes
+	// a conflict or two to find out again that bridges contest it.
+	contestTime = 10 * time.Second
+
+	// contestAgain is how long a bridge that loses to others waits until it tells them
+	// again: some may have come since.
+	contestAgain = time.Second
+
+	// maxContests bounds the queues with owners.
+	maxContests = 4096
+)
+
+// wordsOfAll takes the place of a queue in the subject of words that concern all queues.
+// No queue has this name.
+const wordsOfAll = "_sys"
+
+// NewOwners returns the owners of the queues in a store. It does not listen yet, and this
+// bridge owns all queues. serve serves a request that has come from another bridge, or that no
+// other bridge has taken. It must not block, and is called side by side with itself.
+func NewOwners(nc *nats.Conn, self Identity, store Store, log *slog.Logger, serve func(*nats.Msg)) *Owners {
+	o := &Owners{
+		nc: nc, id: self.ID, words: self.between() + ".word.", sealer: newSealer(store.Secret), now: store.Time, log: log,
+		contests: make(map[string]*contest),
+		members:  members{heard: make(map[string]time.Duration)},
+		heard:    memory{last: make(map[string]time.Duration)},
+	}
+	o.passing.init(nc, self, store, log, serve, o.gone)
+	return o
+}
+
+// Inbox returns the prefix of the subjects for messages between the bridges on a store.
+// It is an inbox, because bridges have the permissions for inboxes.
+func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
+
+// between is the prefix of the subjects between this bridge and those that serve the same
+// subjects on the same store. Others could not read the requests.
+func (i Identity) between() string { return Inbox(i.StoreID) + "." + i.Prefix }
+
+// Start listens to other bridges, and tells them that this one is there until Leave.
+func (o *Owners) Start() error {
+	if err := o.Listen(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.ends, o.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(o.ended)
+		again := time.NewTicker(announceEvery)
+		defer again.Stop()
+		for {
+			o.Announce()
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// Listen is Start without telling the others: no requests come.
+func (o *Owners) Listen() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, of := range []struct {
+		subject string
+		handle  nats.MsgHandler
+	}{
+		{o.passing.inbox(o.id), o.take},
+		{o.words + "*", o.hear},
+		{o.passing.answers + "*", o.passing.answered},
+	} {
+		sub, err := o.nc.Subscribe(of.subject, of.handle)
+		if err != nil {
+			return err
+		}
+		o.subs = append(o.subs, sub)
+	}
+	o.inbox = o.subs[0]
+	return nil
+}
+
+// Announce tells the others that this bridge is there.
+func (o *Owners) Announce() {
+	o.passing.forget()
+	o.say(wordsOfAll, wordHere)
+}
+
+// Lost notes that a transaction that popped a queue lost a conflict with another bridge.
+func (o *Owners) Lost(queue string) {
+	now := o.now()
+	o.mu.Lock()
+	c := o.contest(queue, now)
+	tell := c != nil && (c.said == 0 || now-c.said > contestAgain)
+	if tell {
+		c.said = now
+	}
+	o.mu.Unlock()
+	if tell {
+		o.say(queue, wordContest)
+	}
+}
+
+// contest begins a contest, or has it last. o.mu is held.
+func (o *Owners) contest(queue string, now time.Duration) *contest {
+	c := o.contests[queue]
+	if c == nil {
+		for name, over := range o.contests {
+			if now > over.until {
+				delete(o.contests, name)
+			}
+		}
+		if len(o.contests) >= maxContests {
+			return nil
+		}
+		c = &contest{}
+		o.contests[queue] = c
+	}
+	c.until = now + contestTime
+	return c
+}
+
+// Pass passes a request on to the owner of its queue. It returns false when this
+// bridge is to serve the request.
+func (o *Owners) Pass(queue string, m *nats.Msg) bool {
+	owner, own := o.Owner(queue)
+	return owner != "" && !own && o.passing.add(owner, m)
+}
+
+// Pops reports whether this bridge pops a queue for all bridges.
+func (o *Owners) Pops(queue string) bool {
+	_, own := o.Owner(queue)
+	return own
+}
+
+// Owner returns the bridge that pops a queue for all, and whether it is this one. The id is
+// empty while bridges do not contest the queue.
+func (o *Owners) Owner(queue string) (id string, own bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.contests[queue]
+	if c == nil {
+		return "", false
+	}
+	now := o.now()
+	if now > c.until {
+		delete(o.contests, queue)
+		return "", false
+	}
+	c.until = now + contestTime
+	id = o.members.owner(queue, o.id, now)
+	return id, id == o.id
+}
+
+// hear handles a word of another bridge.
+func (o *Owners) hear(m *nats.Msg) {
+	queue := strings.TrimPrefix(m.Subject, o.words)
+	w, ok := o.sealer.open(queue, m.Data)
+	if !ok || w.id == o.id {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	if !o.heard.hears(w.id, w.at, now) {
+		return
+	}
+	switch w.kind {
+	case wordHere:
+		o.members.add(w.id, now)
+	case wordGone:
+		o.members.remove(w.id)
+	case wordContest:
+		o.contest(queue, now)
+	}
+}
+
+// gone has no more requests passed on to a bridge until it is heard again.
+func (o *Owners) gone(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.members.remove(id)
+}
+
+// take serves the requests that another bridge passes on, or declines them.
+func (o *Owners) take(m *nats.Msg) {
+	o.taking.Lock()
+	defer o.taking.Unlock()
+	o.passing.take(m, o.leaves)
+}
+
+// Leave tells the others that this bridge takes no more of their requests, and returns when it
+// has declined those that were on their way. Those that it has taken are being served.
+func (o *Owners) Leave(ctx context.Context) error {
+	if o.ends != nil {
+		o.ends()
+		<-o.ended
+		o.ends = nil
+	}
+	o.mu.Lock()
+	sub := o.inbox
+	o.inbox = nil
+	o.mu.Unlock()
+	if sub == nil {
+		return nil
+	}
+	o.say(wordsOfAll, wordGone)
+	o.taking.Lock()
+	o.leaves = true
+	o.taking.Unlock()
+	// The server sends no more when it has heard of the end; until then it does not say
+	// that nobody is there.
+	closed := sub.StatusChanged(nats.SubscriptionClosed)
+	if err := sub.Drain(); err != nil {
+		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain %s: %w", sub.Subject, ctx.Err())
+	}
+}
+
+// Settle returns when other bridges have taken, or declined, all requests that this one has
+// passed on.
+func (o *Owners) Settle(ctx context.Context) error { return o.passing.settle(ctx) }
+
+// Stop ends listening.
+func (o *Owners) Stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, sub := range o.subs {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) && !errors.Is(err, nats.ErrConnectionClosed) {
+			o.log.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
+		}
+	}
+	o.subs = nil
+}
+
+// Counts returns how many requests this bridge has passed on, and how many it has taken.
+func (o *Owners) Counts() (passed, taken int64) {
+	return o.passing.passed.Load(), o.passing.taken.Load()
+}
+
+func (o *Owners) say(queue string, kind byte) {
+	o.saying.Lock()
+	defer o.saying.Unlock()
+	o.said = max(o.said+1, o.now())
+	if err := o.nc.Publish(o.words+queue, o.sealer.seal(queue, word{kind: kind, at: o.said, id: o.id})); err != nil {
+		o.log.Debug("telling other bridges failed", "error", err)
+	}
+}
