@@ -50,10 +50,3 @@ func (o *Owners) Opened(data []byte) int {
 	p, _ := o.passing.sealer.open(o.id, data)
 	return len(p.requests)
 }
-
-// Refuse has a bridge decline requests, as while it leaves.
-func (o *Owners) Refuse() {
-	o.taking.Lock()
-	defer o.taking.Unlock()
-	o.leaves = true
-}

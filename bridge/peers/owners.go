@@ -40,9 +40,6 @@ type Owners struct {
 	subs     []*nats.Subscription
 	inbox    *nats.Subscription // to requests of other bridges; nil: it takes none
 
-	taking sync.Mutex // held while requests of other bridges are taken
-	leaves bool       // none are taken any more
-
 	saying sync.Mutex    // words leave in the order of their times
 	said   time.Duration // when the last one was
 
@@ -126,7 +123,7 @@ func (o *Owners) Listen() error {
 		subject string
 		handle  nats.MsgHandler
 	}{
-		{o.passing.inbox(o.id), o.take},
+		{o.passing.inbox(o.id), o.passing.take},
 		{o.words + "*", o.hear},
 		{o.passing.answers + "*", o.passing.answered},
 	} {
@@ -212,11 +209,11 @@ func (o *Owners) Owner(queue string) (id string, own bool) {
 	return id, id == o.id
 }
 
-// hear handles a word of another bridge.
+// hear handles a word of a bridge. This one's own change nothing.
 func (o *Owners) hear(m *nats.Msg) {
 	queue := strings.TrimPrefix(m.Subject, o.words)
 	w, ok := o.sealer.open(queue, m.Data)
-	if !ok || w.id == o.id {
+	if !ok {
 		return
 	}
 	o.mu.Lock()
@@ -242,15 +239,8 @@ func (o *Owners) gone(id string) {
 	o.members.remove(id)
 }
 
-// take serves the requests that another bridge passes on, or declines them.
-func (o *Owners) take(m *nats.Msg) {
-	o.taking.Lock()
-	defer o.taking.Unlock()
-	o.passing.take(m, o.leaves)
-}
-
-// Leave tells the others that this bridge takes no more of their requests, and returns when it
-// has declined those that were on their way. Those that it has taken are being served.
+// Leave tells the others that this bridge takes no more of their requests, and returns when
+// those that were on their way are being served.
 func (o *Owners) Leave(ctx context.Context) error {
 	if o.ends != nil {
 		o.ends()
@@ -265,9 +255,6 @@ func (o *Owners) Leave(ctx context.Context) error {
 		return nil
 	}
 	o.say(wordsOfAll, wordGone)
-	o.taking.Lock()
-	o.leaves = true
-	o.taking.Unlock()
 	// The server sends no more when it has heard of the end; until then it does not say
 	// that nobody is there.
 	closed := sub.StatusChanged(nats.SubscriptionClosed)

@@ -239,14 +239,14 @@ func (p *passing) settle(ctx context.Context) error {
 	}
 }
 
-// take serves the requests in a message, unless it is a copy or this bridge leaves.
-func (p *passing) take(m *nats.Msg, leaves bool) {
+// take serves the requests in a message, unless it is a copy or too old.
+func (p *passing) take(m *nats.Msg) {
 	came, ok := p.sealer.open(p.id, m.Data)
 	if !ok {
 		return
 	}
 	answer := p.answersTo(came.from) + came.token
-	if leaves || !p.heard.hears(came.from, came.at, p.now()) {
+	if !p.heard.hears(came.from, came.at, p.now()) {
 		p.tell(answer, declined)
 		return
 	}

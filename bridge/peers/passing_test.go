@@ -61,18 +61,13 @@ func TestOwnerThatIsSilent(t *testing.T) {
 	w.serves(owner, "y")
 }
 
-// A bridge that leaves takes no more requests, and serves those that it has taken. Others serve
-// what it declines, and what nobody receives.
+// A bridge that leaves takes no more requests. Others serve what nobody receives.
 func TestOwnerThatLeaves(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
 	owner, others := w.several(2)
 	w.passes(others[0], "before")
 	w.serves(owner, "before")
-	w.settled(others...)
-	owner.Refuse()
-	w.passes(others[0], "declined")
-	w.serves(others[0], "declined")
 	w.settled(others...)
 	w.unspied()
 	w.leaves(owner)
@@ -90,7 +85,28 @@ func TestOwnerThatLeaves(t *testing.T) {
 	}
 }
 
-// A bridge that leaves while requests come takes or declines all that it receives.
+// A bridge serves the requests that another one declines.
+func TestDeclinedRequests(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	asker := w.bridge("asker")
+	queue, deaf := w.deaf(asker)
+	for _, body := range []string{"a", "b"} {
+		if !asker.Pass(queue, pop(body)) {
+			t.Fatal("a request is not passed on")
+		}
+		if err := deaf.nc.Publish(w.message(between+".to.deaf").Reply, []byte("-")); err != nil {
+			t.Fatal(err)
+		}
+		w.serves(asker, body)
+		w.settled(asker)
+	}
+	if passed, _ := asker.Counts(); passed != 0 {
+		t.Errorf("%d requests are counted that were passed on, expected none", passed)
+	}
+}
+
+// A bridge that leaves while requests come serves all that it receives.
 func TestLeavingLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
