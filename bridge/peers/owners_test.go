@@ -38,6 +38,7 @@ type bridge struct {
 	id     string
 	nc     *nats.Conn
 	served chan *nats.Msg
+	gate   sync.Mutex // held while it serves nothing
 	log    *syncBuffer
 }
 
@@ -75,7 +76,11 @@ func (w *owners) begin(prefix, id, secret string, begin func(*peers.Owners) erro
 	b := &bridge{id: id, nc: w.server.Connect(w), served: make(chan *nats.Msg, 1<<14), log: &syncBuffer{}}
 	store := peers.Store{Secret: []byte(secret), Time: func() time.Duration { return time.Duration(w.clock.Load()) }}
 	b.Owners = peers.NewOwners(b.nc, peers.Identity{ID: id, Prefix: prefix, StoreID: storeID}, store, slog.New(slog.NewTextHandler(b.log, nil)),
-		func(m *nats.Msg) { b.served <- m })
+		func(m *nats.Msg) {
+			b.gate.Lock()
+			defer b.gate.Unlock()
+			b.served <- m
+		})
 	if err := begin(b.Owners); err != nil {
 		w.Fatal(err)
 	}

@@ -132,6 +132,39 @@ func TestLeavingLosesNothing(t *testing.T) {
 	}
 }
 
+// A bridge that leaves serves what it has received, also what waits behind other requests.
+func TestLeavingServesWhatWaits(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	owner, others := w.several(3)
+	owner.gate.Lock()
+	for _, b := range others {
+		w.passes(b, b.id)
+	}
+	w.message(between + ".to.")
+	w.message(between + ".to.")
+	w.flush(owner.nc)
+	for len(w.said) > 0 {
+		<-w.said
+	}
+	left := make(chan error, 1)
+	go func() { left <- owner.Leave(t.Context()) }()
+	w.message(words + "_sys") // that it goes
+	select {
+	case err := <-left:
+		t.Errorf("a bridge leaves while requests wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	owner.gate.Unlock()
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
+	if len(owner.served) != 2 {
+		t.Errorf("%d requests are served of 2 that have arrived", len(owner.served))
+	}
+	w.settled(others...)
+}
+
 // unspied ends the client's subscription, which the server would take for that of a bridge.
 func (w *owners) unspied() {
 	w.Helper()
