@@ -94,6 +94,39 @@ func (l *looks) lookAt(key string) (*turn, error) {
 	return t, l.advance(t)
 }
 
+// prefetch says what the transaction is about to read of keys whose rows are here: what
+// holds them up, and their first items and the next ones.
+func (l *looks) prefetch(heads []entry) {
+	if !l.remove {
+		return
+	}
+	var unset KeySettings
+	limit := int(unset.limit(&l.state.config))
+	first := kv.RangeOptions{Limit: 1}
+	for i := range heads {
+		key, at := string(heads[i].value), heads[i].place
+		if l.keys[key] != nil {
+			continue
+		}
+		if l.state.keysSet > 0 {
+			l.tx.Prefetch(l.settingsRow(key))
+		}
+		if limit > 0 {
+			begin, end := l.heldRows(key)
+			l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
+		}
+		if l.state.config.KeyOrder {
+			begin, end := l.rowsOfKey(spaceKeyBegun, key, nil)
+			l.tx.PrefetchRange(begin, end, first)
+		}
+		for _, behind := range []*place{nil, {at.priority, at.tail}} {
+			begin, end := l.rowsOfKey(spaceKeyReady, key, behind)
+			l.tx.PrefetchRange(begin, end, first)
+		}
+		l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
+	}
+}
+
 // advance finds the next item of a key.
 func (l *looks) advance(t *turn) (err error) {
 	if t.ready = false; t.leases == 0 {

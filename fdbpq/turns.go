@@ -17,7 +17,12 @@ type turns struct {
 func (c *collector) takeTurns() error {
 	t := turns{looks: looks{collector: c, keys: make(map[string]*turn)}}
 	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
-	t.heads.next = c.scan(c.front(), c.state, spaceKeyHead, Min, AllPriorities, "").next
+	heads := c.scan(c.front(), c.state, spaceKeyHead, Min, AllPriorities, "")
+	t.heads.next = func(limit, maxBytes int) ([]entry, error) {
+		entries, err := heads.next(limit, maxBytes)
+		t.prefetch(entries)
+		return entries, err
+	}
 	var err error
 	if t.moved, err = t.refilled(); err != nil {
 		return err

@@ -87,9 +87,14 @@ func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
 // heldBy counts the leased items of a key, and those that wait between two leases in
 // order, up to a number.
 func (qtx *queueTx) heldBy(r kv.Reader, key string, most int) (int, error) {
-	begin, end := tuple.Range(qtx.keyRow(spaceKeyHeld, key))
+	begin, end := qtx.heldRows(key)
 	held, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
 	return len(held), err
+}
+
+// heldRows is the range of the rows of a key's leases.
+func (qtx *queueTx) heldRows(key string) (begin, end []byte) {
+	return tuple.Range(qtx.keyRow(spaceKeyHeld, key))
 }
 
 // outOfTokens reports whether a rate allows no delivery now.
