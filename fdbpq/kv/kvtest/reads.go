@@ -364,7 +364,11 @@ func testNewest(f *fixture) {
 			}
 			return err
 		}
-		if err := f.aside(write); err != nil {
+		err := f.aside(write)
+		for errors.Is(err, kv.ErrUnknown) { // a busy store may say so
+			err = f.aside(write)
+		}
+		if err != nil {
 			f.Fatal(err)
 		}
 		f.view(look)
