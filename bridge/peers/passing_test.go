@@ -106,6 +106,34 @@ func TestDeclinedRequests(t *testing.T) {
 	}
 }
 
+// A bridge does not end before it knows what became of its requests.
+func TestSettleWaitsForAnswers(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	asker := w.bridge("asker")
+	queue, deaf := w.deaf(asker)
+	if !asker.Pass(queue, pop("x")) {
+		t.Fatal("a request is not passed on")
+	}
+	sent := w.message(between + ".to.deaf")
+	settled := make(chan error, 1)
+	go func() { settled <- asker.Settle(t.Context()) }()
+	select {
+	case err := <-settled:
+		t.Errorf("a bridge ends before its request is answered: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := deaf.nc.Publish(sent.Reply, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-settled; err != nil {
+		t.Error(err)
+	}
+	if passed, _ := asker.Counts(); passed != 1 {
+		t.Errorf("%d requests are counted that were passed on, expected 1", passed)
+	}
+}
+
 // A bridge that leaves while requests come serves all that it receives.
 func TestLeavingLosesNothing(t *testing.T) {
 	t.Parallel()
