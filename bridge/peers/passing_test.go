@@ -270,6 +270,7 @@ func TestForgedRequests(t *testing.T) {
 		w.idle(append(others, owner, stranger)...)
 	}
 	say(sent.Subject, sent.Data) // a copy
+	say(sent.Subject, stranger.Sealed(owner.id, w.clock.Load(), pop("of another store")))
 	for i := range sent.Data {
 		forged := slices.Clone(sent.Data)
 		forged[i] ^= 1
