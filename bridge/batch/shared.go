@@ -157,27 +157,23 @@ func (s *Shared[T]) leave(m *member[T]) bool {
 
 // lead runs the jobs of members in one transaction. The caller's own is the first.
 func (s *Shared[T]) lead(members []*member[T]) error {
-	runs := 0
+	own := members[0]
+	if len(members) == 1 {
+		err := s.alone(own)
+		s.passOn()
+		return err
+	}
+	ran := false
 	var culprit *member[T]
-	err := s.options.Update(members[0].ctx, func(tx T) (err error) {
-		runs++
-		if runs > 1 {
-			if len(members) > 1 {
-				return errApart
-			}
-			if err := members[0].again(); err != nil {
-				return err
-			}
+	err := s.options.Update(own.ctx, func(tx T) (err error) {
+		if ran {
+			return errApart
 		}
+		ran = true
 		culprit, err = s.do(tx, members)
 		return err
 	})
 	s.passOn()
-	own := members[0]
-	if len(members) == 1 {
-		s.judge(own, runs, err)
-		return err
-	}
 	apart := err != nil && !s.options.Outage(err)
 	if apart && culprit != nil {
 		s.mark(culprit.Key)
@@ -219,35 +215,23 @@ func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err erro
 	return nil, nil
 }
 
-// alone runs the job of a member in a transaction of its own.
+// alone runs the job of a member in a transaction of its own. A key that does not succeed in
+// the first run is kept apart.
 func (s *Shared[T]) alone(m *member[T]) error {
 	runs := 0
 	err := s.options.Update(m.ctx, func(tx T) error {
-		runs++
-		if runs > 1 {
-			if err := m.again(); err != nil {
+		if runs++; runs > 1 && m.Again != nil {
+			if err := m.Again(); err != nil {
 				return err
 			}
 		}
 		_, err := s.do(tx, []*member[T]{m})
 		return err
 	})
-	s.judge(m, runs, err)
-	return err
-}
-
-func (m *member[T]) again() error {
-	if m.Again == nil {
-		return nil
-	}
-	return m.Again()
-}
-
-// judge keeps a key apart that did not succeed in the first run.
-func (s *Shared[T]) judge(m *member[T], runs int, err error) {
 	if err != nil && !s.options.Outage(err) || err == nil && runs > 1 {
 		s.mark(m.Key)
 	}
+	return err
 }
 
 // passOn lets the next members of the line run a transaction, in place of one that has
