@@ -124,18 +124,18 @@ func (qtx *queueTx) firstOfKey(r kv.Reader, key string) (first place, ok bool, e
 // firstIn returns the first place of a key in a space, behind a place or from the
 // beginning.
 func (qtx *queueTx) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
-	begin, end := qtx.rowsOfKey(space, key, behind)
+	prefix := qtx.keyRow(space, key)
+	begin, end := rowsBehind(prefix, behind)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(rows) == 0 {
 		return place{}, false, err
 	}
-	first, err = parsePlace(rows[0].Key[len(qtx.keyRow(space, key)):])
+	first, err = parsePlace(rows[0].Key[len(prefix):])
 	return first, err == nil, err
 }
 
-// rowsOfKey is the range of the items of a key, all or those behind a place.
-func (qtx *queueTx) rowsOfKey(space, key string, behind *place) (begin, end []byte) {
-	prefix := qtx.keyRow(space, key)
+// rowsBehind is the range of the rows of a key with a prefix, all or those behind a place.
+func rowsBehind(prefix []byte, behind *place) (begin, end []byte) {
 	begin, end = tuple.Range(prefix)
 	if behind != nil {
 		begin = append(behind.append(bytes.Clone(prefix)), 0)

@@ -116,11 +116,12 @@ func (l *looks) prefetch(heads []entry) {
 			l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 		}
 		if l.state.config.KeyOrder {
-			begin, end := l.rowsOfKey(spaceKeyBegun, key, nil)
+			begin, end := rowsBehind(l.keyRow(spaceKeyBegun, key), nil)
 			l.tx.PrefetchRange(begin, end, first)
 		}
+		ready := l.keyRow(spaceKeyReady, key)
 		for _, behind := range []*place{nil, {at.priority, at.tail}} {
-			begin, end := l.rowsOfKey(spaceKeyReady, key, behind)
+			begin, end := rowsBehind(ready, behind)
 			l.tx.PrefetchRange(begin, end, first)
 		}
 		l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
