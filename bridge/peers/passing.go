@@ -72,6 +72,8 @@ const (
 // that has is empty.
 const declined = "-"
 
+const unanswered = "another bridge does not say whether it has taken requests; their clients have to ask again"
+
 func (p *passing) init(nc *nats.Conn, self Identity, store Store, log *slog.Logger, serve func(*nats.Msg), gone func(string)) {
 	p.nc, p.id, p.between, p.now, p.log = nc, self.ID, self.between(), store.Time, log
 	p.serve, p.gone = serve, gone
@@ -212,7 +214,7 @@ func (p *passing) forget() {
 	}
 	p.mu.Unlock()
 	for _, s := range late {
-		p.log.Warn("another bridge does not say whether it has taken requests to pop; their clients have to ask again", "bridge", s.to, "requests", len(s.requests))
+		p.log.Warn(unanswered, "bridge", s.to, "requests", len(s.requests))
 		p.end(s)
 	}
 }
@@ -231,7 +233,7 @@ func (p *passing) settle(ctx context.Context) error {
 		select {
 		case <-p.empty:
 		case <-late.C:
-			p.log.Warn("another bridge does not say whether it has taken requests to pop; their clients have to ask again", "requests", n)
+			p.log.Warn(unanswered, "requests", n)
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

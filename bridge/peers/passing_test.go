@@ -118,11 +118,7 @@ func TestSettleWaitsForAnswers(t *testing.T) {
 	sent := w.message(between + ".to.deaf")
 	settled := make(chan error, 1)
 	go func() { settled <- asker.Settle(t.Context()) }()
-	select {
-	case err := <-settled:
-		t.Errorf("a bridge ends before its request is answered: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
+	w.waits(settled, "settles before its request is answered")
 	if err := deaf.nc.Publish(sent.Reply, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -178,11 +174,7 @@ func TestLeavingServesWhatWaits(t *testing.T) {
 	left := make(chan error, 1)
 	go func() { left <- owner.Leave(t.Context()) }()
 	w.message(words + "_sys") // that it goes
-	select {
-	case err := <-left:
-		t.Errorf("a bridge leaves while requests wait: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
+	w.waits(left, "leaves while requests wait")
 	owner.gate.Unlock()
 	if err := <-left; err != nil {
 		t.Error(err)
@@ -200,6 +192,16 @@ func (w *owners) unspied() {
 		w.Fatal(err)
 	}
 	w.flush(w.spy)
+}
+
+// waits fails if a bridge has done by now what it has to wait with.
+func (w *owners) waits(done <-chan error, what string) {
+	w.Helper()
+	select {
+	case err := <-done:
+		w.Errorf("a bridge %s: %v", what, err)
+	case <-time.After(50 * time.Millisecond):
+	}
 }
 
 // leaves has a bridge leave.
