@@ -35,7 +35,7 @@ var (
 	descLost         = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
 	descShedding     = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
 	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
-	descPassed       = prometheus.NewDesc("pq_passed_requests_total", "Requests to pop, passed on to the bridge that pops their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
+	descPassed       = prometheus.NewDesc("pq_passed_requests_total", "Pops and settlements, passed on to the bridge that owns their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
 	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
 	descBridge       = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
 )

@@ -1,10 +1,6 @@
 package bridge
 
-import (
-	"errors"
-
-	"github.com/pqbridge/pqbridge/bridge/batch"
-)
+import "errors"
 
 // errOwned ends a transaction of pops that another bridge is to serve.
 var errOwned = errors.New("another bridge pops the queue")
@@ -36,7 +32,5 @@ func (t *popTransaction) passOn() {
 		r.End()
 	}
 	t.todo, t.keeps = kept, true
-	if t.part = batch.NewPart(len(kept)); t.alone {
-		t.part = batch.NewPart(min(1, len(kept)))
-	}
+	t.tryAll()
 }

@@ -73,10 +73,7 @@ type popResults struct {
 // runs alone.
 func (t *popTransaction) run() {
 	started := time.Now()
-	t.part = batch.NewPart(len(t.todo))
-	if t.alone {
-		t.part = batch.NewPart(1)
-	}
+	t.tryAll()
 	for {
 		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction})
 		switch {
@@ -108,6 +105,15 @@ func (t *popTransaction) run() {
 			t.alone = t.part.Len() == 1
 		}
 	}
+}
+
+// tryAll has the transaction try all that it may.
+func (t *popTransaction) tryAll() {
+	n := len(t.todo)
+	if t.alone {
+		n = min(1, n)
+	}
+	t.part = batch.NewPart(n)
 }
 
 // weight is how many items and settlements the transaction may have to do with.
