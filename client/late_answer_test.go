@@ -70,6 +70,14 @@ func TestLateAnswerToAnEarlierAttempt(t *testing.T) {
 				{Header: nats.Header{"Status": {"204"}}}, leasedItem("l", "2", "other"),
 			}, true, "i j k",
 		},
+		{
+			"a whole batch",
+			[]*nats.Msg{
+				leasedItem("i", "1", "mine"), leasedItem("j", "1", "mine-too"), leasedItem("k", "1", "and-mine"),
+				{Header: nats.Header{"Status": {"204"}}},
+			},
+			[]*nats.Msg{leasedItem("l", "2", "other")}, true, "i j k",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -247,8 +247,9 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 }
 
 // attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives, or if answers may be lost with the connection and the pop can be repeated. Items also come from earlier attempts; what else these answer has no meaning any
-// more.
+// arrives, or if answers may be lost with the connection and the pop can be repeated. Items
+// also come from earlier attempts; what else these answer has no meaning any more. So a full
+// batch does not wait for its end, which may be that of an earlier attempt.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	request := t.request
 	if t.bundled = request.Batch > 0 && !t.single && t.queue.client.bundles.known(); t.bundled {
@@ -310,7 +311,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 			if !t.answers.got(m) {
 				continue
 			}
-			if items = append(items, item); t.request.Batch == 0 {
+			if items = append(items, item); len(items) == max(1, t.request.Batch) {
 				return items, nil
 			}
 		}
