@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,16 +41,18 @@ The queue is paused during the import, unless --live is given: an item that is
 popped before the end would come back if the import had to be run again. The queue
 stays paused when the import fails, and when it was paused before; --resume ends
 the pause after an import. A queue that does not exist is made with the
-configuration it had, and its keys with the settings they had.
+configuration it had, and its keys with the settings they had. These are in the
+last line, so a pipe sets them at the end.
 
 The last line of the export proves that it is complete and unchanged. A file is
 checked before anything is imported. --verify=false accepts changed exports.
 
 Lines without "id", which you may write yourself, are pushed as new items:
 "payload" or "payload_base64", and optionally "priority" and "headers". With
---as-new all lines are. Run again within 2 minutes, it does not push them twice:
-the numbers of lines, or the ids, serve as message ids. A queue remembers
-1,000,000 of those unless configured otherwise; --ids=false uses none.`,
+--as-new all lines are, and the configuration stays behind. Run again within
+2 minutes, it does not push them twice: the numbers of lines, or the ids, serve
+as message ids. A queue remembers 1,000,000 of those unless configured otherwise;
+--ids=false uses none.`,
 		Example: `  # from a file
   pq import jobs --file jobs.jsonl
 
@@ -82,6 +85,7 @@ type importRun struct {
 	trailer      *protocol.ExportTrailer // of a file, which look has read
 	placed       int64                   // items sent to their places
 	created      bool                    // the queue did not exist
+	before       client.Config           // of a queue that existed
 	paused       bool                    // by this import
 	pausedBefore bool                    // before this import
 	keysSet      int64                   // keys whose settings were set
@@ -174,7 +178,7 @@ func hasID(line []byte) bool {
 // finish compares the items with the last line of the export and resumes the queue.
 func (r *importRun) finish() error {
 	if r.sum.items == 0 && r.sum.trailer != nil && !r.asNew { // an empty queue has a configuration, too
-		if err := r.pauseQueue(); err != nil {
+		if err := r.openQueue(); err != nil {
 			return err
 		}
 	}
@@ -219,10 +223,13 @@ func (r *importRun) summary(took time.Duration) error {
 	if verified {
 		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
 	}
+	if names := r.kept(); len(names) > 0 {
+		s.say("kept the configuration of the queue, which differs from the export in %s: an import sets it when it makes the queue", strings.Join(names, ", "))
+	}
 	if r.keysSet > 0 {
 		s.say("set the settings of %s", many(r.keysSet, "key"))
 	} else if t := r.sum.trailer; t != nil && len(t.Keys) > 0 && !r.asNew {
-		s.say("did not set the settings of %s in the export: an import does so when it makes the queue, without --live", many(int64(len(t.Keys)), "key"))
+		s.say("did not set the settings of %s in the export: an import does so when it makes the queue", many(int64(len(t.Keys)), "key"))
 	}
 	if r.pausedBefore && !r.resume {
 		s.say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())

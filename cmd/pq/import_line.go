@@ -57,7 +57,7 @@ func (r *importRun) line(n int, text []byte) error {
 		return fmt.Errorf(`line %d: expected "priority" beside "id"`, n)
 	}
 	if r.placed == 0 {
-		if err := r.pauseQueue(); err != nil {
+		if err := r.openQueue(); err != nil {
 			return err
 		}
 	}

@@ -12,25 +12,30 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// pauseQueue stops deliveries until all items are in their places.
-func (r *importRun) pauseQueue() error {
-	if r.live {
-		return nil
-	}
+// openQueue makes the queue if it does not exist, and stops deliveries until all items are
+// in their places. What the end of a pipe says of a new queue, finish sets.
+func (r *importRun) openQueue() error {
 	ctx := r.session.ctx
 	info, err := r.queue.Info(ctx)
 	if errors.Is(err, client.ErrNotFound) {
 		r.created = true
-		info, err = &client.Info{}, r.configure(r.trailer)
+		info, err = &client.Info{}, nil
+		if r.trailer != nil || !r.live {
+			err = r.configure(r.trailer)
+		}
 	}
-	if err == nil && info.Paused {
+	if err != nil {
+		return err
+	}
+	r.before = info.Config
+	switch {
+	case r.live:
+		return nil
+	case info.Paused:
 		r.pausedBefore = true
 		return nil
 	}
-	if err == nil {
-		err = r.queue.Pause(ctx)
-	}
-	if err != nil {
+	if err := r.queue.Pause(ctx); err != nil {
 		return fmt.Errorf("pause the queue (--live imports without a pause): %w", err)
 	}
 	r.paused = true
@@ -60,6 +65,23 @@ func (r *importRun) configure(from *protocol.ExportTrailer) error {
 		r.keysSet++
 	}
 	return nil
+}
+
+// kept are the fields in which the configuration of a queue that was there differs from the
+// one in the export.
+func (r *importRun) kept() []string {
+	t := r.sum.trailer
+	if r.created || r.asNew || t == nil || t.Config == nil {
+		return nil
+	}
+	var names []string
+	exported := configFields(*t.Config)
+	for i, field := range configFields(r.before) {
+		if field != exported[i] {
+			names = append(names, field.name)
+		}
+	}
+	return names
 }
 
 // stopped ends an import that failed. The queue stays paused if it has some of the
