@@ -55,6 +55,7 @@ type survey struct {
 	gone    bool   // there is no log of that generation
 	begun   record // the record that begins the newest generation, if that is newer
 	from    base   // its payload
+	ended   bool   // the newest generation, which is newer, by a recovery that was interrupted
 	mark    mark   // the furthest entry that a member was heard to have
 }
 
@@ -251,6 +252,15 @@ func (d *DB) lookAt(ctx context.Context, s *survey) error {
 	}
 	entry, err := readEntry(ctx, d.logs.Generation(s.newest), 1)
 	if errors.Is(err, ErrNoEntry) {
+		var state LogState
+		err := attempt(ctx, func(ctx context.Context) (err error) {
+			state, err = d.logs.Generation(s.newest).State(ctx)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look at generation %d of the log: %w", s.newest, err)
+		}
+		s.ended = state.Ended
 		return nil
 	}
 	if err == nil {

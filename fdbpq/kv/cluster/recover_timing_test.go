@@ -123,37 +123,6 @@ func TestMuteLogIsNotGone(t *testing.T) {
 	})
 }
 
-// The copy with which a generation has begun is lost before another member has it. The
-// next recovery begins one more generation, and says what that costs.
-func TestLostSourceOfGeneration(t *testing.T) {
-	run(t, 3, func(w *world) {
-		first, furthest, second, release := w.oneBehind()
-		<-time.After(2 * time.Second) // disks have it
-		first.kill(rand.New(rand.NewPCG(13, 13)))
-		first.disk = newDisk()
-		w.log.Remove()
-		release()
-		first.start()
-		w.lossNoticed(second)
-		if r, err := second.up().Recover(context.Background(), cluster.Consent{}); err != nil || r.Source.Name != furthest.name {
-			t.Fatalf("recovered %+v, %v", r, err)
-		}
-		furthest.kill(rand.New(rand.NewPCG(14, 14)))
-		w.idle(time.Minute, first, second)
-		r := w.recovered(second, cluster.Consent{Without: []string{furthest.name}})
-		if r.Generation != 3 || !strings.Contains(strings.Join(r.Lost, "; "), "all of generation 2") {
-			t.Errorf("recovered %+v", r)
-		}
-		furthest.disk = newDisk()
-		furthest.start()
-		_, next := w.active()
-		if a, b := w.read(next, "a"), w.read(next, "b"); a != "1" || b != "" {
-			t.Errorf("the values are %q and %q", a, b)
-		}
-		w.serves("c", "3")
-	})
-}
-
 // A member of some that are declared nowhere has started again, and has heard nothing of the
 // one that was furthest: its name is on the disk.
 func TestFurthestMemberIsAskedFor(t *testing.T) {

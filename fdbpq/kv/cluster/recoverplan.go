@@ -63,8 +63,8 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	r := Recovery{Generation: s.at + 1, Members: s.members, Log: s.describeLog()}
 	if s.newest > s.at {
 		// It has no record: a recovery was interrupted. Or no copy that answers can go on
-		// with it.
-		if r.Generation = s.newest; s.begun.kind == kindGenesis {
+		// with it, and a recovery has perhaps ended it already.
+		if r.Generation = s.newest; s.begun.kind == kindGenesis || s.ended {
 			r.Generation++
 		}
 	}
@@ -110,8 +110,12 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	if last := s.log.Last; !s.gone && !s.log.Ended && last > r.Source.Entry && r.Source.Generation == s.at {
 		r.Lost = append(r.Lost, fmt.Sprintf("entries up to %d that the log has, which no copy goes on with", last))
 	}
-	if s.begun.kind == kindGenesis {
-		r.Lost = append(r.Lost, fmt.Sprintf("all of generation %d, which has begun with entry %d of member %s", s.newest, s.from.Entry, s.from.Member))
+	for generation := s.at + 1; generation < r.Generation; generation++ {
+		lost := fmt.Sprintf("all of generation %d, which an earlier recovery has ended", generation)
+		if generation == s.newest && s.begun.kind == kindGenesis {
+			lost = fmt.Sprintf("all of generation %d, which has begun with entry %d of member %s", generation, s.from.Entry, s.from.Member)
+		}
+		r.Lost = append(r.Lost, lost)
 	}
 	return r, nil
 }
