@@ -54,6 +54,13 @@ func TestCheckpoints(t *testing.T) {
 		w.fill("y")
 		lost.start()
 		w.settleCopies()
+
+		<-time.After(15 * time.Minute) // nobody asks for one any more
+		for _, n := range w.nodes {
+			if _, err := n.disk.Stat("/copy.checkpoint"); err == nil {
+				t.Errorf("member %s still has the checkpoint that it made for another one", n.name)
+			}
+		}
 	})
 }
 
@@ -72,6 +79,7 @@ func TestFullLog(t *testing.T) {
 			err = term.Update(context.Background(), set(fmt.Sprint("row ", n), strings.Repeat("x", 1000)))
 		}
 		wantUnavailable(t, err, "log is full")
+		w.await("the member to say so", func() bool { return first.up().Fill() > 0.9 })
 		if state, _ := w.log.State(context.Background()); state.First != 1 {
 			t.Errorf("the log begins at %d, although one disk alone has it", state.First)
 		}
@@ -79,6 +87,7 @@ func TestFullLog(t *testing.T) {
 		w.await("room in the log for more than an entry or two", func() bool {
 			return term.Update(context.Background(), set("k", strings.Repeat("x", 20_000))) == nil
 		})
+		w.await("the member to say so", func() bool { return first.up().Fill() < 0.9 })
 		if got := w.read(term, fmt.Sprint("row ", n-1)); got != "" {
 			t.Error("a transaction that was refused is there")
 		}

@@ -53,3 +53,15 @@ func TestRefusedRepeats(t *testing.T) {
 		})
 	}
 }
+
+// An append whose answer was lost, to a log that was made again meanwhile: nothing can be found
+// out in it any more.
+func TestAppendToLogMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &scriptedLog{appends: []error{errors.New("the answer was lost")}, reads: []error{ErrNoEntry}}
+		if err := put(t.Context(), log, 0, record{kind: kindGenesis}.encode(), "an earlier log"); !errors.Is(err, errFate) {
+			t.Errorf("an append to a log that was made again: %v", err)
+		}
+	})
+}

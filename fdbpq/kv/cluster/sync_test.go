@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// The log forgets what members say is synced. An entry that arrived while the disk synced is
+// not, and nothing is behind a sync that failed.
+func TestSyncedEntries(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]uint64{"arrived meanwhile": 5, "failed": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var armed atomic.Bool
+				d := &DB{slog: slog.New(slog.DiscardHandler), peers: newPeers("a")}
+				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
+						return nil
+					}
+					d.status.moved(head{Entry: 6}, false, false)
+					return nil
+				}))
+				replica, err := local.OpenReplica("/copy", local.Options{FS: disk, Log: d.slog})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.replica.Store(replica)
+				if err := replica.Apply(nil, head{Entry: 5}.encode()); err != nil {
+					t.Fatal(err)
+				}
+				d.status.opened(head{Entry: 4})
+				d.status.moved(head{Entry: 5}, false, false)
+				if name == "failed" {
+					if err := replica.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				armed.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), syncEvery+time.Millisecond)
+				defer cancel()
+				d.syncReplica(ctx)
+				armed.Store(false)
+				if got := d.status.heartbeat().Synced; got != want {
+					t.Errorf("entries up to %d count as synced, expected %d", got, want)
+				}
+				if err := replica.Close(); err != nil && name != "failed" {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
