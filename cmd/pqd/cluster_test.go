@@ -18,6 +18,7 @@ import (
 type nodeFaults struct {
 	nodes  *testenv.Nodes
 	random *rand.Rand
+	hit    []*testenv.Process // to which something has happened last
 }
 
 // happen does what is named, and says it.
@@ -25,15 +26,18 @@ func (x *nodeFaults) happen(t testing.TB, what string) string {
 	active := x.nodes.Active(t)
 	others := slices.DeleteFunc(slices.Clone(x.nodes.All), func(p *testenv.Process) bool { return p == active })
 	follower := others[x.random.IntN(len(others))]
+	x.hit = []*testenv.Process{active}
 	switch what {
 	case "SIGKILL of the active node":
 		active.Kill(t)
 		x.nodes.Active(t, active)
 		active.Start(t)
 	case "SIGKILL of a follower":
+		x.hit[0] = follower
 		follower.Kill(t)
 		follower.Start(t)
 	case "SIGKILL of two":
+		x.hit = append(x.hit, follower)
 		active.Kill(t)
 		follower.Kill(t)
 		active.Begin(t)
@@ -44,18 +48,22 @@ func (x *nodeFaults) happen(t testing.TB, what string) string {
 		x.nodes.Active(t, active)
 		active.Start(t)
 	case "SIGTERM of a follower":
+		x.hit[0] = follower
 		follower.Stop(t)
 		follower.Start(t)
 	case "a rolling restart":
+		x.hit = nil
 		for _, p := range x.nodes.All {
 			p.Stop(t)
 			p.Start(t)
 		}
 	case "pq cluster step-down":
+		x.hit = nil
 		x.stepDown(t)
 		x.nodes.Active(t, active)
-	case "SIGKILL of the log's leader":
+	case leaderKilled:
 		leader := x.leader(t)
+		x.hit[0] = leader
 		leader.Kill(t)
 		x.nodes.Active(t, leader)
 		leader.Start(t)
@@ -70,7 +78,7 @@ func (x *nodeFaults) happen(t testing.TB, what string) string {
 }
 
 // troubles are all that happen.
-var troubles = []string{"SIGKILL of the active node", "SIGTERM of the active node", "SIGKILL of a follower", "SIGSTOP of the active node", "SIGKILL of two"}
+var troubles = []string{"SIGKILL of the active node", "SIGTERM of the active node", "SIGKILL of a follower", "SIGSTOP of the active node", "SIGKILL of two", "a rolling restart", "pq cluster step-down"}
 
 // newClusterCampaign is one with three nodes, to which things happen in the order of
 // troubles.
