@@ -16,6 +16,7 @@ FAULTS  ?= 5m
 DURATION ?= 1h
 RATE    ?= 200
 CUTS    ?= 10000
+REPLAY  ?= 200
 FLIPS   ?= 500
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
@@ -114,9 +115,10 @@ simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) t
 
 cluster-campaign: OPS = 20000
 cluster-campaign: FLIPS = 50
-cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, and FLIPS (50) damaged nodes; Linux with FUSE
+cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
 	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.replay=$(REPLAY) -pq.seed=$(SEED)
 	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
