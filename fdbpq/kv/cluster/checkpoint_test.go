@@ -93,3 +93,29 @@ func TestFullLog(t *testing.T) {
 		}
 	})
 }
+
+// A log is full, and ends with a part of a transaction that had no room. It gets room when
+// other disks have what it has.
+func TestFullLogEndsWithAPart(t *testing.T) {
+	runInParts(t, func(w *world) {
+		w.log.MaxBytes = 100_000
+		first, term := w.active()
+		for _, n := range w.others(first) {
+			n.kill(rand.New(rand.NewPCG(9, 9)))
+		}
+		<-time.After(20 * time.Second) // both count as dead
+		for n := 0; ; n++ {
+			if term.Update(context.Background(), set(fmt.Sprint("row ", n), strings.Repeat("x", 5000))) != nil {
+				break
+			}
+		}
+		if state, err := w.log.State(context.Background()); err != nil || state.Last == first.up().Status().Entry {
+			t.Fatalf("the log ends with a transaction: %+v, %v", state, err)
+		}
+		for _, n := range w.others(first) {
+			n.start()
+		}
+		w.await("room in the log", func() bool { return term.Update(context.Background(), set("k", strings.Repeat("x", 20_000))) == nil })
+		w.settleCopies()
+	})
+}

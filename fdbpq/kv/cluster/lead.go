@@ -76,6 +76,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 		d.status.grown(head.Entry+1, len(entry))
 		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, sha256.Sum256(entry)
 		d.tail.head = head
+		d.status.readTo(head.Entry)
 	}
 	if err := batch.Commit(head.encode()); err != nil {
 		return fmt.Errorf("%w: %w", errStop, err)

@@ -227,11 +227,19 @@ func (s *status) moved(h head, wrote, fresh bool) {
 	}
 }
 
-// readTo notes how far the log was read.
+// readTo notes how far the log was read, or written.
 func (s *status) readTo(entry uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read = entry
+}
+
+// lastRead is the last entry of the log that this member has read or written. Parts of a
+// transaction without its end may follow the copy.
+func (s *status) lastRead() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read
 }
 
 // lastWrite is when the last transaction was read, or zero.

@@ -48,7 +48,7 @@ func (d *DB) truncate(ctx context.Context) {
 			state, err = d.log().State(ctx)
 			return err
 		})
-		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last != d.status.entry()) {
+		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last != d.status.lastRead()) {
 			d.probe(ctx)
 			continue
 		}
