@@ -68,6 +68,7 @@ type disaster struct {
 	rng     *rand.Rand
 	down    []*node // are away until the store serves again
 	silent  *node   // does not answer
+	deaf    bool    // it reaches the log
 	release func()  // ends that
 	consent cluster.Consent
 	cut     bool
@@ -113,7 +114,8 @@ func (d *disaster) powerFails() {
 		d.silent, d.release = n, n.faults.hold()
 	case d.rng.IntN(3) == 0:
 		n.faults.set(func(f *faults) { f.deaf = true })
-		d.silent, d.release = n, func() { n.faults.set(func(f *faults) { f.deaf = false }) }
+		d.silent, d.deaf = n, true
+		d.release = func() { n.faults.set(func(f *faults) { f.deaf = false }) }
 	}
 }
 
@@ -135,14 +137,19 @@ func (d *disaster) harm() string {
 		_ = d.log.End(context.Background())
 		return "the log was ended"
 	}
-	// The others go on without what nobody but a silent member has.
+	// The others go on without what nobody but a silent member has. One that hears nobody, and
+	// reaches the log, goes on without what it has not read.
 	o := loss{cut: true}
 	for _, n := range d.nodes {
-		if n == d.silent {
-			o.without = []string{n.name}
-		} else {
+		if n != d.silent {
 			o.kept = max(o.kept, n.counter())
 		}
+	}
+	switch {
+	case d.deaf:
+		o.without, o.kept = d.names, min(o.kept, d.silent.counter())
+	case d.silent != nil:
+		o.without = []string{d.silent.name}
 	}
 	d.cut = true
 	lost := d.log.Cut(1 + d.rng.IntN(12))
