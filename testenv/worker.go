@@ -20,6 +20,7 @@ import (
 type holding struct {
 	ack      string // subject
 	item     string
+	key      string
 	priority int64
 	fence    int64
 	lease    time.Duration
@@ -44,6 +45,7 @@ type Worker struct {
 	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
 	Retries  bool          // repeats those: another node may have a copy without damage
+	Keys     int           // of items; 0: they have none. With keys every pop is a lease
 
 	nc       *nats.Conn
 	requests int
@@ -97,6 +99,11 @@ func (w *Worker) request(request *nats.Msg) (*nats.Msg, error) {
 
 // Step does one operation.
 func (w *Worker) Step() {
+	if w.Keys > 0 {
+		w.stepWithKeys()
+		w.Answers.Add(1)
+		return
+	}
 	switch n := w.Random.IntN(100); {
 	case n < 38:
 		w.push()
@@ -119,7 +126,7 @@ func (w *Worker) Step() {
 
 // Hold takes over a lease.
 func (w *Worker) Hold(lease history.Operation) {
-	w.held = append(w.held, holding{lease.Ack, lease.Item, lease.Priority, lease.Fence, lease.Lease})
+	w.held = append(w.held, holding{lease.Ack, lease.Item, lease.Key, lease.Priority, lease.Fence, lease.Lease})
 }
 
 // Finish gives up the worker's leases.
@@ -135,10 +142,13 @@ func (w *Worker) name() string {
 }
 
 func (w *Worker) push() {
-	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies)}
+	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies), Key: w.anyKey()}
 	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.Queue, o.Priority))
 	request.Data = []byte(o.Item + " " + strings.Repeat("x", w.Padding))
 	request.Header.Set("Nats-Msg-Id", o.Item)
+	if o.Key != "" {
+		request.Header.Set("PQ-Key", o.Key)
+	}
 	w.record(o, func(o *history.Operation) bool {
 		reply, tries := w.repeat(request)
 		o.Outcome, o.Repeated = history.Done, tries > 1
@@ -165,6 +175,9 @@ func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
 // look pops, leases or peeks.
 func (w *Worker) look(kind history.Kind, lease time.Duration) {
 	o := history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.Random.IntN(2)], Lease: lease}
+	if w.Keys > 0 {
+		o.End = history.Min // the other end is refused
+	}
 	verb := "pop"
 	if kind == history.Peek {
 		verb = "peek"
@@ -173,7 +186,9 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 	if w.Random.IntN(4) == 0 {
 		request.Header.Set("PQ-Wait", "200ms")
 	}
-	once := kind == history.Peek || kind == history.Pop && w.Random.IntN(2) == 0
+	// Where items have keys, missing fences tell what became of leases without an answer.
+	unnamed := kind == history.Pop || lease == fleeting && w.Keys > 0
+	once := kind == history.Peek || unnamed && w.Random.IntN(2) == 0
 	if lease > 0 {
 		request.Header.Set("PQ-Lease", lease.String())
 	}
@@ -195,6 +210,7 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 			reply, tries = w.repeat(request)
 			o.Repeated = tries > 1
 		}
+		w.explain(o, reply)
 		return w.found(o, reply)
 	})
 }
@@ -209,9 +225,11 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		if o.Priority, err = strconv.ParseInt(reply.Header.Get("PQ-Priority"), 10, 64); err != nil {
 			w.Errorf("%s: %v", o.Item, err)
 		}
+		o.Key = reply.Header.Get("PQ-Key")
 		if o.Kind != history.Lease {
 			return true
 		}
+		o.KeyFence = w.keyFence(reply)
 		if o.Fence, err = strconv.ParseInt(reply.Header.Get("PQ-Fence"), 10, 64); err != nil {
 			w.Errorf("%s: %v", o.Item, err)
 		}
@@ -245,7 +263,7 @@ func (w *Worker) settle(at int, kind history.Kind) {
 	}
 	request := nats.NewMsg(h.ack)
 	request.Data = []byte(map[history.Kind]string{history.Ack: "+ACK", history.Nak: "-NAK", history.Extend: "+WPI"}[kind])
-	o := history.Operation{Kind: kind, Item: h.item, Priority: h.priority, Fence: h.fence}
+	o := history.Operation{Kind: kind, Item: h.item, Key: h.key, Priority: h.priority, Fence: h.fence}
 	if kind == history.Extend {
 		o.Lease = h.lease
 	}
@@ -305,7 +323,7 @@ func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 	}
 	patience := cmp.Or(w.Patience, Patience)
 	for end := time.Now().Add(patience); ; {
-		if tries++; tries > 1 && strings.Contains(request.Subject, ".pop.") {
+		if tries++; tries > 1 && (strings.Contains(request.Subject, ".pop.") || string(request.Data) == next) {
 			request.Header.Set("PQ-Repeat", "true") // the last word, if it finds nothing
 		}
 		reply, err := w.request(request)
@@ -334,7 +352,7 @@ func (w *Worker) send(request *nats.Msg, reply string) error {
 // Empty pops until no item is ready.
 func (w *Worker) Empty() {
 	w.Helper()
-	for IsItem(w.pop(0)) {
+	for IsItem(w.take(0)) {
 	}
 }
 
@@ -345,7 +363,12 @@ func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 	if wait > 0 {
 		request.Header.Set("PQ-Wait", wait.String())
 	}
-	w.record(history.Operation{Kind: history.Pop, End: history.Min}, func(o *history.Operation) bool {
+	o := history.Operation{Kind: history.Pop, End: history.Min}
+	if w.Keys > 0 {
+		o.Kind, o.Lease = history.Lease, steady
+		request.Header.Set("PQ-Lease", steady.String())
+	}
+	w.record(o, func(o *history.Operation) bool {
 		reply, _ = w.repeat(request)
 		return w.found(o, reply)
 	})
@@ -357,7 +380,7 @@ func (w *Worker) Drain() {
 	w.Helper()
 	w.Loses = false
 	for end := time.Now().Add(2 * Patience); ; {
-		reply := w.pop(200 * time.Millisecond)
+		reply := w.take(200 * time.Millisecond)
 		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.Info(), `"ready":0,"leased":0,"delayed":0`) {
 			return
 		}

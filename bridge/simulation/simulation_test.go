@@ -192,12 +192,16 @@ func (s *simulation) run() []history.Operation {
 	recorder, answers := history.NewRecorder(), &atomic.Int64{}
 	var clients sync.WaitGroup
 	var workers []*testenv.Worker
+	keys := 3 * s.random.IntN(3) // none for every third seed
 	for id := range 6 {
 		w := &testenv.Worker{
 			TB: s, ID: id, Queue: "jobs", Dial: s.dial, Recorder: recorder, Answers: answers, Loses: true, Vanishes: true, Patience: clientPatience,
-			Random: rand.New(rand.NewPCG(s.seed, uint64(id)+1)),
+			Random: rand.New(rand.NewPCG(s.seed, uint64(id)+1)), Keys: keys,
 		}
 		w.Connect()
+		if id == 0 && keys > 0 {
+			w.Promise(1+s.random.Int64N(2), s.random.IntN(2) == 0)
+		}
 		workers = append(workers, w)
 		clients.Go(func() {
 			for range 40 {

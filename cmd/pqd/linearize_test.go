@@ -30,11 +30,24 @@ type campaign struct {
 	fault   func(testing.TB) string // has something go wrong, and says what
 	faults  map[string]int
 	attempt time.Duration // for one answer; 0: a second
+
+	promises []promise // of the queues, in turn; without any, items have no keys
+	queues   int       // that were begun
 }
+
+// promise is what a queue promises about keys.
+type promise struct {
+	keys  int // of its items; 0: they have none
+	limit int64
+	order bool
+}
+
+// allPromises are those that histories know.
+var allPromises = []promise{{}, {keys: 9, limit: 2}, {keys: 6, order: true}, {keys: 9, limit: 1}}
 
 // newCampaign is one in which pqd is killed, stopped and paused.
 func newCampaign(t *testing.T) *campaign {
-	c := &campaign{process: testenv.Daemon(t), random: seeded(t), faults: make(map[string]int)}
+	c := &campaign{process: testenv.Daemon(t), random: seeded(t), faults: make(map[string]int), promises: allPromises}
 	c.url, c.fault = c.process.URL, c.end
 	return c
 }
@@ -67,13 +80,21 @@ func (c *campaign) begin(t testing.TB, name string, queues, workers int) *histor
 	for q := range queues {
 		recorder := history.NewRecorder()
 		h.recorders = append(h.recorders, recorder)
+		var p promise
+		if len(c.promises) > 0 {
+			p = c.promises[c.queues%len(c.promises)]
+			c.queues++
+		}
 		for id := range workers {
 			w := &testenv.Worker{
 				TB: t, ID: id, Queue: fmt.Sprintf("%s-%d", name, q), Dial: c.dial(),
 				Random:   rand.New(rand.NewPCG(c.random.Uint64(), 0)),
-				Recorder: recorder, Answers: &h.answers, Loses: true, Attempt: c.attempt,
+				Recorder: recorder, Answers: &h.answers, Loses: true, Attempt: c.attempt, Keys: p.keys,
 			}
 			w.Connect()
+			if id == 0 && p.keys > 0 {
+				w.Promise(p.limit, p.order)
+			}
 			h.workers = append(h.workers, w)
 		}
 	}
@@ -187,8 +208,10 @@ func (c *campaign) short(t testing.TB, name string, queues int, faults ...int64)
 func TestEndsUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCampaign(t)
-	c.long(t, "long", 8, 150, 300, 600, 900)
-	c.short(t, "short", 6, 60, 140)
+	for range allPromises {
+		c.long(t, fmt.Sprint("long-", c.queues), 8, 75, 200, 400)
+	}
+	c.short(t, "short", 8, 80, 180)
 	t.Logf("faults: %v", c.faults)
 	c.process.Stop(t)
 }

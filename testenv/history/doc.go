@@ -10,6 +10,10 @@
 // that passed over an item that was ready all the time. It reports nothing where two
 // operations overlap and one of their orders explains the answers.
 //
+// Of a queue that was configured for keys it also reports more leases of a key than there
+// may be, items of a key in disorder, fences of keys that do not grow, and reasons that
+// cannot be right.
+//
 // [Linearizable] checks short histories completely: it searches for an order of the
 // operations in which a sequential queue gives the same answers.
 package history

@@ -29,6 +29,14 @@ const (
 	PassedOver Rule = "passed over"
 	NotEmpty   Rule = "nothing found, while an item was ready"
 	Shown      Rule = "shown after it was gone"
+
+	WrongKey     Rule = "came out with another key"
+	OverLimit    Rule = "more leases of a key than its limit at the same time"
+	OutOfOrder   Rule = "another item of a key before the first one was over"
+	KeyFence     Rule = "the fence of a key did not grow"
+	NoKeyFence   Rule = "a fence of a key is missing, or is too much"
+	FenceSkipped Rule = "more fences are missing than leases without an answer"
+	WrongBlocked Rule = "blocked, while no key had all of its leases"
 )
 
 func (f Finding) String() string {
@@ -78,6 +86,7 @@ type item struct {
 func Judge(operations []Operation, bridges Bridges) []Finding {
 	j := newJudge(operations, bridges)
 	j.judgeItems()
+	j.judgeKeys()
 	j.judgeOrder()
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
 		return cmp.Compare(a.Operations[0].Call, b.Operations[0].Call)
@@ -87,6 +96,8 @@ func Judge(operations []Operation, bridges Bridges) []Finding {
 
 type judge struct {
 	bridges  Bridges
+	terms    Operation // Configure, if there was one
+	keys     map[string]*key
 	items    map[string]*item
 	pops     []*Operation // whose answers leave it open: each may have popped one item
 	doubts   []span       // when leases without an answer may hide an item, both ends included
@@ -108,6 +119,7 @@ func newJudge(operations []Operation, bridges Bridges) *judge {
 			return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Call, b.Call))
 		})
 	}
+	j.sortKeys()
 	return j
 }
 
@@ -125,6 +137,8 @@ func (j *judge) item(name string) *item {
 
 func (j *judge) sort(o *Operation) {
 	switch {
+	case o.Kind == Configure:
+		j.terms = *o
 	case o.Kind == Push:
 		j.item(o.Item).push = o
 	case o.Kind == Ack, o.Kind == Nak, o.Kind == Extend:

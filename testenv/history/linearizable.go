@@ -45,6 +45,7 @@ func events(operations []Operation) []porcupine.Operation {
 type entry struct {
 	name     string
 	priority int64
+	key      string
 	fence    int64
 	leased   bool
 }
@@ -54,7 +55,8 @@ type queue []entry
 
 // model is the sequential queue, for the search in this history.
 func model(operations []Operation) porcupine.Model {
-	known := places(operations)
+	j := newJudge(operations, One)
+	known := j.places()
 	sequential := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{queue(nil)} },
 		Step: func(state, input, _ any) []any {
@@ -63,7 +65,7 @@ func model(operations []Operation) porcupine.Model {
 				return nil
 			}
 			var next []any
-			for _, q := range q.after(o) {
+			for _, q := range q.after(o, &j.terms) {
 				next = append(next, q)
 			}
 			return next
@@ -100,9 +102,8 @@ type pair struct{ first, second string }
 // places finds out which of two items was pushed first, from pops that took one
 // while the other certainly was ready. Without it the search would try all orders
 // of pushes that overlap, and see at the end of the history that one was wrong.
-func places(operations []Operation) map[pair]bool {
+func (j *judge) places() map[pair]bool {
 	known, byPriority := make(map[pair]bool), make(map[int64][]ready)
-	j := newJudge(operations, One)
 	for _, it := range j.items {
 		if it.push != nil {
 			byPriority[it.push.Priority] = append(byPriority[it.push.Priority], j.readiness(it)...)
@@ -116,6 +117,7 @@ func places(operations []Operation) map[pair]bool {
 			other := r.item.push.Item
 			switch {
 			case other == look.Item || look.Call <= r.from || look.Return >= r.to:
+			case !j.comparable(look, r.item):
 			case look.End == Min:
 				known[pair{look.Item, other}] = true
 			default:
@@ -126,6 +128,18 @@ func places(operations []Operation) map[pair]bool {
 	return known
 }
 
+// comparable reports whether look would have got the other item, or one of its key in front
+// of it, had that been pushed first.
+func (j *judge) comparable(look *Operation, other *item) bool {
+	switch key := other.push.Key; {
+	case key == "" || j.terms.limit() == 0:
+		return true
+	case key != look.Key:
+		return j.keys[key].held.overlap(span{look.Call, look.Return}) < j.terms.limit()
+	}
+	return !j.terms.KeyOrder || j.items[look.Item].mayHaveBegun() >= look.Call
+}
+
 // anyBehind reports whether the queue has an item that was pushed after this one.
 func (q queue) anyBehind(item string, known map[pair]bool) bool {
 	return slices.ContainsFunc(q, func(e entry) bool { return known[pair{item, e.name}] })
@@ -133,17 +147,19 @@ func (q queue) anyBehind(item string, known map[pair]bool) bool {
 
 // after returns the queues that the operation, with the answer it had, may leave
 // behind: none where no queue answers so.
-func (q queue) after(o Operation) []queue {
+func (q queue) after(o Operation, terms *Operation) []queue {
 	at := slices.IndexFunc(q, func(e entry) bool { return e.name == o.Item })
 	switch o.Kind {
+	case Configure:
+		return []queue{q}
 	case Push:
 		behind := slices.IndexFunc(q, func(e entry) bool { return e.priority > o.Priority })
 		if behind < 0 {
 			behind = len(q)
 		}
-		return []queue{slices.Insert(slices.Clone(q), behind, entry{name: o.Item, priority: o.Priority})}
+		return []queue{slices.Insert(slices.Clone(q), behind, entry{name: o.Item, priority: o.Priority, key: o.Key})}
 	case Pop, Lease, Peek:
-		return q.look(o)
+		return q.look(o, terms)
 	}
 	holds := at >= 0 && q[at].leased && q[at].fence == o.Fence
 	var results []queue
@@ -168,18 +184,20 @@ func (q queue) settle(kind Kind, at int) queue {
 }
 
 // look pops, leases or peeks.
-func (q queue) look(o Operation) []queue {
-	head := slices.IndexFunc(q, entry.ready)
+func (q queue) look(o Operation, terms *Operation) []queue {
+	head := slices.IndexFunc(q, func(e entry) bool { return q.free(e, terms) })
 	if o.End == Max {
 		head = -1
 		for i, e := range q {
-			if e.ready() {
+			if q.free(e, terms) {
 				head = i
 			}
 		}
 	}
 	switch {
 	case o.Outcome == Nothing && head >= 0, o.Outcome == Done && (head < 0 || q[head].name != o.Item):
+		return nil
+	case o.Reason != "" && (o.Reason == blocked) != slices.ContainsFunc(q, entry.ready):
 		return nil
 	case o.Outcome == Nothing, o.Kind == Peek, head < 0:
 		return []queue{q}
@@ -201,3 +219,22 @@ func (q queue) look(o Operation) []queue {
 }
 
 func (e entry) ready() bool { return !e.leased }
+
+// free reports whether the item may be handed out: it is ready, and need not wait for
+// others of its key.
+func (q queue) free(e entry, terms *Operation) bool {
+	if e.leased || e.key == "" {
+		return !e.leased
+	}
+	leased := 0
+	for _, other := range q {
+		switch {
+		case other.key != e.key || other.name == e.name:
+		case terms.KeyOrder && other.fence > 0 && e.fence == 0:
+			return false // the one that was leased before comes first
+		case other.leased:
+			leased++
+		}
+	}
+	return terms.limit() == 0 || leased < terms.limit()
+}

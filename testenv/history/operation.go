@@ -17,6 +17,9 @@ const (
 	Ack    Kind = "ack"
 	Nak    Kind = "nak"
 	Extend Kind = "extend" // +WPI
+
+	// Configure comes before all others, with what the queue promises about keys.
+	Configure Kind = "configure"
 )
 
 // End is where a pop or a peek looks.
@@ -54,9 +57,25 @@ type Operation struct {
 	Return   time.Duration `json:"return"`
 	Outcome  Outcome       `json:"outcome"`
 
+	Key      string `json:"key,omitempty"`       // of what was pushed or found
+	KeyFence int64  `json:"key_fence,omitempty"` // of a lease
+	KeyLimit int64  `json:"key_limit,omitempty"` // of Configure: leases of one key at a time; 0: any number
+	KeyOrder bool   `json:"key_order,omitempty"` // of Configure: the items of a key one after another
+
+	// Reason is why nothing was found: of a 404 to a pop or peek that was sent once.
+	Reason string `json:"reason,omitempty"`
+
 	// A repeated settlement may have found that its first attempt took effect. A repeated
 	// pop that found nothing is final.
 	Repeated bool `json:"repeated,omitempty"`
+}
+
+// limit is how many leases of a key may last at a time, 0 for any number.
+func (o *Operation) limit() int {
+	if o.KeyOrder {
+		return 1
+	}
+	return int(o.KeyLimit)
 }
 
 func (o Operation) String() string {
@@ -66,6 +85,18 @@ func (o Operation) String() string {
 	}
 	if o.Item != "" {
 		text += fmt.Sprintf(" %s (priority %d)", o.Item, o.Priority)
+	}
+	if o.Kind == Configure {
+		text += fmt.Sprintf(" key_limit %d, key_order %t", o.KeyLimit, o.KeyOrder)
+	}
+	if o.Key != "" {
+		text += " key " + o.Key
+	}
+	if o.KeyFence != 0 {
+		text += fmt.Sprintf(" key fence %d", o.KeyFence)
+	}
+	if o.Reason != "" {
+		text += " (" + o.Reason + ")"
 	}
 	if o.Fence != 0 {
 		text += fmt.Sprintf(" fence %d", o.Fence)

@@ -33,6 +33,9 @@ func (j *judge) readiness(it *item) []ready {
 // may have.
 func (j *judge) nextPop(it *item, fence int64) time.Duration {
 	next := Never
+	if j.terms.Kind == Configure && slices.ContainsFunc(it.gaps(), func(g gap) bool { return g.before.Fence-g.leases == fence+1 }) {
+		return 0 // a lease without an answer came between
+	}
 	for _, delivery := range it.deliveries {
 		if delivery.Kind == Pop || delivery.Fence > fence {
 			next = min(next, delivery.Call)
@@ -46,7 +49,13 @@ func (j *judge) nextPop(it *item, fence int64) time.Duration {
 	return next
 }
 
-// level is the items of one priority. Both trees hold, for each item, the end of
+// rank is what the items of a level have in common.
+type rank struct {
+	key      string
+	priority int64
+}
+
+// level is the items of one key and priority. Both trees hold, for each item, the end of
 // the time in which it has been ready since before the moment that is looked at.
 type level struct {
 	byReturn, byCall []time.Duration // of the pushes, sorted
@@ -56,7 +65,7 @@ type level struct {
 // judgeOrder goes through the history by time and looks, for each pop, for an
 // item that stands before what it got and was ready all the while.
 func (j *judge) judgeOrder() {
-	levels := make(map[int64]*level)
+	levels := make(map[rank]*level)
 	var times []ready
 	for _, it := range j.items {
 		found := j.readiness(it)
@@ -64,10 +73,11 @@ func (j *judge) judgeOrder() {
 			continue
 		}
 		times = append(times, found...)
-		l := levels[it.push.Priority]
+		at := rank{it.push.Key, it.push.Priority}
+		l := levels[at]
 		if l == nil {
 			l = &level{}
-			levels[it.push.Priority] = l
+			levels[at] = l
 		}
 		l.byReturn = append(l.byReturn, it.push.Return)
 		l.byCall = append(l.byCall, it.push.Call)
@@ -84,7 +94,7 @@ func (j *judge) judgeOrder() {
 		for len(times) > 0 && times[0].from < look.Call {
 			r := times[0]
 			times = times[1:]
-			l := levels[r.item.push.Priority]
+			l := levels[rank{r.item.push.Key, r.item.push.Priority}]
 			at, _ := slices.BinarySearch(l.byReturn, r.item.push.Return)
 			l.returned.raise(at, r)
 			at, _ = slices.BinarySearch(l.byCall, r.item.push.Call)
@@ -94,8 +104,8 @@ func (j *judge) judgeOrder() {
 		if look.Outcome == Nothing {
 			rule = NotEmpty
 		}
-		for priority, l := range levels {
-			over := l.before(look, priority, j.items[look.Item])
+		for at, l := range levels {
+			over := j.waiting(look, at, l)
 			switch {
 			case over == nil:
 			case j.doubtful(look):
@@ -111,9 +121,10 @@ func (j *judge) judgeOrder() {
 	}
 }
 
-// doubtful reports whether a lease without an answer may hide an item from look.
+// doubtful reports whether a lease without an answer may hide an item from look. Gaps say
+// it where items have keys.
 func (j *judge) doubtful(look *Operation) bool {
-	return slices.ContainsFunc(j.doubts, func(d span) bool { return d.from <= look.Return && look.Call <= d.to })
+	return j.terms.Kind != Configure && slices.ContainsFunc(j.doubts, func(d span) bool { return d.from <= look.Return && look.Call <= d.to })
 }
 
 // before returns an item of this level that was ready all the while and stands

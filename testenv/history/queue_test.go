@@ -26,6 +26,18 @@ const (
 	showsGone   flaw = "shows what is gone"
 	newestFirst flaw = "gives the newest of a priority first"
 	oldestLast  flaw = "gives the oldest of a priority last"
+
+	exceeds      flaw = "leases one more of a key than its limit"
+	anyOfKey     flaw = "leases another item of a key before one is over"
+	lastOfKey    flaw = "leases the last item of a key first"
+	holdsKeys    flaw = "lets a key go too late"
+	forgetsKeys  flaw = "never lets a key go"
+	fenceStands  flaw = "gives two leases of a key one fence"
+	fenceShrinks flaw = "gives a lease of a key a lower fence"
+	fenceMissing flaw = "gives a lease of a key no fence"
+	wrongKey     flaw = "says another key"
+	saysBlocked  flaw = "says that it is blocked when no item is ready"
+	saysLeased   flaw = "says that all items are leased when it is blocked"
 )
 
 // expected is the rule that tells each flaw.
@@ -35,9 +47,18 @@ var expected = map[flaw]Rule{
 	invents: Invented, showsGone: Shown, newestFirst: PassedOver, oldestLast: PassedOver,
 }
 
+// expectedOfKeys are those of a queue with keys.
+var expectedOfKeys = map[flaw]Rule{
+	exceeds: OverLimit, anyOfKey: OutOfOrder, lastOfKey: PassedOver, holdsKeys: NotEmpty, forgetsKeys: NotEmpty,
+	fenceStands: KeyFence, fenceShrinks: KeyFence, fenceMissing: NoKeyFence, wrongKey: WrongKey,
+	saysBlocked: WrongBlocked, saysLeased: NotEmpty,
+	loses: Lost, forgetsAck: Twice, passesOver: PassedOver, endsEarly: Overlap, takesStale: Stale, refuses: Revoked, saysEmpty: NotEmpty,
+}
+
 // stored is an item of the queue under test.
 type stored struct {
 	name     string
+	key      string
 	priority int64
 	number   int // of its push
 	fence    int64
@@ -47,6 +68,7 @@ type stored struct {
 // grant is a lease that a client knows of.
 type grant struct {
 	item     string
+	key      string
 	priority int64
 	fence    int64
 	lease    time.Duration
@@ -64,6 +86,10 @@ type simulation struct {
 	pushed  int
 	clients []client
 	history []Operation
+
+	terms    Operation // of a queue with keys
+	keyFence int64
+	held     map[string]time.Duration // keys that a flaw does not let go, and until when
 }
 
 type client struct {
@@ -80,7 +106,16 @@ const (
 // simulate returns the history of some steps and of the drain behind them; plain
 // has neither peeks nor leases that run out.
 func simulate(seed uint64, f flaw, steps int, plain bool) []Operation {
-	s := &simulation{random: rand.New(rand.NewPCG(seed, 0)), flaw: f, clients: make([]client, 5)}
+	return simulateKeys(seed, f, steps, plain, Operation{})
+}
+
+// simulateKeys is simulate for a queue with these terms.
+func simulateKeys(seed uint64, f flaw, steps int, plain bool, terms Operation) []Operation {
+	s := &simulation{random: rand.New(rand.NewPCG(seed, 0)), flaw: f, clients: make([]client, 5), terms: terms, held: make(map[string]time.Duration)}
+	if terms.Kind == Configure {
+		s.history = append(s.history, terms)
+		s.now = time.Second
+	}
 	leases := []time.Duration{short, long}
 	if plain {
 		leases = []time.Duration{long}
@@ -91,7 +126,7 @@ func simulate(seed uint64, f flaw, steps int, plain bool) []Operation {
 		switch n := s.random.IntN(100); {
 		case n < 40:
 			s.push(c)
-		case n < 50:
+		case n < 50 && s.terms.Kind != Configure:
 			s.look(c, Pop, 0)
 		case n < 56 && !plain:
 			s.look(c, Peek, 0)
@@ -111,9 +146,18 @@ func simulate(seed uint64, f flaw, steps int, plain bool) []Operation {
 	}
 	s.now += 2 * long
 	s.expire()
+	s.clients[0].grants = nil
 	for range 2*steps + 2 {
 		s.now += time.Second
-		if s.look(0, Pop, 0) == Nothing && len(s.items) == 0 {
+		if s.terms.Kind == Configure {
+			s.look(0, Lease, long)
+			for _, g := range s.clients[0].grants {
+				s.now += 3 * time.Second
+				s.end(0, g, Ack)
+			}
+			s.clients[0].grants = nil
+			s.now += 3 * time.Second
+		} else if s.look(0, Pop, 0) == Nothing && len(s.items) == 0 {
 			break
 		}
 	}
@@ -145,10 +189,13 @@ func (s *simulation) push(c int) {
 	}
 	s.pushed++
 	it := stored{name: fmt.Sprint("item-", s.pushed), priority: s.random.Int64N(4), number: s.pushed}
+	if n := s.random.IntN(5); s.terms.Kind == Configure && n > 0 {
+		it.key = fmt.Sprint("key-", n)
+	}
 	if !s.chance(loses) {
 		s.items = append(s.items, it)
 	}
-	s.add(c, Operation{Kind: Push, Item: it.name, Priority: it.priority, Outcome: Done})
+	s.add(c, Operation{Kind: Push, Item: it.name, Key: it.key, Priority: it.priority, Outcome: Done})
 }
 
 func (s *simulation) expire() {
@@ -181,12 +228,20 @@ func (s *simulation) look(c int, kind Kind, lease time.Duration) Outcome {
 	s.expire()
 	slices.SortFunc(s.items, s.order)
 	var found []int
+	ready := false
 	for i, it := range s.items {
+		ready = ready || it.until == 0
+		if it.until == 0 && !s.free(it) {
+			continue
+		}
 		if it.until == 0 || lease > 0 && (s.chance(leasesTwice) || s.chance(sameFence)) {
 			found = append(found, i)
 		}
 	}
 	o := Operation{Kind: kind, End: []End{Min, Max}[s.random.IntN(2)], Lease: lease, Outcome: Done}
+	if s.terms.Kind == Configure {
+		o.End = Min
+	}
 	if o.End == Max {
 		slices.Reverse(found)
 	}
@@ -199,12 +254,16 @@ func (s *simulation) look(c int, kind Kind, lease time.Duration) Outcome {
 	case kind == Peek && len(s.gone) > 0 && s.chance(showsGone),
 		kind == Pop && len(s.gone) > 0 && (s.chance(doubles) || s.chance(forgetsAck)):
 		it := s.gone[s.random.IntN(len(s.gone))]
-		o.Item, o.Priority = it.name, it.priority
+		o.Item, o.Key, o.Priority = it.name, it.key, it.priority
 	case len(found) == 0 || s.chance(saysEmpty):
 		o.Outcome = Nothing
+		s.explain(&o, ready)
 	default:
 		it := &s.items[found[0]]
-		o.Item, o.Priority = it.name, it.priority
+		o.Item, o.Key, o.Priority = it.name, it.key, it.priority
+		if s.chance(wrongKey) {
+			o.Key = "key-0"
+		}
 		switch kind {
 		case Pop:
 			if s.flaw != forgetsAck {
@@ -216,8 +275,8 @@ func (s *simulation) look(c int, kind Kind, lease time.Duration) Outcome {
 				it.fence++
 			}
 			it.until = s.now + lease
-			o.Fence = it.fence
-			s.clients[c].grants = append(s.clients[c].grants, grant{it.name, it.priority, it.fence, lease, it.until})
+			o.Fence, o.KeyFence = it.fence, s.nextKeyFence(it.key)
+			s.clients[c].grants = append(s.clients[c].grants, grant{it.name, it.key, it.priority, it.fence, lease, it.until})
 		}
 	}
 	s.add(c, o)
@@ -241,7 +300,7 @@ func (s *simulation) settle(c int) {
 
 func (s *simulation) end(c int, g grant, kind Kind) {
 	s.expire()
-	o := Operation{Kind: kind, Item: g.item, Priority: g.priority, Fence: g.fence, Outcome: Nothing}
+	o := Operation{Kind: kind, Item: g.item, Key: g.key, Priority: g.priority, Fence: g.fence, Outcome: Nothing}
 	at := slices.IndexFunc(s.items, func(it stored) bool {
 		return it.name == g.item && (it.fence == g.fence || s.flaw == takesStale)
 	})
@@ -249,6 +308,12 @@ func (s *simulation) end(c int, g grant, kind Kind) {
 		it := &s.items[at]
 		switch {
 		case kind == Ack:
+			s.keep(it.key)
+			if s.flaw == forgetsAck && s.terms.Kind == Configure { // it is ready again
+				it.until = 0
+				o.Outcome = Done
+				break
+			}
 			if s.flaw != doubles {
 				s.gone = append(s.gone, *it)
 			}
@@ -256,6 +321,7 @@ func (s *simulation) end(c int, g grant, kind Kind) {
 			o.Outcome = Done
 		case it.until == 0:
 		case kind == Nak:
+			s.keep(it.key)
 			it.until = 0
 			o.Outcome = Done
 		case kind == Extend:
