@@ -51,6 +51,9 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 			l.happened = l.happened[:0]
 			queue := l.queue.In(tx)
 			prefetch(tx)
+			if err := queue.PrefetchKeys(tx, leases...); err != nil {
+				return err
+			}
 			for i, r := range requests {
 				at = i
 				more, err := r.apply(tx, queue)

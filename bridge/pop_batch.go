@@ -4,6 +4,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/batch"
 	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/bridge/waiting"
+	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
@@ -103,4 +104,17 @@ func (l *pops) settle(settling []*pop) {
 	batch.Run(l.apart, &l.changes)
 	clear(l.apart)
 	l.apart = l.apart[:0]
+}
+
+// leases are those that the transaction settles.
+func (t *popTransaction) leases() (leases []fdbpq.Lease) {
+	for _, r := range t.settling {
+		leases = append(leases, r.settles.lease)
+	}
+	for _, r := range t.todo[:t.part.Len()] {
+		if r.settles != nil && !r.settles.tookEffect {
+			leases = append(leases, r.settles.lease)
+		}
+	}
+	return leases
 }

@@ -127,11 +127,7 @@ func (t *popTransaction) weight() int {
 
 // prefetch says what the transaction reads.
 func (t *popTransaction) prefetch(tx kv.Tx) {
-	leases := make([]fdbpq.Lease, len(t.settling))
-	for i, r := range t.settling {
-		leases[i] = r.settles.lease
-	}
-	if len(leases) > 0 {
+	if leases := t.leases(); len(leases) > 0 {
 		t.lane.queue.PrefetchLeases(tx, leases...)
 	}
 	if todo := t.todo[:t.part.Len()]; len(todo) > 0 && !todo[0].peeks {
@@ -161,6 +157,11 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
 	t.queue = t.lane.queue.In(tx)
+	if leases := t.leases(); len(leases) > 0 {
+		if err := t.queue.PrefetchKeys(tx, leases...); err != nil {
+			return err
+		}
+	}
 	for _, r := range t.settling {
 		events, err := r.settles.apply(tx, t.queue)
 		if err != nil {

@@ -46,7 +46,12 @@ func (c *collector) takeFairTurns() error {
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
 	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
-	t.rows.next = c.fairRows(c.front())
+	rows := c.fairRows(c.front())
+	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
+		places, err := rows(limit, maxBytes)
+		t.prefetch(places)
+		return places, err
+	}
 	ready, err := t.refilled()
 	if err != nil {
 		return err
@@ -63,6 +68,15 @@ func (c *collector) takeFairTurns() error {
 		return err
 	}
 	return t.spend()
+}
+
+// prefetch says that the transaction is about to look at the keys of rows.
+func (t *fairTurns) prefetch(places []fairPlace) {
+	for _, at := range places {
+		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
+			t.tx.Prefetch(t.weightRow(at.key))
+		}
+	}
 }
 
 // step looks at the next item or key and reports whether it was the last one.
@@ -173,7 +187,9 @@ func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 			return err
 		}
 	}
-	t.moved = append(t.moved, f)
+	if t.moved = append(t.moved, f); len(t.moved) <= t.sel.Limit {
+		t.prefetchItem(next.key, next.at)
+	}
 	return nil
 }
 

@@ -121,6 +121,18 @@ func (qtx *queueTx) firstOfKey(r kv.Reader, key string) (first place, ok bool, e
 	return first, ok, err
 }
 
+// prefetchFirst says that firstOfKey is about to be asked for.
+func (qtx *queueTx) prefetchFirst(key string) {
+	spaces := []string{spaceKeyBegun, spaceKeyReady}
+	if !qtx.state.config.KeyOrder {
+		spaces = spaces[1:]
+	}
+	for _, space := range spaces {
+		begin, end := rowsBehind(qtx.keyRow(space, key), nil)
+		qtx.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+	}
+}
+
 // firstIn returns the first place of a key in a space, behind a place or from the
 // beginning.
 func (qtx *queueTx) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {

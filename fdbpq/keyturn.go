@@ -94,38 +94,48 @@ func (l *looks) lookAt(key string) (*turn, error) {
 	return t, l.advance(t)
 }
 
-// prefetch says what the transaction is about to read of keys whose rows are here: what
-// holds them up, and their first items and the next ones.
+// prefetch says that the transaction is about to look at keys whose rows are here, and to
+// take their items.
 func (l *looks) prefetch(heads []entry) {
-	if !l.remove {
+	for i := range heads {
+		key := string(heads[i].value)
+		l.prefetchKey(key)
+		l.prefetchItem(key, heads[i].place)
+	}
+}
+
+// prefetchKey says that the transaction is about to look at a key.
+func (l *looks) prefetchKey(key string) {
+	if !l.remove || l.keys[key] != nil {
 		return
 	}
 	var unset KeySettings
-	limit := int(unset.limit(&l.state.config))
-	first := kv.RangeOptions{Limit: 1}
-	for i := range heads {
-		key, at := string(heads[i].value), heads[i].place
-		if l.keys[key] != nil {
-			continue
-		}
-		if l.state.keysSet > 0 {
-			l.tx.Prefetch(l.settingsRow(key))
-		}
-		if limit > 0 {
-			begin, end := l.heldRows(key)
-			l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
-		}
-		if l.state.config.KeyOrder {
-			begin, end := rowsBehind(l.keyRow(spaceKeyBegun, key), nil)
-			l.tx.PrefetchRange(begin, end, first)
-		}
-		ready := l.keyRow(spaceKeyReady, key)
-		for _, behind := range []*place{nil, {at.priority, at.tail}} {
-			begin, end := rowsBehind(ready, behind)
-			l.tx.PrefetchRange(begin, end, first)
-		}
-		l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
+	if l.state.keysSet > 0 {
+		l.tx.Prefetch(l.settingsRow(key))
 	}
+	limit := int(unset.limit(&l.state.config))
+	if limit > 0 {
+		begin, end := l.heldRows(key)
+		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
+	}
+	if limit == 1 {
+		l.tx.Prefetch(l.keyFenceRow(key))
+	}
+	if unset.rate(&l.state.config) != (Rate{}) {
+		l.tx.Prefetch(l.keyBucketRow(key))
+	}
+	l.prefetchFirst(key)
+}
+
+// prefetchItem says that the transaction is about to take the item of a key at a place, and
+// to look for the next one.
+func (l *looks) prefetchItem(key string, at place) {
+	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
+		return
+	}
+	begin, end := rowsBehind(l.keyRow(spaceKeyReady, key), &at)
+	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+	l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
 }
 
 // advance finds the next item of a key.

@@ -82,12 +82,43 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 // PrefetchLeases says which leases the transaction is about to settle, so that an
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
-	keys := make([][]byte, 0, len(leases)+2)
-	keys = append(keys, queueRow(spaceState, q.name), row(spaceTime))
-	for i := range leases {
-		keys = append(keys, leases[i].place.append(generationPrefix(spaceLeased, q.name, leases[i].generation)))
+	tx.Prefetch(queueRow(spaceState, q.name), row(spaceTime))
+	tx.Prefetch(q.leasedRows(leases)...)
+}
+
+// PrefetchKeys says which leases the transaction is about to settle, after PrefetchLeases,
+// so that an engine over a network reads what the items' keys have next at the same time.
+// It waits for the rows of the items, which name the keys.
+func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
+	qtx, err := q.begin(tx)
+	if err != nil || qtx == nil || !qtx.state.keyLimited() {
+		return err
 	}
-	tx.Prefetch(keys...)
+	rows, err := qtx.snapshot.GetAll(q.leasedRows(leases))
+	if err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if row == nil || leases[i].generation != qtx.state.generation {
+			continue
+		}
+		l, err := parseItemRow(spaceLeased, row, leases[i].place)
+		if err != nil {
+			return err
+		}
+		if l.key != "" {
+			qtx.prefetchFirst(l.key)
+		}
+	}
+	return nil
+}
+
+func (q Queue) leasedRows(leases []Lease) [][]byte {
+	rows := make([][]byte, len(leases))
+	for i := range leases {
+		rows[i] = leases[i].place.append(generationPrefix(spaceLeased, q.name, leases[i].generation))
+	}
+	return rows
 }
 
 // validity says until when a lease can be settled in some way.
