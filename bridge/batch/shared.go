@@ -19,9 +19,9 @@ type Shared[T any] struct {
 	options SharedOptions[T]
 
 	mu      sync.Mutex
-	running int                  // shared transactions that are under way
-	line    []*member[T]         // that wait for one of them to end
-	apart   map[string]time.Time // keys that run alone, and until when
+	running int          // shared transactions that are under way
+	line    []*member[T] // that wait for one of them to end
+	apart   marks        // keys that run alone
 }
 
 // SharedOptions configure shared transactions. All are required.
@@ -70,7 +70,6 @@ type Job[T any] struct {
 const (
 	largePart = 4           // of the bounds: a job that takes more runs alone
 	apartTime = time.Second // for which a key runs alone
-	maxApart  = 4096        // keys that are known to run alone
 )
 
 // errApart ends a shared transaction whose jobs have to run one by one.
@@ -92,7 +91,7 @@ type outcome[T any] struct {
 
 // NewShared returns shared transactions, none of which is under way.
 func NewShared[T any](o SharedOptions[T]) *Shared[T] {
-	return &Shared[T]{options: o, apart: make(map[string]time.Time)}
+	return &Shared[T]{options: o, apart: make(marks)}
 }
 
 // Update does a job in a transaction, until ctx ends, and returns its error or that of
@@ -101,7 +100,7 @@ func (s *Shared[T]) Update(ctx context.Context, job Job[T]) error {
 	m := &member[T]{Job: job, ctx: ctx}
 	s.mu.Lock()
 	switch {
-	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.isApart(job.Key):
+	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.apart.has(job.Key):
 		s.mu.Unlock()
 		return s.alone(m)
 	case s.running < s.options.Running:
@@ -263,23 +262,7 @@ func (s *Shared[T]) passOn() {
 func (s *Shared[T]) mark(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if len(s.apart)+len(keys) > maxApart {
-		clear(s.apart)
-	}
-	for _, key := range keys {
-		s.apart[key] = now.Add(apartTime)
-	}
-}
-
-// isApart reports whether a key runs alone. s.mu is held.
-func (s *Shared[T]) isApart(key string) bool {
-	until, is := s.apart[key]
-	if is && time.Now().After(until) {
-		delete(s.apart, key)
-		is = false
-	}
-	return is
+	s.apart.add(apartTime, keys...)
 }
 
 func keys[T any](members []*member[T]) (keys []string) {
