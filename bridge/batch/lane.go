@@ -1,52 +1,81 @@
 package batch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Lane gathers the requests for a key that arrive while a batch of that key runs.
+// Lane does batches of one line at a time, one after another.
 type Lane[R any] struct {
 	of     *Lanes[R]
 	worker Worker[R]
-	keys   chan string // the key to serve next; closed to end the lane
+	lines  chan *line[R] // the line to serve next; closed to end the lane
+	line   *line[R]      // that it serves
+
+	now     Batch[R]
+	sources []string // of the requests in the batch, if others may run beside it
+
+	beside   bool // the batch may run beside others
+	returned []R  // requests of the batch that were handed back
 
 	// Guarded by of.mu.
-	pending []R
-	joined  []R
-	kicked  bool
-	busy    bool        // a transaction is under way
-	relief  *time.Timer // calls relieve when it takes too long
-
-	now Batch[R]
+	busy   bool        // a transaction is under way
+	relief *time.Timer // calls relieve when it takes too long
 }
 
 func (l *Lane[R]) run() {
-	for key := range l.keys {
-		l.worker.Begin(key)
-		for l.next(key) {
+	for l.line = range l.lines {
+		l.worker.Begin(l.line.key)
+		for took := time.Duration(0); l.next(took); {
+			begun := time.Now()
 			l.worker.Work(l.now)
+			took = time.Since(begun)
 			clear(l.now.Requests)
 			clear(l.now.Joined)
-			l.now.Requests, l.now.Joined = l.now.Requests[:0], l.now.Joined[:0]
+			l.now = Batch[R]{Requests: l.now.Requests[:0], Joined: l.now.Joined[:0]}
 		}
 	}
 }
 
-// next makes the next batch, within its limits. Without work the lane becomes idle.
-func (l *Lane[R]) next(key string) bool {
+// next makes the next batch, after one that took some time. Without work the lane becomes
+// idle.
+func (l *Lane[R]) next(took time.Duration) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	if len(l.pending) == 0 && len(l.joined) == 0 && !l.kicked {
-		delete(l.of.active, key)
-		if l.of.stopped || len(l.of.idle) == maxIdle {
-			close(l.keys)
-		} else {
-			l.of.idle = append(l.of.idle, l)
-		}
-		return false
+	l.of.took(took)
+	l.release()
+	if len(l.returned) > 0 {
+		l.line.pending = slices.Concat(l.returned, l.line.pending)
+		l.returned = nil
+		l.of.alone.add(aloneTime, l.line.key)
 	}
-	l.now.Kicked, l.kicked = l.kicked, false
-	l.now.Requests = shift(l.now.Requests, &l.pending, l.of.options.fitting(l.pending))
-	l.now.Joined = shift(l.now.Joined, &l.joined, min(l.of.options.Limits.Requests, len(l.joined)))
-	return true
+	if l.beside = l.line.running > 1; l.beside {
+		l.takeBeside()
+	} else {
+		l.take()
+	}
+	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Kicked {
+		return true
+	}
+	l.of.rest(l)
+	return false
+}
+
+// take makes a batch of the first requests. No other batch of the line runs.
+func (l *Lane[R]) take() {
+	line, o := l.line, &l.of.options
+	if line.waits {
+		line.waits = false
+		line.timer.Stop()
+	}
+	l.now.Kicked, line.kicked = line.kicked, false
+	l.now.Requests = shift(l.now.Requests, &line.pending, o.fitting(line.pending))
+	l.now.Joined = shift(l.now.Joined, &line.joined, min(o.Limits.Requests, len(line.joined)))
+	if o.Beside.Batches > 0 {
+		for _, r := range l.now.Requests {
+			l.hold(o.Beside.Source(r))
+		}
+	}
 }
 
 // fitting returns how many requests go into one batch: at least one.
@@ -81,8 +110,8 @@ func shift[R any](to []R, line *[]R, n int) []R {
 func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	came = shift(nil, &l.pending, min(max(0, requests), len(l.pending)))
-	return came, shift(nil, &l.joined, min(max(0, joined), len(l.joined)))
+	came = shift(nil, &l.line.pending, min(max(0, requests), len(l.line.pending)))
+	return came, shift(nil, &l.line.joined, min(max(0, joined), len(l.line.joined)))
 }
 
 // SetBusy reports whether a transaction is under way. Requests that wait behind one
@@ -105,7 +134,7 @@ func (l *Lane[R]) relieve() {
 	}
 }
 
-// late removes the requests that have waited for too long from the lane, in their
+// late removes the requests that have waited for too long from the line, in their
 // order, and sets the timer again. A transaction that has ended is not stuck.
 func (l *Lane[R]) late() (late []R, stuck bool) {
 	l.of.mu.Lock()
@@ -115,7 +144,7 @@ func (l *Lane[R]) late() (late []R, stuck bool) {
 	}
 	patience := l.of.options.Patience.Then
 	l.relief.Reset(patience)
-	for _, line := range []*[]R{&l.pending, &l.joined} {
+	for _, line := range []*[]R{&l.line.pending, &l.line.joined} {
 		n := 0
 		for n < len(*line) && l.of.options.Waited((*line)[n]) >= patience {
 			n++

@@ -1,12 +1,12 @@
 // Package batch runs requests in batches. The requests for a key that arrive while a
-// batch of that key runs are its next batch; no timer is involved, so a key without work
-// is served at once, and a busy one in batches that grow with the load. The package knows
-// neither requests nor transactions: a [Worker] does the work.
+// batch of that key runs are its next batch; a key without work is served at once, and a
+// busy one in batches that grow with the load. The package knows neither requests nor
+// transactions: a [Worker] does the work.
 //
 // What it guarantees: batches of a key follow one another, in the order in which their
-// requests were submitted, while keys do not wait for each other; a batch stays within
-// [Limits]; and requests that wait for too long behind a transaction that does not end
-// are handed back, in their order. [Run] has the rule for a request that makes its batch
+// requests were submitted, unless [Beside] lets them run at the same time; keys do not wait
+// for each other; a batch stays within [Limits]; and requests that wait for too long behind a
+// transaction that does not end are handed back, in their order. [Run] has the rule for a request that makes its batch
 // fail: the others are served without it, and no order changes.
 package batch
 
@@ -47,13 +47,16 @@ type Limits struct {
 // waited for the second one are handed back.
 type Patience struct{ First, Then time.Duration }
 
-// Options configure lanes. All but Patience are required.
+// Options configure lanes. All but Patience and Beside are required.
 type Options[R any] struct {
 	Limits   Limits
 	Patience Patience
 
 	// Worker returns the worker of a new lane.
 	Worker func(*Lane[R]) Worker[R]
+
+	// Beside lets batches of one key run at the same time.
+	Beside Beside[R]
 
 	// Size is how many bytes of Limits.Bytes a request takes.
 	Size func(R) int
@@ -70,13 +73,17 @@ type Options[R any] struct {
 // for keys that may have work again.
 const maxIdle = 64
 
-// Lanes are the lanes of one kind of work, one for each key that has some.
+// Lanes do one kind of work: there is a line for each key that has some, and lanes serve
+// it.
 type Lanes[R any] struct {
 	options Options[R]
 
 	mu      sync.Mutex
-	active  map[string]*Lane[R]
-	idle    []*Lane[R] // to be used again, with their buffers and grown stacks
+	active  map[string]*line[R]
+	idle    []*Lane[R]    // to be used again, with their buffers and grown stacks
+	lines   []*line[R]    // to be used again
+	usual   time.Duration // that a batch takes
+	alone   marks         // keys whose batches follow one another
 	stopped bool
 
 	running sync.WaitGroup // the lanes' goroutines
@@ -84,37 +91,49 @@ type Lanes[R any] struct {
 
 // New returns lanes without work.
 func New[R any](o Options[R]) *Lanes[R] {
-	return &Lanes[R]{options: o, active: make(map[string]*Lane[R])}
+	return &Lanes[R]{options: o, active: make(map[string]*line[R]), alone: make(marks)}
 }
 
-// Submit hands a request to the lane of its key. It reports false, and leaves the request
-// to the caller, when there is no place for it in the line.
+// Submit hands a request to the line of its key. It reports false, and leaves the request
+// to the caller, when there is no place for it.
 func (ls *Lanes[R]) Submit(key string, r R) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.lane(key)
+	l := ls.lineOf(key)
 	o := &ls.options
 	if o.Limits.Wait > 0 && len(l.pending) > 0 && o.Waited(l.pending[0]) > o.Limits.Wait {
 		return false
 	}
 	l.pending = append(l.pending, r)
+	if l.running == 0 {
+		ls.start(l)
+	} else if o.Beside.Batches > 0 {
+		ls.waitForOthers(l, r)
+	}
 	return true
 }
 
-// Join hands a request to the lane of its key. The request does not wait behind
+// Join hands a request to the line of its key. The request does not wait behind
 // submitted ones: it is part of the next batch.
 func (ls *Lanes[R]) Join(key string, r R) {
 	ls.mu.Lock()
-	l := ls.lane(key)
+	defer ls.mu.Unlock()
+	l := ls.lineOf(key)
 	l.joined = append(l.joined, r)
-	ls.mu.Unlock()
+	if l.running == 0 {
+		ls.start(l)
+	}
 }
 
-// Kick makes the lane of a key run, with requests or without.
+// Kick makes a lane serve a key, with requests or without.
 func (ls *Lanes[R]) Kick(key string) {
 	ls.mu.Lock()
-	ls.lane(key).kicked = true
-	ls.mu.Unlock()
+	defer ls.mu.Unlock()
+	l := ls.lineOf(key)
+	l.kicked = true
+	if l.running == 0 {
+		ls.start(l)
+	}
 }
 
 // Idle returns how many lanes are kept for keys that may have work again.
@@ -124,23 +143,51 @@ func (ls *Lanes[R]) Idle() int {
 	return len(ls.idle)
 }
 
-// lane returns the running lane of a key. It is called with the lock held, which
-// the lane needs to look at what it has to do.
-func (ls *Lanes[R]) lane(key string) *Lane[R] {
+// lineOf returns the line of a key. The lock is held.
+func (ls *Lanes[R]) lineOf(key string) *line[R] {
 	l := ls.active[key]
 	if l != nil {
 		return l
 	}
+	if n := len(ls.lines); n > 0 {
+		l, ls.lines = ls.lines[n-1], ls.lines[:n-1]
+	} else {
+		l = &line[R]{}
+	}
+	l.key = key
+	ls.active[key] = l
+	return l
+}
+
+// start has one more lane serve a line. The lane needs the lock, which is held, to look at
+// what it has to do.
+func (ls *Lanes[R]) start(at *line[R]) {
+	var l *Lane[R]
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
-		l = &Lane[R]{of: ls, keys: make(chan string, 1)}
+		l = &Lane[R]{of: ls, lines: make(chan *line[R], 1)}
 		l.worker = ls.options.Worker(l)
 		ls.running.Go(l.run)
 	}
-	ls.active[key] = l
-	l.keys <- key
-	return l
+	at.running++
+	l.lines <- at
+}
+
+// rest ends the service of a lane at its line. The lock is held.
+func (ls *Lanes[R]) rest(l *Lane[R]) {
+	line := l.line
+	if line.running--; line.running == 0 {
+		delete(ls.active, line.key)
+		if len(ls.lines) < maxIdle {
+			ls.lines = append(ls.lines, line)
+		}
+	}
+	if ls.stopped || len(ls.idle) == maxIdle {
+		close(l.lines)
+	} else {
+		ls.idle = append(ls.idle, l)
+	}
 }
 
 // Stop ends the idle lanes, and the others when they become idle. Requests submitted
@@ -150,7 +197,7 @@ func (ls *Lanes[R]) Stop() {
 	defer ls.mu.Unlock()
 	ls.stopped = true
 	for _, l := range ls.idle {
-		close(l.keys)
+		close(l.lines)
 	}
 	ls.idle = nil
 }

@@ -58,9 +58,14 @@ func (w *work) Work(now batch.Batch[request]) {
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
 func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+	return newLanesWith(t, limits, batch.Beside[request]{})
+}
+
+func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Beside[request]) (*batch.Lanes[request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
 	lanes := batch.New(batch.Options[request]{
 		Limits:   limits,
+		Beside:   beside,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
 		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
 			on.workers.Add(1)
@@ -242,6 +247,22 @@ func TestStop(t *testing.T) {
 		if n := lanes.Idle(); n > 0 {
 			t.Errorf("%d lanes wait after the end", n)
 		}
+	})
+}
+
+// What one key leaves behind is no other key's.
+func TestKeysOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		lanes.Submit("a", request{n: 1})
+		close(on.expect(t, "a", []int{1}, nil).end)
+		synctest.Wait()
+		lanes.Submit("b", request{n: 2})
+		held := on.expect(t, "b", []int{2}, nil)
+		lanes.Submit("a", request{n: 3})
+		close(on.expect(t, "a", []int{3}, nil).end)
+		close(held.end)
 	})
 }
 

@@ -1,0 +1,141 @@
+package batch
+
+import "time"
+
+// line is the requests for a key that wait. Its fields are guarded by [Lanes].mu.
+type line[R any] struct {
+	key     string
+	pending []R
+	joined  []R
+	kicked  bool
+
+	running int                 // lanes that serve it
+	held    map[string]*Lane[R] // by the source of requests in a batch that runs; see Beside
+	timer   *time.Timer         // calls beside
+	waits   bool                // for the timer
+}
+
+// Beside lets batches of a key run at the same time. A batch begins beside others when its
+// first request has waited for an eighth of the time that a batch usually takes. So a request
+// waits for little more than its own batch. Batches do not get much smaller: clients that
+// were answered together ask together.
+type Beside[R any] struct {
+	// Batches is how many run beside the first one. Zero: each begins when the one before
+	// has ended.
+	Batches int
+
+	// Least is how long a request waits at least for others to go with. Batches that take little
+	// longer follow one another.
+	Least time.Duration
+
+	// Source says where a request comes from. Those of one source keep their order: they are in
+	// one batch, or in batches that follow one another. A request without a source keeps its
+	// order to all others.
+	Source func(R) string
+}
+
+// besidePart is the part of a batch's usual time that requests wait for others.
+const besidePart = 8
+
+// aloneTime is how long batches follow one another after two of them were in each other's way.
+const aloneTime = 10 * time.Second
+
+// usualOf is of how many batches the usual time is a mean, of later ones more than of earlier.
+const usualOf = 16
+
+// took notes how long a batch took.
+func (ls *Lanes[R]) took(d time.Duration) {
+	if d > 0 {
+		ls.usual += (d - ls.usual) / usualOf
+	}
+}
+
+// waitForOthers has a request that has just arrived wait for others to go with, and not for
+// the end of the batches that run. The lock is held.
+func (ls *Lanes[R]) waitForOthers(line *line[R], r R) {
+	beside := &ls.options.Beside
+	if line.waits || line.running > beside.Batches || line.held[beside.Source(r)] != nil || ls.alone.has(line.key) {
+		return
+	}
+	line.waits = true
+	if line.timer == nil {
+		line.timer = time.AfterFunc(ls.pause(), func() { ls.beside(line) })
+	} else {
+		line.timer.Reset(ls.pause())
+	}
+}
+
+// pause is how long a request waits for others to go with.
+func (ls *Lanes[R]) pause() time.Duration { return max(ls.options.Beside.Least, ls.usual/besidePart) }
+
+// beside begins a batch beside those that run.
+func (ls *Lanes[R]) beside(line *line[R]) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if line.waits { // otherwise its requests are in a batch
+		line.waits = false
+		ls.start(line)
+	}
+}
+
+// takeBeside makes a batch of the requests that may run beside the other batches of the
+// line.
+func (l *Lane[R]) takeBeside() {
+	line, o := l.line, &l.of.options
+	if line.waits || line.held[""] != nil || l.of.alone.has(line.key) {
+		return
+	}
+	bytes, left := 0, line.pending[:0]
+	for i, r := range line.pending {
+		source, n := o.Beside.Source(r), len(l.now.Requests)
+		if by := line.held[source]; by != nil && by != l {
+			left = append(left, r)
+			continue
+		}
+		bytes += o.Size(r)
+		if source == "" || n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes) {
+			left = append(left, line.pending[i:]...)
+			break
+		}
+		l.now.Requests = append(l.now.Requests, r)
+		l.hold(source)
+	}
+	clear(line.pending[len(left):])
+	line.pending = left
+}
+
+// hold notes that a request of a source is in the batch.
+func (l *Lane[R]) hold(source string) {
+	if l.line.held[source] != nil {
+		return
+	}
+	if l.line.held == nil {
+		l.line.held = make(map[string]*Lane[R])
+	}
+	l.line.held[source] = l
+	l.sources = append(l.sources, source)
+}
+
+// release lets other batches have the sources of this one, which has ended.
+func (l *Lane[R]) release() {
+	for _, source := range l.sources {
+		delete(l.line.held, source)
+	}
+	clear(l.sources)
+	l.sources = l.sources[:0]
+}
+
+// RunsBeside reports whether the batch may run beside others of its key.
+func (l *Lane[R]) RunsBeside() bool { return l.beside }
+
+// Return hands requests of the batch back. A batch that runs beside no other begins with
+// them, and for a while the batches of the key follow one another.
+func (l *Lane[R]) Return(requests []R) { l.returned = append(l.returned, requests...) }
+
+// Clashed reports that the batch was in the way of another one. For a while the batches of
+// the key follow one another.
+func (l *Lane[R]) Clashed() {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.alone.add(aloneTime, l.line.key)
+}
