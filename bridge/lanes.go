@@ -40,7 +40,7 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 		ls.shared = append(ls.shared, own.shared)
 		return own
 	}
-	ls.push = newLanes(sharing(), func(l *lane, _ *batch.Lane[*push]) batch.Worker[*push] { return &pushes{lane: l} })
+	ls.push = newPushLanes(sharing(), exclusive)
 	ls.imports = newLanes(sharing(), func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
 	ls.pop = newLanes(sharing(), func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
 		return &pops{lane: l, waits: waits, owners: owners, exclusive: exclusive, batches: of, changes: changes{lane: l}}
@@ -54,7 +54,11 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 
 // newLanes returns the lanes of one kind of work.
 func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
-	return batch.New(batch.Options[W]{
+	return batch.New(laneOptions(base, worker))
+}
+
+func laneOptions[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) batch.Options[W] {
+	return batch.Options[W]{
 		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes, Wait: base.line},
 		Patience: base.patience,
 		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
@@ -68,7 +72,7 @@ func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker
 			base.keeper.notice(errStuck)
 			request.RefuseAll(base.Responder, late, errStuck)
 		},
-	})
+	}
 }
 
 // How many transactions of several queues are under way at a time, for each kind of work.

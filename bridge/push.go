@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/batch"
@@ -48,8 +49,29 @@ func (p *push) read(wr *wire) *failure.Failure {
 // pushes is the work of a lane of pushes.
 type pushes struct {
 	*lane
-	items  []fdbpq.NewItem
-	pushed []fdbpq.Pushed // what the last transaction did
+	batches *batch.Lane[*push]
+	items   []fdbpq.NewItem
+	pushed  []fdbpq.Pushed // what the last transaction did
+}
+
+// newPushLanes returns the lanes of pushes. On a store that this process does not have to
+// itself, a commit takes its way over a network, and pushes do not conflict with each other. So
+// several transactions of a queue's pushes may be under way there.
+func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push] {
+	o := laneOptions(base, func(l *lane, of *batch.Lane[*push]) batch.Worker[*push] {
+		return &pushes{lane: l, batches: of}
+	})
+	if !exclusive {
+		o.Beside = batch.Beside[*push]{Batches: 3, Least: time.Millisecond, Source: (*push).source}
+	}
+	return batch.New(o)
+}
+
+// source is the inbox that the answer to a push goes to, without the token of that answer,
+// "" if it gets none. What one connection sends without waiting keeps its order, and a client has
+// its answers sent to one inbox.
+func (p *push) source() string {
+	return p.Msg.Reply[:strings.LastIndexByte(p.Msg.Reply, '.')+1]
 }
 
 // Work serves a batch of pushes.
@@ -57,7 +79,7 @@ func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return err == errAlone || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Try pushes items in one transaction.
@@ -82,11 +104,15 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	err := l.update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
 		Bytes:    sizeOf(requests),
+		Again:    l.again,
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
 			at = len(requests)
 			if l.pushed, err = queue.Push(tx, l.items...); err == nil {
 				at, err = l.refusedBundle(requests)
+			}
+			if err == nil && l.batches.RunsBeside() {
+				err = l.mayRunBeside(tx)
 			}
 			return err
 		},
@@ -97,8 +123,31 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	return at, err
 }
 
+// errAlone: a transaction of the queue's pushes may not run beside another one.
+var errAlone = errors.New("pushes of the queue follow one another")
+
+// mayRunBeside returns errAlone where each answer has its place in one order, or where pushes
+// depend on how many items there are.
+func (l *pushes) mayRunBeside(tx kv.Tx) error {
+	config, err := l.queue.Config(tx)
+	if err == nil && (config.Strict || config.MaxLength > 0) {
+		err = errAlone
+	}
+	return err
+}
+
+// again notes that a transaction has lost a conflict.
+func (l *pushes) again() error {
+	l.batches.Clashed()
+	return nil
+}
+
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
+	if err == errAlone {
+		l.batches.Return(requests)
+		return
+	}
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return

@@ -47,7 +47,7 @@ func (l *Lane[R]) next(took time.Duration) bool {
 	if len(l.returned) > 0 {
 		l.line.pending = slices.Concat(l.returned, l.line.pending)
 		l.returned = nil
-		l.of.alone.add(aloneTime, l.line.key)
+		l.of.alone.add(returnTime, l.line.key)
 	}
 	if l.beside = l.line.running > 1; l.beside {
 		l.takeBeside()

@@ -37,8 +37,12 @@ type Beside[R any] struct {
 // besidePart is the part of a batch's usual time that requests wait for others.
 const besidePart = 8
 
-// aloneTime is how long batches follow one another after two of them were in each other's way.
-const aloneTime = 10 * time.Second
+// How long the batches of a key follow one another after two of them were in each other's way,
+// and after one was not to run beside another.
+const (
+	clashTime  = time.Second
+	returnTime = 10 * time.Second
+)
 
 // usualOf is of how many batches the usual time is a mean, of later ones more than of earlier.
 const usualOf = 16
@@ -137,5 +141,5 @@ func (l *Lane[R]) Return(requests []R) { l.returned = append(l.returned, request
 func (l *Lane[R]) Clashed() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.alone.add(aloneTime, l.line.key)
+	l.of.alone.add(clashTime, l.line.key)
 }
