@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // importFlags are the flags of import.
@@ -82,13 +81,13 @@ type importRun struct {
 	queue        *client.Queue
 	pipe         *pipeline
 	sum          *checksum
-	trailer      *protocol.ExportTrailer // of a file, which look has read
-	placed       int64                   // items sent to their places
-	created      bool                    // the queue did not exist
-	before       client.Config           // of a queue that existed
-	paused       bool                    // by this import
-	pausedBefore bool                    // before this import
-	keysSet      int64                   // keys whose settings were set
+	trailer      *trailer       // of a file, which look has read
+	placed       int64          // items sent to their places
+	created      bool           // the queue did not exist
+	before       *client.Config // of a queue that existed, once openQueue has looked
+	paused       bool           // by this import
+	pausedBefore bool           // before this import
+	keysSet      int64          // keys whose settings were set
 }
 
 func (i *importFlags) run(s *session, args []string) error {
@@ -144,7 +143,7 @@ func (i *importFlags) open(s *session) (io.ReadCloser, int64, error) {
 
 // look checks a file before the import, and returns its last line. A file without ids is no
 // export and has no checksum.
-func (i *importFlags) look(s *session, file *os.File, total int64) (*protocol.ExportTrailer, error) {
+func (i *importFlags) look(s *session, file *os.File, total int64) (*trailer, error) {
 	p := s.progress("checking", total, size)
 	defer p.end()
 	all, exported := newChecksum(), false
@@ -223,7 +222,11 @@ func (r *importRun) summary(took time.Duration) error {
 	if verified {
 		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
 	}
-	if names := r.kept(); len(names) > 0 {
+	names, err := r.kept()
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
 		s.say("kept the configuration of the queue, which differs from the export in %s: an import sets it when it makes the queue", strings.Join(names, ", "))
 	}
 	if r.keysSet > 0 {

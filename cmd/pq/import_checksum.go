@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -20,7 +21,14 @@ var trailerStart = []byte(protocol.ExportMark)
 type checksum struct {
 	hash    hash.Hash
 	items   int64
-	trailer *protocol.ExportTrailer // if it was read; nothing may follow
+	trailer *trailer // if it was read; nothing may follow
+}
+
+// trailer is what the last line of an export says. An older export does not have all fields
+// of a configuration, and those are unknown: they are not zero.
+type trailer struct {
+	protocol.ExportTrailer
+	Config *client.ConfigChange `json:"config"` // instead of the one that is complete
 }
 
 func newChecksum() *checksum { return &checksum{hash: sha256.New()} }
@@ -34,7 +42,9 @@ func (s *checksum) line(text []byte) (item bool, err error) {
 	case s.trailer != nil:
 		return false, fmt.Errorf("found lines behind the last line of an export: expected one export")
 	case bytes.HasPrefix(text, trailerStart):
-		var last protocol.ExportEnd
+		var last struct {
+			Export *trailer `json:"export"`
+		}
 		if err := json.Unmarshal(text, &last); err != nil {
 			return false, fmt.Errorf("the last line of the export: %w", err)
 		}

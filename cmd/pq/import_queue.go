@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // openQueue makes the queue if it does not exist, and stops deliveries until all items are
@@ -17,22 +16,21 @@ import (
 func (r *importRun) openQueue() error {
 	ctx := r.session.ctx
 	info, err := r.queue.Info(ctx)
-	if errors.Is(err, client.ErrNotFound) {
+	switch {
+	case err == nil:
+		r.before, r.pausedBefore = &info.Config, info.Paused && !r.live
+	case !errors.Is(err, client.ErrNotFound):
+		return err
+	default:
 		r.created = true
-		info, err = &client.Info{}, nil
-		if r.trailer != nil || !r.live {
-			err = r.configure(r.trailer)
+		if r.live && r.trailer == nil {
+			break
+		}
+		if err := r.configure(r.trailer); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return err
-	}
-	r.before = info.Config
-	switch {
-	case r.live:
-		return nil
-	case info.Paused:
-		r.pausedBefore = true
+	if r.live || r.pausedBefore {
 		return nil
 	}
 	if err := r.queue.Pause(ctx); err != nil {
@@ -44,16 +42,10 @@ func (r *importRun) openQueue() error {
 
 // configure creates the queue, with the configuration and the settings of keys of the
 // export if these are known.
-func (r *importRun) configure(from *protocol.ExportTrailer) error {
+func (r *importRun) configure(from *trailer) error {
 	var change client.ConfigChange
 	if from != nil && from.Config != nil {
-		text, err := json.Marshal(from.Config)
-		if err == nil {
-			err = json.Unmarshal(text, &change)
-		}
-		if err != nil {
-			return err
-		}
+		change = *from.Config
 	}
 	if _, err := r.queue.Configure(r.session.ctx, change); err != nil || from == nil {
 		return err
@@ -68,20 +60,27 @@ func (r *importRun) configure(from *protocol.ExportTrailer) error {
 }
 
 // kept are the fields in which the configuration of a queue that was there differs from the
-// one in the export.
-func (r *importRun) kept() []string {
+// one in the export, of those that the export has.
+func (r *importRun) kept() (names []string, err error) {
 	t := r.sum.trailer
-	if r.created || r.asNew || t == nil || t.Config == nil {
-		return nil
+	if r.before == nil || t == nil || t.Config == nil {
+		return nil, nil
 	}
-	var names []string
-	exported := configFields(*t.Config)
-	for i, field := range configFields(r.before) {
-		if field != exported[i] {
+	text, err := json.Marshal(t.Config)
+	if err != nil {
+		return nil, err
+	}
+	exported := *r.before
+	if err := json.Unmarshal(text, &exported); err != nil {
+		return nil, err
+	}
+	changed := configFields(exported)
+	for i, field := range configFields(*r.before) {
+		if field != changed[i] {
 			names = append(names, field.name)
 		}
 	}
-	return names
+	return names, nil
 }
 
 // stopped ends an import that failed. The queue stays paused if it has some of the
