@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -46,9 +47,15 @@ func guarded(t *testing.T) *testenv.Server {
 // startBridge starts a bridge that logs in.
 func startBridge(t *testing.T, s *testenv.Server, user, password string) {
 	t.Helper()
+	serveStore(t, s.Connect(t, nats.UserInfo(user, password)), testenv.Store(t))
+}
+
+// serveStore runs a bridge on a store until the test ends.
+func serveStore(t *testing.T, nc *nats.Conn, store *fdbpq.Store) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	b, err := bridge.Start(ctx, s.Connect(t, nats.UserInfo(user, password)), testenv.Store(t), bridge.Options{})
+	b, err := bridge.Start(ctx, nc, store, bridge.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

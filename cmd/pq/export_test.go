@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -44,5 +47,40 @@ func TestExportKeepsHeaders(t *testing.T) {
 		if !slices.Equal(got.Header[name], values) {
 			t.Errorf("%s is %q, expected %q", name, got.Header[name], values)
 		}
+	}
+}
+
+// Where items make no queues, an import makes its queue all the same, also before it has read
+// the end of a pipe and without a pause.
+func TestImportMakesItsQueue(t *testing.T) {
+	t.Parallel()
+	db, err := testenv.Engines()[0].Place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	s := testenv.NATS(t)
+	serveStore(t, s.Connect(t), testenv.OpenStore(t, db, fdbpq.Options{RefuseUnknown: true}))
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience.String()}
+	if code, text := pq(t, env, "push", "new", "x"); code == 0 || !strings.Contains(text, "403") {
+		t.Fatalf("push: exit code %d, expected a refusal: %s", code, text)
+	}
+	if code, text := pq(t, env, "config", "old", "lease=1m"); code != 0 {
+		t.Fatalf("config: exit code %d: %s", code, text)
+	}
+	if code, text := pq(t, env, "push", "old", "x"); code != 0 {
+		t.Fatalf("push: exit code %d: %s", code, text)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	var exported, said bytes.Buffer
+	if code := run(ctx, []string{"export", "old"}, env, strings.NewReader(""), &exported, &said); code != 0 {
+		t.Fatalf("export: exit code %d: %s", code, &said)
+	}
+	if code := run(ctx, []string{"import", "new", "--live"}, env, &exported, &said, &said); code != 0 {
+		t.Fatalf("import: exit code %d: %s", code, &said)
+	}
+	if code, text := pq(t, env, "config", "new", "--json"); code != 0 || !strings.Contains(text, `"lease":"1m0s"`) {
+		t.Errorf("config: exit code %d: %s", code, text)
 	}
 }

@@ -23,9 +23,6 @@ func (r *importRun) openQueue() error {
 		return err
 	default:
 		r.created = true
-		if r.live && r.trailer == nil {
-			break
-		}
 		if err := r.configure(r.trailer); err != nil {
 			return err
 		}
