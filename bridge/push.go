@@ -138,7 +138,7 @@ func (l *pushes) mayRunBeside(tx kv.Tx) error {
 
 // again notes that a transaction has lost a conflict.
 func (l *pushes) again() error {
-	l.batches.Clashed()
+	l.batches.Conflicted()
 	return nil
 }
 

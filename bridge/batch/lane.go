@@ -42,12 +42,12 @@ func (l *Lane[R]) run() {
 func (l *Lane[R]) next(took time.Duration) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.took(took)
+	l.line.took(took)
 	l.release()
 	if len(l.returned) > 0 {
 		l.line.pending = slices.Concat(l.returned, l.line.pending)
 		l.returned = nil
-		l.of.alone.add(returnTime, l.line.key)
+		l.of.inTurn.add(returnTime, l.line.key)
 	}
 	if l.beside = l.line.running > 1; l.beside {
 		l.takeBeside()
@@ -55,6 +55,9 @@ func (l *Lane[R]) next(took time.Duration) bool {
 		l.take()
 	}
 	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Kicked {
+		if len(l.line.pending) > 0 {
+			l.of.waitForOthers(l.line)
+		}
 		return true
 	}
 	l.of.rest(l)

@@ -6,8 +6,8 @@
 // What it guarantees: batches of a key follow one another, in the order in which their
 // requests were submitted, unless [Beside] lets them run at the same time; keys do not wait
 // for each other; a batch stays within [Limits]; and requests that wait for too long behind a
-// transaction that does not end are handed back, in their order. [Run] has the rule for a request that makes its batch
-// fail: the others are served without it, and no order changes.
+// transaction that does not end are handed back, in their order. [Run] has the rule for a
+// request that makes its batch fail: the others are served without it, and no order changes.
 package batch
 
 import (
@@ -80,10 +80,9 @@ type Lanes[R any] struct {
 
 	mu      sync.Mutex
 	active  map[string]*line[R]
-	idle    []*Lane[R]    // to be used again, with their buffers and grown stacks
-	lines   []*line[R]    // to be used again
-	usual   time.Duration // that a batch takes
-	alone   marks         // keys whose batches follow one another
+	idle    []*Lane[R] // to be used again, with their buffers and grown stacks
+	lines   []*line[R] // to be used again
+	inTurn  marks      // keys whose batches follow one another
 	stopped bool
 
 	running sync.WaitGroup // the lanes' goroutines
@@ -91,7 +90,7 @@ type Lanes[R any] struct {
 
 // New returns lanes without work.
 func New[R any](o Options[R]) *Lanes[R] {
-	return &Lanes[R]{options: o, active: make(map[string]*line[R]), alone: make(marks)}
+	return &Lanes[R]{options: o, active: make(map[string]*line[R]), inTurn: make(marks)}
 }
 
 // Submit hands a request to the line of its key. It reports false, and leaves the request
@@ -108,7 +107,7 @@ func (ls *Lanes[R]) Submit(key string, r R) bool {
 	if l.running == 0 {
 		ls.start(l)
 	} else if o.Beside.Batches > 0 {
-		ls.waitForOthers(l, r)
+		ls.arrived(l, r)
 	}
 	return true
 }
@@ -179,6 +178,7 @@ func (ls *Lanes[R]) rest(l *Lane[R]) {
 	line := l.line
 	if line.running--; line.running == 0 {
 		delete(ls.active, line.key)
+		line.usual = 0
 		if len(ls.lines) < maxIdle {
 			ls.lines = append(ls.lines, line)
 		}

@@ -10,15 +10,16 @@ type line[R any] struct {
 	kicked  bool
 
 	running int                 // lanes that serve it
+	usual   time.Duration       // that a batch takes
 	held    map[string]*Lane[R] // by the source of requests in a batch that runs; see Beside
-	timer   *time.Timer         // calls beside
+	timer   *time.Timer         // calls startBeside
 	waits   bool                // for the timer
 }
 
 // Beside lets batches of a key run at the same time. A batch begins beside others when its
-// first request has waited for an eighth of the time that a batch usually takes. So a request
-// waits for little more than its own batch. Batches do not get much smaller: clients that
-// were answered together ask together.
+// first request has waited for an eighth of the time that a batch of the key usually takes. So a
+// request waits for little more than its own batch. Batches do not get much smaller: clients
+// that were answered together ask together.
 type Beside[R any] struct {
 	// Batches is how many run beside the first one. Zero: each begins when the one before
 	// has ended.
@@ -40,40 +41,46 @@ const besidePart = 8
 // How long the batches of a key follow one another after two of them were in each other's way,
 // and after one was not to run beside another.
 const (
-	clashTime  = time.Second
-	returnTime = 10 * time.Second
+	conflictTime = time.Second
+	returnTime   = 10 * time.Second
 )
 
 // usualOf is of how many batches the usual time is a mean, of later ones more than of earlier.
 const usualOf = 16
 
 // took notes how long a batch took.
-func (ls *Lanes[R]) took(d time.Duration) {
+func (l *line[R]) took(d time.Duration) {
 	if d > 0 {
-		ls.usual += (d - ls.usual) / usualOf
+		l.usual += (d - l.usual) / usualOf
 	}
 }
 
-// waitForOthers has a request that has just arrived wait for others to go with, and not for
-// the end of the batches that run. The lock is held.
-func (ls *Lanes[R]) waitForOthers(line *line[R], r R) {
+// arrived has a request that has just arrived wait for others to go with, and not for the end
+// of the batches that run, if it may run beside them.
+func (ls *Lanes[R]) arrived(line *line[R], r R) {
+	if source := ls.options.Beside.Source(r); source != "" && line.held[source] == nil {
+		ls.waitForOthers(line)
+	}
+}
+
+// waitForOthers begins a batch beside those that run when requests had time to come
+// together.
+func (ls *Lanes[R]) waitForOthers(line *line[R]) {
 	beside := &ls.options.Beside
-	if line.waits || line.running > beside.Batches || line.held[beside.Source(r)] != nil || ls.alone.has(line.key) {
+	if line.waits || line.running > beside.Batches || ls.inTurn.has(line.key) {
 		return
 	}
 	line.waits = true
+	pause := max(beside.Least, line.usual/besidePart)
 	if line.timer == nil {
-		line.timer = time.AfterFunc(ls.pause(), func() { ls.beside(line) })
+		line.timer = time.AfterFunc(pause, func() { ls.startBeside(line) })
 	} else {
-		line.timer.Reset(ls.pause())
+		line.timer.Reset(pause)
 	}
 }
 
-// pause is how long a request waits for others to go with.
-func (ls *Lanes[R]) pause() time.Duration { return max(ls.options.Beside.Least, ls.usual/besidePart) }
-
-// beside begins a batch beside those that run.
-func (ls *Lanes[R]) beside(line *line[R]) {
+// startBeside has one more lane serve a line.
+func (ls *Lanes[R]) startBeside(line *line[R]) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if line.waits { // otherwise its requests are in a batch
@@ -82,15 +89,23 @@ func (ls *Lanes[R]) beside(line *line[R]) {
 	}
 }
 
+// maxSkipped bounds the requests that are looked at for a batch beside others. A client that
+// sends many without waiting has a long line.
+const maxSkipped = 4096
+
 // takeBeside makes a batch of the requests that may run beside the other batches of the
 // line.
 func (l *Lane[R]) takeBeside() {
 	line, o := l.line, &l.of.options
-	if line.waits || line.held[""] != nil || l.of.alone.has(line.key) {
+	if line.waits || line.held[""] != nil || l.of.inTurn.has(line.key) {
 		return
 	}
 	bytes, left := 0, line.pending[:0]
 	for i, r := range line.pending {
+		if i == maxSkipped {
+			left = append(left, line.pending[i:]...)
+			break
+		}
 		source, n := o.Beside.Source(r), len(l.now.Requests)
 		if by := line.held[source]; by != nil && by != l {
 			left = append(left, r)
@@ -129,17 +144,18 @@ func (l *Lane[R]) release() {
 	l.sources = l.sources[:0]
 }
 
-// RunsBeside reports whether the batch may run beside others of its key.
+// RunsBeside reports whether others of the key's batches may have run when this one was made. Of
+// batches that run at the same time, all but the first say so.
 func (l *Lane[R]) RunsBeside() bool { return l.beside }
 
 // Return hands requests of the batch back. A batch that runs beside no other begins with
 // them, and for a while the batches of the key follow one another.
 func (l *Lane[R]) Return(requests []R) { l.returned = append(l.returned, requests...) }
 
-// Clashed reports that the batch was in the way of another one. For a while the batches of
+// Conflicted reports that the batch was in the way of another one. For a while the batches of
 // the key follow one another.
-func (l *Lane[R]) Clashed() {
+func (l *Lane[R]) Conflicted() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.alone.add(clashTime, l.line.key)
+	l.of.inTurn.add(conflictTime, l.line.key)
 }

@@ -159,11 +159,12 @@ func TestLimitsBeside(t *testing.T) {
 		first := on.begins(0, 10)
 		submit(lanes, 20, 11, 21, 22, 23, 30)
 		second := on.begins(time.Millisecond, 20, 21, 22)
+		third := on.begins(time.Millisecond, 30)
 		on.none()
 		close(first.end)
-		third := on.begins(0, 11, 30)
+		fourth := on.begins(0, 11)
 		close(second.end)
-		end(third, on.begins(0, 23))
+		end(third, fourth, on.begins(0, 23))
 	})
 }
 
@@ -177,12 +178,11 @@ func TestLargeRequestsBeside(t *testing.T) {
 			lanes.Submit("a", request{n: 20 + 10*i, size: size})
 		}
 		second := on.begins(time.Millisecond, 20)
-		close(second.end)
-		second = on.begins(0, 30)
+		third := on.begins(time.Millisecond, 30)
 		close(second.end)
 		second = on.begins(0, 40)
 		close(first.end)
-		end(on.begins(0, 11), second)
+		end(on.begins(0, 11), second, third)
 	})
 }
 
@@ -190,14 +190,14 @@ func TestLargeRequestsBeside(t *testing.T) {
 // of that.
 func TestPauseBeforeBatchBeside(t *testing.T) {
 	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
-		for range 100 {
-			submit(lanes, 10)
-			b := on.begins(0, 10)
-			<-time.After(80 * time.Millisecond)
-			end(b)
-		}
 		submit(lanes, 10)
 		first := on.begins(0, 10)
+		for range 100 {
+			<-time.After(80 * time.Millisecond)
+			submit(lanes, 10)
+			close(first.end)
+			first = on.begins(0, 10)
+		}
 		start := time.Now()
 		submit(lanes, 20)
 		second := <-on.begun
@@ -243,12 +243,52 @@ func TestReturn(t *testing.T) {
 	})
 }
 
+// A conflict does not end sooner what Return has begun.
+func TestReturnBeforeConflict(t *testing.T) {
+	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+		submit(lanes, 10)
+		first := on.begins(0, 10)
+		submit(lanes, 20)
+		second := on.begins(time.Millisecond, 20)
+		second.lane.Return([]request{{n: 20, size: 1}})
+		close(second.end)
+		synctest.Wait()
+		first.lane.Conflicted()
+		<-time.After(2 * time.Second)
+		submit(lanes, 30)
+		on.none()
+		close(first.end)
+		end(on.begins(0, 20, 30))
+	})
+}
+
+// A client that sends many requests without waiting does not have others look at all of them.
+func TestLongLineOfOneSource(t *testing.T) {
+	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+		submit(lanes, 10)
+		first := on.begins(0, 10)
+		for range 5000 {
+			submit(lanes, 11)
+		}
+		submit(lanes, 20)
+		on.none()
+		close(first.end)
+		for {
+			b := <-on.begun
+			close(b.end)
+			if slices.Contains(b.now, 20) {
+				break
+			}
+		}
+	})
+}
+
 // Batches that were in each other's way follow one another for a second.
-func TestClashed(t *testing.T) {
+func TestConflicted(t *testing.T) {
 	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
 		lanes.Submit("b", request{n: 10})
 		first := on.expect(on.T, "b", []int{10}, nil)
-		first.lane.Clashed()
+		first.lane.Conflicted()
 		end(first)
 		submit(lanes, 10)
 		first = on.begins(0, 10)
@@ -257,7 +297,7 @@ func TestClashed(t *testing.T) {
 
 		submit(lanes, 10)
 		first = on.begins(0, 10)
-		first.lane.Clashed()
+		first.lane.Conflicted()
 		submit(lanes, 20)
 		<-time.After(time.Second - time.Nanosecond)
 		submit(lanes, 21)

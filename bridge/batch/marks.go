@@ -14,7 +14,9 @@ func (m marks) add(d time.Duration, keys ...string) {
 	}
 	until := time.Now().Add(d)
 	for _, key := range keys {
-		m[key] = until
+		if until.After(m[key]) {
+			m[key] = until
+		}
 	}
 }
 
