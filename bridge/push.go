@@ -67,11 +67,15 @@ func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push] {
 	return batch.New(o)
 }
 
-// source is the inbox that the answer to a push goes to, without the token of that answer,
-// "" if it gets none. What one connection sends without waiting keeps its order, and a client has
-// its answers sent to one inbox.
+// source is where the push comes from: the inbox of its answer, without the token of that one
+// answer. What one connection sends without waiting keeps its order, and a client has its
+// answers sent to one inbox. A push without an answer has no source.
 func (p *push) source() string {
-	return p.Msg.Reply[:strings.LastIndexByte(p.Msg.Reply, '.')+1]
+	reply := p.Msg.Reply
+	if dot := strings.LastIndexByte(reply, '.'); dot >= 0 {
+		return reply[:dot]
+	}
+	return reply
 }
 
 // Work serves a batch of pushes.
@@ -79,7 +83,7 @@ func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return err == errAlone || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return err == errInTurn || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Try pushes items in one transaction.
@@ -100,7 +104,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	started := time.Now()
-	at := len(requests)
+	at, inTurn := len(requests), false
 	err := l.update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
 		Bytes:    sizeOf(requests),
@@ -108,32 +112,35 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
 			at = len(requests)
+			if inTurn, err = l.inTurn(tx); inTurn || err != nil {
+				return err
+			}
 			if l.pushed, err = queue.Push(tx, l.items...); err == nil {
 				at, err = l.refusedBundle(requests)
-			}
-			if err == nil && l.batches.RunsBeside() {
-				err = l.mayRunBeside(tx)
 			}
 			return err
 		},
 	})
+	if err == nil && inTurn {
+		return len(requests), errInTurn
+	}
 	if err == nil {
 		l.Stats.Ran(request.KindPush, len(l.items), started)
 	}
 	return at, err
 }
 
-// errAlone: a transaction of the queue's pushes may not run beside another one.
-var errAlone = errors.New("pushes of the queue follow one another")
+// errInTurn: the queue's pushes follow one another, and others were under way.
+var errInTurn = errors.New("pushes of the queue follow one another")
 
-// mayRunBeside returns errAlone where each answer has its place in one order, or where pushes
-// depend on how many items there are.
-func (l *pushes) mayRunBeside(tx kv.Tx) error {
-	config, err := l.queue.Config(tx)
-	if err == nil && (config.Strict || config.MaxLength > 0) {
-		err = errAlone
+// inTurn reports whether the pushes have to wait for others that are under way: where each
+// answer has its place in one order, or where pushes depend on how many items there are.
+func (l *pushes) inTurn(tx kv.Tx) (bool, error) {
+	if !l.batches.RunsBeside() {
+		return false, nil
 	}
-	return err
+	config, err := l.queue.Config(tx)
+	return config.Strict || config.MaxLength > 0, err
 }
 
 // again notes that a transaction has lost a conflict.
@@ -144,7 +151,7 @@ func (l *pushes) again() error {
 
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
-	if err == errAlone {
+	if err == errInTurn {
 		l.batches.Return(requests)
 		return
 	}
