@@ -48,7 +48,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 		Bytes:    sizeOf(requests),
 		Prefetch: prefetch,
 		Do: func(tx kv.Tx) error {
-			l.happened = l.happened[:0]
+			l.happened, at = l.happened[:0], len(requests)
 			queue := l.queue.In(tx)
 			prefetch(tx)
 			if err := queue.PrefetchKeys(tx, leases...); err != nil {
@@ -62,7 +62,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 				}
 				l.happened = append(l.happened, more...)
 			}
-			at = len(requests)
+			at = len(requests) // and the commit may fail
 			return nil
 		},
 	})
