@@ -55,7 +55,7 @@ type survey struct {
 	gone    bool   // there is no log of that generation
 	begun   record // the record that begins the newest generation, if that is newer
 	from    base   // its payload
-	ended   bool   // the newest generation, which is newer, by a recovery that was interrupted
+	used    bool   // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
 	mark    mark   // the furthest entry that a member was heard to have
 }
 
@@ -260,7 +260,7 @@ func (d *DB) lookAt(ctx context.Context, s *survey) error {
 		if err != nil {
 			return fmt.Errorf("look at generation %d of the log: %w", s.newest, err)
 		}
-		s.ended = state.Ended
+		s.used = state.Ended || state.First > 1
 		return nil
 	}
 	if err == nil {

@@ -93,6 +93,51 @@ func TestEndedGeneration(t *testing.T) {
 	})
 }
 
+// A member was away while the others went on with a new generation, whose first record the
+// log has purged. Both others lose their copies. The recovery from the old copy begins one
+// more generation: no record can begin the purged one again.
+func TestPurgedGeneration(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "a", "1")
+		w.allCaughtUp()
+		<-time.After(3 * time.Second) // all copies are on their disks
+		first.kill(rand.New(rand.NewPCG(8, 8)))
+		w.log.Remove()
+		others := w.others(first)
+		w.idle(time.Minute, others...)
+		w.recovered(others[0], cluster.Consent{Without: []string{first.name}})
+		_, next := w.active(others...)
+		w.write(next, "b", "2")
+		state, err := w.log.State(context.Background())
+		if err == nil {
+			err = w.log.Purge(context.Background(), state.Last)
+		}
+		if err != nil || state.Last < 2 {
+			t.Fatalf("purging up to entry %d: %v", state.Last, err)
+		}
+		without := cluster.Consent{}
+		for _, n := range others {
+			n.kill(rand.New(rand.NewPCG(9, 9)))
+			n.disk = newDisk()
+			without.Without = append(without.Without, n.name)
+		}
+		first.start()
+		w.idle(time.Minute, first)
+		if r := w.recovered(first, without); r.Generation != 3 || !strings.Contains(strings.Join(r.Lost, "; "), "all of generation 2") {
+			t.Errorf("recovered %+v", r)
+		}
+		for _, n := range others {
+			n.start()
+		}
+		_, last := w.active()
+		if a, b := w.read(last, "a"), w.read(last, "b"); a != "1" || b != "" {
+			t.Errorf("the values are %q and %q", a, b)
+		}
+		w.serves("c", "3")
+	})
+}
+
 // A member was away while the others went on with a new generation. When it is back, the log
 // of the old one is there again, from a backup. The member hears of the new one, and goes over
 // to it, while the others serve.

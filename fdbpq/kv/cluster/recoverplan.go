@@ -63,8 +63,8 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	r := Recovery{Generation: s.at + 1, Members: s.members, Log: s.describeLog()}
 	if s.newest > s.at {
 		// It has no record: a recovery was interrupted. Or no copy that answers can go on
-		// with it, and a recovery has perhaps ended it already.
-		if r.Generation = s.newest; s.begun.kind == kindGenesis || s.ended {
+		// with it: its record may be gone, because it was purged or a recovery has ended it.
+		if r.Generation = s.newest; s.begun.kind == kindGenesis || s.used {
 			r.Generation++
 		}
 	}
@@ -111,7 +111,7 @@ func (s survey) choose(c Consent) (Recovery, error) {
 		r.Lost = append(r.Lost, fmt.Sprintf("entries up to %d that the log has, which no copy goes on with", last))
 	}
 	for generation := s.at + 1; generation < r.Generation; generation++ {
-		lost := fmt.Sprintf("all of generation %d, which an earlier recovery has ended", generation)
+		lost := fmt.Sprintf("all of generation %d, which no copy that answers follows", generation)
 		if generation == s.newest && s.begun.kind == kindGenesis {
 			lost = fmt.Sprintf("all of generation %d, which has begun with entry %d of member %s", generation, s.from.Entry, s.from.Member)
 		}

@@ -57,7 +57,7 @@ func TestRecoveryPlan(t *testing.T) {
 		"chosen":              {s: survey{members: []Position{at("a", 9), at("b", 5, epoch(4))}, gone: true}, c: Consent{Source: "b"}, source: "b", begins: 2, lost: "entries 6 to 9, which member a has"},
 		"without a choice":    {s: survey{members: []Position{at("a", 9), at("b", 0)}, gone: true}, c: Consent{Source: "b"}, refused: "member b has no copy"},
 		"interrupted":         {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}}, source: "a", begins: 2},
-		"interrupted again":   {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, ended: true}, source: "a", begins: 3, lost: "all of generation 2"},
+		"interrupted again":   {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, used: true}, source: "a", begins: 3, lost: "all of generation 2, which no copy that answers follows"},
 		"interrupted later":   {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 3, log: LogState{Ended: true}}, source: "a", begins: 3, lost: "all of generation 2"},
 		"begun":               {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun, from: base{Member: "a", Generation: 1, Entry: 5, Hash: "h"}}, refused: "has begun with the copy"},
 		"begun with a lost":   {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun, from: base{Member: "c", Generation: 1, Entry: 7, Hash: "y"}}, source: "a", begins: 3, lost: "all of generation 2"},
