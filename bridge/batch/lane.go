@@ -86,11 +86,17 @@ func (o *Options[R]) fitting(pending []R) int {
 	bytes := 0
 	for i, r := range pending {
 		bytes += o.Size(r)
-		if i > 0 && (i == o.Limits.Requests || bytes > o.Limits.Bytes) {
+		if o.full(i, bytes) {
 			return i
 		}
 	}
 	return len(pending)
+}
+
+// full reports whether a batch of n requests has no room for the one that makes it have so
+// many bytes.
+func (o *Options[R]) full(n, bytes int) bool {
+	return n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes)
 }
 
 // shift moves the first n requests of a line to an empty list. A whole line and the

@@ -106,13 +106,13 @@ func (l *Lane[R]) takeBeside() {
 			left = append(left, line.pending[i:]...)
 			break
 		}
-		source, n := o.Beside.Source(r), len(l.now.Requests)
+		source := o.Beside.Source(r)
 		if by := line.held[source]; by != nil && by != l {
 			left = append(left, r)
 			continue
 		}
 		bytes += o.Size(r)
-		if source == "" || n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes) {
+		if source == "" || o.full(len(l.now.Requests), bytes) {
 			left = append(left, line.pending[i:]...)
 			break
 		}
