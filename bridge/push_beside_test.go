@@ -19,6 +19,17 @@ func (c *client) pushTo(inbox, body string) {
 	}
 }
 
+// underWay pushes an item whose commit is blocked until the returned function is called, or the
+// test ends.
+func (c *client) underWay(db *slow, inbox, body string) (release func()) {
+	c.Helper()
+	release = sync.OnceFunc(db.blockNext())
+	c.Cleanup(release)
+	c.pushTo(inbox, body)
+	db.awaitBlocked(c)
+	return release
+}
+
 // unanswered fails if an answer has come.
 func (c *client) unanswered(from answers) {
 	c.Helper()
@@ -54,10 +65,7 @@ func TestPushesBesideOthers(t *testing.T) {
 	c.acknowledged(c.ask("pq.jobs.push", "before"))
 	inbox := c.NewInbox()
 	own := c.hear(inbox + ".*")
-	release := sync.OnceFunc(db.blockNext())
-	defer release()
-	c.pushTo(inbox+".1", "first")
-	db.awaitBlocked(t)
+	release := c.underWay(db, inbox+".1", "first")
 	c.pushTo(inbox+".2", "second")
 	c.acknowledged(c.another().ask("pq.jobs.push", "of another client"))
 	c.acknowledged(c.ask("pq.jobs.push", "answered elsewhere"))
@@ -66,7 +74,6 @@ func TestPushesBesideOthers(t *testing.T) {
 	c.acknowledged(c.next(own))
 	c.acknowledged(c.next(own))
 	c.inOrder("before", "first", "second")
-	c.inOrder()
 }
 
 // A push without an answer keeps its order to all others.
@@ -76,18 +83,12 @@ func TestPushesWithoutAnswerKeepTheirOrder(t *testing.T) {
 	c.acknowledged(c.ask("pq.jobs.push", "before"))
 	inbox := c.NewInbox()
 	own := c.hear(inbox + ".*")
-	release := sync.OnceFunc(db.blockNext())
-	defer release()
-	c.pushTo("", "first")
-	db.awaitBlocked(t)
+	release := c.underWay(db, "", "first")
 	c.pushTo(inbox+".1", "second")
 	c.unanswered(own)
 	release()
 	c.acknowledged(c.next(own))
-	release = sync.OnceFunc(db.blockNext())
-	defer release()
-	c.pushTo(inbox+".2", "third")
-	db.awaitBlocked(t)
+	release = c.underWay(db, inbox+".2", "third")
 	c.pushTo("", "fourth")
 	c.pushTo(c.NewInbox()+".3", "fifth")
 	release()
@@ -113,10 +114,7 @@ func TestPushesAfterConflict(t *testing.T) {
 	if !c.acknowledged(c.next(first)).Duplicate {
 		t.Error("an item is pushed twice")
 	}
-	release = sync.OnceFunc(db.blockNext())
-	defer release()
-	c.pushTo(c.NewInbox()+".1", "first")
-	db.awaitBlocked(t)
+	release = c.underWay(db, c.NewInbox()+".1", "first")
 	second := c.send("pq.jobs.push", "second")
 	select {
 	case <-second.came:
@@ -146,10 +144,7 @@ func TestPushesOneAfterAnother(t *testing.T) {
 			pusher.ask("pq.jobs.admin.config", c.config)
 			inbox := pusher.NewInbox()
 			own := pusher.hear(inbox + ".*")
-			release := sync.OnceFunc(db.blockNext())
-			defer release()
-			pusher.pushTo(pusher.NewInbox()+".1", "first")
-			db.awaitBlocked(t)
+			release := pusher.underWay(db, pusher.NewInbox()+".1", "first")
 			pusher.pushTo(inbox+".1", "second")
 			pusher.unanswered(own)
 			pusher.pushTo(inbox+".2", "third")
