@@ -93,22 +93,31 @@ func TestEndedGeneration(t *testing.T) {
 	})
 }
 
+// leftBehind kills the active member and removes the log, and the others go on with a new
+// generation. Both generations have the row a, the new one b, too. restore puts the old log back.
+func (w *world) leftBehind(rng *rand.Rand) (first *node, others []*node, restore func()) {
+	w.Helper()
+	first, term := w.active()
+	w.write(term, "a", "1")
+	w.allCaughtUp()
+	old, restore := w.log, w.log.Backup()
+	<-time.After(3 * time.Second) // all copies are on their disks
+	first.kill(rng)
+	old.Remove()
+	others = w.others(first)
+	w.idle(time.Minute, others...)
+	w.recovered(others[0], cluster.Consent{Without: []string{first.name}})
+	_, next := w.active(others...)
+	w.write(next, "b", "2")
+	return first, others, restore
+}
+
 // A member was away while the others went on with a new generation, whose first record the
 // log has purged. Both others lose their copies. The recovery from the old copy begins one
 // more generation: no record can begin the purged one again.
 func TestPurgedGeneration(t *testing.T) {
 	run(t, 3, func(w *world) {
-		first, term := w.active()
-		w.write(term, "a", "1")
-		w.allCaughtUp()
-		<-time.After(3 * time.Second) // all copies are on their disks
-		first.kill(rand.New(rand.NewPCG(8, 8)))
-		w.log.Remove()
-		others := w.others(first)
-		w.idle(time.Minute, others...)
-		w.recovered(others[0], cluster.Consent{Without: []string{first.name}})
-		_, next := w.active(others...)
-		w.write(next, "b", "2")
+		first, others, _ := w.leftBehind(rand.New(rand.NewPCG(8, 8)))
 		state, err := w.log.State(context.Background())
 		if err == nil {
 			err = w.log.Purge(context.Background(), state.Last)
@@ -143,17 +152,7 @@ func TestPurgedGeneration(t *testing.T) {
 // to it, while the others serve.
 func TestOldLogIsBackWhileOthersServe(t *testing.T) {
 	run(t, 3, func(w *world) {
-		first, term := w.active()
-		w.write(term, "a", "1")
-		w.allCaughtUp()
-		old, restore := w.log, w.log.Backup()
-		<-time.After(3 * time.Second) // all copies are on their disks
-		first.kill(rand.New(rand.NewPCG(7, 7)))
-		old.Remove()
-		w.idle(time.Minute, w.others(first)...)
-		w.recovered(w.others(first)[0], cluster.Consent{Without: []string{first.name}})
-		_, next := w.active(w.others(first)...)
-		w.write(next, "b", "2")
+		first, _, restore := w.leftBehind(rand.New(rand.NewPCG(7, 7)))
 		restore()
 		first.start()
 		w.followed(2)

@@ -280,23 +280,13 @@ func TestOldActiveAfterRecovery(t *testing.T) {
 // with it: it goes over to the new generation.
 func TestOldLogIsBack(t *testing.T) {
 	run(t, 3, func(w *world) {
-		first, term := w.active()
-		w.write(term, "a", "1")
-		w.allCaughtUp()
-		old, restore := w.log, w.log.Backup()
-		<-time.After(3 * time.Second) // all copies are on their disks
-		rng := rand.New(rand.NewPCG(7, 7))
-		first.kill(rng)
-		old.Remove()
-		w.idle(time.Minute, w.others(first)...)
-		w.recovered(w.others(first)[0], cluster.Consent{Without: []string{first.name}})
-		_, next := w.active(w.others(first)...)
-		w.write(next, "b", "2")
-		for _, n := range w.others(first) {
+		rng, old := rand.New(rand.NewPCG(7, 7)), w.log
+		first, others, restore := w.leftBehind(rng)
+		for _, n := range others {
 			w.caughtUp(n)
 		}
 		<-time.After(3 * time.Second)
-		for _, n := range w.others(first) {
+		for _, n := range others {
 			n.kill(rng)
 		}
 		restore()
@@ -308,7 +298,7 @@ func TestOldLogIsBack(t *testing.T) {
 		if state, err := old.State(context.Background()); err != nil || state.Ended {
 			t.Fatalf("the old log is %+v, %v", state, err)
 		}
-		for _, n := range w.others(first) {
+		for _, n := range others {
 			n.start()
 		}
 		w.followed(2)
