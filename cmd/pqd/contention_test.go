@@ -243,7 +243,6 @@ var (
 
 // Many processes pop one queue: by the recipe, by the core, and through bridges.
 func TestContention(t *testing.T) {
-	t.Parallel()
 	wanted := regexp.MustCompile(*only)
 	cluster := fdbtest.New(t, 1)
 	measured := make(map[string][]measure)

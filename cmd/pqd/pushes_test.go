@@ -40,7 +40,6 @@ func bareSets(t *testing.T, l task) work {
 // One bridge serves pushes of more and more clients, beside as many clients that do bare
 // sets. The bridge's batches grow with the load.
 func TestPushes(t *testing.T) {
-	t.Parallel()
 	cluster := fdbtest.New(t, 1)
 	t.Logf("| %7s | %7s | %8s | %8s | %5s | %8s | %8s | %8s | %8s |", "clients", "on", "sets/s", "pushes/s", "ratio", "items/tx", "ms/tx", "p50", "p99")
 	for _, clients := range []int{1, 16, 64, 256} {
