@@ -9,8 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -154,62 +152,49 @@ func openCore(t *testing.T, cluster string, prefix []byte) (*fdb.DB, *fdbpq.Stor
 
 // requests are clients that send a request over NATS and wait for the answer.
 func requests(t *testing.T, l task, subject string, body func() []byte) work {
-	var connections []*nats.Conn
+	connection := connections(t, l)
+	return work{client: func() func() error {
+		nc := connection()
+		return func() error {
+			m := &nats.Msg{Subject: subject}
+			if body != nil {
+				m.Data = body()
+			}
+			_, err := answerTo(nc, m)
+			return err
+		}
+	}}
+}
+
+// connections returns what gives each client its connection to NATS.
+func connections(t *testing.T, l task) func() *nats.Conn {
+	t.Helper()
+	var all []*nats.Conn
 	for range l.Connections {
 		nc, err := nats.Connect(l.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		connections = append(connections, nc)
+		all = append(all, nc)
 	}
 	clients := 0
-	return work{client: func() func() error {
-		nc := connections[clients%len(connections)]
+	return func() *nats.Conn {
 		clients++
-		return func() error {
-			var data []byte
-			if body != nil {
-				data = body()
-			}
-			m, err := nc.Request(subject, data, 30*time.Second)
-			if err == nil && m.Header.Get("Nats-Service-Error-Code") != "" {
-				err = errors.New(m.Header.Get("Nats-Service-Error"))
-			}
-			return err
-		}
-	}}
-}
-
-// fill pushes items to the queue.
-func fill(t *testing.T, cluster string, prefix []byte, n int) {
-	t.Helper()
-	db, err := fdb.Open(cluster, fdb.Options{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	session := store.Session()
-	for begin := 0; begin < n; begin += 1000 {
-		items := make([]fdbpq.NewItem, min(1000, n-begin))
-		for i := range items {
-			items[i] = fdbpq.NewItem{Payload: payload(), Priority: int64((begin + i) % priorities), HasPriority: true}
-		}
-		err := session.Update(t.Context(), func(tx kv.Tx) error {
-			_, err := store.Queue("jobs").Push(tx, items...)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		return all[clients%len(all)]
 	}
 }
 
-// fillRecipe does the same with the recipe's rows.
+// answerTo returns the answer to a request, or an error if it was not served.
+func answerTo(nc *nats.Conn, m *nats.Msg) (*nats.Msg, error) {
+	answer, err := nc.RequestMsg(m, 30*time.Second)
+	if err == nil && answer.Header.Get("Nats-Service-Error-Code") != "" {
+		err = errors.New(answer.Header.Get("Nats-Service-Error"))
+	}
+	return answer, err
+}
+
+// fillRecipe pushes items to the queue of the recipe.
 func fillRecipe(t *testing.T, cluster string, prefix []byte, n int) {
 	t.Helper()
 	db, items := recipe(t, cluster, prefix)
@@ -298,11 +283,11 @@ func TestContention(t *testing.T) {
 // popAlone measures clients that are programs of their own.
 func popAlone(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) measure {
 	prefix := fdbtest.Prefix()
-	push := fill
 	if kind == recipeKind {
-		push = fillRecipe
+		fillRecipe(t, cluster.File, prefix, 20_000)
+	} else {
+		fill(t, cluster.File, prefix, slices.Repeat([]string{"jobs"}, 20_000))
 	}
-	push(t, cluster.File, prefix, 20_000)
 	return sum(drive(t, repeat(task{
 		Kind: kind, Clients: s.clients, Cluster: cluster.File, Prefix: prefix, Warm: warmTime, Time: measureTime,
 	}, s.processes)...))
@@ -313,7 +298,7 @@ func popAlone(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) meas
 func popThroughPQD(t *testing.T, cluster *fdbtest.Cluster, _ string, s shape) measure {
 	server := testenv.NATS(t)
 	name := string(fdbtest.Prefix())
-	fill(t, cluster.File, tuple.AppendString(nil, name), 150_000)
+	fill(t, cluster.File, tuple.AppendString(nil, name), slices.Repeat([]string{"jobs"}, 150_000))
 	var daemons []*testenv.Process
 	for range s.processes {
 		daemons = append(daemons, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File+"?prefix="+name))
@@ -338,7 +323,7 @@ func popLoad(server *testenv.Server, s shape) task {
 func popThroughBareBridges(t *testing.T, cluster *fdbtest.Cluster, kind string, s shape) measure {
 	server := testenv.NATS(t)
 	prefix := fdbtest.Prefix()
-	fill(t, cluster.File, prefix, 100_000)
+	fill(t, cluster.File, prefix, slices.Repeat([]string{"jobs"}, 100_000))
 	bridge := task{Kind: kind, Clients: 1, Cluster: cluster.File, Prefix: prefix, URL: server.URL(), Warm: warmTime, Time: measureTime + 3*time.Second}
 	measures := drive(t, append(repeat(bridge, s.processes), popLoad(server, s))...)
 	m := measures[s.processes]
@@ -412,14 +397,5 @@ func conflicts(t *testing.T, daemons []*testenv.Process) (n int64) {
 // daemonMetric reads a number of a daemon's page of metrics.
 func daemonMetric(t *testing.T, d *testenv.Process, name string) float64 {
 	t.Helper()
-	response, err := http.Get(d.HTTP + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return metric(t, string(page), name)
+	return metric(t, metrics(t, d), name)
 }

@@ -28,6 +28,10 @@ type task struct {
 	Prefix      []byte // of the store in the cluster
 	URL         string // of NATS
 	Connections int    // to it, which the clients share
+	Queues      spread
+	Seed        uint64  // of what happens at random
+	Asks        int     // of queues, at most
+	Rate        float64 // requests that are due in a second; 0: each client sends the next one when it has its answer
 	Warm        time.Duration
 	Time        time.Duration
 }
@@ -73,7 +77,13 @@ func TestLoad(t *testing.T) {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	m, err := l.run(ops, w.conflicts)
+	var m measure
+	var err error
+	if l.Rate > 0 {
+		m, err = l.arrive(ops)
+	} else {
+		m, err = l.run(ops, w.conflicts)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +141,18 @@ func (l *task) run(ops []func() error, conflicts func() int64) (measure, error) 
 	if len(errs) > 0 {
 		return measure{}, errors.Join(errs...)
 	}
-	slices.Sort(all)
-	m := measure{Done: int64(len(all)), Conflicts: after - before}
-	if len(all) > 0 {
-		m.P50, m.P99 = all[len(all)/2], all[len(all)*99/100]
-	}
+	m := measureOf(all)
+	m.Conflicts = after - before
 	return m, nil
+}
+
+// measureOf tells of things that were done and took so long.
+func measureOf(took []time.Duration) measure {
+	m := measure{Done: int64(len(took))}
+	if slices.Sort(took); len(took) > 0 {
+		m.P50, m.P99 = took[len(took)/2], took[len(took)*99/100]
+	}
+	return m
 }
 
 // drive runs loads at the same time, each in its own process.

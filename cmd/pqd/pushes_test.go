@@ -3,38 +3,15 @@
 package main_test
 
 import (
-	"crypto/rand"
 	"testing"
 	"time"
-
-	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
-	appletuple "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 
 	"github.com/pqbridge/pqbridge/testenv"
 	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
 func init() {
-	kinds["bare sets"] = bareSets
 	kinds["pushes"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.push.5", payload) }
-}
-
-// bareSets is a bound for queues without batches: one row a transaction, and nothing
-// read.
-func bareSets(t *testing.T, l task) work {
-	db, items := recipe(t, l.Cluster, l.Prefix)
-	return work{client: func() func() error {
-		return func() error {
-			random := make([]byte, 20)
-			rand.Read(random)
-			key, value := items.Pack(appletuple.Tuple{5, 0, random}), payload()
-			_, err := db.Transact(func(tr apple.Transaction) (any, error) {
-				tr.Set(key, value)
-				return nil, nil
-			})
-			return err
-		}
-	}}
 }
 
 // One bridge serves pushes of more and more clients, beside as many clients that do bare
@@ -43,7 +20,7 @@ func TestPushes(t *testing.T) {
 	cluster := fdbtest.New(t, 1)
 	t.Logf("| %7s | %7s | %8s | %8s | %5s | %8s | %8s | %8s | %8s |", "clients", "on", "sets/s", "pushes/s", "ratio", "items/tx", "ms/tx", "p50", "p99")
 	for _, clients := range []int{1, 16, 64, 256} {
-		l := task{Kind: "bare sets", Clients: clients, Cluster: cluster.File, Prefix: fdbtest.Prefix(), Warm: warmTime, Time: measureTime}
+		l := task{Kind: setKind, Clients: clients, Cluster: cluster.File, Prefix: fdbtest.Prefix(), Warm: warmTime, Time: measureTime}
 		sets := sum(drive(t, l))
 		server := testenv.NATS(t)
 		d := testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File+"?prefix="+string(fdbtest.Prefix()))
