@@ -40,30 +40,30 @@ func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
 		begin = append(queueRow(spaceState, after), 0)
 	}
 	var names []string
-	for len(names) < limit {
-		page, err := r.Range(begin, end, kv.RangeOptions{Limit: min(limit, queuesPerRead)})
+	for most, more := min(limit, queuesPerRead), true; more && len(names) < limit; {
+		page, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
 		if err != nil {
 			return nil, err
-		}
-		if len(page) == 0 {
-			break
 		}
 		for _, pair := range page {
 			name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
 			if err != nil {
 				return nil, fmt.Errorf("damaged queue name: %w", err)
 			}
-			state, err := parseState(pair.Value)
+			state, _, err := parseStateHead(pair.Value)
 			if err != nil {
 				return nil, fmt.Errorf("queue %q: %w", name, err)
 			}
-			if state.exists && len(names) < limit {
+			if state.exists() && len(names) < limit {
 				names = append(names, name)
 			}
 		}
-		begin = append(page[len(page)-1].Key, 0)
+		if more = len(page) == most; more {
+			begin = append(page[len(page)-1].Key, 0)
+		}
 	}
 	return names, nil
 }
 
-const queuesPerRead = 1000
+// queuesPerRead has room for the longest page that a bridge shows, and the name behind it.
+const queuesPerRead = MaxBatch + 1

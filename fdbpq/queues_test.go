@@ -99,3 +99,54 @@ func TestQueuesPassOverDeleted(t *testing.T) {
 		})
 	})
 }
+
+// A page of names is one read, whatever the queues are configured to: one whose configuration
+// cannot be read is named, too.
+func TestQueuesReadLittle(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) { queuesReadLittle(openFixture(t, open)) })
+}
+
+func queuesReadLittle(f *fixture) {
+	const queues = fdbpq.MaxBatch + 200
+	for first := 0; first < queues; first += 100 {
+		f.update(func(tx kv.Tx) error {
+			for i := range 100 {
+				if _, err := f.Queue(fmt.Sprintf("q%04d", first+i)).Configure(tx, []byte(`{}`)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	odd := tuple.AppendString(tuple.AppendString(nil, "q"), "q0500")
+	read := func(after string, limit int) (names []string, reads int) {
+		f.view(func(r kv.Reader) (err error) {
+			var c cost
+			names, err = f.Queues(pricedReader{r, &c}, after, limit)
+			reads = c.reads
+			return err
+		})
+		return names, reads
+	}
+	f.update(func(tx kv.Tx) error {
+		value, err := tx.Get(odd)
+		tx.Set(odd, bytes.Replace(value, []byte(`"lease"`), []byte(`!lease!`), 1))
+		return err
+	})
+	for _, page := range []struct {
+		after       string
+		limit, want int
+	}{{"", 101, 101}, {"", fdbpq.MaxBatch + 1, fdbpq.MaxBatch + 1}, {"q1100", 101, 99}, {"q1199", 101, 0}} {
+		if names, reads := read(page.after, page.limit); len(names) != page.want || reads != 1 {
+			f.Errorf("%d names behind %q: %d, after %d reads; expected %d after one", page.limit, page.after, len(names), reads, page.want)
+		}
+	}
+	if names, _ := read("", queues+1); len(names) != queues || names[500] != "q0500" {
+		f.Errorf("%d names of %d queues", len(names), queues)
+	}
+	f.update(func(tx kv.Tx) error {
+		tx.Clear(odd) // the store is checked when the test ends
+		return nil
+	})
+}

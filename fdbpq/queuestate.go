@@ -103,18 +103,32 @@ func (s *queueState) turns() bool {
 	return c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0
 }
 
-func parseState(b []byte) (*queueState, error) {
-	var version, flags int64
-	s := &queueState{config: defaultConfig()}
-	rest, err := b, error(nil)
-	for _, field := range [...]*int64{&version, &s.generation, &flags} {
+// stateHead is what a state row begins with. It is enough to tell whether there is such a
+// queue, and takes a small part of the time of the whole row.
+type stateHead struct{ version, generation, flags int64 }
+
+func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
+	rest = b
+	for _, field := range [...]*int64{&head.version, &head.generation, &head.flags} {
 		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return nil, fmt.Errorf("damaged queue state: %w", err)
+			return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
-	if version < stateVersion || version > stateTurns {
-		return nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", version, stateVersion, stateTurns)
+	if head.version < stateVersion || head.version > stateTurns {
+		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateTurns)
 	}
+	return head, rest, nil
+}
+
+func (h stateHead) exists() bool { return h.flags&flagDeleted == 0 }
+
+func parseState(b []byte) (*queueState, error) {
+	head, rest, err := parseStateHead(b)
+	if err != nil {
+		return nil, err
+	}
+	s := &queueState{generation: head.generation, exists: head.exists(), config: defaultConfig()}
+	version, flags := head.version, head.flags
 	config, rest, err := tuple.ConsumeBytes(rest)
 	if err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
@@ -123,7 +137,6 @@ func parseState(b []byte) (*queueState, error) {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	s.paused = flags&flagPaused != 0
-	s.exists = flags&flagDeleted == 0
 	s.keyed = version == stateKeyed || version == stateTurns && flags&flagKeyed != 0
 	if version == stateTurns {
 		s.fairBuilt = flags&flagFairBuilt != 0
