@@ -17,7 +17,7 @@ import (
 // reads of these rows, or, for sums, adds to them.
 type ahead struct {
 	rows   map[string]*aheadRow
-	ranges []*aheadRange
+	ranges aheadRanges
 }
 
 // aheadRow is a row under way.
@@ -25,13 +25,6 @@ type aheadRow struct {
 	future apple.FutureByteSlice
 	added  int64 // by the transaction since
 	sum    bool  // it has added something
-}
-
-// aheadRange is a range under way.
-type aheadRange struct {
-	begin, end []byte
-	opts       kv.RangeOptions
-	result     apple.RangeResult
 }
 
 // row returns the value of a row, if it was asked for before.
@@ -52,23 +45,12 @@ func (a *ahead) row(key []byte) (value []byte, known bool, err error) {
 	return kv.EncodeInteger(kv.DecodeInteger(value) + uint64(r.added)), true, nil
 }
 
-// find returns the result of the same read, which is given once.
-func (a *ahead) find(begin, end []byte, opts kv.RangeOptions) (apple.RangeResult, bool) {
-	for i, r := range a.ranges {
-		if r.opts == opts && bytes.Equal(r.begin, begin) && bytes.Equal(r.end, end) {
-			a.ranges = append(a.ranges[:i], a.ranges[i+1:]...)
-			return r.result, true
-		}
-	}
-	return apple.RangeResult{}, false
-}
-
 // wrote forgets a row, and the ranges that it is in.
 func (a *ahead) wrote(key []byte) {
 	if len(a.rows) > 0 {
 		delete(a.rows, string(key))
 	}
-	a.forgetRanges(key, key)
+	a.ranges.forget(key, key)
 }
 
 // add adds to a row.
@@ -76,7 +58,7 @@ func (a *ahead) add(key []byte, operand uint64) {
 	if r := a.rows[string(key)]; r != nil {
 		r.added, r.sum = r.added+int64(operand), true
 	}
-	a.forgetRanges(key, key)
+	a.ranges.forget(key, key)
 }
 
 // cleared forgets what is in a range.
@@ -86,20 +68,7 @@ func (a *ahead) cleared(begin, end []byte) {
 			delete(a.rows, key)
 		}
 	}
-	a.forgetRanges(begin, end)
-}
-
-// forgetRanges forgets the ranges that have to do with the keys from first to last.
-func (a *ahead) forgetRanges(first, last []byte) {
-	n := 0
-	for _, r := range a.ranges {
-		if bytes.Compare(r.end, first) <= 0 || bytes.Compare(last, r.begin) < 0 {
-			a.ranges[n] = r
-			n++
-		}
-	}
-	clear(a.ranges[n:])
-	a.ranges = a.ranges[:n]
+	a.ranges.forget(begin, end)
 }
 
 // Prefetch starts to read keys.
@@ -135,7 +104,7 @@ func (t *tx) PrefetchRange(begin, end []byte, opts kv.RangeOptions) {
 	if err != nil {
 		return // the read returns the error
 	}
-	t.ahead.ranges = append(t.ahead.ranges, &aheadRange{bytes.Clone(t.unprefixed(bounds.Begin)), bytes.Clone(t.unprefixed(bounds.End)), opts, result})
+	t.ahead.ranges.add(&aheadRange{begin: bytes.Clone(t.unprefixed(bounds.Begin)), end: bytes.Clone(t.unprefixed(bounds.End)), opts: opts, result: result})
 }
 
 // unprefixed is the key of the store for one of the library's.

@@ -249,7 +249,7 @@ func (t *tx) readRange(begin, end []byte, opts kv.RangeOptions, snapshot bool) (
 func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.KeyValue, cut bool, err error) {
 	options := rangeOptions(opts)
 	limit := options.Limit
-	result, known := t.ahead.find(t.unprefixed(bounds.Begin), t.unprefixed(bounds.End), opts)
+	result, known := t.ahead.ranges.take(t.unprefixed(bounds.Begin), t.unprefixed(bounds.End), opts)
 	if !known {
 		if result, err = t.beginRange(bounds, options); err != nil {
 			return nil, false, err
