@@ -430,3 +430,44 @@ func randomBatches(t *testing.T, seed uint64, lanes *batch.Lanes[request], on *d
 	}
 	return most
 }
+
+// Requests behind batches that run beside each other and do not end are handed back once,
+// whichever batch is looked at first. A batch that has ended hands nothing back.
+func TestStuckBesideOthers(t *testing.T) {
+	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+		began := time.Now()
+		submit := func(numbers ...int) {
+			for _, n := range numbers {
+				lanes.Submit("a", request{n: n, size: 1, arrived: time.Now()})
+			}
+		}
+		submit(10)
+		first := on.begins(0, 10)
+		first.lane.SetBusy(true)
+		submit(20)
+		second := on.begins(time.Millisecond, 20)
+		second.lane.SetBusy(true)
+		submit(30)
+		third := on.begins(time.Millisecond, 30) // it does not say that it is busy
+		submit(40, 11, 41)
+		late := func(after time.Duration, want ...int) {
+			on.Helper()
+			if got := numbers(<-on.stuck); !slices.Equal(got, want) || time.Since(began) != after {
+				on.Errorf("after %s %v are late, expected %v after %s", time.Since(began), got, want, after)
+			}
+		}
+		late(4000*time.Millisecond, 40, 11, 41)
+		late(4001 * time.Millisecond)
+		submit(50, 12)
+		late(5000 * time.Millisecond)
+		late(5001*time.Millisecond, 50, 12)
+		first.lane.SetBusy(false)
+		late(6001 * time.Millisecond)
+		second.lane.SetBusy(false)
+		end(first, second, third)
+		<-time.After(time.Hour)
+		if len(on.stuck) > 0 {
+			on.Error("late although nothing is under way")
+		}
+	})
+}

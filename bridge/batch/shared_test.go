@@ -62,13 +62,15 @@ func (l *ledger) update(_ context.Context, fn func(*run) error) error {
 	}
 }
 
-// submit does a job of a key. fails is asked for the job's error in each run.
+// submit does a job of a key, or, as "key.2", another one of it. fails is asked for the job's
+// error in each run.
 func (l *ledger) submit(ctx context.Context, key string, weight int, fails func() error) {
+	of, _, _ := strings.Cut(key, ".")
 	l.under.Go(func() {
 		again := false
 		err := l.shared.Update(ctx, batch.Job[*run]{
 			Again: func() error { again = true; return nil },
-			Key:   key, Weight: weight, Bytes: 1,
+			Key:   of, Weight: weight, Bytes: 1,
 			Begin:    func() { l.called("begin", key) },
 			Prefetch: func(*run) { l.called("prefetch", key) },
 			Do: func(r *run) error {
@@ -332,6 +334,62 @@ func TestLineOfJobsIsLeft(t *testing.T) {
 		}
 		held.end <- nil
 		l.expect(t, "b").end <- nil
+		l.under.Wait()
+	})
+}
+
+// Jobs of one key may share a transaction. If that fails, they run alone, each of them once,
+// and the key runs alone for a while.
+func TestTwoJobsOfOneKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(1)
+		// together has the jobs share a transaction.
+		together := func(want string, fails func() error) {
+			t.Helper()
+			l.submit(t.Context(), "held", 1, nil)
+			held := l.expect(t, "held")
+			l.calls = nil
+			l.submit(t.Context(), "a", 1, nil)
+			l.submit(t.Context(), "a.2", 1, fails)
+			l.submit(t.Context(), "b", 1, nil)
+			held.end <- nil
+			synctest.Wait()
+			if calls := strings.Join(l.calls, ", "); !strings.HasPrefix(calls, want) {
+				t.Errorf("the jobs were called: %s; expected %s", calls, want)
+			}
+		}
+		const begun = "begin a, begin a.2, begin b, prefetch a, prefetch a.2, prefetch b, "
+		together(begun+"do a, do a.2, do b", nil)
+		l.expect(t, "a a.2 b").end <- nil
+		for _, key := range []string{"a", "a.2", "b"} {
+			l.ended(t, key, nil, false)
+		}
+		together(begun+"do a, do a.2, do b", nil)
+		l.expect(t, "a a.2 b").end <- errLoss
+		l.each(t, "a", "a.2", "b")
+		for _, key := range []string{"a", "a.2", "b"} {
+			l.ended(t, key, nil, false)
+		}
+		failed := false
+		together(begun+"do a, do a.2", func() error {
+			if failed {
+				return nil
+			}
+			failed = true
+			return errors.New("not beside the other one")
+		})
+		l.each(t, "a", "a.2", "b")
+		for _, key := range []string{"a", "a.2", "b"} {
+			l.ended(t, key, nil, false)
+		}
+
+		l.submit(t.Context(), "held", 1, nil)
+		held := l.expect(t, "held")
+		l.submit(t.Context(), "a", 1, nil)
+		l.submit(t.Context(), "a.2", 1, nil)
+		l.each(t, "a", "a.2")
+		held.end <- nil
 		l.under.Wait()
 	})
 }
