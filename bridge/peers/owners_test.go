@@ -178,8 +178,14 @@ func (w *owners) message(prefix string) *nats.Msg {
 // passes has a bridge pass on a request.
 func (w *owners) passes(b *bridge, body string) {
 	w.Helper()
-	if !b.Pass("jobs", pop(body)) {
-		w.Fatalf("%s does not pass %s on", b.id, body)
+	w.passesOf(b, "jobs", pop(body))
+}
+
+// passesOf is passes for any queue and message.
+func (w *owners) passesOf(b *bridge, queue string, m *nats.Msg) {
+	w.Helper()
+	if !b.Pass(queue, m) {
+		w.Fatalf("%s does not pass %.20s on", b.id, m.Data)
 	}
 }
 
@@ -254,9 +260,7 @@ func TestOwner(t *testing.T) {
 		{Subject: "pq.jobs.pop.min", Header: nats.Header{"PQ-Wait": {"5s"}, "Twice": {"a", ""}, "Empty": {""}}},
 		{Subject: strings.Repeat("s", 300), Reply: strings.Repeat("r", 300), Data: bytes.Repeat([]byte("x"), 8000)},
 	} {
-		if !others[1].Pass("jobs", m) {
-			t.Fatal("a request is not passed on")
-		}
+		w.passesOf(others[1], "jobs", m)
 		got := w.serves(owner, string(m.Data))
 		if got.Subject != m.Subject || got.Reply != m.Reply || !reflect.DeepEqual(got.Header, m.Header) {
 			t.Errorf("%v arrives as %v", m, got)

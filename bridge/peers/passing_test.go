@@ -92,9 +92,7 @@ func TestDeclinedRequests(t *testing.T) {
 	asker := w.bridge("asker")
 	queue, deaf := w.deaf(asker)
 	for _, body := range []string{"a", "b"} {
-		if !asker.Pass(queue, pop(body)) {
-			t.Fatal("a request is not passed on")
-		}
+		w.passesOf(asker, queue, pop(body))
 		if err := deaf.nc.Publish(w.message(between+".to.deaf").Reply, []byte("-")); err != nil {
 			t.Fatal(err)
 		}
@@ -112,9 +110,7 @@ func TestSettleWaitsForAnswers(t *testing.T) {
 	w := newOwners(t)
 	asker := w.bridge("asker")
 	queue, deaf := w.deaf(asker)
-	if !asker.Pass(queue, pop("x")) {
-		t.Fatal("a request is not passed on")
-	}
+	w.passesOf(asker, queue, pop("x"))
 	sent := w.message(between + ".to.deaf")
 	settled := make(chan error, 1)
 	go func() { settled <- asker.Settle(t.Context()) }()
@@ -393,9 +389,7 @@ func TestRequestsArePassedTogether(t *testing.T) {
 	queue, deaf := w.deaf(asker)
 	const n, size = 500, 200
 	for range n {
-		if !asker.Pass(queue, pop(strings.Repeat("x", size))) {
-			t.Fatal("a request is not passed on")
-		}
+		w.passesOf(asker, queue, pop(strings.Repeat("x", size)))
 	}
 	w.heard()
 	messages := 0
