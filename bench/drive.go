@@ -29,11 +29,12 @@ type job struct {
 // step is one kind of operation, until it was done N times or the time is up,
 // whatever comes first.
 type step struct {
-	Verb  string
-	N     int           `json:",omitempty"` // 0: until the time is up
-	Share int           `json:",omitempty"` // as often as the last push, or that share of it: 2 is half
-	Limit time.Duration // never longer
-	Warm  bool          `json:",omitempty"` // not a result
+	Verb   string
+	N      int           `json:",omitempty"` // 0: until the time is up
+	Share  int           `json:",omitempty"` // as often as the last push, or that share of it: 2 is half
+	Limit  time.Duration // never longer
+	Warm   bool          `json:",omitempty"` // not a result
+	Spread spread        `json:",omitzero"`
 }
 
 // measure is how a step went.
@@ -150,6 +151,7 @@ func (j *job) run() (measures []measure, err error) {
 type load struct {
 	clients []client
 	items   []*payloads
+	left    line // where there are items, after pushes to a spread
 }
 
 func (l *load) close() error {
@@ -177,11 +179,15 @@ func (l *load) take(s step) (measure, error) {
 	defer timer.Stop()
 	times := make([][]time.Duration, len(l.clients))
 	errs := make([]error, len(l.clients))
+	names := s.Spread.names()
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, c := range l.clients {
 		wg.Go(func() {
 			do := operation(c, s.Verb, l.items[i])
+			if len(names) > 0 {
+				do = operationOnQueues(c, s, names, &l.left, l.items[i])
+			}
 			for !over.Load() && left.Add(-1) >= 0 {
 				before := time.Now()
 				if errs[i] = do(); errs[i] != nil {

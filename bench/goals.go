@@ -90,6 +90,7 @@ func (r *results) goals() []goal {
 	}
 	all = append(all, r.latencyGoal(), r.allocationGoal(verbPush), r.allocationGoal(verbPop))
 	all = append(all, r.manyGoals()...)
+	all = append(all, r.queueGoals()...)
 	for _, d := range r.Depths {
 		if d.System == namePQD {
 			all = append(all, r.depthGoals(&d)...)

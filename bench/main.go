@@ -3,6 +3,7 @@
 //
 //	go run .          a short comparison
 //	go run . -full    the one that docs/performance/last-run.md shows
+//	go run . -queues  pqd alone, on one queue and on many
 //
 // Every system runs on 127.0.0.1 with data that is thrown away. The load comes
 // from a process of its own. Systems take turns, round by round, and stand
@@ -56,15 +57,16 @@ func run(ctx context.Context, args []string) error {
 
 // options are what the command line asks for.
 type options struct {
-	full  bool
-	nodes bool
-	only  *regexp.Regexp
-	dir   string
-	docs  string
-	json  string
-	into  string
-	items int
-	plan  plan
+	full   bool
+	nodes  bool
+	queues bool
+	only   *regexp.Regexp
+	dir    string
+	docs   string
+	json   string
+	into   string
+	items  int
+	plan   plan
 }
 
 func (o *options) parse(args []string) error {
@@ -72,6 +74,7 @@ func (o *options) parse(args []string) error {
 	only := flags.String("only", "", "regular expression: compare only the systems whose names it matches")
 	flags.BoolVar(&o.full, "full", false, "more and longer rounds, and queues of ten million items; takes an hour or two")
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
+	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
 	flags.StringVar(&o.docs, "docs", "", "directory: write the chart there and the tables into its performance/last-run.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
@@ -85,6 +88,9 @@ func (o *options) parse(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("found the argument %q: expected flags alone, see -help", flags.Arg(0))
 	}
+	if o.queues && (o.nodes || *only != "" || o.docs != "" || o.into != "") {
+		return errors.New("found -queues: it measures pqd alone, without -replicated, -only, -docs and -profile")
+	}
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return fmt.Errorf("-only: %w", err)
@@ -92,7 +98,7 @@ func (o *options) parse(args []string) error {
 	o.plan = plan{rounds: 2, phase: 200 * time.Millisecond, clients: []int{64, 256, 1}, limit: 135 * time.Second}
 	if o.full {
 		o.plan.rounds, o.plan.phase, o.plan.limit = 5, 1500*time.Millisecond, 2*time.Hour
-		if o.items > 0 {
+		if o.items > 0 && !o.queues {
 			o.plan.deep = &deepPlan{
 				items: o.items, pops: o.items / 2, rounds: 3, phase: time.Second, limit: 5 * time.Minute,
 				of: []string{namePQD, nameJS, nameRedisAlways, nameBeanstalkd, namePostgres, nameRabbit},
@@ -134,7 +140,7 @@ func compare(ctx context.Context, o options) (err error) {
 	var chosen []*system
 	for _, s := range systems {
 		// Everything is compared with echo, which lives on pqd.
-		if s.name == nameEcho || s.name == namePQD || o.compares(s) {
+		if s.name == namePQD || !o.queues && (s.name == nameEcho || o.compares(s)) {
 			chosen = append(chosen, s)
 		}
 	}
@@ -142,7 +148,11 @@ func compare(ctx context.Context, o options) (err error) {
 	if err := r.openAll(ctx, chosen); err != nil {
 		return err
 	}
-	if err := r.measure(ctx); err != nil {
+	measure := r.measure
+	if o.queues {
+		measure = r.measureQueues
+	}
+	if err := measure(ctx); err != nil {
 		return err
 	}
 	if err := r.allocations(ctx); err != nil {

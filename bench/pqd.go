@@ -22,6 +22,8 @@ func connectPQD(addr string) (client, error) {
 	return &pqdClient{c}, err
 }
 
+const popSubject = "pq.jobs.pop.min"
+
 var (
 	pushSubjects = func() (subjects [priorities]string) {
 		for i := range subjects {
@@ -33,7 +35,11 @@ var (
 )
 
 func (c *pqdClient) push(priority int, payload []byte) error {
-	m, err := c.ask(&nats.Msg{Subject: pushSubjects[priority], Data: payload})
+	return c.pushAt(pushSubjects[priority], payload)
+}
+
+func (c *pqdClient) pushAt(subject string, payload []byte) error {
+	m, err := c.ask(&nats.Msg{Subject: subject, Data: payload})
 	if err != nil {
 		return err
 	}
@@ -48,8 +54,8 @@ func pushed(m *nats.Msg) error {
 	return nil
 }
 
-func (c *pqdClient) take(header nats.Header) (*nats.Msg, error) {
-	m, err := c.ask(&nats.Msg{Subject: "pq.jobs.pop.min", Header: header})
+func (c *pqdClient) take(subject string, header nats.Header) (*nats.Msg, error) {
+	m, err := c.ask(&nats.Msg{Subject: subject, Header: header})
 	if err == nil {
 		err = isItem(m)
 	}
@@ -67,12 +73,14 @@ func isItem(m *nats.Msg) error {
 }
 
 func (c *pqdClient) pop() error {
-	_, err := c.take(nil)
+	_, err := c.take(popSubject, nil)
 	return err
 }
 
-func (c *pqdClient) lease() error {
-	item, err := c.take(leaseHeader)
+func (c *pqdClient) lease() error { return c.leaseAt(popSubject) }
+
+func (c *pqdClient) leaseAt(subject string) error {
+	item, err := c.take(subject, leaseHeader)
 	if err != nil {
 		return err
 	}
@@ -84,7 +92,7 @@ func (c *pqdClient) lease() error {
 }
 
 func (c *pqdClient) leave() error {
-	item, err := c.take(leaseHeader)
+	item, err := c.take(popSubject, leaseHeader)
 	if err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (c *pqdClient) drain(n int) error {
 		return err
 	}
 	for n > 0 {
-		if err := c.nc.PublishRequest("pq.jobs.pop.min", inbox, strconv.AppendInt(nil, int64(min(n, pqdBatch)), 10)); err != nil {
+		if err := c.nc.PublishRequest(popSubject, inbox, strconv.AppendInt(nil, int64(min(n, pqdBatch)), 10)); err != nil {
 			return err
 		}
 		for {
@@ -150,7 +158,7 @@ func (c *pqdClient) pushMany(n int, items *payloads) error {
 
 // takeMany pops items in one message, and calls a function with the headers of each.
 func (c *pqdClient) takeMany(n int, header nats.Header, each func(headers []byte)) error {
-	m, err := c.ask(&nats.Msg{Subject: "pq.jobs.pop.min", Header: header})
+	m, err := c.ask(&nats.Msg{Subject: popSubject, Header: header})
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,24 @@ func (r *results) write(w io.Writer) {
 	fmt.Fprintf(w, "%s, pqbridge %s, %s long.\n\n", m.Began.UTC().Format("2006-01-02 15:04 UTC"), m.Commit, m.Took.Round(time.Second))
 	fmt.Fprintf(w, "%s.\n\n", m)
 	r.writeDisk(w)
+	if r.hasQueues() {
+		r.writeQueues(w)
+	} else {
+		r.writeComparison(w)
+	}
+	r.writeGoals(w)
+	r.writeSystems(w)
+	if len(r.Notes) > 0 {
+		fmt.Fprint(w, "Notes\n\n")
+		for _, note := range r.Notes {
+			fmt.Fprintf(w, "- %s\n", strings.ReplaceAll(strings.TrimSpace(note), "\n", "; "))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// writeComparison writes how systems compare.
+func (r *results) writeComparison(w io.Writer) {
 	for _, clients := range r.clients() {
 		r.writeRates(w, clients, allVerbs, "Operations")
 		r.writeRates(w, clients, manyVerbs, "Items")
@@ -64,15 +82,6 @@ func (r *results) write(w io.Writer) {
 	}
 	r.writeLatencies(w)
 	r.writeDepths(w)
-	r.writeGoals(w)
-	r.writeSystems(w)
-	if len(r.Notes) > 0 {
-		fmt.Fprint(w, "Notes\n\n")
-		for _, note := range r.Notes {
-			fmt.Fprintf(w, "- %s\n", strings.ReplaceAll(strings.TrimSpace(note), "\n", "; "))
-		}
-		fmt.Fprintln(w)
-	}
 }
 
 // clients are the numbers of clients that there are samples of, 64 first: that
@@ -165,7 +174,7 @@ func (r *results) writeCosts(w io.Writer, clients int) {
 		cells := []string{s.name}
 		for _, verb := range allVerbs {
 			if r.rate(s.name, verb, clients, backlogUsual) > 0 {
-				servers, load := r.costs(s.name, verb, clients)
+				servers, load := r.costs(s.name, verb, clients, backlogUsual)
 				cells = append(cells, fmt.Sprintf("%d / %d", servers.Microseconds(), load.Microseconds()))
 			} else {
 				cells = append(cells, "")

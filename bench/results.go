@@ -11,7 +11,7 @@ type sample struct {
 	System  string
 	Clients int
 	Round   int
-	Backlog string
+	Backlog string // or which queues are asked
 	Verb    string
 	N       int
 	Seconds float64
@@ -83,9 +83,9 @@ func (r *results) rate(system, verb string, clients int, backlog string) float64
 
 // costs are the medians of the processor time that an operation took the
 // servers and the load.
-func (r *results) costs(system, verb string, clients int) (servers, load time.Duration) {
+func (r *results) costs(system, verb string, clients int, backlog string) (servers, load time.Duration) {
 	each := func(read func(*sample) time.Duration) time.Duration {
-		return time.Duration(r.median(system, verb, clients, backlogUsual, func(s *sample) float64 { return float64(read(s)) / float64(s.N) }))
+		return time.Duration(r.median(system, verb, clients, backlog, func(s *sample) float64 { return float64(read(s)) / float64(s.N) }))
 	}
 	return each(func(s *sample) time.Duration { return s.CPU }), each(func(s *sample) time.Duration { return s.Load })
 }
