@@ -85,7 +85,7 @@ bench: ## compare pqd with other systems, in under 3 minutes; docs/performance.m
 campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
 
-bench-fdb: ## figures of FoundationDB and of pqd on it, in 9 minutes: pops of one queue, pushes, many queues through several pqd
+bench-fdb: ## figures of FoundationDB and of pqd on it, in 10 minutes: pops of one queue, pushes, many queues through several pqd
 	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestManyQueues)$$' -count 1 -timeout 30m -v ./cmd/pqd
 
 campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)

@@ -33,7 +33,7 @@ func (b *manyQueues) reportBare(out *strings.Builder) {
 	for _, s := range oneShapes {
 		for _, kind := range bareKinds {
 			if f, is := b.median(cell{table: bareTable, kind: kind, through: s}); is {
-				fmt.Fprintf(out, "| %d | %s | %.0f | %s |\n", s.clients, kind, f.rate, latencies(f.took))
+				fmt.Fprintf(out, "| %d | %s | %s | %s |\n", s.clients, kind, thousands(int(f.rate)), latencies(f.took))
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func (b *manyQueues) reportTable(out *strings.Builder, table, of string, through
 					continue
 				}
 				w := f.batches
-				fmt.Fprintf(out, "| %s | %s | %s | %.0f | %s | %s | %s | %s | %.1f | %.1f | %.1f | %.3f |\n", s, kind, on, f.rate,
+				fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %.1f | %.1f | %.1f | %.3f |\n", s, kind, on, thousands(int(f.rate)),
 					part(b.ratio(c, base(c))), part(b.ratio(c, cell{table: bareTable, kind: setKind, through: shape{1, c.clients()}})),
 					latencies(f.took), latencies(f.half), w.requests/w.batches, w.requests/w.commits, 1000*w.busy/w.batches, w.conflicts/w.requests)
 			}
@@ -115,4 +115,12 @@ func part(ratio float64) string {
 func latencies(m measure) string {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return fmt.Sprintf("%.1f / %.1f", ms(m.P50), ms(m.P99))
+}
+
+// thousands sets those of a number under a million apart.
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }

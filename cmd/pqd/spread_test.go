@@ -25,9 +25,9 @@ type spread struct {
 
 func (s spread) String() string {
 	if s.Zipf {
-		return fmt.Sprint(s.Queues, " Zipf")
+		return thousands(s.Queues) + " Zipf"
 	}
-	return fmt.Sprint(s.Queues)
+	return thousands(s.Queues)
 }
 
 // queues are the names of all queues.
