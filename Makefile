@@ -34,7 +34,7 @@ ONE_ENGINE = ./bridge
 PARALLEL = 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign console-load overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -127,6 +127,10 @@ console-load: QUEUES = 100000
 console-load: ITEMS = 1000000
 console-load: ## what the console costs beside QUEUES (100000) queues, and one with ITEMS (1000000) items
 	$(GO) test -run '^TestConsoleLoad$$' -count 1 -timeout 1h -v ./cmd/pqd -pq.queues=$(QUEUES) -pq.items=$(ITEMS)
+
+crowd: QUEUES = 100000
+crowd: ## what a pqd with QUEUES (100000) queues costs, most of them idle: start, lists, metrics, rest, memory; on FoundationDB too where it is
+	$(GO) test $(if $(FDB),-tags fdb) -run '^TestCrowdOfQueues$$' -count 1 -timeout 1h -v ./cmd/pqd -pq.queues=$(QUEUES)
 
 overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd

@@ -240,6 +240,9 @@ func (p *Process) AwaitEnd(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// PID is the id of the process that runs now.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Running reports whether the process has begun and not ended.
 func (p *Process) Running() bool { return p.exited != nil && !isClosed(p.exited) }
 

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	flagQueues = flag.Int("pq.queues", 0, "queues of a pqd that pages look at; 0: none")
+	flagQueues = flag.Int("pq.queues", 0, "queues of a pqd, to tell what they cost; 0: none")
 	flagItems  = flag.Int("pq.items", 1_000_000, "items of one of them")
 )
 
