@@ -43,7 +43,7 @@ func (db *DB) applyCommits() {
 //     find it there and wait until it is durable.
 //   - It splits gaps before its writes can be read, so that scans do not jump over
 //     them.
-//   - The cache of rows drops the written rows before the writes can be read, so that
+//   - The cache of rows takes over the written rows before the writes can be read, so that
 //     readers neither get nor cache the old values.
 //   - It becomes the commit to pin after its writes can be read, so that a
 //     transaction that pins it does not miss them.
@@ -62,7 +62,7 @@ func (db *DB) apply(t *tx, c *commit) (err error) {
 	db.newest.Store(c)
 	set, cleared := t.buf.writes.outcome()
 	db.gaps.written(set, cleared, c.version)
-	db.rows.write(&t.buf.writes.keys, t.buf.writes.cleared, c.version)
+	db.rows.write(&t.buf.writes, c.version)
 	if err := db.store.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}

@@ -37,9 +37,7 @@ func (db *DB) resolveAtomics(w *writeSet, batch *pebble.Batch, b *Batch) error {
 			db.counters.reset()
 			return unavailable(err)
 		}
-		if b != nil {
-			w.putInteger(e, value) // other replicas get results
-		}
+		w.putInteger(e, value) // for the cache of rows, and for other replicas, which get results
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (db *DB) applyShared(all []*proposal, batch *pebble.Batch, position []byte)
 		w := &p.t.buf.writes
 		set, cleared := w.outcome()
 		db.gaps.written(set, cleared, last.version)
-		db.rows.write(&w.keys, w.cleared, last.version)
+		db.rows.write(w, last.version)
 	}
 	if err := db.store.Apply(batch, pebble.NoSync); err != nil {
 		return fmt.Errorf("writing to the store failed: %w", err)

@@ -7,7 +7,9 @@ import (
 
 // rowCache caches rows that many transactions read, such as the state of a queue: a
 // lookup in the store takes a large part of the time of a small transaction. Each row
-// has one slot, which it shares with other rows.
+// has one slot, which it shares with other rows. A commit that sets a cached row leaves
+// its new value there, for many are written as often as they are read, such as the highest
+// count of a queue.
 type rowCache struct {
 	mu    sync.Mutex
 	slots [rowSlots]rowSlot
@@ -20,7 +22,7 @@ const (
 
 type rowSlot struct {
 	key, value []byte // key nil: free
-	from       uint64 // version since which the row is unchanged
+	from       uint64 // version since which the row has this value
 	looked     uint64 // hash of the last row offered; a row is cached the second time
 	written    uint64 // version of the last commit that wrote a row of this slot
 }
@@ -56,21 +58,27 @@ func (c *rowCache) put(hash uint64, key, value []byte, pinned uint64) {
 	}
 }
 
-// write drops the rows that a commit changes, before its writes can be read.
-func (c *rowCache) write(keys *keySet, cleared []keyRange, version uint64) {
+// write changes the rows that a commit writes, before its writes can be read: only states
+// that contain the commit find the new values. The atomic operations of w are resolved.
+func (c *rowCache) write(w *writeSet, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, e := range keys.entries {
-		s := c.slot(e.hash)
-		s.written = version
-		if s.key != nil && bytes.Equal(s.key, keys.key(int32(i))) {
-			s.key, s.value = nil, nil
-		}
-	}
-	if len(cleared) > 0 {
+	if len(w.cleared) > 0 {
 		// Rare: narrow replaces most ranges by their keys.
 		for i := range c.slots {
 			c.slots[i] = rowSlot{written: version}
+		}
+	}
+	for i := range w.entries {
+		s := c.slot(w.keys.entries[i].hash)
+		s.written = version
+		if key := w.keys.key(int32(i)); s.key == nil || !bytes.Equal(s.key, key) {
+			continue
+		}
+		if e := &w.entries[i]; e.kind == kindSet && len(s.key)+int(e.len) <= maxRow {
+			s.value, s.from = append(make([]byte, 0, e.len), w.value(e)...), version // readers have the old value
+		} else {
+			s.key, s.value = nil, nil
 		}
 	}
 }

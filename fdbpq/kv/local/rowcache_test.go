@@ -11,10 +11,11 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// holds reports whether the cache holds the row for a transaction that begins now.
-func (db *DB) holds(key string) bool {
-	_, ok := db.rows.get(hashKey([]byte(key)), []byte(key), db.applied.Load().version)
-	return ok
+// held returns what the cache holds of a row for a transaction that begins now, and
+// whether it holds anything.
+func (db *DB) held(key string) (value string, ok bool) {
+	v, ok := db.rows.get(hashKey([]byte(key)), []byte(key), db.applied.Load().version)
+	return string(v), ok
 }
 
 func TestRowCache(t *testing.T) {
@@ -44,27 +45,40 @@ func TestRowCache(t *testing.T) {
 		}
 	}
 
-	write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("1")) })
-	look("1")
-	if !db.holds("row") {
-		t.Fatal("a row that was read three times is not held")
+	holds := func(want string, is bool) {
+		t.Helper()
+		if value, ok := db.held("row"); value != want || ok != is {
+			t.Fatalf("the cache has %q, %t, expected %q, %t", value, ok, want, is)
+		}
 	}
 
-	// Each kind of write ends it, and later transactions see the write.
+	write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("1")) })
+	holds("", false) // nobody has read it
+	look("1")
+	holds("1", true)
+
+	// Each kind of write changes or ends it, and later transactions see the write.
+	integer := func(n uint64) string { return string(kv.EncodeInteger(n)) }
+	three := kv.DecodeInteger([]byte("3"))
 	kinds := []struct {
 		write func(kv.Tx)
 		value string
+		held  bool
 	}{
-		{func(tx kv.Tx) { tx.Set([]byte("row"), []byte("2")) }, "2"},
-		{func(tx kv.Tx) { tx.Clear([]byte("row")) }, ""},
-		{func(tx kv.Tx) { tx.Add([]byte("row"), 5) }, string(kv.EncodeInteger(kv.DecodeInteger([]byte("3")) + 5))},
-		{func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) }, ""},
-		{func(tx kv.Tx) { tx.Set([]byte("row"), nil) }, ""},
+		{func(tx kv.Tx) { tx.Set([]byte("row"), []byte("2")) }, "2", true},
+		{func(tx kv.Tx) { tx.Clear([]byte("row")) }, "", false},
+		{func(tx kv.Tx) { tx.Add([]byte("row"), 5) }, integer(three + 5), true},
+		{func(tx kv.Tx) { tx.Max([]byte("row"), 500); tx.Add([]byte("row"), 1) }, integer(501), true},
+		{func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) }, "", false},
+		{func(tx kv.Tx) { tx.Set([]byte("row"), nil) }, "", true},
+		{func(tx kv.Tx) { tx.Set([]byte("row"), make([]byte, maxRow)) }, string(make([]byte, maxRow)), false},
 	}
-	for i, kind := range kinds {
+	for _, kind := range kinds {
 		write(kind.write)
-		if db.holds("row") {
-			t.Fatalf("after write %d the row is still held", i)
+		if kind.held {
+			holds(kind.value, true)
+		} else {
+			holds("", false)
 		}
 		look(kind.value)
 		write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("3")) })
@@ -77,9 +91,7 @@ func TestRowCache(t *testing.T) {
 	}
 	write(many)
 	write(func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) })
-	if db.holds("row") {
-		t.Fatal("after its range was cleared the row is still held")
-	}
+	holds("", false)
 	look("")
 
 	// A transaction that began before a write reads the old row, does not put it into the
@@ -87,29 +99,30 @@ func TestRowCache(t *testing.T) {
 	write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("4")) })
 	if err := db.View(ctx, func(old kv.Reader) error {
 		read(old, "4")
+		holds("4", true)
+		write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("6")) })
+		read(old, "4")
+		holds("6", true)
+		write(func(tx kv.Tx) { tx.Clear([]byte("row")) })
 		write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("5")) })
 		read(old, "4")
-		if db.holds("row") {
-			t.Error("a row is held that was read from an old state")
-		}
+		holds("", false) // what an old state has is not put there
 		look("5")
+		write(func(tx kv.Tx) { tx.Set([]byte("row"), []byte("5")) })
+		holds("5", true)
 		read(old, "4")
 		look("5")
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if !db.holds("row") {
-		t.Error("the row is not held, though it has been read again and again")
-	}
+	holds("5", true)
 	if err := db.View(ctx, func(old kv.Reader) error {
 		read(old, "5")
 		write(many)
 		write(func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) })
 		read(old, "5")
-		if db.holds("row") {
-			t.Error("a row is held that was read from a state before its range was cleared")
-		}
+		holds("", false)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
