@@ -19,8 +19,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		if _, err := states.parse(fmt.Sprint(i), state); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(states.parsed); n > maxParsedStates {
-			t.Fatalf("the states of %d queues are kept, expected %d at most", n, maxParsedStates)
+		if n := len(states.parsed); n != min(i+1, maxParsedStates) {
+			t.Fatalf("of %d queues the states of %d are kept, expected %d at most, and no fewer", i+1, n, maxParsedStates)
+		}
+		if states.last(fmt.Sprint(i)) == nil {
+			t.Fatalf("the state of queue %d is not kept, the last one that was read", i)
 		}
 	}
 	var damaged damagedTimers

@@ -161,8 +161,9 @@ type parsedState struct {
 	state *queueState
 }
 
-// maxParsedStates bounds the memory of a process that serves many queues.
-const maxParsedStates = 4096
+// maxParsedStates bounds the memory of a process that serves many queues: some ten
+// megabytes. A pop of a queue whose state is not cached cannot say what it will read.
+const maxParsedStates = 16_384
 
 func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	c.mu.RLock()
@@ -177,8 +178,14 @@ func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.parsed == nil || len(c.parsed) >= maxParsedStates {
+	if c.parsed == nil {
 		c.parsed = make(map[string]parsedState)
+	}
+	if !ok && len(c.parsed) >= maxParsedStates {
+		for some := range c.parsed { // any of them, in no order
+			delete(c.parsed, some)
+			break
+		}
 	}
 	c.parsed[queue] = parsedState{raw: raw, state: s}
 	return s, nil
