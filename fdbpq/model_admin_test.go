@@ -84,8 +84,12 @@ func (m *model) list(queue string, l listing) outcome {
 	if l.key != "" {
 		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.key != l.key })
 	}
-	out := outcome{More: len(items) > l.limit}
-	for _, item := range items[:min(len(items), l.limit)] {
+	limit := l.limit
+	if l.key != "" {
+		limit = min(limit, 100) // the protocol says so
+	}
+	out := outcome{More: len(items) > limit}
+	for _, item := range items[:min(len(items), limit)] {
 		v := item.stored()
 		if l.plain {
 			v.Payload = digest("")
@@ -171,6 +175,11 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		return outcome{Err: "no queue"}
 	}
 	n := len(q.items)
+	for i := range q.items {
+		if q.items[i].id == "" {
+			q.unseen++ // it died while this purge was under way
+		}
+	}
 	for _, d := range q.timers() {
 		if d.id == "" || queueToo && !(d.kind == "pop" && q.pops[d.id].repeated) {
 			m.forgetTimer(d)

@@ -205,6 +205,10 @@ func (m *model) place(q *modelQueue, answered int64) int64 {
 	switch {
 	case m.floor == nil:
 		q.high++
+		if q.unseen > 0 && answered > 0 {
+			q.high = min(max(q.high, answered), q.high+q.unseen)
+			q.unseen = 0
+		}
 		return q.high
 	case answered > m.floor[q.name]:
 		q.high = max(q.high, answered)

@@ -35,6 +35,7 @@ type modelQueue struct {
 	generation    int
 	config        fdbpq.Config
 	high          int64 // last place in push order
+	unseen        int64 // places behind high at most that items had which the store never showed
 	items         []modelItem
 	pushes        map[string]modelPush
 	pops          map[string]modelPop
@@ -362,9 +363,13 @@ func (i *modelItem) leased(at moment, generation int) itemView {
 // found takes the id and the place of a dead item from what the store shows.
 func (m *model) found(q *modelQueue, item *modelItem, seen itemView) {
 	item.id, item.tie = seen.ID, placeOf(seen.ID).tie
-	if m.floor != nil && seen.Seq > m.floor[q.name] {
+	switch {
+	case m.floor != nil && seen.Seq > m.floor[q.name]:
 		item.seq = seen.Seq
 		q.high = max(q.high, seen.Seq)
+	case m.floor == nil && seen.Seq > item.seq && seen.Seq <= item.seq+q.unseen:
+		q.high, q.unseen = q.high+seen.Seq-item.seq, 0
+		item.seq = seen.Seq
 	}
 }
 
