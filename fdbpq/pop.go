@@ -52,7 +52,7 @@ func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 
 // prefetchRows says which rows the transaction is about to read.
 func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
-	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.generation(q.name), counterReady))
+	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.guess(q.name).generation, counterReady))
 	if lease > 0 {
 		tx.Prefetch(row(spaceTime))
 	}
@@ -63,7 +63,7 @@ func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
 // and for others.
 func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	q.prefetchRows(tx, lease)
-	if guess := q.guessHead(&sel); guess != nil && !guess.keyed && sel.check() == nil {
+	if guess := q.store.queueStates.guess(q.name); guess.likelyRead(&sel) && !guess.keyed && sel.check() == nil {
 		q.scan(tx, guess, spaceReady, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
 	}
 }

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -191,20 +192,20 @@ func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	return s, nil
 }
 
-// last returns the queue's state as it was last read, nil when it is not cached. It
-// is a guess for reading ahead.
+// last returns the queue's state as it was last read, nil when it is not cached.
 func (c *queueStates) last(queue string) *queueState {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.parsed[queue].state
 }
 
-// generation guesses the queue's generation for prefetches.
-func (c *queueStates) generation(queue string) int64 {
-	if s := c.last(queue); s != nil {
-		return s.generation
-	}
-	return 1
+// unknownState is the state of most queues that were not read yet: nobody has configured
+// or deleted them.
+var unknownState = &queueState{generation: 1, exists: true, config: defaultConfig()}
+
+// guess is what the queue's state is likely to be, for prefetches.
+func (c *queueStates) guess(queue string) *queueState {
+	return cmp.Or(c.last(queue), unknownState)
 }
 
 // readState returns the queue's state, nil when there is no such queue.

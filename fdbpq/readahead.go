@@ -19,8 +19,8 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 	if q.cache != nil && q.cache.read {
 		return nil, nil
 	}
-	guess := q.guessHead(sel)
-	if guess == nil {
+	guess := q.store.queueStates.last(q.name)
+	if guess == nil || !guess.likelyRead(sel) {
 		return nil, nil
 	}
 	next := q.readyItems(q.frontIn(tx, guess), guess, sel.End, *sel.Band, guess.config.Ties)
@@ -28,14 +28,9 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 	return &readAhead{guess: guess, rest: next, entries: entries}, err
 }
 
-// guessHead is the state of the queue if a pop is likely to read the head of its ready
-// items, nil otherwise.
-func (q Queue) guessHead(sel *Selection) *queueState {
-	guess := q.store.queueStates.last(q.name)
-	if sel.PopID != "" || guess == nil || !guess.exists || guess.paused || guess.takesTurns() || guess.config.Rate != (Rate{}) || sel.End == Max && guess.config.Ties == TiesOldest {
-		return nil
-	}
-	return guess
+// likelyRead reports whether a pop is likely to read the head of the queue's ready items.
+func (s *queueState) likelyRead(sel *Selection) bool {
+	return sel.PopID == "" && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
 }
 
 // next returns the entries that were read ahead, and then those that follow.

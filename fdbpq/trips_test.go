@@ -210,3 +210,39 @@ func TestKeysAreReadTogether(t *testing.T) {
 		})
 	}
 }
+
+// A process that has not read any of the queues yet pops from many of them in one
+// transaction, and waits for the store once, if nobody has configured them.
+func TestUnknownQueuesAreReadTogether(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		const queues = 20
+		db := open()
+		before := newFixture(t, db)
+		for i := range queues {
+			before.push(fmt.Sprint("jobs-", i), fdbpq.NewItem{Payload: []byte("it")})
+		}
+		f := newFixture(t, db)
+		var popped, waits int
+		f.update(func(tx kv.Tx) error {
+			counted := newTrips(tx)
+			sel := fdbpq.Selection{Limit: 1}
+			for i := range queues {
+				f.Queue(fmt.Sprint("jobs-", i)).PrefetchPop(counted, sel, 0)
+			}
+			popped = 0
+			for i := range queues {
+				got, err := f.Queue(fmt.Sprint("jobs-", i)).In(counted).Pop(counted, sel)
+				if err != nil {
+					return err
+				}
+				popped += len(got.Items)
+			}
+			waits = counted.count
+			return nil
+		})
+		if popped != queues || waits > 1 {
+			t.Errorf("popped %d items of %d queues with %d waits, expected one", popped, queues, waits)
+		}
+	})
+}
