@@ -29,6 +29,15 @@ func (q Queue) counterKey(generation int64, counter int) []byte {
 	return tuple.AppendInt(generationPrefix(spaceCounter, q.name, generation), int64(counter))
 }
 
+// counterKeys are the keys of all counters, in their order.
+func (q Queue) counterKeys(generation int64) [][]byte {
+	keys := make([][]byte, counters)
+	for i := range keys {
+		keys[i] = q.counterKey(generation, i)
+	}
+	return keys
+}
+
 // Counts is the content of a queue in numbers.
 type Counts struct {
 	Ready, Leased, Delayed int64 // items
@@ -42,11 +51,7 @@ func (c Counts) Length() int64 { return c.Ready + c.Leased + c.Delayed }
 
 // counts reads the counters of a generation, each as it stands in r.
 func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
-	var keys [counters][]byte
-	for i := range keys {
-		keys[i] = q.counterKey(generation, i)
-	}
-	values, err := r.GetAll(keys[:])
+	values, err := r.GetAll(q.counterKeys(generation))
 	if err != nil {
 		return Counts{}, err
 	}

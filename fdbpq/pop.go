@@ -62,9 +62,24 @@ func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
 // 0, so that an engine over a network reads rows and items at the same time, for this queue
 // and for others.
 func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
+	if sel.check() != nil {
+		return
+	}
 	q.prefetchRows(tx, lease)
-	if guess := q.store.queueStates.guess(q.name); guess.likelyRead(&sel) && !guess.keyed && sel.check() == nil {
-		q.scan(tx, guess, spaceReady, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
+	guess := q.store.queueStates.guess(q.name)
+	if sel.PopID != "" {
+		tx.Prefetch(popIDRow(q.name, sel.PopID))
+		tx.Prefetch(q.counterKeys(guess.generation)...)
+	}
+	if !guess.likelyRead(&sel) {
+		return
+	}
+	spaces := []string{spaceReady, spaceKeyed}
+	if !guess.keyed {
+		spaces = spaces[:1]
+	}
+	for _, space := range spaces {
+		q.scan(tx, guess, space, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
 	}
 }
 

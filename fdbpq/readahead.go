@@ -20,7 +20,7 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 		return nil, nil
 	}
 	guess := q.store.queueStates.last(q.name)
-	if guess == nil || !guess.likelyRead(sel) {
+	if guess == nil || sel.PopID != "" || !guess.likelyRead(sel) {
 		return nil, nil
 	}
 	next := q.readyItems(q.frontIn(tx, guess), guess, sel.End, *sel.Band, guess.config.Ties)
@@ -30,7 +30,7 @@ func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
 
 // likelyRead reports whether a pop is likely to read the head of the queue's ready items.
 func (s *queueState) likelyRead(sel *Selection) bool {
-	return sel.PopID == "" && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
+	return !(sel.PopID != "" && sel.Repeated) && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
 }
 
 // next returns the entries that were read ahead, and then those that follow.

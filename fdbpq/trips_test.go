@@ -211,38 +211,55 @@ func TestKeysAreReadTogether(t *testing.T) {
 	}
 }
 
-// A process that has not read any of the queues yet pops from many of them in one
-// transaction, and waits for the store once, if nobody has configured them.
-func TestUnknownQueuesAreReadTogether(t *testing.T) {
+// A transaction that pops from many queues waits for the store once: also when its process
+// has not read any of them yet, if nobody has configured them, and when the pops may be
+// repeated. For an item with a key it waits once more, for what the key has.
+func TestQueuesAreReadTogether(t *testing.T) {
 	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		const queues = 20
-		db := open()
-		before := newFixture(t, db)
-		for i := range queues {
-			before.push(fmt.Sprint("jobs-", i), fdbpq.NewItem{Payload: []byte("it")})
-		}
-		f := newFixture(t, db)
-		var popped, waits int
-		f.update(func(tx kv.Tx) error {
-			counted := newTrips(tx)
-			sel := fdbpq.Selection{Limit: 1}
-			for i := range queues {
-				f.Queue(fmt.Sprint("jobs-", i)).PrefetchPop(counted, sel, 0)
-			}
-			popped = 0
-			for i := range queues {
-				got, err := f.Queue(fmt.Sprint("jobs-", i)).In(counted).Pop(counted, sel)
-				if err != nil {
-					return err
+	const queues = 20
+	for name, c := range map[string]struct {
+		item  fdbpq.NewItem
+		popID string
+		known bool
+		waits int
+	}{
+		"known": {known: true, waits: 1}, "unknown": {waits: 1}, "repeatable": {popID: "id", waits: 1}, "keys": {item: fdbpq.NewItem{Key: "k"}, known: true, waits: 1 + queues},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				db := open()
+				f := newFixture(t, db)
+				for i := range queues {
+					for range 2 { // a queue is known with its first item in it
+						f.push(fmt.Sprint("jobs-", i), c.item)
+					}
 				}
-				popped += len(got.Items)
-			}
-			waits = counted.count
-			return nil
+				if !c.known {
+					f = newFixture(t, db)
+				}
+				var popped, waits int
+				f.update(func(tx kv.Tx) error {
+					counted := newTrips(tx)
+					sel := fdbpq.Selection{Limit: 1, PopID: c.popID}
+					for i := range queues {
+						f.Queue(fmt.Sprint("jobs-", i)).PrefetchPop(counted, sel, time.Minute)
+					}
+					popped = 0
+					for i := range queues {
+						got, err := f.Queue(fmt.Sprint("jobs-", i)).In(counted).Lease(counted, sel, time.Minute)
+						if err != nil {
+							return err
+						}
+						popped += len(got.Items)
+					}
+					waits = counted.count
+					return nil
+				})
+				if popped != queues || waits > c.waits {
+					t.Errorf("popped %d items of %d queues with %d waits, expected %d at most", popped, queues, waits, c.waits)
+				}
+			})
 		})
-		if popped != queues || waits > 1 {
-			t.Errorf("popped %d items of %d queues with %d waits, expected one", popped, queues, waits)
-		}
-	})
+	}
 }
