@@ -187,6 +187,11 @@ func (qtx *queueTx) keyLetGo(p place, e *envelope) {
 // indexKeys writes the rows with which pops find the keys that the transaction changed.
 func (qtx *queueTx) indexKeys() error {
 	for _, change := range qtx.keys.all {
+		if len(change.removed) == 0 && change.letGo == 0 { // the others have said so before
+			qtx.prefetchFirst(change.key)
+		}
+	}
+	for _, change := range qtx.keys.all {
 		if err := qtx.indexKey(change); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	q.prefetchRows(tx, lease)
 	guess := q.store.queueStates.guess(q.name)
 	if sel.PopID != "" {
-		tx.Prefetch(popIDRow(q.name, sel.PopID))
+		tx.Prefetch(popIDRow(q.name, sel.PopID), row(spaceTime))
 		tx.Prefetch(q.counterKeys(guess.generation)...)
 	}
 	if !guess.likelyRead(&sel) {

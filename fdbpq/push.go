@@ -84,13 +84,29 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 // network reads what the push depends on at the same time.
 func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	guess := q.store.queueStates.guess(q.name)
+	counts, time := guess.config.MaxLength > 0, guess.config.TTL > 0
 	for i := range items {
-		if items[i].MsgID != "" {
-			tx.Prefetch(msgIDRow(q.name, items[i].MsgID))
+		item := &items[i]
+		if item.MsgID != "" {
+			tx.Prefetch(msgIDRow(q.name, item.MsgID))
+			counts, time = true, true
 		}
-		if lease := items[i].HandOver; lease != nil {
+		if item.Unique != "" {
+			tx.Prefetch(uniqueRow(q.name, guess.generation, item.Unique))
+		}
+		if item.Delay > 0 || item.TTL > 0 || !item.NotBefore.IsZero() {
+			time = true
+		}
+		if lease := item.HandOver; lease != nil {
 			q.store.Queue(lease.Queue).PrefetchLeases(tx, *lease)
 		}
+	}
+	if counts {
+		tx.Prefetch(q.counterKeys(guess.generation)...)
+	}
+	if time {
+		tx.Prefetch(row(spaceTime))
 	}
 }
 

@@ -221,9 +221,11 @@ func TestQueuesAreReadTogether(t *testing.T) {
 		item  fdbpq.NewItem
 		popID string
 		known bool
+		lease time.Duration
 		waits int
 	}{
-		"known": {known: true, waits: 1}, "unknown": {waits: 1}, "repeatable": {popID: "id", waits: 1}, "keys": {item: fdbpq.NewItem{Key: "k"}, known: true, waits: 1 + queues},
+		"known": {known: true, waits: 1}, "unknown": {waits: 1}, "repeatable": {popID: "id", waits: 1}, "repeatable lease": {popID: "id", lease: time.Minute, waits: 1},
+		"keys": {item: fdbpq.NewItem{Key: "k"}, known: true, lease: time.Minute, waits: 1 + queues},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,11 +245,16 @@ func TestQueuesAreReadTogether(t *testing.T) {
 					counted := newTrips(tx)
 					sel := fdbpq.Selection{Limit: 1, PopID: c.popID}
 					for i := range queues {
-						f.Queue(fmt.Sprint("jobs-", i)).PrefetchPop(counted, sel, time.Minute)
+						f.Queue(fmt.Sprint("jobs-", i)).PrefetchPop(counted, sel, c.lease)
 					}
 					popped = 0
 					for i := range queues {
-						got, err := f.Queue(fmt.Sprint("jobs-", i)).In(counted).Lease(counted, sel, time.Minute)
+						q := f.Queue(fmt.Sprint("jobs-", i)).In(counted)
+						pop := q.Pop
+						if c.lease > 0 {
+							pop = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, c.lease) }
+						}
+						got, err := pop(counted, sel)
 						if err != nil {
 							return err
 						}
@@ -261,5 +268,77 @@ func TestQueuesAreReadTogether(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A transaction that pushes to many queues, or many items to one, waits for the store once,
+// whatever the items have; for keys it waits once more in each queue.
+func TestPushesAreReadTogether(t *testing.T) {
+	t.Parallel()
+	const pushes = 20
+	for name, c := range map[string]struct {
+		config string
+		item   func(n int) fdbpq.NewItem
+		keys   bool
+	}{
+		"plain":       {item: func(int) fdbpq.NewItem { return fdbpq.NewItem{} }},
+		"message id":  {item: func(n int) fdbpq.NewItem { return fdbpq.NewItem{MsgID: fmt.Sprint(n)} }},
+		"unique":      {item: func(n int) fdbpq.NewItem { return fdbpq.NewItem{Unique: fmt.Sprint(n)} }},
+		"delay":       {item: func(int) fdbpq.NewItem { return fdbpq.NewItem{Delay: time.Minute} }},
+		"ttl":         {item: func(int) fdbpq.NewItem { return fdbpq.NewItem{TTL: time.Minute} }},
+		"default ttl": {config: `{"ttl":"1m"}`, item: func(int) fdbpq.NewItem { return fdbpq.NewItem{} }},
+		"max_length":  {config: `{"max_length":1000}`, item: func(int) fdbpq.NewItem { return fdbpq.NewItem{} }},
+		"key":         {keys: true, item: func(n int) fdbpq.NewItem { return fdbpq.NewItem{Key: fmt.Sprint(n)} }},
+		"key_limit":   {keys: true, config: `{"key_limit":3}`, item: func(n int) fdbpq.NewItem { return fdbpq.NewItem{Key: fmt.Sprint(n)} }},
+	} {
+		for _, queues := range []int{1, pushes} {
+			t.Run(fmt.Sprint(name, " ", queues), func(t *testing.T) {
+				t.Parallel()
+				eachEngine(t, func(t *testing.T, open func() kv.DB) {
+					f := newFixture(t, open())
+					names := make([]string, queues)
+					items := make([][]fdbpq.NewItem, queues)
+					for i := range pushes {
+						at := i % queues
+						names[at] = fmt.Sprint("jobs-", at)
+						items[at] = append(items[at], c.item(pushes+i))
+					}
+					for at, name := range names {
+						if c.config != "" {
+							f.configure(name, c.config)
+						}
+						f.push(name, c.item(at)) // so that the queue is known
+						f.push(name, c.item(pushes+pushes+at))
+					}
+					var waits int
+					f.update(func(tx kv.Tx) error {
+						counted := newTrips(tx)
+						for at, name := range names {
+							f.Queue(name).PrefetchPush(counted, items[at]...)
+						}
+						for at, name := range names {
+							results, err := f.Queue(name).Push(counted, items[at]...)
+							for _, r := range results {
+								if r.Err != nil || r.Duplicate {
+									err = fmt.Errorf("%+v", r)
+								}
+							}
+							if err != nil {
+								return err
+							}
+						}
+						waits = counted.count
+						return nil
+					})
+					most := 1
+					if c.keys {
+						most += queues
+					}
+					if waits > most {
+						t.Errorf("%d pushes waited %d times, expected %d at most", pushes, waits, most)
+					}
+				})
+			})
+		}
 	}
 }
