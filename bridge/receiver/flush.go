@@ -14,10 +14,13 @@ import (
 const flushPatience = 2 * time.Second
 
 // Flush waits until the server has received all messages. Without a connection it
-// does nothing.
+// does nothing. When ctx has ended before, it fails, even if the server were to answer at once.
 func Flush(ctx context.Context, nc *nats.Conn) error {
 	if !nc.IsConnected() {
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("flush: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience(ctx))
 	defer cancel()
