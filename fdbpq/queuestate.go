@@ -163,7 +163,7 @@ type parsedState struct {
 }
 
 // maxParsedStates bounds the memory of a process that serves many queues: 13 megabytes
-// with usual configurations. A pop of a queue whose state is not cached cannot say what it will read.
+// with usual configurations. What a pop reads of a queue beyond it is a guess.
 const maxParsedStates = 16_384
 
 func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
