@@ -187,7 +187,7 @@ func (qtx *queueTx) keyLetGo(p place, e *envelope) {
 // indexKeys writes the rows with which pops find the keys that the transaction changed.
 func (qtx *queueTx) indexKeys() error {
 	for _, change := range qtx.keys.all {
-		if len(change.removed) == 0 && change.letGo == 0 { // the others have said so before
+		if len(change.added) > 0 && len(change.removed) == 0 && change.letGo == 0 { // pops and settlements have said so before
 			qtx.prefetchFirst(change.key)
 		}
 	}

@@ -182,7 +182,7 @@ func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	if c.parsed == nil {
 		c.parsed = make(map[string]parsedState)
 	}
-	if !ok && len(c.parsed) >= maxParsedStates {
+	if _, there := c.parsed[queue]; !there && len(c.parsed) >= maxParsedStates {
 		for some := range c.parsed { // any of them, in no order
 			delete(c.parsed, some)
 			break

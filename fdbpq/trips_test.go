@@ -272,7 +272,8 @@ func TestQueuesAreReadTogether(t *testing.T) {
 }
 
 // A transaction that pushes to many queues, or many items to one, waits for the store once,
-// whatever the items have; for keys it waits once more in each queue.
+// whatever ids, times and unique values the items have; for keys it waits once more in each
+// queue.
 func TestPushesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	const pushes = 20

@@ -13,7 +13,7 @@ func (held) Begin(string)      {}
 func (h held) Work(Batch[int]) { <-h.end }
 
 // Keys without work leave nothing behind but some lines to be used again.
-func TestKeysAreForgotten(t *testing.T) {
+func TestLinesAreForgotten(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
 	lanes := New(Options[int]{

@@ -252,6 +252,9 @@ func (c *crowd) lists() {
 				break
 			}
 		}
+		if n != *flagQueues {
+			c.Errorf("pages of %d have %d names, expected %d", limit, n, *flagQueues)
+		}
 		c.times(fmt.Sprintf("pages of %d behind a name", limit), all)
 		c.Logf("all %d names in pages of %d: %s", n, limit, sum.Round(time.Millisecond))
 	}

@@ -21,6 +21,7 @@ func TestAheadRanges(t *testing.T) {
 	for round := range 300 {
 		var ranges aheadRanges
 		there := make(map[asked]int) // how often
+		var all []asked
 		for range 200 {
 			begin := rng.IntN(60)
 			end := begin + 1 + rng.IntN(1+rng.IntN(20))
@@ -29,10 +30,10 @@ func TestAheadRanges(t *testing.T) {
 			case 0, 1:
 				ranges.add(&aheadRange{begin: key(begin), end: key(end), opts: kv.RangeOptions{Limit: a.limit}})
 				there[a]++
+				all = append(all, a)
 			case 2, 3:
-				for other := range there { // any
-					a = other
-					break
+				if len(all) > 0 {
+					a = all[rng.IntN(len(all))]
 				}
 				if _, given := ranges.take(key(a.begin), key(a.end), kv.RangeOptions{Limit: a.limit}); given != (there[a] > 0) {
 					t.Fatalf("seed %d, round %d: %+v was given: %t, but was asked for %d times", seed, round, a, given, there[a])
