@@ -397,5 +397,6 @@ func conflicts(t *testing.T, daemons []*testenv.Process) (n int64) {
 // daemonMetric reads a number of a daemon's page of metrics.
 func daemonMetric(t *testing.T, d *testenv.Process, name string) float64 {
 	t.Helper()
-	return metric(t, metrics(t, d), name)
+	_, page := get(t, d.HTTP+"/metrics")
+	return metric(t, page, name)
 }

@@ -3,9 +3,7 @@
 package main_test
 
 import (
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -187,7 +185,7 @@ func (w daemonWork) less(o daemonWork) daemonWork {
 func workOf(t *testing.T, daemons []*testenv.Process) (w daemonWork) {
 	t.Helper()
 	for _, d := range daemons {
-		page := metrics(t, d)
+		_, page := get(t, d.HTTP+"/metrics")
 		for name, n := range map[string]*float64{
 			"pq_batch_requests_sum": &w.requests, "pq_batch_requests_count": &w.batches, "pq_transaction_seconds_sum": &w.busy,
 			"pq_store_commits_total": &w.commits, "pq_store_conflicts_total": &w.conflicts,
@@ -196,21 +194,6 @@ func workOf(t *testing.T, daemons []*testenv.Process) (w daemonWork) {
 		}
 	}
 	return w
-}
-
-// metrics is a daemon's page of them.
-func metrics(t *testing.T, d *testenv.Process) string {
-	t.Helper()
-	response, err := http.Get(d.HTTP + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(page)
 }
 
 // total adds up a metric of all labels. A kind of work that was never done has none.
