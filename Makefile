@@ -8,6 +8,7 @@ FUZZTIME ?= 30s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
+PACKAGE ?= ./subjects
 OPS     ?= 1000000
 SEEDS   ?= 1000
 SEED    ?= 0
@@ -18,6 +19,7 @@ RATE    ?= 200
 CUTS    ?= 10000
 REPLAY  ?= 200
 FLIPS   ?= 500
+MUTATE  ?= github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
 
@@ -34,7 +36,7 @@ ONE_ENGINE = ./bridge
 PARALLEL = 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -140,6 +142,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		echo "$${func#func } in $$(dirname $$file)"; \
 		$(GO) test -tags '$(FDB)' -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
+
+mutate: ## changes in the code of PACKAGE (./subjects) that its tests do not notice; a package takes minutes
+	$(GO) run $(MUTATE) unleash $(PACKAGE) --workers 1 --timeout-coefficient 20 --output-statuses ltcsv
 
 pictures: ## draw the pictures in docs: a session, pq top, the console, and with GRAFANA=<where it is installed> the dashboard
 	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
