@@ -2,7 +2,7 @@
 // least that any NATS service costs, on one machine in one run.
 //
 //	go run .          a short comparison
-//	go run . -full    the one that docs/performance/last-run.md shows
+//	go run . -full    the one that docs/performance.md shows
 //	go run . -queues  pqd alone, on one queue and on many
 //
 // Every system runs on 127.0.0.1 with data that is thrown away. The load comes
@@ -62,7 +62,7 @@ type options struct {
 	queues bool
 	only   *regexp.Regexp
 	dir    string
-	docs   string
+	page   string
 	json   string
 	into   string
 	items  int
@@ -76,7 +76,7 @@ func (o *options) parse(args []string) error {
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
-	flags.StringVar(&o.docs, "docs", "", "directory: write the chart there and the tables into its performance/last-run.md")
+	flags.StringVar(&o.page, "page", "", "file: write the tables into this page, such as ../docs/performance.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
 	flags.IntVar(&o.items, "items", 10_000_000, "items in a deep queue, with -full; 0 leaves deep queues out")
 	flags.StringVar(&o.into, "profile", "", "directory: compare nothing, write profiles of pqd under load there")
@@ -88,8 +88,8 @@ func (o *options) parse(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("found the argument %q: expected flags alone, see -help", flags.Arg(0))
 	}
-	if o.queues && (o.nodes || *only != "" || o.docs != "" || o.into != "") {
-		return errors.New("found -queues: it measures pqd alone, without -replicated, -only, -docs and -profile")
+	if o.queues && (o.nodes || *only != "" || o.into != "") {
+		return errors.New("found -queues: it measures pqd alone, without -replicated, -only and -profile")
 	}
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
@@ -194,12 +194,6 @@ func (s *site) build(ctx context.Context) error {
 	return nil
 }
 
-// The lines of last-run.md between which the tables are.
-const (
-	docBegin = "<!-- what follows is written by bench -->\n"
-	docEnd   = "<!-- what precedes was written by bench -->\n"
-)
-
 // publish prints the tables and writes the files that were asked for.
 func (r *results) publish(o options) error {
 	var text strings.Builder
@@ -216,23 +210,28 @@ func (r *results) publish(o options) error {
 			return err
 		}
 	}
-	if o.docs == "" {
+	if o.page == "" {
 		return nil
 	}
-	var chart strings.Builder
-	r.writeChart(&chart, 64)
-	if err := os.WriteFile(filepath.Join(o.docs, "performance.svg"), []byte(chart.String()), 0o644); err != nil {
-		return err
-	}
-	page := filepath.Join(o.docs, "performance", "last-run.md")
-	old, err := os.ReadFile(page)
+	old, err := os.ReadFile(o.page)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(old), docBegin)
-	_, after, ends := strings.Cut(rest, docEnd)
-	if !found || !ends {
-		return fmt.Errorf("%s: expected the lines %q and %q", page, docBegin, docEnd)
+	page, err := r.enter(string(old), o.kind(), text.String())
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.page, err)
 	}
-	return os.WriteFile(page, []byte(before+docBegin+"\n"+text.String()+docEnd+after), 0o644)
+	return os.WriteFile(o.page, []byte(page), 0o644)
+}
+
+// kind is what the page calls the comparison.
+func (o *options) kind() string {
+	switch {
+	case o.queues:
+		return "queues"
+	case o.nodes:
+		return "replicated"
+	default:
+		return "systems"
+	}
 }

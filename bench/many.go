@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 )
 
 // many is how many items an operation of these verbs has: in one message, command or
@@ -69,27 +68,6 @@ func (p *plan) manySteps(sys *system) []step {
 		steps = append(steps, step{Verb: verbPushMany, Limit: p.phase}, step{Verb: verbLeaseMany, Share: 1, Limit: long})
 	}
 	return steps
-}
-
-// manyGoals are rates of items, and ratios to others' that are on disk when they are
-// answered.
-func (r *results) manyGoals() (all []goal) {
-	for _, g := range []struct {
-		verb string
-		want float64
-	}{{verbPushMany, 250_000}, {verbPopMany, 250_000}, {verbLeaseMany, 100_000}} {
-		rate := r.rate(namePQD, g.verb, manyClients, backlogUsual)
-		all = append(all, goal{
-			what: fmt.Sprintf("pqd: %s, %d clients, items a second", g.verb, manyClients),
-			want: "≥ " + number(g.want), found: number(rate), kept: rate >= g.want, known: rate > 0,
-		})
-		for _, against := range []string{nameRedisAlways, namePostgres, nameJSAlways, nameRabbit} {
-			if found := ratio(rate, r.rate(against, g.verb, manyClients, backlogUsual)); found > 0 {
-				all = append(all, atLeast(fmt.Sprintf("pqd: %s, %d clients, against %s", g.verb, manyClients, against), 1, found))
-			}
-		}
-	}
-	return all
 }
 
 var errShort = errors.New("fewer items than were asked for")

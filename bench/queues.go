@@ -224,15 +224,6 @@ func (r *results) ofOneQueue(verb string, clients int, s spread) float64 {
 	return ratio(r.rate(namePQD, verb, clients, s.String()), r.rate(namePQD, verb, clients, spreads[0].String()))
 }
 
-func (r *results) queueGoals() (all []goal) {
-	const clients = 256
-	of := spread{Queues: 1000}
-	for _, verb := range spreadVerbs {
-		all = append(all, atLeast(fmt.Sprintf("pqd: %s, %d clients, %s against one", verb, clients, of), 0.8, r.ofOneQueue(verb, clients, of)))
-	}
-	return all
-}
-
 func (r *results) hasQueues() bool {
 	return slices.ContainsFunc(r.Samples, func(s sample) bool { return s.Backlog == spreads[0].String() })
 }

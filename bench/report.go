@@ -59,7 +59,6 @@ func (r *results) write(w io.Writer) {
 	} else {
 		r.writeComparison(w)
 	}
-	r.writeGoals(w)
 	r.writeSystems(w)
 	if len(r.Notes) > 0 {
 		fmt.Fprint(w, "Notes\n\n")
@@ -73,13 +72,14 @@ func (r *results) write(w io.Writer) {
 // writeComparison writes how systems compare.
 func (r *results) writeComparison(w io.Writer) {
 	for _, clients := range r.clients() {
+		if clients == 1 { // latency is what one client asks for
+			continue
+		}
 		r.writeRates(w, clients, allVerbs, "Operations")
 		r.writeRates(w, clients, manyVerbs, "Items")
 	}
 	r.writeParts(w)
-	for _, clients := range []int{64, 256} {
-		r.writeCosts(w, clients)
-	}
+	r.writeCosts(w, 64)
 	r.writeLatencies(w)
 	r.writeDepths(w)
 }
@@ -223,22 +223,6 @@ func (r *results) writeDepths(w io.Writer) {
 			part(verbPush, backlogDeep), part(verbPop, backlogDeep), part(verbPush, backlogAfter), part(verbPop, backlogAfter),
 			size(d.Memory), size(d.Disk), size(d.DiskAfter), d.Start.Round(10*time.Millisecond).String(),
 			d.Fill.Round(time.Second).String(), d.Drain.Round(time.Second).String())
-	}
-	t.write(w)
-}
-
-func (r *results) writeGoals(w io.Writer) {
-	fmt.Fprint(w, "Goals\n\n")
-	t := table{{"", "wanted", "found", ""}}
-	for _, g := range r.goals() {
-		verdict := "missed"
-		switch {
-		case !g.known:
-			continue
-		case g.kept:
-			verdict = "kept"
-		}
-		t.add(g.what, g.want, g.found, verdict)
 	}
 	t.write(w)
 }

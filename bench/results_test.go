@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -97,34 +94,6 @@ func TestAmongEchoes(t *testing.T) {
 	}
 }
 
-func TestGoals(t *testing.T) {
-	verdicts := make(map[string]bool)
-	for _, g := range sampled().goals() {
-		if g.known {
-			verdicts[g.what] = g.kept
-		}
-	}
-	for what, kept := range map[string]bool{
-		"pqd: push, 256 clients, against echo, right before and behind":              true,  // equal, and 0.7 are wanted
-		"pqd: push, 64 clients, against Redis, always":                               false, // equal, and 1.1 are wanted
-		"pqd: pop, 64 clients, against JetStream, sync always's lease+ack":           false,
-		"pqd: heap allocations a push beyond the echo's 14, core and store included": false,
-		"pqd: heap allocations a pop beyond the echo's 14, core and store included":  true,
-	} {
-		got, known := verdicts[what]
-		if !known {
-			t.Errorf("%s: not among the goals", what)
-		} else if got != kept {
-			t.Errorf("%s: found %v, expected %v", what, got, kept)
-		}
-	}
-	for _, g := range new(results).goals() {
-		if g.known && g.kept {
-			t.Errorf("%s: kept without a measurement", g.what)
-		}
-	}
-}
-
 func TestTableLinesUp(t *testing.T) {
 	var out strings.Builder
 	sampled().write(&out)
@@ -144,28 +113,6 @@ func TestTableLinesUp(t *testing.T) {
 		if !strings.Contains(out.String(), "\n- "+s.name) {
 			t.Errorf("the report does not say how %s was set up", s.name)
 		}
-	}
-}
-
-func TestChartIsXML(t *testing.T) {
-	var out strings.Builder
-	sampled().writeChart(&out, 64)
-	decoder := xml.NewDecoder(strings.NewReader(out.String()))
-	elements := 0
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, is := token.(xml.StartElement); is {
-			elements++
-		}
-	}
-	if least := 3 * (len(systems) - 1); elements < least {
-		t.Errorf("found %d elements, expected at least %d bars", elements, least)
 	}
 }
 
