@@ -4,6 +4,7 @@
 //	go run .          a short comparison
 //	go run . -full    the one that docs/performance.md shows
 //	go run . -queues  pqd alone, on one queue and on many
+//	go run . -neighbours  a queue of pqd beside clients of another one
 //
 // Every system runs on 127.0.0.1 with data that is thrown away. The load comes
 // from a process of its own. Systems take turns, round by round, and stand
@@ -44,6 +45,8 @@ func run(ctx context.Context, args []string) error {
 			return driveMain(os.Stdin, os.Stdout)
 		case verb == "echo" && len(rest) == 1:
 			return echoMain(ctx, rest[0])
+		case verb == "loud" && len(rest) == 2:
+			return loudMain(rest[0], rest[1])
 		case verb == "jetstream" && (len(rest) == 3 || len(rest) == 5):
 			return jetstreamMain(rest[0], rest[1], rest[2], rest[3:]...)
 		}
@@ -60,6 +63,7 @@ type options struct {
 	full   bool
 	nodes  bool
 	queues bool
+	beside bool
 	only   *regexp.Regexp
 	dir    string
 	page   string
@@ -75,6 +79,7 @@ func (o *options) parse(args []string) error {
 	flags.BoolVar(&o.full, "full", false, "more and longer rounds, and queues of ten million items; takes an hour or two")
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
+	flags.BoolVar(&o.beside, "neighbours", false, "measure a queue of pqd before and during the loads of a client with another queue; -phase is the length of each")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
 	flags.StringVar(&o.page, "page", "", "file: write the tables into this page, such as ../docs/performance.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
@@ -136,6 +141,9 @@ func compare(ctx context.Context, o options) (err error) {
 	}
 	if o.into != "" {
 		return r.profile(ctx, o.into)
+	}
+	if o.beside {
+		return r.measureNeighbours(ctx)
 	}
 	var chosen []*system
 	for _, s := range systems {
