@@ -2,11 +2,16 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A client that goes away while its pop waits gets no item: it stays in the queue.
@@ -95,6 +100,63 @@ func TestClientLeavesBeforeItsAnswer(t *testing.T) {
 	var again shownItem
 	if s.ok(&again, "POST", "/v1/queues/jobs/pop?lease=1h", ""); again.Deliveries != 2 {
 		t.Errorf("%+v, expected the second delivery", again)
+	}
+}
+
+// Items that are on their way to the gateway when the client leaves go back at once, and not
+// when their leases run out. With an id the client can ask for them again, so they stay leased.
+func TestItemsThatComeLate(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]numbers{
+		"batch=3":          {Ready: 3},
+		"":                 {Ready: 3},
+		"batch=3&msg_id=a": {Leased: 3},
+	} {
+		t.Run(query, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			for range 3 {
+				s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+			}
+			network := testenv.NewProxy(t, s.env.NATS.URL())
+			far, err := nats.Connect(network.URL(), append(s.ConnectOptions(), nats.Timeout(patience))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(far.Close)
+			near := s.wire.Load().nc
+			s.Connect(far)
+			ctx, leave := context.WithCancel(t.Context())
+			arrive := network.HoldAnswers()
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/queues/jobs/pop?lease=1h&"+query, nil))
+			}()
+			now := func() (n numbers) {
+				info, err := near.Request("pq.jobs.info", nil, patience)
+				if err == nil {
+					err = json.Unmarshal(info.Data, &n)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			s.await("items are leased", func() bool { return now().Leased > 0 })
+			leave()
+			<-served
+			arrive()
+			if want.Ready == 0 {
+				if err := far.FlushTimeout(patience); err != nil { // all items have come
+					t.Fatal(err)
+				}
+				if err := far.FlushTimeout(patience); err != nil { // and none was sent back
+					t.Fatal(err)
+				}
+			}
+			s.await("the items are where they belong", func() bool { return now() == want })
+		})
 	}
 }
 

@@ -118,23 +118,26 @@ type taking struct {
 }
 
 // collect waits for the items. When the end of a batch does not arrive, the items that did
-// are the answer: they may be leased.
+// are the answer: they may be leased. Those that arrive later go back to the queue.
 func (t *taking) collect(in *input, batch bool) *refusal {
-	defer func() { t.messages = append(t.messages, t.end()...) }()
 	for {
 		m, why := t.next(in.ctx)
-		if why == nil {
-			why = refused(m)
-		}
-		switch {
-		case why != nil && len(t.messages) > 0:
-			return nil
-		case why != nil:
+		if why != nil {
+			t.abandon(t.giveBackOne)
+			if len(t.messages) > 0 {
+				return nil
+			}
 			return why
-		case m.Header.Get(protocol.HeaderID) == "":
-			return nil // the end of the batch
+		}
+		if why = refused(m); why != nil || m.Header.Get(protocol.HeaderID) == "" {
+			t.end()
+			if len(t.messages) > 0 {
+				return nil
+			}
+			return why
 		}
 		if t.messages = append(t.messages, m); !batch {
+			t.end()
 			return nil
 		}
 	}
@@ -163,13 +166,14 @@ func (t *taking) answer(batch bool) (*answer, *refusal) {
 
 // giveBack gives the leased items back to the queue: the client did not get them.
 func (t *taking) giveBack() {
-	if t.keeps {
-		return
-	}
 	for _, m := range t.messages {
-		if ack := m.Header.Get(protocol.HeaderAck); ack != "" {
-			_ = t.nc.Publish(ack, []byte("-NAK")) // or the lease runs out
-		}
+		t.giveBackOne(m)
+	}
+}
+
+func (t *taking) giveBackOne(m *nats.Msg) {
+	if ack := m.Header.Get(protocol.HeaderAck); ack != "" && !t.keeps {
+		_ = t.nc.Publish(ack, []byte("-NAK")) // or the lease runs out
 	}
 }
 

@@ -83,18 +83,30 @@ func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
 	return nil, refusef(protocol.CodeUnavailable, "no answer in time: try again")
 }
 
-// end ends the call and returns the answers that nobody has read.
-func (c *call) end() (unread []*nats.Msg) {
+// end ends the call.
+func (c *call) end() {
 	_ = c.sub.Unsubscribe() // fails when the connection is closed
 	c.pending.remove(c)
-	for {
-		select {
-		case m := <-c.answers:
-			unread = append(unread, m)
-		default:
-			return unread
-		}
+}
+
+// abandon ends the call before its last answer. Answers that are on their way go to late,
+// which is called from another goroutine.
+func (c *call) abandon(late func(*nats.Msg)) {
+	c.pending.remove(c)
+	if c.sub.Drain() != nil { // fails when the connection is closed
+		return
 	}
+	go func() {
+		_ = c.nc.FlushTimeout(answerLimit) // the server sends nothing more behind its answer to this
+		for {
+			select {
+			case m := <-c.answers:
+				late(m)
+			default:
+				return
+			}
+		}
+	}()
 }
 
 // ask sends a request with one answer.

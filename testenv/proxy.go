@@ -116,6 +116,19 @@ func (p *Proxy) LoseAnswers() {
 	}
 }
 
+// HoldAnswers keeps what the server sends on the present connections on its way until release.
+func (p *Proxy) HoldAnswers() (release func()) {
+	links := p.all()
+	for _, l := range links {
+		l.down.hold()
+	}
+	return func() {
+		for _, l := range links {
+			l.down.release()
+		}
+	}
+}
+
 func (p *Proxy) all() []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
