@@ -1,13 +1,20 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
 // The store takes no new items while the disk of the active member is nearly full, or those of so
@@ -60,6 +67,65 @@ func TestFullDisks(t *testing.T) {
 		expect("the own disk is full", "it is full")
 		if err := third.up().DiskFull(); err == nil {
 			t.Error("a member with room takes items beside a full one and one that is away")
+		}
+	})
+}
+
+// A member whose disk refuses to make tables takes nothing more from the log, and goes on when it
+// has room again: with the record that it could not commit, which is the last part of a
+// transaction.
+func TestTablesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		defer w.end()
+		w.log.Entry = 300 << 10
+		full := make(map[*node]*atomic.Bool)
+		for _, n := range w.nodes {
+			is := new(atomic.Bool)
+			full[n] = is
+			n.errs = errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") && is.Load() {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			n.start()
+		}
+		first, term := w.active()
+		second := w.others(first)[0]
+		full[second].Store(true)
+		refuses := func() bool {
+			status := second.up().Status()
+			if status.Role == cluster.Stopped {
+				t.Fatalf("the member stopped: %s", status.Reason)
+			}
+			return strings.Contains(status.Reason, "tables cannot be written")
+		}
+		for n := 0; !refuses(); n++ {
+			if n > 100 {
+				t.Fatalf("the member has taken %d transactions on a full disk", n)
+			}
+			err := term.Update(context.Background(), func(tx kv.Tx) error {
+				for part := range 8 {
+					tx.Set([]byte{byte(n), byte(part)}, make([]byte, kv.MaxValueSize))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !refuses() && n > 30 {
+				<-time.After(time.Second)
+			}
+		}
+		full[second].Store(false)
+		w.await("the member to go on", func() bool {
+			return !refuses() && second.up().Status().Reason == ""
+		})
+		w.allCaughtUp()
+		if second.content() != first.content() {
+			t.Error("the copies differ")
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -35,6 +36,7 @@ type node struct {
 	name    string
 	faults  *faults
 	options cluster.Options
+	errs    errorfs.Injector // of the disk; nil: none
 
 	mu     sync.Mutex
 	disk   *vfs.MemFS
@@ -60,7 +62,11 @@ func (n *node) start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	o := n.options
-	o.Replica = local.Options{FS: n.disk, Now: func() time.Time { return time.Time{} }, Log: slog.New(slog.NewTextHandler(n.w.Output(), nil))}
+	var disk vfs.FS = n.disk
+	if n.errs != nil {
+		disk = errorfs.Wrap(disk, n.errs)
+	}
+	o.Replica = local.Options{FS: disk, Now: func() time.Time { return time.Time{} }, Log: slog.New(slog.NewTextHandler(n.w.Output(), nil))}
 	member, err := cluster.Open("/copy", faultyLog{n.w.log, n.faults}, faultyMembers{n.w.network, n.faults}, o)
 	if err != nil {
 		n.w.Fatalf("member %s: %v", n.name, err)
