@@ -25,7 +25,7 @@ func (s single) Close() error { return s.member.Close() }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	kvtest.Run(t, kvtest.Harness{Seed: 5, Open: func(t testing.TB) kv.DB {
+	kvtest.Run(t, kvtest.Harness{Open: func(t testing.TB) kv.DB {
 		log := clustertest.NewLog()
 		log.Entry = 4000 // so that transactions are spread over several records
 		member := openMember(t, vfs.NewMem(), log, clustertest.NewNetwork(), cluster.Options{Name: "a", Members: []string{"a"}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -25,12 +26,13 @@ func TestConformanceWithoutFaults(t *testing.T) {
 
 func TestConformanceWithConflicts(t *testing.T) {
 	t.Parallel()
+	seed := rand.Uint64()
 	kvtest.Run(t, kvtest.Harness{
 		Open: func(t testing.TB) kv.DB {
-			return open(t, Options{Seed: 1, Chances: Chances{Conflict: 0.3}, Yield: true})
+			return open(t, Options{Seed: seed, Chances: Chances{Conflict: 0.3}, Yield: true})
 		},
 		Reruns: true,
-		Seed:   1,
+		Seed:   seed,
 	})
 }
 

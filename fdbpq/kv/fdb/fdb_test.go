@@ -75,7 +75,6 @@ func TestKV(t *testing.T) {
 			update(t, db, func(tx kv.Tx) error { tx.ClearRange(nil, []byte{0xff}); return nil })
 			return db
 		},
-		Seed: 1,
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -41,12 +42,13 @@ type Harness struct {
 	// that injects conflicts does. Tests that count runs are skipped.
 	Reruns bool
 
-	// Seed varies the random tests; every seed must pass.
+	// Seed varies the random tests; every seed must pass. 0: a new one, which is logged.
 	Seed uint64
 }
 
 // Run tests an engine.
 func Run(t *testing.T, h Harness) {
+	h.Seed = seedOf(t, h.Seed)
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
 			if c.countsRuns && h.Reruns {
@@ -58,6 +60,15 @@ func Run(t *testing.T, h Harness) {
 			c.run(newFixture(t, h))
 		})
 	}
+}
+
+func seedOf(t testing.TB, seed uint64) uint64 {
+	t.Helper()
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return seed
 }
 
 // testCase is one test of the suite.
