@@ -32,8 +32,15 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 # Packages whose tests run on one engine at a time.
 ONE_ENGINE = ./bridge
 
-# Tests wait for disks, processes and browsers more than they compute.
+# Tests wait for disks, processes and browsers more than they compute. Each wait has a bound of its
+# own, in testenv/patience; the limit of a package is for what has none.
 PARALLEL = 4
+LIMIT    = 3h
+
+# Says so where the machine has much else to do than a test run: a test that is out of time there
+# may have found nothing.
+STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*load averages?: */, ""); split($$0, load, /[ ,]+/) } \
+	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
@@ -50,19 +57,20 @@ build: ## build the programs into bin/
 test: tags = $(FDB)
 test: ## vet, and all tests with the race detector, on FoundationDB too where it is
 	$(GO) vet -tags '$(tags)' $(PACKAGES)
-	$(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags '$(tags)' $(PACKAGES)
-	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(ONE_ENGINE))
+	@$(STARVED)
+	$(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags '$(tags)' $(PACKAGES) || { $(STARVED); exit 1; }
+	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags fdb $(ONE_ENGINE) || { $(STARVED); exit 1; })
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-cluster: ## the tests of the queues on the replicated engine, too
-	PQ_TEST_ENGINE=cluster $(GO) test -timeout 30m ./fdbpq
+	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout 30m -tags fdb $(ONE_ENGINE)
+	PQ_REQUIRE_FDB=1 $(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags fdb $(PACKAGES)
+	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags fdb $(ONE_ENGINE)
 
 check: lint test ## what must pass before a change lands: lint and test
 

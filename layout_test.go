@@ -33,9 +33,9 @@ var imports = map[string][]string{
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/fault":   {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq/kv/kvtest":  {"fdbpq/kv"},
+	"fdbpq/kv/kvtest":  {"fdbpq/kv", "testenv/patience"},
 
-	"fdbpq/kv/cluster/clustertest": {"fdbpq/kv/cluster"},
+	"fdbpq/kv/cluster/clustertest": {"fdbpq/kv/cluster", "testenv/patience"},
 	"fdbpq/kv/cluster/jetstream":   {"fdbpq/kv/cluster"},
 
 	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
@@ -53,10 +53,11 @@ var imports = map[string][]string{
 	"cmd/pq/screen":     {},
 	"gateway":           {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
 	"console":           {},                       // files for browsers, which speak to the gateway alone
-	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history"},
+	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history", "testenv/patience"},
 	"testenv/disk":      {},
-	"testenv/fdbtest":   {},
+	"testenv/fdbtest":   {"testenv/patience"},
 	"testenv/history":   {},
+	"testenv/patience":  {},
 	"testenv/vt":        {},
 	"deploy/release":    {},
 	"examples/worker":   {"client"},

@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-const patience = testenv.Patience
+var patience = testenv.Patience
 
 // client talks to a bridge as any program does.
 type client struct {

@@ -21,7 +21,7 @@ import (
 // bridgeAt starts a bridge with a store of its own that connects to url.
 func bridgeAt(t *testing.T, srv *testenv.Server, url string) (c *client, nc *nats.Conn) {
 	t.Helper()
-	nc, err := nats.Connect(url, append(bridge.ConnectOptions(nil), nats.DontRandomize())...)
+	nc, err := nats.Connect(url, append(bridge.ConnectOptions(nil), nats.DontRandomize(), nats.Timeout(patience))...)
 	if err != nil {
 		t.Fatal(err)
 	}

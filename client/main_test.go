@@ -52,7 +52,7 @@ func withBridge(run func(url string)) error {
 	}
 	srv.Start()
 	defer srv.Shutdown()
-	nc, err := nats.Connect(srv.ClientURL(), bridge.ConnectOptions(nil)...)
+	nc, err := nats.Connect(srv.ClientURL(), append(bridge.ConnectOptions(nil), nats.Timeout(testenv.Patience))...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 func TestPopEnds(t *testing.T) {
@@ -127,7 +128,7 @@ func TestPopWaitsWithinContext(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.client.LeaveMargin(time.Hour) // half of the time, that is
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Times(6*time.Second))
 	defer cancel()
 	_, err := w.queue.Pop(ctx, client.Min, client.Wait(math.MaxInt64))
 	fails(t, err, client.ErrEmpty, 408, "")

@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // beside has something happen while the next transaction is about to commit.
@@ -195,7 +196,7 @@ func TestTurnsWakePops(t *testing.T) {
 				c.change(f)
 				select {
 				case <-arrivals.Done():
-				case <-time.After(time.Minute):
+				case <-time.After(patience.Long):
 					t.Error("no pop that waits was woken")
 				}
 				if got := lease(5); !slices.Equal(got, c.want) {

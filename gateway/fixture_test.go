@@ -18,7 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-const patience = testenv.Patience
+var patience = testenv.Patience
 
 // site is a gateway before a bridge, as clients see it.
 type site struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/testenv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // Elections take NATS servers up to half a minute, so cuts are for a campaign.
@@ -20,7 +21,7 @@ var flagFaults = flag.Bool("pq.faults", false, "cut a server off the cluster")
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := testenv.NewCluster(t)
-	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestCluster(t *testing.T) {
 	await := func(what string, attempt func(context.Context) error) {
 		t.Helper()
 		testenv.Await(t, what, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.Times(2*time.Second))
 			defer cancel()
 			return attempt(ctx) == nil
 		})

@@ -7,12 +7,16 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
-// Patience is how long a test waits for what must happen. It takes milliseconds
-// as a rule; it is long because test machines can be very busy, so that only
-// what never happens fails.
-const Patience = 90 * time.Second
+// Patience is how long a test waits for what must happen.
+var Patience = patience.Long
+
+// Times is how long something may take here that takes so long at most on a machine that runs
+// the tests alone.
+func Times(d time.Duration) time.Duration { return patience.Times(d) }
 
 // Server is a NATS server inside the test process.
 type Server struct {

@@ -28,7 +28,7 @@ func natsCommand(args []string, stdout, stderr io.Writer) int {
 	if len(args) < 2 {
 		return fail(errors.New("expected req or pub"))
 	}
-	nc, err := nats.Connect(os.Getenv("NATS_URL"))
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.Timeout(Patience))
 	if err != nil {
 		return fail(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv/history"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // holding is a lease that a worker has.
@@ -40,7 +41,7 @@ type Worker struct {
 	Loses    bool          // loses answers on purpose
 	Vanishes bool          // loses connections, and lets leases expire
 	Lasting  time.Duration // of leases that do not run out; 0: ten minutes
-	Attempt  time.Duration // for one answer, behind which it is lost; 0: a second
+	Attempt  time.Duration // for one answer, behind which it is lost; 0: a second, and more on a busy machine
 	Padding  int           // bytes behind the name of an item
 	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
@@ -55,8 +56,10 @@ type Worker struct {
 	replies  chan *nats.Msg
 }
 
+// attempt is for one answer; a late one is a lost one.
+var attempt = patience.Times(time.Second)
+
 const (
-	attempt   = time.Second           // for one answer; a late one is a lost one
 	pause     = 10 * time.Millisecond // before the next attempt
 	steady    = 10 * time.Minute
 	fleeting  = time.Second

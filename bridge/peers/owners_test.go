@@ -18,7 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-const patience = testenv.Patience
+var patience = testenv.Patience
 
 // owners is a server with bridges on one store, and a client that hears all their messages
 // and may publish any.

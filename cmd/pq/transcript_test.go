@@ -53,6 +53,6 @@ func newTerminal(t *testing.T) *terminal {
 	return &terminal{
 		nc:  b.NATS.Connect(t),
 		dir: dir,
-		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=30s", "PATH=" + os.Getenv("PATH")},
+		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience.String(), "PATH=" + os.Getenv("PATH")},
 	}
 }

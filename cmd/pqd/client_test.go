@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-const patience = testenv.Patience
+var patience = testenv.Patience
 
 // push pushes one item and fails the test unless it is acknowledged.
 func push(t *testing.T, nc *nats.Conn, queue string, priority int, body string) {

@@ -140,7 +140,7 @@ func (r *keptNodes) start(t *testing.T, node int, d damage, late bool, seed uint
 // unready is why a node does not become ready, or nothing when it is.
 func unready(t *testing.T, p *testenv.Process) (reason string) {
 	t.Helper()
-	for late := time.After(time.Minute); ; {
+	for late := time.After(testenv.Times(time.Minute)); ; {
 		var page string
 		if page = p.Page(t, "/readyz"); strings.Contains(page, `"ok"`) {
 			p.AwaitReady(t)

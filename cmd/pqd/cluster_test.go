@@ -116,7 +116,7 @@ func TestSilentNode(t *testing.T) {
 	silent.Pause(t)
 	defer silent.Resume(t)
 	paused := time.Now()
-	nc, err := nats.Connect(nodes.Active(t, silent).URL)
+	nc, err := nats.Connect(nodes.Active(t, silent).URL, nats.Timeout(testenv.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestSilentNode(t *testing.T) {
 	// The server chooses the node of each request at random.
 	const enough = 15
 	for answered := 0; answered < enough; answered++ {
-		if reply, err := nc.Request("pq.jobs.push.1", []byte("x"), 5*time.Second); err != nil || len(reply.Header) > 0 {
+		if reply, err := nc.Request("pq.jobs.push.1", []byte("x"), testenv.Times(5*time.Second)); err != nil || len(reply.Header) > 0 {
 			answered = 0
 		}
 		if took := time.Since(paused); took > silentLimit {
@@ -138,7 +138,7 @@ func TestSilentNode(t *testing.T) {
 
 // silentLimit is far above what the nodes need, and below the NATS server's own patience
 // with a connection.
-const silentLimit = 55 * time.Second
+var silentLimit = testenv.Times(55 * time.Second)
 
 // TestClusterCampaign is TestClusterUnderLoad for as long as -pq.ops says, with all
 // troubles.

@@ -80,7 +80,7 @@ func TestClusterWithTLSAndAccounts(t *testing.T) {
 	testenv.Await(t, "the item is popped", func() bool {
 		request := nats.NewMsg("pq.jobs.pop.min")
 		request.Header.Set("Nats-Msg-Id", "once")
-		popped, err = nc.RequestMsg(request, 2*time.Second)
+		popped, err = nc.RequestMsg(request, testenv.Times(2*time.Second))
 		return err == nil && testenv.IsItem(popped)
 	})
 	if string(popped.Data) != "kept" {

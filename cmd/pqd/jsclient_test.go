@@ -121,7 +121,7 @@ func TestJavaScriptClient(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, node.path, "--test", "--test-reporter=tap", file)
-			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few")
+			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", fmt.Sprint("PQ_TEST_PATIENCE=", patience.Milliseconds()))
 			out, err := cmd.CombinedOutput()
 			counts := regexp.MustCompile(`(?m)^# (pass|fail|cancelled|skipped|todo) (\d+)$`).FindAllStringSubmatch(string(out), -1)
 			if len(counts) != 5 {

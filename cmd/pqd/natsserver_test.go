@@ -11,22 +11,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A server that stops announces it, and waits until clients have read everything that it
 // has for them, however late they begin.
 func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	t.Parallel()
-	const patience, messages, size = 90 * time.Second, 256, 256 << 10
+	const messages, size = 256, 256 << 10
 	e, err := embeddedSettings(settings{Listen: address{host: "127.0.0.1", port: server.RANDOM_PORT}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.options.MaxPending, e.options.WriteDeadline = 2*messages*size, patience
+	e.options.MaxPending, e.options.WriteDeadline = 2*messages*size, testenv.Patience
 	srv, err := e.start(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 		}
 	}
 	lameDuck := make(chan struct{})
-	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(patience),
+	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience),
 		nats.LameDuckModeHandler(func(*nats.Conn) { close(lameDuck) }))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
 
@@ -67,7 +68,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	if n, err := awaitRead(over, srv); n == 0 || err != nil {
 		t.Errorf("out of time, %d connections are behind, %v: expected the one that does not read", n, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	enterLameDuck(ctx, srv, lameDuck)
 	stopped := make(chan error, 1)

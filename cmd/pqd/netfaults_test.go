@@ -101,7 +101,7 @@ func TestSilentNetwork(t *testing.T) {
 	// connection, which answers none.
 	unanswered := 0
 	for end, row := time.Now().Add(patience), 0; row < 20; row++ {
-		if _, err := nc.Request("pq.jobs.info", nil, time.Second); err != nil {
+		if _, err := nc.Request("pq.jobs.info", nil, testenv.Times(time.Second)); err != nil {
 			row = 0
 			unanswered++
 		}

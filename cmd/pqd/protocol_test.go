@@ -43,10 +43,10 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-const timeout = 30 * time.Second
+const timeout = time.Duration(%d)
 
 func main() {
-	nc, err := nats.Connect(os.Args[1])
+	nc, err := nats.Connect(os.Args[1], nats.Timeout(timeout))
 	if err != nil {
 		panic(err)
 	}
@@ -92,7 +92,7 @@ func TestProtocolInGo(t *testing.T) {
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
-	write(t, source, fmt.Sprintf(goProgram, separator, functions.String()))
+	write(t, source, fmt.Sprintf(goProgram, patience, separator, functions.String()))
 	program := filepath.Join(dir, "examples")
 	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("build the examples: %v\n%s", err, out)
@@ -111,7 +111,7 @@ const nodeProgram = `import { connect } from "@nats-io/transport-node";
 import { headers, nanos } from "@nats-io/nats-core";
 import { jetstream } from "@nats-io/jetstream";
 
-const timeout = 30_000;
+const timeout = %d;
 const nc = await connect({ servers: process.argv[2] });
 const js = jetstream(nc, { timeout });
 
@@ -140,7 +140,7 @@ func TestProtocolInJavaScript(t *testing.T) {
 				fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
 			}
 			source := filepath.Join(dir, strings.TrimSuffix(filepath.Base(page), ".md")+".mjs")
-			write(t, source, fmt.Sprintf(nodeProgram, functions.String(), separator))
+			write(t, source, fmt.Sprintf(nodeProgram, patience.Milliseconds(), functions.String(), separator))
 			p := testenv.Daemon(t)
 			judgeExamples(t, blocks, run(t, node.path, source, p.URL), `console\.log\(.*\);`)
 			p.Stop(t)

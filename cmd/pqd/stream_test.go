@@ -76,7 +76,7 @@ func askServing(t *testing.T, nc *nats.Conn, subject, body string, header ...str
 	}
 	testenv.Await(t, subject+" is answered", func() bool {
 		var err error
-		reply, err = nc.RequestMsg(m, 2*time.Second)
+		reply, err = nc.RequestMsg(m, testenv.Times(2*time.Second))
 		return err == nil && reply.Header.Get("Status") != "503"
 	})
 	return reply
@@ -297,7 +297,7 @@ func TestServerCutOff(t *testing.T) {
 			m := nats.NewMsg("pq.jobs.push.1")
 			m.Data = []byte(text)
 			m.Header.Set("Nats-Msg-Id", text)
-			reply, err := nc.RequestMsg(m, 2*time.Second)
+			reply, err := nc.RequestMsg(m, testenv.Times(2*time.Second))
 			return err == nil && reply.Header.Get("Nats-Service-Error") == ""
 		})
 	}

@@ -16,11 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-)
 
-// clusterPatience bounds the waits for a cluster: to be there for the first
-// time, and to have made up for a process that it lost.
-const clusterPatience = 2 * time.Minute
+	"github.com/pqbridge/pqbridge/testenv/patience"
+)
 
 // requireFDB is the variable that makes a missing fdbserver a failure.
 const requireFDB = "PQ_REQUIRE_FDB"
@@ -214,9 +212,9 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 
 // cli runs a command of fdbcli.
 func (c *Cluster) cli(programs tools, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), clusterPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Long)
 	defer cancel()
-	seconds := strconv.Itoa(int(clusterPatience / time.Second))
+	seconds := strconv.Itoa(int(patience.Long / time.Second))
 	cmd := exec.CommandContext(ctx, programs.cli, "-C", c.File, "--timeout", seconds, "--exec", command)
 	cmd.Env = append(os.Environ(), c.Env...)
 	out, err := cmd.CombinedOutput()
@@ -249,7 +247,7 @@ func healthy(s status) bool { return available(s) && s.Cluster.Data.State.Health
 
 // await waits until the cluster's status is as it should be.
 func (c *Cluster) await(programs tools, isFine func(status) bool) error {
-	deadline := time.Now().Add(clusterPatience)
+	deadline := time.Now().Add(patience.Long)
 	for {
 		out, err := c.cli(programs, "status json")
 		if err != nil {
@@ -264,7 +262,7 @@ func (c *Cluster) await(programs tools, isFine func(status) bool) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the cluster's status is not as it should be after %s, but %+v", clusterPatience, s)
+			return fmt.Errorf("the cluster's status is not as it should be after %s, but %+v", patience.Long, s)
 		}
 		time.Sleep(100 * time.Millisecond) // nothing tells when it changes
 	}

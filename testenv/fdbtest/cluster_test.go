@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // These tests are about processes and files, so programs that are none of
@@ -61,7 +63,7 @@ func awaitEnd(t *testing.T, pipe *os.File, dirs ...string) {
 		t.Fatal(err)
 	}
 	for _, dir := range dirs {
-		for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		for deadline := time.Now().Add(patience.Long); ; runtime.Gosched() {
 			_, err := os.Stat(dir)
 			if errors.Is(err, fs.ErrNotExist) {
 				break

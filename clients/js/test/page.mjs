@@ -68,7 +68,7 @@ const checks = {
 const results = [];
 try {
   const nc = await wsconnect({ servers: new URLSearchParams(location.search).get("server"), reconnectTimeWait: 50, maxReconnectAttempts: -1 });
-  const client = new pq.Client(nc, { timeout: "2m" });
+  const client = new pq.Client(nc, { timeout: "1h" });
   for (const [name, check] of Object.entries(checks)) {
     const error = await check(client).then(() => "", (err) => `${err.stack ?? err}`);
     results.push({ name, error });

@@ -8,7 +8,7 @@ import { Client } from "pqbridge";
 if (!process.env.NATS_URL) throw new Error("NATS_URL is not set: expected the address of a pqd");
 
 /** Long, because test machines can be very busy. */
-export const patience = 60_000;
+export const patience = Number(process.env.PQ_TEST_PATIENCE ?? 60_000);
 
 let names = 0;
 

@@ -12,10 +12,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 90 * time.Second
 
 func openBase(t testing.TB, opts local.Options) kv.DB {
 	t.Helper()
@@ -114,7 +112,7 @@ func await(t testing.TB, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
+	case <-time.After(patience.Long):
 		t.Fatalf("waited in vain for %s", what)
 	}
 }

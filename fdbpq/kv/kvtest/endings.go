@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // How transactions end without a commit: by their closure, by their context, by
@@ -221,7 +222,7 @@ func testCloseWaits(f *fixture) {
 		f.Helper()
 		select {
 		case <-entered:
-		case <-time.After(patience):
+		case <-time.After(patience.Long):
 			f.Fatal("a closure was not run while another one waited")
 		}
 	}

@@ -19,13 +19,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
-
-// How long a test waits for one event, and how long it may take in all. Tests wait
-// only when an engine fails.
-const (
-	patience = 90 * time.Second
-	deadline = 5 * time.Minute
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // Harness gives the suite access to an engine.
@@ -105,7 +99,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, h Harness) *fixture {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience.Long)
 	t.Cleanup(cancel)
 	f := &fixture{TB: t, ctx: ctx, db: h.Open(t), seed: h.Seed, advance: h.Advance}
 	t.Cleanup(func() {
@@ -184,13 +178,13 @@ func (f *fixture) asideDo(writes ...op) error {
 
 // wait returns when c is closed, and an error when that never happens.
 func (f *fixture) wait(c <-chan struct{}, what string) error {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(patience.Long)
 	defer timer.Stop()
 	select {
 	case <-c:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("waited %v in vain for %s", patience, what)
+		return fmt.Errorf("waited %v in vain for %s", patience.Long, what)
 	}
 }
 

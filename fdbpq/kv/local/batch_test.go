@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // A batch does what its transactions would do one after the other, on the replica that
@@ -122,7 +123,7 @@ func TestBatchesAreLimited(t *testing.T) {
 		}))
 		waiting(t, term, n+1, 0)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), eventually)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
 	defer cancel()
 	for n, want := range []int{2, 1, 1, 1} {
 		b, err := term.Next(ctx, 1000)
@@ -169,7 +170,7 @@ func TestWatchesOfABatch(t *testing.T) {
 	for n, w := range watches {
 		select {
 		case <-w.Done():
-		case <-time.After(eventually):
+		case <-time.After(patience.Long):
 			t.Errorf("the watch of key %d goes on", n)
 		}
 	}
@@ -308,7 +309,7 @@ func TestTermEndsDuringATransaction(t *testing.T) {
 			}
 			select {
 			case <-watch.Done():
-			case <-time.After(eventually):
+			case <-time.After(patience.Long):
 				t.Error("the watch goes on")
 			}
 			continue
@@ -344,7 +345,7 @@ func TestReaderGivesUp(t *testing.T) {
 	}
 	select {
 	case <-watch.Done():
-	case <-time.After(eventually):
+	case <-time.After(patience.Long):
 		t.Error("the watch goes on")
 	}
 }

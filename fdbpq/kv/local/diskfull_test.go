@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // TestDiskFullForTables fills the disk for tables while existing logs have room. Commits
@@ -46,7 +47,7 @@ func TestDiskFullForTables(t *testing.T) {
 			if !strings.Contains(line, "level="+level) || !strings.Contains(line, text) {
 				t.Fatalf("logged %s, expected %s", line, text)
 			}
-		case <-time.After(5 * time.Minute):
+		case <-time.After(patience.Long):
 			t.Fatalf("did not log %s", text)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // Transactions do not grow old unless a test moves the clock: a machine with
@@ -73,7 +74,7 @@ func mustGet(t testing.TB, db *DB, key string) string {
 // await spins until something is true that is bound to happen.
 func await(t testing.TB, what string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); !isTrue(); runtime.Gosched() {
+	for deadline := time.Now().Add(patience.Long); !isTrue(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -107,10 +107,10 @@ func TestDiskThatHangs(t *testing.T) {
 				func(ctx context.Context) error { return db.Update(ctx, func(tx kv.Tx) error { return read(tx) }) },
 			} {
 				over, cancel := context.WithCancel(t.Context())
-				patience := &patience{Context: over, asked: make(chan struct{})}
+				asking := &asking{Context: over, asked: make(chan struct{})}
 				refused := make(chan error, 1)
-				go func() { refused <- wait(patience) }()
-				<-patience.asked
+				go func() { refused <- wait(asking) }()
+				<-asking.asked
 				cancel()
 				if err := <-refused; !errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || !errors.Is(err, context.Canceled) {
 					t.Errorf("while the disk hangs: %v", err)
@@ -132,14 +132,14 @@ func TestDiskThatHangs(t *testing.T) {
 	}
 }
 
-// patience is a context that tells when a caller begins to wait for its end.
-type patience struct {
+// asking is a context that tells when a caller begins to wait for its end.
+type asking struct {
 	context.Context
 	once  sync.Once
 	asked chan struct{}
 }
 
-func (p *patience) Done() <-chan struct{} {
+func (p *asking) Done() <-chan struct{} {
 	p.once.Do(func() { close(p.asked) })
 	return p.Context.Done()
 }

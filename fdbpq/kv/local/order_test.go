@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // The steps of a commit follow one another in the order of apply. A holder of the lock
@@ -255,7 +256,7 @@ func TestLoserGivesUp(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("the loser: %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience.Long):
 		t.Error("the loser waits for the winner beyond its context")
 	}
 	unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 func mustOpenReplica(t testing.TB, fs vfs.FS) *Replica {
@@ -54,7 +55,7 @@ func startTerm(t *testing.T) (*Replica, *Term) {
 
 func next(t *testing.T, term *Term) *Batch {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), eventually)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Long)
 	defer cancel()
 	b, err := term.Next(ctx, 1<<20)
 	if err != nil {
@@ -62,8 +63,6 @@ func next(t *testing.T, term *Term) *Batch {
 	}
 	return b
 }
-
-const eventually = 90 * time.Second
 
 // update runs a transaction aside; its error comes through the channel.
 func update(db kv.DB, ctx context.Context, fn func(kv.Tx) error) <-chan error {
@@ -75,7 +74,7 @@ func update(db kv.DB, ctx context.Context, fn func(kv.Tx) error) <-chan error {
 // waiting waits until so many transactions and reads wait for a batch.
 func waiting(t *testing.T, term *Term, transactions, reads int) {
 	t.Helper()
-	for deadline := time.Now().Add(eventually); ; {
+	for deadline := time.Now().Add(patience.Long); ; {
 		term.mu.Lock()
 		n, m := len(term.waiting), len(term.reads)
 		term.mu.Unlock()
@@ -264,7 +263,7 @@ func TestEndOfATerm(t *testing.T) {
 	}
 	select {
 	case <-w.Done():
-	case <-time.After(eventually):
+	case <-time.After(patience.Long):
 		t.Error("the watch goes on")
 	}
 	if err := <-update(term, t.Context(), func(tx kv.Tx) error { return nil }); !errors.Is(err, kv.ErrUnavailable) {

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
-
-// patience is how long a test waits for an event before it has failed.
-const patience = 90 * time.Second
 
 // LogHarness gives the suite access to a log.
 type LogHarness struct {
@@ -44,7 +42,7 @@ func RunLog(t *testing.T, h LogHarness) {
 		{"CallsEnd", testCallsEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
 			defer cancel()
 			open := h.Place(t)
 			c.run(&logFixture{TB: t, ctx: ctx, log: open(), open: open, remove: func(l cluster.Log) { h.Remove(t, l) }})

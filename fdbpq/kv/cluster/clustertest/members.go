@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 // RunMembers tests messages of members against the contract of cluster.Members. open
 // returns the end of another member of one cluster each time.
 func RunMembers(t *testing.T, open func(t testing.TB) cluster.Members) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
 	defer cancel()
 	names := []string{"a", "b", "c"}
 	ends := make([]cluster.Members, len(names))
