@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -11,16 +12,40 @@ import (
 // asksAtOnce bounds how many requests are sent without an answer.
 const asksAtOnce = 16
 
-// allQueues asks about all queues. One that is deleted meanwhile is left out.
-func allQueues(ctx context.Context, c *client.Client) ([]*client.Info, error) {
-	var names []string
-	for name, err := range c.Queues(ctx) {
+// namesPage is how many names are asked for at a time.
+const namesPage = 200
+
+// pagesOf returns the names of the queues that begin with a prefix, a page at a time.
+func pagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		for after := ""; ; {
+			page, err := c.QueuesPage(ctx, client.QueuesOptions{Prefix: prefix, After: after, Limit: namesPage})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(page.Queues, nil) || page.Next == "" {
+				return
+			}
+			after = page.Next
+		}
+	}
+}
+
+// queuesOf asks about the queues that begin with a prefix. One that is deleted meanwhile is left
+// out.
+func queuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*client.Info, err error) {
+	for names, err := range pagesOf(ctx, c, prefix) {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, name)
+		page, err := infosOf(ctx, c, names)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, page...)
 	}
-	return infosOf(ctx, c, names)
+	return infos, nil
 }
 
 // infosOf asks about queues. Those that do not exist are left out. After an error it asks

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +35,22 @@ func byName(infos []*client.Info) map[string]*client.Info {
 		named[i.Queue] = i
 	}
 	return named
+}
+
+// withHolders are queues by their names, and besides them those with their dead letters.
+func withHolders(ctx context.Context, c *client.Client, infos []*client.Info) (map[string]*client.Info, error) {
+	named := byName(infos)
+	var missing []string
+	for _, i := range infos {
+		if in := holder(i); in != "" && named[in] == nil && i.Config.DeadLetter != "" && !slices.Contains(missing, in) {
+			missing = append(missing, in)
+		}
+	}
+	others, err := infosOf(ctx, c, missing)
+	for _, i := range others {
+		named[i.Queue] = i
+	}
+	return named, err
 }
 
 // figuresOf are what is known about queues, with the dead letters in others of which something

@@ -14,33 +14,46 @@ func lsCommand(s *session) *cobra.Command {
 	var names bool
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "ls", Args: arguments(0, 0),
+		Use: "ls [<prefix>]", Args: arguments(0, 1),
 		Short: "list the queues",
-		Long: `Lists the queues with their counts. DEAD are the items of the queue for dead letters.
-If there are no queues the exit code is 3.`,
+		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
+DEAD are the items of the queue for dead letters. If there are no queues the exit
+code is 3.`,
 		Example: `  # for scripts
   pq ls --names
 
+  # those of one service
+  pq ls billing-
+
   # every five seconds
   pq ls --watch=5s`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
+			prefix := strings.Join(args, "")
 			c, err := s.connect()
 			if err != nil {
 				return err
 			}
 			if names {
-				return s.names(c)
+				return s.names(c, prefix)
 			}
 			return s.watch(every, func(ctx context.Context) (string, error) {
-				infos, err := allQueues(ctx, c)
+				infos, err := queuesOf(ctx, c, prefix)
 				if err != nil {
 					return "", err
 				}
 				if len(infos) == 0 && every == 0 {
-					s.say("no queues")
+					if prefix != "" {
+						s.say("no queues that begin with %s", prefix)
+					} else {
+						s.say("no queues")
+					}
 					return "", exitError(exitNothing)
 				}
-				return s.queueTable(figuresOf(infos, byName(infos), time.Now()))
+				named, err := withHolders(ctx, c, infos)
+				if err != nil {
+					return "", err
+				}
+				return s.queueTable(figuresOf(infos, named, time.Now()))
 			})
 		},
 	}
@@ -79,15 +92,17 @@ func (s *session) queueTable(all []*figures) (string, error) {
 
 var lsColumns = queueColumnsBut("waiting", "push", "pop", "settle")
 
-func (s *session) names(c *client.Client) error {
+func (s *session) names(c *client.Client, prefix string) error {
 	n := 0
-	for name, err := range c.Queues(s.ctx) {
+	for names, err := range pagesOf(s.ctx, c, prefix) {
 		if err != nil {
 			return err
 		}
-		n++
-		if err := s.answer(map[string]string{"queue": name}, "%s", name); err != nil {
-			return err
+		n += len(names)
+		for _, name := range names {
+			if err := s.answer(map[string]string{"queue": name}, "%s", name); err != nil {
+				return err
+			}
 		}
 	}
 	if n == 0 {

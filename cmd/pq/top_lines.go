@@ -53,7 +53,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // look prints the queues once.
 func (w *watching) look(s *session, c *client.Client) error {
-	infos, err := allQueues(s.ctx, c)
+	infos, err := queuesOf(s.ctx, c, "")
 	if err != nil {
 		return err
 	}
