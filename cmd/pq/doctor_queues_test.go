@@ -1,11 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // doctor tells a queue whose less urgent items starve from one without workers.
@@ -25,9 +32,63 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	} {
 		tc.info.Queue = "jobs"
 		var remarks []string
-		examineQueue(&tc.info, func(format string, args ...any) { remarks = append(remarks, fmt.Sprintf(format, args...)) })
+		examineQueue(&tc.info, func(_ kind, format string, args ...any) { remarks = append(remarks, fmt.Sprintf(format, args...)) })
 		if said := strings.Join(remarks, "\n"); !strings.Contains(said, tc.says) || len(remarks) > 1 || (tc.says == "") != (said == "") {
 			t.Errorf("%s: %q, expected something about %q", name, said, tc.says)
 		}
+	}
+}
+
+// Many queues take longer than the time for one answer, and their remarks do not fill the screen.
+func TestDoctorOnManyQueues(t *testing.T) {
+	t.Parallel()
+	const pages, queues = 6, 40
+	timeout := testenv.Times(time.Second)
+	nc := testenv.NATS(t).Connect(t)
+	_, err := nc.Subscribe("pq.*.info", func(m *nats.Msg) {
+		queue := strings.Split(m.Subject, ".")[1]
+		info := client.Info{Queue: queue, Paused: queue != "q-3-7"}
+		if queue == "q-3-7" {
+			info.Ready, info.Config.MaxLength = 5, 5
+		}
+		answer, _ := json.Marshal(info)
+		_ = m.Respond(answer)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Subscribe("pq._sys.list", func(m *nats.Msg) {
+		var asked protocol.QueuesRequest
+		if err := json.Unmarshal(m.Data, &asked); err != nil {
+			t.Error(err)
+		}
+		page := 0
+		if *asked.After != "" {
+			page, _ = strconv.Atoi(*asked.After)
+		}
+		answer := protocol.QueuesPage{}
+		for i := range queues {
+			answer.Queues = append(answer.Queues, fmt.Sprintf("q-%d-%d", page, i))
+		}
+		if page++; page < pages {
+			answer.Next = strconv.Itoa(page)
+		}
+		text, _ := json.Marshal(answer)
+		time.AfterFunc(timeout/4, func() { _ = m.Respond(text) }) // all of them take longer than the timeout
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	s := newSession(t.Context(), nil, strings.NewReader(""), &out, &out)
+	s.nc, s.global.prefix, s.global.timeout = nc, "pq", timeout
+	d := &doctor{session: s}
+	if d.client, err = s.connect(); err != nil {
+		t.Fatal(err)
+	}
+	d.queues()
+	text := out.String()
+	if d.failed || d.err != nil || strings.Count(text, "\n") != mostOfKind+2 || strings.Count(text, "is paused") != mostOfKind ||
+		!strings.Contains(text, "q-3-7 is full") || !strings.Contains(text, "and 229 more queues are paused") {
+		t.Errorf("%v, %v:\n%s", d.failed, d.err, text)
 	}
 }
