@@ -67,10 +67,13 @@ func (d *doctor) tryAll() {
 		}
 	}()
 	var pushed client.Pushed
+	var began, ended time.Time // of the push
 	var leased *client.Item
 	can, cannot := d.permitted(
 		attempt{"push", func(ctx context.Context) (err error) {
+			began = time.Now()
 			pushed, err = q.Push(ctx, []byte("doctor"), client.Priority(1))
+			ended = time.Now()
 			return err
 		}},
 		attempt{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
@@ -94,7 +97,7 @@ func (d *doctor) tryAll() {
 		d.store(q)
 	}
 	if leased != nil {
-		d.clock(leased)
+		d.clock(leased.Pushed, began, ended)
 	}
 }
 
@@ -139,17 +142,18 @@ func (d *doctor) store(q *client.Queue) {
 	d.note(fine, "store", "%s", text)
 }
 
-// wrongClock is a difference of two clocks that is longer than requests take.
+// wrongClock is a difference of two clocks that people notice.
 const wrongClock = 2 * time.Second
 
-// clock compares this machine's clock with the bridge's.
-func (d *doctor) clock(i *client.Item) {
-	off := time.Since(i.Pushed)
+// clock compares this machine's clock with the bridge's, which showed pushed at some time from began
+// to ended: a push takes long while another pqd takes over.
+func (d *doctor) clock(pushed, began, ended time.Time) {
+	behind, ahead := began.Sub(pushed), pushed.Sub(ended)
 	switch {
-	case off > wrongClock+d.session.global.timeout:
-		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", span(off))
-	case off < -wrongClock:
-		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", span(-off))
+	case behind > wrongClock:
+		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", span(behind))
+	case ahead > wrongClock:
+		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", span(ahead))
 	default:
 		d.note(fine, "clock", "the bridge's agrees with this one")
 	}

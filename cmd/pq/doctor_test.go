@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
@@ -28,6 +29,33 @@ func TestDoctorComparesVersions(t *testing.T) {
 		}, &client.System{Version: tc.bridge})
 		if d.err != nil || !strings.HasPrefix(out.String(), tc.want+" ") {
 			t.Errorf("pq %s, bridges %s and %s: %q, %v, expected %s", tc.pq, tc.bridge, tc.other, out.String(), d.err, tc.want)
+		}
+	}
+}
+
+// The bridge's clock is compared with the time that the push took, however long that was: another
+// pqd may have taken over meanwhile.
+func TestDoctorComparesClocks(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	for _, tc := range []struct {
+		took, pushed time.Duration // after began
+		want         string
+	}{
+		{time.Millisecond, 0, "ok"},
+		{time.Minute, 0, "ok"},
+		{time.Minute, 59 * time.Second, "ok"},
+		{time.Millisecond, -wrongClock / 2, "ok"},
+		{time.Millisecond, wrongClock / 2, "ok"},
+		{time.Millisecond, -time.Minute, "1m0s behind"},
+		{time.Minute, -time.Minute, "1m0s behind"},
+		{time.Second, time.Minute, "59s ahead"},
+	} {
+		var out strings.Builder
+		d := &doctor{session: &session{stdout: &out}}
+		d.clock(began.Add(tc.pushed), began, began.Add(tc.took))
+		if d.err != nil || !strings.Contains(out.String(), tc.want) || (tc.want == "ok") != strings.HasPrefix(out.String(), "ok ") {
+			t.Errorf("a push of %s that was noted %s after its begin: %q, expected %s", tc.took, tc.pushed, out.String(), tc.want)
 		}
 	}
 }
