@@ -131,7 +131,22 @@ func (d *doctor) connection() bool {
 	if err != nil {
 		d.note(bad, "settings", "%v", err)
 	}
-	return err == nil
+	return err == nil && d.inbox()
+}
+
+// inbox checks that answers can arrive: nothing else says anything otherwise.
+func (d *doctor) inbox() bool {
+	sub, err := d.session.nc.SubscribeSync(d.session.nc.NewInbox())
+	if err != nil {
+		d.note(bad, "inbox", "%s", withoutPrefix(err))
+		return false
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection at the latest
+	if d.refused() {
+		d.note(bad, "inbox", "%s. %s", withoutPrefix(d.seen), d.session.inboxHint(d.seen))
+		return false
+	}
+	return true
 }
 
 // local reports whether the server is on this machine.

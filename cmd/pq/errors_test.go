@@ -66,10 +66,15 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		{strings.NewReader("a\nb\nc\n"), []string{"push", "jobs", "-", "--delay", "1000000h"}, "PQ-Delay"},
 		{nil, []string{"consume", "jobs", "no-such-program"}, `the program "no-such-program": executable file not found`},
 		{nil, []string{"ls", "--creds", "no-such-file"}, "no such file"},
+		{nil, []string{"ls", "--nkey", "no-such-file"}, "no such file"},
+		{nil, []string{"ls", "--nkey", "errors_test.go"}, "no nkey seed found"},
+		{nil, []string{"ls", "--inbox-prefix", "a b"}, "--inbox-prefix"},
+		{nil, []string{"ls", "--inbox-prefix", "a.>"}, "--inbox-prefix"},
 	} {
 		_, wait := w.beginWith(t, tc.stdin, tc.args...)
 		code, text := wait()
-		if code == 0 || code == exitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 {
+		if code == 0 || code == exitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 ||
+			strings.Contains(text, "nats: ") || strings.Contains(text, "nkeys: ") {
 			t.Errorf("%s: exit code %d: %s\nexpected %q, once", strings.Join(tc.args, " "), code, text, tc.want)
 		}
 	}

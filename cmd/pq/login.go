@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/net/proxy"
@@ -77,6 +78,9 @@ func (l login) options() ([]nats.Option, error) {
 		options = append(options, nats.TLSHandshakeFirst())
 	}
 	if l.InboxPrefix != "" {
+		if !isSubject(l.InboxPrefix) {
+			return nil, usagef("--inbox-prefix %q: expected tokens joined by dots, without wildcards and spaces", l.InboxPrefix)
+		}
 		options = append(options, nats.CustomInboxPrefix(l.InboxPrefix))
 	}
 	if l.SOCKSProxy != "" {
@@ -87,6 +91,16 @@ func (l login) options() ([]nats.Option, error) {
 		options = append(options, nats.SetCustomDialer(dialer))
 	}
 	return options, nil
+}
+
+// isSubject reports whether a text is a subject without wildcards.
+func isSubject(text string) bool {
+	for token := range strings.SplitSeq(text, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n") {
+			return false
+		}
+	}
+	return true
 }
 
 func socksDialer(address string) (proxy.Dialer, error) {

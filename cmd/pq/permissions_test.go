@@ -68,8 +68,17 @@ func TestPrintedPermissions(t *testing.T) {
 	}
 	// Without its inbox prefix it receives no answers, and reports that.
 	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=consumer", "NATS_PASSWORD=secret"}
-	if code, text := pq(t, env, "consume", "jobs", "true"); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
-		t.Errorf("consume without the inbox prefix: exit code %d: %s", code, text)
+	for args, says := range map[string]string{
+		"consume jobs true":                      "on _INBOX.>: say where it may with --inbox-prefix _INBOX.consumer (",
+		"peek jobs":                              "--inbox-prefix _INBOX.consumer",
+		"doctor":                                 "--inbox-prefix _INBOX.consumer",
+		"doctor jobs":                            "--inbox-prefix _INBOX.consumer",
+		"peek jobs --inbox-prefix _INBOX.viewer": "on _INBOX.viewer.>: say where it may with --inbox-prefix _INBOX.consumer (",
+		"peek jobs --user viewer --inbox-prefix _INBOX.view": "--inbox-prefix _INBOX.viewer",
+	} {
+		if code, text := pq(t, env, strings.Fields(args)...); code != exitFailed || strings.Count(text, says) != 1 || strings.Contains(text, "violation: ") {
+			t.Errorf("%s without the inbox prefix: exit code %d: %s", args, code, text)
+		}
 	}
 	for user, args := range map[string]string{
 		"producer": "pop jobs", "consumer": "purge jobs --force", "viewer": "push jobs x", "importer": "peek jobs", "admin": "push jobs x",

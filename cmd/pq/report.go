@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -30,7 +32,7 @@ func (s *session) report(err error) int {
 	if s.warn(err); s.global.json {
 		return code
 	}
-	if hint := hint(err); hint != "" {
+	if hint := cmp.Or(s.inboxHint(err), hint(err)); hint != "" {
 		fmt.Fprintln(s.stderr, hint)
 	}
 	if s.unfinished != "" {
@@ -48,8 +50,12 @@ func (s *session) warn(err error) {
 	fmt.Fprintf(s.stderr, "pq: %s\n", withoutPrefix(err))
 }
 
-// withoutPrefix is the text of an error without the one that nats.go puts in front.
-func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "nats: ") }
+// withoutPrefix is the text of an error without what nats.go puts in front of its own.
+func withoutPrefix(err error) string {
+	return ofLibrary.Replace(strings.TrimPrefix(err.Error(), "nats: "))
+}
+
+var ofLibrary = strings.NewReplacer(": nats: ", ": ", ": nkeys: ", ": ", "permissions violation: Permissions Violation ", "permissions violation ")
 
 // hint returns advice about an error, or nothing if the error is clear.
 func hint(err error) string {
@@ -69,6 +75,30 @@ func hint(err error) string {
 		return "The NATS server does not let this user do that: it needs the permission to publish or subscribe there."
 	}
 	return ""
+}
+
+var deniedSubscription = regexp.MustCompile(`(?i)permissions violation for subscription to "([^"]+)"`)
+
+// inboxHint returns advice about an error when the user may not receive answers where pq asks
+// for them.
+func (s *session) inboxHint(err error) string {
+	denied := deniedSubscription.FindStringSubmatch(err.Error())
+	if s.nc == nil || denied == nil || !errors.Is(err, nats.ErrPermissionViolation) {
+		return ""
+	}
+	inboxes := cmp.Or(s.nc.Opts.InboxPrefix, strings.TrimSuffix(nats.InboxPrefix, "."))
+	if !strings.HasPrefix(denied[1], inboxes+".") {
+		return ""
+	}
+	// As docs and deploy/nats.conf set users up.
+	likely := nats.InboxPrefix + "<user>"
+	if l, _, err := s.login(); err == nil && l.User != "" && l.Password != "" {
+		likely = nats.InboxPrefix + l.User
+	}
+	if likely == inboxes {
+		likely = "<subject>"
+	}
+	return fmt.Sprintf("This user may not receive answers on %s.>: say where it may with --inbox-prefix %s (NATS_INBOX_PREFIX).", inboxes, likely)
 }
 
 // warnJSON is how errors look with --json.
