@@ -83,10 +83,18 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	if len(keys) > 0 {
 		s.say("exported the settings of %s", many(int64(len(keys)), "key"))
 	}
-	if after, err := q.Info(s.ctx); err == nil && (!after.Paused || after.Leased > 0) && n > 0 {
+	if after, err := q.Info(s.ctx); err == nil && n > 0 && (after.Leased > 0 || n != total || changed(info, after)) {
 		s.say("the queue was in use, so this need not be all of it: see \"pq help export\"")
 	}
 	return nil
+}
+
+// changed reports whether something was done with a queue between two looks at it. Rates only
+// fall while nothing happens.
+func changed(before, after *client.Info) bool {
+	b, a := &before.Rates, &after.Rates
+	return before.Ready != after.Ready || before.Leased != after.Leased || before.Delayed != after.Delayed || before.Bytes != after.Bytes ||
+		a.Push > b.Push || a.Pop > b.Pop || a.Settle > b.Settle
 }
 
 // settingsOfKeys reads the settings of so many keys.
