@@ -30,7 +30,7 @@ func factorAt(load float64, processors int) float64 {
 }
 
 // Long is how long a test waits for what must happen.
-var Long = Times(3 * time.Minute)
+var Long = Times(3 * time.Minute).Round(time.Second)
 
 // Times is how long something may take that takes so long at most on a machine that runs the
 // tests alone.
