@@ -59,7 +59,7 @@ func asTool(args []string) {
 
 // Command prepares a program, with the commands pq, pqd, nats and curl at hand, that
 // finds this process by NATS_URL. It is killed when it has not ended in time,
-// or when the test ends.
+// or when the test ends. What it prints comes before the end of the test: a test may be given it to log.
 func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := tools()
@@ -71,6 +71,11 @@ func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+Patience.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Wait() // the test may have waited for it
+		}
+	})
 	return cmd
 }
 

@@ -107,6 +107,23 @@ func TestShellWorker(t *testing.T) {
 	p.Stop(t)
 }
 
+// A program that a test leaves running has ended when the test has: what it prints then would end
+// all tests.
+func TestProgramsEndWithTheirTest(t *testing.T) {
+	t.Parallel()
+	var program *exec.Cmd
+	t.Run("test", func(t *testing.T) {
+		program = new(testenv.Process).Command(t, "sh", "-c", "while :; do echo more >&2; done")
+		program.Stderr = t.Output()
+		if err := program.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if program.ProcessState == nil {
+		t.Error("the program may still run")
+	}
+}
+
 // startWorker starts a worker and returns its output, line by line.
 func startWorker(t *testing.T, worker *exec.Cmd) <-chan string {
 	t.Helper()
