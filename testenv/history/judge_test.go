@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/testenv/patience"
 )
 
 const seeds = 60
@@ -299,11 +301,11 @@ func TestNoOrder(t *testing.T) {
 			push, op(2, Lease, "a", 3*s, 4*s, minute, second), op(2, Nak, "a", 5*s, 6*s, minute, second), op(1, Lease, "a", 7*s, 8*s, minute),
 		}},
 	} {
-		if holds, err := Linearizable(c.history, time.Minute); err != nil || holds {
+		if holds, err := Linearizable(c.history, patience.Long); err != nil || holds {
 			t.Errorf("%s: found %t, %v: expected no order", c.name, holds, err)
 		}
 		last := len(c.history) - 1
-		if holds, err := Linearizable(c.history[:last], time.Minute); err != nil || !holds {
+		if holds, err := Linearizable(c.history[:last], patience.Long); err != nil || !holds {
 			t.Errorf("%s: found %t, %v: expected an order of all but the last operation", c.name, holds, err)
 		}
 	}
@@ -320,7 +322,7 @@ func TestLinearizable(t *testing.T) {
 			told := 0
 			for seed := range uint64(seeds) {
 				operations := simulate(seed, f, 40, true)
-				holds, err := Linearizable(operations, time.Minute)
+				holds, err := Linearizable(operations, patience.Long)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -387,12 +389,12 @@ func TestSearchIsShort(t *testing.T) {
 			at += 2
 		}
 	}
-	if holds, err := Linearizable(operations, time.Minute); err != nil || !holds {
+	if holds, err := Linearizable(operations, patience.Long); err != nil || !holds {
 		t.Errorf("found %t, %v: expected an order", holds, err)
 	}
 	first, last := &operations[rounds*clients], &operations[len(operations)-1] // of the pops
 	first.Item, last.Item = last.Item, first.Item
-	if holds, err := Linearizable(operations, time.Minute); err != nil || holds {
+	if holds, err := Linearizable(operations, patience.Long); err != nil || holds {
 		t.Errorf("found %t, %v: expected no order, as an item of the last round came out first", holds, err)
 	}
 }
