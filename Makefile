@@ -35,7 +35,7 @@ ONE_ENGINE = ./bridge
 # Tests wait for disks, processes and browsers more than they compute. Each wait has a bound of its
 # own, in testenv/patience; the limit of a package is for what has none.
 PARALLEL = 4
-LIMIT    = 3h
+LIMIT    = 1h
 
 # Says so where the machine has much else to do than a test run: a test that is out of time there
 # may have found nothing.
