@@ -37,12 +37,8 @@ type removal struct{ edit }
 func makeRemove(subjects.Verb) work { return new(removal) }
 
 func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	held, err := q.Get(tx.Snapshot(), r.id)
-	if err != nil || held == nil {
-		return nil, r.found(false, 0, err)
-	}
-	found, err := q.Remove(tx, r.id)
-	return nil, r.found(found, held.Priority, err)
+	priority, found, err := q.Remove(tx, r.id)
+	return nil, r.found(found, priority, err)
 }
 
 func (r *removal) count(tally *request.Tally) {

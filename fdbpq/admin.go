@@ -105,6 +105,7 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
 	if err == nil {
+		tx.Clear(queueRow(spaceHigh, q.name))
 		q.forgetKeys(tx)
 		err = q.forgetAllIDs(tx)
 	}

@@ -19,6 +19,7 @@ type keyFound struct {
 	head  *place // first row with which pops find it
 	held  int    // leased items, and ones that wait between two leases
 	fair  *int64 // first class in which it has a row
+	heavy bool   // a push gave it a weight
 }
 
 func (w *walk) keyOf(line lineage, key string) *keyFound {
@@ -111,6 +112,9 @@ func (w *walk) balanceKeys() {
 		}
 	}
 	for of, found := range w.keys {
+		if found.heavy && found.first == nil {
+			w.problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
+		}
 		if found.first == nil || w.mayBeHidden(of, found) {
 			continue
 		}

@@ -74,6 +74,11 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 // fairRow checks a row of the fair order of a queue.
 func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []byte) error {
 	if space == spaceWeight {
+		key, _, err := tuple.ConsumeBytes(rest)
+		if err != nil {
+			return err
+		}
+		w.keyOf(line, string(key)).heavy = true
 		weight, _, err := tuple.ConsumeInt(value)
 		if err == nil {
 			err = checkWeight(weight)

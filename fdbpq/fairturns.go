@@ -166,9 +166,6 @@ func (t *fairTurns) look(at fairPlace) (done bool, err error) {
 			t.fresh++
 			return false, t.moveTo(found, at)
 		}
-		if err := t.forgetWeight(at.key); err != nil {
-			return false, err
-		}
 	}
 	return t.givesUp(), nil
 }
@@ -248,7 +245,7 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 		t.queueTx.keys.of(f.key).placed = true
 	}
 	if !f.ready {
-		return done, t.forgetWeight(f.key)
+		return done, nil
 	}
 	class := t.state.config.Fair.class(f.at.priority)
 	switch {
@@ -275,29 +272,6 @@ func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
 		c.unnamed = 0
 	}
 	return done, err
-}
-
-// forgetWeight clears the weight of a key that has no ready items.
-func (t *fairTurns) forgetWeight(key string) error {
-	if !t.remove {
-		return nil
-	}
-	row, err := t.tx.Get(t.weightRow(key))
-	if err != nil || row == nil {
-		return err
-	}
-	taken := 0 // items whose rows are cleared when the pop is complete
-	for i := range t.items {
-		if t.items[i].envelope.key == key {
-			taken++
-		}
-	}
-	begin, end := tuple.Range(t.keyRow(spaceKeyReady, key))
-	ready, err := t.snapshot.Range(begin, end, kv.RangeOptions{Limit: taken + 1})
-	if err == nil && len(ready) <= taken {
-		t.tx.Clear(t.weightRow(key))
-	}
-	return err
 }
 
 // write writes where the keys stand now.

@@ -370,7 +370,7 @@ func (f *fixture) returned(l fdbpq.Lease) (settled fdbpq.Settled, err error) {
 func (f *fixture) remove(queue string, id fdbpq.ID) {
 	f.Helper()
 	f.update(func(tx kv.Tx) error {
-		_, err := f.Queue(queue).Remove(tx, id)
+		_, _, err := f.Queue(queue).Remove(tx, id)
 		return err
 	})
 }

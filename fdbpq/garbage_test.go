@@ -62,6 +62,32 @@ func TestDeletedQueueLeavesNothing(t *testing.T) {
 	})
 }
 
+// What a queue that is made again begins with does not depend on whether the rows of the one
+// that was deleted are cleared.
+func TestQueueMadeAgainCountsFromOne(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, collected := range []bool{false, true} {
+			f.pushed("q", 0, "a", "b", "c")
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Delete(tx)
+				return err
+			})
+			for collected {
+				more, err := f.CollectGarbage(f.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				collected = more
+			}
+			if seq := f.push("q", fdbpq.NewItem{})[0].Seq; seq != 1 {
+				t.Errorf("the first push of the queue that was made again has the number %d, expected 1", seq)
+			}
+		}
+	})
+}
+
 // Clearing a leased item, which has no timer for its TTL, leaves none of other items behind.
 func TestGarbageLeavesNoTimers(t *testing.T) {
 	t.Parallel()

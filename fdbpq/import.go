@@ -187,7 +187,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	p.claim(&e, at)
 	p.count = max(p.count, seq)
 	p.tally.bytes += e.size
-	p.addReadyAt(at, due, &e)
+	p.addReadyAt(at, due, &e, p.holdsKey(&e))
 	return Imported{Seq: seq}, nil
 }
 

@@ -220,11 +220,8 @@ func (qtx *queueTx) indexKey(change *keyChange) error {
 		}
 	}
 	switch {
-	case !ok && change.placed:
-		return nil
 	case !ok && len(change.removed) > 0:
-		qtx.placeFair(change.removed[0], change.key) // a pop forgets the key
-		return nil
+		return qtx.keyGone(change)
 	case !ok:
 		return nil
 	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
@@ -241,6 +238,22 @@ func (qtx *queueTx) indexKey(change *keyChange) error {
 		qtx.arrived = true
 	}
 	return nil
+}
+
+// keyGone forgets what counts for a key while it has ready items: it has none any more. A
+// pop forgets its row.
+func (qtx *queueTx) keyGone(change *keyChange) error {
+	if qtx.state.config.Fair == "" {
+		return nil
+	}
+	if !change.placed {
+		qtx.placeFair(change.removed[0], change.key)
+	}
+	weight, err := qtx.tx.Get(qtx.weightRow(change.key))
+	if err == nil && weight != nil {
+		qtx.tx.Clear(qtx.weightRow(change.key))
+	}
+	return err
 }
 
 // findKey has pops look at a key.

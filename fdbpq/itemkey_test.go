@@ -131,6 +131,24 @@ func TestKeyOrder(t *testing.T) {
 	})
 }
 
+// All items of a key that is paused wait for the end of the pause, the first one and the others.
+func TestPausedKeyWaitsForPause(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, config := range []string{`{"key_order":false}`, `{"key_limit":1}`, `{"key_order":true}`} {
+			f.configure("q", config)
+			ids := f.keyed("q", "a", 0, 3)
+			f.setKey("q", "a", `{"paused":true}`)
+			for _, id := range ids {
+				f.expectWaitsFor("q", id, fdbpq.WaitsForPause)
+			}
+			f.setKey("q", "a", `{"paused":false}`)
+			f.purge("q")
+		}
+	})
+}
+
 // When order is switched on while several items of a key are leased, none is handed out
 // until all have ended.
 func TestKeyOrderBeginsLate(t *testing.T) {

@@ -67,16 +67,16 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) 
 	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased}, nil
 }
 
-// Remove removes an item, whatever its state, and reports whether there was one. A
-// lease of the item is lost.
-func (q Queue) Remove(tx kv.Tx, id ID) (bool, error) {
+// Remove removes an item, whatever its state, and reports whether there was one, and the
+// last priority that it had, or was moved to. A lease of the item is lost.
+func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 	qtx, l, err := q.beginWithItem(tx, id)
 	if err != nil || l == nil {
-		return false, err
+		return 0, false, err
 	}
 	qtx.remove(l)
 	qtx.drop(l.place, &l.envelope)
-	return true, qtx.finish()
+	return l.returnPriority, true, qtx.finish()
 }
 
 // Move changes the priority of an item and reports whether there was one. The item
@@ -87,23 +87,23 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	if err != nil || l == nil {
 		return false, err
 	}
-	qtx.move(l, priority)
+	if err := qtx.move(l, priority); err != nil {
+		return false, err
+	}
 	return true, qtx.finish()
 }
 
-func (qtx *queueTx) move(l *located, priority int64) {
+func (qtx *queueTx) move(l *located, priority int64) error {
 	if l.state == StateLeased {
 		leased := l.asLeased()
 		leased.returnPriority = priority
 		qtx.tx.Set(qtx.key(spaceLeased, l.place), leased.append(nil))
-		return
+		return nil
 	}
 	if priority == l.place.priority {
-		return
+		return nil
 	}
-	qtx.remove(l)
-	to := qtx.relocate(l.place, &l.envelope, priority)
-	qtx.addReadyAt(to, l.due, &l.envelope)
+	return qtx.replace(l, qtx.relocate(l.place, &l.envelope, priority), &l.envelope)
 }
 
 // beginWithItem starts a transaction on the queue and locates an item in it.

@@ -87,7 +87,7 @@ func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error
 	case e.expires != 0 && e.expires <= now:
 		return qtx.expire(to, e)
 	case delay > 0:
-		qtx.addDelayed(to, now+int64(delay), e)
+		qtx.addDelayed(to, now+int64(delay), e, qtx.holdsKey(e))
 	default:
 		qtx.addReady(to, e)
 	}

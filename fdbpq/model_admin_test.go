@@ -37,8 +37,12 @@ func (m *model) get(queue, id string) outcome {
 func (m *model) removeID(queue, id string) outcome {
 	if q := m.queue(queue); q != nil {
 		if item := q.byID(id); item != nil {
+			last := item.priority
+			if item.state == fdbpq.StateLeased {
+				last = item.returnPriority
+			}
 			q.remove(item.number)
-			return outcome{OK: true}
+			return outcome{OK: true, N: last}
 		}
 	}
 	return outcome{}
@@ -56,7 +60,6 @@ func (m *model) move(queue, id string, priority int64) outcome {
 	item.returnPriority = priority
 	if item.state != fdbpq.StateLeased && item.priority != priority {
 		item.priority = priority
-		q.hold(item)
 	}
 	return outcome{OK: true}
 }
@@ -195,6 +198,10 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		q.exists, q.paused, q.keyed = false, false, false
 		q.settings, q.keyBuckets, q.bucket, q.keyRateSet = nil, nil, modelBucket{}, 0
 		q.fairOrder, q.fairBuilt = 0, false
+		q.high, q.unseen = 0, 0 // the next queue of the name counts from 1
+		if m.floor != nil {
+			m.floor[queue] = 0
+		}
 		clear(q.pushes)
 		for id, pop := range q.pops {
 			if !pop.repeated {

@@ -143,6 +143,7 @@ func newModel() *model {
 func (m *model) clone() *model {
 	c := *m
 	c.fences.last, c.fences.kept = maps.Clone(m.fences.last), maps.Clone(m.fences.kept)
+	c.floor = maps.Clone(m.floor)
 	c.stale, c.others = slices.Clone(m.stale), slices.Clone(m.others)
 	c.queues = make(map[string]*modelQueue, len(m.queues))
 	for name, q := range m.queues {

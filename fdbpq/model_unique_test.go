@@ -46,14 +46,12 @@ func (m *model) resolve(q *modelQueue, at moment, item pushItem, priority int64,
 		return pushedView{Err: "content"}
 	case item.onConflict == fdbpq.ConflictReplace:
 		living.payload, living.headers = item.payload, item.headers
-		q.hold(living)
 	case item.onConflict == fdbpq.ConflictRaise && priority < view.Priority:
 		view.Priority = priority
 		if leased {
 			living.returnPriority = priority
 		} else {
 			living.priority = priority
-			q.hold(living)
 		}
 	}
 	if item.msgID != "" {

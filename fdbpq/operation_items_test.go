@@ -33,8 +33,8 @@ func removeOf(id knownID) operation {
 	return operation{
 		name: fmt.Sprintf("remove %s/%s", id.queue, id.id),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			ok, err := p.store.Queue(id.queue).Remove(tx, parseID(id.id))
-			return outcome{OK: ok}, err
+			last, ok, err := p.store.Queue(id.queue).Remove(tx, parseID(id.id))
+			return outcome{OK: ok, N: last}, err
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.removeID(id.queue, id.id) },
 	}

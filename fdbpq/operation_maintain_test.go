@@ -63,9 +63,7 @@ func collectOf() operation {
 				return outcome{}
 			}
 			for _, q := range m.queues {
-				if q.garbage = 0; !q.exists {
-					q.high = 0 // nothing is left of it
-				}
+				q.garbage = 0
 			}
 			m.stale = slices.DeleteFunc(m.stale, func(d due) bool { return d.id == "" })
 			return outcome{}

@@ -236,7 +236,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
-	p.addReadyAt(at, due, &e)
+	p.addReadyAt(at, due, &e, false)
 	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
 		err = p.rememberPush(item.MsgID, pushed.ID)

@@ -97,11 +97,16 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 	case item.OnConflict == ConflictReplace && item.Key != living.key:
 		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.key)}, nil
 	case item.OnConflict == ConflictReplace:
-		if err := p.replace(living, item); err != nil {
+		if err := checkContent(item.Headers, item.Payload); err != nil {
 			return Pushed{Err: err}, nil
 		}
+		if err := p.replaceContent(living, item); err != nil {
+			return Pushed{}, err
+		}
 	case item.OnConflict == ConflictRaise && priority < living.returnPriority:
-		p.move(living, priority)
+		if err := p.move(living, priority); err != nil {
+			return Pushed{}, err
+		}
 		pushed.Priority = priority
 	}
 	if err := p.acknowledge(handOver); err != nil {
@@ -113,22 +118,16 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 	return pushed, err
 }
 
-// replace gives an item that is not leased the content of a push.
-func (p *pusher) replace(living *located, item *NewItem) error {
-	at, e := living.place, living.envelope
-	fresh := e
+// replaceContent gives an item that is not leased the content of a push.
+func (p *pusher) replaceContent(living *located, item *NewItem) error {
+	fresh := living.envelope
 	fresh.chunks = 0
-	if err := checkContent(item.Headers, item.Payload); err != nil {
+	p.clearContent(&living.envelope, living.place)
+	if err := p.storeContent(&fresh, living.place, item.Headers, item.Payload); err != nil {
 		return err
 	}
-	p.remove(living)
-	p.clearContent(&e, at)
-	if err := p.storeContent(&fresh, at, item.Headers, item.Payload); err != nil {
-		return err
-	}
-	p.tally.bytes += fresh.size - e.size
-	p.addReadyAt(at, living.due, &fresh)
-	return nil
+	p.tally.bytes += fresh.size - living.size
+	return p.replace(living, living.place, &fresh)
 }
 
 // checkUnique returns an error when the options of a push about its unique value are not

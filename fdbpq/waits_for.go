@@ -42,17 +42,15 @@ func (qtx *queueTx) waitsFor(l *located) (WaitsFor, error) {
 // waitsForKey says what keeps an item with a key from being handed out when it is the next
 // one of its queue.
 func (qtx *queueTx) waitsForKey(l *located) (WaitsFor, error) {
-	config := &qtx.state.config
-	if config.KeyOrder {
-		first, _, err := qtx.firstOfKey(qtx.snapshot, l.key)
-		if err != nil {
-			return "", err
-		}
-		if first != l.place {
-			return WaitsForKeyOrder, nil
-		}
+	waits, err := qtx.keyWaitsFor(l.key)
+	if err != nil || waits == WaitsForPause || !qtx.state.config.KeyOrder {
+		return waits, err
 	}
-	return qtx.keyWaitsFor(l.key)
+	first, _, err := qtx.firstOfKey(qtx.snapshot, l.key)
+	if err == nil && first != l.place {
+		return WaitsForKeyOrder, nil
+	}
+	return waits, err
 }
 
 // keyWaitsFor says what keeps the first item of a key from being handed out.

@@ -70,6 +70,31 @@ func TestWeightsAreForgotten(t *testing.T) {
 	})
 }
 
+// However the last ready item of a key goes, the weight goes with it: it does not count for the
+// next item.
+func TestWeightGoesWithTheLastItem(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(f *fixture, id fdbpq.ID){
+		"removed": func(f *fixture, id fdbpq.ID) { f.remove("q", id) },
+		"evicted": func(f *fixture, _ fdbpq.ID) { f.push("q", fdbpq.NewItem{Priority: -1, HasPriority: true}) },
+		"expired": func(f *fixture, _ fdbpq.ID) { f.pass(2 * time.Minute); f.sweep() },
+		"leased":  func(f *fixture, _ fdbpq.ID) { f.leaseOne("q", time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				f.configure("q", `{"fair":"priority","max_length":1,"overflow":"evict"}`)
+				end(f, f.push("q", fdbpq.NewItem{Key: "a", Weight: 7, TTL: time.Minute, Priority: 1, HasPriority: true})[0].ID)
+				if info := f.key("q", "a"); info.Ready != 0 || info.Weight != 1 {
+					t.Errorf("the key has %d ready items and the weight %d, expected 0 and 1", info.Ready, info.Weight)
+				}
+				f.sound()
+			})
+		})
+	}
+}
+
 // The weight of a push with a delay counts neither at once nor when the item is due, and
 // one that the key has from another push stays.
 func TestWeightOfDelayedPush(t *testing.T) {
