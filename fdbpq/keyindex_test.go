@@ -130,7 +130,6 @@ func TestQueueWithoutKeysKeepsItsLayout(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		f.configure("q", `{"key_limit":1}`)
 		f.pushed("q", 0, "one")
 		f.leaseOne("q", time.Minute)
 		for _, space := range []string{"ik", "kr", "kb", "kl", "kh"} {

@@ -128,14 +128,14 @@ func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
 	return p, nil
 }
 
-// prepare makes the queue with its first item, and has it keep items with keys from
-// the first one on.
+// prepare makes the queue with its first item, and has it keep items with keys, or with
+// unique values, from the first one on.
 func (p *pusher) prepare(e *envelope) error {
-	first := e.key != "" && !p.state.keyed
+	first := e.key != "" && !p.state.keyed || e.unique != "" && !p.state.unique
 	if first {
-		keyed := *p.state
-		keyed.keyed = true
-		p.state = &keyed
+		changed := *p.state
+		changed.keyed, changed.unique = changed.keyed || e.key != "", changed.unique || e.unique != ""
+		p.state = &changed
 	}
 	if p.missing {
 		p.missing = false

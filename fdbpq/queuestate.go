@@ -18,6 +18,7 @@ type queueState struct {
 	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
 	keyed      bool // items of the queue have had keys
+	unique     bool // items of the queue have had unique values
 	config     Config
 
 	keysSet     int64 // keys that have settings of their own
@@ -40,23 +41,31 @@ func (s *queueState) keysMayWait() bool { return s.config.KeyRate != (Rate{}) ||
 // keyLimited reports whether the leases of keys are counted.
 func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysLimited > 0 }
 
+// A queue's state has a version of its own, the lowest one that knows all that the queue
+// uses: earlier versions of this program would damage the rest, or forget it when they write
+// the state. So they refuse the queue, and serve all others. What is new takes the next
+// number with its first use. TestEarlierProgramsRefuse knows what each of them reads.
 const (
 	stateVersion = 1
 
-	// stateKeyed is the version of a queue whose items have had keys. Earlier versions
-	// of this program do not know where such items are, and refuse the queue.
+	// stateKeyed is the version of a queue whose items have had keys.
 	stateKeyed = 2
 
 	// stateTurns is the version of a queue with rates, a fair order, or settings of keys.
 	stateTurns = 3
 
+	// stateUnique is the version of a queue whose items have had unique values, or whose
+	// configuration has what no program before it keeps.
+	stateUnique = 4
+
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
 	// Earlier versions set 1 << 2 on queues that had received dead letters.
 
-	// These two are flags of stateTurns.
+	// These are flags from stateTurns on.
 	flagKeyed     = 1 << 3
 	flagFairBuilt = 1 << 4
+	flagUnique    = 1 << 5
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -71,25 +80,23 @@ func (s *queueState) pack() ([]byte, error) {
 	if !s.exists {
 		flags |= flagDeleted
 	}
-	version := int64(stateVersion)
-	if s.keyed {
-		version = stateKeyed
-	}
-	turns := s.turns()
-	if turns {
-		version = stateTurns
+	version := s.version()
+	if version >= stateTurns {
 		if s.keyed {
 			flags |= flagKeyed
 		}
 		if s.fairBuilt {
 			flags |= flagFairBuilt
 		}
+		if s.unique {
+			flags |= flagUnique
+		}
 	}
 	b := tuple.AppendInt(nil, version)
 	b = tuple.AppendInt(b, s.generation)
 	b = tuple.AppendInt(b, flags)
 	b = tuple.AppendBytes(b, config)
-	if turns {
+	if version >= stateTurns {
 		for _, n := range [...]int64{s.keysSet, s.keysLimited, s.fairOrder, s.keyRateSince} {
 			b = tuple.AppendInt(b, n)
 		}
@@ -97,11 +104,18 @@ func (s *queueState) pack() ([]byte, error) {
 	return b, nil
 }
 
-// turns reports whether an earlier version of this program could not serve the queue as it
-// is configured.
-func (s *queueState) turns() bool {
+// version is that of the first program that can serve the queue.
+func (s *queueState) version() int64 {
 	c := &s.config
-	return c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0
+	switch {
+	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || !s.keyed && c.limitsKeys():
+		return stateUnique
+	case c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
+		return stateTurns
+	case s.keyed:
+		return stateKeyed
+	}
+	return stateVersion
 }
 
 // stateHead is what a state row begins with. It is enough to tell whether there is such a
@@ -115,8 +129,8 @@ func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
 			return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
-	if head.version < stateVersion || head.version > stateTurns {
-		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateTurns)
+	if head.version < stateVersion || head.version > stateUnique {
+		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateUnique)
 	}
 	return head, rest, nil
 }
@@ -138,9 +152,9 @@ func parseState(b []byte) (*queueState, error) {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	s.paused = flags&flagPaused != 0
-	s.keyed = version == stateKeyed || version == stateTurns && flags&flagKeyed != 0
-	if version == stateTurns {
-		s.fairBuilt = flags&flagFairBuilt != 0
+	s.keyed = version == stateKeyed || version >= stateTurns && flags&flagKeyed != 0
+	if version >= stateTurns {
+		s.fairBuilt, s.unique = flags&flagFairBuilt != 0, flags&flagUnique != 0
 		for _, field := range [...]*int64{&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince} {
 			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 				return nil, fmt.Errorf("damaged queue state: %w", err)

@@ -327,8 +327,8 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			t.Errorf("an item of another format: %v", err)
 		}
 		set(item, item.Value)
-		set(state, append([]byte{0x15, 4}, state.Value[2:]...))
-		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 4") {
+		set(state, append([]byte{0x15, 5}, state.Value[2:]...))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 5") {
 			t.Errorf("a queue of another format: %v", err)
 		}
 	})
