@@ -53,6 +53,14 @@ func (w *headerWriter) item(item *fdbpq.Item) {
 		w.string(protocol.HeaderDeadReason, failure.HeaderText(dead.Reason))
 		w.string(protocol.HeaderOrigin, dead.Origin)
 		w.string(protocol.HeaderOriginID, dead.OriginID)
+		if !dead.At.IsZero() {
+			w.text = appendTime(w.text, dead.At)
+			w.end(protocol.HeaderDeadAt)
+		}
+		if dead.Deliveries > 0 {
+			w.text = strconv.AppendInt(w.text, dead.Deliveries, 10)
+			w.end(protocol.HeaderDeadNumber)
+		}
 	}
 }
 

@@ -58,7 +58,8 @@ func (t texts) answerSize(prefix int) int {
 		n += lineOf(protocol.HeaderKey, t.key) + lineOf(protocol.HeaderKeyFence, maxNumberText)
 	}
 	if t.reason+t.origin+t.originID > 0 {
-		n += lineOf(protocol.HeaderDeadReason, t.reason) + lineOf(protocol.HeaderOrigin, t.origin) + lineOf(protocol.HeaderOriginID, t.originID)
+		n += lineOf(protocol.HeaderDeadReason, t.reason) + lineOf(protocol.HeaderOrigin, t.origin) + lineOf(protocol.HeaderOriginID, t.originID) +
+			lineOf(protocol.HeaderDeadAt, maxTimeText) + lineOf(protocol.HeaderDeadNumber, maxNumberText)
 	}
 	return n
 }

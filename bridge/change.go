@@ -42,6 +42,7 @@ func (l *changes) Work(now batch.Batch[changer]) { batch.Run(now.Requests, l) }
 func (l *changes) Try(requests []changer) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
+	receiving, _ := l.receiving() // a requeue adds an item
 	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }
 	err = l.update(batch.Job[kv.Tx]{
 		Weight:   len(requests),
@@ -49,7 +50,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 		Prefetch: prefetch,
 		Do: func(tx kv.Tx) error {
 			l.happened, at = l.happened[:0], len(requests)
-			queue := l.queue.In(tx)
+			queue := receiving.In(tx)
 			prefetch(tx)
 			if err := queue.PrefetchKeys(tx, leases...); err != nil {
 				return err

@@ -105,20 +105,29 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		i.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:
 		i.UniqueUntilLeased, f = readUniqueUntil(key, value)
+	case protocol.HeaderDeadAt:
+		f = at(&death(i).At)
+	case protocol.HeaderDeadNumber:
+		f = number(&death(i).Deliveries)
 	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
-		if i.Dead == nil {
-			i.Dead = &fdbpq.DeadLetter{}
-		}
+		dead := death(i)
 		if len(value) > maxDeadText {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
-		*map[string]*string{protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID}[key] = value
+		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
 	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderAck, protocol.HeaderLeaseExpires:
 		// These headers describe the answer and the lease, not the item.
 	default:
 		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)
 	}
 	return f
+}
+
+func death(i *fdbpq.Import) *fdbpq.DeadLetter {
+	if i.Dead == nil {
+		i.Dead = &fdbpq.DeadLetter{}
+	}
+	return i.Dead
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // appendHeader appends a header to the block that is kept with an item: lines
@@ -31,6 +32,18 @@ func Headers(item *fdbpq.Item) nats.Header {
 	headers := make(nats.Header)
 	addHeaders(headers, item.Headers)
 	return headers
+}
+
+// Death is what lists and exports say about a dead letter, nil of another item.
+func Death(letter *fdbpq.DeadLetter) *protocol.Death {
+	if letter == nil {
+		return nil
+	}
+	d := protocol.Death(*letter)
+	if !d.At.IsZero() {
+		d.At = d.At.UTC()
+	}
+	return &d
 }
 
 // addHeaders adds the headers of an item to those of its answer.

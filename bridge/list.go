@@ -184,9 +184,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 	if held.Expires != 0 {
 		item.Expires = store.Display(held.Expires).UTC()
 	}
-	if held.Dead != nil {
-		item.Dead = (*protocol.Death)(held.Dead)
-	}
+	item.Dead = Death(held.Dead)
 	if item.Unique = held.Unique; held.UniqueUntilLeased {
 		item.UniqueUntil = protocol.UntilLeased
 	}

@@ -49,6 +49,25 @@ func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
 	return q.ask(ctx, opMove, s, nil, nil)
 }
 
+// Requeue takes a dead letter out of the queue and pushes it to the queue that it comes from,
+// in one transaction: whatever fails, one of the two items is there and not both. With a
+// to that is not "" the item has to come from that queue. [ErrFull]: there is no room for it,
+// and it stays a dead letter.
+func (q *Queue) Requeue(ctx context.Context, id, to string) (*Pushed, error) {
+	var body []byte
+	if to != "" {
+		var err error
+		if body, err = json.Marshal(protocol.RequeueRequest{To: to}); err != nil {
+			return nil, err
+		}
+	}
+	var answer protocol.PushResponse
+	if err := q.ask(ctx, opRequeue, subjects.Subject{Verb: subjects.Requeue, ID: id}, body, &answer); err != nil {
+		return nil, err
+	}
+	return &Pushed{ID: answer.ID, Seq: uint64(answer.Seq), Priority: answer.Priority}, nil
+}
+
 // Purge removes all items, leased and delayed ones included, and returns their number.
 // Message ids stay remembered.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {

@@ -26,6 +26,7 @@ const (
 	opGet       = "get"
 	opRemove    = "remove"
 	opMove      = "move"
+	opRequeue   = "requeue"
 	opConfig    = "config"
 	opKeys      = "list keys"
 	opKey       = "key"

@@ -63,6 +63,12 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	texts := map[string]string{protocol.HeaderKey: i.Key, protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
 	if d := i.Dead; d != nil {
 		texts[protocol.HeaderDeadReason], texts[protocol.HeaderOrigin], texts[protocol.HeaderOriginID] = d.Reason, d.Origin, d.OriginID
+		if !d.At.IsZero() {
+			texts[protocol.HeaderDeadAt] = d.At.UTC().Format(time.RFC3339Nano)
+		}
+		if d.Deliveries > 0 {
+			texts[protocol.HeaderDeadNumber] = strconv.FormatInt(d.Deliveries, 10)
+		}
 	}
 	for key, text := range texts {
 		if text != "" {

@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 				}
 				f, err := to.queue.ImportAsync(t.Context(), &client.Import{
 					ID: l.ID, Priority: l.Priority, Payload: l.Body, Header: l.Header, Pushed: l.Pushed, NotBefore: l.Due,
-					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Dead: &client.Death{Reason: "why"},
+					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Dead: &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -44,7 +44,7 @@ func TestImport(t *testing.T) {
 				if p, err := f.Result(); err != nil || p.ID != l.ID || p.Duplicate != duplicate {
 					t.Errorf("imported %+v, %v; expected duplicate %v", p, err, duplicate)
 				}
-				l.Dead = &client.Death{Reason: "why"}
+				l.Dead = &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3}
 				for have, err := range to.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true}) {
 					if diff := cmp.Diff(l, have, cmpopts.EquateApproxTime(time.Minute)); diff != "" || err != nil {
 						t.Errorf("-there +here %v\n%s", err, diff)

@@ -65,7 +65,7 @@ type Item struct {
 	settled bool
 }
 
-// Death is why an item is in a dead-letter queue, and from which queue it comes.
+// Death is why and when an item came to a dead-letter queue, and from which queue.
 type Death = protocol.Death
 
 // State is the state of an item.
@@ -146,12 +146,13 @@ func (i *Item) readOur(key string, values []string) error {
 			return err
 		}
 		i.Due = i.expires
-	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
+	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}
 		}
-		return readHeader(key, values, map[string]*string{
-			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
+		return readHeader(key, values, map[string]any{
+			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries,
+			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
 	}
 	return nil // a later version's

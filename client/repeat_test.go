@@ -68,6 +68,10 @@ var requests = []struct {
 		return err
 	}},
 	{"remove", false, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Remove(ctx, "i") }},
+	{"requeue", false, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Requeue(ctx, "i", "jobs")
+		return err
+	}},
 	{"move", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Move(ctx, "i", 1) }},
 	{"config", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
 		_, err := q.Config(ctx)

@@ -47,7 +47,7 @@ func TestSettlements(t *testing.T) {
 	}
 	item := w.client.Queue("jobs-dead")
 	dead, err := item.Pop(t.Context(), client.Min)
-	if err != nil || dead.Dead == nil || *dead.Dead != (client.Death{Reason: "odd", Origin: "jobs", OriginID: dead.Dead.OriginID}) {
+	if err != nil || dead.Dead == nil || *dead.Dead != (client.Death{Reason: "odd", Origin: "jobs", OriginID: dead.Dead.OriginID, At: dead.Dead.At, Deliveries: 1}) || dead.Dead.At.IsZero() {
 		t.Errorf("dead: %+v, %v", dead, err)
 	}
 }

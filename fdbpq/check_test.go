@@ -187,11 +187,11 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"the state is unreadable", first("q"), spoil, "damaged"},
 		{"the place of a delayed item is unreadable", first("d"), rekeyed([]byte("q\x00\x15\x01"), []byte("q\x00\x15\x01\x02x\x00")), "row \""},
 		{"the queue is deleted, and its generation is not over", first("q"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1, 0x14}, []byte{0x15, 1, 0x15, 1, 0x15, 2}, 1))
+			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 4, 0x15, 1, 0x15, 0x20}, []byte{0x15, 4, 0x15, 1, 0x15, 0x22}, 1))
 		}, "in the future"},
 		{"the state is gone", first("q"), remove, "there is no queue"},
 		{"the generation is set back", first("q"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1}, []byte{0x15, 1, 0x14}, 1))
+			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 4, 0x15, 1}, []byte{0x15, 4, 0x14}, 1))
 		}, "in the future"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

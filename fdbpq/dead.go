@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -125,7 +126,7 @@ func (qtx *queueTx) moveToDeadLetters(dlq *pusher, p place, e *envelope, reason 
 		pushed:     e.pushed,
 		idPriority: p.priority,
 		key:        e.key,
-		dead:       DeadLetter{Reason: reason, Origin: qtx.name, OriginID: e.id(p).String()},
+		dead:       DeadLetter{Reason: reason, Origin: qtx.name, OriginID: e.id(p).String(), At: time.Unix(0, dlq.pushed), Deliveries: e.deliveries},
 	}
 	if err := dlq.storeContent(&buried, at, headers, payload); err != nil {
 		return err

@@ -209,9 +209,10 @@ func TestPoison(t *testing.T) {
 		if n := f.counts("q").Length(); n != 0 {
 			t.Errorf("%d items are left after the last delivery", n)
 		}
+		died := f.clock.options(0).Wall()
 		for range 20 { // a dead letter has no limit of deliveries
 			item := f.leaseOne("q-dead", time.Second)
-			want := fdbpq.DeadLetter{Reason: fdbpq.DeadMaxDeliveries, Origin: "q", OriginID: pushed.ID.String()}
+			want := fdbpq.DeadLetter{Reason: fdbpq.DeadMaxDeliveries, Origin: "q", OriginID: pushed.ID.String(), At: died, Deliveries: 3}
 			if item.Priority != 7 || string(item.Headers) != "headers" || *item.Dead != want || item.ID == pushed.ID {
 				t.Fatalf("the dead item is %+v", item)
 			}

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
@@ -52,7 +53,10 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	key := e.key != "" || e.since != 0 || e.keyFence != 0
+	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0
+	keyFence := e.keyFence != 0 || dated
+	since := e.since != 0 || keyFence
+	key := e.key != "" || since
 	unique := e.unique != "" || key
 	rare := unique || e.minFence != 0 || e.extraAnswers != 0
 	if rare || e.dead != (DeadLetter{}) {
@@ -73,11 +77,18 @@ func (e *envelope) append(b []byte) []byte {
 	if key {
 		b = tuple.AppendBytes(b, []byte(e.key))
 	}
-	if e.since != 0 || e.keyFence != 0 {
+	if since {
 		b = tuple.AppendInt(b, e.since)
 	}
-	if e.keyFence != 0 {
+	if keyFence {
 		b = tuple.AppendInt(b, e.keyFence)
+	}
+	if dated {
+		at := int64(0)
+		if !e.dead.At.IsZero() {
+			at = e.dead.At.UnixNano()
+		}
+		b = tuple.AppendInt(tuple.AppendInt(b, at), e.dead.Deliveries)
 	}
 	return b
 }
@@ -151,8 +162,20 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		}
 	}
 	if len(rest) > 0 {
-		if e.keyFence, _, err = tuple.ConsumeInt(rest); err != nil {
+		if e.keyFence, rest, err = tuple.ConsumeInt(rest); err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+	}
+	if len(rest) > 0 {
+		var at int64
+		if at, rest, err = tuple.ConsumeInt(rest); err == nil {
+			e.dead.Deliveries, _, err = tuple.ConsumeInt(rest)
+		}
+		if err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+		if at != 0 {
+			e.dead.At = time.Unix(0, at)
 		}
 	}
 	return e, nil

@@ -70,8 +70,10 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		return popOf(w.queueName(rng), w.selection(rng, true), w.lease(rng))
 	case dice < 85 && len(w.leases) > 0:
 		return w.settling(rng)
-	case dice < 88 && len(w.ids) > 0:
+	case dice < 87 && len(w.ids) > 0:
 		return removeOf(pick(rng, w.ids...))
+	case dice < 89 && len(w.ids) > 0:
+		return w.requeueing(rng)
 	case dice < 92 && len(w.ids) > 0:
 		return moveOf(pick(rng, w.ids...), w.priority(rng))
 	case dice < 96:

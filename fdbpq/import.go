@@ -198,12 +198,18 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
 	}
-	if !item.Pushed.IsZero() && !time.Unix(0, item.Pushed.UnixNano()).Equal(item.Pushed) {
-		return 0, fmt.Errorf("%w: pushed at %s, expected a time in the years from 1678 to 2262", ErrTime, item.Pushed.Format(time.RFC3339))
+	var dead DeadLetter
+	if item.Dead != nil {
+		dead = *item.Dead
 	}
-	for _, n := range []int64{item.Deliveries, item.Fence} {
+	for what, t := range map[string]time.Time{"pushed": item.Pushed, "dead": dead.At} {
+		if !t.IsZero() && !time.Unix(0, t.UnixNano()).Equal(t) {
+			return 0, fmt.Errorf("%w: %s at %s, expected a time in the years from 1678 to 2262", ErrTime, what, t.Format(time.RFC3339))
+		}
+	}
+	for _, n := range []int64{item.Deliveries, item.Fence, dead.Deliveries} {
 		if n < 0 || n > maxCount {
-			return 0, fmt.Errorf("%w: deliveries %d and fence %d, allowed are 0 to %d", ErrPlace, item.Deliveries, item.Fence, maxCount)
+			return 0, fmt.Errorf("%w: %d deliveries or leases, allowed are 0 to %d", ErrPlace, n, maxCount)
 		}
 	}
 	if err := CheckKey(item.Key); err != nil {

@@ -169,7 +169,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.keyFence = (w.clock.time + int64(pick(rng, -time.Hour, 0, time.Second, time.Minute, fdbpq.MaxDelay+time.Hour))) / 1000
 		case 6:
 			item.unique, item.untilLeased = "", false
-			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there"}
+			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4)}
 		}
 		if item.priority = placeOf(item.id).priority; rng.IntN(4) == 0 {
 			item.priority = w.priority(rng)

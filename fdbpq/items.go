@@ -146,9 +146,12 @@ type Item struct {
 	Lease      *Lease // nil when the item was popped for good
 }
 
-// DeadLetter says which queue a dead letter came from and why.
+// DeadLetter says which queue a dead letter came from, why and when.
 type DeadLetter struct {
 	Reason, Origin, OriginID string
+
+	At         time.Time // by the wall clock of the process that buried it; zero: not known
+	Deliveries int64     // that it had in its queue
 }
 
 func (f *selected) item() (Item, error) {

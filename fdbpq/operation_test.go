@@ -42,6 +42,8 @@ func kindOf(err error) string {
 		return "remembered"
 	case errors.Is(err, fdbpq.ErrHandOver):
 		return "hand over"
+	case errors.Is(err, fdbpq.ErrRequeue):
+		return "requeue"
 	case errors.Is(err, fdbpq.ErrLeased):
 		return "leased"
 	case errors.Is(err, fdbpq.ErrUnique):

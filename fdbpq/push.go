@@ -212,6 +212,12 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
+	return p.add(item, priority, handOver)
+}
+
+// add adds an item to the queue unless its limits forbid that, in place of one that is handed
+// over if there is one.
+func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed, error) {
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}

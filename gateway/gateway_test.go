@@ -170,7 +170,7 @@ func TestItemsByID(t *testing.T) {
 	s.ok(nil, "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, "+TERM no way")
 	var dead shownItem
 	s.ok(&dead, "GET", "/v1/queues/jobs-dead/peek", "")
-	if dead.Dead == nil || dead.Dead.Reason != "no way" || dead.Dead.Origin != "jobs" || dead.Dead.OriginID != ids[4] {
+	if dead.Dead == nil || dead.Dead.Reason != "no way" || dead.Dead.Origin != "jobs" || dead.Dead.OriginID != ids[4] || dead.Dead.Deliveries != 1 || dead.Dead.At.IsZero() {
 		t.Fatalf("%+v", dead)
 	}
 	var rows struct {
@@ -183,23 +183,19 @@ func TestItemsByID(t *testing.T) {
 	if s.ok(&rows, "GET", "/v1/overview", ""); len(rows.Queues) != 2 || rows.Queues[0].Dead == nil || *rows.Queues[0].Dead != 1 || rows.Queues[0].Ready != 3 || rows.Queues[1].Dead != nil {
 		t.Errorf("%+v", rows)
 	}
-	// The push of an earlier attempt was done, and the answer lost.
-	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=-7&header=N:4&msg_id=requeue-"+dead.ID, "4")
+	at := "/v1/queues/jobs-dead/items/" + dead.ID + "/requeue"
+	s.refused(403, "not of", "POST", at+"?to=others", "")
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_length":3}`)
+	s.refused(429, "full", "POST", at, "")
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_length":0}`)
 	var pushed protocol.PushResponse
-	if s.ok(&pushed, "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", ""); !pushed.Duplicate {
-		t.Errorf("a repeated requeue pushed again: %+v", pushed)
-	}
+	s.ok(&pushed, "POST", at, "")
 	s.ok(&found, "GET", "/v1/queues/jobs/items/"+pushed.ID, "")
 	if found.Priority != -7 || *found.Payload != "4" || found.Headers["N"][0] != "4" || s.numbers("jobs-dead") != (numbers{}) {
 		t.Errorf("requeued %+v", found)
 	}
-	s.refused(404, "", "POST", "/v1/queues/jobs-dead/items/"+dead.ID+"/requeue", "")
-	s.refused(400, "no dead letter", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue", "")
-	s.refused(400, "already", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue?to=jobs", "")
-	s.ok(nil, "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue?to=others", "")
-	if n := s.numbers("others"); n.Ready != 1 {
-		t.Errorf("%+v", n)
-	}
+	s.refused(404, "", "POST", at, "")
+	s.refused(403, "no dead letter", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue", "")
 }
 
 // Queues, their configuration, and what there is around them.

@@ -79,6 +79,10 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.UniqueUntil = value
 	case protocol.HeaderDeadReason:
 		i.death().Reason = value
+	case protocol.HeaderDeadAt:
+		i.death().At, err = time.Parse(time.RFC3339Nano, value)
+	case protocol.HeaderDeadNumber:
+		i.death().Deliveries, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderOrigin:
 		i.death().Origin = value
 	case protocol.HeaderOriginID:

@@ -36,15 +36,6 @@ func list(in *input) (*answer, *refusal) {
 }
 
 func get(in *input) (*answer, *refusal) {
-	i, why := in.item()
-	if why != nil {
-		return nil, why
-	}
-	return answerJSON(i)
-}
-
-// item gets the item that the path names.
-func (in *input) item() (*item, *refusal) {
 	m, why := in.message(subjects.Subject{Verb: subjects.Get, ID: in.values["id"]}, nil)
 	if why != nil {
 		return nil, why
@@ -53,7 +44,11 @@ func (in *input) item() (*item, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	return readItem(in.values["queue"], reply)
+	i, why := readItem(in.values["queue"], reply)
+	if why != nil {
+		return nil, why
+	}
+	return answerJSON(i)
 }
 
 func remove(in *input) (*answer, *refusal) {
@@ -68,40 +63,14 @@ func move(in *input) (*answer, *refusal) {
 	return in.pass(subjects.Subject{Verb: subjects.Move, ID: in.values["id"], Priority: priority, HasPriority: true}, nil)
 }
 
-// requeue pushes a dead letter to its queue again, or an item to another queue, and removes
-// it here. The push has an id, so a repetition after a lost answer pushes nothing twice.
+// requeue pushes a dead letter to the queue that it comes from.
 func requeue(in *input) (*answer, *refusal) {
-	i, why := in.item()
-	if why != nil {
-		return nil, why
+	var body []byte
+	if to := in.get("to"); to != "" {
+		var err error
+		if body, err = json.Marshal(protocol.RequeueRequest{To: to}); err != nil {
+			return nil, refusef(protocol.CodeInternal, "%s", err)
+		}
 	}
-	to := in.get("to")
-	switch {
-	case to == "" && i.Dead == nil:
-		return nil, refusef(protocol.CodeBadRequest, "item %s is no dead letter: expected the parameter to, with the name of a queue", i.ID)
-	case to == "":
-		to = i.Dead.Origin
-	}
-	if to == in.values["queue"] {
-		return nil, refusef(protocol.CodeBadRequest, "the item is in queue %s already: expected another one", to)
-	}
-	m, why := in.messageTo(subjects.Subject{Queue: to, Verb: subjects.Push, Priority: i.Priority, HasPriority: true}, i.Bytes())
-	if why != nil {
-		return nil, why
-	}
-	for name, values := range i.AllHeaders() {
-		m.Header[name] = values
-	}
-	m.Header.Set(protocol.HeaderMsgID, "requeue-"+i.ID)
-	if i.Key != "" {
-		m.Header.Set(protocol.HeaderKey, i.Key)
-	}
-	reply, why := in.ask(m)
-	if why != nil {
-		return nil, why
-	}
-	if _, why := in.pass(subjects.Subject{Verb: subjects.Remove, ID: i.ID}, nil); why != nil && why.Code != protocol.CodeNotFound {
-		return nil, why
-	}
-	return &answer{body: reply.Data}, nil
+	return in.pass(subjects.Subject{Verb: subjects.Requeue, ID: in.values["id"]}, body)
 }

@@ -44,6 +44,8 @@ const (
 	HeaderKeyAhead     = "PQ-Key-Ahead"
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"
+	HeaderDeadAt       = "PQ-Dead-At"
+	HeaderDeadNumber   = "PQ-Dead-Deliveries"
 	HeaderOrigin       = "PQ-Origin"
 	HeaderOriginID     = "PQ-Origin-Id"
 	HeaderExpires      = "PQ-Expires"

@@ -17,11 +17,18 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// Death is why an item is in a dead-letter queue, and from which queue it comes.
+// Death is why and when an item came to a dead-letter queue, and from which queue.
 type Death struct {
-	Reason   string `json:"reason"`
-	Origin   string `json:"origin"`    // queue
-	OriginID string `json:"origin_id"` // id that it had there
+	Reason     string    `json:"reason"`
+	Origin     string    `json:"origin"`               // queue
+	OriginID   string    `json:"origin_id"`            // id that it had there
+	At         time.Time `json:"at,omitzero"`          // when it died; zero: an earlier version did not say
+	Deliveries int64     `json:"deliveries,omitempty"` // how often it had been delivered there
+}
+
+// RequeueRequest is what the body of a requeue may say.
+type RequeueRequest struct {
+	To string `json:"to,omitempty"` // the queue that the dead letter comes from
 }
 
 // Changed answers a request that changed an item.

@@ -73,9 +73,9 @@ func (g Grammar) Consumer(queue string) (Permissions, error) {
 }
 
 // Requeuer returns the permissions to list the dead letters in a queue's default
-// dead-letter queue, and to push them to the queue again.
+// dead-letter queue, and to bring them back.
 func (g Grammar) Requeuer(queue string) (Permissions, error) {
-	p, err := g.client(queue, "info", "push", "push.*")
+	p, err := g.client(queue, "info")
 	if err != nil {
 		return Permissions{}, err
 	}
@@ -83,7 +83,7 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	if queue != every {
 		dead = DeadLetter(queue)
 	}
-	for _, verb := range []string{"list", "get.*", "remove.*"} {
+	for _, verb := range []string{"list", "get.*", "requeue.*"} {
 		p.Publish = append(p.Publish, g.prefix+dead+"."+verb)
 	}
 	return p, nil
@@ -101,7 +101,7 @@ func (g Grammar) Viewer(queue string) (Permissions, error) {
 // Admin returns the permissions to read and change a queue and its items, except for
 // pushes and pops; with *, also to have the active one of several pqd step down.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "admin.*", "admin.key.*")...)
+	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "admin.*", "admin.key.*")...)
 	if err == nil && queue == every {
 		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String())
 	}

@@ -13,7 +13,7 @@ func allowed(patterns []string, subject string) bool {
 
 var (
 	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1"}
-	changes = []string{"remove.x", "move.x.5", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.x"}
+	changes = []string{"remove.x", "move.x.5", "requeue.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.x"}
 	pushes  = []string{"push", "push.5", "push.-5"}
 	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
 	peeks   = []string{"peek.min", "peek.max"}
@@ -85,8 +85,8 @@ func TestRequeuerPermissions(t *testing.T) {
 	g := grammar(t, "a.pq")
 	all := slices.Concat(reads, changes, pushes, pops, events)
 	for queue, may := range map[string]map[string][]string{
-		"jobs": {"jobs": slices.Concat([]string{"info"}, pushes), "jobs-dead": {"list", "get.x", "remove.x"}},
-		"*":    {"jobs": slices.Concat([]string{"info", "list", "get.x", "remove.x"}, pushes)},
+		"jobs": {"jobs": {"info"}, "jobs-dead": {"list", "get.x", "requeue.x"}},
+		"*":    {"jobs": {"info", "list", "get.x", "requeue.x"}},
 	} {
 		p, err := g.Requeuer(queue)
 		if err != nil {

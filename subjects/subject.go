@@ -13,7 +13,7 @@ type Subject struct {
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // tells priority 0 from none
-	ID          string // for Get, Remove and Move
+	ID          string // for Get, Remove, Move and Requeue
 	Key         string // for Key and AdminKey, as items have it
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
@@ -75,6 +75,10 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		if err = checkID(s.ID); err == nil {
 			s.Priority, err = ParsePriority(priority)
 		}
+	case "requeue":
+		s.Verb, form = Requeue, "requeue.<id>"
+		s.ID = t.next()
+		err = checkID(s.ID)
 	case "keys":
 		s.Verb, form = Keys, "keys alone"
 	case "key":
@@ -191,7 +195,7 @@ func (g Grammar) Build(s Subject) (string, error) {
 	case Ack:
 		b = append(append(b, '.'), s.Conn...)
 		b = append(append(b, '.'), s.Token...)
-	case Get, Remove, Move:
+	case Get, Remove, Move, Requeue:
 		b = append(append(b, '.'), s.ID...)
 	case Key, AdminKey:
 		b = appendKey(append(b, '.'), s.Key)

@@ -19,6 +19,7 @@ const (
 	Get
 	Remove
 	Move
+	Requeue
 	Keys
 	Key
 	AdminConfig
@@ -50,6 +51,7 @@ var verbNames = [...]string{
 	Get:         "get",
 	Remove:      "remove",
 	Move:        "move",
+	Requeue:     "requeue",
 	Keys:        "keys",
 	Key:         "key",
 	AdminConfig: "admin.config",

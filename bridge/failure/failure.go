@@ -112,6 +112,8 @@ func Explain(err error) *Failure {
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}
+	case errors.Is(err, fdbpq.ErrRequeue):
+		return &Failure{Code: 403, Text: err.Error()}
 	case errors.Is(err, fdbpq.ErrHandOver):
 		return &Failure{Code: 403, Text: err.Error() + " with admin.config"}
 	case errors.Is(err, fdbpq.ErrNoDeadLetterQueue):

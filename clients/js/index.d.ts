@@ -176,11 +176,15 @@ export interface NextOptions extends CallOptions {
   max?: Integer;
 }
 
-/** Why an item is in a dead-letter queue, and from which queue it comes. */
+/** Why and when an item came to a dead-letter queue, and from which queue. */
 export interface Death {
   reason: string;
   origin: string;
   originId: string;
+  /** When it died; undefined if an earlier version of pqd did not say. */
+  at: Date | undefined;
+  /** How often it had been delivered. */
+  deliveries: number;
 }
 
 /**
@@ -525,8 +529,8 @@ export interface Queue {
   /** Gives an item another priority. */
   move(id: string, priority: Integer, options?: CallOptions): Promise<void>;
   /**
-   * Pushes a dead letter to this queue again, and removes it from the dead-letter queue. After an
-   * interruption call it again: within two minutes it is not pushed twice.
+   * Takes a dead letter of this queue out of the dead-letter queue and pushes it here again, in one
+   * transaction. A queue without room for it fails with a BusyError, and it stays a dead letter.
    */
   requeue(id: string, options?: RequeueOptions): Promise<Pushed>;
   /** Removes all items and returns how many. */

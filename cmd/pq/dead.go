@@ -76,7 +76,7 @@ or outlived their TTL if the queue keeps those. If there are none the exit code 
 
 // eachDead calls fn for the dead letters of a queue until fn returns false. Several queues
 // may share a queue for dead letters.
-func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) error {
+func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*client.Queue, *client.Listed) (bool, error)) error {
 	for _, dead := range holders {
 		if more, err := s.eachDeadIn(dead, origin, fn); err != nil || !more {
 			return err
@@ -85,7 +85,7 @@ func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*clie
 	return nil
 }
 
-func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.Queue, *client.Item) (bool, error)) (more bool, err error) {
+func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.Queue, *client.Listed) (bool, error)) (more bool, err error) {
 	for l, err := range dead.List(s.ctx, client.ListOptions{}) {
 		if errors.Is(err, client.ErrNotFound) {
 			return true, nil // nothing has died yet
@@ -96,36 +96,45 @@ func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.
 		if l.Dead == nil || l.Dead.Origin != origin {
 			continue
 		}
-		i, err := dead.Get(s.ctx, l.ID)
-		if errors.Is(err, client.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		if more, err := fn(dead, i); err != nil || !more {
+		if more, err := fn(dead, &l); err != nil || !more {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
+// died says how long ago an item died.
+func died(d *client.Death, now time.Time) string {
+	if d.At.IsZero() {
+		return "-"
+	}
+	return span(max(0, now.Sub(d.At)).Round(time.Second)) + " ago"
+}
+
 func (s *session) listDead(holders []*client.Queue, origin string, most int, bodies bool) error {
-	rows := [][]string{{"ID", "PRIORITY", "DIED", "SIZE", "REASON"}}
+	rows := [][]string{{"ID", "PRIORITY", "DIED", "DELIVERIES", "SIZE", "REASON"}}
 	if bodies {
 		rows[0] = append(rows[0], "PAYLOAD")
 	}
 	n := 0
-	err := s.eachDead(holders, origin, func(_ *client.Queue, i *client.Item) (bool, error) {
+	err := s.eachDead(holders, origin, func(dead *client.Queue, l *client.Listed) (bool, error) {
+		var whole *client.Item
+		if s.global.json || bodies {
+			var err error
+			if whole, err = dead.Get(s.ctx, l.ID); errors.Is(err, client.ErrNotFound) {
+				return true, nil // it was taken meanwhile
+			}
+			if err != nil {
+				return false, err
+			}
+		}
 		n++
 		if s.global.json {
-			return n != most, s.printJSON(shown(i))
+			return n != most, s.printJSON(shown(whole))
 		}
-		row := []string{
-			i.ID, fmt.Sprint(i.Priority), span(time.Since(i.Pushed).Round(time.Second)) + " ago", size(int64(len(i.Payload))), i.Dead.Reason,
-		}
+		row := []string{l.ID, fmt.Sprint(l.Priority), died(l.Dead, time.Now()), fmt.Sprint(l.Dead.Deliveries), size(l.Size), l.Dead.Reason}
 		if bodies {
-			row = append(row, excerpt(i.Payload))
+			row = append(row, excerpt(whole.Payload))
 		}
 		rows = append(rows, row)
 		return n != most, nil

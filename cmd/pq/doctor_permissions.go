@@ -80,6 +80,7 @@ func (d *doctor) tryAll() {
 		attempt{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
 		attempt{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
 		attempt{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
+		attempt{"requeue", func(ctx context.Context) error { return ignore(q.Requeue(ctx, "FAUBAAAAAAAAAAAA", "")) }},
 		attempt{"pop", func(ctx context.Context) (err error) {
 			leased, err = q.Pop(ctx, client.Min, client.Lease(time.Minute))
 			return err

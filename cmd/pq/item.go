@@ -74,6 +74,9 @@ func (i *item) describe() string {
 	}
 	if d := i.Dead; d != nil {
 		f.add("Dead", "%s", d.Reason)
+		if !d.At.IsZero() {
+			f.add("Died", "%s, after %s", at(d.At), deliveriesOf(d))
+		}
 		f.add("Origin", "%s %s", d.Origin, d.OriginID)
 	}
 	if i.Ack != "" {
@@ -91,6 +94,13 @@ func (i *item) describe() string {
 		}
 	}
 	return f.String()
+}
+
+func deliveriesOf(d *protocol.Death) string {
+	if d.Deliveries == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", d.Deliveries)
 }
 
 // line is a payload as lines of text have it: with a line feed at its end.

@@ -13,12 +13,12 @@ func deadRequeueCommand(s *session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "requeue <queue> [<id>...]", Args: arguments(1, anyNumber),
 		Short: "push dead letters to their queue again",
-		Long: `Pushes dead letters to the queue they come from, with their priority, key and
-headers, and removes them from the dead-letter queue. They are new items there: their
+		Long: `Takes dead letters out of the dead-letter queue and pushes them to the queue they
+come from, with their priority, key and headers. They are new items there: their
 deliveries count from 0, and they stand behind the others of their priority.
 
-After an interruption run it again: an item that was pushed in the last 2 minutes
-is not pushed twice.`,
+Each goes in one transaction, so after an interruption run it again. Where the queue
+is full, what has no room stays a dead letter.`,
 		Example: `  # one that "pq dead list" shows
   pq dead requeue jobs FBUBAX_Af0DSUlItAA
 
@@ -39,7 +39,7 @@ is not pushed twice.`,
 			}
 			r := &requeue{session: s, to: c.Queue(queue)}
 			if all {
-				err = s.eachDead(holders, queue, func(dead *client.Queue, i *client.Item) (bool, error) { return true, r.item(dead, i) })
+				err = s.eachDead(holders, queue, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.item(dead, i.ID) })
 			}
 			for _, id := range ids {
 				if err = r.find(holders, id); err != nil {
@@ -57,7 +57,7 @@ is not pushed twice.`,
 	return c
 }
 
-// requeue moves items from one queue to another.
+// requeue brings dead letters back to a queue.
 type requeue struct {
 	session *session
 	to      *client.Queue
@@ -67,33 +67,29 @@ type requeue struct {
 // find requeues the item with an id, which is in one of several queues.
 func (r *requeue) find(holders []*client.Queue, id string) (err error) {
 	for _, dead := range holders {
-		var i *client.Item
-		if i, err = dead.Get(r.session.ctx, id); err == nil {
-			return r.item(dead, i)
-		}
-		if !errors.Is(err, client.ErrNotFound) {
-			return err
+		if err = r.bring(dead, id); !errors.Is(err, client.ErrNotFound) {
+			break
 		}
 	}
 	return err
 }
 
-func (r *requeue) item(from *client.Queue, i *client.Item) error {
-	ctx := r.session.ctx
-	options := []client.PushOption{client.Priority(i.Priority), client.Header(i.Header), client.MsgID("requeue-" + i.ID)}
-	if i.Key != "" {
-		options = append(options, client.Key(i.Key))
-	}
-	a, err := r.to.Push(ctx, i.Payload, options...)
-	if err != nil {
+// item requeues one of many items, if it is still there.
+func (r *requeue) item(from *client.Queue, id string) error {
+	if err := r.bring(from, id); !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
-	if err := from.Remove(ctx, i.ID); err != nil && !errors.Is(err, client.ErrNotFound) {
+	return nil
+}
+
+func (r *requeue) bring(from *client.Queue, id string) error {
+	pushed, err := from.Requeue(r.session.ctx, id, r.to.Name())
+	if err != nil {
 		return err
 	}
 	r.done++
 	if r.session.global.json {
-		return r.session.printJSON(shownPush(r.to.Name(), a))
+		return r.session.printJSON(shownPush(r.to.Name(), *pushed))
 	}
 	return nil
 }

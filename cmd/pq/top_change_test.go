@@ -131,7 +131,7 @@ func queueTop(t *testing.T) *fakeTop {
 	f.items["jobs delayed"] = []client.Listed{delayed}
 	for _, id := range []string{"dead-1", "dead-2"} {
 		i := listedItem(id, 3, f.now.Add(-time.Hour))
-		i.Dead = &client.Death{Reason: "no such address", Origin: "jobs", OriginID: "id-0"}
+		i.Dead = &client.Death{Reason: "no such address", Origin: "jobs", OriginID: "id-0", At: f.now.Add(-3 * time.Minute), Deliveries: 16}
 		f.items["jobs-dead ready"] = append(f.items["jobs-dead ready"], i)
 	}
 	f.start()
@@ -171,7 +171,7 @@ esc back  tab next list  enter item  p pause  r requeue dead  ? help  q quit`)
 	f.press(screen.Right)
 	f.shows("[delayed 1]", "DUE", "id-y", "in 2h0m")
 	f.press("l")
-	f.shows("[dead 2]", "REASON", "dead-1", "no such address")
+	f.shows("[dead 2]", "DIED", "DELIVERIES", "REASON", "dead-1", "3m0s ago", "16", "no such address")
 	f.press(screen.BackTab, "h", screen.Left)
 	f.shows("[ready 9]")
 	f.press("p")

@@ -86,7 +86,7 @@ func itemColumns(tab client.State) []gridColumn {
 	switch tab {
 	case dead:
 		columns[2].title = "DIED"
-		return append(columns, gridColumn{title: "FROM", rank: 3}, gridColumn{title: "REASON", wide: true})
+		return append(columns, gridColumn{title: "DELIVERIES", number: true, rank: 3}, gridColumn{title: "FROM", rank: 4}, gridColumn{title: "REASON", wide: true})
 	case client.Ready:
 		return append(columns, gridColumn{title: "DELIVERIES", number: true, rank: 3}, gridColumn{title: "KEY", wide: true})
 	}
@@ -112,11 +112,12 @@ func (m *topModel) itemCells(i *client.Listed) []screen.Span {
 	texts := []string{i.ID, fmt.Sprint(i.Priority), age, size(i.Size)}
 	switch m.detail.tab {
 	case dead:
-		from, reason := "-", "-"
-		if i.Dead != nil {
-			from, reason = i.Dead.Origin, i.Dead.Reason
+		deliveries, from, reason := "-", "-", "-"
+		texts[2] = "-"
+		if d := i.Dead; d != nil {
+			texts[2], deliveries, from, reason = died(d, m.now), fmt.Sprint(d.Deliveries), d.Origin, d.Reason
 		}
-		texts = append(texts, from, reason)
+		texts = append(texts, deliveries, from, reason)
 	case client.Ready:
 		texts = append(texts, fmt.Sprint(i.Deliveries), i.Key)
 	default:

@@ -218,9 +218,7 @@ func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 	if held.Expires != 0 {
 		line.Expires = w.store.Display(held.Expires).UTC()
 	}
-	if held.Dead != nil {
-		line.Dead = (*protocol.Death)(held.Dead)
-	}
+	line.Dead = bridge.Death(held.Dead)
 	if line.Unique = held.Unique; held.UniqueUntilLeased {
 		line.UniqueUntil = protocol.UntilLeased
 	}

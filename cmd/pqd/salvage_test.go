@@ -69,7 +69,7 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 	sameItems(t, "jobs", want, jobs)
 	dead, _ := readExport(t, filepath.Join(to, "jobs-dead.jsonl"))
 	sameItems(t, "jobs-dead", []protocol.Item{{
-		Priority: -1, State: protocol.StateReady, Payload: text("dead"), Size: 4, Pushed: began, Dead: &protocol.Death{Reason: "no use", Origin: "jobs"},
+		Priority: -1, State: protocol.StateReady, Payload: text("dead"), Size: 4, Pushed: began, Dead: &protocol.Death{Reason: "no use", Origin: "jobs", At: began, Deliveries: 1},
 	}}, dead)
 	broken, _ := readExport(t, filepath.Join(to, "broken.jsonl"))
 	var found []string

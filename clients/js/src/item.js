@@ -80,7 +80,7 @@ export class Item {
     this.keyAhead = 0;
     this.unique = "";
     this.uniqueUntil = "";
-    /** @type {{reason: string, origin: string, originId: string} | undefined} */
+    /** @type {import("../index.js").Death | undefined} */
     this.dead = undefined;
     /** How long the lease was asked for, in milliseconds; 0: the queue decides. */
     this.leaseTerm = 0;
@@ -149,10 +149,13 @@ export class Item {
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {
-      const dead = { reason: "", origin: "", originId: "" };
+      /** @type {import("../index.js").Death} */
+      const dead = { reason: "", origin: "", originId: "", at: undefined, deliveries: 0 };
       header("PQ-Dead-Reason", plain, (v) => (dead.reason = v));
       header("PQ-Origin", plain, (v) => (dead.origin = v));
       header("PQ-Origin-Id", plain, (v) => (dead.originId = v));
+      header("PQ-Dead-At", time, (v) => (dead.at = v));
+      header("PQ-Dead-Deliveries", small, (v) => (dead.deliveries = v));
       this.dead = dead;
     }
   }

@@ -54,7 +54,7 @@ function listed(queue, i) {
       keyFence: exact(i.key_fence ?? 0),
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
-      dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id },
+      dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id, at: time(i.dead.at), deliveries: Number(i.dead.deliveries ?? 0) },
       size: Number(i.size),
       headers: i.headers,
       data: typeof i.body === "string" ? Uint8Array.from(atob(i.body), (c) => c.charCodeAt(0)) : undefined,

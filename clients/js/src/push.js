@@ -183,6 +183,15 @@ class Reading {
 }
 
 /**
+ * What became of an item that another request than a push has pushed.
+ * @param {string} queue
+ * @param {any} answer
+ */
+export function pushed(queue, answer) {
+  return new Reading(queue).pushed(answer, bytes(JSON.stringify(answer)), false);
+}
+
+/**
  * Pushes an item.
  * @param {import("./client.js").Client} client
  * @param {string} queue

@@ -2,14 +2,14 @@
 import { Call } from "./call.js";
 import { consume } from "./consume.js";
 import { shown } from "./duration.js";
-import { NotFoundError, unreadable } from "./errors.js";
+import { unreadable } from "./errors.js";
 import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";
 import { key, keys, setKey } from "./keys.js";
 import { list } from "./list.js";
 import { callOptions, checked } from "./options.js";
-import { push, pushMany } from "./push.js";
+import { push, pushed, pushMany } from "./push.js";
 import { ackMany } from "./settlements.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
@@ -193,17 +193,7 @@ export class Queue {
     checkID(id);
     const { from, ...options } = checked(given, "requeue", ["from", ...callOptions]);
     const dead = new Queue(this.client, from ?? deadLetter(this.name));
-    const item = await dead.get(id, options);
-    // The id keeps a repetition after an interruption from adding a second item.
-    const pushed = await push(this.client, this.name, item.data, {
-      priority: item.priority, headers: item.headers, key: item.key || undefined, msgId: `requeue-${item.id}`, ...options,
-    });
-    try {
-      await dead.remove(id, options);
-    } catch (err) {
-      if (!(err instanceof NotFoundError)) throw err;
-    }
-    return pushed;
+    return pushed(this.name, await dead.#ask("requeue", `requeue.${id}`, writeJSON({ to: this.name }), options));
   }
 
   /** @param {import("../index.js").CallOptions} [options] */

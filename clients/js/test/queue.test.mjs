@@ -1,7 +1,7 @@
 // Pushes, pops, peeks and administration.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { EmptyError, NotFoundError } from "pqbridge";
+import { BusyError, EmptyError, NotFoundError } from "pqbridge";
 import { client, fails, nc, patience, queue, until } from "./world.mjs";
 
 test("a push says what it has done", async () => {
@@ -199,7 +199,13 @@ test("a dead letter is requeued once", async () => {
   await q.push("x", { priority: 3, key: "k", headers: { A: "1" } });
   await (await q.pop({ lease: "1m" })).term("it cannot be done");
   const letter = await dead.peek();
-  assert.deepEqual(letter.dead, { reason: "it cannot be done", origin: q.name, originId: letter.dead.originId });
+  assert.deepEqual(letter.dead, { reason: "it cannot be done", origin: q.name, originId: letter.dead.originId, at: letter.dead.at, deliveries: 1 });
+  assert.ok(Math.abs(Date.now() - letter.dead.at.getTime()) < 60_000);
+  for await (const { dead: listed } of dead.list()) assert.deepEqual(listed, letter.dead);
+  await q.configure({ max_length: 1, overflow: "evict" });
+  await q.push("more urgent", { priority: 1 });
+  await fails(q.requeue(letter.id), BusyError, 429, "full");
+  await q.purge();
   await q.requeue(letter.id);
   const item = await q.pop({ lease: "1m" });
   assert.deepEqual([item.string(), item.priority, item.key, item.headers.A, item.deliveries], ["x", 3, "k", ["1"], 1]);

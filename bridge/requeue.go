@@ -1,0 +1,76 @@
+package bridge
+
+import (
+	"bytes"
+
+	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// requeue pushes a dead letter to the queue that it comes from.
+type requeue struct {
+	edit
+	to     string // where it comes from, "" for wherever
+	pushed string // queue that it was pushed to
+}
+
+func makeRequeue(subjects.Verb) work { return new(requeue) }
+
+func (r *requeue) read(*wire) (f *failure.Failure) {
+	if f = noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
+		return f
+	}
+	if body := bytes.TrimSpace(r.Msg.Data); len(body) > 0 {
+		f = readObject("the body of a requeue", body, "to", func(name string, value any) (is bool, f *failure.Failure) {
+			if is = name == "to"; is {
+				r.to, f = readString(name, value)
+			}
+			if is && f == nil {
+				f = checkQueueName(r.to)
+			}
+			return is, f
+		})
+	}
+	if f == nil {
+		r.id, f = readID(r.Subject.ID)
+	}
+	return f
+}
+
+func checkQueueName(name string) *failure.Failure {
+	if err := subjects.CheckQueue(name); err != nil {
+		return failure.BadRequest(err)
+	}
+	return nil
+}
+
+func (r *requeue) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	r.Failure = nil
+	done, err := q.Requeue(tx, r.id, r.to)
+	switch {
+	case err != nil:
+	case !done.Found:
+		r.Failure = failure.NoItem(r.Subject.Queue, r.Subject.ID)
+	case done.Err != nil:
+		r.Failure = failure.Explain(done.Err)
+	default:
+		r.pushed = done.To
+		r.body = appendPubAck(r.body[:0], done.To, &done.Pushed)
+	}
+	return done.Events, err
+}
+
+func (r *requeue) count(tally *request.Tally) {
+	if r.Failure == nil {
+		tally[request.Removed]++
+	}
+}
+
+func (r *requeue) answer(re *request.Responder) {
+	re.Stats.Moved(r.pushed, request.FlowIn, 1)
+	re.Stats.Queues.Count(r.pushed, &request.Tally{request.Pushed: 1})
+	r.change.answer(re)
+}

@@ -1,0 +1,91 @@
+package fdbpq_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+func requeueOf(id knownID, to string) operation {
+	return operation{
+		name: fmt.Sprintf("requeue %s/%s to %q", id.queue, id.id, to),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			done, err := p.store.Queue(id.queue).Requeue(tx, parseID(id.id), to)
+			if err != nil || !done.Found {
+				return outcome{}, err
+			}
+			v := pushedView{queue: done.To, Err: kindOf(done.Err)}
+			if done.Err == nil {
+				v.ID, v.Seq, v.Priority = done.ID.String(), done.Seq, done.Priority
+			}
+			return outcome{OK: true, Pushed: []pushedView{v}, Events: eventsOf(done.Events)}, nil
+		},
+		expect: func(m *model, at moment, got outcome) outcome { return m.requeue(id, to, at, got) },
+	}
+}
+
+// requeueing generates a requeue, mostly of a dead letter.
+func (w *world) requeueing(rng *rand.Rand) operation {
+	var letters []knownID
+	for _, name := range slices.Sorted(maps.Keys(w.model.queues)) {
+		for _, item := range w.model.queues[name].items {
+			if item.dead != (fdbpq.DeadLetter{}) && item.id != "" {
+				letters = append(letters, knownID{queue: name, id: item.id})
+			}
+		}
+	}
+	if len(letters) == 0 || rng.IntN(5) == 0 {
+		letters = w.ids
+	}
+	return requeueOf(pick(rng, letters...), pick(rng, "", "", "", "a", "b", "elsewhere"))
+}
+
+// requeue brings a dead letter back, unless its queue has no room or does not have its dead
+// letters go there.
+func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
+	from := m.queue(id.queue)
+	if from == nil {
+		return outcome{}
+	}
+	item := from.byID(id.id)
+	if item == nil {
+		return outcome{}
+	}
+	if to == "" {
+		to = item.dead.Origin
+	}
+	out := outcome{OK: true, Pushed: []pushedView{{Err: "requeue", queue: to}}}
+	home := m.queue(to)
+	if item.dead == (fdbpq.DeadLetter{}) || item.dead.Origin != to || to == id.queue ||
+		id.queue != to+"-dead" && (home == nil || home.config.DeadLetter != id.queue) {
+		return out
+	}
+	letter := *item
+	if letter.state == fdbpq.StateLeased {
+		letter.priority = letter.returnPriority
+	}
+	if home != nil && home.tooFull(letter.priority, false, from, letter.number) {
+		out.Pushed[0].Err = "full"
+		return out
+	}
+	home = m.create(to)
+	from.remove(letter.number)
+	var answer pushedView
+	if len(got.Pushed) > 0 {
+		answer = got.Pushed[0]
+	}
+	again := modelItem{
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.priority, key: letter.key,
+		payload: letter.payload, headers: letter.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
+	}
+	if ttl := home.config.TTL; ttl > 0 {
+		again.expires = at.now + int64(ttl)
+	}
+	out.Pushed[0] = pushedView{ID: again.id, Seq: again.seq, Priority: again.priority, queue: to}
+	home.evict(&out, []int{m.add(home, again)})
+	return out
+}

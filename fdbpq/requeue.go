@@ -1,0 +1,80 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// ErrRequeue: the item does not go back to a queue from this one.
+var ErrRequeue = errors.New("requeue refused")
+
+// Requeued is the result of a Requeue.
+type Requeued struct {
+	Pushed        // with Err the dead letter stays where it is
+	Found  bool   // the queue has the item
+	To     string // the queue that it was pushed to
+}
+
+// Requeue takes a dead letter out of the queue and pushes it to the one that it comes from,
+// which to names unless it is "".
+//
+// An item goes back only where dead letters come from to this queue now: a right to items of
+// one queue gives none to push to another.
+func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
+	from, item, err := q.beginWithItem(tx, id)
+	if err != nil || item == nil {
+		return Requeued{}, err
+	}
+	if to == "" {
+		to = item.dead.Origin
+	}
+	result := Requeued{Found: true, To: to}
+	if result.Err, err = from.goesBack(item, to); result.Err != nil || err != nil {
+		return result, err
+	}
+	if err := from.loadContent(&item.envelope, item.place); err != nil {
+		return result, err
+	}
+	p, err := q.store.Queue(to).Full(q.full).openForPush(tx)
+	if errors.Is(err, ErrNoQueue) {
+		result.Err = err
+		return result, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key}
+	if err := p.readCounts([]NewItem{again}); err != nil {
+		return result, err
+	}
+	result.Pushed, err = p.add(&again, item.returnPriority, &handOver{from: from, item: item})
+	if err != nil || result.Err != nil {
+		return result, err
+	}
+	if err := p.evict(nil); err != nil { // it refuses what would be evicted itself
+		return result, err
+	}
+	result.Events = p.events
+	return result, p.finish()
+}
+
+// goesBack returns why an item does not go to a queue again, nil if it does.
+func (qtx *queueTx) goesBack(item *located, to string) (refused, err error) {
+	switch {
+	case !item.isDead():
+		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue), nil
+	case item.dead.Origin != to || to == "":
+		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, item.dead.Origin, to), nil
+	case to == qtx.name:
+		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, to), nil
+	case qtx.name == to+DeadLetterSuffix:
+		return nil, nil
+	}
+	s, err := qtx.store.Queue(to).readState(qtx.tx)
+	if err != nil || s != nil && s.config.DeadLetter == qtx.name {
+		return nil, err
+	}
+	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, qtx.name), nil
+}
