@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"strings"
-
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
@@ -54,12 +52,14 @@ func checkBlock(m *nats.Msg) *failure.Failure {
 	}
 	lines, read := 0, blockFrame
 	for key, values := range m.Header {
-		if strings.ContainsFunc(key, isSpaceOrControl) {
-			return failure.Newf(400, "header name %s: expected no spaces and no control characters; a header is one line, %s", failure.Quote(key), blockForm)
-		}
 		lines += len(values)
-		for _, value := range values {
-			read += len(key) + len(value) + lineFrame
+		for i, text := range values {
+			read += len(key) + len(text) + lineFrame
+			value, err := protocol.HeaderValue(key, text)
+			if err != nil {
+				return failure.BadRequest(err)
+			}
+			values[i] = value
 		}
 	}
 	switch {
@@ -74,5 +74,3 @@ func checkBlock(m *nats.Msg) *failure.Failure {
 const blockForm = "Name: value"
 
 var errBlock = failure.Newf(400, "the header block cannot be read: expected NATS/1.0, then lines such as %s, then an empty line", blockForm)
-
-func isSpaceOrControl(c rune) bool { return c <= ' ' || c == 0x7f }

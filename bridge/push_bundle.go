@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -45,9 +47,9 @@ func (p *push) readBundle(wr *wire, size []string) *failure.Failure {
 		return failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
 	}
 	p.Bundled, p.bundle = n, make([]fdbpq.NewItem, n)
-	rest := p.Msg.Data
+	rest, lines := p.Msg.Data, make(nats.Header)
 	for i := range p.bundle {
-		if rest, f = p.readFrame(wr, &p.bundle[i], rest); f != nil {
+		if rest, f = p.readFrame(wr, &p.bundle[i], lines, rest); f != nil {
 			return f.OfItem(i)
 		}
 		if item := &p.bundle[i]; item.MsgID == "" && id != "" {
@@ -91,16 +93,19 @@ func (p *push) readBundleHeaders() (id string, f *failure.Failure) {
 	return id, nil
 }
 
-// readFrame reads the next item of the rest of a bundle.
-func (p *push) readFrame(wr *wire, item *fdbpq.NewItem, rest []byte) ([]byte, *failure.Failure) {
+// readFrame reads the next item of the rest of a bundle. lines is memory for its headers.
+func (p *push) readFrame(wr *wire, item *fdbpq.NewItem, lines nats.Header, rest []byte) ([]byte, *failure.Failure) {
 	headers, payload, rest, err := protocol.NextFrame(rest)
 	if err != nil {
 		return nil, failure.BadRequest(err)
 	}
 	*item = fdbpq.NewItem{Payload: payload, Priority: p.Subject.Priority, HasPriority: p.Subject.HasPriority}
 	if len(headers) > 0 {
+		if f := readLines(headers, lines); f != nil {
+			return nil, f
+		}
 		h := itemHeaders{wire: wr, subject: &p.Subject, item: item}
-		if f := h.readLines(headers); f != nil {
+		if f := h.readAll(lines); f != nil {
 			return nil, f
 		}
 	}
@@ -108,11 +113,11 @@ func (p *push) readFrame(wr *wire, item *fdbpq.NewItem, rest []byte) ([]byte, *f
 }
 
 // readLines reads the header lines of an item in a bundle.
-func (h *itemHeaders) readLines(lines []byte) *failure.Failure {
+func readLines(lines []byte, to nats.Header) *failure.Failure {
 	if len(lines) > protocol.MaxHeaderBytes {
 		return failure.Newf(413, "the headers have %d bytes: allowed are %d", len(lines), protocol.MaxHeaderBytes)
 	}
-	var once []string // names that must not come again
+	clear(to)
 	for n := 0; len(lines) > 0; n++ {
 		if n == protocol.MaxHeaderLines {
 			return failure.Newf(413, "there are more headers than %d, which are allowed", n)
@@ -121,18 +126,10 @@ func (h *itemHeaders) readLines(lines []byte) *failure.Failure {
 		if err != nil {
 			return failure.BadRequest(err)
 		}
-		if strings.HasPrefix(name, protocol.HeaderPrefix) || name == protocol.HeaderMsgID {
-			if slices.Contains(once, name) {
-				return failure.Newf(400, "header %s occurs again: expected once", failure.Quote(name))
-			}
-			once = append(once, name)
-		}
-		if f := h.read(name, []string{value}); f != nil {
-			return f
-		}
+		to[name] = append(to[name], value)
 		lines = rest
 	}
-	return h.end()
+	return nil
 }
 
 // bundleError is why a bundle is refused, for the reason of one of its items. The other

@@ -26,7 +26,12 @@ type itemHeaders struct {
 // with the item.
 func (r *push) readHeaders(wr *wire) *failure.Failure {
 	h := itemHeaders{wire: wr, subject: &r.Subject, item: &r.item}
-	for key, values := range r.Msg.Header {
+	return h.readAll(r.Msg.Header)
+}
+
+// readAll reads the headers of an item, of a message of its own or in a bundle.
+func (h *itemHeaders) readAll(header nats.Header) *failure.Failure {
+	for key, values := range header {
 		if f := h.read(key, values); f != nil {
 			return f
 		}

@@ -62,14 +62,33 @@ func NextFrame(b []byte) (headers, payload, rest []byte, err error) {
 }
 
 // NextHeader reads the first of the header lines of an item. A carriage return before its
-// line feed is not part of the value, nor are spaces around it.
+// line feed is not part of the value.
 func NextHeader(headers []byte) (name, value string, rest []byte, err error) {
 	line, rest, ends := bytes.Cut(headers, []byte{'\n'})
 	key, text, is := bytes.Cut(bytes.TrimSuffix(line, []byte{'\r'}), []byte{':'})
-	if !ends || !is || len(key) == 0 || bytes.IndexByte(text, '\r') >= 0 {
+	if len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
+	if !ends || !is || len(key) == 0 || len(text) > 0 && isSpace(text[0]) {
 		return "", "", nil, fmt.Errorf("%s: expected a header such as Name: value, and a line feed behind it", quoteStart(headers))
 	}
-	return string(key), string(bytes.Trim(text, " \t")), rest, nil
+	name = string(key)
+	value, err = HeaderValue(name, string(text))
+	return name, value, rest, err
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' }
+
+// HeaderValue returns the value of a header without the spaces at its end, and an error when
+// the header is not one line with a name. Messages and bundles have the same headers.
+func HeaderValue(name, text string) (string, error) {
+	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return "", fmt.Errorf("header name %s: expected no spaces and no control characters; a header is one line, Name: value", quoteStart([]byte(name)))
+	}
+	if strings.IndexByte(text, '\r') >= 0 {
+		return "", fmt.Errorf("header %s has a carriage return in its value: expected one line, Name: value", quoteStart([]byte(name)))
+	}
+	return strings.TrimRight(text, " \t"), nil
 }
 
 // quoteStart shows the start of a part of a bundle that cannot be read.
