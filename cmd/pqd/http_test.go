@@ -1,10 +1,14 @@
 package main_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +89,28 @@ func TestProfilePages(t *testing.T) {
 	}
 	if _, waits := get(t, open.HTTP+"/debug/pprof/block?debug=1"); !regexp.MustCompile(`bridge|fdbpq|pebble`).MatchString(waits) {
 		t.Errorf("no wait is recorded:\n%s", waits)
+	}
+}
+
+// A request for the server as a whole, which net/http would answer by itself, is none of pqd's.
+func TestOptionsOfServer(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.HTTP, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode < 400 {
+		t.Errorf("OPTIONS * is answered %s", response.Status)
 	}
 }
 

@@ -83,7 +83,9 @@ func startHTTP(where address, cert *webCertificate, handler http.Handler, log *s
 			WriteTimeout:      30 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
-			ErrorLog:          stdlog.New(httpProblems{log}, "", 0),
+
+			DisableGeneralOptionsHandler: true, // it would answer OPTIONS * whatever host it names, and without a token
+			ErrorLog:                     stdlog.New(httpProblems{log}, "", 0),
 		},
 	}
 	go func() {
