@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -107,28 +108,22 @@ func (s *site) ok(to any, method, path, body string) {
 }
 
 // refused sends a request that must be refused with this code and text.
-func (s *site) refused(code int, text, method, path, body string, header ...string) {
+func (s *site) refused(code int, text, method, path, body string, header ...string) protocol.Error {
 	s.Helper()
-	s.isRefusal(s.send(method, path, body, header...), code, text, method+" "+path)
+	return s.isRefusal(s.send(method, path, body, header...), code, text, method+" "+path+" "+body)
 }
 
-func (s *site) isRefusal(r reply, code int, text, what string) {
+func (s *site) isRefusal(r reply, code int, text, what string) protocol.Error {
 	s.Helper()
-	var told struct {
-		Type  string
-		Error struct {
-			Code        int
-			ErrCode     int `json:"err_code"`
-			Description string
-		}
-	}
+	var told protocol.ErrorResponse
 	if err := json.Unmarshal([]byte(r.body), &told); err != nil {
 		s.Errorf("%s: %d, %v in %q", what, r.code, err, r.body)
-		return
+		return told.Error
 	}
 	if r.code != code || told.Error.Code != code || told.Error.ErrCode != 30000+code || told.Type != "io.pq.v1.error_response" || !strings.Contains(told.Error.Description, text) {
 		s.Errorf("%s: %d %s, expected %d and %q", what, r.code, r.body, code, text)
 	}
+	return told.Error
 }
 
 // numbers are those of a queue.

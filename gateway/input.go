@@ -120,10 +120,14 @@ func (in *input) setHeader(m *nats.Msg, parameter, header string) *refusal {
 		return nil
 	}
 	value := in.get(parameter)
-	if strings.ContainsAny(value, "\r\n") || strings.Trim(value, " \t") != value {
-		return refusef(protocol.CodeBadRequest, "%s is %q: expected one line without spaces at its ends", parameter, value)
-	}
 	m.Header.Set(header, value)
+	return oneLine(parameter, value)
+}
+
+func oneLine(name, value string) *refusal {
+	if strings.ContainsAny(value, "\r\n") || strings.Trim(value, " \t") != value {
+		return refusef(protocol.CodeBadRequest, "%s is %q: expected one line without spaces at its ends", name, value)
+	}
 	return nil
 }
 

@@ -74,6 +74,13 @@ func (in *input) take(which int) (*answer, *refusal) {
 	most := 1
 	batch := in.query.Has("batch")
 	if batch {
+		n, why := in.integer("batch")
+		if why != nil {
+			return nil, why
+		}
+		if *n < 1 || *n > maxBatch {
+			return nil, refusef(protocol.CodeBadRequest, "batch is %d: expected 1 to %d", *n, maxBatch)
+		}
 		most = maxBatch + 1
 		if m.Data, why = batchBody(); why != nil {
 			return nil, why

@@ -57,11 +57,7 @@ func push(in *input) (*answer, *refusal) {
 	if why := addItemHeaders(m.Header, in.query["header"]); why != nil {
 		return nil, why
 	}
-	for _, name := range traceHeaders {
-		if value := in.header.Get(name); value != "" && m.Header[name] == nil {
-			m.Header.Set(name, value)
-		}
-	}
+	in.trace(m)
 	reply, why := in.ask(m)
 	if why != nil {
 		return nil, why
@@ -69,19 +65,40 @@ func push(in *input) (*answer, *refusal) {
 	return &answer{body: reply.Data}, nil
 }
 
+// trace has a trace go on in a message.
+func (in *input) trace(m *nats.Msg) {
+	for _, name := range traceHeaders {
+		if value := in.header.Get(name); value != "" && m.Header[name] == nil {
+			m.Header.Set(name, value)
+		}
+	}
+}
+
 // addItemHeaders adds headers of the form "name:value" that are to stay with the item.
 func addItemHeaders(to nats.Header, lines []string) *refusal {
 	for _, line := range lines {
 		name, value, is := strings.Cut(line, ":")
-		switch {
-		case !is || !isHeaderName(name):
+		if !is || !isHeaderName(name) {
 			return refusef(protocol.CodeBadRequest, "header %q: expected <name>:<value>, such as header=Season:autumn", line)
-		case strings.ContainsAny(value, "\r\n"):
-			return refusef(protocol.CodeBadRequest, "header %s has more than one line: expected one", name)
-		case isReserved(name):
-			return refusef(protocol.CodeBadRequest, "header %s belongs to the protocol: expected parameters in the URL: %s", name, strings.Join(pushParameters, ", "))
+		}
+		if why := checkItemHeader(name, value, "parameters in the URL: "+strings.Join(pushParameters, ", ")); why != nil {
+			return why
 		}
 		to.Add(name, strings.TrimSpace(value))
+	}
+	return nil
+}
+
+// checkItemHeader refuses a header that an item cannot have, or for which there is something
+// else.
+func checkItemHeader(name, value, instead string) *refusal {
+	switch {
+	case !isHeaderName(name):
+		return refusef(protocol.CodeBadRequest, "header name %q: expected printable ASCII such as Season", name)
+	case strings.ContainsAny(value, "\r\n"):
+		return refusef(protocol.CodeBadRequest, "header %s has more than one line: expected one", name)
+	case isReserved(name):
+		return refusef(protocol.CodeBadRequest, "header %s belongs to the protocol: expected %s", name, instead)
 	}
 	return nil
 }

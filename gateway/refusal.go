@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -26,10 +30,28 @@ func refusef(code int, format string, args ...any) *refusal {
 
 func badRequest(err error) *refusal { return refusef(protocol.CodeBadRequest, "%s", err) }
 
+// inParameters replaces the names of headers, which callers have not written, by those of
+// parameters. Of two names that begin alike the longer one stands first.
+var inParameters = func() *strings.Replacer {
+	names := map[string]string{protocol.HeaderPriority: "priority", protocol.HeaderAck: "ack", protocol.HeaderBundle: "the number of items"}
+	for _, h := range slices.Concat(pushHeaders, takeHeaders) {
+		names[h.header] = h.parameter
+	}
+	var pairs []string
+	for _, header := range slices.SortedFunc(maps.Keys(names), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
+		pairs = append(pairs, "header "+header, names[header], header, names[header])
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
 // refused returns the error that a bridge, or the NATS server, has answered, or nil.
 func refused(m *nats.Msg) *refusal {
 	if code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader)); err == nil {
-		r := refusef(code, "%s", m.Header.Get(micro.ErrorHeader))
+		r := refusef(code, "%s", inParameters.Replace(m.Header.Get(micro.ErrorHeader)))
+		var answer protocol.ErrorResponse
+		if json.Unmarshal(m.Data, &answer) == nil {
+			r.Item = answer.Error.Item
+		}
 		r.Reason = protocol.Reason(m.Header.Get(protocol.HeaderReason))
 		return r
 	}

@@ -56,6 +56,7 @@ func init() {
 		{name: "resume", method: "POST", path: "/v1/queues/{queue}/resume", changes: true, serve: resume},
 		{name: "purge", method: "POST", path: "/v1/queues/{queue}/purge", changes: true, serve: purge},
 		{name: "push", method: "POST", path: "/v1/queues/{queue}/push", query: pushParameters, body: bodyItem, changes: true, serve: push},
+		{name: "pushMany", method: "POST", path: "/v1/queues/{queue}/push-many", query: []string{"msg_id"}, body: bodyItem, changes: true, serve: pushMany},
 		{name: "pop", method: "POST", path: "/v1/queues/{queue}/pop", query: popParameters, changes: true, serve: pop},
 		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
 		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyText, changes: true, serve: settle},
