@@ -82,18 +82,17 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 		}
 		o.apply(&s.ask)
 		return nil
-	case len(rest) > 0:
-		return errFollowed(rest)
 	}
 	return noOwnHeaders(s.Msg.Header, "a settlement")
 }
 
-// readWord reads what a settlement does. It returns what follows that is no part of it.
+// readWord reads what a settlement does. It returns what follows +NXT.
 func (s *settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
-	verb := body
+	verb, behind := body, body[len(body):]
 	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
-		verb, rest = verb[:i], bytes.TrimSpace(verb[i:])
+		verb, behind = verb[:i], verb[i:]
 	}
+	rest = bytes.TrimSpace(behind)
 	switch string(verb) {
 	case "", protocol.SettleAck, protocol.SettleOK:
 		s.kind = settleAck
@@ -101,16 +100,19 @@ func (s *settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 		s.kind = settleNack
 		s.delay, f = readNackDelay(rest)
 		return nil, f
-	case protocol.SettleProgress:
-		s.kind = settleProgress
 	case protocol.SettleTerminate:
 		s.kind = settleTerm
 		s.reason = reasonText(rest)
 		return nil, nil
 	case protocol.SettleNext:
 		s.kind = settleNext
+	case protocol.SettleProgress:
+		s.kind = settleProgress
 	default:
 		return nil, failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
+	}
+	if s.kind != settleNext && len(behind) > 0 { // JetStream ignores such a message
+		return nil, errFollowed(behind)
 	}
 	return rest, nil
 }

@@ -74,7 +74,7 @@ var noMessage = new(nats.Msg)
 // readLine reads the settlement of one lease in a bundle: its ack subject, and what a
 // message on that subject would say.
 func (s *settlement) readLine(wr *wire, line string) (f *failure.Failure) {
-	subject, words, _ := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
+	subject, words, more := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
 	lease, err := wr.grammar.Parse(subject)
 	switch {
 	case err != nil || lease.Verb != subjects.Ack:
@@ -86,12 +86,12 @@ func (s *settlement) readLine(wr *wire, line string) (f *failure.Failure) {
 	if s.lease, s.ask, f = wr.sealer.open(lease.Queue, lease.Token); f != nil {
 		return f
 	}
-	rest, f := s.readWord([]byte(words))
+	if more && words == "" {
+		return failure.Newf(400, "%s: expected a settlement behind the space", failure.Quote(line))
+	}
+	_, f = s.readWord([]byte(words))
 	if f == nil && s.kind == settleNext {
 		f = failure.Newf(400, "%s in a bundle: expected it in a message of its own, because its answer is an item", protocol.SettleNext)
-	}
-	if f == nil && len(rest) > 0 {
-		f = errFollowed(rest)
 	}
 	return f
 }

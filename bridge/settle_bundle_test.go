@@ -125,9 +125,9 @@ func TestSettleBundleKeepsOrder(t *testing.T) {
 			c.send(settles, ack+" -NAK", "PQ-Bundle", "1"),
 		}
 		c.accepted(c.next(to[0]))
-		c.results(strings.Split(string(c.next(to[1]).Data), "\n"), "+OK 20", "+OK", "-ERR 410 expired")
-		c.lost(c.next(to[2]), "expired")
-		c.results([]string{string(c.next(to[3]).Data)}, "-ERR 410 expired")
+		c.results(strings.Split(string(c.next(to[1]).Data), "\n"), "+OK 20", "+OK", "-ERR 410 returned")
+		c.lost(c.next(to[2]), "returned")
+		c.results([]string{string(c.next(to[3]).Data)}, "-ERR 410 returned")
 	}
 	c.refused(c.raw(popped.Reply, "+ACK"), 400) // it names no lease
 }

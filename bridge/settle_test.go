@@ -47,8 +47,29 @@ func TestLease(t *testing.T) {
 		c.accepted(c.raw(m.Reply, "-NAK"))
 	}
 	for _, token := range tokens {
-		c.lost(c.raw(token, "-NAK"), "taken", "expired")
+		c.lost(c.raw(token, "-NAK"), "taken", "returned")
 	}
+}
+
+// A settlement is one of the protocol's words and nothing more, in a message and in a bundle.
+func TestSettlementWordsAreExact(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.push("pq.jobs.push", "x")
+	ack := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply
+	for _, words := range []string{"+ACK ", "+ACK\n", "+ACK\t", "+OK ", "+WPI ", "+WPI\n", "+ACK +ACK", " +ACK", " ", "+ack", "+ACK{}"} {
+		c.refused(c.raw(ack, words), 400)
+		if !strings.Contains(words, "\n") {
+			c.results([]string{string(c.raw(settles, ack+" "+words, "PQ-Bundle", "1").Data)}, "-ERR 400")
+		}
+	}
+	c.results([]string{string(c.raw(settles, ack+" ", "PQ-Bundle", "1").Data)}, "-ERR 400")
+	if n := c.info("jobs"); n.Leased != 1 {
+		t.Fatalf("%+v, expected that the lease goes on", n)
+	}
+	c.accepted(c.raw(ack, "+WPI"))
+	c.accepted(c.raw(ack, "-NAK "))
+	c.accepted(c.raw(ack, "+ACK"))
 }
 
 // lost checks that a settlement did not take effect because the lease was lost.

@@ -74,9 +74,10 @@ const (
 
 // Why a lease is lost.
 const (
-	ReasonGone    = protocol.ReasonGone    // the item was settled or removed
-	ReasonTaken   = protocol.ReasonTaken   // another consumer has it
-	ReasonExpired = protocol.ReasonExpired // it ran out
+	ReasonGone     = protocol.ReasonGone     // the item was acknowledged, given up or removed
+	ReasonTaken    = protocol.ReasonTaken    // another consumer has it
+	ReasonReturned = protocol.ReasonReturned // the item was given back
+	ReasonExpired  = protocol.ReasonExpired  // it ran out
 )
 
 // Which limit is reached, in an [ErrBusy] of code 429.

@@ -43,6 +43,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			return nil
 		}
 		if leased.fence-leased.deliveries >= MaxReturns {
+			leased.since = givenBack
 			return qtx.putBack(l.place, leased, 0)
 		}
 		qtx.removeLeased(l.place, leased)
@@ -50,6 +51,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 		if err := qtx.giveBackTokens(leased); err != nil {
 			return err
 		}
+		leased.since = givenBack
 		return qtx.reinstate(l.place, leased, 0)
 	})
 }
@@ -73,7 +75,7 @@ func (qtx *queueTx) putBack(p place, l *leasedItem, delay time.Duration) error {
 // reinstate makes an item ready again, or delays it, whatever its deliveries.
 func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error {
 	e := &l.envelope
-	e.extraAnswers, e.since = 0, 0
+	e.extraAnswers, e.since = 0, min(e.since, 0)
 	to := qtx.relocate(p, e, l.returnPriority)
 	if delay <= 0 && e.expires == 0 {
 		qtx.addReady(to, e)

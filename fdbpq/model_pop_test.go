@@ -200,7 +200,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
-		held.spent = at.now
+		held.spent, held.givenBack = at.now, false
 		if held.untilLeased {
 			held.unique = ""
 		}

@@ -47,6 +47,9 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	}
 	late := what == settleAck || what == settleTerminate
 	if !late && (item.state != fdbpq.StateLeased || item.due <= at.now) {
+		if item.state != fdbpq.StateLeased && item.givenBack {
+			return outcome{Err: "lost: returned"}
+		}
 		return outcome{Err: "lost: expired"}
 	}
 	var out outcome
@@ -65,6 +68,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 			item.extraAnswers-- // another answer may have arrived
 			break
 		}
+		item.givenBack = true
 		if item.fence-item.deliveries >= fdbpq.MaxReturns {
 			m.putBack(q, at, item.number, 0, &out)
 			break
@@ -73,6 +77,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		q.giveBack(item)
 		m.reinstate(q, at, item.number, 0, &out)
 	case settleNack:
+		item.givenBack = true
 		m.putBack(q, at, item.number, d, &out)
 	}
 	return out

@@ -74,6 +74,7 @@ type modelItem struct {
 	key            string
 	keyFence       int64 // of its last lease
 	held           bool  // delayed between two leases while key_order was on
+	givenBack      bool  // its last lease did not run out
 	spent          int64 // when its delivery took tokens
 }
 

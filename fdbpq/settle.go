@@ -26,9 +26,12 @@ func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
 type Lost string
 
 const (
-	LostGone    Lost = "gone"    // the item was settled, popped for good, removed or purged
-	LostTaken   Lost = "taken"   // the item has a later lease
-	LostExpired Lost = "expired" // it ran out; Ack and Terminate still work until the item is popped
+	LostGone  Lost = "gone"  // the item was acknowledged or terminated, popped for good, removed or purged
+	LostTaken Lost = "taken" // the item has a later lease
+
+	// After these Ack and Terminate still work until the item is popped.
+	LostReturned Lost = "returned" // the item was given back
+	LostExpired  Lost = "expired"  // it ran out
 )
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
@@ -75,7 +78,9 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 		return Settled{}, fmt.Errorf("delay of %s: allowed are 0s to %s", delay, MaxDelay)
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		return qtx.putBack(l.place, l.asLeased(), delay)
+		leased := l.asLeased()
+		leased.since = givenBack
+		return qtx.putBack(l.place, leased, delay)
 	})
 }
 
@@ -152,7 +157,10 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 		if err != nil {
 			return Settled{}, err
 		}
-		if l.state != StateLeased || l.due <= now {
+		switch {
+		case l.state != StateLeased && l.since == givenBack:
+			return Settled{}, &LostError{LostReturned}
+		case l.state != StateLeased || l.due <= now:
 			return Settled{}, &LostError{LostExpired}
 		}
 	}

@@ -45,6 +45,16 @@ func TestLateSettlement(t *testing.T) {
 		{"nothing", func(*fixture, fdbpq.Lease) {}, "", ""},
 		{"ran out, nobody noticed", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute) }, "", fdbpq.LostExpired},
 		{"ran out", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute); f.sweep() }, "", fdbpq.LostExpired},
+		{"given back", func(f *fixture, l fdbpq.Lease) { f.nack(l, 0) }, "", fdbpq.LostReturned},
+		{"given back for a while", func(f *fixture, l fdbpq.Lease) { f.nack(l, time.Hour) }, "", fdbpq.LostReturned},
+		{"received by nobody", func(f *fixture, l fdbpq.Lease) { f.returned(l) }, "", fdbpq.LostReturned},
+		{"given back, moved", func(f *fixture, l fdbpq.Lease) {
+			f.nack(l, 0)
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Move(tx, l.ID(), 9)
+				return err
+			})
+		}, "", fdbpq.LostReturned},
 		{"leased again", func(f *fixture, _ fdbpq.Lease) { f.pass(time.Minute); f.sweep(); f.leaseOne("q", time.Minute) }, fdbpq.LostTaken, fdbpq.LostTaken},
 		{"leased and returned again", func(f *fixture, _ fdbpq.Lease) {
 			f.pass(time.Minute)

@@ -95,9 +95,10 @@ const (
 
 // Reasons of 410: why a lease is lost.
 const (
-	ReasonGone    Reason = "gone"    // the item was settled or removed
-	ReasonTaken   Reason = "taken"   // another consumer has it
-	ReasonExpired Reason = "expired" // it ran out
+	ReasonGone     Reason = "gone"     // the item was acknowledged, given up or removed
+	ReasonTaken    Reason = "taken"    // another consumer has it
+	ReasonReturned Reason = "returned" // the item was given back
+	ReasonExpired  Reason = "expired"  // it ran out
 )
 
 // Reasons of 429: which limit is reached.

@@ -41,7 +41,7 @@ test("give up", async () => {
   const item = await q.pop({ lease: "1m" });
   await item.term("no such customer");
   const dead = await client.queue(`${q.name}-dead`).pop();
-  assert.deepEqual(dead.dead, { reason: "no such customer", origin: q.name, originId: item.id });
+  assert.deepEqual(dead.dead, { reason: "no such customer", origin: q.name, originId: item.id, at: dead.dead.at, deliveries: 1 });
   await q.push("y");
   await (await q.pop({ lease: "1m" })).term();
   assert.equal((await client.queue(`${q.name}-dead`).pop()).dead.reason, "terminated");

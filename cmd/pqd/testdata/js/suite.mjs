@@ -129,7 +129,7 @@ const checks = {
     held("+WPI", more);
     equal("longer", more.headers.get("PQ-Lease-Expires") > item.headers.get("PQ-Lease-Expires"), true);
     held("-NAK", await q.settle(item, "-NAK " + JSON.stringify({ delay: nanos(20) })));
-    lost("late -NAK", await q.settle(item, "-NAK"), "expired");
+    lost("late -NAK", await q.settle(item, "-NAK"), "returned");
     const again = await q.pop("min", "", { "PQ-Lease": "1m", "PQ-Wait": "20s" });
     equal("again", [again.headers.get("PQ-Deliveries"), again.headers.get("PQ-Fence")], ["2", "2"]);
     lost("of the first lease", await q.settle(item, "+ACK"), "taken");
