@@ -112,6 +112,7 @@ func TestRequeueNeedsConsent(t *testing.T) {
 		f.pushed("b", 0, "alive")
 		f.configure("graves", `{"dead_letters_from":"a,b"}`)
 		f.configure("a", `{"dead_letter":"graves"}`)
+		f.configure("b", `{"dead_letter":"graves"}`)
 		f.push("a", fdbpq.NewItem{})
 		lease := f.leaseOne("a", time.Minute).Lease
 		f.update(func(tx kv.Tx) error {
