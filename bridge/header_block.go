@@ -31,7 +31,8 @@ const (
 // delivers a message with an unreadable header block without headers, and ignores lines
 // without a name and everything behind the empty line. A request without its headers is
 // another request. Only the size of the block is left to check: the headers have to
-// account for it.
+// account for it. So spaces too many behind a colon are refused, unless as many lines lack
+// the space there, or their carriage return.
 func checkBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {

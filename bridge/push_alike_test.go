@@ -95,7 +95,9 @@ func TestHeadersAreAlike(t *testing.T) {
 				name += pick("", "", "", " ", "\x00", "(", "\x7f")
 				colon = pick(":", ": ", ":\t", ":  ", " : ", ";")
 				value = pick(value, value+" ", value+"\t ", "\r"+value, value+"\r"+value, value+"\x00")
-				end = pick("\r\n", "\n", "\r\r\n")
+				if colon != ":  " { // checkBlock cannot tell a space too many from a carriage return too few
+					end = pick("\r\n", "\n", "\r\r\n")
+				}
 			}
 			lines.WriteString(name + colon + value + end)
 		}
