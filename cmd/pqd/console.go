@@ -148,7 +148,7 @@ func withConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) http
 			pages.ServeHTTP(w, r)
 		case g == nil:
 			gateway.Refuse(w, http.StatusNotFound, consoleIsOff)
-		case !names.allow(r.Host):
+		case !names.allow(r):
 			gateway.Refuse(w, http.StatusMisdirectedRequest, hostNotAllowed)
 		default:
 			g.ServeHTTP(w, r)

@@ -19,6 +19,9 @@ func ask(t testing.TB, method, url, body string, header ...string) (int, string)
 	}
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			request.Host = header[i+1]
+		}
 	}
 	client := http.Client{Timeout: patience}
 	response, err := client.Do(request)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -137,8 +138,10 @@ func TestHTTPHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for host, guarded := range map[string]bool{
-		"127.0.0.1": false, "127.0.0.1:8622": false, "[::1]:8622": false, "localhost:8622": false, "pqd:8622": false, "pqd.localhost": false,
+		"127.0.0.1": false, "127.0.0.1:8622": false, "[::1]:8622": false, "[::1]": false, "localhost:8622": false, "LocalHost.": false,
 		"PQD.example.com:80": false, "other.example.com.": false, own: false,
+		// Whoever gives out a search domain resolves names without a dot.
+		"evil": true, "evil:8622": true, "EVIL.": true, "pqd:8622": true, "localhost.localdomain": true, "evil.localhost": true, "1": true,
 		"evil.example": true, "evil.example:8622": true, "pqd.example.com.evil.example": true, "example.com": true, "127.0.0.1.evil.example": true,
 	} {
 		for _, page := range []string{"/metrics", "/varz", "/debug/pprof/", "/v1/access", "/v1/queues", "/", "/console/main.js", "/healthz", "/readyz"} {
@@ -151,4 +154,79 @@ func TestHTTPHosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Pages go by the host that a client has called, however it says so, and by nobody's word
+// for another one.
+func TestHTTPHostForms(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	where := strings.TrimPrefix(p.HTTP, "http://")
+	for request, want := range map[string]int{
+		"GET /v1/queues HTTP/1.0\r\n":                                                          200, // no browser
+		"GET /v1/queues HTTP/1.1\r\nHost: [fe80::1%eth0]:8622\r\n":                             200,
+		"GET /v1/queues HTTP/1.1\r\nHost: evil\r\nX-Forwarded-Host: localhost\r\n":             421,
+		"GET /v1/queues HTTP/1.1\r\nHost: evil\r\nForwarded: host=localhost\r\n":               421,
+		"GET /v1/queues HTTP/1.1\r\nHost: evil\r\nOrigin: http://evil\r\n":                     421,
+		"GET http://evil/v1/queues HTTP/1.1\r\nHost: localhost\r\n":                            421,
+		"GET http://evil:8622/v1/queues HTTP/1.1\r\nHost: " + where + "\r\n":                   421,
+		"POST /v1/queues/jobs/push HTTP/1.1\r\nHost: evil\r\nContent-Length: 0\r\n":            421,
+		"GET /v1/watch?path=/v1/queues HTTP/1.1\r\nHost: evil\r\n":                             421,
+		"GET /v1/queues HTTP/1.1\r\nHost: [evil]\r\n":                                          421,
+		"GET /v1/queues HTTP/1.1\r\nHost: evil:localhost\r\n":                                  421,
+		"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil\r\n":                403,
+		"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n":         403,
+		"GET /v1/queues HTTP/1.1\r\nHost: localhost:8622\r\nOrigin: http://localhost:8622\r\n": 200,
+	} {
+		conn, err := net.Dial("tcp", where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, request+"Connection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%q: %v", request, err)
+			continue
+		}
+		if answer.StatusCode != want { // its body may be a stream
+			t.Errorf("%q: %d, expected %d", request, answer.StatusCode, want)
+		}
+	}
+	if code, body := get(t, p.HTTP+"/v1/queues"); code != 200 || strings.Contains(body, "jobs") {
+		t.Errorf("%d %s: expected that nothing was pushed", code, body)
+	}
+
+	// Beyond loopback, where pqd asks for a token, containers call it by their names; a page over
+	// loopback cannot, whatever PQ_HTTP is.
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "0123456789abcdef\n")
+	open := testenv.Daemon(t, "PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN="+token)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(open.HTTP, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]int{"127.0.0.1": 421, ownAddress(t): 200} {
+		if code, _ := ask(t, "GET", "http://"+net.JoinHostPort(at, port)+"/metrics", "", "Host", "pqd:8622"); code != want {
+			t.Errorf("pqd at %s, called as pqd: %d, expected %d", at, code, want)
+		}
+	}
+}
+
+// ownAddress is an address of the machine that is none of loopback.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if n, is := one.(*net.IPNet); is && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("this machine has no address beyond loopback")
+	return ""
 }

@@ -27,7 +27,7 @@ type settings struct {
 	Listen     address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
 	HTTP       address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, the HTTP interface below /v1/, /healthz, /readyz, /metrics and /varz"`
-	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and names without a dot always work, and so do /healthz and /readyz"`
+	HTTPHosts  hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and the machine's own name always work, beyond loopback also names without a dot, and so do /healthz and /readyz"`
 	WebCert    existingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there, TLS 1.2 or newer. Read again when it changes"`
 	WebKey     existingFile    `envconfig:"PQ_HTTP_KEY" desc:"private key file of PQ_HTTP_CERT"`
 	Console    consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set), or where PQ_CONSOLE_TOKEN is set; otherwise off"`
