@@ -2,9 +2,12 @@ package fdbpq
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,10 +102,45 @@ func (c Config) Merge(object []byte) (Config, error) {
 	if err := checkObject(object, configFields, false); err != nil {
 		return Config{}, err
 	}
-	if err := json.Unmarshal(object, &c); err != nil {
-		return Config{}, &ConfigError{err.Error()}
+	if err := decode(object, &c); err != nil {
+		return Config{}, err
 	}
 	return c, c.check()
+}
+
+// decode reads the fields of an object that [checkObject] has checked. Its errors name the
+// field, which those of encoding/json do not.
+func decode[T any](object []byte, to *T) error {
+	err := json.Unmarshal(object, to)
+	if err == nil {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return &ConfigError{err.Error()}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		one := fmt.Appendf(nil, "{%q:%s}", name, fields[name])
+		err := json.Unmarshal(one, new(T))
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			return configError("%s is %.100s: expected %s", name, fields[name], inJSON(wrong.Type))
+		}
+		if err != nil {
+			return configError("%s: %w", name, err)
+		}
+	}
+	return &ConfigError{err.Error()} // each field can be read
+}
+
+// inJSON says what JSON has for a type.
+func inJSON(t reflect.Type) string {
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), t.Kind() == reflect.String:
+		return "a string"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	}
+	return "an integer"
 }
 
 // checkObject refuses what encoding/json accepts: names in another case, repeated names,
@@ -156,7 +194,7 @@ type ConfigError struct {
 }
 
 func configError(format string, args ...any) error {
-	return &ConfigError{fmt.Sprintf(format, args...)}
+	return &ConfigError{fmt.Errorf(format, args...).Error()}
 }
 
 func (e *ConfigError) Error() string { return "configuration: " + e.Text }

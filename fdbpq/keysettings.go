@@ -53,8 +53,8 @@ func (k KeySettings) merge(object []byte) (KeySettings, error) {
 		return KeySettings{}, err
 	}
 	k = k.clone() // or the values that it points to would be replaced
-	if err := json.Unmarshal(object, &k); err != nil {
-		return KeySettings{}, &ConfigError{err.Error()}
+	if err := decode(object, &k); err != nil {
+		return KeySettings{}, err
 	}
 	if k.Limit != nil && (*k.Limit < 0 || *k.Limit > MaxKeyLimit) {
 		return KeySettings{}, configError("limit is %d: allowed are 0, for no limit, to %d", *k.Limit, MaxKeyLimit)
