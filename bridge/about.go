@@ -3,8 +3,6 @@ package bridge
 import (
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -15,11 +13,12 @@ type about struct {
 	options Options
 	storeID string
 	started time.Time
+	id      string // as discovery has it
 }
 
-// identity is a new one, for the other bridges.
+// identity is for the other bridges.
 func (a *about) identity() peers.Identity {
-	self := peers.Identity{ID: nuid.Next(), Prefix: a.options.Prefix, StoreID: a.storeID}
+	self := peers.Identity{ID: a.id, Prefix: a.options.Prefix, StoreID: a.storeID}
 	if a.options.Exclusive {
 		self.Started = a.started
 	}
@@ -43,4 +42,10 @@ func (a *about) system() protocol.System {
 		system.Cluster = &cluster
 	}
 	return system
+}
+
+// history says whose it is.
+func (a *about) history(h *protocol.History) *protocol.History {
+	h.Bridge = a.id
+	return h
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
 	"github.com/pqbridge/pqbridge/bridge/peers"
@@ -36,6 +37,7 @@ type Bridge struct {
 	nc        *nats.Conn
 	responder *request.Responder
 	keeper    *keeper
+	historian *historian
 	lanes     lanes
 	waits     waits
 	interest  replyInterest
@@ -72,6 +74,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
+	b.historian = newHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Subjects: wr.subjects(),
@@ -81,7 +84,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Logger:   o.Logger,
 	})
 	standby := standby{b.receiver, b.waits.line}
-	about := &about{options: o, storeID: store.ID(), started: time.Now().UTC()}
+	about := &about{options: o, storeID: store.ID(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
@@ -115,6 +118,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b.keeper.start(store, b.responder.Events.Item)
+	b.historian.start()
 	b.peers.Standby.Start()
 	return b, nil
 }
@@ -156,6 +160,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
 	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
+	b.historian.stop()
 	b.keeper.stop()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
@@ -185,6 +190,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.lanes.stop()
 	b.peers.Owners.Stop()
 	b.interest.stop()
+	b.historian.stop()
 	b.keeper.stop()
 	b.responder.Events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))

@@ -15,6 +15,9 @@ import (
 // client still listens. It must be called before the first pop waits.
 func InterestPatience(b *Bridge, d time.Duration) { b.interest.patience = d }
 
+// LookAtLengths does what a bridge does each minute.
+func LookAtLengths(b *Bridge, ctx context.Context) { b.historian.look(ctx) }
+
 // StuckAfter are options with which requests are refused that wait for so long behind a
 // transaction.
 func StuckAfter(d time.Duration) Options {

@@ -4,17 +4,31 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // info shows a queue.
-type info struct{ jsonQuery }
+type info struct {
+	jsonQuery
+	history bool
+}
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) read(*wire) *failure.Failure { return noOptions(&i.Request) }
+func (i *info) read(*wire) *failure.Failure { return readHistory(&i.Request, &i.history) }
+
+// readHistory reads whether info is to have a history.
+func readHistory(r *request.Request, history *bool) *failure.Failure {
+	return readOptions(r, "history", func(name string, value any) (known bool, f *failure.Failure) {
+		if known = name == "history"; known {
+			*history, f = readBool(name, value)
+		}
+		return known, f
+	})
+}
 
 func (i *info) find(v *view) error {
 	name := v.queue.Name()
@@ -39,12 +53,16 @@ func (i *info) find(v *view) error {
 		}
 	}
 	now := time.Now()
+	var history *protocol.History
+	if i.history {
+		history = v.about.history(v.Stats.QueueHistory(name))
+	}
 	return i.answerJSON(protocol.Info{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
 		OldestLease: max(0, lease.Age.Seconds()), LeaseAtLeast: lease.AtLeast,
-		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet,
+		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 	})
 }
 

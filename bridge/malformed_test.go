@@ -216,7 +216,9 @@ var malformed = []struct {
 	{"pq.jobs.peek.min", "", []string{"PQ-Limit", "1"}, "PQ-Batch"},
 
 	// Everything else.
-	{"pq.jobs.info", "x", nil, "expected none"},
+	{"pq.jobs.info", "x", nil, "expected a JSON object"},
+	{"pq.jobs.info", `{"history":1}`, nil, "history: expected true or false"},
+	{"pq.jobs.info", `{"past":true}`, nil, "has no field \"past\": expected some of history"},
 	{"pq.jobs.info", "", []string{"PQ-X", "1"}, "none of info"},
 	{"pq.jobs.get.zzz", "", nil, "not an item id"},
 	{"pq.jobs.get.FQEVARUB", "x", nil, "expected none"},
@@ -296,7 +298,8 @@ var malformed = []struct {
 	{"pq._sys.list", `{"prefix":1}`, nil, "a string"},
 	{"pq._sys.list", `{"after":"x","offset":0}`, nil, "expected one of them"},
 	{"pq._sys.list", `{"offset":-1}`, nil, "offset is -1"},
-	{"pq._sys.info", "x", nil, "expected none"},
+	{"pq._sys.info", "x", nil, "expected a JSON object"},
+	{"pq._sys.info", `{"limit":1}`, nil, "expected some of history"},
 }
 
 // checkErrorBody checks that the body of a 400 is a JSON error as js.Publish reads it. An

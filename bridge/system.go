@@ -128,12 +128,18 @@ func (v *view) queueNames() ([]string, error) {
 const queuesPerRead = 1000
 
 // system shows the bridge itself.
-type system struct{ jsonQuery }
+type system struct {
+	jsonQuery
+	history bool
+}
 
-func (s *system) read(*wire) *failure.Failure { return noOptions(&s.Request) }
+func (s *system) read(*wire) *failure.Failure { return readHistory(&s.Request, &s.history) }
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()
 	answer.Limits.Payload = v.answerLimit.payload()
+	if s.history {
+		answer.History = v.about.history(v.Stats.History())
+	}
 	return s.answerJSON(answer)
 }

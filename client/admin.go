@@ -20,6 +20,18 @@ func (q *Queue) Info(ctx context.Context) (*Info, error) {
 	return info, q.ask(ctx, opInfo, subjects.Subject{Verb: subjects.Info}, nil, info)
 }
 
+// History is what went through one bridge in the last hour, minute by minute.
+type History = protocol.History
+
+// History returns what went through the answering bridge, and how long the queue was.
+func (q *Queue) History(ctx context.Context) (*History, error) {
+	var info Info
+	err := q.ask(ctx, opInfo, subjects.Subject{Verb: subjects.Info}, withHistory, &info)
+	return info.History, err
+}
+
+var withHistory = []byte(`{"history":true}`)
+
 // Get returns an item by its id, whatever its state, and leaves it as it is.
 func (q *Queue) Get(ctx context.Context, id string) (*Item, error) {
 	subject, err := q.subject(subjects.Subject{Verb: subjects.Get, ID: id})
@@ -137,6 +149,18 @@ func (c *Client) System(ctx context.Context) (*System, error) {
 	}
 	system := new(System)
 	return system, c.ask(ctx, &call{op: opSystem, subject: subject}, system)
+}
+
+// History returns what went through the answering bridge, all queues together, and what went
+// wrong.
+func (c *Client) History(ctx context.Context) (*History, error) {
+	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})
+	if err != nil {
+		return nil, err
+	}
+	var system System
+	err = c.ask(ctx, &call{op: opSystem, subject: subject, body: withHistory}, &system)
+	return system.History, err
 }
 
 // Duration is a time.Duration that JSON shows as 1m30s.

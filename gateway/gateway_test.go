@@ -417,6 +417,9 @@ func TestNATSUserWithoutRights(t *testing.T) {
 	s.refused(403, "pq.jobs.push.4", "POST", "/v1/queues/jobs/push?priority=4", "x")
 	s.refused(403, "pq.jobs.pop.min", "POST", "/v1/queues/jobs/pop", "")
 	s.refused(403, "pq.others.info", "GET", "/v1/queues/others", "")
+	s.ok(nil, "GET", "/v1/queues/jobs/history", "")
+	s.refused(403, "pq.others.info", "GET", "/v1/queues/others/history", "")
+	s.refused(403, "pq._sys.info", "GET", "/v1/history", "")
 	if n := s.numbers("jobs"); n.Ready != 1 {
 		t.Errorf("%+v", n)
 	}

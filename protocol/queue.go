@@ -24,6 +24,34 @@ type Info struct {
 	Config        Config  `json:"config"`
 	FairReady     bool    `json:"fair_ready,omitempty"` // all keys stand in the order of Config.Fair, and pops go by it
 	KeysSet       int64   `json:"keys_set,omitempty"`   // keys that have settings of their own
+
+	// History is there if it was asked for.
+	History *History `json:"history,omitempty"`
+}
+
+// HistoryRequest is the body of a request for info that is to have a [History].
+type HistoryRequest struct {
+	History bool `json:"history,omitempty"`
+}
+
+// History is what went through one bridge in steps of equal length, the oldest first. A queue
+// has lengths, all queues together have what went wrong.
+type History struct {
+	Bridge string    `json:"bridge"` // its id, as discovery has it
+	Step   float64   `json:"step"`   // seconds
+	End    time.Time `json:"end"`    // of the last step
+
+	Push   []int64 `json:"push"` // items that were pushed in each step
+	Pop    []int64 `json:"pop"`
+	Settle []int64 `json:"settle"`
+
+	Ready   []*int64 `json:"ready,omitempty"` // items when each step ended; null: nobody looked
+	Leased  []*int64 `json:"leased,omitempty"`
+	Delayed []*int64 `json:"delayed,omitempty"`
+
+	Failed     []int64 `json:"failed,omitempty"` // requests with an error other than 404 and 408
+	Dead       []int64 `json:"dead,omitempty"`   // items that became dead letters, or were dropped as such
+	LeasesLost []int64 `json:"leases_lost,omitempty"`
 }
 
 // Rates are items a second through the answering bridge, averaged over about a minute.

@@ -38,6 +38,9 @@ type System struct {
 
 	// Cluster are the pqd that keep the store together, if several do.
 	Cluster *Cluster `json:"cluster,omitempty"`
+
+	// History of all queues is there if it was asked for.
+	History *History `json:"history,omitempty"`
 }
 
 // Limits are the limits of a bridge.

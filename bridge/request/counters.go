@@ -61,6 +61,7 @@ type PerQueue struct {
 	places map[string]*QueueCounts
 	unused []string // queues that had a place and no counts when places were filled
 	rest   QueueCounts
+	total  Tally // of all queues
 }
 
 func newPerQueue(most int) *PerQueue {
@@ -75,6 +76,16 @@ func (p *PerQueue) Count(queue string, tally *Tally) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.of(queue).count(tally)
+	for i, n := range tally {
+		p.total[i] += n
+	}
+}
+
+// all is what has happened to the items of all queues.
+func (p *PerQueue) all() Tally {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total
 }
 
 // notServed counts requests that a queue did not serve. They neither give it a place nor

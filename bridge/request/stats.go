@@ -24,6 +24,8 @@ type Statistics struct {
 
 	mu     sync.Mutex
 	queues map[string]*flows
+	all    ring          // of all queues together
+	noted  [series]int64 // what its steps have counted of what went wrong
 }
 
 // VerbStats counts the requests of a verb.
@@ -153,8 +155,11 @@ const (
 	flowKinds
 )
 
-// flows are the rates of a queue.
-type flows [flowKinds]rate
+// flows are the rates of a queue, and those of the last hour.
+type flows struct {
+	rates [flowKinds]rate
+	ring  ring
+}
 
 // rate is an average of the last minute or so, in items a second.
 type rate struct {
@@ -164,7 +169,7 @@ type rate struct {
 
 const (
 	rateWindow = time.Minute
-	maxQueues  = 4096 // whose rates are remembered
+	maxQueues  = 4096 // whose rates are remembered: those that were active last
 )
 
 func (r *rate) now(now time.Time) float64 {
@@ -181,33 +186,20 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 		return
 	}
 	now := time.Now()
+	step := stepOf(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[queue]
 	if q == nil {
 		if len(s.queues) >= maxQueues {
-			s.forget(now)
+			s.forget()
 		}
 		q = new(flows)
 		s.queues[queue] = q
 	}
-	q[f].add(n, now)
-}
-
-// forget removes the rates of idle queues, or else of any queue: of many at once, because
-// it looks at all of them.
-func (s *Statistics) forget(now time.Time) {
-	for name, q := range s.queues {
-		if busy := slices.ContainsFunc(q[:], func(r rate) bool { return now.Sub(r.at) < 10*rateWindow }); !busy {
-			delete(s.queues, name)
-		}
-	}
-	for name := range s.queues {
-		if len(s.queues) <= maxQueues-maxQueues/8 {
-			return
-		}
-		delete(s.queues, name)
-	}
+	q.rates[f].add(n, now)
+	q.ring.count(step, int(f), int64(n))
+	s.all.count(step, int(f), int64(n))
 }
 
 // Rates are those of the last minute or so that went through this bridge.
@@ -219,5 +211,5 @@ func (s *Statistics) Rates(queue string) protocol.Rates {
 	if q == nil {
 		return protocol.Rates{}
 	}
-	return protocol.Rates{Push: q[FlowIn].now(now), Pop: q[FlowOut].now(now), Settle: q[FlowSettled].now(now)}
+	return protocol.Rates{Push: q.rates[FlowIn].now(now), Pop: q.rates[FlowOut].now(now), Settle: q.rates[FlowSettled].now(now)}
 }

@@ -63,6 +63,8 @@ export class Client {
   queues(options?: CallOptions & { prefix?: string }): AsyncGenerator<string, void, undefined>;
   /** What one of the bridges reports about itself. */
   system(options?: CallOptions): Promise<System>;
+  /** What went through the answering bridge in the last hour, all queues together, and what went wrong. */
+  history(options?: CallOptions): Promise<History>;
   /** The pqd that keep a replicated store together, the active one first; {@link BadRequestError} if the store is no such. */
   cluster(options?: CallOptions): Promise<Cluster>;
   /** The active pqd hands over to the node with this name, or to one that follows. */
@@ -294,6 +296,8 @@ export interface Listed {
   headers: Record<string, string[]> | undefined;
   /** The payload, with the option `bodies`. Missing where it alone would not fit; `get` has it. */
   data: Uint8Array | undefined;
+  /** The beginning of the payload, with the option `preview`. Missing where that is one of many large payloads of a page. */
+  preview: Uint8Array | undefined;
 }
 
 export interface ListOptions extends CallOptions {
@@ -307,6 +311,8 @@ export interface ListOptions extends CallOptions {
   after?: string;
   /** With payloads. */
   bodies?: boolean;
+  /** How many bytes of each payload, up to 1024; not with `bodies`. */
+  preview?: number;
   /** How many items of one request; 200 if not given. */
   page?: number;
 }
@@ -423,6 +429,27 @@ export interface Info {
   config: Config;
 }
 
+/** What went through one bridge in steps of equal length, the oldest first. */
+export interface History {
+  /** Its id, as discovery has it. */
+  bridge: string;
+  /** Seconds. */
+  step: number;
+  /** Of the last step. */
+  end: string;
+  push: number[];
+  pop: number[];
+  settle: number[];
+  /** Of a queue: items when each step ended; null: nobody looked. */
+  ready?: (number | null)[];
+  leased?: (number | null)[];
+  delayed?: (number | null)[];
+  /** Of all queues together: requests with an error other than 404 and 408. */
+  failed?: number[];
+  dead?: number[];
+  leases_lost?: number[];
+}
+
 export interface System {
   version: string;
   store: string;
@@ -506,6 +533,8 @@ export interface Queue {
 
   /** Counts, rates and configuration. */
   info(options?: CallOptions): Promise<Info>;
+  /** What went through the answering bridge in the last hour, and how long the queue was. */
+  history(options?: CallOptions): Promise<History>;
   config(options?: CallOptions): Promise<Config>;
   /** Changes the configuration, makes the queue if necessary, and returns the whole configuration. */
   configure(change: Partial<Config>, options?: CallOptions): Promise<Config>;

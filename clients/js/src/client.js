@@ -79,6 +79,12 @@ export class Client {
     return this.ask({ op: "system", subject: this.grammar.system("info"), repeatable: true }, options);
   }
 
+  /** @param {import("../index.js").CallOptions} [given] */
+  async history(given) {
+    const options = checked(given, "history", callOptions);
+    return (await this.ask({ op: "system", subject: this.grammar.system("info"), body: writeJSON({ history: true }), repeatable: true }, options)).history;
+  }
+
   /** @param {import("../index.js").CallOptions} [options] */
   async cluster(options) {
     return cluster(this, options);

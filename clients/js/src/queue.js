@@ -94,6 +94,11 @@ export class Queue {
   }
 
   /** @param {import("../index.js").CallOptions} [options] */
+  async history(options) {
+    return (await this.#ask("info", "info", writeJSON({ history: true }), options)).history;
+  }
+
+  /** @param {import("../index.js").CallOptions} [options] */
   async config(options) {
     return this.#config(await this.#ask("config", "admin.config", undefined, options));
   }

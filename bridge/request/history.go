@@ -1,0 +1,192 @@
+package request
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+const (
+	historyStep  = time.Minute
+	historySteps = 60 // besides the one under way
+)
+
+// What a step counts besides the flows: of a queue its lengths when the step ended, each
+// plus one, because 0 is unknown; of all queues together what went wrong.
+const (
+	ofReady = int(flowKinds) + iota // of a queue
+	ofLeased
+	ofDelayed
+	series
+
+	ofFailed     = ofReady // of all queues
+	ofDead       = ofLeased
+	ofLeasesLost = ofDelayed
+)
+
+// ring has the numbers of the last steps, of each in its place.
+type ring struct {
+	step   int64 // the latest one, in steps since 1970
+	points [historySteps + 1][series]uint32
+}
+
+func stepOf(t time.Time) int64 { return t.Unix() / int64(historyStep/time.Second) }
+
+// at returns the numbers of a step, and forgets those of steps that are too old by then; nil
+// if the step itself is.
+func (r *ring) at(step int64) *[series]uint32 {
+	if step > r.step {
+		for s := max(r.step+1, step-historySteps); s <= step; s++ {
+			r.points[s%(historySteps+1)] = [series]uint32{}
+		}
+		r.step = step
+	}
+	if step < r.step-historySteps {
+		return nil
+	}
+	return &r.points[step%(historySteps+1)]
+}
+
+// count adds to a number, which stays what it is at its end.
+func (r *ring) count(step int64, what int, n int64) {
+	if p := r.at(step); p != nil {
+		p[what] = uint32(min(int64(p[what])+n, math.MaxUint32))
+	}
+}
+
+// past returns a number of the steps that are over, the oldest first.
+func (r *ring) past(now time.Time, what int) []int64 {
+	r.at(stepOf(now))
+	all := make([]int64, historySteps)
+	for i := range all {
+		all[i] = int64(r.points[(r.step-historySteps+int64(i))%(historySteps+1)][what])
+	}
+	return all
+}
+
+// lengths returns a length of a queue after each of these steps, nil where it is unknown.
+func (r *ring) lengths(now time.Time, what int) []*int64 {
+	all := make([]*int64, historySteps)
+	for i, n := range r.past(now, what) {
+		if n > 0 {
+			all[i] = new(n - 1)
+		}
+	}
+	return all
+}
+
+// Lengths are how many items a queue has in each state.
+type Lengths struct{ Ready, Leased, Delayed int64 }
+
+// history returns what all histories have: the flows.
+func (r *ring) history(now time.Time) *protocol.History {
+	return &protocol.History{
+		Step: historyStep.Seconds(), End: time.Unix(stepOf(now)*int64(historyStep/time.Second), 0).UTC(),
+		Push: r.past(now, int(FlowIn)), Pop: r.past(now, int(FlowOut)), Settle: r.past(now, int(FlowSettled)),
+	}
+}
+
+// QueueHistory is what went through this bridge in the last hour, and how long the queue was.
+func (s *Statistics) QueueHistory(queue string) *protocol.History {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := new(ring)
+	if q := s.queues[queue]; q != nil {
+		r = &q.ring
+	}
+	h := r.history(now)
+	h.Ready, h.Leased, h.Delayed = r.lengths(now, ofReady), r.lengths(now, ofLeased), r.lengths(now, ofDelayed)
+	return h
+}
+
+// History is what went through this bridge in the last hour, all queues together.
+func (s *Statistics) History() *protocol.History {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.all.history(now)
+	h.Failed, h.Dead, h.LeasesLost = s.all.past(now, ofFailed), s.all.past(now, ofDead), s.all.past(now, ofLeasesLost)
+	return h
+}
+
+// UntilStep is how long the step under way goes on.
+func UntilStep() time.Duration {
+	return historyStep - time.Duration(time.Now().UnixNano()%int64(historyStep))
+}
+
+// EndStep notes what went wrong in the step that has just ended, forgets the queues that were
+// idle for longer than histories are, and returns the others: their lengths are worth a look.
+func (s *Statistics) EndStep() (active []string) {
+	failed := int64(0)
+	for i := range s.Verbs {
+		_, errors := s.Verbs[i].Requests()
+		failed += errors
+	}
+	tally := s.Queues.all()
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for what, n := range map[int]int64{ofFailed: failed, ofDead: tally[Dead], ofLeasesLost: tally[LeasesLost]} {
+		s.all.count(stepOf(now)-1, what, n-s.noted[what])
+		s.noted[what] = n
+	}
+	for name, q := range s.queues {
+		if now.Sub(q.last()) > historySteps*historyStep {
+			delete(s.queues, name)
+			continue
+		}
+		active = append(active, name)
+	}
+	return active
+}
+
+// SetLengths notes how long queues were when the last step ended. What is not among them, of
+// those that were looked at, exists no more.
+func (s *Statistics) SetLengths(looked []string, found map[string]Lengths) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range looked {
+		q := s.queues[name]
+		l, is := found[name]
+		switch {
+		case q == nil:
+		case !is:
+			delete(s.queues, name)
+		default:
+			p := q.ring.at(stepOf(now) - 1)
+			for what, n := range map[int]int64{ofReady: l.Ready, ofLeased: l.Leased, ofDelayed: l.Delayed} {
+				p[what] = uint32(min(n+1, math.MaxUint32))
+			}
+		}
+	}
+}
+
+// last is when the queue was last active.
+func (q *flows) last() (t time.Time) {
+	for _, r := range q.rates {
+		if r.at.After(t) {
+			t = r.at
+		}
+	}
+	return t
+}
+
+// forget forgets the queues that were active least recently: many at once, because it looks
+// at all of them.
+func (s *Statistics) forget() {
+	names := make([]string, 0, len(s.queues))
+	for name := range s.queues {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(s.queues[a].last().Compare(s.queues[b].last()), cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), maxQueues/8)] {
+		delete(s.queues, name)
+	}
+}

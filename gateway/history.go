@@ -1,0 +1,29 @@
+package gateway
+
+import (
+	"encoding/json"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// A history is a part of info, so whoever may not have the one has not the other.
+
+func queueHistory(in *input) (*answer, *refusal) { return in.history(subjects.Info) }
+func history(in *input) (*answer, *refusal)      { return in.history(subjects.SysInfo) }
+
+func (in *input) history(of subjects.Verb) (*answer, *refusal) {
+	body, err := json.Marshal(protocol.HistoryRequest{History: true})
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	a, why := in.pass(subjects.Subject{Verb: of}, body)
+	if why != nil {
+		return nil, why
+	}
+	var info struct{ History json.RawMessage }
+	if err := json.Unmarshal(a.body, &info); err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	return &answer{body: info.History}, nil
+}
