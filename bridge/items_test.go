@@ -23,6 +23,7 @@ type page struct {
 		Size       int64
 		Headers    nats.Header
 		Body       []byte
+		Preview    []byte
 	}
 	Next string
 }
@@ -121,6 +122,17 @@ func TestList(t *testing.T) {
 		t.Error("there is no page behind the first one of a band")
 	}
 	c.refused(c.ask("pq.none.list", ""), 404, "unknown")
+	large := c.push("pq.previews.push", strings.Repeat("\xff", 40_000)).ID
+	c.push("pq.previews.push", "0123456789")
+	c.push("pq.previews.push", "", "X-Header", "value")
+	begun := object[page](c, "pq.previews.list", `{"preview":7}`)
+	if len(begun.Items) != 3 || begun.Items[0].ID != large || string(begun.Items[0].Preview) != "\xff\xff\xff\xff\xff\xff\xff" ||
+		string(begun.Items[1].Preview) != "0123456" || begun.Items[1].Size != 10 || begun.Items[1].Body != nil || begun.Items[2].Preview == nil {
+		t.Errorf("%+v", begun)
+	}
+	if begun = object[page](c, "pq.previews.list", `{"preview":1024}`); string(begun.Items[1].Preview) != "0123456789" {
+		t.Errorf("%+v", begun)
+	}
 	c.push("pq.empty.push", "")
 	if m := c.ask("pq.empty.list", `{"bodies":true}`); !strings.Contains(string(m.Data), `"body":""`) {
 		t.Errorf("the list of an empty item is %s", m.Data)

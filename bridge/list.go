@@ -24,12 +24,15 @@ func makeList(subjects.Verb) work { return new(list) }
 
 func (l *list) read(*wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	f := readOptions(&l.Request, "limit, after, state, min, max, key, bodies", l.field)
+	f := readOptions(&l.Request, "limit, after, state, min, max, key, bodies, preview", l.field)
 	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
 	}
 	if f == nil && l.page.Key != "" && l.page.State != "" && l.page.State != fdbpq.StateReady {
 		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because items of one key are listed that are ready`, l.page.State)
+	}
+	if f == nil && l.page.Bodies && l.page.Preview > 0 {
+		f = failure.Newf(400, "found bodies and preview: expected one of them")
 	}
 	return f
 }
@@ -40,6 +43,8 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		l.page.Limit, f = readLimit(name, value)
 	case "bodies":
 		l.page.Bodies, f = readBool(name, value)
+	case "preview":
+		l.page.Preview, f = readInteger(name, value, 1, protocol.MaxPreview)
 	case "min", "max":
 		var n int64
 		n, f = readInteger(name, value, math.MinInt64, math.MaxInt64)
@@ -114,7 +119,7 @@ func (l *list) find(v *view) error {
 	var last string
 	more := page.More
 	for i := range page.Items {
-		item := listed(v.store, &page.Items[i], l.page.Bodies)
+		item := listed(v.store, &page.Items[i], &l.page)
 		text, err := json.Marshal(item)
 		if err != nil {
 			return err
@@ -144,7 +149,7 @@ func (l *list) find(v *view) error {
 // get has it. In JSON a header may be six times as long as in a message.
 func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
-		func() { l.Body = nil },
+		func() { l.Body, l.Preview = nil, nil },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
 		func() { l.Unique, l.UniqueUntil = "", "" },
@@ -161,7 +166,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	return text, nil
 }
 
-func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol.Listed {
+func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *protocol.Listed {
 	headers := make(nats.Header)
 	addHeaders(headers, held.Headers)
 	item := &protocol.Listed{
@@ -188,8 +193,11 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, withBody bool) *protocol
 	if item.Unique = held.Unique; held.UniqueUntilLeased {
 		item.UniqueUntil = protocol.UntilLeased
 	}
-	if withBody {
+	switch {
+	case page.Bodies:
 		item.Body = append([]byte{}, held.Payload...) // empty is not left out
+	case page.Preview > 0 && (len(held.Payload) > 0 || held.Size == int64(len(held.Headers))):
+		item.Preview = append([]byte{}, held.Payload...)
 	}
 	return item
 }

@@ -41,6 +41,10 @@ type Listed struct {
 	// Body is the payload, with [ListOptions.Bodies]. It is nil if the item alone is too
 	// large for an answer; [Queue.Get] has it.
 	Body []byte `json:"body,omitempty"`
+
+	// Preview is the beginning of the payload, with [ListOptions.Preview]. It is nil if that is
+	// one of many large payloads of a page.
+	Preview []byte `json:"preview,omitempty"`
 }
 
 // ListOptions select the items of a list.
@@ -50,6 +54,8 @@ type ListOptions struct {
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Page   int    `json:"-"`                // items of one request; 0: 200
+
+	Preview int `json:"preview,omitempty"` // bytes of each payload, up to 1024; not with Bodies
 }
 
 // listPage is how many items one request lists by default.
@@ -80,7 +86,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 }
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
-	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, After: o.After, Bodies: o.Bodies, Limit: cmp.Or(o.Page, listPage)})
+	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}
@@ -92,7 +98,7 @@ func listed(i *protocol.Listed) Listed {
 	return Listed{
 		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
 		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
-		Header: i.Headers, Body: i.Body, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
+		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 	}
 }
 

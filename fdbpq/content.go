@@ -83,20 +83,26 @@ func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
 	return nil
 }
 
-// loadHeaders is loadContent without the payload.
-func loadHeaders(r kv.Reader, prefix []byte, e *envelope, p place) error {
-	e.payload = nil
-	if e.chunks == 0 || e.headerSize == 0 {
+// loadBeginning is loadContent with no more than the first bytes of the payload.
+func loadBeginning(r kv.Reader, prefix []byte, e *envelope, p place, most int64) error {
+	if e.payload = e.payload[:min(most, int64(len(e.payload)))]; most == 0 {
+		e.payload = nil
+	}
+	need := min(e.headerSize+most, e.size)
+	if e.chunks == 0 || need == 0 {
 		return nil
 	}
-	content, err := readChunks(r, prefix, p, min(e.chunks, (e.headerSize+chunkSize-1)/chunkSize))
+	content, err := readChunks(r, prefix, p, min(e.chunks, (need+chunkSize-1)/chunkSize))
 	if err != nil {
 		return err
 	}
-	if int64(len(content)) < e.headerSize {
-		return fmt.Errorf("damaged item: there are %d bytes of its %d bytes of headers", len(content), e.headerSize)
+	if int64(len(content)) < need || e.headerSize > need {
+		return fmt.Errorf("damaged item: there are %d bytes of its first %d bytes", len(content), need)
 	}
-	e.headers = content[:e.headerSize:e.headerSize]
+	e.headers, e.payload = content[:e.headerSize:e.headerSize], content[e.headerSize:need]
+	if most == 0 {
+		e.payload = nil
+	}
 	return nil
 }
 

@@ -72,7 +72,7 @@ func FuzzContent(f *testing.F) {
 		}
 		load := loadContent
 		if headers {
-			load = loadHeaders
+			load = func(r kv.Reader, prefix []byte, e *envelope, p place) error { return loadBeginning(r, prefix, e, p, 7) }
 		}
 		if err := load(chunks{content}, nil, &l.envelope, somePlace); err != nil {
 			return

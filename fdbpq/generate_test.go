@@ -20,7 +20,7 @@ func (w *world) operation(rng *rand.Rand) operation {
 	case dice < 18:
 		l := listing{
 			state: pick(rng, "", fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased),
-			limit: pick(rng, 1, 2, 3, 1000), plain: rng.IntN(2) == 0,
+			limit: pick(rng, 1, 2, 3, 1000), plain: rng.IntN(2) == 0, preview: pick(rng, 0, 1, 100, 1024),
 		}
 		if l.state == "" {
 			l.state = fdbpq.StateReady

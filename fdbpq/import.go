@@ -148,7 +148,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	if there != nil {
-		stored, err := p.storedItem(p.tx, p.state, there, true)
+		stored, err := p.storedItem(p.tx, p.state, there, whole)
 		return Imported{Seq: seq, Found: stored}, err
 	}
 	if p.full != nil {

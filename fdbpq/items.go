@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"math"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -39,7 +40,7 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	stored, err := q.storedItem(r, s, l, true)
+	stored, err := q.storedItem(r, s, l, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,20 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	return stored, err
 }
 
-func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, content bool) (*StoredItem, error) {
+// whole is more than the bytes of any payload.
+const whole = math.MaxInt32
+
+// storedItem returns an item with the first bytes of its payload.
+func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, payload int64) (*StoredItem, error) {
 	f := selected{place: l.place, envelope: l.envelope}
-	load := loadHeaders
-	if content {
-		load = loadContent
+	prefix := generationPrefix(spaceChunk, q.name, s.generation)
+	var err error
+	if payload < l.size-l.headerSize {
+		err = loadBeginning(r, prefix, &f.envelope, f.place, payload)
+	} else {
+		err = loadContent(r, prefix, &f.envelope, f.place)
 	}
-	if err := load(r, generationPrefix(spaceChunk, q.name, s.generation), &f.envelope, f.place); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	item, err := f.item()

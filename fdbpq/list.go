@@ -15,6 +15,9 @@ type Listing struct {
 	After  *ID    // start after this item; nil: from the beginning
 	Limit  int    // items at most; 1 to MaxBatch
 	Bodies bool   // with payloads
+
+	// Preview is how many bytes of each payload a page without bodies has, from its beginning.
+	Preview int64
 }
 
 // Page is a page of items in their order.
@@ -25,6 +28,10 @@ type Page struct {
 
 // listOfKey is how many items of one key are read at once: each may be maxInline bytes long.
 const listOfKey = 100
+
+// previewsApart is how many payloads of a page that have rows of their own are begun: each
+// takes a read of up to chunkSize.
+const previewsApart = 16
 
 // ErrListKey refuses a list of one key whose items are not ready ones.
 var ErrListKey = errors.New("items of one key are listed that are ready")
@@ -130,21 +137,28 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, 
 		return Page{}, err
 	}
 	var page Page
-	size := int64(0)
+	size, apart := int64(0), 0
 	for i, entry := range entries {
 		l, err := parseItemRow(space, entry.value, entry.place)
 		if err != nil {
 			return Page{}, err
 		}
 		size += l.headerSize
-		if listing.Bodies {
+		payload := listing.Preview
+		switch {
+		case listing.Bodies:
+			payload = whole
 			size += l.size - l.headerSize
+		case payload > 0 && l.chunks > 0:
+			if apart++; apart > previewsApart {
+				payload = 0
+			}
 		}
 		if i == listing.Limit || (i > 0 && size > MaxBatchBytes) {
 			page.More = true
 			break
 		}
-		stored, err := q.storedItem(r, s, l, listing.Bodies)
+		stored, err := q.storedItem(r, s, l, payload)
 		if err != nil {
 			return Page{}, err
 		}

@@ -16,6 +16,8 @@ type listing struct {
 	band  *fdbpq.Band
 	limit int
 	plain bool // without bodies
+
+	preview int // bytes of each payload, in a plain one
 }
 
 // knownID is an id that a push or a pop has answered.
@@ -92,10 +94,17 @@ func (m *model) list(queue string, l listing) outcome {
 		limit = min(limit, 100) // the protocol says so
 	}
 	out := outcome{More: len(items) > limit}
+	apart := 0 // items whose payloads have rows of their own
 	for _, item := range items[:min(len(items), limit)] {
 		v := item.stored()
 		if l.plain {
-			v.Payload = digest("")
+			begun := l.preview
+			if len(item.payload)+len(item.headers) > 32<<10 {
+				if apart++; apart > 16 {
+					begun = 0
+				}
+			}
+			v.Payload = digest(item.payload[:min(begun, len(item.payload))])
 		}
 		out.Items = append(out.Items, v)
 	}

@@ -149,7 +149,7 @@ func (qtx *queueTx) repeatLeased(token []byte, now int64) (*Item, error) {
 	again := l.asLeased()
 	again.extraAnswers++
 	qtx.set(spaceLeased, l.place, again.append(qtx.buffers.value[:0]))
-	stored, err := qtx.storedItem(qtx.tx, qtx.state, l, true)
+	stored, err := qtx.storedItem(qtx.tx, qtx.state, l, whole)
 	if err != nil {
 		return nil, err
 	}

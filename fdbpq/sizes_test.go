@@ -239,6 +239,27 @@ func TestListReadsNoBodies(t *testing.T) {
 			}
 			return nil
 		})
+		// Their beginnings are read as far as that takes few bytes.
+		f.fill("q", 10, fdbpq.NewItem{Payload: bytes.Repeat([]byte("beginning"), 1<<18)})
+		f.view(func(r kv.Reader) error {
+			counted := &readBytes{Reader: r}
+			page, err := f.Queue("q").List(counted, fdbpq.Listing{Limit: 1000, Preview: 11})
+			if err != nil {
+				return err
+			}
+			begun := 0
+			for _, item := range page.Items {
+				if string(item.Payload) == "beginningbe" || string(item.Payload) == string(make([]byte, 11)) {
+					begun++
+				} else if item.Payload != nil {
+					t.Errorf("a payload begins with %q", item.Payload)
+				}
+			}
+			if len(page.Items) != 20 || begun != 16 || counted.n > 2<<20 {
+				t.Errorf("a page of %d items with %d beginnings read %d bytes", len(page.Items), begun, counted.n)
+			}
+			return nil
+		})
 	})
 }
 

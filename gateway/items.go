@@ -9,8 +9,8 @@ import (
 
 func list(in *input) (*answer, *refusal) {
 	ask := protocol.ListRequest{State: protocol.State(in.get("state")), After: in.get("after"), Key: in.get("key")}
-	var limit *int64
-	for name, to := range map[string]**int64{"limit": &limit, "min": &ask.Min, "max": &ask.Max} {
+	var limit, preview *int64
+	for name, to := range map[string]**int64{"limit": &limit, "preview": &preview, "min": &ask.Min, "max": &ask.Max} {
 		var why *refusal
 		if *to, why = in.integer(name); why != nil {
 			return nil, why
@@ -20,6 +20,12 @@ func list(in *input) (*answer, *refusal) {
 		if ask.Limit = int(*limit); ask.Limit < 1 {
 			return nil, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 or more", *limit)
 		}
+	}
+	if preview != nil {
+		if *preview < 1 || *preview > protocol.MaxPreview {
+			return nil, refusef(protocol.CodeBadRequest, "preview is %d: expected 1 to %d", *preview, protocol.MaxPreview)
+		}
+		ask.Preview = int(*preview)
 	}
 	switch in.get("bodies") {
 	case "true":

@@ -28,6 +28,9 @@ const (
 	// DefaultListLimit is the length of a page unless a request says otherwise.
 	DefaultListLimit = 100
 
+	// MaxPreview bounds the beginnings of payloads in a list.
+	MaxPreview = 1024
+
 	// MaxKeysPage bounds a page of keys, each of which is counted.
 	MaxKeysPage = 100
 )

@@ -13,6 +13,8 @@ type ListRequest struct {
 	Key    string `json:"key,omitempty"`    // of the items, which are ready ones then
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Limit  int    `json:"limit,omitempty"`
+
+	Preview int `json:"preview,omitempty"` // bytes of each payload, up to MaxPreview; not with Bodies
 }
 
 // Page is the answer to a ListRequest.
@@ -45,4 +47,8 @@ type Listed struct {
 
 	// Body is the payload if it was asked for and fits.
 	Body []byte `json:"body,omitzero"`
+
+	// Preview is the beginning of the payload if it was asked for. It is missing where that is
+	// one of many large payloads of the page.
+	Preview []byte `json:"preview,omitzero"`
 }

@@ -13,7 +13,7 @@ const pageSize = 200;
  * @param {import("../index.js").ListOptions} [given]
  */
 export async function* list(queue, given) {
-  const { state, min, max, key, after, bodies, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "key", "after", "bodies", "page", ...callOptions]);
+  const { state, min, max, key, after, bodies, preview, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "key", "after", "bodies", "preview", "page", ...callOptions]);
   if (after !== undefined) checkID(after);
   const fields = {
     state: word(state, "state", ["ready", "leased", "delayed"]),
@@ -21,6 +21,7 @@ export async function* list(queue, given) {
     max: max === undefined ? undefined : BigInt(priorityText(max, "max")),
     key,
     bodies: flag(bodies, "bodies") || undefined,
+    preview: preview === undefined ? undefined : count(preview, "preview", 1024),
     limit: count(page, "page", 1000),
   };
   for (let behind = after; ; ) {
@@ -57,6 +58,7 @@ function listed(queue, i) {
       dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id, at: time(i.dead.at), deliveries: Number(i.dead.deliveries ?? 0) },
       size: Number(i.size),
       headers: i.headers,
+      preview: typeof i.preview === "string" ? Uint8Array.from(atob(i.preview), (c) => c.charCodeAt(0)) : undefined,
       data: typeof i.body === "string" ? Uint8Array.from(atob(i.body), (c) => c.charCodeAt(0)) : undefined,
     };
   } catch (cause) {
