@@ -11,11 +11,38 @@ import (
 )
 
 func queues(in *input) (*answer, *refusal) {
+	switch in.get("total") {
+	case "true":
+		return in.total()
+	case "", "false":
+	default:
+		return nil, refusef(protocol.CodeBadRequest, "total is %q: expected true or false", in.get("total"))
+	}
 	page, why := in.names(maxNames)
 	if why != nil {
 		return nil, why
 	}
 	return answerJSON(page)
+}
+
+// total counts all queues. That reads all their names, which a page does not.
+func (in *input) total() (*answer, *refusal) {
+	if in.query.Has("after") || in.query.Has("prefix") || in.query.Has("limit") {
+		return nil, refusef(protocol.CodeBadRequest, "found total with after, prefix or limit: expected it alone")
+	}
+	body, err := json.Marshal(protocol.QueuesRequest{Limit: 1})
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	a, why := in.pass(subjects.Subject{Verb: subjects.SysList}, body)
+	if why != nil {
+		return nil, why
+	}
+	var all protocol.Queues
+	if err := json.Unmarshal(a.body, &all); err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	return answerJSON(map[string]int{"total": all.Total})
 }
 
 const (

@@ -45,7 +45,7 @@ func init() {
 		{name: "stepDown", method: "POST", path: "/v1/cluster/step-down", query: []string{"node"}, changes: true, serve: stepDown},
 		{name: "history", method: "GET", path: "/v1/history", serve: history},
 		{name: "overview", method: "GET", path: "/v1/overview", query: []string{"after", "prefix", "limit"}, serve: overview},
-		{name: "queues", method: "GET", path: "/v1/queues", query: []string{"after", "prefix", "limit"}, serve: queues},
+		{name: "queues", method: "GET", path: "/v1/queues", query: []string{"after", "prefix", "limit", "total"}, serve: queues},
 		{name: "info", method: "GET", path: "/v1/queues/{queue}", serve: info},
 		{name: "queueHistory", method: "GET", path: "/v1/queues/{queue}/history", serve: queueHistory},
 		{name: "delete", method: "DELETE", path: "/v1/queues/{queue}", changes: true, serve: deleteQueue},

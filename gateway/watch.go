@@ -102,8 +102,8 @@ func (g *Gateway) watchable(path string) (*input, *refusal) {
 		// Else one request would have as many paths as a client likes.
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one without ?", path)
 	}
-	if route.stream != nil || in.wait() > 0 {
-		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one that has an answer at once", path)
+	if route.stream != nil || in.wait() > 0 || in.query.Has("total") {
+		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one that has an answer at once, and reads little", path)
 	}
 	return in, nil
 }

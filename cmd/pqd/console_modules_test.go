@@ -38,6 +38,10 @@ func TestConsoleFormats(t *testing.T) {
 		"A=1\nA=2\nB=\nC=base64 /w==\nC=base64 /g==")
 	b.module("format", `(f) => ['{"a":[],"b":{},"c":[1,{"d":"\\\\\\""}]}', '[]', '1'].map(f.indent)`,
 		"{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"\\\\\\\"\"\n    }\n  ]\n}\n[]\n1")
+	b.module("format", `(f) => ["👩‍👩‍👧", "❤️‍🔥 👋🏽‍👋", "\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}", "a\u200db", "👩\u200d", "\u200d👩", "👩\u200d\u200d👧", "\u{1f3f4}\u{e0061}\u{e007f}"].map(f.visible)`,
+		"👩‍👩‍👧\n❤️‍🔥 👋🏽‍👋\n\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f\na‹U+200D›b\n👩‹U+200D›\n‹U+200D›👩\n👩‹U+200D›‹U+200D›👧\n\U0001f3f4‹U+E0061›‹U+E007F›")
+	b.module("format", `(f) => [["YSBiCiBj", false], ["w6Q=", true], ["w6TD", true], ["/w==", false], ["", false], ["4oCu", false]].map(([text, more]) => f.beginning(text, more))`,
+		"a b c\nä…\nä…\nhex ff\n\n‹U+202E›")
 	b.module("columns", `({ columns, sorted }) => {
 		const queue = (queue, n) => ({ queue, ready: n, leased: n, delayed: n, dead: n, oldest: n, waiting: n, bytes: n, rates: { push: n, pop: n } });
 		return columns.map((by) => by.key + " " + sorted([queue("d", 1), queue("a", 1), queue("b", 9)], by).map((q) => q.queue).join(""));

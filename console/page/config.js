@@ -1,6 +1,6 @@
 // The configuration of a queue, with what each field does.
 
-import { attempt, h, note } from "./dom.js";
+import { form } from "./form.js";
 import { call, path } from "./gateway.js";
 
 const explained = [
@@ -27,33 +27,21 @@ const explained = [
 
 const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 
-export function configuration(context, queue, config) {
-  let known = config;
-  const inputs = explained.map(([name, label, effect, choices]) => {
-    const value = known[name];
-    const off = { name, disabled: !context.admin };
-    let input;
-    if (typeof value === "boolean") input = h("input", { ...off, type: "checkbox", checked: value });
-    else if (choices) input = h("select", off, choices.map((c) => h("option", { value: c, selected: c === value }, c)));
-    else input = h("input", { ...off, value: String(value), inputmode: isNumber(value) ? "numeric" : null, spellcheck: "false", autocomplete: "off" });
-    return h("label", {}, label, input, h("small", { class: "dim" }, effect));
+// configuration has the element with the form, and show, which shows another configuration.
+export function configuration(context, queue) {
+  const fields = (config) => explained.filter(([name]) => config[name] !== undefined).map(([name, label, effect, choices]) => ({
+    name, label, effect, choices, numeric: isNumber(config[name]), value: typeof config[name] === "boolean" ? config[name] : String(config[name]),
+  }));
+  const { element, show } = form(context, {
+    check(field, value) {
+      if (!field.numeric) return JSON.stringify(value);
+      if (!/^-?(0|[1-9]\d*)$/.test(value)) throw new Error(`${field.label} is “${value}”: expected a whole number.`);
+      return value; // as it is written: a float does not have all whole numbers
+    },
+    async save(object) {
+      const text = Object.entries(object).map(([name, value]) => `${JSON.stringify(name)}:${value}`).join();
+      return fields(await call("PATCH", path(["queues", queue, "config"]), `{${text}}`));
+    },
   });
-  const save = async (event) => {
-    event.preventDefault();
-    const changed = [];
-    const fields = [];
-    for (const [name, label] of explained) {
-      const input = event.target.elements[name];
-      const value = input.type === "checkbox" ? input.checked : input.value.trim();
-      if (typeof value === "string" ? value === String(known[name]) : value === known[name]) continue;
-      if (isNumber(known[name]) && !/^-?(0|[1-9]\d*)$/.test(value)) return note(`${label} is “${value}”: expected a whole number.`, true);
-      changed.push(name);
-      fields.push(`${JSON.stringify(name)}:${isNumber(known[name]) ? value : JSON.stringify(value)}`); // a float does not have all whole numbers
-    }
-    if (changed.length === 0) return;
-    await attempt(async () => {
-      known = await call("PATCH", path(["queues", queue, "config"]), `{${fields.join()}}`);
-    }, `Changed ${changed.join(", ")}.`);
-  };
-  return h("form", { class: "config panel", onsubmit: save }, inputs, context.admin ? h("div", { class: "actions" }, h("button", { class: "main" }, "Save")) : null);
+  return { element, show: (config) => show(fields(config)) };
 }

@@ -5,12 +5,49 @@
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listen(element, name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value != null) element.setAttribute(name, value);
   }
   element.append(...children.flat(Infinity).filter((c) => c != null));
   return element;
+}
+
+const listeners = Symbol("what listens to an element, by event");
+
+function listen(element, event, listener) {
+  element[listeners] ??= {};
+  if (!(event in element[listeners])) element.addEventListener(event, (e) => element[listeners][event]?.(e));
+  element[listeners][event] = listener;
+}
+
+// update makes what an element holds like other children. It changes the elements that are
+// there, and keeps them: a click on one, its focus, and a text that is selected in it outlive
+// what changes all the time. Elements with data-as become only those with the same.
+export function update(element, ...children) {
+  const before = [...element.childNodes];
+  const after = children.flat(Infinity).filter((c) => c != null).map((child) => {
+    const node = child instanceof Node ? child : document.createTextNode(child);
+    const at = before.findIndex((old) => old === node || (old.nodeName === node.nodeName && old.dataset?.as === node.dataset?.as));
+    if (at < 0) return node;
+    const [old] = before.splice(at, 1);
+    if (old !== node) become(old, node);
+    return old;
+  });
+  for (const old of before) old.remove();
+  after.forEach((node, i) => { if (element.childNodes[i] !== node) element.insertBefore(node, element.childNodes[i] ?? null); });
+  return element;
+}
+
+function become(old, node) {
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== node.data) old.data = node.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const event of Object.keys({ ...old[listeners], ...node[listeners] })) listen(old, event, node[listeners]?.[event]);
+  update(old, ...node.childNodes);
 }
 
 // fill replaces what an element holds.

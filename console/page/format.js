@@ -39,10 +39,31 @@ export function fromNow(time) {
   return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
 }
 
+// joined are characters without a shape that make one picture of several: emoji, and the flags
+// of England, Scotland and Wales.
+const joined = /\p{Extended_Pictographic}[\ufe0f\p{Emoji_Modifier}]*(?:\u200d\p{Extended_Pictographic}[\ufe0f\p{Emoji_Modifier}]*)+|\u{1f3f4}\u{e0067}\u{e0062}(?:\u{e0065}\u{e006e}\u{e0067}|\u{e0073}\u{e0063}\u{e0074}|\u{e0077}\u{e006c}\u{e0073})\u{e007f}/u;
+
+const shapeless = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/u;
+
+const either = new RegExp(`(${joined.source})|${shapeless.source}`, "gu");
+
 // visible shows characters that have no shape, or that would change how others are shown.
 export function visible(text) {
-  return text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu,
-    (c) => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `‹U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+  return text.replace(either, (c, picture) => picture ? picture : c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `‹U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+}
+
+// beginning shows the first bytes of a payload on one line, as far as they are known; more is
+// whether there are others.
+export function beginning(base64, more) {
+  const data = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(data, { stream: more }).replace(/\s+/g, " ");
+  } catch {
+    text = `hex ${[...data.subarray(0, 24)].map((b) => b.toString(16).padStart(2, "0")).join(" ")}`;
+    more ||= data.length > 24;
+  }
+  return visible(text) + (more ? "…" : "");
 }
 
 // payloadBytes are those of an item.

@@ -1,6 +1,6 @@
 // The bridges, the store, and the pqd that keep it together.
 
-import { fill, h } from "./dom.js";
+import { h, update } from "./dom.js";
 import { bytes, count, cut, span, visible } from "./format.js";
 
 export function health(context) {
@@ -14,16 +14,16 @@ export function health(context) {
     if (where === "/v1/cluster") return showNodes(nodes, status, answer);
     if (status !== 200) {
       problem.textContent = answer.error.description;
-      return;
+      return "not all is shown";
     }
     problem.textContent = "";
     if (where === "/v1/bridges") {
-      fill(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.started ? new Date(b.started).toLocaleString() : "–", b.metadata.store_id])));
+      update(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.started ? new Date(b.started).toLocaleString() : "–", b.metadata.store_id])));
       return;
     }
-    fill(store, fact("Store", answer.store), fact("Its id", answer.store_id), fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
+    update(store, fact("Store", answer.store), fact("Its id", answer.store_id), fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
       fact("Largest item", bytes(answer.limits.payload)), fact("Requests at a time", count(answer.limits.requests)), fact("Waiting pops", `up to ${count(answer.limits.waiters)}`));
-    fill(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.slice(0, 50).map((d) => h("li", { class: "text" }, visible(cut(d, 500)))), answer.damage.length > 50 ? h("li", {}, `and ${count(answer.damage.length - 50)} more`) : null)) : null);
+    update(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.slice(0, 50).map((d) => h("li", { class: "text" }, visible(cut(d, 500)))), answer.damage.length > 50 ? h("li", {}, `and ${count(answer.damage.length - 50)} more`) : null)) : null);
   });
   return h("section", {}, h("div", { class: "head" }, h("h1", {}, "Health")), problem, damage, h("h2", {}, "Store"), store, h("h2", {}, "Bridges"), bridges, nodes);
 }
@@ -34,7 +34,10 @@ function table(caption, columns, rows) {
 }
 
 function showNodes(to, status, answer) {
-  if (status !== 200) return fill(to); // one pqd keeps the store
+  if (status !== 200) {
+    update(to); // one pqd keeps the store
+    return;
+  }
   const seen = new Map();
   for (const node of answer.nodes) {
     for (const member of node.members ?? []) {
@@ -42,6 +45,6 @@ function showNodes(to, status, answer) {
       if (!known || member.heard < known.heard) seen.set(member.node, member);
     }
   }
-  fill(to, h("h2", {}, "Nodes of the store"), h("div", { class: "panel", tabindex: 0, role: "region", "aria-label": "Nodes of the store" }, table("Nodes", ["Node", "Role", "Behind by", "Epoch", "Version", "Reason"],
+  update(to, h("h2", {}, "Nodes of the store"), h("div", { class: "panel", tabindex: 0, role: "region", "aria-label": "Nodes of the store" }, table("Nodes", ["Node", "Role", "Behind by", "Epoch", "Version", "Reason"],
     [...seen.values()].sort((a, b) => a.node.localeCompare(b.node)).map((m) => [m.node, m.role, `${count(m.lag)} entries`, String(m.epoch), m.version, m.reason ?? "–"]))));
 }

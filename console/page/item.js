@@ -1,6 +1,6 @@
 // One item: what it holds, and why it waits.
 
-import { ask, attempt, confirmOnce, fill, h, note } from "./dom.js";
+import { ask, attempt, confirmOnce, fill, h, note, update } from "./dom.js";
 import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { keyLink, link } from "./links.js";
@@ -27,10 +27,10 @@ export function item(context, { queue, id }) {
     if (!item) return;
     why.className = "why";
     why.textContent = explain(item, info, position);
-    fill(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
+    update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
-      item.dead ? [fact("Died", item.dead.reason), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
+      item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
     const now = `${item.state} ${item.priority}`;
     if (context.admin && now !== state) fill(actions, buttons(queue, at, item));
     state = now;
@@ -46,12 +46,13 @@ export function item(context, { queue, id }) {
     else if (status === 200) {
       const again = !item || item.state !== answer.state || item.priority !== answer.priority;
       item = answer;
-      if (again && item.state === "ready") locate();
+      if (again && item.state === "ready" && !item.dead) locate();
     } else {
       item = state = null;
       why.className = "why bad";
       why.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
       fill(actions);
+      return status === 404 ? "the item is gone" : "the item is not shown";
     }
     draw();
   });
@@ -87,6 +88,7 @@ function explain(item, info, position) {
     case "rate": return "It is ready and waits until the queue's rate allows the next delivery.";
   }
   if (item.waits_for === "pause" && item.key && info && !info.paused) return `It is ready, and its ${key} is paused: no pop gets it until the key is resumed.`;
+  if (item.dead) return `It is a dead letter of ${item.dead.origin}: ${visible(cut(item.dead.reason, 200))}. It stays until somebody requeues or removes it${info && info.rates.pop >= 0.005 ? ", or pops it: this queue is popped" : ""}.`;
   if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
   const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
   const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";

@@ -1,6 +1,7 @@
 // One key of a queue: what it has, why that waits, and its settings.
 
-import { attempt, fill, h, note, setText } from "./dom.js";
+import { attempt, fill, h, setText } from "./dom.js";
+import { form } from "./form.js";
 import { count, short, visible } from "./format.js";
 import { call, path } from "./gateway.js";
 import { items } from "./items.js";
@@ -13,12 +14,18 @@ export function key(context, { queue, key: name, parameters }) {
   const tiles = h("dl", { class: "tiles" });
   const paused = h("span", { class: "badge warn", hidden: true }, "paused");
   const pause = h("button", { hidden: true }, "Pause");
-  const settings = h("div");
   const list = h("div");
   let info = null;
   let config = null;
-  let shown = null; // the settings that the form shows
+  let listed = false;
 
+  const settings = form(context, {
+    check(field, value) {
+      if (value && field.numeric && !/^(0|[1-9]\d{0,14})$/.test(value)) throw new Error(`${field.label} is “${value}”: expected a whole number.`);
+      return value === "" ? null : field.numeric ? Number(value) : value === "none" ? "" : value;
+    },
+    save: async (object) => fields(await call("PATCH", at, JSON.stringify(object)), config),
+  });
   const change = (object, done) => attempt(() => call("PATCH", at, JSON.stringify(object)), done);
   pause.addEventListener("click", () => (info.settings.paused ? change({ paused: null }, "Its items are handed out again.") : change({ paused: true }, "Its items stay.")));
 
@@ -30,6 +37,7 @@ export function key(context, { queue, key: name, parameters }) {
       why.className = "why bad";
       why.textContent = answer.error.description;
       info = null;
+      return "the key is not shown";
     }
     if (!info || !config) return;
     why.className = "why";
@@ -38,16 +46,14 @@ export function key(context, { queue, key: name, parameters }) {
     paused.hidden = !info.settings.paused;
     pause.hidden = false;
     pause.textContent = info.settings.paused ? "Resume" : "Pause";
-    const now = JSON.stringify([info.settings, config.key_limit, config.key_rate, config.key_order]);
-    if (shown === null) fill(list, items(context, queue, parameters, { tab: "ready", queue, key: name }));
-    if (now === shown || settings.contains(document.activeElement)) return; // somebody writes there
-    fill(settings, form(context, info, config, change));
-    shown = now;
+    settings.show(fields(info.settings, config));
+    if (!listed) fill(list, items(context, queue, parameters, { tab: "ready", queue, key: name }));
+    listed = true;
   });
   return h("section", {},
     h("div", { class: "head" }, h("h1", { class: "text" }, visible(name)), h("span", {}, "key of ", h("a", { href: link(queue, "?tab=keys") }, queue)), paused,
       context.admin ? h("div", { class: "actions" }, pause) : h("span", { class: "badge" }, "read only")),
-    why, tiles, h("h2", {}, "Settings"), settings, h("h2", {}, "Ready items"), list);
+    why, tiles, h("h2", {}, "Settings"), settings.element, h("h2", {}, "Ready items"), list);
 }
 
 function explain(k, config) {
@@ -70,29 +76,14 @@ function showTiles(tiles, k) {
   numbers.forEach(([, text], i) => setText(tiles.children[i].querySelector("dd"), text));
 }
 
-// form shows the settings of a key with their effect. An empty field is no setting.
-function form(context, k, config, change) {
-  const own = k.settings;
-  const fields = [
-    { name: "limit", label: "Limit", numeric: true, value: own.limit, effect: config.key_order ? "The queue hands out the items of a key one after another, so the limit stays 1."
+// fields are the settings of a key with their effect. An empty field is no setting.
+function fields(own, config) {
+  const text = (value) => (value == null ? "" : String(value));
+  return [
+    { name: "limit", label: "Limit", numeric: true, value: text(own.limit), effect: config.key_order ? "The queue hands out the items of a key one after another, so the limit stays 1."
       : `How many of its items are leased at a time; 0: no limit. Empty: the queue's, ${config.key_limit ? count(config.key_limit) : "none"}.` },
-    { name: "rate", label: "Rate", value: own.rate === "" ? "none" : own.rate && short(own.rate), effect: `How many deliveries it gets in a time, such as 100/1m; none: no bound. Empty: the queue's, ${short(config.key_rate) || "none"}.` },
-    { name: "weight", label: "Weight", numeric: true, value: own.weight,
+    { name: "rate", label: "Rate", value: own.rate === "" ? "none" : text(own.rate && short(own.rate)), effect: `How many deliveries it gets in a time, such as 100/1m; none: no bound. Empty: the queue's, ${short(config.key_rate) || "none"}.` },
+    { name: "weight", label: "Weight", numeric: true, value: text(own.weight),
       effect: `Its share of the deliveries, 1 to 1000${config.fair ? "" : ", where keys take turns: in this queue they do not"}. Empty: what pushes say, otherwise 1.` },
   ];
-  const inputs = fields.map((f) => h("label", {}, f.label, h("input", { name: f.name, value: f.value ?? "", disabled: !context.admin, inputmode: f.numeric ? "numeric" : null, spellcheck: "false", autocomplete: "off" }), h("small", { class: "dim" }, f.effect)));
-  const save = async (event) => {
-    event.preventDefault();
-    const object = {};
-    for (const f of fields) {
-      const value = event.target.elements[f.name].value.trim();
-      if (value === String(f.value ?? "")) continue;
-      if (value && f.numeric && !/^(0|[1-9]\d{0,14})$/.test(value)) return note(`${f.label} is “${value}”: expected a whole number.`, true);
-      object[f.name] = value === "" ? null : f.numeric ? Number(value) : value === "none" ? "" : value;
-    }
-    if (Object.keys(object).length === 0) return;
-    document.activeElement.blur(); // the form shows what is stored
-    await change(object, `Changed ${Object.keys(object).join(", ")}.`);
-  };
-  return h("form", { class: "config panel", onsubmit: save }, inputs, context.admin ? h("div", { class: "actions" }, h("button", { class: "main" }, "Save")) : null);
 }

@@ -1,6 +1,6 @@
 // The keys of a queue, a page at a time.
 
-import { fill, h, keep, setText } from "./dom.js";
+import { h, keep, setText, update } from "./dom.js";
 import { count, short, some, visible } from "./format.js";
 import { path } from "./gateway.js";
 import { keyLink, link } from "./links.js";
@@ -45,8 +45,9 @@ export function keys(context, queue, parameters) {
     table.hidden = list.length === 0;
     empty.hidden = !table.hidden;
     empty.textContent = status !== 200 ? answer.error.description : after ? "No more keys." : "No key has items that are ready or leased, or settings. A push says whose item it is by its key.";
-    fill(pages, h("span", {}, `${some(list.length, "key")} on this page, those that wait first${list.some((k) => limits.some((l) => l.own(k))) ? ". * is set for the key itself" : ""}`),
-      h("span", { class: "actions" }, after ? h("a", { href: to("") }, "First page") : null, answer.next ? h("a", { href: to(answer.next) }, "Next page") : null));
+    update(pages, h("span", {}, `${some(list.length, "key")} on this page, those that wait first${list.some((k) => limits.some((l) => l.own(k))) ? ". * is set for the key itself" : ""}`),
+      h("span", { class: "actions" }, after ? h("a", { href: to(""), "data-as": "first" }, "First page") : null, answer.next ? h("a", { href: to(answer.next), "data-as": "next" }, "Next page") : null));
+    return status === 200 ? null : "the keys are not shown";
   });
   const find = (event) => {
     event.preventDefault();

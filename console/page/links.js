@@ -1,5 +1,11 @@
 // The addresses of views.
 
+// go shows a view, also the one that is shown, again.
+export function go(hash) {
+  if (hash === location.hash) dispatchEvent(new Event("hashchange"));
+  else location.hash = hash;
+}
+
 export const link = (queue, query = "") => `#/q/${encodeURIComponent(queue)}${query}`;
 
 export const itemLink = (queue, id) => `${link(queue)}/i/${encodeURIComponent(id)}`;

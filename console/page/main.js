@@ -45,18 +45,82 @@ function lost(_, { why }) {
 }
 
 function show(live, text) {
-  state.className = `state ${live === null ? "" : live ? "live" : "lost"}`;
+  state.className = `state ${live ?? ""}`;
   state.textContent = text;
+}
+
+// showStreams says how the streams of a view are: lost, alive with something to say, or live.
+function showStreams(streams) {
+  const all = [...streams.values()];
+  const told = all.find((s) => s.live === false) ?? all.find((s) => s.live === null) ?? all.find((s) => s.why || s.said.size > 0) ?? all[0];
+  if (!told) return show(null, "not live");
+  const why = told.why?.message ?? [...told.said.values()][0];
+  if (told.live === null) show(null, "connecting");
+  else if (!told.live) show("lost", why ?? "reconnecting");
+  else show(why ? "part" : "live", why ?? "live");
+}
+
+// Going back leads to the place in a list where somebody left it, in all views of the history.
+history.scrollRestoration = "manual";
+const places = new Map(); // by the name of an entry: how far down, and the link that had the focus
+let entry = "";
+
+function enter() {
+  entry = history.state?.entry ?? "";
+  const known = places.has(entry);
+  if (!known) {
+    entry = `${Date.now()}-${Math.random()}`;
+    history.replaceState({ entry }, "");
+    places.set(entry, { y: 0, link: "" });
+  }
+  return known ? { ...places.get(entry) } : null;
+}
+
+addEventListener("scroll", () => { if (places.has(entry) && !returning) places.get(entry).y = scrollY; }, { passive: true });
+for (const event of ["focusin", "click"]) {
+  main.addEventListener(event, (e) => {
+    const link = e.target.closest?.("a[href]");
+    if (link && places.has(entry)) places.get(entry).link = link.getAttribute("href");
+  }, { capture: true });
+}
+
+let returning = null; // ends a return
+
+// comeBack goes to a place as soon as what was there is there again, unless somebody goes elsewhere.
+function comeBack({ y, link }) {
+  const until = Date.now() + 5000;
+  const over = new AbortController();
+  returning = over;
+  const end = () => {
+    over.abort();
+    if (returning === over) returning = null;
+  };
+  for (const event of ["wheel", "pointerdown", "keydown", "touchstart"]) addEventListener(event, end, { signal: over.signal, passive: true });
+  const look = () => {
+    if (over.signal.aborted) return;
+    const target = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === link);
+    if (document.documentElement.scrollHeight - innerHeight >= y && (target || !link)) {
+      scrollTo(0, y);
+      target?.focus({ preventScroll: true });
+      places.set(entry, { y, link });
+      end();
+    } else if (Date.now() < until) requestAnimationFrame(look);
+    else end();
+  };
+  look();
 }
 
 // open shows the view of the address.
 async function open(focus) {
   leave();
+  returning?.abort();
+  returning = null;
+  const place = enter();
   const ended = new AbortController();
-  const streams = new Set();
+  const streams = new Map(); // to how each of them is
   leave = () => {
     ended.abort();
-    for (const stream of streams) stream.abort();
+    for (const stream of streams.keys()) stream.abort();
     for (const dialog of document.querySelectorAll("dialog")) dialog.close(); // they are about what is left
   };
   const { name, view, args } = route();
@@ -70,7 +134,7 @@ async function open(focus) {
     if (ended.signal.aborted) return;
     if (error.status === 401) return askToken();
     fill(main, h("p", { class: "why bad", role: "alert" }, error.message));
-    show(false, "no connection");
+    show("lost", "no connection");
     setTimeout(() => ended.signal.aborted || open(false), 2000);
     return;
   }
@@ -78,27 +142,43 @@ async function open(focus) {
   const context = {
     admin: access.access === "admin",
     signal: ended.signal,
-    // follow shows the answers to paths as they change. It returns what ends that.
+    // follow shows the answers to paths as they change. It returns what ends that. on returns
+    // what is wrong with what is shown, if anything is.
     follow(paths, on) {
       const one = new AbortController();
-      streams.add(one);
-      show(null, "connecting");
-      watch(paths, one.signal, on, (live, why) => show(live, why ? why.message : live ? "live" : "reconnecting"));
+      const how = { live: null, why: null, said: new Map() };
+      streams.set(one, how);
+      showStreams(streams);
+      watch(paths, one.signal, (at, status, answer) => {
+        const wrong = on(at, status, answer);
+        if (typeof wrong === "string") how.said.set(at, wrong);
+        else how.said.delete(at);
+        if (!one.signal.aborted) showStreams(streams);
+      }, (live, why) => {
+        Object.assign(how, { live, why });
+        showStreams(streams);
+        if (why?.status === 401) askToken();
+      });
       return () => {
         one.abort();
         streams.delete(one);
-        if (streams.size === 0) show(null, "not live");
+        showStreams(streams);
       };
     },
   };
   fill(main, view(context, args));
   document.title = `${main.querySelector("h1")?.textContent ?? ""} · pqbridge`;
-  if (focus) main.focus();
+  if (place) comeBack(place);
+  else if (focus) {
+    main.focus();
+    scrollTo(0, 0);
+  }
 }
 
 function askToken() {
-  show(false, "no token");
+  show("lost", "no token");
   fill(main, h("p", { class: "empty" }, "This console asks for a token."));
+  if (document.querySelector("dialog")) return;
   ask("Token", [h("label", {}, h("span", {}, "The token in the file ", h("code", {}, "PQ_CONSOLE_TOKEN")),
     h("input", { name: "token", type: "password", autocomplete: "current-password" }))], "Open", async (fields) => {
     setToken(fields.token.value.trim());

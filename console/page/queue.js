@@ -4,6 +4,7 @@ import { ask, attempt, confirmTyped, fill, h, setText } from "./dom.js";
 import { bytes, count, rate, span } from "./format.js";
 import { call, path } from "./gateway.js";
 import { configuration } from "./config.js";
+import { charts } from "./history.js";
 import { items } from "./items.js";
 import { keys } from "./keys.js";
 import { link } from "./links.js";
@@ -12,45 +13,80 @@ import { pushForm } from "./push.js";
 export function queue(context, { queue: name, parameters }) {
   const tab = parameters.get("tab") ?? "ready";
   const at = path(["queues", name]);
+  const history = `${at}/history`;
   const problem = h("p", { class: "error", role: "alert" });
   const tiles = h("dl", { class: "tiles" });
-  const head = { paused: h("span", { class: "badge warn", hidden: true }, "paused"), pause: h("button", { hidden: true }, "Pause") };
+  const past = charts(lines);
+  const paused = h("span", { class: "badge warn", hidden: true }, "paused");
+  const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
+  const dead = h("span", { class: "badge bad", hidden: true });
+  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["keys", "Keys"], ["config", "Configuration"]];
+  const existing = [pause, // what is shown, and can be done, while there is the queue
+    h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"), h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")];
+  const nav = h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label, key === "dead" ? [" ", dead] : null)));
+  const there = (is) => { for (const element of [...existing, tiles, nav, content]) element.hidden = !is; };
   let shown = null; // what the tab shows, once the configuration is known
-  let paused = false;
-  head.pause.addEventListener("click", () => attempt(() => call("POST", `${at}/${paused ? "resume" : "pause"}`), paused ? "Deliveries go on." : "Deliveries stop."));
+  let isPaused = false;
+  let grave = `${name}-dead`; // where its dead letters are, as far as that is known
+  let stop = follow();
+  there(false);
 
-  context.follow([at], (_, status, info) => {
-    problem.textContent = status === 200 ? "" : info.error.description;
-    if (status !== 200) return;
-    showTiles(tiles, info);
-    paused = info.paused;
-    head.paused.hidden = !paused;
-    head.pause.hidden = false;
-    head.pause.textContent = paused ? "Resume" : "Pause";
-    shown ??= fill(content, view(info.config));
-  });
+  function follow() {
+    return context.follow([at, history, path(["queues", grave])], (where, status, answer) => {
+      if (where === history) return status === 200 ? past.show(answer) : past.hide();
+      if (where !== at) {
+        const n = status === 200 ? answer.ready + answer.leased + answer.delayed : 0;
+        dead.hidden = n === 0;
+        setText(dead, count(n));
+        return;
+      }
+      tiles.classList.toggle("old", status !== 200);
+      if (status === 404) {
+        there(false);
+        past.hide();
+        paused.hidden = true;
+        problem.textContent = `${answer.error.description}: it was deleted, or nothing was pushed to it yet.`;
+        return "no such queue";
+      }
+      if (status !== 200) {
+        problem.textContent = `${answer.error.description}. What is shown is old.`;
+        return "not current";
+      }
+      problem.textContent = "";
+      there(true);
+      showTiles(tiles, answer);
+      paused.hidden = !(isPaused = answer.paused);
+      pause.textContent = isPaused ? "Resume" : "Pause";
+      if (!shown) fill(content, (shown = view(answer.config)).element ?? shown);
+      shown.show?.(answer.config);
+      const now = answer.config.dead_letter || `${name}-dead`;
+      if (now === grave) return;
+      grave = now;
+      stop();
+      stop = follow();
+    });
+  }
 
   function view(config) {
     switch (tab) {
-      case "config": return configuration(context, name, config);
+      case "config": return configuration(context, name);
       case "keys": return keys(context, name, parameters);
       case "dead": return items(context, config.dead_letter || `${name}-dead`, parameters, { tab, queue: name });
     }
     return items(context, name, parameters, { tab, queue: name });
   }
 
-  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["keys", "Keys"], ["config", "Configuration"]];
   return h("section", {},
-    h("div", { class: "head" }, h("h1", {}, name), head.paused, context.admin ? h("div", { class: "actions" },
-      h("button", { class: "main", onclick: () => ask(`Push to ${name}`, pushForm.fields(), "Push", (fields) => pushForm.submit(name, fields)) }, "Push an item"),
-      head.pause,
-      h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"),
-      h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")) : h("span", { class: "badge" }, "read only")),
-    problem, tiles,
-    h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label))),
-    content);
+    h("div", { class: "head" }, h("h1", {}, name), paused, context.admin ? h("div", { class: "actions" },
+      h("button", { class: "main", onclick: () => ask(`Push to ${name}`, pushForm.fields(), "Push", (fields) => pushForm.submit(name, fields)) }, "Push an item"), existing) : h("span", { class: "badge" }, "read only")),
+    problem, tiles, past.element, nav, content);
 }
+
+const lines = [
+  { title: "Items a minute", lines: [{ name: "push", label: "in" }, { name: "pop", label: "out" }, { name: "settle", label: "settled" }] },
+  { title: "Length", lines: [{ name: "ready", label: "ready" }, { name: "leased", label: "leased" }, { name: "delayed", label: "delayed" }] },
+];
 
 function showTiles(tiles, info) {
   const numbers = [

@@ -1,20 +1,23 @@
 // All queues, a page at a time, by name.
 
-import { ask, fill, h, keep, setText } from "./dom.js";
-import { some } from "./format.js";
+import { ask, h, keep, setText, update } from "./dom.js";
+import { count, some } from "./format.js";
 import { get, path } from "./gateway.js";
 import { columns, sorted, sums } from "./columns.js";
+import { charts } from "./history.js";
 import { link } from "./links.js";
 import { pushForm } from "./push.js";
 import { survey } from "./survey.js";
 
 const pageOf = 50;
+const countEvery = 60000; // reading the names of all queues is more work than a page
 
 export function queues(context, { parameters }) {
   const prefix = parameters.get("prefix") ?? "";
   const after = parameters.get("after") ?? "";
   const by = columns.find((c) => c.key === parameters.get("sort"));
-  const to = (change) => `#/?${new URLSearchParams(Object.entries({ prefix, after, sort: by?.key, ...change }).filter(([, v]) => v))}`;
+  const wide = parameters.has("all"); // all pages together, as they were when somebody looked
+  const to = (change) => `#/?${new URLSearchParams(Object.entries({ prefix, after, sort: by?.key, all: wide ? "1" : "", ...change }).filter(([, v]) => v))}`;
   const heading = (c) => h("th", { scope: "col", class: "number", "aria-sort": c === by ? "descending" : null },
     h("a", { class: "sort", href: to({ sort: c === by ? "" : c.key }), title: c === by ? "Sort by name" : "Sort these queues, the largest first" }, c.label, h("span", { "aria-hidden": "true" }, c === by ? " ↓" : "")));
   const body = h("tbody");
@@ -27,33 +30,65 @@ export function queues(context, { parameters }) {
     keep(body, list, (q) => q.queue, makeRow, updateRow);
     table.hidden = list.length === 0;
     empty.hidden = !table.hidden;
-    fill(total, h("th", { scope: "row" }, what.label), columns.map((c) => h("td", { class: "number", "data-label": c.label }, c.sum ? c.show(what.sums) : "")));
-    fill(pages, more);
+    update(total, h("th", { scope: "row" }, what.label), columns.map((c) => h("td", { class: "number", "data-label": c.label }, c.sum ? c.show(what.sums) : "")));
+    update(pages, more);
   };
-  const stop = context.follow([path(["overview"], { prefix, after, limit: pageOf })], (_, status, answer) => {
-    problem.textContent = status === 200 ? "" : answer.error.description;
-    if (status !== 200) return;
+  const past = charts(lines);
+  let number = null; // of all queues
+  let draw = () => {};
+  const follow = (paths, on) => context.follow(["/v1/history", ...paths], (where, status, answer) => {
+    if (where !== "/v1/history") return on(status, answer);
+    if (status === 200) past.show(answer);
+    else past.hide();
+    return wide ? "the table is not live" : null;
+  });
+  if (wide) {
+    follow([], () => {});
+    survey(get, { prefix, by: by ?? columns[0], most: pageOf, back: to({ all: "" }) }, show, problem, context.signal);
+  } else {
+    follow([path(["overview"], { prefix, after, limit: pageOf })], (status, answer) => {
+      problem.textContent = status === 200 ? "" : answer.error.description;
+      if (status !== 200) return "not current";
+      draw = () => showPage(answer);
+      draw();
+    });
+    if (!prefix) countAll();
+  }
+  function showPage(answer) {
     const list = answer.queues;
     const all = !after && !answer.next;
     empty.textContent = prefix ? `No queue begins with ${prefix}.` : "There are no queues yet. The first push makes one.";
-    show(by ? sorted(list, by) : list, { label: `${all ? "All" : "These"} ${some(list.length, "queue")}`, sums: sums(list) }, [
-      h("span", {}, `${some(list.length, "queue")} on this page, ${by ? `sorted by ${by.label}` : "by name"}${by && !all ? ". Other pages have others" : ""}`),
+    const of = number > list.length && !all ? ` of ${count(number)}` : "";
+    show(by ? sorted(list, by) : list, { label: all ? `All ${some(list.length, "queue")}` : of ? `${count(list.length)}${of} queues` : `These ${some(list.length, "queue")} alone`, sums: sums(list) }, [
+      h("span", {}, `${some(list.length, "queue")}${of} on this page, ${by ? `sorted by ${by.label}` : "by name"}${by && !all ? ". Other pages have others" : ""}`),
       h("span", { class: "actions" },
-        all ? null : h("button", { onclick: () => { stop(); survey(get, { prefix, by: by ?? columns[0], most: pageOf }, show, problem, context.signal); } }, `Look at all, by ${(by ?? columns[0]).label}`),
-        after ? h("a", { href: to({ after: "" }) }, "First page") : null, answer.next ? h("a", { href: to({ after: answer.next }) }, "Next page") : null),
+        all ? null : h("a", { class: "button", href: to({ all: "1", after: "" }), "data-as": "all" }, `Look at all, by ${(by ?? columns[0]).label}`),
+        after ? h("a", { href: to({ after: "" }), "data-as": "first" }, "First page") : null, answer.next ? h("a", { href: to({ after: answer.next }), "data-as": "next" }, "Next page") : null),
     ]);
-  });
+  }
+  async function countAll() {
+    try {
+      ({ total: number } = await get(path(["queues"], { total: true })));
+      if (!context.signal.aborted) draw();
+    } catch { /* pages say how many they have */ }
+    setTimeout(() => { if (!context.signal.aborted && !document.hidden) countAll(); }, countEvery);
+  }
   const search = h("form", { class: "filters", role: "search", onsubmit: (event) => {
     event.preventDefault();
-    location.hash = to({ prefix: event.target.elements.prefix.value.trim(), after: "" });
+    location.hash = to({ prefix: event.target.elements.prefix.value.trim(), after: "", all: "" });
   } }, h("label", {}, "Names that begin with", h("input", { name: "prefix", value: prefix, type: "search", spellcheck: "false", autocomplete: "off" })), h("button", {}, "Search"),
   // Where the table has no headings.
   h("label", { class: "narrow" }, "Sorted by", h("select", { name: "sort", onchange: (event) => { location.hash = to({ sort: event.target.value }); } },
     [{ key: "", label: "Name" }, ...columns].map((c) => h("option", { value: c.key, selected: c.key === (by?.key ?? "") }, c.label)))));
   return h("section", {},
     h("div", { class: "head" }, h("h1", {}, "Queues"), context.admin ? h("div", { class: "actions" }, h("button", { class: "main", onclick: () => pushAnywhere() }, "Push an item")) : h("span", { class: "badge" }, "read only")),
-    search, problem, h("div", { class: "panel" }, table, empty), pages);
+    past.element, search, problem, h("div", { class: "panel" }, table, empty), pages);
 }
+
+const lines = [
+  { title: "Items a minute, all queues", lines: [{ name: "push", label: "in" }, { name: "pop", label: "out" }, { name: "settle", label: "settled" }] },
+  { title: "Failures a minute, all queues", lines: [{ name: "failed", label: "refused" }, { name: "dead", label: "died" }, { name: "leases_lost", label: "leases lost" }] },
+];
 
 function makeRow(q) {
   return h("tr", {}, h("th", { scope: "row" }, h("a", { href: link(q.queue) }, q.queue), " ", h("span", { class: "badge warn", hidden: true }, "paused"), " ", h("span", { class: "error" })),

@@ -1,6 +1,6 @@
 // Items of a list that the user has chosen, and what can be done to all of them.
 
-import { attempt, confirmOnce, fill, h, note } from "./dom.js";
+import { attempt, confirmOnce, h, note, update } from "./dom.js";
 import { count, some } from "./format.js";
 import { call, path } from "./gateway.js";
 
@@ -9,9 +9,9 @@ export function selection(context, queue) {
   const actions = h("div", { class: "actions" });
 
   function draw() {
-    fill(actions, ids.size === 0 ? null : [
-      [...ids.values()].every(Boolean) ? h("button", { type: "button", class: "main", onclick: () => each("Requeue", (id) => call("POST", path(["queues", queue, "items", id, "requeue"]))) }, `Requeue ${count(ids.size)}`) : null,
-      h("button", { type: "button", class: "danger", onclick: () => confirmOnce(`Remove ${some(ids.size, "item")}`, "Nothing brings them back.", "Remove",
+    update(actions, ids.size === 0 ? null : [
+      [...ids.values()].every(Boolean) ? h("button", { type: "button", "data-as": "requeue", class: "main", onclick: () => each("Requeue", (id) => call("POST", path(["queues", queue, "items", id, "requeue"]))) }, `Requeue ${count(ids.size)}`) : null,
+      h("button", { type: "button", "data-as": "remove", class: "danger", onclick: () => confirmOnce(`Remove ${some(ids.size, "item")}`, "Nothing brings them back.", "Remove",
         () => each("Remove", (id) => call("DELETE", path(["queues", queue, "items", id])))) }, `Remove ${count(ids.size)}`),
     ]);
   }

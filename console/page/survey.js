@@ -9,13 +9,13 @@ const stepOf = 1000; // queues of a step
 const readOf = 100; // queues of a request
 
 // survey shows the queues that come first by a column, and the sums of all that it looked at.
-export async function survey(get, { prefix, by, most }, show, problem, signal) {
+export async function survey(get, { prefix, by, most, back }, show, problem, signal) {
   let first = [];
   let looked = 0;
   let all = sums([]);
   const draw = (state, next) => show(first, { label: `${next ? "The first" : "All"} ${some(looked, "queue")}`, sums: all }, [
     h("span", { role: "status" }, state),
-    h("span", { class: "actions" }, next && !state.endsWith("…") ? h("button", { onclick: () => step(next) }, `Look at ${count(stepOf)} more`) : null, h("button", { onclick: () => dispatchEvent(new Event("hashchange")) }, "Back to the page")),
+    h("span", { class: "actions" }, next && !state.endsWith("…") ? h("button", { "data-as": "more", onclick: () => step(next) }, `Look at ${count(stepOf)} more`) : null, h("a", { href: back, "data-as": "back" }, "Back to the page")),
   ]);
   const step = async (next) => {
     if (!(await attempt(() => look(next)))) draw("It did not go on", next);
