@@ -87,7 +87,7 @@ func TestConsoleAccessible(t *testing.T) {
 		{"an item", "q/jobs/i/" + id, nil, "Payload,"},
 		{"a key", "q/jobs/k/ann", nil, "Its share of the deliveries"},
 		{"no item", "q/jobs/i/none", nil, "not an item id"},
-		{"no queue", "q/none", nil, "no queue none"},
+		{"no queue", "q/none", nil, "There is no queue none"},
 		{"health", "health", nil, "Started"},
 		{"no view", "q/%", nil, "There is no such view"},
 	} {

@@ -70,7 +70,7 @@ func TestConsoleQueueGone(t *testing.T) {
 	told(b, p.HTTP+"/#/q/a")
 	shown("Push an item")
 	b.eval(`say("/v1/queues/a", failure("there is no queue a"), 404)`)
-	b.sees("there is no queue a: it was deleted, or nothing was pushed to it yet.")
+	b.sees("There is no queue a: it was deleted, or nothing was pushed to it yet.")
 	shown("Push an item")
 	state("part", "no such queue")
 	b.eval(`say("/v1/queues/a", queue("a", { ready: 77 }))`)
@@ -129,8 +129,8 @@ func TestConsoleCharts(t *testing.T) {
 	b.eval(`say("/v1/overview", { queues: [queue("a")] })`)
 	b.until("there is no chart", `document.querySelectorAll("figure").length === 0`)
 	b.eval(`say("/v1/history", past("one", 1000, { failed: Array(60).fill(0).with(50, 7), dead: Array(60).fill(2), leases_lost: Array(60).fill(0) }))`)
-	labels("Items a minute, all queues in the last hour. in: 1 last, at most 1, 1 min ago. out: 0 last, at most 0. settled: 0 last, at most 0.",
-		"Failures a minute, all queues in the last hour. refused: 0 last, at most 7, 10 min ago. died: 2 last, at most 2, 1 min ago. leases lost: 0 last, at most 0.")
+	labels("Items a minute in the last hour. in: 1 last, at most 1, 1 min ago. out: 0 last, at most 0. settled: 0 last, at most 0.",
+		"Failures a minute in the last hour. refused: 0 last, at most 7, 10 min ago. died: 2 last, at most 2, 1 min ago. leases lost: 0 last, at most 0.")
 	b.eval(`say("/v1/history", past("two", 999, { push: Array(60).fill(10), failed: Array(60).fill(0), dead: Array(60).fill(0), leases_lost: Array(60).fill(0) }))`)
 	b.until("bridges are added up", `document.querySelector("figure rect:nth-of-type(59) title")?.textContent.includes("in 11,")`)
 	b.eval(`say("/v1/history", failure("no right"), 403)`)

@@ -136,7 +136,7 @@ func TestConsoleAddresses(t *testing.T) {
 	b.open(p.HTTP + "/#/q/%")
 	b.sees("There is no such view")
 	b.take("lost")
-	for address, text := range map[string]string{"#/q/none": "no queue none", "#/q/none/i/x": "", "#/q/jobs/i/x": "", "#/q/a%20b": "", "#/q/jobs?tab=%": "", "#/q/jobs?after=zzz": "", "#/?after=%E2%80%AE&prefix=%00": ""} {
+	for address, text := range map[string]string{"#/q/none": "There is no queue none", "#/q/none/i/x": "", "#/q/jobs/i/x": "", "#/q/a%20b": "", "#/q/jobs?tab=%": "", "#/q/jobs?after=zzz": "", "#/?after=%E2%80%AE&prefix=%00": ""} {
 		b.open(p.HTTP + "/" + address)
 		b.until("the view says something: "+address, `document.querySelector("main").innerText.length > 20 && !document.querySelector("main").innerText.includes("Loading")`)
 		b.sees(text)
@@ -163,23 +163,23 @@ func TestConsoleSorting(t *testing.T) {
 		b.until(name+" is first", fmt.Sprintf(`document.querySelector("tbody th")?.innerText.trim() === %q && document.querySelector(".sums").innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, name, foot))
 	}
 	b.open(p.HTTP + "/")
-	first("queue-00", "These 50 queues 53")
+	first("queue-00", "50 of 60 queues 53")
 	b.click("Ready")
-	first("queue-07", "These 50 queues 53")
-	b.sees("50 queues on this page, sorted by Ready. Other pages have others")
+	first("queue-07", "50 of 60 queues 53")
+	b.sees("50 of 60 queues on this page, sorted by Ready. Other pages have others")
 	for range 5 {
 		push(t, nc, "queue-30", 1, "x")
 	}
-	first("queue-30", "These 50 queues 58")
+	first("queue-30", "50 of 60 queues 58")
 	b.take("queues-sorted")
 	b.click("Next page")
-	first("queue-55", "These 10 queues 19")
+	first("queue-55", "10 of 60 queues 19")
 	b.click("Look at all, by Ready")
 	first("queue-55", "All 60 queues 77")
 	b.sees("The 50 of 60 queues with the largest Ready")
 	b.take("queues-all")
 	b.click("Back to the page")
-	first("queue-55", "These 10 queues 19")
+	first("queue-55", "10 of 60 queues 19")
 	b.enter("prefix", "queue-0")
 	b.click("Search")
 	first("queue-07", "All 10 queues 13")

@@ -58,7 +58,7 @@ function figure(title, lines, { end, step }) {
   const time = (i, n) => new Date(end - (n - i) * step * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const n = lines[0].values.length;
   return h("figure", {},
-    h("figcaption", {}, h("span", { class: "what" }, title), lines.map((l, i) => h("span", { class: `line line-${i}` }, `${l.label} `, h("b", {}, last(l.values) == null ? "–" : count(last(l.values)))))),
+    h("figcaption", {}, h("span", { class: "what" }, title), lines.map((l, i) => h("span", { class: `line line-${i}` }, `${l.label} `, h("strong", {}, last(l.values) == null ? "–" : count(last(l.values)))))),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title} in the last hour. ${told.join(". ")}.` },
       svg("path", { class: "axis", d: `M0 ${height - 1}H${width}` }),
       lines.map((l, i) => svg("path", { class: `line-${i}`, d: path(l.values, most) })),

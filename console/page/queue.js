@@ -46,7 +46,7 @@ export function queue(context, { queue: name, parameters }) {
         there(false);
         past.hide();
         paused.hidden = true;
-        problem.textContent = `${answer.error.description}: it was deleted, or nothing was pushed to it yet.`;
+        problem.textContent = `There is no queue ${name}: it was deleted, or nothing was pushed to it yet.`;
         return "no such queue";
       }
       if (status !== 200) {

@@ -58,11 +58,11 @@ export function queues(context, { parameters }) {
     const list = answer.queues;
     const all = !after && !answer.next;
     empty.textContent = prefix ? `No queue begins with ${prefix}.` : "There are no queues yet. The first push makes one.";
-    const of = number > list.length && !all ? ` of ${count(number)}` : "";
-    show(by ? sorted(list, by) : list, { label: all ? `All ${some(list.length, "queue")}` : of ? `${count(list.length)}${of} queues` : `These ${some(list.length, "queue")} alone`, sums: sums(list) }, [
-      h("span", {}, `${some(list.length, "queue")}${of} on this page, ${by ? `sorted by ${by.label}` : "by name"}${by && !all ? ". Other pages have others" : ""}`),
+    const these = number > list.length && !all ? `${count(list.length)} of ${some(number, "queue")}` : some(list.length, "queue");
+    show(by ? sorted(list, by) : list, { label: all ? `All ${these}` : number ? these : `These ${these} alone`, sums: sums(list) }, [
+      h("span", {}, `${these} on this page, ${by ? `sorted by ${by.label}` : "by name"}${by && !all ? ". Other pages have others" : ""}`),
       h("span", { class: "actions" },
-        all ? null : h("a", { class: "button", href: to({ all: "1", after: "" }), "data-as": "all" }, `Look at all, by ${(by ?? columns[0]).label}`),
+        all ? null : h("a", { class: "button", href: to({ all: "1" }), "data-as": "all" }, `Look at all, by ${(by ?? columns[0]).label}`),
         after ? h("a", { href: to({ after: "" }), "data-as": "first" }, "First page") : null, answer.next ? h("a", { href: to({ after: answer.next }), "data-as": "next" }, "Next page") : null),
     ]);
   }
@@ -86,8 +86,8 @@ export function queues(context, { parameters }) {
 }
 
 const lines = [
-  { title: "Items a minute, all queues", lines: [{ name: "push", label: "in" }, { name: "pop", label: "out" }, { name: "settle", label: "settled" }] },
-  { title: "Failures a minute, all queues", lines: [{ name: "failed", label: "refused" }, { name: "dead", label: "died" }, { name: "leases_lost", label: "leases lost" }] },
+  { title: "Items a minute", lines: [{ name: "push", label: "in" }, { name: "pop", label: "out" }, { name: "settle", label: "settled" }] },
+  { title: "Failures a minute", lines: [{ name: "failed", label: "refused" }, { name: "dead", label: "died" }, { name: "leases_lost", label: "leases lost" }] },
 ];
 
 function makeRow(q) {
