@@ -125,6 +125,17 @@ func TestList(t *testing.T) {
 	if err := w.client.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	for item, err := range w.queue.List(t.Context(), client.ListOptions{Preview: 1}) {
+		if err != nil || len(item.Preview) != 1 || item.Body != nil {
+			t.Fatalf("listed %+v, %v, expected the first byte of the payload", item, err)
+		}
+	}
+	if h, err := w.queue.History(t.Context()); err != nil || len(h.Push) != 60 || len(h.Ready) != 60 || h.Bridge == "" {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if h, err := w.client.History(t.Context()); err != nil || len(h.Push) != 60 || len(h.Failed) != 60 {
+		t.Errorf("%+v, %v", h, err)
+	}
 	next := n
 	for item, err := range w.queue.List(t.Context(), client.ListOptions{Bodies: true}) {
 		next--

@@ -163,6 +163,8 @@ test("look and change", async () => {
   const { priority, headers, data, state, size, expires } = found[0];
   assert.deepEqual([priority, headers, Buffer.from(data).toString(), state, size > 0], [-7, { "X-Mine": ["1"] }, "x", "ready", true]);
   assert.ok(expires > new Date());
+  for await (const item of q.list({ preview: 1 })) assert.deepEqual([Buffer.from(item.preview).toString(), item.data], ["x", undefined]);
+  for (const past of [await q.history(), await q.client.history()]) assert.deepEqual([past.push.length, past.step, typeof past.bridge], [60, 60, "string"]);
   for await (const item of q.list({ state: "delayed" })) assert.equal(item.data, undefined);
   const item = await q.get(id);
   assert.deepEqual([item.id, item.state, item.priority, item.queue], [id, "ready", -7, q.name]);
