@@ -27,7 +27,7 @@ func backup(ctx context.Context, s settings, to string, stdout io.Writer) error 
 	case err != nil:
 		return err
 	case status != http.StatusOK:
-		return fmt.Errorf("pqd: %s", answer.Error)
+		return fmt.Errorf("no backup was made: %s", answer.Error)
 	}
 	_, err = fmt.Fprintf(stdout, "the store in %s is copied to %s: %d bytes, in %s\n", dir, answer.To, answer.Bytes, answer.Took.Round(time.Millisecond))
 	return err

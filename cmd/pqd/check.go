@@ -32,7 +32,7 @@ func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) 
 	}
 	problems, err := store.Check(ctx)
 	if err != nil {
-		return adviseDamage(err)
+		return adviseDamage(err, s)
 	}
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {

@@ -174,6 +174,28 @@ func TestDamagedLogEndsTheStart(t *testing.T) {
 	salvaged(t, dir, filepath.Base(file))
 }
 
+// A node's copy needs no salvage while another node has one: the advice is to fetch that.
+func TestDamagedCopyIsFetchedAgain(t *testing.T) {
+	t.Parallel()
+	dir, file := damagedStore(t, ".log")
+	data, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	write(t, secret, "0123456789abcdef\n")
+	copied := filepath.Join(data, "copy-pq")
+	if err := os.Rename(dir, copied); err != nil {
+		t.Fatal(err)
+	}
+	node := []string{"PQ_CLUSTER=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "PQ_NODE=127.0.0.1:1", "PQ_CLUSTER_SECRET=" + secret, "PQ_DATA=" + data}
+	code, _, stderr := testenv.Run(t, node, "check")
+	for _, part := range []string{filepath.Base(file), "move " + copied + " away", "fetches a copy from another node"} {
+		if code != 1 || !strings.Contains(stderr, part) {
+			t.Errorf("exit code %d, expected 1 and %q in: %s", code, part, stderr)
+		}
+	}
+	if strings.Contains(stderr, "restore a backup") {
+		t.Errorf("the advice is that of a store of one pqd: %s", stderr)
+	}
+}
+
 // salvaged has pqd write the readable items, and imports them elsewhere.
 func salvaged(t *testing.T, dir, file string) {
 	t.Helper()

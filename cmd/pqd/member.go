@@ -77,7 +77,7 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
 	}
 	return db, nil
 }

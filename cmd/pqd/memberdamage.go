@@ -21,8 +21,7 @@ func (m *member) damaged() error {
 	for _, f := range found {
 		files = append(files, f.File)
 	}
-	return fmt.Errorf("files of this node's copy are damaged: %s: stop it, remove %s, and start it: it fetches a copy from another node",
-		strings.Join(files, ", "), m.daemon.settings.copyDir())
+	return fmt.Errorf("files of this node's copy are damaged: %s: %s", strings.Join(files, ", "), m.daemon.settings.anotherCopy())
 }
 
 // watchReplica ends this process when its NATS server does not replicate the log any more. A

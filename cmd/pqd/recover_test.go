@@ -105,6 +105,9 @@ func TestBackupOfCopy(t *testing.T) {
 	}
 	succeeds("is copied to "+to, s.env("a"), "backup", to)
 	refused("in use", s.env("a"), "check")
+	if _, _, stderr := testenv.Run(t, s.env("a"), "backup", to); strings.Count(stderr, "pqd: ") != 1 || !strings.Contains(stderr, "no backup was made") {
+		t.Errorf("a second backup in one place: %s", stderr)
+	}
 	s.ask(t, "pq.jobs.push.1", "after the backup")
 	p.Stop(t)
 	succeeds("has no damage", s.env("a"), "check")

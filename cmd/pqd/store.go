@@ -55,7 +55,7 @@ func openEmbedded(dir string, s settings, log *slog.Logger) (*local.DB, error) {
 func openDir(dir string, s settings, log *slog.Logger) (*local.DB, error) {
 	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
 	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err))
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
 	}
 	return db, nil
 }
