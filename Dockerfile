@@ -3,6 +3,15 @@
 #   docker build -t pqbridge .
 #   docker build --build-arg ENGINES=embedded -t pqbridge .
 #
+# To run one, with a login that pq, nats and the image read from the same variables:
+#
+#   export NATS_USER=pq NATS_PASSWORD=$(openssl rand -hex 32)
+#   docker run -d --name pqd -e NATS_USER -e NATS_PASSWORD -v pqd:/data -p 127.0.0.1:4222:4222 -p 127.0.0.1:8622:8622 pqbridge
+#
+# The console is at http://127.0.0.1:8622/ and asks for a token: the password. It only
+# shows; with -e PQ_CONSOLE=admin it changes, too. Without a login pqd does not start in
+# the image, because it listens for other machines there.
+#
 # FoundationDB's client library must be of the minor version that the cluster
 # runs (7.3); docs/foundationdb.md says how to upgrade both. BuildKit skips the
 # stages that an image does not need, so the embedded one downloads no library.

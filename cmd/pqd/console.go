@@ -51,22 +51,51 @@ func (s *settings) mode() consoleMode {
 	switch {
 	case s.Console != "":
 		return s.Console
-	case open, s.Token != "":
+	case open, s.Token != "", s.ownLogin():
 		return consoleRead
 	}
 	return consoleOff
 }
 
+// tokenPassword is the password that serves as the token of the HTTP interface, and the
+// variable that has it. Callers have the rights of its user, so whoever knows it may do as
+// much over NATS.
+func (s *settings) tokenPassword() (variable, password string) {
+	switch {
+	case s.Token != "", s.HTTP.isLoopback() && !s.ownLogin():
+		return "", ""
+	case s.WebUser != "":
+		return "PQ_CONSOLE_PASSWORD", s.WebPass
+	case s.WebCreds == "":
+		return "NATS_PASSWORD", s.NATS.Password
+	}
+	return "", ""
+}
+
+// webToken is what callers of the HTTP interface show; "": nothing.
+func (s *settings) webToken() (string, error) {
+	if s.Token != "" {
+		return secretIn("PQ_CONSOLE_TOKEN", s.Token)
+	}
+	variable, password := s.tokenPassword()
+	if password != "" && len(password) < minSecret {
+		return "", usagef("without PQ_CONSOLE_TOKEN, %s is the token of the HTTP interface: expected at least %d characters", variable, minSecret)
+	}
+	return password, nil
+}
+
 // checkConsole finds settings of the console that are missing or contradict each other.
 func (s *settings) checkConsole() error {
 	own := s.among("PQ_CONSOLE_TOKEN", "PQ_CONSOLE_CREDS", "PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD", "PQ_CONSOLE_INBOX")
+	_, password := s.tokenPassword()
 	switch {
 	case s.mode() == consoleOff && len(own) > 0:
 		return usagef("%s is set, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin", own[0])
 	case s.mode() == consoleOff:
 		return nil
-	case s.Token == "" && !s.HTTP.isLoopback():
-		return usagef("PQ_CONSOLE=%s, and other machines reach PQ_HTTP=%s: expected PQ_CONSOLE_TOKEN, a file with the token that users show, or a loopback address", s.Console, s.HTTP)
+	case s.Token == "" && password == "" && !s.HTTP.isLoopback() && !s.Unprotected.accepts(doorHTTP):
+		return usagef("PQ_CONSOLE=%s, and other machines reach PQ_HTTP=%s: expected PQ_CONSOLE_TOKEN, a file with the token that users show, NATS_USER and NATS_PASSWORD, whose password is the token then, a loopback address, or PQ_UNPROTECTED=%s if everybody there may do that",
+			s.Console, s.HTTP, doorHTTP)
 	case s.set["PQ_CONSOLE_USER"] != s.set["PQ_CONSOLE_PASSWORD"]:
 		return usagef("%s is set alone: expected PQ_CONSOLE_USER and PQ_CONSOLE_PASSWORD together", s.among("PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD")[0])
 	case s.WebCreds != "" && s.WebUser != "":
@@ -85,14 +114,11 @@ func newGateway(s settings, log *slog.Logger) (*gateway.Gateway, error) {
 	if s.mode() == consoleOff {
 		return nil, nil
 	}
-	o := gateway.Options{Prefix: string(s.Prefix), Changes: s.mode() == consoleAdmin, Logger: log}
-	if s.Token != "" {
-		var err error
-		if o.Token, err = secretIn("PQ_CONSOLE_TOKEN", s.Token); err != nil {
-			return nil, err
-		}
+	token, err := s.webToken()
+	if err != nil {
+		return nil, err
 	}
-	return gateway.New(o)
+	return gateway.New(gateway.Options{Prefix: string(s.Prefix), Changes: s.mode() == consoleAdmin, Logger: log, Token: token})
 }
 
 // connectConsole makes the connection of the console and the HTTP interface. It is one of

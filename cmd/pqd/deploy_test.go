@@ -62,11 +62,26 @@ type object struct {
 }
 
 type container struct {
-	Env       []struct{ Name, Value string }
+	Env       []variable
 	Resources struct{ Limits struct{ Memory string } }
 	Startup   probe `yaml:"startupProbe"`
 	Liveness  probe `yaml:"livenessProbe"`
 	Readiness probe `yaml:"readinessProbe"`
+}
+
+type variable struct {
+	Name, Value string
+	ValueFrom   struct {
+		Secret struct{ Name, Key string } `yaml:"secretKeyRef"`
+	} `yaml:"valueFrom"`
+}
+
+// value is what the container sees, with something for what a Secret has.
+func (v variable) value() string {
+	if v.ValueFrom.Secret.Key != "" {
+		return "something of 16 or more"
+	}
+	return v.Value
 }
 
 type probe struct {
@@ -158,7 +173,7 @@ func TestManifests(t *testing.T) {
 				c := pod.Containers[0]
 				env := make(map[string]string)
 				for _, entry := range c.Env {
-					env[entry.Name] = entry.Value
+					env[entry.Name] = entry.value()
 				}
 				p := launch(t, env)
 				for name, path := range map[string]string{"startup": c.Startup.HTTP.Path, "liveness": c.Liveness.HTTP.Path, "readiness": c.Readiness.HTTP.Path} {
@@ -200,11 +215,14 @@ func TestClusterManifest(t *testing.T) {
 		var env, names []string
 		for _, entry := range c.Env {
 			names = append(names, entry.Name)
-			if entry.Name != "PQ_CLUSTER_SECRET" && !strings.HasPrefix(entry.Value, "/etc/") && entry.Value != "" {
-				env = append(env, entry.Name+"="+entry.Value)
+			if entry.Name != "PQ_CLUSTER_SECRET" && !strings.HasPrefix(entry.Value, "/etc/") && entry.value() != "" {
+				env = append(env, entry.Name+"="+entry.value())
 			}
 		}
 		checkVariables(t, names)
+		if !slices.Contains(names, "NATS_PASSWORD") {
+			t.Error("its NATS server listens for other machines and asks for no login")
+		}
 		for i := range o.Spec.Replicas {
 			node := fmt.Sprintf("PQ_NODE=pqd-%d", i)
 			if _, _, stderr := testenv.Run(t, append(env, node)); !strings.Contains(stderr, "PQ_CLUSTER needs PQ_CLUSTER_SECRET") {
@@ -279,9 +297,8 @@ func TestComposeCluster(t *testing.T) {
 	}
 }
 
-// launch starts pqd with the environment of a container: what the Dockerfile sets
-// and then env, but for places and addresses, which are the test's.
-func launch(t *testing.T, env map[string]string) *testenv.Process {
+// imageVariables are what the Dockerfile sets.
+func imageVariables(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, line := range regexp.MustCompile(`(?m)^ENV (.*)$`).FindAllStringSubmatch(read(t, "../../Dockerfile"), -1) {
@@ -293,6 +310,51 @@ func launch(t *testing.T, env map[string]string) *testenv.Process {
 	if len(all) == 0 {
 		t.Fatal("the Dockerfile sets nothing")
 	}
+	return all
+}
+
+// The image starts with the line that it begins with, and no other machine gets in without
+// that login. Without it, pqd says what it needs.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	begins, _, _ := strings.Cut(read(t, "../../Dockerfile"), "\nARG ")
+	var env []string
+	for name, value := range imageVariables(t) {
+		if name == "PQ_STORE" {
+			value = "local:" + filepath.Join(t.TempDir(), "data")
+		}
+		env = append(env, name+"="+strings.NewReplacer(":4222", ":0", ":8622", ":0").Replace(value))
+	}
+	code, _, stderr := testenv.Run(t, env)
+	if code != 2 || !strings.Contains(stderr, "NATS_USER and NATS_PASSWORD") {
+		t.Errorf("without a login: exit code %d, %s", code, stderr)
+	}
+	given := regexp.MustCompile(`-e (\w+)`).FindAllStringSubmatch(begins[strings.Index(begins, "docker run"):], 2)
+	if len(given) != 2 {
+		t.Fatalf("the Dockerfile shows %d variables for docker run, expected two", len(given))
+	}
+	const password = "something of 16 or more"
+	for _, name := range given {
+		env = append(env, name[1]+"="+password)
+	}
+	p := testenv.Daemon(t, env...)
+	page := "http://127.0.0.1:" + p.HTTP[strings.LastIndex(p.HTTP, ":")+1:]
+	if code, body := get(t, page+"/"); code != 200 {
+		t.Errorf("the console: %d %s", code, body)
+	}
+	for token, want := range map[string]int{"none of it": 401, password: 200} {
+		if code, body := ask(t, "GET", page+"/v1/overview", "", "Authorization", "Bearer "+token); code != want {
+			t.Errorf("the console with the token %q: %d %s, expected %d", token, code, body, want)
+		}
+	}
+	p.Stop(t)
+}
+
+// launch starts pqd with the environment of a container: what the Dockerfile sets
+// and then env, but for places and addresses, which are the test's.
+func launch(t *testing.T, env map[string]string) *testenv.Process {
+	t.Helper()
+	all := imageVariables(t)
 	maps.Copy(all, env)
 	checkVariables(t, slices.Collect(maps.Keys(all)))
 	if !strings.HasPrefix(all["PQ_STORE"], "local:") && !strings.HasPrefix(all["PQ_STORE"], "fdb:") {

@@ -24,12 +24,13 @@ const lameDuckLimit = time.Hour
 type embeddedServer struct {
 	options *server.Options
 	where   string // the setting with its address
+	login   bool   // of all clients, from a variable
 }
 
 // embeddedSettings merges the settings with the configuration file. If the file has a host
 // or a port, nats-server's default holds for the other one, not PQ_LISTEN.
 func embeddedSettings(s settings) (embeddedServer, error) {
-	e := embeddedServer{options: &server.Options{}, where: "PQ_LISTEN"}
+	e := embeddedServer{options: &server.Options{}, where: "PQ_LISTEN", login: s.ownLogin()}
 	if s.NATSConfig != "" {
 		var err error
 		if e.options, err = server.ProcessConfigFile(string(s.NATSConfig)); err != nil {
@@ -44,6 +45,12 @@ func embeddedSettings(s settings) (embeddedServer, error) {
 		e.where = "the file PQ_NATS_CONFIG"
 	default:
 		e.options.Host, e.options.Port = s.Listen.host, cmp.Or(s.Listen.port, server.RANDOM_PORT)
+	}
+	if err := addOwnLogin(e.options, s); err != nil {
+		return e, err
+	}
+	if err := s.checkDoors(e.options, e.where); err != nil {
+		return e, err
 	}
 	if e.options.MaxPending == 0 {
 		e.options.MaxPending = bridgePending(debug.SetMemoryLimit(-1))
@@ -66,7 +73,7 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 		return nil, usagef("the embedded NATS server refuses its configuration: %w", err)
 	}
 	failed := make(chan string, 1)
-	srv.SetLoggerV2(natsLog{log: log, fatal: failed}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
 	ready := make(chan bool, 1)
 	go func() {
 		srv.Start()
@@ -95,7 +102,7 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 		return err
 	}
 	// The server replaces its logger when a reload changes the log's options.
-	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1)}, debug, trace, verbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login}, debug, trace, verbose)
 	return nil
 }
 
@@ -103,6 +110,7 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 type natsLog struct {
 	log   *slog.Logger
 	fatal chan<- string
+	login bool // embeddedServer.login
 }
 
 func (l natsLog) Fatalf(format string, args ...any) {
@@ -124,9 +132,13 @@ func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, form
 // The store logs what the absence means.
 const toRoute = "Error trying to connect to route (attempt "
 
+// plainPasswords is how the server objects to a file with passwords. One from a variable is
+// in no file.
+const plainPasswords = "Plaintext passwords detected"
+
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
-	if strings.HasPrefix(text, toRoute) {
+	if strings.HasPrefix(text, toRoute) || l.login && strings.HasPrefix(text, plainPasswords) {
 		level = slog.LevelDebug
 	}
 	if client := ofClient.FindStringSubmatch(text); client != nil {

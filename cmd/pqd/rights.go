@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"strings"
 	"time"
 
@@ -25,12 +26,25 @@ type userInfo struct {
 	}
 }
 
+// warnOfOpenServer warns when other machines need no login at the NATS server of NATS_URL.
+func (d *daemon) warnOfOpenServer(nc *nats.Conn) {
+	host, _, err := net.SplitHostPort(nc.ConnectedAddr())
+	if d.embedded != nil || err != nil || (address{host: host}).isLoopback() || d.settings.Unprotected.accepts(doorNATS) {
+		return // pqd refuses to open its own server
+	}
+	d.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", nc.ConnectedUrlRedacted())
+}
+
 // warnOfRights warns when pqd's user has permissions that pqd does not need: a defect
-// of pqd could then do more harm. It does not warn about a server without users, or
-// one that does not answer.
+// of pqd could then do more harm. It does not warn about a server without users, one whose
+// only user is that of all clients, or one that does not answer.
 func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 	grammar, err := subjects.New(string(d.settings.Prefix))
-	if err != nil || !nc.AuthRequired() {
+	if err != nil || d.settings.ownLogin() {
+		return
+	}
+	if !nc.AuthRequired() {
+		d.warnOfOpenServer(nc)
 		return
 	}
 	needed := grammar.Bridge()

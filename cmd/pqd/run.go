@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}
 	warnOfOpenSecrets(s, d.log)
+	s.Unprotected.warn(d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // asked to stop before it was ready

@@ -17,6 +17,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 	dir := t.TempDir()
 	listening := filepath.Join(dir, "listening.conf")
 	write(t, listening, "port: -1")
+	socket := filepath.Join(dir, "socket.conf")
+	write(t, socket, `listen: "127.0.0.1:-1", websocket { port: -1, no_tls: true }`)
 	clustered := filepath.Join(dir, "clustered.conf")
 	write(t, clustered, "cluster { name: c, port: -1 }")
 	broken := filepath.Join(dir, "broken.conf")
@@ -105,7 +107,14 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "user without password", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_USER=u"}, says: []string{"NATS_USER is set alone", "NATS_PASSWORD"}},
 		{name: "password without user", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_PASSWORD=p"}, says: []string{"NATS_PASSWORD is set alone", "NATS_USER"}},
 		{name: "certificate without key", env: []string{"NATS_URL=nats://127.0.0.1:1", "NATS_CERT=" + users}, says: []string{"NATS_CERT is set alone", "NATS_KEY"}},
-		{name: "login without a door", env: []string{"NATS_USER=u", "NATS_PASSWORD=p"}, says: []string{"NATS_USER", "expected NATS_URL"}},
+		{name: "login without a door", env: []string{"NATS_TOKEN=t"}, says: []string{"NATS_TOKEN", "expected NATS_URL", "NATS_PASSWORD"}},
+		{name: "a short password for all", env: []string{"NATS_USER=u", "NATS_PASSWORD=p", "PQ_LISTEN=127.0.0.1:0"}, says: []string{"NATS_PASSWORD", "at least 16"}},
+		{name: "NATS for all", env: []string{"PQ_LISTEN=0.0.0.0:0"}, says: []string{`"0.0.0.0"`, "PQ_LISTEN", "no login", "NATS_USER", "PQ_UNPROTECTED=nats"}},
+		{name: "NATS for a network", env: []string{"PQ_LISTEN=:0"}, says: []string{"PQ_LISTEN", "no login"}},
+		{name: "NATS for all by its file", env: []string{"PQ_NATS_CONFIG=" + listening}, says: []string{`"0.0.0.0"`, "PQ_NATS_CONFIG", "no login"}},
+		{name: "a websocket for all", env: []string{"PQ_NATS_CONFIG=" + socket}, says: []string{"websocket", "no login"}},
+		{name: "a node's NATS for all", env: three("PQ_LISTEN=0.0.0.0:0"), says: []string{"PQ_LISTEN", "no login"}},
+		{name: "an open door that is none", env: []string{"PQ_UNPROTECTED=all"}, says: []string{"PQ_UNPROTECTED", "expected nats, http or log"}},
 		{name: "authorities without a server", env: []string{"NATS_CA=" + users}, says: []string{"NATS_CA", "NATS_URL"}},
 		{name: "a certificate of HTTP without its key", env: []string{"PQ_HTTP_CERT=" + users}, says: []string{"PQ_HTTP_CERT is set alone", "PQ_HTTP_KEY"}},
 		{name: "a key of HTTP without its certificate", env: []string{"PQ_HTTP_KEY=" + users}, says: []string{"PQ_HTTP_KEY is set alone", "PQ_HTTP_CERT"}},
@@ -113,7 +122,7 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "a key of HTTP that is none", env: []string{"PQ_HTTP_CERT=" + ownCert, "PQ_HTTP_KEY=" + users}, says: []string{"PQ_HTTP_CERT", "PQ_HTTP_KEY", users, "expected a certificate and its key"}},
 		{name: "the key of another certificate", env: []string{"PQ_HTTP_CERT=" + ownCert, "PQ_HTTP_KEY=" + otherKey}, says: []string{"PQ_HTTP_CERT", "PQ_HTTP_KEY", otherKey, "does not match"}},
 		{name: "a console mode", env: []string{"PQ_CONSOLE=write"}, says: []string{"PQ_CONSOLE", `"write"`, "off, read or admin"}},
-		{name: "a console for all", env: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0"}, says: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN", "loopback"}},
+		{name: "a console for all", env: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0"}, says: []string{"PQ_CONSOLE=read", "PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN", "loopback", "PQ_UNPROTECTED=http"}},
 		{name: "a console for all to write", env: []string{"PQ_CONSOLE=admin", "PQ_HTTP=:0"}, says: []string{"PQ_CONSOLE=admin", "PQ_CONSOLE_TOKEN"}},
 		{name: "a console for a network", env: []string{"PQ_CONSOLE=admin", "PQ_HTTP=192.0.2.1:0"}, says: []string{"PQ_CONSOLE=admin", "PQ_CONSOLE_TOKEN"}},
 		{name: "a short token", env: []string{"PQ_CONSOLE_TOKEN=" + short, "PQ_HTTP=127.0.0.1:0", "PQ_LISTEN=127.0.0.1:0"}, says: []string{"PQ_CONSOLE_TOKEN", "at least 16"}},
