@@ -26,7 +26,7 @@ func newRouteFaults(t *testing.T, count int) *routeFaults {
 	dir := t.TempDir()
 	env := func(i int) []string {
 		return []string{
-			"NATS_URL=" + x.servers.Servers[i].URL(), "PQ_STORE=jetstream:pq?sync=always&max_bytes=64M",
+			"NATS_URL=" + x.servers.Servers[i].URL(), "PQ_STORE=jetstream:pq?sync=always&max_bytes=64M", "PQ_UNPROTECTED=log",
 			fmt.Sprint("PQ_NODE=", i), fmt.Sprint("PQ_DATA=", dir, "/", i),
 		}
 	}

@@ -112,6 +112,11 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 			log.Close()
 			return nil
 		})
+		if d.embedded == nil {
+			if err := d.checkLog(ctx, log); err != nil {
+				return r, err
+			}
+		}
 	}
 	var console *nats.Conn
 	if d.gateway != nil {

@@ -423,5 +423,5 @@ func initStore(ctx context.Context, s settings, log *slog.Logger) error {
 		return err
 	}
 	log.Info("the store is there", "store", s.Store.String())
-	return nil
+	return d.checkLog(ctx, nc)
 }

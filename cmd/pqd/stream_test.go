@@ -37,6 +37,7 @@ func (s *streamStore) env(node string) []string {
 	return []string{
 		"NATS_URL=" + s.outside.URL(), "PQ_STORE=jetstream:pq?sync=always&replicas=1&max_bytes=" + s.size,
 		"PQ_NODE=" + node, "PQ_DATA=" + filepath.Join(s.work, node), "PQ_CONSOLE=read",
+		"PQ_UNPROTECTED=log", // the server has no users
 	}
 }
 
@@ -276,7 +277,7 @@ func TestServerCutOff(t *testing.T) {
 	}
 	servers := testenv.NewCluster(t)
 	env := []string{
-		"NATS_URL=" + servers.URL(), "PQ_STORE=jetstream:pq?sync=always&max_bytes=64M",
+		"NATS_URL=" + servers.URL(), "PQ_STORE=jetstream:pq?sync=always&max_bytes=64M", "PQ_UNPROTECTED=log",
 		"PQ_NODE=a", "PQ_DATA=" + t.TempDir(),
 	}
 	if code, _, stderr := testenv.Run(t, env, "init"); code != 0 {
