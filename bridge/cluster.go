@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,9 +32,9 @@ type ClusterEndpoint struct {
 
 	ctx    context.Context // ends with the endpoint
 	cancel context.CancelFunc
-	mu     sync.Mutex // held while ended changes and a hand-over begins
+	mu     sync.Mutex // held while ended changes and a change begins
 	ended  bool
-	under  sync.WaitGroup // hand-overs
+	under  sync.WaitGroup // changes
 	sub    *nats.Subscription
 }
 
@@ -48,10 +51,13 @@ type ClusterOptions struct {
 	// is empty, and returns when the other one may take over. After an error other than a
 	// *Refusal it is not known whether that happens.
 	StepDown func(ctx context.Context, to string) (protocol.SteppedDown, error)
+
+	// Replace gives a node the place of one that is lost. Errors are like those of StepDown.
+	Replace func(ctx context.Context, old, by string) (protocol.Replaced, error)
 }
 
-// stepDownLimit bounds a hand-over.
-const stepDownLimit = 20 * time.Second
+// changeLimit bounds a hand-over, and the replacement of a node.
+const changeLimit = 20 * time.Second
 
 // ServeCluster starts an endpoint. The connection belongs to the caller.
 func ServeCluster(nc *nats.Conn, o ClusterOptions) (*ClusterEndpoint, error) {
@@ -116,13 +122,18 @@ func (e *ClusterEndpoint) status(m *nats.Msg) {
 	e.answer(r, e.options.Status())
 }
 
-// stepDown begins to step down. It does not block.
-func (e *ClusterEndpoint) stepDown(s subjects.Subject, m *nats.Msg) {
+// change begins what a request asks for: to step down, or to replace a node. It does not
+// block.
+func (e *ClusterEndpoint) change(s subjects.Subject, m *nats.Msg) {
 	r, ok := e.request(s, m)
 	if !ok {
 		return
 	}
-	to, f := readStepDown(r)
+	read := e.readStepDown
+	if s.Verb == subjects.SysClusterReplace {
+		read = e.readReplace
+	}
+	do, f := read(r)
 	if f != nil {
 		e.answers.AnswerFailure(r, f)
 		return
@@ -133,18 +144,18 @@ func (e *ClusterEndpoint) stepDown(s subjects.Subject, m *nats.Msg) {
 		return
 	}
 	e.under.Go(func() {
-		ctx, cancel := context.WithTimeout(e.ctx, stepDownLimit)
+		ctx, cancel := context.WithTimeout(e.ctx, changeLimit)
 		defer cancel()
-		done, err := e.options.StepDown(ctx, to)
+		done, err := do(ctx)
 		if err != nil {
-			e.answers.AnswerFailure(r, explainStepDown(err))
+			e.answers.AnswerFailure(r, explainChange(s.Verb, err))
 			return
 		}
 		e.answer(r, done)
 	})
 }
 
-// Refusal is why a process does not step down. Nothing was done.
+// Refusal is why a process does not step down, or replaces no node. Nothing was done.
 type Refusal struct {
 	Malformed bool // the request makes no sense, so a retry does not help
 	Text      string
@@ -153,28 +164,44 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Text }
 
-// explainStepDown says why a hand-over failed.
-func explainStepDown(err error) *failure.Failure {
+// explainChange says why a change failed.
+func explainChange(verb subjects.Verb, err error) *failure.Failure {
 	var r *Refusal
 	switch {
 	case errors.As(err, &r) && r.Malformed:
 		return failure.Newf(400, "%s", r.Text)
 	case errors.As(err, &r):
 		return failure.Newf(503, "%s", r.Text)
+	case verb == subjects.SysClusterReplace:
+		return failure.Newf(504, "the replacement has not ended: %s", err)
 	}
 	return failure.Newf(504, "whether another pqd takes over is not known yet: %s", err)
 }
 
 // readStepDown reads which member is to take over.
-func readStepDown(r *request.Request) (to string, f *failure.Failure) {
-	f = readOptions(r, "node", func(name string, value any) (known bool, f *failure.Failure) {
-		if name != "node" {
-			return false, nil
+func (e *ClusterEndpoint) readStepDown(r *request.Request) (do func(context.Context) (any, error), f *failure.Failure) {
+	to := ""
+	f = readStrings(r, map[string]*string{"node": &to})
+	return func(ctx context.Context) (any, error) { return e.options.StepDown(ctx, to) }, f
+}
+
+// readReplace reads which node takes the place of which.
+func (e *ClusterEndpoint) readReplace(r *request.Request) (do func(context.Context) (any, error), f *failure.Failure) {
+	old, by := "", ""
+	f = readStrings(r, map[string]*string{"old": &old, "new": &by})
+	return func(ctx context.Context) (any, error) { return e.options.Replace(ctx, old, by) }, f
+}
+
+// readStrings reads options that are texts.
+func readStrings(r *request.Request, fields map[string]*string) *failure.Failure {
+	names := slices.Sorted(maps.Keys(fields))
+	return readOptions(r, strings.Join(names, " and "), func(name string, value any) (known bool, f *failure.Failure) {
+		field, known := fields[name]
+		if known {
+			*field, f = readString(name, value)
 		}
-		to, f = readString(name, value)
-		return true, f
+		return known, f
 	})
-	return to, f
 }
 
 func (e *ClusterEndpoint) answer(r *request.Request, answer any) {

@@ -53,10 +53,10 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			if d.cluster != nil {
 				return // the endpoint has a subscription of its own
 			}
-		case subjects.SysClusterStepDown:
+		case subjects.SysClusterStepDown, subjects.SysClusterReplace:
 			if d.cluster != nil && !d.Gate.Closed() {
-				// It is not in flight here: this bridge drains before it is answered.
-				d.cluster.stepDown(s, m)
+				// It is not in flight here: this bridge drains before a hand-over is answered.
+				d.cluster.change(s, m)
 				return
 			}
 		}

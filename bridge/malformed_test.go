@@ -58,6 +58,7 @@ var malformed = []struct {
 	{"pq._sys.cluster", "", nil, "list, info, cluster.status"},
 	{"pq._sys.cluster.status", "", nil, "is for stores that several pqd keep"},
 	{"pq._sys.cluster.step-down", "", nil, "is for stores that several pqd keep"},
+	{"pq._sys.cluster.replace", `{"old":"a","new":"b"}`, nil, "is for stores that several pqd keep"},
 	{"pq._sys.stats", "", nil, "list, info, cluster.status"},
 
 	// Names of queues.

@@ -28,7 +28,7 @@ var verbs = numbered([]*verb{
 	},
 	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: makeAdminKey},
 	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
-	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown}, make: makeAlone},
+	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
 

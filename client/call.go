@@ -39,6 +39,7 @@ const (
 	opSystem    = "system info"
 	opCluster   = "cluster status"
 	opStepDown  = "step down"
+	opReplace   = "replace"
 )
 
 // call is a request that is answered by one message.

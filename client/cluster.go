@@ -29,6 +29,9 @@ const RoleActive = protocol.RoleActive
 // SteppedDown says which pqd has handed over to which.
 type SteppedDown = protocol.SteppedDown
 
+// Replaced says which node has taken the place of which.
+type Replaced = protocol.Replaced
+
 // moreMembers is how long Cluster waits for further answers behind each one.
 const moreMembers = 250 * time.Millisecond
 
@@ -153,4 +156,19 @@ func (c *Client) StepDown(ctx context.Context, node string) (*SteppedDown, error
 	}
 	done := new(SteppedDown)
 	return done, c.ask(ctx, &call{op: opStepDown, subject: subject, body: body}, done)
+}
+
+// Replace gives a node that runs the place of one that is lost for good. It returns when
+// the log has a replica on the new one, which may still catch up then.
+func (c *Client) Replace(ctx context.Context, lost, by string) (*Replaced, error) {
+	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysClusterReplace})
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(protocol.Replace{Old: lost, New: by})
+	if err != nil {
+		return nil, err
+	}
+	done := new(Replaced)
+	return done, c.ask(ctx, &call{op: opReplace, subject: subject, body: body}, done)
 }

@@ -253,6 +253,7 @@ func TestQueues(t *testing.T) {
 	}
 	s.refused(400, "several pqd", "GET", "/v1/cluster", "")
 	s.refused(400, "several pqd", "POST", "/v1/cluster/step-down?node=x", "")
+	s.refused(400, "several pqd", "POST", "/v1/cluster/replace?old=x&new=y", "")
 	if r := s.send("GET", "/v1/access", ""); r.body != `{"access":"admin","prefix":"pq"}`+"\n" {
 		t.Errorf("%+v", r)
 	}

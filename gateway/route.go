@@ -42,6 +42,7 @@ func init() {
 		{name: "system", method: "GET", path: "/v1/system", serve: system},
 		{name: "bridges", method: "GET", path: "/v1/bridges", serve: bridges},
 		{name: "cluster", method: "GET", path: "/v1/cluster", serve: cluster},
+		{name: "replaceNode", method: "POST", path: "/v1/cluster/replace", query: []string{"old", "new"}, changes: true, serve: replaceNode},
 		{name: "stepDown", method: "POST", path: "/v1/cluster/step-down", query: []string{"node"}, changes: true, serve: stepDown},
 		{name: "history", method: "GET", path: "/v1/history", serve: history},
 		{name: "overview", method: "GET", path: "/v1/overview", query: []string{"after", "prefix", "limit"}, serve: overview},

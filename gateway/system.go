@@ -75,3 +75,11 @@ func stepDown(in *input) (*answer, *refusal) {
 	}
 	return in.pass(subjects.Subject{Verb: subjects.SysClusterStepDown}, body)
 }
+
+func replaceNode(in *input) (*answer, *refusal) {
+	body, err := json.Marshal(protocol.Replace{Old: in.get("old"), New: in.get("new")})
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	return in.pass(subjects.Subject{Verb: subjects.SysClusterReplace}, body)
+}

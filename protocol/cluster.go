@@ -55,6 +55,20 @@ type SteppedDown struct {
 	Epoch     uint64 `json:"epoch"`     // that has ended
 }
 
+// Replace is the body of a request to give a node the place of another one, by their
+// names.
+type Replace struct {
+	Old string `json:"old"` // that is lost for good
+	New string `json:"new"` // that runs
+}
+
+// Replaced answers it.
+type Replaced struct {
+	Old      string   `json:"old"`
+	New      string   `json:"new"`
+	Replicas []string `json:"replicas"` // the nodes that have the log
+}
+
 // ActiveEvent is published by a pqd that has become active and takes requests.
 type ActiveEvent struct {
 	Type  string    `json:"type"`

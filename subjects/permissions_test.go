@@ -59,8 +59,10 @@ func TestPermissions(t *testing.T) {
 					t.Errorf("%s of %s publishes %s: %v, want %v", tc.name, queue, subject, got, seesAll)
 				}
 			}
-			if got, want := allowed(p.Publish, "a.pq._sys.cluster.step-down"), tc.name == "admin" && queue == "*"; got != want {
-				t.Errorf("%s of %s may have the active pqd step down: %v, want %v", tc.name, queue, got, want)
+			for _, verb := range []string{"step-down", "replace"} {
+				if got, want := allowed(p.Publish, "a.pq._sys.cluster."+verb), tc.name == "admin" && queue == "*"; got != want {
+					t.Errorf("%s of %s may ask for %s: %v, want %v", tc.name, queue, verb, got, want)
+				}
 			}
 			if !allowed(p.Subscribe, "_INBOX.x.y") {
 				t.Errorf("%s of %s hears no replies", tc.name, queue)

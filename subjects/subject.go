@@ -116,7 +116,7 @@ func parseSys(subject string, t tokens) (Subject, error) {
 		s.Verb = sysCluster(t.next())
 	}
 	if s.Verb == 0 || t.left {
-		return Subject{}, fmt.Errorf("subject %s: expected list, info, cluster.status or cluster.step-down alone after %s", quote(subject), sysToken)
+		return Subject{}, fmt.Errorf("subject %s: expected list, info, cluster.status, cluster.step-down or cluster.replace alone after %s", quote(subject), sysToken)
 	}
 	return s, nil
 }
@@ -127,6 +127,8 @@ func sysCluster(what string) Verb {
 		return SysClusterStatus
 	case "step-down":
 		return SysClusterStepDown
+	case "replace":
+		return SysClusterReplace
 	}
 	return 0
 }

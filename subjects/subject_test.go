@@ -86,6 +86,7 @@ var wellFormed = map[string]Subject{
 	"_sys.info":                      {Verb: SysInfo},
 	"_sys.cluster.status":            {Verb: SysClusterStatus},
 	"_sys.cluster.step-down":         {Verb: SysClusterStepDown},
+	"_sys.cluster.replace":           {Verb: SysClusterReplace},
 	"q.push":                         {Queue: "q", Verb: Push},
 	"-.push":                         {Queue: "-", Verb: Push},
 	"a_b-C9.pop.min":                 {Queue: "a_b-C9", Verb: PopMin},
@@ -126,7 +127,7 @@ const (
 	ruleKey      = "expected 1 to 128 bytes, of which A-Z a-z 0-9 - _ stand as they are, and all others as %XX in upper case"
 	ruleToken    = "expected one or more of A-Z a-z 0-9 - _"
 	rulePush     = "expected push or push.<priority> after the queue's name"
-	ruleSys      = "expected list, info, cluster.status or cluster.step-down alone after _sys"
+	ruleSys      = "expected list, info, cluster.status, cluster.step-down or cluster.replace alone after _sys"
 )
 
 // malformed maps subjects, here with their prefix, to what the error names.

@@ -33,6 +33,7 @@ const (
 	SysInfo
 	SysClusterStatus
 	SysClusterStepDown
+	SysClusterReplace
 
 	Verbs = iota + 1 // bounds tables that a Verb indexes
 )
@@ -66,6 +67,7 @@ var verbNames = [...]string{
 
 	SysClusterStatus:   "_sys.cluster.status",
 	SysClusterStepDown: "_sys.cluster.step-down",
+	SysClusterReplace:  "_sys.cluster.replace",
 }
 
 // queueVerbs is the list in the error for an unknown verb.

@@ -84,6 +84,46 @@ func (p *Process) Move(dir string) {
 // Change gives a process that does not run other settings from its next start on.
 func (p *Process) Change(env ...string) { p.env = append(p.env, env...) }
 
+// Successor is another machine for a node that has ended: it begins with nothing but the
+// node's settings and an address of its own, which is in those settings instead of the
+// lost one. It is one of the nodes from then on.
+func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
+	t.Helper()
+	address := freeHosts(t, 1)[0]
+	p := newProcess(t)
+	for _, setting := range lost.env {
+		name, value, _ := strings.Cut(setting, "=")
+		switch name {
+		case "PQ_CLUSTER", "PQ_NODE":
+			p.env = append(p.env, name+"="+strings.ReplaceAll(value, lost.host(), address))
+		case "PQ_DATA", "PQ_HTTP", "PQ_LISTEN":
+		default:
+			p.env = append(p.env, setting)
+		}
+	}
+	p.env = append(p.env, "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0")
+	p.Move(filepath.Join(p.work, "data"))
+	for i := range n.All {
+		if n.All[i] == lost {
+			n.All[i] = p
+		}
+	}
+	return p
+}
+
+// host is the address of a node for others.
+func (p *Process) host() (host string) {
+	for _, setting := range p.env {
+		if value, is := strings.CutPrefix(setting, "PQ_NODE="); is {
+			host = value
+		}
+	}
+	return host
+}
+
+// Node is the name that a node has by its address.
+func (p *Process) Node() string { return strings.ReplaceAll(p.host(), ".", "-") }
+
 // URL is where clients connect that can use any node.
 func (n *Nodes) URL() string {
 	var urls []string

@@ -69,6 +69,8 @@ export class Client {
   cluster(options?: CallOptions): Promise<Cluster>;
   /** The active pqd hands over to the node with this name, or to one that follows. */
   stepDown(options?: CallOptions & { node?: string }): Promise<{ node: string; successor: string; epoch: Integer }>;
+  /** A node that runs takes the place of one that is lost for good, by their names. */
+  replaceNode(options: CallOptions & { old: string; new: string }): Promise<{ old: string; new: string; replicas: string[] }>;
 }
 
 export interface ItemOptions {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,17 +12,17 @@ import (
 func clusterCommand(s *session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "cluster", Args: cobra.ArbitraryArgs,
-		Short: "show several pqd with one store, or change which one is active",
+		Short: "show several pqd with one store, change which one is active, or replace a lost one",
 		Long: `Several pqd with PQ_CLUSTER, or with PQ_STORE=jetstream:<name>, keep one store
 together: one is active and serves it, the others follow.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(c, args[0])
 			}
-			return usagef("found no command behind cluster: expected status or step-down")
+			return usagef("found no command behind cluster: expected status, step-down or replace")
 		},
 	}
-	c.AddCommand(clusterStatusCommand(s), clusterStepDownCommand(s))
+	c.AddCommand(clusterStatusCommand(s), clusterStepDownCommand(s), clusterReplaceCommand(s))
 	return c
 }
 
@@ -113,6 +114,32 @@ certainly not done, and client libraries repeat them.`,
 				return err
 			}
 			return s.answer(done, "%s has handed over to %s", done.Node, done.Successor)
+		},
+	}
+}
+
+func clusterReplaceCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "replace <lost node> <new node>", Args: arguments(2, 2),
+		Short: "have a new node take the place of one that is lost for good",
+		Long: `Has a node of PQ_CLUSTER that runs take the place of one that is lost for good and had
+another name. The log gets a replica on the new one. Without that the new one counts
+for nothing, its /readyz answers 503, and the next loss stops the store.
+
+A node that comes back under its name, with an empty PQ_DATA too, needs no
+replacement. One that was replaced must not be started again.`,
+		Example: `  # the machine 10.0.0.3 is lost, and 10.0.0.4 runs in its place
+  pq cluster replace 10-0-0-3 10-0-0-4`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			done, err := c.Replace(s.ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return s.answer(done, "%s has taken the place of %s: the log is on %s", done.New, done.Old, strings.Join(done.Replicas, ", "))
 		},
 	}
 }

@@ -24,13 +24,13 @@ func TestLogReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, err := who.login()
+	own, err := loginAs(who.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var replicas []logReplica
 	for _, s := range c.Servers {
-		nc, err := nats.Connect("", nats.InProcessServer(s.Server()), login, nats.Timeout(testenv.Patience))
+		nc, err := nats.Connect("", nats.InProcessServer(s.Server()), own, nats.Timeout(testenv.Patience))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,7 +113,7 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 		if err != nil {
 			return nil, err
 		}
-		own, err := who.login()
+		own, err := loginAs(who.log)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +154,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover), failed: make(chan error, 1)}
 	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
 		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
-		Status: m.cluster, StepDown: m.stepDown,
+		Status: m.cluster, StepDown: m.stepDown, Replace: m.replace,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -317,6 +317,10 @@ func (m *member) stop(drain context.Context) error {
 // ready says why this pqd does not do what it should, or nil. A follower should follow.
 func (m *member) ready() error {
 	status := m.db.Status()
+	var missing error
+	if r := m.replica(); r.server != nil && status.Epoch > 0 {
+		missing = r.missing(jetstream.Stream(m.daemon.settings.Store.place, status.Generation))
+	}
 	switch {
 	case status.Role == cluster.Stopped:
 		return fmt.Errorf("store: %s", status.Reason)
@@ -324,6 +328,8 @@ func (m *member) ready() error {
 		return waitingError{fmt.Errorf("store: %s", status.Reason)}
 	case m.nc.Status() != nats.CONNECTED:
 		return errors.New("NATS connection is " + m.nc.Status().String())
+	case missing != nil:
+		return waitingError{missing}
 	case status.Role == cluster.Active:
 		if b := m.bridge.Load(); b != nil {
 			return b.Ready()

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net"
@@ -26,23 +29,26 @@ const clusterName = "pqd"
 // ones, and only that process can log in as the user of the log.
 type identities struct {
 	log       nkeys.KeyPair // of the account of the log
+	system    nkeys.KeyPair // of the system account
 	anonymous nkeys.KeyPair // clients without a login
 }
 
 var newIdentities = sync.OnceValues(func() (i identities, err error) {
-	if i.log, err = nkeys.CreateUser(); err == nil {
-		i.anonymous, err = nkeys.CreateUser()
+	for _, user := range []*nkeys.KeyPair{&i.log, &i.system, &i.anonymous} {
+		if *user, err = nkeys.CreateUser(); err != nil {
+			return i, err
+		}
 	}
-	return i, err
+	return i, nil
 })
 
-// login is the option to log in as the user of the log.
-func (i identities) login() (nats.Option, error) {
-	public, err := i.log.PublicKey()
+// loginAs is the option to log in as one of the users.
+func loginAs(user nkeys.KeyPair) (nats.Option, error) {
+	public, err := user.PublicKey()
 	if err != nil {
 		return nil, err
 	}
-	return nats.Nkey(public, i.log.Sign), nil
+	return nats.Nkey(public, user.Sign), nil
 }
 
 // isAnonymous reports whether user is the one of clients without a login.
@@ -98,7 +104,10 @@ func addCluster(o *server.Options, s settings) error {
 	// that is less than the log may take, it refuses to have the log.
 	o.JetStreamMaxStore = math.MaxInt64 / 2
 	o.DisableJetStreamBanner = true
-	return addLogAccount(o)
+	if err := addLogAccount(o); err != nil {
+		return err
+	}
+	return addSystemUser(o)
 }
 
 // A node that loses its power or its network closes no connection. The others send it a
@@ -146,4 +155,52 @@ func addLogAccount(o *server.Options) error {
 		o.NoAuthUser = anonymous
 	}
 	return nil
+}
+
+// addSystemUser adds the user by which pqd asks about the nodes, and has one replaced.
+func addSystemUser(o *server.Options) error {
+	who, err := newIdentities()
+	if err != nil {
+		return err
+	}
+	public, err := who.system.PublicKey()
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(o.SystemAccount, server.DEFAULT_SYSTEM_ACCOUNT)
+	at := slices.IndexFunc(o.Accounts, func(a *server.Account) bool { return a.Name == name })
+	if at < 0 {
+		at, o.Accounts = len(o.Accounts), append(o.Accounts, server.NewAccount(name))
+	}
+	o.Nkeys = append(o.Nkeys, &server.NkeyUser{
+		Nkey: public, Account: o.Accounts[at],
+		AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}},
+	})
+	return nil
+}
+
+// askSystem sends a request to the system account.
+func askSystem(ctx context.Context, srv *server.Server, subject string, request, answer any) error {
+	who, err := newIdentities()
+	if err != nil {
+		return err
+	}
+	own, err := loginAs(who.system)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect("", own, nats.Name("pqd system"), nats.InProcessServer(srv), nats.NoReconnect(), nats.Timeout(logConnectLimit))
+	if err != nil {
+		return fmt.Errorf("connect to the system account: %w", err)
+	}
+	defer nc.Close()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	reply, err := nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return fmt.Errorf("ask the NATS servers of the nodes: %w", err)
+	}
+	return json.Unmarshal(reply.Data, answer)
 }

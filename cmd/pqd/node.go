@@ -16,8 +16,9 @@ import (
 
 // node is a pqd of PQ_CLUSTER: where the other ones reach its NATS server.
 type node struct {
-	host string
-	port int
+	host  string
+	port  int
+	label string // its name, if that does not depend on the address
 }
 
 // routePort is where the NATS servers of a cluster listen for each other.
@@ -27,6 +28,9 @@ func (n node) address() string { return net.JoinHostPort(n.host, strconv.Itoa(n.
 
 // name is what the node is called among the others.
 func (n node) name() string {
+	if n.label != "" {
+		return n.label
+	}
 	if n.port == routePort {
 		return tokenOf(n.host)
 	}
@@ -54,7 +58,12 @@ const maxNodes = 5 // replicas that a stream can have
 func (n *nodes) Decode(value string) error {
 	var all nodes
 	for address := range strings.SplitSeq(value, ",") {
-		address = strings.TrimSpace(address)
+		label, address, named := strings.Cut(strings.TrimSpace(address), "=")
+		if !named {
+			label, address = "", label
+		} else if tokenOf(label) != label || label == "" || len(label) > 64 {
+			return fmt.Errorf("found the name %q: expected <name>=<address> with 1 to 64 letters, digits, - and _", label)
+		}
 		one := node{host: address, port: routePort}
 		if host, port, err := net.SplitHostPort(address); err == nil {
 			number, err := strconv.ParseUint(port, 10, 16)
@@ -63,12 +72,13 @@ func (n *nodes) Decode(value string) error {
 			}
 			one = node{host: host, port: int(number)}
 		}
+		one.label = label
 		one.host = strings.Trim(one.host, "[]")
 		if tokenOf(one.host) == "" || strings.ContainsAny(one.host, "/@ ") || strings.Contains(one.host, ":") && net.ParseIP(one.host) == nil {
 			return fmt.Errorf("found the address %q: expected <host> or <host>:<port>", address)
 		}
-		if slices.ContainsFunc(all, func(o node) bool { return o.name() == one.name() }) {
-			return fmt.Errorf("found %s twice: expected the address of each node once", address)
+		if slices.ContainsFunc(all, func(o node) bool { return o.name() == one.name() || o.address() == one.address() }) {
+			return fmt.Errorf("found %s twice: expected the address and the name of each node once", address)
 		}
 		all = append(all, one)
 	}
@@ -103,8 +113,8 @@ func (n *nodeName) Decode(value string) error {
 // directory is a path.
 type directory string
 
-// self is the node of PQ_CLUSTER that this pqd is: the one that PQ_NODE names by its
-// address, its host, or the first part of its host name; or the only one that is an
+// self is the node of PQ_CLUSTER that this pqd is: the one that PQ_NODE names by its name,
+// its address, its host, or the first part of its host name; or the only one that is an
 // address of this machine.
 func (s *settings) self() (node, error) {
 	var found []node
@@ -129,7 +139,11 @@ func (s *settings) self() (node, error) {
 func (n nodes) String() string {
 	var all []string
 	for _, one := range n {
-		all = append(all, one.address())
+		address := one.address()
+		if one.label != "" {
+			address = one.label + "=" + address
+		}
+		all = append(all, address)
 	}
 	return strings.Join(all, ",")
 }

@@ -14,8 +14,8 @@ import (
 // of names, defaults and meanings: reading, checking and --help all use it.
 type settings struct {
 	Store       storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory>, jetstream:<name>?sync=always, or fdb:<cluster file>[?prefix=<name>]"`
-	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a cluster, an odd number, separated by commas: their embedded NATS servers keep one store together"`
-	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
+	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a cluster, an odd number, separated by commas: their embedded NATS servers keep one store together. <name>=<address> gives a node a name that stays when its address changes"`
+	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its names or addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
 	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a pqd that keeps a store together with others: its copy, and the files of the embedded NATS server"`
 	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of PQ_DATA stays free of new items: with less pqd refuses them (429), such as 10G; 0 refuses none. If not set: 1G, or 5 % of a disk below 20G"`
 	Secret      existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share, by which they know each other; at least 16 characters"`

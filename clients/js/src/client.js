@@ -97,6 +97,12 @@ export class Client {
     return this.ask({ op: "stepDown", subject: this.grammar.system("cluster.step-down"), body, repeatable: false }, options);
   }
 
+  /** @param {import("../index.js").CallOptions & {old: string, new: string}} given */
+  async replaceNode(given) {
+    const { old, new: by, ...options } = checked(given, "replaceNode", ["old", "new", ...callOptions]);
+    return this.ask({ op: "replaceNode", subject: this.grammar.system("cluster.replace"), body: writeJSON({ old, new: by }), repeatable: false }, options);
+  }
+
   /**
    * The deadline of an operation.
    * @param {import("../index.js").CallOptions} options

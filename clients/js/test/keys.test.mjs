@@ -105,6 +105,7 @@ test("what an acknowledgement among others does when it is not clear", async () 
 test("a cluster's members say how they are", async () => {
   await fails(client.cluster(), BadRequestError, 400);
   await fails(client.stepDown({ node: "b" }), BadRequestError, 400);
+  await fails(client.replaceNode({ old: "a", new: "b" }), BadRequestError, 400);
   const prefix = fresh("nodes");
   const of = new Client(nc, { prefix, timeout: patience });
   const member = (node, role, entry, heard = 0) => ({ node, role, epoch: 7, entry, synced: entry, lag: 0, heard });

@@ -21,6 +21,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   for await (const { key, tokens, settings } of jobs.keys({ after: "a" })) if (!errors[0] && tokens === 0) await jobs.setKey(key, { limit: settings.limit ?? null, rate: "10/1s" });
   const [first] = (await client.cluster()).members;
   if (first?.role === "active") await client.stepDown({ node: "b" });
+  const replaced = await client.replaceNode({ old: "a", new: "b" });
+  replaced.replicas.join(",");
   const consumer = jobs.consume(async (one, signal) => void (await fetch(one.string(), { signal })), { concurrency: 4 });
   await consumer.drain({ grace: "10s" });
   try {

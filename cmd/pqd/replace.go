@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// The NATS servers of the nodes remember each other by their names, and the log has its
+// replicas on some of them. A server with a new name is one more of them, without a
+// replica, until it takes the place of another one.
+
+// metaLeader returns the nodes that replicate which streams there are, as the leader
+// among them sees them.
+func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInfo, error) {
+	var answer struct {
+		Data struct {
+			Meta *server.MetaClusterInfo `json:"meta_cluster"`
+		} `json:"data"`
+	}
+	err := askSystem(ctx, srv, "$SYS.REQ.SERVER.PING.JSZ", server.JSzOptions{LeaderOnly: true}, &answer)
+	if err == nil && answer.Data.Meta == nil {
+		err = errors.New("the NATS servers of the nodes have no leader")
+	}
+	return answer.Data.Meta, err
+}
+
+// unnamed begins the name of a server that its leader has never heard.
+const unnamed = "Server name unknown"
+
+// replace has a node take the place of one that is lost for good: where the servers
+// agree on streams, and as a replica of the log. It returns when the log has a replica
+// there, which may have to catch up yet.
+func (m *member) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
+	srv := m.daemon.embedded
+	if srv == nil {
+		return done, &bridge.Refusal{Malformed: true, Text: "the log is in NATS servers outside: replace one of them with their own tools, such as nats server cluster peer-remove"}
+	}
+	if err := m.replaceable(old, by); err != nil {
+		return done, err
+	}
+	meta, err := metaLeader(ctx, srv)
+	if err != nil {
+		return done, &bridge.Refusal{Text: "nothing was done: " + err.Error()}
+	}
+	if err := removePeer(ctx, srv, meta, old); err != nil {
+		return done, err
+	}
+	m.daemon.log.Warn("a node takes the place of another one", "old", old, "new", by)
+	for look := time.NewTicker(readyEvery); ; {
+		replicas, err := m.replicas(ctx)
+		if err == nil && slices.Contains(replicas, by) && !slices.Contains(replicas, old) {
+			look.Stop()
+			return protocol.Replaced{Old: old, New: by, Replicas: replicas}, nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return done, fmt.Errorf("node %s is no member any more, and the log has no replica on %s yet: it has them on %s", old, by, strings.Join(replicas, ", "))
+		}
+	}
+}
+
+// replaceable refuses to replace a node that runs, or by one that does not.
+func (m *member) replaceable(old, by string) error {
+	runs := map[string]bool{m.name: true}
+	for _, o := range m.db.Status().Members {
+		runs[o.Name] = o.Runs
+	}
+	switch {
+	case old == "" || by == "" || old == by:
+		return &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("found old %.80q and new %.80q: expected the names of two nodes", old, by)}
+	case runs[old]:
+		return &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %s runs: expected one that is lost; stop it first, and it is known to be lost after 10 seconds", old)}
+	case !runs[by]:
+		return &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %.80q does not run, or has another name: expected one that the status names", by)}
+	}
+	return nil
+}
+
+// removePeer removes a server for good. It is done if the server is none of them.
+func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaClusterInfo, name string) error {
+	ask := server.JSApiMetaServerRemoveRequest{Server: name}
+	isNamed := func(p *server.PeerInfo) bool { return p.Name == name }
+	if !slices.ContainsFunc(meta.Replicas, isNamed) {
+		var strangers []*server.PeerInfo
+		for _, p := range meta.Replicas {
+			if strings.HasPrefix(p.Name, unnamed) {
+				strangers = append(strangers, p)
+			}
+		}
+		switch len(strangers) {
+		case 0:
+			return nil
+		case 1: // the leader has started since that one was lost
+			ask.Peer = strangers[0].Peer
+		default:
+			return &bridge.Refusal{Text: fmt.Sprintf("nothing was done: %d nodes are lost, and it is not known which one is %s: start one of them", len(strangers), name)}
+		}
+	}
+	var answer server.JSApiMetaServerRemoveResponse
+	if err := askSystem(ctx, srv, server.JSApiRemoveServer, ask, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
+	}
+	return nil
+}
+
+// replicas are the nodes that have a replica of the log.
+func (m *member) replicas(ctx context.Context) ([]string, error) {
+	info, err := m.daemon.streamSeen(ctx, m.log, jetstream.Stream(m.daemon.settings.Store.place, m.db.Status().Generation))
+	if err != nil || info.Cluster == nil {
+		return nil, err
+	}
+	all := []string{info.Cluster.Leader}
+	for _, r := range info.Cluster.Replicas {
+		all = append(all, r.Name)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// missing says that the server has no replica of this stream, or returns nil.
+func (r logReplica) missing(stream string) error {
+	all, err := r.server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
+	if err != nil {
+		return err
+	}
+	for _, a := range all.AccountDetails {
+		if slices.ContainsFunc(a.Streams, func(s server.StreamDetail) bool { return s.Name == stream }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("this node has no replica of the log, so the loss of another one may stop the store: have it take the place of a node that is lost: pq cluster replace <lost node> %s", r.server.Name())
+}
