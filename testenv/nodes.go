@@ -111,15 +111,18 @@ func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
 	return p
 }
 
-// host is the address of a node for others.
-func (p *Process) host() (host string) {
+// Setting is the value of a variable of the process.
+func (p *Process) Setting(name string) (value string) {
 	for _, setting := range p.env {
-		if value, is := strings.CutPrefix(setting, "PQ_NODE="); is {
-			host = value
+		if v, is := strings.CutPrefix(setting, name+"="); is {
+			value = v
 		}
 	}
-	return host
+	return value
 }
+
+// host is the address of a node for others.
+func (p *Process) host() string { return p.Setting("PQ_NODE") }
 
 // Node is the name that a node has by its address.
 func (p *Process) Node() string { return strings.ReplaceAll(p.host(), ".", "-") }

@@ -35,6 +35,7 @@ type daemon struct {
 	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
 	embedded *server.Server              // nil when NATS_URL is set
 	pipe     *pipeDialer                 // to the embedded server
+	secret   *otherSecret                // of a node of PQ_CLUSTER
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 	gateway  *gateway.Gateway // nil: off
@@ -54,6 +55,10 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		return err
 	}
 
+	if len(d.settings.Cluster) > 0 {
+		d.secret = &otherSecret{log: d.log}
+		embedded.secret = d.secret
+	}
 	hangups, forgetHangups := d.hangups()
 	defer forgetHangups()
 	var started parts

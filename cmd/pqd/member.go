@@ -165,6 +165,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	m.done.Go(func() { m.run(ctx) })
 	if d.embedded != nil {
 		m.done.Go(func() { m.watchReplica(ctx) })
+		m.done.Go(func() { m.sendAway(ctx) })
 	} else {
 		m.done.Go(func() {
 			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, log) }}.watch(ctx)
@@ -320,6 +321,11 @@ func (m *member) ready() error {
 	var missing error
 	if r := m.replica(); r.server != nil && status.Epoch > 0 {
 		missing = r.missing(jetstream.Stream(m.daemon.settings.Store.place, status.Generation))
+	}
+	if m.daemon.embedded != nil {
+		if err := m.outside(); err != nil {
+			return waitingError{err}
+		}
 	}
 	switch {
 	case status.Role == cluster.Stopped:

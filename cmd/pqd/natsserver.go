@@ -25,6 +25,7 @@ type embeddedServer struct {
 	options *server.Options
 	where   string // the setting with its address
 	login   bool   // of all clients, from a variable
+	secret  *otherSecret
 }
 
 // embeddedSettings merges the settings with the configuration file. If the file has a host
@@ -73,7 +74,7 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 		return nil, usagef("the embedded NATS server refuses its configuration: %w", err)
 	}
 	failed := make(chan string, 1)
-	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.secret}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
 	ready := make(chan bool, 1)
 	go func() {
 		srv.Start()
@@ -102,15 +103,16 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 		return err
 	}
 	// The server replaces its logger when a reload changes the log's options.
-	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login}, debug, trace, verbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.secret}, debug, trace, verbose)
 	return nil
 }
 
 // natsLog passes the server's log on. Its Fatalf only reports: the server returns after it.
 type natsLog struct {
-	log   *slog.Logger
-	fatal chan<- string
-	login bool // embeddedServer.login
+	log    *slog.Logger
+	fatal  chan<- string
+	login  bool         // embeddedServer.login
+	secret *otherSecret // nil without PQ_CLUSTER
 }
 
 func (l natsLog) Fatalf(format string, args ...any) {
@@ -138,7 +140,7 @@ const plainPasswords = "Plaintext passwords detected"
 
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
-	if strings.HasPrefix(text, toRoute) || l.login && strings.HasPrefix(text, plainPasswords) {
+	if l.secret != nil && l.secret.reads(text) || strings.HasPrefix(text, toRoute) || l.login && strings.HasPrefix(text, plainPasswords) {
 		level = slog.LevelDebug
 	}
 	if client := ofClient.FindStringSubmatch(text); client != nil {
