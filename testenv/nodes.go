@@ -111,6 +111,9 @@ func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
 	return p
 }
 
+// Data is where a node keeps everything.
+func (p *Process) Data() string { return filepath.Dir(p.Dir) }
+
 // Setting is the value of a variable of the process.
 func (p *Process) Setting(name string) (value string) {
 	for _, setting := range p.env {

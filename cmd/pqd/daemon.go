@@ -36,6 +36,7 @@ type daemon struct {
 	embedded *server.Server              // nil when NATS_URL is set
 	pipe     *pipeDialer                 // to the embedded server
 	secret   *otherSecret                // of a node of PQ_CLUSTER
+	groups   damagedGroups               // of such a node
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 	gateway  *gateway.Gateway // nil: off
@@ -57,7 +58,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 
 	if len(d.settings.Cluster) > 0 {
 		d.secret = &otherSecret{log: d.log}
-		embedded.secret = d.secret
+		embedded.secret, embedded.groups = d.secret, &d.groups
 	}
 	hangups, forgetHangups := d.hangups()
 	defer forgetHangups()
@@ -95,7 +96,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 		}
 	}
 	if d.settings.NATS.URL == "" {
-		if err := d.startNATS(embedded, started); err != nil {
+		if err := d.startNATS(ctx, embedded, started); err != nil {
 			return r, err
 		}
 	}
@@ -189,15 +190,15 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 }
 
 // startNATS starts the embedded NATS server.
-func (d *daemon) startNATS(embedded embeddedServer, started *parts) (err error) {
-	if d.embedded, err = embedded.start(d.log); err != nil {
+func (d *daemon) startNATS(ctx context.Context, embedded embeddedServer, started *parts) (err error) {
+	if d.embedded, err = d.startServer(ctx, embedded); err != nil {
 		return err
 	}
 	d.pipe = newPipeDialer(d.embedded)
 	started.add("stop the embedded NATS server", func() error {
 		d.embedded.Shutdown()
 		d.embedded.WaitForShutdown()
-		return nil
+		return d.groups.setAside(d.settings, embedded.options, d.log)
 	})
 	return nil
 }

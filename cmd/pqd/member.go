@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -323,7 +324,7 @@ func (m *member) ready() error {
 		missing = r.missing(jetstream.Stream(m.daemon.settings.Store.place, status.Generation))
 	}
 	if m.daemon.embedded != nil {
-		if err := m.outside(); err != nil {
+		if err := cmp.Or(m.outside(), m.daemon.groups.err()); err != nil {
 			return waitingError{err}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,6 +34,10 @@ func (m *member) watchReplica(ctx context.Context) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
+			return
+		}
+		if m.mendStream(ctx) {
+			m.failed <- errors.New("damaged files of the NATS server of this node are set aside now: pqd ends, and fetches what was in them when it is started again; acknowledged items are safe")
 			return
 		}
 		if err := m.replica().failed(); err != nil {

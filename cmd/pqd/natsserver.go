@@ -26,6 +26,7 @@ type embeddedServer struct {
 	where   string // the setting with its address
 	login   bool   // of all clients, from a variable
 	secret  *otherSecret
+	groups  *damagedGroups
 }
 
 // embeddedSettings merges the settings with the configuration file. If the file has a host
@@ -74,7 +75,7 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 		return nil, usagef("the embedded NATS server refuses its configuration: %w", err)
 	}
 	failed := make(chan string, 1)
-	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.secret}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.secret, groups: e.groups}, e.options.Debug, e.options.Trace, e.options.TraceVerbose)
 	ready := make(chan bool, 1)
 	go func() {
 		srv.Start()
@@ -103,7 +104,7 @@ func (e embeddedServer) reload(srv *server.Server, log *slog.Logger) error {
 		return err
 	}
 	// The server replaces its logger when a reload changes the log's options.
-	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.secret}, debug, trace, verbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.secret, groups: e.groups}, debug, trace, verbose)
 	return nil
 }
 
@@ -112,7 +113,8 @@ type natsLog struct {
 	log    *slog.Logger
 	fatal  chan<- string
 	login  bool         // embeddedServer.login
-	secret *otherSecret // nil without PQ_CLUSTER
+	secret *otherSecret // nil without PQ_CLUSTER, and so is groups
+	groups *damagedGroups
 }
 
 func (l natsLog) Fatalf(format string, args ...any) {
@@ -140,6 +142,9 @@ const plainPasswords = "Plaintext passwords detected"
 
 func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
+	if l.groups != nil {
+		l.groups.reads(text)
+	}
 	if l.secret != nil && l.secret.reads(text) || strings.HasPrefix(text, toRoute) || l.login && strings.HasPrefix(text, plainPasswords) {
 		level = slog.LevelDebug
 	}

@@ -7,7 +7,7 @@ func (d *daemon) reload() {
 	file := string(d.settings.NATSConfig)
 	changed, err := embeddedSettings(d.settings)
 	if err == nil {
-		changed.secret = d.secret
+		changed.secret, changed.groups = d.secret, &d.groups
 		err = changed.reload(d.embedded, d.log)
 	}
 	if err != nil {
