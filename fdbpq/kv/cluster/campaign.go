@@ -42,6 +42,9 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	if objection == "" {
 		objection = d.objection(known, began)
 	}
+	if objection == "" {
+		objection = d.distrust()
+	}
 	if m := d.peers.mark(d.tail.store()); objection == "" && m.follows(mark{Generation: d.tail.head.Generation, Entry: d.tail.head.Entry}) {
 		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: it has lost entries that were acknowledged: %s", m.Member, m.Entry, m.Generation, d.tail.head.Entry, advice)
 	}

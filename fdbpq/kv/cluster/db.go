@@ -36,6 +36,11 @@ type Options struct {
 	// once a second. nil: the disk always has room.
 	DiskFull func() error
 
+	// LogReplica is for a log of which each of Members has a part on its disk. It says why this
+	// disk lacks entries of the log, or nil. A majority of the members has to be sound then.
+	// nil: the disks of members have only copies.
+	LogReplica func() error
+
 	// Replica are the options of the copy.
 	Replica local.Options
 }
@@ -54,6 +59,7 @@ type DB struct {
 	replica atomic.Pointer[local.Replica]
 	archive archive
 	peers   *peers
+	claims  claims
 	status  status
 	tail    tail // of the goroutine run alone
 	noted   mark // on the disk; of the goroutine syncReplica alone
@@ -89,6 +95,9 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 		return nil, fmt.Errorf("kv/cluster: %w", err)
 	}
 	err := d.loadMark()
+	if err == nil && o.LogReplica != nil {
+		err = d.loadClaims()
+	}
 	if err == nil {
 		err = d.start()
 	}
@@ -157,7 +166,11 @@ func (d *DB) start() (err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
-	for _, work := range []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate, d.watchDisks} {
+	work := []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate, d.watchDisks}
+	if d.options.LogReplica != nil {
+		work = append(work, d.keepClaims)
+	}
+	for _, work := range work {
 		d.done.Go(func() { work(ctx) })
 	}
 	return nil

@@ -55,6 +55,10 @@ func (d *DB) broadcast(kind heartbeat) {
 	if m := d.peers.mark(h.Store); m.Entry > 0 {
 		h.Mark = &m
 	}
+	if d.options.LogReplica != nil {
+		own, others := d.claims.disk()
+		h.Claim, h.Knows = &own, others
+	}
 	message, err := json.Marshal(h)
 	if err == nil {
 		err = d.members.Broadcast(message)
@@ -100,9 +104,11 @@ func (d *DB) hear(message []byte) {
 	if h.Poll {
 		d.broadcast(heartbeat{})
 	}
-	if d.showsLife(h) {
+	alive := d.showsLife(h)
+	if alive {
 		d.status.alive()
 	}
+	d.heardClaims(h, alive)
 	if h.Entry > d.status.entry() {
 		select {
 		case d.wake <- struct{}{}:

@@ -35,6 +35,10 @@ type heartbeat struct {
 	// Mark is the furthest entry that the member knows of.
 	Mark *mark `json:"mark,omitempty"`
 
+	// Claim is what the member's disk says of itself, and Knows what it remembers of the others'.
+	Claim *claim           `json:"claim,omitempty"`
+	Knows map[string]claim `json:"knows,omitempty"`
+
 	// Silence is how long ago the member has read the last transaction, if it read that
 	// when it was new.
 	Silence *time.Duration `json:"silence,omitempty"`

@@ -57,6 +57,7 @@ type survey struct {
 	from    base   // its payload
 	used    bool   // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
 	mark    mark   // the furthest entry that a member was heard to have
+	doubts  string // why what was acknowledged may be on a disk that is away
 }
 
 // PlanRecovery returns the recovery that Recover would make now. An error says why none is
@@ -235,6 +236,7 @@ func (d *DB) survey(ctx context.Context) (s survey, err error) {
 	if s.newest, err = d.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
 	}
+	s.doubts = d.doubts()
 	return s, d.lookAt(ctx, &s)
 }
 

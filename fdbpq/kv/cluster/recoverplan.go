@@ -33,7 +33,7 @@ func (s survey) mayRecover() error {
 	if s.newest > s.at || s.gone || s.log.Ended {
 		return nil
 	}
-	lost := s.mark.Generation == s.at && s.mark.Entry > s.log.Last
+	lost := s.doubts != "" || s.mark.Generation == s.at && s.mark.Entry > s.log.Last
 	for _, p := range s.members {
 		if !p.Known || p.Entry == 0 || p.Generation != s.at {
 			continue

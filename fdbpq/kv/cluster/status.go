@@ -24,6 +24,7 @@ type Status struct {
 	Synced     uint64 // the last one that is on this disk
 	Log        LogState
 	Reached    time.Time // when the log, or an active member that reaches it, was heard last
+	CaughtUp   bool      // this member's disk has all that was acknowledged before its start
 	Reason     string    // why no member may become active, or why this one waits
 	Takeovers  uint64    // how often this member became active
 	Appends    uint64    // records that this member has written
@@ -109,11 +110,13 @@ func (s *status) logLast() uint64 {
 // Status returns how things are now.
 func (d *DB) Status() Status {
 	all, _ := d.peers.heard()
+	own, _ := d.claims.disk()
 	s := &d.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := Status{
 		Role: s.role, Generation: s.head.Generation, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
+		CaughtUp:  own.Lives || d.options.LogReplica == nil,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}
 	for _, p := range all {

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// A disk may go back: its machine is reverted, a volume is restored, or it is empty. What the
+// member says looks right, and its part of the log votes, but both have forgotten what they
+// acknowledged. So each member says with its heartbeats how far its disk is, and the disks of
+// the others remember it. docs/design.md has the rule.
+
+// claim is what a disk says of itself. A life begins when the member has caught up with an
+// active one after a start: its disk has everything then, whatever it had before.
+type claim struct {
+	Life  uint64 `json:"life"`  // number of the life; 0: the disk had none
+	ID    string `json:"id"`    // of the life, random
+	Count uint64 `json:"count"` // of claims within the life
+	Entry uint64 `json:"entry"` // in the copy, for people
+
+	// Lives says that this process began the life. Otherwise it was an earlier one, and the
+	// disk may have gone back since.
+	Lives bool `json:"lives,omitempty"`
+
+	// Witnesses are the members on whose disks the life was when the disk had company last.
+	// Entries may follow that the others do not know.
+	Witnesses []string `json:"witnesses,omitempty"`
+}
+
+// contradicts reports whether a disk that made the claim c cannot say now.
+func (c claim) contradicts(now claim) bool {
+	switch {
+	case now.Lives && now.ID != c.ID:
+		return false
+	case now.Life != c.Life:
+		return now.Life < c.Life
+	}
+	return now.ID != c.ID || now.Count < c.Count
+}
+
+const (
+	claimSuffix = ".claims" // ends the name of the file beside the copy
+	claimEvery  = 5 * time.Second
+
+	// witnessFor is how long a member counts as a witness after it was heard.
+	witnessFor = 3 * time.Second
+)
+
+// claims are those that a member's disk has.
+type claims struct {
+	mu     sync.Mutex
+	Own    claim            `json:"own"`
+	Others map[string]claim `json:"others"`
+
+	target head // of an active member after the start; Entry 0: none was heard
+}
+
+// disk returns what the disk has. The maps and lists are not changed any more.
+func (c *claims) disk() (own claim, others map[string]claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Own, c.Others
+}
+
+// loadClaims reads what an earlier process left.
+func (d *DB) loadClaims() error {
+	content, err := local.ReadNote(d.dir, claimSuffix, d.options.Replica)
+	if err != nil {
+		return err
+	}
+	c := &d.claims
+	if content == nil {
+		if d.status.entry() > 0 { // of a version that made no claims
+			c.Own.Witnesses = d.options.Members
+		}
+		return nil
+	}
+	if err := json.Unmarshal(content, c); err != nil {
+		return fmt.Errorf("%s%s: expected what this program wrote; without the file this member counts for nothing until it has caught up with an active one: %w", d.dir, claimSuffix, err)
+	}
+	c.Own.Lives = false
+	return nil
+}
+
+// keepClaims writes claims to the disk until ctx ends.
+func (d *DB) keepClaims(ctx context.Context) {
+	var written time.Time
+	for {
+		if own, others, urgent := d.nextClaims(); urgent || time.Since(written) >= claimEvery {
+			written = time.Now()
+			if err := d.writeClaims(own, others); err != nil {
+				d.slog.Error("kv/cluster: how far the disks of members are cannot be written", "err", err)
+			}
+		}
+		if pause(ctx, beatEvery) != nil {
+			return
+		}
+	}
+}
+
+// nextClaims returns what the disk should have, and whether others wait for it.
+func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
+	own, before := d.claims.disk()
+	others = maps.Clone(before)
+	if others == nil {
+		others = make(map[string]claim)
+	}
+	var runs, know []string
+	most := own.Life
+	all, _ := d.peers.heard()
+	for _, p := range all {
+		mine := p.Knows[d.options.Name]
+		most = max(most, mine.Life)
+		if p.runs(witnessFor) && slices.Contains(d.options.Members, p.Member) {
+			runs = append(runs, p.Member)
+			if mine.ID == own.ID {
+				know = append(know, p.Member)
+			}
+		}
+		if now := p.Claim; now != nil && now.Life > 0 && !others[p.Member].contradicts(*now) {
+			urgent = urgent || others[p.Member].ID != now.ID
+			others[p.Member] = claim{Life: now.Life, ID: now.ID, Count: now.Count, Entry: now.Entry}
+		}
+	}
+	witnesses := own.Witnesses
+	switch {
+	case !own.Lives && d.caughtUp():
+		var id id
+		_, _ = rand.Read(id[:]) // it never fails
+		own = claim{Life: most + 1, ID: hex.EncodeToString(id[:]), Lives: true}
+		witnesses, urgent = nil, true
+	case len(runs) == 0: // nothing is acknowledged without company
+	case own.Lives:
+		witnesses = know
+	default:
+		witnesses = slices.DeleteFunc(slices.Clone(witnesses), func(name string) bool { return !slices.Contains(runs, name) })
+	}
+	slices.Sort(witnesses)
+	urgent = urgent || !slices.Equal(witnesses, own.Witnesses)
+	own.Witnesses = witnesses
+	if own.Lives { // otherwise it says what the disk had, whatever it has meanwhile
+		own.Entry = d.status.entry()
+		own.Count++
+	}
+	return own, others, urgent
+}
+
+func (d *DB) writeClaims(own claim, others map[string]claim) error {
+	content, err := json.Marshal(&claims{Own: own, Others: others})
+	if err != nil {
+		return err
+	}
+	if err := local.WriteNote(d.dir, claimSuffix, content, d.options.Replica); err != nil {
+		return err
+	}
+	c := &d.claims
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Own, c.Others = own, others
+	return nil
+}
+
+// caughtUp reports whether this member's disk has all that was acknowledged before its start:
+// it is active, or has what an active member had that was heard since.
+func (d *DB) caughtUp() bool {
+	target := d.claims.aim()
+	at := d.status.position()
+	role, _ := d.status.peek()
+	has := target.Entry > 0 && at.Generation >= target.Generation && (at.Generation > target.Generation || at.Entry >= target.Entry)
+	return (role == Active || has) && d.options.LogReplica() == nil
+}
+
+func (c *claims) aim() head {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.target
+}
+
+// heardClaims takes what another member says of disks.
+func (d *DB) heardClaims(h heartbeat, alive bool) {
+	c := &d.claims
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if mine := h.Knows[d.options.Name]; c.Own.Lives && mine.ID == c.Own.ID && mine.Count > c.Own.Count {
+		// The whole machine has gone back while this process ran.
+		c.Own.Lives, c.target = false, head{}
+	}
+	if alive && c.target.Entry == 0 {
+		c.target = head{Entry: h.Entry, Generation: h.Generation}
+	}
+}
