@@ -413,8 +413,12 @@ func TestDisksThatCount(t *testing.T) {
 // emptied. With all nodes, and a recovery if they ask for it, nothing is lost.
 func TestRevertsAtRandom(t *testing.T) {
 	t.Parallel()
-	for range *seeds * 4 {
-		seed := rand.Uint64()
+	first := rand.Uint64()
+	if *seed != 1 {
+		first = *seed
+	}
+	for i := range *seeds * 2 {
+		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			runFleet(t, seed, func(f *fleet) {
@@ -484,8 +488,11 @@ func TestRevertsAtRandom(t *testing.T) {
 	}
 }
 
-// leads is the active node, if there is one.
+// leads is the active node, if there is one that reaches the log.
 func (f *fleet) leads() *node {
+	if len(f.running()) < 2 {
+		return nil
+	}
 	for _, n := range f.running() {
 		if n.up().Status().Role == cluster.Active {
 			return n
