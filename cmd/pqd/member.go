@@ -73,9 +73,14 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
+	var replica func() error
+	if d.embedded != nil {
+		replica = logReplica{d.embedded, log}.ready
+	}
 	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
 		Name: name, Members: s.Cluster.names(), Version: version(), Init: init, DiskFull: s.MinFree.check(string(s.Data)),
-		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
+		LogReplica: replica,
+		Replica:    local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
@@ -349,6 +354,25 @@ func (m *member) ready() error {
 		if err := r.ready(); err != nil {
 			return waitingError{err}
 		}
+	}
+	if err := behind(status); err != nil {
+		return waitingError{err}
+	}
+	return nil
+}
+
+// readyLag is how many entries the copy of a follower may lack: more than it lacks under load,
+// and less than it reads in a second.
+const readyLag = 1000
+
+// behind says that a follower lacks too much to be counted on, or nil. If other nodes ended, it
+// might be the one that has to go on.
+func behind(s cluster.Status) error {
+	if lag := s.Lag(s.Entry); lag > readyLag {
+		return fmt.Errorf("store: this node's copy lacks %d entries of the log, and follows", lag)
+	}
+	if !s.CaughtUp {
+		return errors.New("store: this node has not caught up with an active one since it started")
 	}
 	return nil
 }

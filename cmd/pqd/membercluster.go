@@ -14,13 +14,13 @@ import (
 // cluster is what this pqd knows of all that keep the store together.
 func (m *member) cluster() protocol.Cluster {
 	s := m.db.Status()
-	newest, epoch := s.Newest(), s.Epoch
+	epoch := s.Epoch
 	for _, o := range s.Members {
 		epoch = max(epoch, o.Epoch)
 	}
 	all := []protocol.Member{{
 		Node: m.name, Role: protocol.Role(s.Role), Version: version(),
-		Epoch: s.Epoch, Entry: s.Entry, Synced: s.Synced, Lag: newest - s.Entry, Reason: s.Reason,
+		Epoch: s.Epoch, Entry: s.Entry, Synced: s.Synced, Lag: s.Lag(s.Entry), Reason: s.Reason,
 	}}
 	for _, o := range s.Members {
 		role := protocol.Role(o.Role)
@@ -29,7 +29,7 @@ func (m *member) cluster() protocol.Cluster {
 		}
 		all = append(all, protocol.Member{
 			Node: o.Name, Role: role, Version: o.Version,
-			Epoch: o.Epoch, Entry: o.Entry, Synced: o.Synced, Lag: newest - o.Entry, Reason: o.Reason,
+			Epoch: o.Epoch, Entry: o.Entry, Synced: o.Synced, Lag: s.Lag(o.Entry), Reason: o.Reason,
 			Heard: time.Since(o.Heard).Seconds(),
 		})
 	}

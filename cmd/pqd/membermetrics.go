@@ -29,10 +29,9 @@ func (m memberMetrics) Describe(descs chan<- *prometheus.Desc) {
 
 func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
 	s := m.db.Status()
-	lag := s.Newest() - s.Entry
 	for desc, value := range map[*prometheus.Desc]uint64{
 		clusterActive: count(s.Role == cluster.Active), clusterStopped: count(s.Role == cluster.Stopped),
-		clusterEpoch: s.Epoch, clusterEntry: s.Entry, clusterLag: lag,
+		clusterEpoch: s.Epoch, clusterEntry: s.Entry, clusterLag: s.Lag(s.Entry),
 		clusterLogBytes: s.Log.Bytes, clusterLogMost: s.Log.MaxBytes,
 	} {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))

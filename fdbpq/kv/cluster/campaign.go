@@ -150,7 +150,7 @@ func (d *DB) objection(known []peer, began time.Time) string {
 		case p.Generation < h.Generation:
 		case p.Generation > h.Generation:
 			return fmt.Sprintf("member %s follows generation %d of the log, this one generation %d", p.Member, p.Generation, h.Generation)
-		case p.Objection != "" && p.heard.After(began):
+		case p.Objection != "" && !p.Misread && p.heard.After(began):
 			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
 		case p.Entry > h.Entry:
 			return fmt.Sprintf("member %s has entry %d, the log ends at %d: it has lost entries that were acknowledged, or does not show them yet: %s", p.Member, p.Entry, h.Entry, advice)

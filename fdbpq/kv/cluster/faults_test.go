@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -19,6 +20,8 @@ type faults struct {
 	blind    bool           // the log does not come through
 	blinding bool           // the same as soon as the last answer was lost
 	answers  int            // how many answers of appends get lost next
+	spoiled  bool           // reads come from a server that has damaged what it has
+	leading  bool           // and confirmations, too
 	unseen   int            // how many reads come to a server that lags behind what they look for
 	chance   float64        // of each fault
 	gone     chan struct{}  // not nil: nothing gets through until it is closed
@@ -191,10 +194,44 @@ func (l faultyLog) Read(ctx context.Context, first uint64, most int) ([][]byte, 
 		return nil, cluster.ErrNoEntry
 	}
 	entries, err := l.Log.Read(ctx, first, most)
+	if spoiled, _ := l.damages(); err == nil && spoiled {
+		return spoil(entries), nil
+	}
 	if err == nil && l.lags() {
 		return nil, cluster.ErrNoEntry
 	}
 	return entries, err
+}
+
+// damages reports whether the server that is read is damaged, and whether the leader is.
+func (f *faults) damages() (read, confirmed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.spoiled, f.leading
+}
+
+// spoil flips a bit of each entry.
+func spoil(entries [][]byte) (spoiled [][]byte) {
+	for _, entry := range entries {
+		entry = bytes.Clone(entry)
+		entry[len(entry)/2] ^= 4
+		spoiled = append(spoiled, entry)
+	}
+	return spoiled
+}
+
+func (l faultyLog) Confirm(ctx context.Context, number uint64) ([]byte, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	if l.happens(0.3) {
+		return nil, errFault
+	}
+	entry, err := l.Log.Confirm(ctx, number)
+	if _, leading := l.damages(); err == nil && leading {
+		return spoil([][]byte{entry})[0], nil
+	}
+	return entry, err
 }
 
 // lags reports whether the entries of a read are not there yet.

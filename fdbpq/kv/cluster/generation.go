@@ -120,12 +120,17 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	return true, nil
 }
 
-// awaitGeneration waits until this member, which has stopped, has gone over to a newer
-// generation of the log.
-func (d *DB) awaitGeneration(ctx context.Context) error {
+// awaitMend waits until this member, which has stopped, has gone over to a newer generation of
+// the log, or has read an entry as it should be that was wrong before.
+func (d *DB) awaitMend(ctx context.Context, stopped error) error {
 	for told := ""; ; {
 		if err := pause(ctx, renewEvery); err != nil {
 			return err
+		}
+		if errors.Is(stopped, errEntry) {
+			if entries, err := d.advance(ctx); entries > 0 || errors.Is(err, errEnded) {
+				return nil
+			}
 		}
 		newer, err := d.renew(ctx)
 		switch {

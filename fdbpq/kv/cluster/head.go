@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -78,6 +79,9 @@ func (h head) next(process id, kind kind, payload []byte) record {
 	return r
 }
 
+// errDiffers: the entry is that of another log than the copy is of.
+var errDiffers = errors.New("copy and log differ")
+
 // after returns the head behind an entry that follows h, and an error when the entry
 // does not continue the chain.
 func (h head) after(entry []byte) (head, record, error) {
@@ -98,11 +102,11 @@ func (h head) after(entry []byte) (head, record, error) {
 		next.Store, next.Generation = r.store, r.generation
 		return next, r, nil
 	case r.store != h.Store:
-		return h, r, fmt.Errorf("it belongs to the store %x, this is a copy of %x", r.store, h.Store)
+		return h, r, fmt.Errorf("%w: it belongs to the store %x, this is a copy of %x", errDiffers, r.store, h.Store)
 	case r.generation != h.Generation:
-		return h, r, fmt.Errorf("it belongs to generation %d, this is a copy of generation %d", r.generation, h.Generation)
+		return h, r, fmt.Errorf("%w: it belongs to generation %d, this is a copy of generation %d", errDiffers, r.generation, h.Generation)
 	case r.before != h.Hash:
-		return h, r, fmt.Errorf("it follows another entry than the one that this copy has: the log has lost entries that were acknowledged: %s", advice)
+		return h, r, fmt.Errorf("%w: it follows another entry than the one that this copy has: the log has lost entries that were acknowledged: %s", errDiffers, advice)
 	}
 	switch r.kind {
 	case kindEpoch:

@@ -47,6 +47,10 @@ type Log interface {
 	// committed, but it may miss the newest.
 	Read(ctx context.Context, first uint64, most int) ([][]byte, error)
 
+	// Confirm returns an entry as the server has it that leads the log, or ErrNoEntry. Read
+	// may ask one whose disk has damaged it.
+	Confirm(ctx context.Context, number uint64) ([]byte, error)
+
 	// Purge removes the entries below number first. The last entry always stays.
 	Purge(ctx context.Context, first uint64) error
 

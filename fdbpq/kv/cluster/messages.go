@@ -78,7 +78,7 @@ func (s *status) heartbeat() heartbeat {
 		Read: s.read, Synced: s.synced, Format: recordFormat, Final: s.final, DiskFull: s.full.own,
 	}
 	if s.role == Stopped {
-		h.Objection = s.reason
+		h.Objection, h.Misread = s.reason, s.misread
 	}
 	if !s.pending.IsZero() {
 		h.Pending = time.Since(s.pending)

@@ -34,6 +34,8 @@ func TestObjections(t *testing.T) {
 		"a later generation":           {heartbeat{Store: ours, Generation: 3, Entry: 1}, after, "follows generation 3"},
 		"an earlier generation, ahead": {heartbeat{Store: ours, Generation: 1, Entry: 9}, after, ""},
 		"a reason":                     {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, after, "broken"},
+		"an entry that it misread":     {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken", Misread: true}, after, ""},
+		"misread, and ahead":           {heartbeat{Store: ours, Generation: 2, Entry: 8, Objection: "broken", Misread: true}, after, "has entry 8, the log ends at 7"},
 		"a reason, and gone":           {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
 	} {
 		c.p.Member = "b"

@@ -26,6 +26,10 @@ type heartbeat struct {
 	// Objection says why no member may become active, as far as this one knows.
 	Objection string `json:"objection,omitempty"`
 
+	// Misread says that it cannot read the next entry. Its copy is a part of the log, so
+	// another member may become active if that can read the entry.
+	Misread bool `json:"misread,omitempty"`
+
 	// Final says that the copy gets nothing more in its generation of the log.
 	Final bool `json:"final,omitempty"`
 

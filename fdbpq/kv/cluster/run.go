@@ -52,9 +52,8 @@ func (d *DB) run(ctx context.Context) {
 			c.failed()
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator has looked", "err", err)
-			d.status.set(Stopped, err.Error())
-			d.status.settle()
-			if d.awaitGeneration(ctx) != nil {
+			d.status.stop(err)
+			if d.awaitMend(ctx, err) != nil {
 				return
 			}
 			c.reset()

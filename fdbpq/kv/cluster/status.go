@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -33,27 +34,33 @@ type Status struct {
 
 // MemberStatus is another member as it was heard last.
 type MemberStatus struct {
-	Name   string
-	Role   Role
-	Epoch  uint64
-	Entry  uint64
-	Synced uint64
-	Reason string
-	Heard  time.Time
+	Name       string
+	Role       Role
+	Generation uint64
+	Epoch      uint64
+	Entry      uint64
+	Synced     uint64
+	Reason     string
+	Heard      time.Time
 
 	Version string // of its program
 	Runs    bool   // it was heard within livingFor, and has not ended
 }
 
-// Newest is the last entry that this member knows of: in its copy, in the log, or in the
-// copy of another member.
+// Newest is the last entry of its generation of the log that this member knows of: in its
+// copy, in the log, or in the copy of another member.
 func (s Status) Newest() uint64 {
 	newest := max(s.Entry, s.Log.Last)
 	for _, m := range s.Members {
-		newest = max(newest, m.Entry)
+		if m.Generation == s.Generation {
+			newest = max(newest, m.Entry)
+		}
 	}
 	return newest
 }
+
+// Lag is how many entries a copy lacks.
+func (s Status) Lag(entry uint64) uint64 { return s.Newest() - min(entry, s.Newest()) }
 
 // status is what the goroutines of a member share.
 type status struct {
@@ -68,6 +75,7 @@ type status struct {
 		why error
 	}
 	reason    string
+	misread   bool      // this member has stopped at an entry, and its copy is a part of the log
 	final     bool      // the copy gets nothing more in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
 	written   time.Time // when the last transaction was read, if it was new then; zero: it was not
@@ -121,7 +129,7 @@ func (d *DB) Status() Status {
 	}
 	for _, p := range all {
 		now.Members = append(now.Members, MemberStatus{
-			Name: p.Member, Role: p.Role, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.heard,
+			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.heard,
 			Version: p.Version, Runs: p.runs(livingFor),
 		})
 	}
@@ -306,6 +314,17 @@ func (s *status) flushed(generation, entry uint64) {
 	if generation == s.head.Generation {
 		s.synced = entry
 	}
+}
+
+// stop notes that this member serves nothing. Its copy gets nothing more, unless it is about
+// an entry that may be read as what it should be.
+func (s *status) stop(why error) {
+	s.set(Stopped, why.Error())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := errors.Is(why, errEntry)
+	s.misread = entry && !errors.Is(why, errDiffers)
+	s.final = s.final || !entry
 }
 
 // settle notes that the copy gets nothing more in its generation of the log.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -36,6 +37,10 @@ const freshFor = 2 * time.Second
 // errStop: the copy and the log do not belong together, or this version cannot read the
 // log. The member serves nothing until an operator has looked.
 var errStop = errors.New("this member must not go on")
+
+// errEntry: the same, because of an entry that does not continue the copy. It may be read as
+// what it should be later: the server that has it may be damaged, or this program too old.
+var errEntry = fmt.Errorf("%w", errStop)
 
 // errBehind: the log begins behind what this copy has.
 var errBehind = errors.New("the log no longer has what this copy lacks")
@@ -76,12 +81,34 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 			return entries, err
 		}
 		for _, entry := range found {
-			if err := d.accept(entry); err != nil {
+			err := d.accept(entry)
+			if errors.Is(err, errEntry) {
+				err = d.acceptConfirmed(ctx, entry, err)
+			}
+			if err != nil {
 				return entries, err
 			}
 			entries++
 		}
 	}
+}
+
+// acceptConfirmed accepts an entry as the leader of the log has it, if that differs from what
+// another server said, which was refused.
+func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) error {
+	var right []byte
+	err := attempt(ctx, func(ctx context.Context) (err error) {
+		right, err = d.log().Confirm(ctx, d.tail.head.Entry+1)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err // it is not known yet who is right
+	case bytes.Equal(right, wrong):
+		return refused
+	}
+	d.slog.Warn("kv/cluster: a server of the log has a wrong entry: it was read from another one", "entry", d.tail.head.Entry+1, "err", refused)
+	return d.accept(right)
 }
 
 // rewind forgets the parts of a transaction without its end: the log may have lost them, and
@@ -124,14 +151,14 @@ func (d *DB) accept(entry []byte) error {
 	t := &d.tail
 	next, r, err := t.head.after(entry)
 	if err != nil {
-		return fmt.Errorf("%w: entry %d of the log: %w", errStop, t.head.Entry+1, err)
+		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, t.head.Entry+1, err)
 	}
 	var changes []byte
 	before := t.assembly
 	switch r.kind {
 	case kindFragment, kindChanges:
 		if err := t.assembly.add(r.payload); err != nil {
-			return fmt.Errorf("%w: entry %d of the log: %w", errStop, next.Entry, err)
+			return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 		}
 		if r.kind == kindFragment {
 			// The copy's position stays: what has no end is read again after a start.
@@ -148,7 +175,7 @@ func (d *DB) accept(entry []byte) error {
 		if errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
 			return err
 		}
-		return fmt.Errorf("%w: entry %d of the log: %w", errStop, next.Entry, err)
+		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 	}
 	if r.kind == kindGenesis {
 		// A copy that is empty after a crash would be no objection to an empty store in the

@@ -33,6 +33,7 @@ func RunLog(t *testing.T, h LogHarness) {
 		{"AppendsInOrder", testAppendsInOrder},
 		{"RefusesOtherPositions", testRefusesOtherPositions},
 		{"ReadsFromTheMiddle", testReadsFromTheMiddle},
+		{"Confirms", testConfirms},
 		{"LargestEntry", testLargestEntry},
 		{"Purges", testPurges},
 		{"OneWinner", testOneWinner},
@@ -237,6 +238,30 @@ func testReadsFromTheMiddle(f *logFixture) {
 	}
 	if _, err := f.read(f.log, 51, 3); !errors.Is(err, cluster.ErrNoEntry) {
 		f.Errorf("Read behind the end: %v, expected ErrNoEntry", err)
+	}
+}
+
+func testConfirms(f *logFixture) {
+	confirm := func(number uint64) (entry []byte, err error) {
+		err = f.insist(func() (err error) { entry, err = f.log.Confirm(f.ctx, number); return err })
+		return entry, err
+	}
+	if _, err := confirm(1); !errors.Is(err, cluster.ErrNoLog) {
+		f.Errorf("Confirm without a log: %v, expected ErrNoLog", err)
+	}
+	f.create()
+	f.fill(0, "a", "\x00\xff", "c")
+	for i, want := range []string{"a", "\x00\xff", "c"} {
+		if got, err := confirm(uint64(i) + 1); err != nil || string(got) != want {
+			f.Errorf("Confirm(%d): %q, %v, expected %q", i+1, got, err, want)
+		}
+	}
+	f.purge(2)
+	f.awaitState("a purge", func(s cluster.LogState) bool { return s.First == 2 })
+	for _, number := range []uint64{1, 4} {
+		if _, err := confirm(number); !errors.Is(err, cluster.ErrNoEntry) {
+			f.Errorf("Confirm(%d) of what is not there: %v, expected ErrNoEntry", number, err)
+		}
 	}
 }
 

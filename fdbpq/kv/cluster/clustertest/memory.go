@@ -211,6 +211,15 @@ func (l *Log) Read(ctx context.Context, first uint64, most int) ([][]byte, error
 	return found, nil
 }
 
+// Confirm implements cluster.Log.
+func (l *Log) Confirm(ctx context.Context, number uint64) ([]byte, error) {
+	entries, err := l.Read(ctx, number, 1)
+	if err != nil {
+		return nil, err
+	}
+	return entries[0], nil
+}
+
 // Purge implements cluster.Log.
 func (l *Log) Purge(ctx context.Context, first uint64) error {
 	if err := l.begin(ctx); err != nil {

@@ -163,3 +163,41 @@ func (l *Log) entry(m *nats.Msg, number uint64) (entry []byte, end bool, err err
 	}
 	return m.Data, false, nil
 }
+
+// Confirm implements cluster.Log. Only the leader of the stream answers requests of this kind.
+func (l *Log) Confirm(ctx context.Context, number uint64) ([]byte, error) {
+	if err := l.checkServer(); err != nil {
+		return nil, err
+	}
+	ask, err := json.Marshal(get{First: number})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Sequence uint64 `json:"seq"`
+			Data     []byte `json:"data"`
+		} `json:"message"`
+	}
+	err = patiently(ctx, func(ctx context.Context) error {
+		m, err := l.nc.RequestWithContext(ctx, l.api+"STREAM.MSG.GET."+l.stream, ask)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(m.Data, &answer)
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("confirm entry %d of stream %s: %w", number, l.stream, err)
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, cluster.ErrNoEntry
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
+		return nil, fmt.Errorf("%w: stream %s: %w", cluster.ErrNoLog, l.stream, answer.Error)
+	case answer.Error != nil:
+		return nil, fmt.Errorf("confirm entry %d of stream %s: %w", number, l.stream, answer.Error)
+	case answer.Message.Sequence != number:
+		return nil, fmt.Errorf("confirm entry %d of stream %s: the server's answer is malformed", number, l.stream)
+	}
+	return answer.Message.Data, nil
+}
