@@ -127,7 +127,7 @@ cluster-campaign: OPS = 20000
 cluster-campaign: FLIPS = 50
 cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
 	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
-	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.replay=$(REPLAY) -pq.seed=$(SEED)
 	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults

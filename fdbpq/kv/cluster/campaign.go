@@ -17,20 +17,23 @@ const answerFor = 500 * time.Millisecond
 // campaign makes this member active, unless another one is alive or a member objects.
 func (d *DB) campaign(ctx context.Context) (*Term, error) {
 	began := time.Now()
-	d.status.set(Candidate, "")
+	d.status.stand()
 	defer d.status.withdraw()
 	known := d.poll(ctx, began)
 	d.tail.compared = time.Time{}
 	switch entries, err := d.advance(ctx); {
 	case err != nil:
+		d.tail.short = shortfall{}
 		return nil, err
 	case entries > 0 && !d.tail.head.Released:
+		d.status.set(Candidate, "")
 		return nil, nil // another member is active
 	}
 	if !d.tail.head.Released {
 		for _, p := range known {
 			if p.heard.After(began) && d.showsLife(p.heartbeat) {
 				d.status.alive()
+				d.status.set(Candidate, "")
 				return nil, nil
 			}
 		}
@@ -46,7 +49,7 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 		objection = d.distrust()
 	}
 	if m := d.peers.mark(d.tail.store()); objection == "" && m.follows(mark{Generation: d.tail.head.Generation, Entry: d.tail.head.Entry}) {
-		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: it has lost entries that were acknowledged: %s", m.Member, m.Entry, m.Generation, d.tail.head.Entry, advice)
+		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: %s", m.Member, m.Entry, m.Generation, d.tail.head.Entry, d.tail.verdict(d.tail.head.Entry))
 	}
 	if objection != "" {
 		d.status.set(Candidate, objection)
@@ -100,7 +103,7 @@ func (d *DB) overtaken(ctx context.Context) (string, error) {
 				d.rewind()
 				return "the log has lost a part of a transaction that nobody acknowledged: it is read again", nil
 			}
-			return fmt.Sprintf("this copy has entry %d, the log ends at %d: it has lost entries that were acknowledged: %s", h.Entry, last, advice), nil
+			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, d.tail.verdict(last)), nil
 		}
 		if err := pause(ctx, answerFor/10); err != nil {
 			return "", err
@@ -109,6 +112,30 @@ func (d *DB) overtaken(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+}
+
+// shortfall is a log that ends before an entry that somebody has.
+type shortfall struct {
+	end   uint64
+	since time.Time
+	looks int
+}
+
+// steadyLooks is how often a candidate has to see a loss, within steadyFor or longer.
+const steadyLooks = 3
+
+// verdict says what it means that the log ends before an entry that somebody has. A server
+// that lags, or led the log until now, says so for some seconds. Only a loss that lasts is one.
+func (t *tail) verdict(end uint64) string {
+	s := &t.short
+	if s.looks == 0 || s.end != end {
+		*s = shortfall{end: end, since: time.Now()}
+	}
+	s.looks++
+	if s.looks < steadyLooks || time.Since(s.since) < steadyFor {
+		return "waiting for the log to show it"
+	}
+	return "it has lost entries that were acknowledged: " + advice
 }
 
 // poll asks all members where they are and returns what they said, or what they said
@@ -153,7 +180,7 @@ func (d *DB) objection(known []peer, began time.Time) string {
 		case p.Objection != "" && !p.Misread && p.heard.After(began):
 			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
 		case p.Entry > h.Entry:
-			return fmt.Sprintf("member %s has entry %d, the log ends at %d: it has lost entries that were acknowledged, or does not show them yet: %s", p.Member, p.Entry, h.Entry, advice)
+			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, d.tail.verdict(h.Entry))
 		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
 			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, advice)
 		}

@@ -74,7 +74,7 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 		} else if short.IsZero() {
 			short = time.Now()
 		} else if time.Since(short) > steadyFor {
-			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d: it has lost entries that were acknowledged: %s", errFate, state.Last, after, advice)
+			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d", errFate, state.Last, after)
 		}
 		if pause(ctx, rand.N(retryPause)) != nil {
 			return fmt.Errorf("%w: %w", errFate, ctx.Err())

@@ -334,6 +334,14 @@ func (s *status) settle() {
 	s.final = true
 }
 
+// stand begins a candidacy. Why the one before failed counts until this one has a result.
+func (s *status) stand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role = Candidate
+	s.announceLocked()
+}
+
 // withdraw ends a candidacy, and keeps its reason.
 func (s *status) withdraw() {
 	s.mu.Lock()

@@ -19,6 +19,7 @@ type tail struct {
 	compared  time.Time // when the copy was compared with what the log says of itself
 	outdated  bool      // there is a newer generation of the log
 	successor string    // the member that the last record names, if that releases the epoch
+	short     shortfall // as a candidate saw it last
 	misses    int       // how often in a row the log did not show an entry that another member has
 }
 
