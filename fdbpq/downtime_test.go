@@ -95,6 +95,43 @@ func TestKnownDowntime(t *testing.T) {
 	}
 }
 
+// Nobody knows how long the store was left alone: the gap is that between the wall clock of the
+// process that wrote last and that of the one that starts, as far as it is positive. A clock
+// that is an hour ahead ends TTLs, one that is an hour behind adds nothing.
+func TestUnknownDowntime(t *testing.T) {
+	const down = time.Minute
+	for name, c := range map[string]struct{ skew, passes time.Duration }{
+		"right": {0, down}, "ahead": {5 * time.Minute, 6 * time.Minute}, "far ahead": {time.Hour, time.Hour + down}, "behind": {-30 * time.Second, 30 * time.Second}, "far behind": {-time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				before := openFixture(t, open)
+				before.pass(time.Second)
+				before.push("q", fdbpq.NewItem{Payload: []byte("mortal"), TTL: 10 * time.Minute})
+				stopped := before.now()
+				before.clock.advance(down)
+				options := before.clock.options(c.skew)
+				options.Exclusive = true
+				f := before.opened(options)
+				if passed := time.Duration(f.now() - stopped); passed != c.passes {
+					t.Errorf("%v of store time passed, expected %v", passed, c.passes)
+				}
+				for range 5 {
+					f.pass(time.Second)
+				}
+				f.sweep()
+				left := int64(1)
+				if c.passes > 10*time.Minute {
+					left = 0
+				}
+				if n := f.counts("q"); n.Ready != left {
+					t.Errorf("%d items are left, expected %d", n.Ready, left)
+				}
+			})
+		})
+	}
+}
+
 // Of several processes that start at the same time after downtime, one determines its
 // length, whatever their wall clocks show, and all grant leases by that time: also when
 // one is done while another one still watches, or is about to write.

@@ -61,6 +61,40 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
+// Who takes over knows how long ago the last transaction was committed, as long as a member ran.
+// After a restart of all nobody knows.
+func TestLastWrite(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		if _, known := term.LastWrite(); known {
+			t.Error("the first term knows of a transaction before it")
+		}
+		w.write(term, "k", "1")
+		wrote := time.Now()
+		w.allCaughtUp()
+		rng := rand.New(rand.NewPCG(1, 4))
+		first.kill(rng)
+		others := w.others(first)
+		_, next := w.active(others...)
+		if at, known := next.LastWrite(); !known || at.Sub(wrote).Abs() > 100*time.Millisecond {
+			t.Errorf("the last transaction was at %v, %t, expected %v", at, known, wrote)
+		}
+		w.write(next, "k", "2")
+		first.start()
+		w.allCaughtUp()
+		for _, n := range w.nodes {
+			n.kill(rng)
+		}
+		for _, n := range w.nodes {
+			n.start()
+		}
+		_, last := w.active()
+		if at, known := last.LastWrite(); known {
+			t.Errorf("after a restart of all the last transaction was at %v", at)
+		}
+	})
+}
+
 // A member that steps down names the next one, which is active at once.
 func TestRelease(t *testing.T) {
 	run(t, 3, func(w *world) {
