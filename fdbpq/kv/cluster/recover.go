@@ -236,7 +236,7 @@ func (d *DB) survey(ctx context.Context) (s survey, err error) {
 	if s.newest, err = d.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
 	}
-	s.doubts = d.doubts()
+	s.doubts, _ = d.doubts()
 	return s, d.lookAt(ctx, &s)
 }
 

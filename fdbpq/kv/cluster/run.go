@@ -59,7 +59,11 @@ func (d *DB) run(ctx context.Context) {
 			c.reset()
 			d.status.set(Follower, "")
 		default:
-			d.status.set(Follower, err.Error())
+			reason := err.Error()
+			if doubts, missing := d.doubts(); missing != "" {
+				reason = doubts + "; the log: " + reason
+			}
+			d.status.set(Follower, reason)
 		}
 	}
 }

@@ -14,12 +14,18 @@ func (d *DB) distrust() string {
 	if h := d.tail.head; h.Entry == 1 && h.Process == d.process {
 		return "" // nothing was acknowledged in this generation
 	}
-	return d.doubts()
+	why, missing := d.doubts()
+	if missing == "" {
+		return why
+	}
+	return fmt.Sprintf(`%s, or run "pqd recover --without %s" to go on without what it has`, why, missing)
 }
 
-func (d *DB) doubts() string {
+// doubts says why the members that run do not suffice, and which ones are away that may have
+// what they lack.
+func (d *DB) doubts() (why, missing string) {
 	if d.options.LogReplica == nil || len(d.options.Members) < 2 {
-		return ""
+		return "", ""
 	}
 	own, others := d.claims.disk()
 	said := map[string]*claim{d.options.Name: &own}
@@ -51,15 +57,15 @@ func (d *DB) doubts() string {
 	majority := len(d.options.Members)/2 + 1
 	switch {
 	case counting >= majority, len(away) == 0 && sound >= majority:
-		return ""
+		return "", ""
 	case len(away) == 0:
-		return strings.Join(doubts, "; ") + ": " + advice
+		return strings.Join(doubts, "; ") + ": " + advice, ""
 	}
-	missing := strings.Join(away, ",")
+	missing = strings.Join(away, ",")
 	if len(doubts) == 0 {
-		return "waiting for more nodes: no majority has said how far its disks are: start " + missing
+		return "waiting for more nodes: no majority has said how far its disks are: start " + missing, ""
 	}
-	return fmt.Sprintf(`%s: what was acknowledged may be on %s alone: start that, or run "pqd recover --without %s" to go on without what it has`, strings.Join(doubts, "; "), missing, missing)
+	return fmt.Sprintf(`%s: what was acknowledged may be on %s alone: start that`, strings.Join(doubts, "; "), missing), missing
 }
 
 // doubted says why a member that runs may lack what its disk once had, or nothing. back says
