@@ -51,6 +51,10 @@ type Log interface {
 	// may ask one whose disk has damaged it.
 	Confirm(ctx context.Context, number uint64) ([]byte, error)
 
+	// Complete gives the log the replicas that it lacked when it was made, because their
+	// servers were away. It fails until they are there.
+	Complete(ctx context.Context) error
+
 	// Purge removes the entries below number first. The last entry always stays.
 	Purge(ctx context.Context, first uint64) error
 

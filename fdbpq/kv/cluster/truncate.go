@@ -12,6 +12,7 @@ import (
 const (
 	syncEvery     = time.Second
 	truncateEvery = 2 * time.Second
+	completeEvery = 10 * time.Second
 
 	// keepBytes of the log stay although all living members have them on their disks:
 	// a member that was away for a while goes on from there.
@@ -39,9 +40,16 @@ func (d *DB) syncReplica(ctx context.Context) {
 // truncate removes from the log what it need not keep, while this member is active and
 // until ctx ends.
 func (d *DB) truncate(ctx context.Context) {
+	var completed time.Time
 	for pause(ctx, truncateEvery) == nil {
 		if role, _ := d.status.peek(); role != Active {
 			continue
+		}
+		if time.Since(completed) > completeEvery {
+			completed = time.Now()
+			if err := attempt(ctx, d.log().Complete); err != nil && ctx.Err() == nil {
+				d.slog.Info("kv/cluster: the log lacks replicas", "err", err)
+			}
 		}
 		var state LogState
 		err := attempt(ctx, func(ctx context.Context) (err error) {

@@ -220,6 +220,9 @@ func (l *Log) Confirm(ctx context.Context, number uint64) ([]byte, error) {
 	return entries[0], nil
 }
 
+// Complete implements cluster.Log.
+func (l *Log) Complete(ctx context.Context) error { return ctx.Err() }
+
 // Purge implements cluster.Log.
 func (l *Log) Purge(ctx context.Context, first uint64) error {
 	if err := l.begin(ctx); err != nil {

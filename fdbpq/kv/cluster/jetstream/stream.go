@@ -136,8 +136,23 @@ func (l *Log) Create(ctx context.Context) error {
 	return l.create(ctx, size)
 }
 
+// incomplete is in the metadata of a stream that lacks replicas, because so many servers were
+// away when it was made.
+const incomplete = "pqd-replicas"
+
+// errNoPeers: too few servers run.
+const errNoPeers = 10005
+
 func (l *Log) create(ctx context.Context, size int64) error {
-	s, err := l.js.CreateStream(ctx, l.config(size))
+	config := l.config(size)
+	s, err := l.js.CreateStream(ctx, config)
+	var refusal *jetstream.APIError
+	if errors.As(err, &refusal) && refusal.ErrorCode == errNoPeers && config.Replicas > 1 {
+		// A recovery cannot wait for a server that is lost. A majority keeps what a majority keeps.
+		config.Metadata = map[string]string{incomplete: strconv.Itoa(config.Replicas)}
+		config.Replicas = config.Replicas/2 + 1
+		s, err = l.js.CreateStream(ctx, config)
+	}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // since we looked, or there is one with another configuration
 		_, err = l.look(ctx)
@@ -170,6 +185,24 @@ func (l *Log) find(ctx context.Context) (jetstream.Stream, error) {
 		return nil, fmt.Errorf("look at stream %s: %w", l.stream, err)
 	}
 	return s, nil
+}
+
+// Complete implements cluster.Log.
+func (l *Log) Complete(ctx context.Context) error {
+	s, err := l.find(ctx)
+	if err != nil {
+		return err
+	}
+	config := s.CachedInfo().Config
+	if config.Metadata[incomplete] == "" {
+		return nil
+	}
+	delete(config.Metadata, incomplete)
+	config.Replicas = l.options.replicas()
+	if _, err := l.js.UpdateStream(ctx, config); err != nil {
+		return fmt.Errorf("give stream %s the replicas that it lacks: %w", l.stream, err)
+	}
+	return nil
 }
 
 // State implements cluster.Log.
