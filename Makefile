@@ -43,7 +43,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize forge netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,6 +103,10 @@ campaign: ## OPS (1000000) random operations under faults against the model, on 
 
 linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+forge: DURATION = 1m
+forge: ## a client that may use inboxes alone floods four bridges with forged messages for DURATION (1m)
+	$(GO) test -run '^TestForger$$' -count 1 -timeout 72h -v ./bridge -pq.forge=$(DURATION)
 
 netfaults: OPS = 100000
 netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside

@@ -88,9 +88,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	self := about.identity()
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
-		Store:   peers.Store{Secret: store.Secret(), Time: store.Time},
-		Service: peers.Service{Pause: standby.enter, Resume: standby.leave},
-		Serve:   requests.serve,
+		Store:    peers.Store{Secret: store.Secret(), Time: store.Time},
+		Service:  peers.Service{Pause: standby.enter, Resume: standby.leave},
+		Requests: peers.Handlers{Serve: requests.serve, Unknown: requests.unknown},
 	})
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners

@@ -28,9 +28,21 @@ type dispatcher struct {
 // never blocks: it refuses the request at once or hands it to a lane.
 func (d *dispatcher) receive(m *nats.Msg) { d.handle(m, d.owners) }
 
-// serve handles a request that another bridge has passed on, or that no other bridge has
-// taken.
+// serve handles a request that another bridge has passed on, or that no other bridge got.
 func (d *dispatcher) serve(m *nats.Msg) { d.handle(m, nil) }
+
+// unknown answers a request that was passed on, when the other bridge says nothing about it.
+func (d *dispatcher) unknown(m *nats.Msg) {
+	s, err := d.grammar.Parse(m.Subject)
+	if err != nil {
+		return // which would not have been passed on
+	}
+	r := newWork(verbOf(s.Verb), s, m).Head()
+	r.PassGate()
+	d.Refuse(r, errPassed)
+}
+
+var errPassed = &failure.Failure{Code: 504, Text: "another bridge on the store got this request and says no more, so it is not known whether it was done: repeat it with the same Nats-Msg-Id"}
 
 // handle handles a message, unless an owner of its queue takes it.
 func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {

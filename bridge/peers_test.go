@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/bridge/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -237,6 +239,55 @@ func TestRequestsOfOtherBridges(t *testing.T) {
 	})
 	if passed, _ := bridge.Passed(others[0]); passed < 6 {
 		t.Errorf("%d requests are passed on, expected 6", passed)
+	}
+}
+
+// A client whose request went to an owner that has died hears that the result is unknown. So
+// do settlements.
+func TestOwnerThatIsGone(t *testing.T) {
+	t.Parallel()
+	u := serverWithUsers(t, map[string]subjects.Permissions{
+		"gone":   {Publish: []string{subjects.Inbox}}, // says that it is there, and gets nothing
+		"client": {Publish: []string{"pq.>"}, Subscribe: []string{subjects.Inbox}},
+	})
+	u.env.Bridge = u.start(t, bridge.Options{})
+	c := u.connect(t, "client")
+	nc := u.env.NATS.Connect(t, nats.UserInfo("gone", "gone"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	gone := peers.NewOwners(nc, peers.Identity{ID: "gone", Prefix: "pq", StoreID: u.env.Store.ID()},
+		peers.Store{Secret: u.env.Store.Secret(), Time: u.env.Store.Time}, slog.New(slog.DiscardHandler), peers.Handlers{})
+	defer gone.Stop()
+	queue := ""
+	until := func(what string, holds func(i int) bool) {
+		t.Helper()
+		late := time.Now().Add(patience)
+		for i := 0; !holds(i); i++ {
+			if time.Now().After(late) {
+				t.Fatal("never: " + what)
+			}
+		}
+	}
+	until("the other bridge owns a queue", func(i int) bool {
+		gone.Announce()
+		queue = fmt.Sprint("queue-", i%16)
+		bridge.Contest(u.env.Bridge, queue)
+		id, _ := bridge.Owner(u.env.Bridge, queue)
+		return id == "gone"
+	})
+	unknown := func(what, subject, body string) *nats.Msg {
+		t.Helper()
+		var m *nats.Msg
+		until(what+" is unknown", func(int) bool {
+			gone.Announce()
+			m = c.raw(subject, body)
+			return m.Header.Get("Nats-Service-Error-Code") == "504"
+		})
+		return m
+	}
+	if m := unknown("a pop", "pq."+queue+".pop.min", ""); m.Header.Get("Status") != "" || m.Header.Get("Nats-Service-Error") == "" {
+		t.Errorf("a pop is answered %v", m.Header)
+	}
+	if m := unknown("a settlement", "pq."+queue+".ack.any.lease", "+ACK"); m.Header.Get("Status") == "" {
+		t.Errorf("a settlement is answered %v", m.Header)
 	}
 }
 

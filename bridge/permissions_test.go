@@ -29,6 +29,14 @@ type users struct {
 
 func withUsers(t *testing.T, of map[string]subjects.Permissions) *users {
 	t.Helper()
+	u := serverWithUsers(t, of)
+	u.env.Bridge = u.start(t, bridge.Options{Exclusive: true})
+	return u
+}
+
+// serverWithUsers is withUsers without the bridge.
+func serverWithUsers(t *testing.T, of map[string]subjects.Permissions) *users {
+	t.Helper()
 	grammar, err := subjects.New(bridge.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
@@ -46,15 +54,21 @@ func withUsers(t *testing.T, of map[string]subjects.Permissions) *users {
 			o.Users = append(o.Users, user(name, p))
 		}
 	})
+	return u
+}
+
+// start starts a bridge.
+func (u *users) start(t *testing.T, o bridge.Options) *bridge.Bridge {
+	t.Helper()
 	options := append(bridge.ConnectOptions(nil), nats.UserInfo("bridge", "bridge"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		t.Errorf("the bridge: %v", err)
 	}))
-	u.env.Bridge, err = bridge.Start(t.Context(), u.env.NATS.Connect(t, options...), u.env.Store, bridge.Options{Exclusive: true})
+	b, err := bridge.Start(t.Context(), u.env.NATS.Connect(t, options...), u.env.Store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { (&client{TB: t}).drain(u.env.Bridge) })
-	return u
+	t.Cleanup(func() { (&client{TB: t}).drain(b) })
+	return b
 }
 
 func (u *users) connect(t *testing.T, name string) restricted {

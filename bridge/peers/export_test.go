@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,11 +43,23 @@ func OwnerOf(queue string, ids ...string) string {
 
 // Sealed is a message that passes a request on, as of a store time.
 func (o *Owners) Sealed(to string, at int64, request *nats.Msg) []byte {
-	return o.passing.sealer.seal(to, passed{from: o.id, at: time.Duration(at), token: "token", requests: []*nats.Msg{request}})
+	return o.passing.sealer.seal(to, passed{from: o.id, at: time.Duration(at), requests: []*nats.Msg{request}})
 }
 
 // Opened is how many requests a message to the bridge has.
 func (o *Owners) Opened(data []byte) int {
 	p, _ := o.passing.sealer.open(o.id, data)
 	return len(p.requests)
+}
+
+// Taken is the answer of the bridge that it has taken the requests in a message of another one.
+func (o *Owners) Taken(to string, sent []byte) []byte {
+	at := time.Duration(binary.BigEndian.Uint64(sent))
+	return o.sealer.seal(answerTo(to), word{kind: wordTaken, at: at, id: o.id})
+}
+
+// Word is a word of the bridge about a queue, with the time of a message as its own.
+func (o *Owners) Word(queue string, kind byte, sent []byte) []byte {
+	at := time.Duration(binary.BigEndian.Uint64(sent))
+	return o.sealer.seal(queue, word{kind: kind, at: at, id: o.id})
 }

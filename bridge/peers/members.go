@@ -37,6 +37,12 @@ func (m *members) dropSilent(now time.Duration) {
 	}
 }
 
+// has reports whether a bridge is there.
+func (m *members) has(id string) bool {
+	_, known := m.heard[id]
+	return known
+}
+
 // remove notes that a bridge has gone.
 func (m *members) remove(id string) { delete(m.heard, id) }
 

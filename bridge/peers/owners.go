@@ -3,13 +3,15 @@ package peers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Owners have one bridge pop a queue that several bridges pop.
@@ -21,9 +23,9 @@ import (
 // same queues each.
 //
 // Correctness does not depend on that. Where bridges disagree about an owner, both pop, and
-// conflicts decide. A bridge that passes a request on hears whether the owner has it. If the
-// NATS server says that there is none, or the owner declines, the bridge serves the request
-// itself. A request is lost only with the bridge that has it, as without owners.
+// conflicts decide. A bridge never serves a request itself that it has sent to an owner: it
+// repeats the message until the owner says that it has taken the requests, which it does
+// once. When the owner says nothing, the clients hear that the result is unknown.
 type Owners struct {
 	nc      *nats.Conn
 	id      string
@@ -39,6 +41,8 @@ type Owners struct {
 	heard    memory
 	subs     []*nats.Subscription
 	inbox    *nats.Subscription // to requests of other bridges; nil: it takes none
+	awaited  map[string]bool    // bridges that may have requests under way to this one, which leaves
+	cleared  chan struct{}      // gets a value when one of them says that it has none
 
 	saying sync.Mutex    // words leave in the order of their times
 	said   time.Duration // when the last one was
@@ -71,17 +75,26 @@ const (
 const wordsOfAll = "_sys"
 
 // NewOwners returns the owners of the queues in a store. It does not listen yet, and this
-// bridge owns all queues. serve serves a request that has come from another bridge, or that no
-// other bridge has taken. It must not block, and is called side by side with itself.
-func NewOwners(nc *nats.Conn, self Identity, store Store, log *slog.Logger, serve func(*nats.Msg)) *Owners {
+// bridge owns all queues.
+func NewOwners(nc *nats.Conn, self Identity, store Store, log *slog.Logger, handlers Handlers) *Owners {
 	o := &Owners{
 		nc: nc, id: self.ID, words: self.between() + ".word.", sealer: newSealer(store.Secret), now: store.Time, log: log,
 		contests: make(map[string]*contest),
 		members:  members{heard: make(map[string]time.Duration)},
 		heard:    memory{last: make(map[string]time.Duration)},
+		cleared:  make(chan struct{}, 1),
 	}
-	o.passing.init(nc, self, store, log, serve, o.gone)
+	o.passing.init(nc, self, store, o.sealer, log, handlers, func(id string) { o.say(id, wordClear) })
 	return o
+}
+
+// Handlers handle requests. They must not block, and are called side by side.
+type Handlers struct {
+	// Serve serves a request that has come from another bridge, or that no other bridge got.
+	Serve func(*nats.Msg)
+
+	// Unknown answers a request that another bridge may have served.
+	Unknown func(*nats.Msg)
 }
 
 // Inbox returns the prefix of the subjects for messages between the bridges on a store.
@@ -125,7 +138,7 @@ func (o *Owners) Listen() error {
 	}{
 		{o.passing.inbox(o.id), o.passing.take},
 		{o.words + "*", o.hear},
-		{o.passing.answers + "*", o.passing.answered},
+		{o.passing.answersTo(o.id) + "*", o.answered},
 	} {
 		sub, err := o.nc.Subscribe(of.subject, of.handle)
 		if err != nil {
@@ -139,8 +152,20 @@ func (o *Owners) Listen() error {
 
 // Announce tells the others that this bridge is there.
 func (o *Owners) Announce() {
-	o.passing.forget()
+	o.tend()
 	o.say(wordsOfAll, wordHere)
+}
+
+// tend looks after what was passed on. What waits for a bridge that is silent is served here.
+func (o *Owners) tend() {
+	o.passing.tend()
+	o.mu.Lock()
+	o.members.dropSilent(o.now())
+	silent := slices.DeleteFunc(o.passing.targets(), o.members.has)
+	o.mu.Unlock()
+	for _, id := range silent {
+		o.passing.takeBack(id)
+	}
 }
 
 // Lost notes that a transaction that popped a queue lost a conflict with another bridge.
@@ -180,7 +205,9 @@ func (o *Owners) contest(queue string, now time.Duration) *contest {
 // Pass passes a request on to the owner of its queue. It returns false when this
 // bridge is to serve the request.
 func (o *Owners) Pass(queue string, m *nats.Msg) bool {
-	owner, own := o.Owner(queue)
+	o.mu.Lock()
+	defer o.mu.Unlock() // nothing is added for a bridge that others know to leave
+	owner, own := o.owner(queue)
 	return owner != "" && !own && o.passing.add(owner, m)
 }
 
@@ -195,6 +222,10 @@ func (o *Owners) Pops(queue string) bool {
 func (o *Owners) Owner(queue string) (id string, own bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.owner(queue)
+}
+
+func (o *Owners) owner(queue string) (id string, own bool) {
 	c := o.contests[queue]
 	if c == nil {
 		return "", false
@@ -216,11 +247,18 @@ func (o *Owners) hear(m *nats.Msg) {
 	if !ok {
 		return
 	}
+	if o.heed(queue, w) && w.kind == wordGone && o.passing.left(w.id) {
+		o.say(w.id, wordClear)
+	}
+}
+
+// heed notes what a word says. It returns false if the word is a copy.
+func (o *Owners) heed(queue string, w word) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
 	if !o.heard.hears(w.id, w.at, now) {
-		return
+		return false
 	}
 	switch w.kind {
 	case wordHere:
@@ -229,49 +267,36 @@ func (o *Owners) hear(m *nats.Msg) {
 		o.members.remove(w.id)
 	case wordContest:
 		o.contest(queue, now)
+	case wordClear:
+		if queue == o.id {
+			delete(o.awaited, w.id)
+			signal(o.cleared)
+		}
 	}
+	return true
 }
 
-// gone has no more requests passed on to a bridge until it is heard again.
-func (o *Owners) gone(id string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.members.remove(id)
-}
-
-// Leave tells the others that this bridge takes no more of their requests, and returns when
-// those that were on their way are being served.
-func (o *Owners) Leave(ctx context.Context) error {
-	if o.ends != nil {
-		o.ends()
-		<-o.ended
-		o.ends = nil
-	}
-	o.mu.Lock()
-	sub := o.inbox
-	o.inbox = nil
-	o.mu.Unlock()
-	if sub == nil {
-		return nil
-	}
-	o.say(wordsOfAll, wordGone)
-	// The server sends no more when it has heard of the end; until then it does not say
-	// that nobody is there.
-	closed := sub.StatusChanged(nats.SubscriptionClosed)
-	if err := sub.Drain(); err != nil {
-		return fmt.Errorf("drain %s: %w", sub.Subject, err)
-	}
+// signal has a channel with room for one value get one.
+func signal(c chan<- struct{}) {
 	select {
-	case <-closed:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("drain %s: %w", sub.Subject, ctx.Err())
+	case c <- struct{}{}:
+	default:
 	}
 }
 
-// Settle returns when other bridges have taken, or declined, all requests that this one has
-// passed on.
-func (o *Owners) Settle(ctx context.Context) error { return o.passing.settle(ctx) }
+// answered handles the answer of a bridge. That of the server says that a bridge has gone, or
+// is forged: so it decides who gets the next requests, and nothing about those that were sent.
+func (o *Owners) answered(m *nats.Msg) {
+	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {
+		id := strings.TrimPrefix(m.Subject, o.passing.answersTo(o.id))
+		o.mu.Lock()
+		o.members.remove(id)
+		o.mu.Unlock()
+		o.passing.takeBack(id)
+	} else if w, ok := o.sealer.open(answerTo(o.id), m.Data); ok && w.kind == wordTaken {
+		o.passing.confirmed(w.id, w.at)
+	}
+}
 
 // Stop ends listening.
 func (o *Owners) Stop() {

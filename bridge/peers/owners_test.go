@@ -38,7 +38,8 @@ type bridge struct {
 	id     string
 	nc     *nats.Conn
 	served chan *nats.Msg
-	gate   sync.Mutex // held while it serves nothing
+	unsure chan *nats.Msg // requests of which it says that nobody knows
+	gate   sync.Mutex     // held while it serves nothing
 	log    *syncBuffer
 }
 
@@ -73,13 +74,16 @@ func (w *owners) started(id string) *bridge {
 
 func (w *owners) begin(prefix, id, secret string, begin func(*peers.Owners) error) *bridge {
 	w.Helper()
-	b := &bridge{id: id, nc: w.server.Connect(w), served: make(chan *nats.Msg, 1<<14), log: &syncBuffer{}}
+	b := &bridge{id: id, nc: w.server.Connect(w), served: make(chan *nats.Msg, 1<<14), unsure: make(chan *nats.Msg, 1<<14), log: &syncBuffer{}}
 	store := peers.Store{Secret: []byte(secret), Time: func() time.Duration { return time.Duration(w.clock.Load()) }}
 	b.Owners = peers.NewOwners(b.nc, peers.Identity{ID: id, Prefix: prefix, StoreID: storeID}, store, slog.New(slog.NewTextHandler(b.log, nil)),
-		func(m *nats.Msg) {
-			b.gate.Lock()
-			defer b.gate.Unlock()
-			b.served <- m
+		peers.Handlers{
+			Serve: func(m *nats.Msg) {
+				b.gate.Lock()
+				defer b.gate.Unlock()
+				b.served <- m
+			},
+			Unknown: func(m *nats.Msg) { b.unsure <- m },
 		})
 	if err := begin(b.Owners); err != nil {
 		w.Fatal(err)

@@ -20,7 +20,6 @@ import (
 type passed struct {
 	from     string
 	at       time.Duration // store time
-	token    string        // of the answer's subject
 	requests []*nats.Msg
 }
 
@@ -33,7 +32,7 @@ func newPassSealer(secret []byte) passSealer { return passSealer{secret: secret}
 // each store time once, as the nonce.
 func (s passSealer) aead(from string) cipher.AEAD {
 	mac := hmac.New(sha256.New, s.secret)
-	mac.Write([]byte("requests passed on by " + from))
+	mac.Write([]byte(form + " requests of " + from))
 	block, err := aes.NewCipher(mac.Sum(nil))
 	if err != nil {
 		panic(err) // a SHA-256 has the length of a key
@@ -55,9 +54,9 @@ func nonceOf(aead cipher.AEAD, sent []byte) []byte {
 const timeBytes = 8
 
 // seal returns a message to a bridge as it is sent: time, id of the sender, and encrypted the
-// token and the requests.
+// requests.
 func (s passSealer) seal(to string, p passed) []byte {
-	plain := appendText(nil, p.token)
+	var plain []byte
 	for _, m := range p.requests {
 		plain = appendText(plain, m.Subject)
 		plain = appendText(plain, m.Reply)
@@ -96,7 +95,7 @@ func (s passSealer) open(to string, sent []byte) (p passed, ok bool) {
 		return p, false
 	}
 	in := texts{rest: plain}
-	for p.token = in.next(); len(in.rest) > 0 && !in.broken; {
+	for len(in.rest) > 0 {
 		m := &nats.Msg{Subject: in.next(), Reply: in.next(), Data: []byte(in.next())}
 		for n := in.number(); n > 0 && !in.broken; n-- {
 			if m.Header == nil {

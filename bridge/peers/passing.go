@@ -1,57 +1,59 @@
 package peers
 
 import (
-	"context"
-	"crypto/rand"
 	"log/slog"
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // passing passes requests on to other bridges. A bridge that gets a message with requests
-// answers at once whether it has taken them, and serves them. Requests that arrive until then
+// answers at once that it has taken them, and serves them. Requests that arrive until then
 // are the next message, so a busy bridge gets few large messages.
+//
+// What was sent is never served here, whatever anybody says: the other bridge may have it. A
+// message without an answer is repeated, as it was, and taken once. It is given up when it
+// is too old to be taken.
 type passing struct {
 	nc      *nats.Conn
 	id      string
 	between string // prefix of the subjects between bridges
-	answers string // prefix of the subjects on which this bridge is answered
 	sealer  passSealer
+	answers sealer
 	now     func() time.Duration
 	log     *slog.Logger
-	serve   func(*nats.Msg)
-	gone    func(id string) // the server says that a bridge has gone
+	handle  Handlers
+	clear   func(id string) // nothing is under way any more to a bridge that leaves
 
 	passed, taken atomic.Int64
 
 	mu    sync.Mutex
-	to    map[string]*target // by bridge
-	open  map[string]*sent   // not answered yet, by the token of the answer
-	last  time.Duration      // when the last message was sealed
-	count int                // of the requests that wait, or were sent and not answered
-	empty chan struct{}      // gets a value when there are none
+	to    map[string]*target      // by bridge: those with something under way
+	open  map[time.Duration]*sent // not answered yet, by their times
+	last  time.Duration           // of the last message
+	count int                     // of the requests that wait, or were sent and not answered
+	empty chan struct{}           // gets a value when there are none
 
 	heard memory // of messages with requests; used by one goroutine
 }
 
-// target is a bridge that requests are passed on to.
+// target is a bridge that requests are passed on to. A message is on its way, or its answer.
 type target struct {
 	waiting []*nats.Msg
 	bytes   int  // of the requests that wait, or were sent and not answered
-	busy    bool // a message is on its way, or its answer
+	left    bool // the bridge waits to hear that nothing is under way
 }
 
 // sent is a message with requests.
 type sent struct {
 	to       string
+	at       time.Duration // which names it: times differ
 	requests []*nats.Msg
-	at       time.Duration
+	data     []byte
 }
 
 const (
@@ -63,71 +65,77 @@ const (
 	// behind with reading gets no more.
 	maxOpen = 1 << 20
 
-	// answerPatience is how long a bridge may take to say whether it has taken requests. It is
-	// not known then: they must not be served twice.
-	answerPatience = 2 * time.Second
+	// passedAge is how old a message may be that a bridge takes, takenPatience how long an
+	// answer is waited for. Processes agree on store time to a second, so what is given up
+	// was taken by then, or never is.
+	passedAge     = 3 * time.Second
+	takenPatience = 4 * time.Second
 )
 
-// declined is the answer of a bridge that has not taken the requests. The answer of one
-// that has is empty.
-const declined = "-"
-
-const unanswered = "another bridge does not say whether it has taken requests; their clients have to ask again"
-
-func (p *passing) init(nc *nats.Conn, self Identity, store Store, log *slog.Logger, serve func(*nats.Msg), gone func(string)) {
+func (p *passing) init(nc *nats.Conn, self Identity, store Store, answers sealer, log *slog.Logger, handle Handlers, clear func(string)) {
 	p.nc, p.id, p.between, p.now, p.log = nc, self.ID, self.between(), store.Time, log
-	p.serve, p.gone = serve, gone
-	p.answers = p.answersTo(self.ID)
-	p.sealer = newPassSealer(store.Secret)
-	p.to, p.open, p.empty = make(map[string]*target), make(map[string]*sent), make(chan struct{}, 1)
+	p.handle, p.clear = handle, clear
+	p.sealer, p.answers = newPassSealer(store.Secret), answers
+	p.to, p.open, p.empty = make(map[string]*target), make(map[time.Duration]*sent), make(chan struct{}, 1)
 	p.heard.last = make(map[string]time.Duration)
 }
 
 // inbox is the subject on which a bridge gets requests of others.
 func (p *passing) inbox(id string) string { return p.between + ".to." + id }
 
-// answersTo is the prefix of the subjects on which it is told what became of its own.
-func (p *passing) answersTo(id string) string { return p.between + ".answer." + id + "." }
+// answersTo is the prefix of the subjects on which a bridge hears what became of its own. The
+// id of the bridge that it asked follows.
+func (p *passing) answersTo(id string) string { return p.between + "." + answerTo(id) + "." }
 
 // add passes a request on, unless it is too large or the other bridge is behind.
 func (p *passing) add(to string, m *nats.Msg) bool {
 	size := m.Size()
+	if size > min(maxPassed, p.room()) {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.to[to]
 	if t == nil {
 		t = &target{}
 		p.to[to] = t
-	}
-	if size > min(maxPassed, p.room()) || t.bytes+size > maxOpen {
+		go p.send(to)
+	} else if t.bytes+size > maxOpen {
 		return false
 	}
 	t.bytes += size
 	t.waiting = append(t.waiting, m)
 	p.count++
-	if !t.busy {
-		t.busy = true
-		go p.send(to)
-	}
 	return true
 }
 
 // room is how many bytes of requests a message may have.
 func (p *passing) room() int { return min(messageBytes, int(p.nc.MaxPayload()/2)) }
 
-// send sends the next message to a bridge.
+// send sends the next message to a bridge, if requests wait.
 func (p *passing) send(to string) {
-	token, now := rand.Text(), p.now()
+	now := p.now()
 	p.mu.Lock()
-	requests := p.to[to].next(p.room())
+	s := &sent{to: to, requests: p.to[to].next(p.room())}
+	if len(s.requests) == 0 {
+		p.mu.Unlock()
+		p.end(s)
+		return
+	}
 	p.last = max(p.last+1, now)
-	at := p.last
-	p.open[token] = &sent{to: to, requests: requests, at: now}
+	s.at = p.last
 	p.mu.Unlock()
-	data := p.sealer.seal(to, passed{from: p.id, at: at, token: token, requests: requests})
-	if err := p.nc.PublishRequest(p.inbox(to), p.answers+token, data); err != nil {
+	s.data = p.sealer.seal(to, passed{from: p.id, at: s.at, requests: s.requests})
+	p.mu.Lock()
+	p.open[s.at] = s
+	p.mu.Unlock()
+	p.publish(s)
+}
+
+// publish sends a message. A failure changes nothing: the message is repeated.
+func (p *passing) publish(s *sent) {
+	if err := p.nc.PublishRequest(p.inbox(s.to), p.answersTo(p.id)+s.to, s.data); err != nil {
 		p.log.Debug("passing requests on failed", "error", err)
-		p.answer(token, false, false)
 	}
 }
 
@@ -148,35 +156,17 @@ func (t *target) next(room int) []*nats.Msg {
 	return requests
 }
 
-// answered handles the answer of a bridge, or that of the server that it has gone.
-func (p *passing) answered(m *nats.Msg) {
-	token := strings.TrimPrefix(m.Subject, p.answers)
-	if gone := protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data); gone {
-		p.answer(token, false, true)
-	} else {
-		p.answer(token, string(m.Data) != declined, false)
-	}
-}
-
-// answer ends what began with sending a message. Requests that were not taken are served here.
-func (p *passing) answer(token string, taken, gone bool) {
+// confirmed notes that a bridge has taken the requests in a message.
+func (p *passing) confirmed(by string, at time.Duration) {
 	p.mu.Lock()
-	s := p.open[token]
-	delete(p.open, token)
-	p.mu.Unlock()
-	if s == nil {
+	s := p.open[at]
+	if s == nil || s.to != by {
+		p.mu.Unlock()
 		return
 	}
-	if gone {
-		p.gone(s.to)
-	}
-	if taken {
-		p.passed.Add(int64(len(s.requests)))
-	} else {
-		for _, m := range s.requests {
-			p.serve(m)
-		}
-	}
+	delete(p.open, at)
+	p.mu.Unlock()
+	p.passed.Add(int64(len(s.requests)))
 	p.end(s)
 }
 
@@ -185,82 +175,121 @@ func (p *passing) end(s *sent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.to[s.to]
-	for _, m := range s.requests {
-		t.bytes -= m.Size()
-	}
+	p.forget(t, s.requests)
 	if len(t.waiting) > 0 {
 		go p.send(s.to)
-	} else {
-		delete(p.to, s.to)
+		return
 	}
-	if p.count -= len(s.requests); p.count == 0 {
-		select {
-		case p.empty <- struct{}{}:
-		default:
-		}
+	delete(p.to, s.to)
+	if t.left {
+		go p.clear(s.to)
 	}
 }
 
-// forget ends the messages that are not answered in time.
-func (p *passing) forget() {
+// forget notes that requests are no longer under way. p.mu is held.
+func (p *passing) forget(t *target, requests []*nats.Msg) {
+	for _, m := range requests {
+		t.bytes -= m.Size()
+	}
+	if p.count -= len(requests); p.count == 0 {
+		signal(p.empty)
+	}
+}
+
+// tend repeats the messages without an answer, and gives up those that nobody takes any more.
+func (p *passing) tend() {
 	p.mu.Lock()
 	now := p.now()
-	var late []*sent
-	for token, s := range p.open {
-		if now-s.at > answerPatience {
-			delete(p.open, token)
+	var again, late []*sent
+	for at, s := range p.open {
+		switch age := now - at; {
+		case age > takenPatience:
+			delete(p.open, at)
 			late = append(late, s)
+		case age >= announceEvery:
+			again = append(again, s)
 		}
 	}
 	p.mu.Unlock()
+	for _, s := range again {
+		p.publish(s)
+	}
 	for _, s := range late {
-		p.log.Warn(unanswered, "bridge", s.to, "requests", len(s.requests))
+		p.log.Warn("another bridge does not say whether it has taken requests; their clients are told that it is not known", "bridge", s.to, "requests", len(s.requests))
+		for _, m := range s.requests {
+			p.handle.Unknown(m)
+		}
 		p.end(s)
 	}
 }
 
-// settle returns when no request waits any more, or when it takes too long.
-func (p *passing) settle(ctx context.Context) error {
-	late := time.NewTimer(answerPatience)
-	defer late.Stop()
-	for {
-		p.mu.Lock()
-		n := p.count
-		p.mu.Unlock()
-		if n == 0 {
-			return nil
-		}
-		select {
-		case <-p.empty:
-		case <-late.C:
-			p.log.Warn(unanswered, "requests", n)
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// targets are the bridges with something under way.
+func (p *passing) targets() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.to))
 }
 
-// take serves the requests in a message, unless it is a copy or too old.
+// takeBack serves the requests here that wait for a bridge. Those that were sent stay with it.
+func (p *passing) takeBack(from string) {
+	p.mu.Lock()
+	t := p.to[from]
+	if t == nil {
+		p.mu.Unlock()
+		return
+	}
+	waiting := t.waiting
+	t.waiting = nil
+	p.mu.Unlock()
+	for _, m := range waiting {
+		p.handle.Serve(m)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(t, waiting)
+}
+
+// left takes back what waits for a bridge that leaves. It reports whether nothing is under
+// way to it; otherwise that is said later.
+func (p *passing) left(id string) bool {
+	p.takeBack(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.to[id]
+	if t != nil {
+		t.left = true
+	}
+	return t == nil
+}
+
+// settled reports whether no request waits any more.
+func (p *passing) settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count == 0
+}
+
+// take serves the requests in a message, unless it is a copy or too old. Another message of the
+// same time is a repetition, and was taken: it gets the same answer.
 func (p *passing) take(m *nats.Msg) {
 	came, ok := p.sealer.open(p.id, m.Data)
 	if !ok {
 		return
 	}
-	answer := p.answersTo(came.from) + came.token
-	if !p.heard.hears(came.from, came.at, p.now()) {
-		p.tell(answer, declined)
+	now := p.now()
+	taken := now-came.at <= passedAge && p.heard.hears(came.from, came.at, now)
+	if !taken && p.heard.last[came.from] != came.at {
 		return
 	}
-	p.tell(answer, "")
+	answer := p.answers.seal(answerTo(came.from), word{kind: wordTaken, at: came.at, id: p.id})
+	if err := p.nc.Publish(p.answersTo(came.from)+p.id, answer); err != nil {
+		p.log.Debug("answering another bridge failed", "error", err)
+	}
+	if !taken {
+		return
+	}
 	p.taken.Add(int64(len(came.requests)))
 	for _, request := range came.requests {
-		p.serve(request)
-	}
-}
-
-func (p *passing) tell(subject, answer string) {
-	if err := p.nc.Publish(subject, []byte(answer)); err != nil {
-		p.log.Debug("answering another bridge failed", "error", err)
+		p.handle.Serve(request)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/peers"
 )
 
-// A bridge serves the requests itself that its owner can no longer get, and passes no more on.
+// When an owner dies, nobody knows what became of the requests that it was sent. Their clients
+// hear that. What waits behind them is served.
 func TestOwnerThatDies(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
@@ -32,11 +33,41 @@ func TestOwnerThatDies(t *testing.T) {
 		}
 	}
 	w.passes(others[0], "a")
-	w.passes(others[0], "b")
-	w.serves(others[0], "a")
-	w.serves(others[0], "b")
-	w.keeps(others[0], "the owner has gone")
+	w.until("the server says that the owner has gone", func() bool { return !others[0].Pass("jobs", pop("b")) })
+	for len(others[0].served) > 0 { // behind the first one
+		w.serves(others[0], "b")
+	}
+	if len(others[0].unsure) > 0 {
+		t.Error("a client is told at once that nobody knows of its request")
+	}
+	w.clock.Add(int64(4100 * time.Millisecond))
 	w.settled(others...)
+	w.unsure(others[0], "a")
+	w.idle(others[0])
+}
+
+// until returns when something holds.
+func (w *owners) until(what string, holds func() bool) {
+	w.Helper()
+	for late := time.Now().Add(patience); !holds(); {
+		if time.Now().After(late) {
+			w.Fatalf("never: %s", what)
+		}
+		w.heard()
+	}
+}
+
+// unsure fails unless a bridge says next that nobody knows of a request.
+func (w *owners) unsure(b *bridge, body string) {
+	w.Helper()
+	select {
+	case m := <-b.unsure:
+		if string(m.Data) != body {
+			w.Fatalf("%s knows nothing of %q, expected that of %q", b.id, m.Data, body)
+		}
+	case <-time.After(patience):
+		w.Fatalf("%s does not say that it knows nothing of %q", b.id, body)
+	}
 }
 
 // A bridge that says nothing for a second and a half owns nothing.
@@ -61,46 +92,11 @@ func TestOwnerThatIsSilent(t *testing.T) {
 	w.serves(owner, "y")
 }
 
-// A bridge that leaves takes no more requests. Others serve what nobody receives.
-func TestOwnerThatLeaves(t *testing.T) {
-	t.Parallel()
-	w := newOwners(t)
-	owner, others := w.several(2)
-	w.passes(others[0], "before")
-	w.serves(owner, "before")
-	w.settled(others...)
-	w.unspied()
-	w.leaves(owner)
-	w.heard()
-	w.keeps(others[0], "the owner leaves")
-	owner.Announce() // as if the other one had not heard yet
-	w.heard()
-	w.passes(others[0], "after")
-	w.serves(others[0], "after")
-	w.settled(others...)
-	w.keeps(others[0], "the owner has gone")
-	w.idle(owner)
-	if passed, _ := others[0].Counts(); passed != 1 {
-		t.Errorf("%d requests are counted that were passed on, expected 1", passed)
-	}
-}
-
-// A bridge serves the requests that another one declines.
-func TestDeclinedRequests(t *testing.T) {
-	t.Parallel()
-	w := newOwners(t)
-	asker := w.bridge("asker")
-	queue, deaf := w.deaf(asker)
-	for _, body := range []string{"a", "b"} {
-		w.passesOf(asker, queue, pop(body))
-		if err := deaf.nc.Publish(w.message(between+".to.deaf").Reply, []byte("-")); err != nil {
-			t.Fatal(err)
-		}
-		w.serves(asker, body)
-		w.settled(asker)
-	}
-	if passed, _ := asker.Counts(); passed != 0 {
-		t.Errorf("%d requests are counted that were passed on, expected none", passed)
+// says has a bridge say that it has taken the requests in a message of another one.
+func (w *owners) says(b *bridge, to string, sent *nats.Msg) {
+	w.Helper()
+	if err := b.nc.Publish(between+".answer."+to+"."+b.id, b.Taken(to, sent.Data)); err != nil {
+		w.Fatal(err)
 	}
 }
 
@@ -115,79 +111,13 @@ func TestSettleWaitsForAnswers(t *testing.T) {
 	settled := make(chan error, 1)
 	go func() { settled <- asker.Settle(t.Context()) }()
 	w.waits(settled, "settles before its request is answered")
-	if err := deaf.nc.Publish(sent.Reply, nil); err != nil {
-		t.Fatal(err)
-	}
+	w.says(deaf, "asker", sent)
 	if err := <-settled; err != nil {
 		t.Error(err)
 	}
 	if passed, _ := asker.Counts(); passed != 1 {
 		t.Errorf("%d requests are counted that were passed on, expected 1", passed)
 	}
-}
-
-// A bridge that leaves while requests come serves all that it receives.
-func TestLeavingLosesNothing(t *testing.T) {
-	t.Parallel()
-	w := newOwners(t)
-	owner, others := w.several(2)
-	w.unspied()
-	const n = 2000
-	left := make(chan error, 1)
-	passed := 0
-	for i := range n {
-		if i == n/2 {
-			go func() { left <- owner.Leave(t.Context()) }()
-		}
-		if others[0].Pass("jobs", pop("x")) {
-			passed++
-		}
-	}
-	if err := <-left; err != nil {
-		t.Fatal(err)
-	}
-	w.settled(others...)
-	if n := len(owner.served) + len(others[0].served); n != passed {
-		t.Errorf("of %d requests that were passed on %d are served", passed, n)
-	}
-}
-
-// A bridge that leaves serves what it has received, also what waits behind other requests.
-func TestLeavingServesWhatWaits(t *testing.T) {
-	t.Parallel()
-	w := newOwners(t)
-	owner, others := w.several(3)
-	owner.gate.Lock()
-	for _, b := range others {
-		w.passes(b, b.id)
-	}
-	w.message(between + ".to.")
-	w.message(between + ".to.")
-	w.flush(owner.nc)
-	for len(w.said) > 0 {
-		<-w.said
-	}
-	left := make(chan error, 1)
-	go func() { left <- owner.Leave(t.Context()) }()
-	w.message(words + "_sys") // that it goes
-	w.waits(left, "leaves while requests wait")
-	owner.gate.Unlock()
-	if err := <-left; err != nil {
-		t.Error(err)
-	}
-	if len(owner.served) != 2 {
-		t.Errorf("%d requests are served of 2 that have arrived", len(owner.served))
-	}
-	w.settled(others...)
-}
-
-// unspied ends the client's subscription, which the server would take for that of a bridge.
-func (w *owners) unspied() {
-	w.Helper()
-	if err := w.spying.Unsubscribe(); err != nil {
-		w.Fatal(err)
-	}
-	w.flush(w.spy)
 }
 
 // waits fails if a bridge has done by now what it has to wait with.
@@ -197,14 +127,6 @@ func (w *owners) waits(done <-chan error, what string) {
 	case err := <-done:
 		w.Errorf("a bridge %s: %v", what, err)
 	case <-time.After(50 * time.Millisecond):
-	}
-}
-
-// leaves has a bridge leave.
-func (w *owners) leaves(b *bridge) {
-	w.Helper()
-	if err := b.Leave(w.Context()); err != nil {
-		w.Fatal(err)
 	}
 }
 
@@ -290,58 +212,144 @@ func TestForgedRequests(t *testing.T) {
 	w.serves(owner, "y")
 }
 
-// A message that is some seconds old is no longer taken; its requests are served where they
-// came from.
+// A message that is some seconds old is neither taken nor answered.
 func TestOldRequests(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
 	owner, others := w.several(2)
-	sealed := others[0].Sealed(owner.id, w.clock.Load()-int64(11*time.Second), pop("old"))
-	if err := w.spy.Publish(between+".to."+owner.id, sealed); err != nil {
-		t.Fatal(err)
+	sealed := func(age time.Duration) []byte {
+		return others[0].Sealed(owner.id, w.clock.Load()-int64(age), pop(age.String()))
 	}
-	if m := w.message(between + ".answer." + others[0].id); string(m.Data) != "-" {
-		t.Errorf("an old message is answered %q", m.Data)
+	old := sealed(3100 * time.Millisecond)
+	for _, data := range [][]byte{old, sealed(2900 * time.Millisecond), old} {
+		if err := w.spy.Publish(between+".to."+owner.id, data); err != nil {
+			t.Fatal(err)
+		}
 	}
+	w.serves(owner, "2.9s")
 	w.idle(owner)
+	for len(w.said) > 0 {
+		if m := <-w.said; strings.HasPrefix(m.Subject, between+".answer.") && !bytes.Equal(m.Data, owner.Taken(others[0].id, sealed(2900*time.Millisecond))) {
+			t.Error("an old message is answered")
+		}
+	}
 }
 
-// Answers that do not belong to a message change nothing. An answer counts once.
+// A message without an answer is repeated as it was, and not at once. A bridge that has taken
+// it answers a repetition again, and serves nothing.
+func TestRepeatedRequests(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	asker := w.bridge("asker")
+	queue, deaf := w.deaf(asker)
+	w.passesOf(asker, queue, pop("x"))
+	sent := w.message(between + ".to.deaf")
+	asker.Announce()
+	w.clock.Add(int64(600 * time.Millisecond))
+	for range 2 {
+		asker.Announce()
+	}
+	w.heard()
+	for range 2 {
+		if m := w.message(between + ".to.deaf"); !bytes.Equal(m.Data, sent.Data) {
+			t.Error("the repetition is another message")
+		}
+	}
+	for len(w.said) > 0 {
+		if m := <-w.said; strings.HasPrefix(m.Subject, between+".to.") {
+			t.Error("a message is repeated at once, or without end")
+		}
+	}
+	if err := deaf.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	w.flush(deaf.nc)
+	asker.Announce()
+	w.serves(deaf, "x")
+	w.settled(asker)
+	answer := w.message(between + ".answer.asker")
+	if err := w.spy.Publish(sent.Subject, sent.Data); err != nil {
+		t.Fatal(err)
+	}
+	if again := w.message(between + ".answer.asker"); !bytes.Equal(again.Data, answer.Data) {
+		t.Error("a repetition is answered differently")
+	}
+	w.idle(asker, deaf)
+}
+
+// No answer but that of the bridge that was asked, to this message, changes anything: requests
+// that were sent are not served where they came from, whatever a client says.
 func TestForgedAnswers(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
-	owner, others := w.several(2)
-	answers := between + ".answer." + others[0].id
-	for range 2 {
-		w.passes(others[0], "x")
-		w.serves(owner, "x")
-		w.settled(others...)
-		for _, subject := range []string{w.message(answers).Subject, answers + ".x"} {
-			for _, body := range []string{"-", ""} {
-				if err := w.spy.Publish(subject, []byte(body)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := w.spy.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"Status": {"503"}}}); err != nil {
+	asker := w.bridge("asker")
+	queue, deaf := w.deaf(asker)
+	third, stranger := w.silent("third", "secret"), w.silent("stranger", "another secret")
+	w.passesOf(asker, queue, pop("before"))
+	before := w.message(between + ".to.deaf")
+	w.says(deaf, "asker", before)
+	w.settled(asker)
+	w.passesOf(asker, queue, pop("x"))
+	sent := w.message(between + ".to.deaf")
+	answer := deaf.Taken("asker", sent.Data)
+	forged := [][]byte{
+		nil, []byte("-"), []byte("+"), []byte("="), sent.Data, before.Data,
+		deaf.Taken("asker", before.Data),          // a copy
+		deaf.Taken("third", sent.Data),            // to another bridge
+		third.Taken("asker", sent.Data),           // of another bridge
+		asker.Taken("deaf", sent.Data),            // the other way
+		asker.Taken("asker", sent.Data),           // of itself
+		stranger.Taken("asker", sent.Data),        // of another store
+		deaf.Word("asker", '=', sent.Data),        // words
+		deaf.Word("_sys", '=', sent.Data),         //
+		deaf.Word("answer.asker", '+', sent.Data), // of another kind
+		append(slices.Clone(answer), 0),
+	}
+	for i := range answer {
+		changed := slices.Clone(answer)
+		changed[i] ^= 1
+		forged = append(forged, changed, answer[:i])
+	}
+	for _, subject := range []string{sent.Reply, between + ".answer.asker.third", between + ".answer.asker.x", words + "asker", words + queue} {
+		for _, data := range forged {
+			if err := w.spy.Publish(subject, data); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.idle(owner, others[0])
-		w.message(answers + ".x")
+		for _, header := range []nats.Header{{"Status": {"503"}}, {"Status": {"503"}, "Nats-Subject": {sent.Subject}}} {
+			if err := w.spy.PublishMsg(&nats.Msg{Subject: subject, Header: header}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.idle(asker, deaf, third)
+	if passed, _ := asker.Counts(); passed != 1 || len(asker.unsure) > 0 {
+		t.Errorf("%d requests are counted that were passed on, expected the first; %d are unknown", passed, len(asker.unsure))
+	}
+	for range 2 { // counts once
+		if err := w.spy.Publish(sent.Reply, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settled(asker)
+	w.idle(asker)
+	if passed, _ := asker.Counts(); passed != 2 {
+		t.Errorf("%d requests are counted that were passed on, expected 2", passed)
 	}
 }
 
 // A request that is too large for a message is not passed on. Neither is one for a bridge
-// that does not answer, when much waits for it; after two seconds that is forgotten.
+// that does not answer, when much waits for it; after four seconds that is given up.
 func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := newOwners(t)
 	asker := w.bridge("asker")
-	asker.Lost("jobs")
 	queue, deaf := w.deaf(asker)
 	if asker.Pass(queue, pop(strings.Repeat("x", 17<<10))) {
 		t.Error("a large request is passed on")
 	}
+	w.passesOf(asker, queue, pop("first"))
+	w.message(between + ".to.deaf")
 	passed := 0
 	for asker.Pass(queue, pop(strings.Repeat("x", 1000))) {
 		passed++
@@ -349,9 +357,15 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	if passed < 900 || passed > 1048 {
 		t.Errorf("%d requests of 1,000 bytes are passed on to a bridge that does not answer, expected about a megabyte", passed)
 	}
-	w.message(between + ".to.deaf")
-	w.clock.Add(int64(2100 * time.Millisecond))
+	w.clock.Add(int64(4 * time.Second))
+	asker.Announce() // the other one is silent by now
+	w.heard()
+	if n := len(asker.served); n != passed || len(asker.unsure) > 0 {
+		t.Errorf("%d of %d requests are served that were not sent; %d are unknown", n, passed, len(asker.unsure))
+	}
+	w.clock.Add(1)
 	asker.Announce()
+	w.unsure(asker, "first")
 	if !strings.Contains(asker.log.String(), "does not say whether it has taken requests") {
 		t.Errorf("the log has %q", asker.log)
 	}
@@ -360,7 +374,9 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	if !asker.Pass(queue, pop("x")) {
 		t.Error("what a bridge did not answer takes up room for ever")
 	}
-	w.idle(asker) // it may have been served
+	if n := len(asker.served) - passed + len(asker.unsure); n > 0 {
+		t.Errorf("%d requests are served, or unknown, that were given up", n)
+	}
 }
 
 // deaf starts a bridge that takes no requests and answers none, and returns a queue of which
@@ -399,9 +415,7 @@ func TestRequestsArePassedTogether(t *testing.T) {
 			t.Errorf("a message has %d bytes", len(m.Data))
 		}
 		got += deaf.Opened(m.Data)
-		if err := deaf.nc.Publish(m.Reply, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.says(deaf, "asker", m)
 	}
 	if messages > 4 {
 		t.Errorf("%d requests of %d bytes are passed on in %d messages", n, size, messages)

@@ -31,8 +31,7 @@ type Options struct {
 	Service   Service
 	Logger    *slog.Logger
 
-	// Serve serves a request of another bridge; see [NewOwners].
-	Serve func(*nats.Msg)
+	Requests Handlers // of those that are passed on
 }
 
 // Store is what all bridges on one store have in common.
@@ -46,7 +45,7 @@ type Store struct {
 func New(nc *nats.Conn, o Options) *Peers {
 	rivals := NewRivals(nc, o.Self, o.StoreName, o.Logger)
 	return &Peers{
-		Owners:  NewOwners(nc, o.Self, o.Store, o.Logger, o.Serve),
+		Owners:  NewOwners(nc, o.Self, o.Store, o.Logger, o.Requests),
 		Rivals:  rivals,
 		Standby: NewStandby(rivals, o.Service, o.Logger),
 	}

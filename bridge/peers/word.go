@@ -24,7 +24,17 @@ const (
 	wordHere    = '+' // the bridge is there
 	wordGone    = '-' // the bridge ends
 	wordContest = '!' // the bridge has lost a conflict at the queue
+	wordClear   = '0' // nothing is under way to the bridge that stands in the queue's place
+	wordTaken   = '=' // the bridge has taken the requests in a message of this time; see [answerTo]
 )
+
+// form names the form of all that bridges say to each other. It is part of their keys, so
+// bridges with different forms do not hear each other: each serves what it gets itself.
+const form = "2"
+
+// answerTo stands in the place of a queue in an answer to a bridge. No word has such a
+// subject, so an answer is no word, no word an answer, and each is for one bridge.
+func answerTo(id string) string { return "answer." + id }
 
 const (
 	// wordMac is the part of the HMAC-SHA256 that is kept.
@@ -44,7 +54,7 @@ type sealer struct{ key []byte }
 // for other things as well.
 func newSealer(secret []byte) sealer {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("words of bridges"))
+	mac.Write([]byte(form + " words of bridges"))
 	return sealer{key: mac.Sum(nil)}
 }
 

@@ -1,6 +1,9 @@
 package peers_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +73,32 @@ func TestForgedWords(t *testing.T) {
 	if a.Pops("mail") || b.Pops("mail") {
 		t.Error("a word about one queue has an effect on another")
 	}
+}
+
+// Bridges whose messages have another form are not heard, so nothing is passed on to them.
+func TestWordsOfAnotherForm(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	a := w.bridge("a")
+	a.Lost("jobs")
+	sealed := func(label string, i int) []byte {
+		key := hmac.New(sha256.New, []byte("secret"))
+		key.Write([]byte(label))
+		body := binary.BigEndian.AppendUint64([]byte{'+'}, uint64(w.clock.Load()))
+		body = append(body, fmt.Sprint("other-", i)...)
+		mac := hmac.New(sha256.New, key.Sum(nil))
+		mac.Write(append([]byte("\x04_sys"), body...))
+		return append(mac.Sum(nil)[:16], body...)
+	}
+	for i := range 20 { // among so many, one would own the queue
+		w.say("_sys", sealed("words of bridges", i))
+		w.say("_sys", sealed("3 words of bridges", i))
+	}
+	w.owns(a, true, "words of another form")
+	for i := range 20 {
+		w.say("_sys", sealed("2 words of bridges", i))
+	}
+	w.owns(a, false, "words of its form")
 }
 
 // A word counts once, and for ten seconds of store time: a bridge that has gone does not come

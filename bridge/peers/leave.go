@@ -1,0 +1,94 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Leave tells the others that this bridge takes no more of their requests, and returns when
+// those that were on their way are being served. The others say when they have none under way:
+// what the server has no receiver for would be lost, because nobody can prove that it says so.
+func (o *Owners) Leave(ctx context.Context) error {
+	if o.ends != nil {
+		o.ends()
+		<-o.ended
+		o.ends = nil
+	}
+	o.mu.Lock()
+	sub := o.inbox
+	o.inbox = nil
+	o.awaited = make(map[string]bool)
+	for id := range o.members.heard {
+		o.awaited[id] = true
+	}
+	o.mu.Unlock()
+	if sub == nil {
+		return nil
+	}
+	o.awaitOthers(ctx)
+	// The server sends no more when it has heard of the end.
+	closed := sub.StatusChanged(nats.SubscriptionClosed)
+	if err := sub.Drain(); err != nil {
+		return fmt.Errorf("drain %s: %w", sub.Subject, err)
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain %s: %w", sub.Subject, ctx.Err())
+	}
+}
+
+// awaitOthers says that this bridge leaves, until the others have said that they have nothing
+// under way to it, or are silent.
+func (o *Owners) awaitOthers(ctx context.Context) {
+	late, again := time.NewTimer(takenPatience), time.NewTicker(announceEvery)
+	defer late.Stop()
+	defer again.Stop()
+	o.say(wordsOfAll, wordGone)
+	for o.awaits() && !o.nc.IsClosed() {
+		select {
+		case <-o.cleared:
+		case <-again.C:
+			o.tend()
+			o.say(wordsOfAll, wordGone)
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaits reports whether a bridge that is there may have requests under way to this one.
+func (o *Owners) awaits() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.members.dropSilent(o.now())
+	for id := range o.awaited {
+		if o.members.has(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// Settle returns when other bridges have taken all requests that this one has passed on, or
+// nobody knows whether they have.
+func (o *Owners) Settle(ctx context.Context) error {
+	again := time.NewTicker(announceEvery)
+	defer again.Stop()
+	for !o.passing.settled() {
+		select {
+		case <-o.passing.empty:
+		case <-again.C:
+			o.tend()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
