@@ -213,6 +213,37 @@ func TestUnreceivedBundleReturns(t *testing.T) {
 	}
 }
 
+// A right to settle one queue is none to give back the bundles of another one.
+func TestBundleIsReturnedToItsQueueAlone(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.pushBundle("pq.jobs.push", slices.Repeat([]string{frame("x")}, 3))
+	m := c.ask("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Bundle", "3")
+	if !strings.HasPrefix(m.Reply, "pq.jobs.ack.") {
+		t.Fatalf("leased with the reply subject %s", m.Reply)
+	}
+	forged := &nats.Msg{Subject: strings.Replace(m.Reply, "pq.jobs.", "pq.mail.", 1), Header: h("Status", "503")}
+	for range 2 {
+		if err := c.PublishMsg(forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The return of a later item shows that the bridge has handled the forged messages.
+	c.push("pq.other.push", "for nobody")
+	if err := c.PublishMsg(&nats.Msg{Subject: "pq.other.pop.min", Reply: c.NewInbox(), Header: h("PQ-Lease", "1h")}); err != nil {
+		t.Fatal(err)
+	}
+	c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	if of := c.info("jobs"); of.Leased != 3 {
+		t.Errorf("%d items are leased and %d ready after a message on a subject of another queue", of.Leased, of.Ready)
+	}
+	forged.Subject = m.Reply // that of the server
+	if err := c.PublishMsg(forged); err != nil {
+		t.Fatal(err)
+	}
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+}
+
 // Clients that pop bundles at the same time get each item once, in whole bundles.
 func TestPopBundlesTogether(t *testing.T) {
 	t.Parallel()

@@ -46,11 +46,15 @@ func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
 	return token
 }
 
-// take returns the leases of a bundle once.
-func (s *sentBundles) take(token string) []*fdbpq.Lease {
+// take returns the leases of a bundle of a queue once. A token is none on the subject of another
+// queue: who may settle that one has no right to this one.
+func (s *sentBundles) take(queue, token string) []*fdbpq.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leases := s.leases[token]
+	if len(leases) == 0 || leases[0].Queue != queue {
+		return nil
+	}
 	delete(s.leases, token)
 	return leases
 }

@@ -10,26 +10,29 @@ import (
 func TestSentBundles(t *testing.T) {
 	t.Parallel()
 	var s sentBundles
-	leases := make([]*fdbpq.Lease, 1000)
+	leases := leasesOfJobs(1000)
 	first, second := s.add(leases), s.add(leases[:1])
-	if n := len(s.take(second)); n != 1 || len(s.take(second)) > 0 || len(s.take("")) > 0 {
+	if len(s.take("mail", second)) > 0 {
+		t.Error("the token of a bundle holds for another queue")
+	}
+	if n := len(s.take("jobs", second)); n != 1 || len(s.take("jobs", second)) > 0 || len(s.take("jobs", "")) > 0 {
 		t.Errorf("%d leases, expected one, once", n)
 	}
-	if n := len(s.take(first)); n != 1000 {
+	if n := len(s.take("jobs", first)); n != 1000 {
 		t.Errorf("%d leases of the first bundle", n)
 	}
 	var tokens []string
 	for range 2 * maxSentLeases / len(leases) {
 		tokens = append(tokens, s.add(leases))
 	}
-	if len(s.take(tokens[0])) > 0 || len(s.take(tokens[len(tokens)-1])) != len(leases) {
+	if len(s.take("jobs", tokens[0])) > 0 || len(s.take("jobs", tokens[len(tokens)-1])) != len(leases) {
 		t.Error("expected the oldest bundle to be forgotten, and the newest not")
 	}
 	if most := maxSentLeases/len(leases) + 1; len(s.leases) > most || len(s.line) > most || s.count > maxSentLeases {
 		t.Errorf("%d bundles in a line of %d with %d leases are remembered", len(s.leases), len(s.line), s.count)
 	}
-	all := make([]*fdbpq.Lease, 2*maxSentLeases)
-	if n := len(s.take(s.add(all))); n != len(all) || len(s.line) != 1 {
+	all := leasesOfJobs(2 * maxSentLeases)
+	if n := len(s.take("jobs", s.add(all))); n != len(all) || len(s.line) != 1 {
 		t.Errorf("%d leases of a bundle that is larger than the bound", n)
 	}
 }
@@ -39,7 +42,7 @@ func TestSentBundlesThatNobodyReceives(t *testing.T) {
 	t.Parallel()
 	var s sentBundles
 	for range 3 * maxSentLeases {
-		if n := len(s.take(s.add(make([]*fdbpq.Lease, 1)))); n != 1 {
+		if n := len(s.take("jobs", s.add(leasesOfJobs(1)))); n != 1 {
 			t.Fatalf("%d leases, expected one", n)
 		}
 	}
@@ -47,8 +50,17 @@ func TestSentBundlesThatNobodyReceives(t *testing.T) {
 		t.Errorf("%d bundles in a line of %d with %d leases are remembered", len(s.leases), len(s.line), s.count)
 	}
 	// A taken bundle leaves no room for more: its place counts until it has left.
-	kept := s.add(make([]*fdbpq.Lease, maxSentLeases))
-	if len(s.line) != 1 || s.count != maxSentLeases || len(s.take(kept)) != maxSentLeases {
+	kept := s.add(leasesOfJobs(maxSentLeases))
+	if len(s.line) != 1 || s.count != maxSentLeases || len(s.take("jobs", kept)) != maxSentLeases {
 		t.Errorf("a line of %d with %d leases, expected the newest alone", len(s.line), s.count)
 	}
+}
+
+// leasesOfJobs are leases of the queue jobs.
+func leasesOfJobs(n int) []*fdbpq.Lease {
+	of := make([]*fdbpq.Lease, n)
+	for i := range of {
+		of[i] = &fdbpq.Lease{Queue: "jobs"}
+	}
+	return of
 }

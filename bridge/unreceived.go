@@ -22,7 +22,7 @@ func (d *dispatcher) signal(m *nats.Msg) {
 	if lease, _, f := d.sealer.open(s.Queue, s.Token); f == nil {
 		d.lanes.giveBack(lease)
 	}
-	for _, lease := range d.lanes.bundles.take(s.Token) {
+	for _, lease := range d.lanes.bundles.take(s.Queue, s.Token) {
 		d.lanes.giveBack(*lease)
 	}
 }
