@@ -1,12 +1,12 @@
 package bridge
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +35,6 @@ type replyInterest struct {
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil until the first question
 	answers chan *nats.Msg     // of the server
-	asked   uint64             // number of the last question
 	refused map[string]bool    // by question under way: it found no subscriber
 	stopped bool
 }
@@ -135,8 +134,7 @@ func (r *replyInterest) open(n int) (questions []string, err error) {
 		}
 	}
 	for range n {
-		r.asked++
-		question := r.inbox + "." + strconv.FormatUint(r.asked, 10)
+		question := r.inbox + "." + rand.Text() // clients that listen to inboxes see only the trace's subject
 		r.refused[question] = false
 		questions = append(questions, question)
 	}
@@ -181,20 +179,24 @@ func (r *replyInterest) untraced(replies []string) (gone []string, err error) {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed
-	for i, reply := range replies {
-		if err := r.ask(reply, "", inbox+"."+strconv.Itoa(i)); err != nil {
+	open := make(map[string]string)          // replies by where their traces go
+	for _, reply := range replies {
+		trace := inbox + "." + rand.Text()
+		if err := r.ask(reply, "", trace); err != nil {
 			return nil, err
 		}
+		open[trace] = reply
 	}
-	for range replies {
-		m, err := sub.NextMsg(r.patience)
+	for late := time.Now().Add(r.patience); len(open) > 0; {
+		m, err := sub.NextMsg(time.Until(late))
 		if err != nil {
 			return gone, err
 		}
-		i, err := strconv.Atoi(strings.TrimPrefix(m.Subject, inbox+"."))
-		if err == nil && i >= 0 && i < len(replies) && leadsNowhere(m.Data) {
-			gone = append(gone, replies[i])
+		// The first message there is the server's: nobody knew the subject before.
+		if reply, is := open[m.Subject]; is && leadsNowhere(m.Data) {
+			gone = append(gone, reply)
 		}
+		delete(open, m.Subject)
 	}
 	return gone, nil
 }

@@ -104,8 +104,9 @@ func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 // hint is a rival that has not proven itself yet.
 type hint struct {
 	Identity
-	proven bool
-	gone   bool // no bridge receives the questions to it
+	answers string // subject of the answers to its challenge
+	proven  bool
+	gone    bool // no bridge receives the questions to it
 }
 
 // provable reports whether a hint can be a bridge at all: its prefix and its id have to be

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -67,7 +68,7 @@ type sighting struct {
 
 // find asks all bridges who they are, and those that would be rivals for a proof.
 func (r *Rivals) find(ctx context.Context) (found sighting, err error) {
-	s := search{rivals: r, inbox: r.nc.NewInbox(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
+	s := search{rivals: r, inbox: r.nc.NewInbox() + "." + rand.Text(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
 	defer s.end()
 	if err := s.run(ctx); err != nil {
 		return found, fmt.Errorf("look for other bridges: %w", err)

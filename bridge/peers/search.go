@@ -2,9 +2,9 @@ package peers
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +17,7 @@ import (
 // search is one search for rivals, in two rounds: hints, and proofs.
 type search struct {
 	rivals *Rivals
-	inbox  string // questions of the second round are answered below it
+	inbox  string // which nobody can guess; questions of the second round are answered below it
 	came   chan *nats.Msg
 	subs   []*nats.Subscription
 	nonce  string
@@ -54,7 +54,9 @@ func (s *search) ask(ctx context.Context) error {
 		if m == nil {
 			return err
 		}
-		if unheard(m) {
+		// The server says so at once or not at all. Behind an answer, which shows the inbox to
+		// whoever listens to inboxes, it is forged.
+		if unheard(m) && patience == firstAnswer {
 			s.alone = true
 			return nil
 		}
@@ -91,7 +93,8 @@ func (s *search) challenge(ctx context.Context) error {
 			return err
 		}
 	}
-	for i, h := range s.hints {
+	for i := range s.hints {
+		h := &s.hints[i]
 		question, err := micro.ControlSubject(micro.InfoVerb, ServiceName, h.ID)
 		if err != nil {
 			return err
@@ -102,7 +105,8 @@ func (s *search) challenge(ctx context.Context) error {
 			// know.
 			question = r.self.Prefix + sysEvent
 		}
-		if err := r.nc.PublishRequest(question, s.inbox+"."+strconv.Itoa(i), body); err != nil {
+		h.answers = s.inbox + "." + rand.Text() // the inbox is known by now
+		if err := r.nc.PublishRequest(question, h.answers, body); err != nil {
 			return err
 		}
 	}
@@ -112,8 +116,8 @@ func (s *search) challenge(ctx context.Context) error {
 		if m == nil {
 			return err
 		}
-		if at, answer := strings.CutPrefix(m.Subject, s.inbox+"."); answer {
-			s.answered(m, at)
+		if strings.HasPrefix(m.Subject, s.inbox+".") {
+			s.answered(m)
 		} else if o, ok := r.proven(m, s.nonce); ok {
 			s.add(o)
 		}
@@ -122,9 +126,9 @@ func (s *search) challenge(ctx context.Context) error {
 }
 
 // answered records the answer to a challenge. It is a proof only if no event can be one.
-func (s *search) answered(m *nats.Msg, at string) {
-	i, err := strconv.Atoi(at)
-	if err != nil || i < 0 || i >= len(s.hints) {
+func (s *search) answered(m *nats.Msg) {
+	i := slices.IndexFunc(s.hints, func(h hint) bool { return h.answers == m.Subject })
+	if i < 0 {
 		return
 	}
 	h := &s.hints[i]

@@ -193,6 +193,50 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
+// A client that listens to all inboxes, and says there in the server's place that nobody receives a
+// question, hides no rival.
+func TestForgedSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newForged(t, nats.NoEcho())
+		said := 0
+		f.answer("_INBOX.>", func(m *nats.Msg) {
+			if m.Header.Get("Status") != "" {
+				return
+			}
+			for _, subject := range []string{m.Subject, m.Subject + ".0", m.Subject + ".1"} {
+				_ = f.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"Status": {"503"}}})
+				said++
+			}
+		})
+		elder := f.server.Connect(t)
+		other := peers.NewRivals(elder, rival("elder"), "", slog.New(slog.DiscardHandler))
+		for subject, handle := range map[string]func(*nats.Msg){
+			"$SRV.INFO.pq": func(m *nats.Msg) {
+				_ = m.Respond(f.info(peers.Identity{ID: "sibling", Prefix: "app", StoreID: "c"}))
+				<-time.After(100 * time.Millisecond)
+				_ = m.Respond(f.info(rival("elder")))
+			},
+			"$SRV.INFO.pq.elder": func(m *nats.Msg) {
+				<-time.After(100 * time.Millisecond)
+				other.Prove(m)
+				_ = m.Respond(f.info(rival("elder")))
+			},
+		} {
+			if _, err := elder.Subscribe(subject, handle); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if err := f.rivals.Refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "bridge elder ") {
+			t.Errorf("did not find the other one: %v", err)
+		}
+		if said == 0 {
+			t.Error("nothing is forged")
+		}
+	})
+}
+
 // A search that is cut short is an error: who was not found may be there.
 func TestSearchCutShort(t *testing.T) {
 	t.Parallel()
