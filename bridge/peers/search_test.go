@@ -231,7 +231,7 @@ func TestForgedSilence(t *testing.T) {
 		if err := f.rivals.Refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "bridge elder ") {
 			t.Errorf("did not find the other one: %v", err)
 		}
-		if said == 0 {
+		if synctest.Wait(); said == 0 {
 			t.Error("nothing is forged")
 		}
 	})
