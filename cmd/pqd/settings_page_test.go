@@ -9,10 +9,10 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// The README's table of settings is the one that --help prints.
-func TestReadmeShowsTheSettings(t *testing.T) {
+// The table of docs/settings.md of settings is the one that --help prints.
+func TestPageOfSettings(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +25,10 @@ func TestReadmeShowsTheSettings(t *testing.T) {
 	for _, row := range regexp.MustCompile(`(?m)^((?:PQ|NATS)_\w+) +(.*)$`).FindAllStringSubmatch(help, -1) {
 		printed++
 		if meaning := strings.Join(strings.Fields(row[2]), " "); shown[row[1]] != meaning {
-			t.Errorf("%s: the README says %q, --help says %q", row[1], shown[row[1]], meaning)
+			t.Errorf("%s: the page says %q, --help says %q", row[1], shown[row[1]], meaning)
 		}
 	}
 	if printed == 0 || printed != len(shown) {
-		t.Errorf("the README has %d settings, --help %d", len(shown), printed)
+		t.Errorf("the page has %d settings, --help %d", len(shown), printed)
 	}
 }
