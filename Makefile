@@ -114,7 +114,7 @@ netfaults: ## OPS (100000) operations of clients on networks that cut, delay and
 
 diskfaults: OPS = 15000
 diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
-	$(GO) test -run '^(TestDiskFaults|TestBitFlips)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 
 soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)

@@ -42,7 +42,7 @@ func (l *changes) Work(now batch.Batch[changer]) { batch.Run(now.Requests, l) }
 func (l *changes) Try(requests []changer) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
-	receiving, _ := l.receiving() // a requeue adds an item
+	receiving, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
 	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }
 	err = l.update(batch.Job[kv.Tx]{
 		Weight:   len(requests),

@@ -151,10 +151,11 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		items[i] = r.item
 	}
 	started := time.Now()
-	queue, _ := l.receiving()
+	bytes := sizeOf(requests)
+	queue, _ := l.receiving(len(items), bytes)
 	err := l.update(batch.Job[kv.Tx]{
 		Weight: len(requests),
-		Bytes:  sizeOf(requests),
+		Bytes:  bytes,
 		Do: func(tx kv.Tx) (err error) {
 			l.imported, err = queue.Import(tx, items...)
 			return err

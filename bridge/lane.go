@@ -32,7 +32,7 @@ type lane struct {
 	limits   Limits
 	patience batch.Patience
 	slow     time.Duration                 // see slowBatch; 0: that
-	room     func() error                  // see Options
+	room     func(bytes int) error         // see Options
 	line     time.Duration                 // batch.Limits.Wait
 	since    func(time.Time) time.Duration // time.Since, but in tests
 	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
@@ -80,10 +80,13 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	return err
 }
 
-// receiving is the queue of the lane for new items. While the store takes none, it refuses
-// them for the reason full, and still recognizes those that it has.
-func (l *lane) receiving() (queue fdbpq.Queue, full error) {
-	if err := l.room(); err != nil {
+// itemRows is about what an item takes in the store beside its content.
+const itemRows = 512
+
+// receiving is the queue of the lane for new items, of this many bytes. While the store takes
+// none, it refuses them for the reason full, and still recognizes those that it has.
+func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, full error) {
+	if err := l.room(bytes + items*itemRows); err != nil {
 		full = &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
 		return l.queue.Full(full), full
 	}

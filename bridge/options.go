@@ -41,9 +41,9 @@ type Options struct {
 	// it has a bridge.
 	Cluster *ClusterEndpoint
 
-	// Room says why the store takes no new items now, or nil. Other changes go on. nil:
-	// it always takes them.
-	Room func() error
+	// Room says why the store takes no new items of this many bytes now, or nil. Other
+	// changes go on. nil: it always takes them.
+	Room func(bytes int) error
 
 	since func(time.Time) time.Duration // time.Since, but in tests
 
@@ -81,7 +81,7 @@ func (o Options) withDefaults() Options {
 		o.MetricsQueues = DefaultMetricsQueues
 	}
 	if o.Room == nil {
-		o.Room = func() error { return nil }
+		o.Room = func(int) error { return nil }
 	}
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }

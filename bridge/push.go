@@ -88,7 +88,6 @@ func (l *pushes) Common(err error) bool {
 
 // Try pushes items in one transaction.
 func (l *pushes) Try(requests []*push) (int, error) {
-	queue, full := l.receiving()
 	for _, r := range requests {
 		if r.bundle != nil {
 			l.items = append(l.items, r.bundle...)
@@ -100,14 +99,16 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		clear(l.items)
 		l.items = l.items[:0]
 	}()
-	if full != nil && !slices.ContainsFunc(l.items, func(item fdbpq.NewItem) bool { return item.MsgID != "" }) {
+	bytes := sizeOf(requests)
+	queue, full := l.receiving(len(l.items), bytes)
+	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	started := time.Now()
 	at, inTurn := len(requests), false
 	err := l.update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
-		Bytes:    sizeOf(requests),
+		Bytes:    bytes,
 		Again:    l.again,
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
@@ -128,6 +129,12 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		l.Stats.Ran(request.KindPush, len(l.items), started)
 	}
 	return at, err
+}
+
+// needsNoRoom reports whether a store without room for new items may take the push: it may
+// find its item there, or put it in the place of another one.
+func needsNoRoom(item fdbpq.NewItem) bool {
+	return item.MsgID != "" || item.Unique != "" || item.HandOver != nil
 }
 
 // errInTurn: the queue's pushes follow one another, and others were under way.

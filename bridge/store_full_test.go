@@ -15,7 +15,7 @@ import (
 func TestFullStoreRecognizesItems(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	c := serve(t, bridge.Options{Room: func() error {
+	c := serve(t, bridge.Options{Room: func(int) error {
 		if full.Load() {
 			return errors.New("no room")
 		}
@@ -51,7 +51,7 @@ func TestFullStoreRecognizesItems(t *testing.T) {
 func TestFullStoreRefusesBundleAlone(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Room: func() error {
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Room: func(int) error {
 		if full.Load() {
 			return errors.New("no room")
 		}

@@ -39,6 +39,9 @@ type NewItem struct {
 	UniqueUntilLeased bool
 }
 
+// size is what the item counts in the queue's bytes.
+func (item *NewItem) size() int64 { return int64(len(item.Headers) + len(item.Payload)) }
+
 // Pushed is the result of the push of one item.
 type Pushed struct {
 	ID        ID
@@ -269,7 +272,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 
 // checkLimits returns why the item may not be pushed, nil if it may.
 func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) (refused, err error) {
-	if p.full != nil {
+	if p.full != nil && (handOver == nil || item.size() > handOver.item.size) {
 		return p.full, nil
 	}
 	delay := p.delay(item)

@@ -14,7 +14,8 @@ type Queue struct {
 }
 
 // Full returns a handle with which pushes and imports add no new items: they are refused for
-// the reason. One that is repeated still finds its item.
+// the reason. One that is repeated still finds its item, and one whose content takes the
+// place of no less, of an item that it hands over or replaces, is accepted.
 func (q Queue) Full(reason error) Queue {
 	q.full = reason
 	return q

@@ -96,6 +96,8 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 		return Pushed{Err: ErrLeased}, nil
 	case item.OnConflict == ConflictReplace && item.Key != living.key:
 		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.key)}, nil
+	case item.OnConflict == ConflictReplace && p.full != nil && item.size() > living.size:
+		return Pushed{Err: p.full}, nil
 	case item.OnConflict == ConflictReplace:
 		if err := checkContent(item.Headers, item.Payload); err != nil {
 			return Pushed{Err: err}, nil

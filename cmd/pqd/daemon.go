@@ -39,7 +39,8 @@ type daemon struct {
 	groups   damagedGroups               // of such a node
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
-	gateway  *gateway.Gateway // nil: off
+	gateway  *gateway.Gateway      // nil: off
+	room     func(bytes int) error // why the store takes no new items; nil: nothing is in the way
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -176,6 +177,7 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 		started.add("close the socket for backups", startControl(d.settings.socket(), embedded, nil, d.log).stop)
 		d.metrics.MustRegister(diskMetrics{d.settings.Store.place})
 		addSpareProcessors()
+		d.watchRoom(ctx, embedded, started)
 	}
 	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
 	if err != nil {
@@ -322,6 +324,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.embedded(),
 		Damage:    d.damage.describe,
+		Room:      d.room,
 		Logger:    d.log,
 		Tracer:    tracer,
 		Backlog:   d.backlog(),

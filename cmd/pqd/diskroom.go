@@ -23,10 +23,12 @@ type minFree struct {
 	set   bool
 }
 
-// Unless minFree is set, it is defaultMinFree, or that part of a small disk.
+// Unless minFree is set, it is a twentieth of the disk within these bounds. What the store
+// has in memory and writes to tables at once, 128 MiB at most, fits into the lower one. Of
+// a small disk it is no more than a quarter.
 const (
-	defaultMinFree     = 1 << 30
-	defaultMinFreePart = 20
+	leastMinFree = 256 << 20
+	mostMinFree  = 1 << 30
 )
 
 func (m *minFree) Decode(value string) error {
@@ -35,22 +37,27 @@ func (m *minFree) Decode(value string) error {
 	return err
 }
 
+// of is how much of a disk of this size stays free.
+func (m minFree) of(size int64) int64 {
+	if m.set {
+		return m.bytes
+	}
+	return min(mostMinFree, max(size/20, min(leastMinFree, size/4)))
+}
+
 // check says why a disk should take no new items, or nil.
 func (m minFree) check(dir string) func() error {
 	return func() error {
 		free, size, err := diskRoom(dir)
-		if err != nil {
-			return nil // it is gone, which /readyz reports
+		if err != nil || free >= m.of(size) {
+			return nil // a disk that is gone is for /readyz
 		}
-		least := m.bytes
-		if !m.set {
-			least = min(defaultMinFree, size/defaultMinFreePart)
-		}
-		if free >= least {
-			return nil
-		}
-		return fmt.Errorf("%d MiB are free on the disk of PQ_DATA, and %d MiB are to stay free (PQ_MIN_FREE)", free>>20, least>>20)
+		return tooLittle(free, m.of(size))
 	}
+}
+
+func tooLittle(free, least int64) error {
+	return fmt.Errorf("%d MiB are free on the disk of the store, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, least>>20)
 }
 
 // diskMetrics are the numbers of the disk that the store, or this pqd's copy, is on.

@@ -154,7 +154,7 @@ func (m *member) successor(to string) (string, error) {
 const refusePushesAt = 0.9
 
 // room says why new items are refused, or nil.
-func (m *member) room() error {
+func (m *member) room(int) error {
 	if err := m.db.DiskFull(); err != nil {
 		return fmt.Errorf("a disk of the store is nearly full: new items are refused, and settles and pops go on: %w", err)
 	}

@@ -17,7 +17,7 @@ type settings struct {
 	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a cluster, an odd number, separated by commas: their embedded NATS servers keep one store together. <name>=<address> gives a node a name that stays when its address changes"`
 	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its names or addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
 	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a pqd that keeps a store together with others: its copy, and the files of the embedded NATS server"`
-	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of PQ_DATA stays free of new items: with less pqd refuses them (429), such as 10G; 0 refuses none. If not set: 1G, or 5 % of a disk below 20G"`
+	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items: with less pqd refuses them (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of a small disk"`
 	Secret      existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share, by which they know each other; at least 16 characters"`
 	RouteCA     existingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
 	RouteCert   existingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`
@@ -120,6 +120,9 @@ func (s *settings) check() error {
 		return usagef("%s is set alone: expected PQ_HTTP_CERT and PQ_HTTP_KEY together", s.among("PQ_HTTP_CERT", "PQ_HTTP_KEY")[0])
 	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "" && !s.ownLogin():
 		return usagef("%s is set, but the embedded NATS server does not ask for it: expected NATS_URL, PQ_NATS_CONFIG with users, or NATS_USER and NATS_PASSWORD, which it then asks all clients for", logins[0])
+	}
+	if s.set["PQ_MIN_FREE"] && !s.shared() && !s.Store.embedded() {
+		return usagef("PQ_MIN_FREE is for disks that pqd writes to, found PQ_STORE=%s: FoundationDB watches its own", s.Store)
 	}
 	if err := s.checkCluster(); err != nil {
 		return err

@@ -76,6 +76,7 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "a stream with two replicas", env: []string{"PQ_STORE=jetstream:pq?replicas=2"}, says: []string{"expected 3 or 5"}},
 		{name: "a stream of bytes", env: []string{"PQ_STORE=jetstream:pq?max_bytes=1K"}, says: []string{"max_bytes", "64M"}},
 		{name: "a size of no unit", env: []string{"PQ_MIN_FREE=1X"}, says: []string{"PQ_MIN_FREE", "K, M, G or T"}},
+		{name: "room on disks of FoundationDB", env: []string{"PQ_MIN_FREE=1G", "PQ_STORE=fdb:fdb.cluster"}, says: []string{"PQ_MIN_FREE", "PQ_STORE=fdb:", "its own"}},
 		{name: "a stream with an unknown option", env: []string{"PQ_STORE=jetstream:pq?ttl=1"}, says: []string{`"ttl"`, "expected replicas, sync, max_bytes or domain"}},
 		{name: "init of an embedded store", args: []string{"init"}, says: []string{"PQ_STORE=local:", "jetstream:<name>"}},
 		{name: "init of a cluster", env: three(), args: []string{"init"}, says: []string{"PQ_CLUSTER", "make their store"}},

@@ -25,6 +25,7 @@ type Disk struct {
 	capacity int64
 	fault    Fault
 	failed   int // steps
+	forgets  bool
 }
 
 // Fault decides what becomes of a step of the process, before it takes effect:
@@ -61,6 +62,13 @@ func (d *Disk) Events() []Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.events)
+}
+
+// Forget has the disk record no more events: their bytes are kept in memory for good.
+func (d *Disk) Forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events, d.forgets = nil, true
 }
 
 // Fail has what comes meet this fault; nil ends that.
@@ -116,6 +124,9 @@ func (d *Disk) next() int {
 
 // note remembers an event. The caller holds the lock, and applies it.
 func (d *Disk) note(e Event) {
+	if d.forgets {
+		return
+	}
 	e.At = d.clock()
 	d.events = append(d.events, e)
 }

@@ -14,6 +14,7 @@ type Metrics struct {
 	Stalls    uint64 // times that all commits waited because flushes fell behind
 	Gaps      int    // ranges known to be empty
 	DiskBytes uint64 // used by the store's files
+	Unflushed uint64 // bytes in the log whose rows no table has: the next flushes take as many more on the disk
 }
 
 // Metrics returns the numbers as they are now.
@@ -22,13 +23,15 @@ func (db *DB) Metrics() (Metrics, error) {
 		return Metrics{}, kv.ErrClosed
 	}
 	defer db.life.leave()
+	store := db.store.Metrics()
 	return Metrics{
 		Commits:   db.stats.commits.Load(),
 		Conflicts: db.stats.conflicts.Load(),
 		TooOld:    db.stats.tooOld.Load(),
 		Stalls:    db.stats.stalls.Load(),
 		Gaps:      db.gaps.size(),
-		DiskBytes: db.store.Metrics().DiskSpaceUsage(),
+		DiskBytes: store.DiskSpaceUsage(),
+		Unflushed: store.WAL.Size,
 	}, nil
 }
 

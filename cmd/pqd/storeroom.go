@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// storeRoom says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none,
+// so that settlements, which make room, have the space that they need first. A push does not
+// look at the disk: it counts its bytes, and has the next look come early when many were
+// counted since the last one.
+type storeRoom struct {
+	look func() (free, least int64) // bytes of the disk, and how many of them are to stay free
+	log  *slog.Logger
+	left atomic.Int64 // what the last look saw, less what was counted since
+	soon atomic.Int64 // with less left the next look comes at once
+	full atomic.Pointer[error]
+	due  chan struct{}
+}
+
+const (
+	roomEvery = time.Second           // between looks at the disk
+	roomPause = 10 * time.Millisecond // between looks that come early
+
+	// moreRoom is the part of what stays free that has to be free beyond it until a store
+	// takes new items again. Otherwise it would change its mind with each file that comes
+	// and goes.
+	moreRoom = 16
+)
+
+// watchRoom has new items be refused while the disk of the embedded store is nearly full.
+func (d *daemon) watchRoom(ctx context.Context, db *local.DB, started *parts) {
+	least := d.settings.MinFree
+	if least.set && least.bytes == 0 {
+		return
+	}
+	dir := d.settings.Store.place
+	r := newStoreRoom(func() (int64, int64) {
+		free, size, err := diskRoom(dir)
+		if err != nil {
+			return math.MaxInt64, 0 // it is gone, which /readyz reports
+		}
+		if n, err := db.Metrics(); err == nil {
+			free -= int64(n.Unflushed)
+		}
+		return free, least.of(size)
+	}, d.log)
+	d.room = r.admit
+	started.inBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
+}
+
+func newStoreRoom(look func() (free, least int64), log *slog.Logger) *storeRoom {
+	r := &storeRoom{look: look, log: log, due: make(chan struct{}, 1)}
+	r.update()
+	return r
+}
+
+var errRoomCounted = errors.New("the disk of the store has just come near to PQ_MIN_FREE")
+
+// admit counts new items of this many bytes, and says why the store does not take them, or
+// nil.
+func (r *storeRoom) admit(bytes int) error {
+	if why := r.full.Load(); why != nil {
+		return *why
+	}
+	left := r.left.Add(-int64(bytes))
+	if left < r.soon.Load() {
+		select {
+		case r.due <- struct{}{}:
+		default:
+		}
+	}
+	if left < 0 {
+		return errRoomCounted
+	}
+	return nil
+}
+
+// update looks at the disk.
+func (r *storeRoom) update() {
+	free, least := r.look()
+	r.soon.Store((free - least) / 2)
+	r.left.Store(free - least)
+	was := r.full.Load()
+	if was != nil {
+		least += least / moreRoom
+	}
+	switch {
+	case free < least:
+		why := tooLittle(free, least)
+		r.full.Store(&why)
+		if was == nil {
+			r.log.Warn("the disk of the store is nearly full: new items are refused, and everything else goes on", "why", why)
+		}
+	case was != nil:
+		r.full.Store(nil)
+		r.log.Info("the disk of the store has room for new items again")
+	}
+}
+
+// watch looks at the disk until ctx ends.
+func (r *storeRoom) watch(ctx context.Context) {
+	wait := func(d time.Duration, early <-chan struct{}) bool {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-early:
+		case <-ctx.Done():
+			return false
+		}
+		return true
+	}
+	for wait(roomPause, nil) && wait(roomEvery-roomPause, r.due) {
+		r.update()
+	}
+}

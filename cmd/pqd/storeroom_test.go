@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A look at the disk is enough for many pushes. When half of what it saw is counted the next
+// one comes early, and in between no more is admitted than it saw.
+func TestStoreRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const least, full = 160, "MiB are free"
+		free, looks := int64(1000), 0
+		var log bytes.Buffer
+		r := newStoreRoom(func() (int64, int64) {
+			looks++
+			return free, least
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+		go r.watch(t.Context())
+		admit := func(bytes int, why string) {
+			t.Helper()
+			err := r.admit(bytes)
+			if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+				t.Errorf("%d bytes: %v, expected %q", bytes, err, why)
+			}
+		}
+		look := func(after time.Duration, want int) {
+			t.Helper()
+			before := looks
+			<-time.After(after)
+			synctest.Wait()
+			if looks-before != want {
+				t.Errorf("looked %d times in %s, expected %d", looks-before, after, want)
+			}
+		}
+		for range 420 {
+			admit(1, "")
+		}
+		look(900*time.Millisecond, 0)
+		look(100*time.Millisecond, 1)
+		for range 840 {
+			admit(1, "")
+		}
+		admit(1, "just come near")
+		look(roomPause, 1)
+		admit(840, "")
+		free = least - 1
+		look(roomPause, 1)
+		for range 100 {
+			admit(1, full)
+		}
+		look(roomPause, 0) // however many are refused
+		free = least + least/moreRoom - 1
+		look(roomEvery, 1)
+		admit(1, full)
+		free++
+		look(roomEvery, 1)
+		admit(1, "")
+		for _, text := range []string{"nearly full", "has room for new items again"} {
+			if n := strings.Count(log.String(), text); n != 1 {
+				t.Errorf("logged %q %d times", text, n)
+			}
+		}
+	})
+}
+
+// What stays free unless it is set: a twentieth of the disk, room for what the store has in
+// memory, and never most of a small disk.
+func TestMinFree(t *testing.T) {
+	t.Parallel()
+	const m, g = 1 << 20, 1 << 30
+	for size, want := range map[int64]int64{0: 0, 100 * m: 25 * m, g: 256 * m, 5 * g: 256 * m, 10 * g: 512 * m, 20 * g: g, 1000 * g: g} {
+		if got := (minFree{}).of(size); got != want {
+			t.Errorf("of %d MiB %d MiB stay free, expected %d", size/m, got/m, want/m)
+		}
+	}
+	if got := (minFree{bytes: 7, set: true}).of(100 * g); got != 7 {
+		t.Errorf("%d bytes stay free, expected 7", got)
+	}
+}
