@@ -63,6 +63,7 @@ func (i *info) find(v *view) error {
 		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
 		OldestLease: max(0, lease.Age.Seconds()), LeaseAtLeast: lease.AtLeast,
 		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
+		KeysOwing: q.KeysOwing, Remembered: q.Remembered,
 	})
 }
 

@@ -269,3 +269,23 @@ func TestKeyAhead(t *testing.T) {
 	m.Subject, m.Reply = "pq.copy.import", ""
 	c.acknowledged(c.askMsg(&nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data})) // the header is no hindrance
 }
+
+// info says what a queue remembers of ids, and of the tokens of keys.
+func TestInfoShowsWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.ask("pq.jobs.admin.config", `{"key_rate":"2/24h","lease":"1m"}`)
+	for _, key := range []string{"a", "b", "c"} {
+		c.push("pq.jobs.push", "x", "PQ-Key", key, "Nats-Msg-Id", key)
+	}
+	if i := c.info("jobs"); i.Remembered != 3 || i.KeysOwing != 0 {
+		t.Errorf("%d ids are remembered, and %d keys owe tokens", i.Remembered, i.KeysOwing)
+	}
+	for range 2 {
+		c.accepted(c.raw(c.ask("pq.jobs.pop.min", "").Reply, "+ACK"))
+	}
+	c.ask("pq.jobs.admin.purge", "")
+	if i := c.info("jobs"); i.Remembered != 3 || i.KeysOwing != 2 {
+		t.Errorf("after a purge %d ids are remembered, and %d keys owe tokens", i.Remembered, i.KeysOwing)
+	}
+}

@@ -259,6 +259,7 @@ var malformed = []struct {
 	{"pq.jobs.admin.config", `{"hand_over":["a"]}`, nil, "hand_over"},
 	{"pq.jobs.pop.min", "", []string{"PQ-Settle", "pq.jobs.ack.a.b"}, "none of a pop"},
 	{"pq.jobs.admin.config", `{"max_length":-1}`, nil, "negative"},
+	{"pq.jobs.admin.config", `{"dedup_limit":10000001}`, nil, "allowed are 0 to 10000000"},
 	{"pq.jobs.admin.config", `{"priority":"high"}`, nil, "configuration"},
 	{"pq.jobs.admin.config", `{"dead_letter":"jobs"}`, nil, "its own"},
 	{"pq.jobs.admin.config", `{"fair":"0,0"}`, nil, "in rising order"},

@@ -52,7 +52,7 @@ func (qtx *queueTx) applyConfig(before *Config) error {
 	c := &qtx.state.config
 	if c.Rate != before.Rate {
 		qtx.arrived = true
-		if _, err := qtx.changeRate(qtx.bucketRow(), before.Rate, c.Rate); err != nil {
+		if err := qtx.changeOwnRate(before.Rate, c.Rate); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,9 @@ type bucket struct {
 	full  int64 // store time at which it is full again
 	taken int64 // store time of the last delivery that took a token
 	used  bool  // this transaction has changed it
+
+	stored  bool // it has a row
+	counted bool // the row is a key's, and counted among those of the queue. Earlier versions counted none
 }
 
 // refilled returns the bucket as it is now, under a rate that may hold since a time: then
@@ -24,7 +27,7 @@ func (b bucket) refilled(rate Rate, since, now int64) bucket {
 	if rate != b.rate && b.rate != (Rate{}) {
 		since = max(since, b.taken)
 		missing := max(0, rate.N-b.tokens(since))
-		b = bucket{full: since + missing*rate.interval()}
+		b = bucket{full: since + missing*rate.interval(), stored: b.stored, counted: b.counted}
 	}
 	b.rate, b.full = rate, max(b.full, now)
 	return b
@@ -59,6 +62,9 @@ func (b *bucket) pack() []byte {
 	for _, field := range [...]int64{int64(b.rate.Period), b.full, b.taken} {
 		v = tuple.AppendInt(v, field)
 	}
+	if b.counted {
+		v = tuple.AppendInt(v, 1)
+	}
 	return v
 }
 
@@ -72,7 +78,7 @@ func parseBucket(v []byte) (b bucket, err error) {
 			return bucket{}, fmt.Errorf("damaged tokens: %w", err)
 		}
 	}
-	b.rate.Period = Duration(period)
+	b.rate.Period, b.stored, b.counted = Duration(period), true, len(v) > 0
 	if b.rate.N < 1 || b.rate.N > MaxRate || period < int64(MinRatePeriod) || period > int64(MaxRatePeriod) {
 		return bucket{}, fmt.Errorf("damaged tokens: rate %s", b.rate)
 	}
@@ -93,29 +99,48 @@ func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, erro
 	return b.refilled(rate, qtx.state.keyRateSince, now), err
 }
 
-// changeRate has tokens come at another rate from now on, and reports whether some are owed.
-func (qtx *queueTx) changeRate(row []byte, before, after Rate) (owes bool, err error) {
-	if before == after || before == (Rate{}) {
-		return false, nil
+// changeRate has tokens come at another rate from now on. It returns the bucket of before,
+// and that of after if some tokens are owed, and otherwise nil.
+func (qtx *queueTx) changeRate(row []byte, rate, next Rate) (before, after *bucket, err error) {
+	if rate == next || rate == (Rate{}) {
+		return nil, nil, nil
 	}
-	b, err := qtx.readBucket(qtx.tx, row, before)
+	b, err := qtx.readBucket(qtx.tx, row, rate)
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
 	now, err := qtx.now()
-	if err != nil {
-		return false, err
+	if err != nil || next == (Rate{}) {
+		return &b, nil, err
 	}
-	if after == (Rate{}) {
-		qtx.tx.Clear(row)
-		return false, nil
+	if changed := b.refilled(next, now, now); changed.full > now {
+		return &b, &changed, nil
 	}
-	if b = b.refilled(after, now, now); b.full == now {
-		qtx.tx.Clear(row)
-		return false, nil
+	return &b, nil, nil
+}
+
+// changeOwnRate has the queue's tokens come at another rate.
+func (qtx *queueTx) changeOwnRate(before, after Rate) error {
+	was, now, err := qtx.changeRate(qtx.bucketRow(), before, after)
+	switch {
+	case now != nil:
+		qtx.tx.Set(qtx.bucketRow(), now.pack())
+	case was != nil:
+		qtx.tx.Clear(qtx.bucketRow())
 	}
-	qtx.tx.Set(row, b.pack())
-	return true, nil
+	return err
+}
+
+// changeKeyRate has a key's tokens come at another rate.
+func (qtx *queueTx) changeKeyRate(key string, before, after Rate) error {
+	was, now, err := qtx.changeRate(qtx.keyBucketRow(key), before, after)
+	switch {
+	case now != nil:
+		return qtx.keepBucket(key, now)
+	case was != nil:
+		qtx.forgetBucket(key, was)
+	}
+	return err
 }
 
 // bound bounds a selection by the queue's tokens. It returns when there is one again, if
@@ -186,6 +211,53 @@ func (q Queue) keyBucketRow(key string) []byte {
 	return tuple.AppendBytes(queueRow(spaceTokensOf, q.name), []byte(key))
 }
 
+// MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because they owe
+// some: 24 hours at most. With so many, a key that owes none waits until another one is done.
+const MaxKeysOwing = 1_000_000
+
+// keepBucket writes the tokens of a key.
+func (qtx *queueTx) keepBucket(key string, b *bucket) error {
+	if !b.counted {
+		b.counted = true
+		qtx.tally.owing++
+	}
+	qtx.tx.Set(qtx.keyBucketRow(key), b.pack())
+	return qtx.forgetLater(timerTokens)
+}
+
+// forgetBucket clears the tokens of a key.
+func (qtx *queueTx) forgetBucket(key string, b *bucket) {
+	if b.counted {
+		qtx.tally.owing--
+	}
+	qtx.tx.Clear(qtx.keyBucketRow(key))
+}
+
+// keysOwing is how many keys have a row of tokens.
+func (q Queue) keysOwing(r kv.Reader) (int64, error) {
+	n, err := r.Get(q.counterKey(0, counterOwing))
+	return int64(kv.DecodeInteger(n)), err
+}
+
+// noBucket reports whether a key has to wait because it has no row of tokens, and no other
+// key may get one.
+func (qtx *queueTx) noBucket(b *bucket) (bool, error) {
+	if b.stored {
+		return false, nil
+	}
+	n, err := qtx.keysOwing(qtx.snapshot)
+	return n >= qtx.store.maxKeysOwing, err
+}
+
+// noBucketOf is noBucket of a key whose row was not read.
+func (qtx *queueTx) noBucketOf(key string) (bool, error) {
+	row, err := qtx.snapshot.Get(qtx.keyBucketRow(key))
+	if err != nil {
+		return false, err
+	}
+	return qtx.noBucket(&bucket{stored: row != nil})
+}
+
 // tokensDue clears buckets that are full.
 func (qtx *queueTx) tokensDue() error {
 	now, err := qtx.now()
@@ -204,7 +276,13 @@ func (qtx *queueTx) tokensDue() error {
 		if rate := settings.rate(&qtx.state.config); rate != (Rate{}) {
 			b = b.refilled(rate, qtx.state.keyRateSince, now)
 		}
-		return b.full <= now, nil
+		if b.full > now {
+			return false, nil
+		}
+		if b.counted {
+			qtx.tally.owing--
+		}
+		return true, nil
 	})
 	if err != nil {
 		return err

@@ -57,7 +57,10 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 	of := queueKey{queue, string(key)}
 	switch space {
 	case spaceTokensOf:
-		_, err = parseBucket(value)
+		var b bucket
+		if b, err = parseBucket(value); b.counted {
+			w.tally(w.found, lineage{queue: queue}).owing++
+		}
 	case spaceKeyFence:
 		if len(value) != 8 {
 			err = fmt.Errorf("a fence of %d bytes", len(value))

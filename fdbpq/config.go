@@ -63,6 +63,7 @@ const (
 
 	MaxDedupWindow = 24 * time.Hour            // every id occupies a row for this long
 	MaxLease       = 12 * time.Hour            // the items of a crashed worker stay leased for this long
+	MaxDedupLimit  = 10_000_000                // every id occupies two rows
 	MaxKeyLimit    = 1000                      // a pop reads this many rows of a key
 	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
 
@@ -233,6 +234,9 @@ func (c Config) check() error {
 		if n.value < 0 {
 			return configError("%s is %d: it cannot be negative", n.field, n.value)
 		}
+	}
+	if c.DedupLimit > MaxDedupLimit {
+		return configError("dedup_limit is %d: allowed are 0 to %d", c.DedupLimit, MaxDedupLimit)
 	}
 	if c.KeyLimit > MaxKeyLimit {
 		return configError("key_limit is %d: allowed are 0, for no limit, to %d", c.KeyLimit, MaxKeyLimit)

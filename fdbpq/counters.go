@@ -14,24 +14,25 @@ const (
 	counterBytes
 	counterExpiring   // timers of items with a TTL
 	counterRemembered // message and pop ids; outlives generations, as the ids do
+	counterOwing      // keys that owe tokens; outlives generations, as the tokens do
 	counters
 )
 
 // fields returns the tally's number for each counter.
 func (t *tally) fields() [counters]*int64 {
-	return [counters]*int64{&t.ready, &t.leased, &t.delayed, &t.bytes, &t.expiring, &t.remembered}
+	return [counters]*int64{&t.ready, &t.leased, &t.delayed, &t.bytes, &t.expiring, &t.remembered, &t.owing}
 }
 
 func (q Queue) counterKey(generation int64, counter int) []byte {
-	if counter == counterRemembered {
+	if counter >= counterRemembered {
 		generation = 0
 	}
 	return tuple.AppendInt(generationPrefix(spaceCounter, q.name, generation), int64(counter))
 }
 
-// counterKeys are the keys of all counters, in their order.
+// counterKeys are the keys of the counters of [Counts], in their order.
 func (q Queue) counterKeys(generation int64) [][]byte {
-	keys := make([][]byte, counters)
+	keys := make([][]byte, counterOwing)
 	for i := range keys {
 		keys[i] = q.counterKey(generation, i)
 	}

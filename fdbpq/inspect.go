@@ -13,7 +13,8 @@ type Inspection struct {
 	Keyed     bool // items of the queue have had keys
 	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
 
-	KeysSet int64 // keys that have settings of their own
+	KeysSet   int64 // keys that have settings of their own
+	KeysOwing int64 // keys that have not all tokens of their rate, as far as they are remembered
 
 	Next *Item // what pop.min would return; nil for nothing
 }
@@ -26,6 +27,9 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	}
 	i := &Inspection{Config: s.config, Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
+		return nil, err
+	}
+	if i.KeysOwing, err = q.keysOwing(r); err != nil {
 		return nil, err
 	}
 	found := collector{

@@ -19,6 +19,9 @@ type KeySettings struct {
 	Paused *bool  `json:"paused,omitempty"` // its items are not handed out
 }
 
+// MaxKeysSet bounds how many keys of a queue may have settings of their own.
+const MaxKeysSet = 1_000_000
+
 // MaxWeight is the greatest weight of a key.
 const MaxWeight = 1000
 
@@ -142,6 +145,9 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	changed := *s
 	changed.keysSet += settings(after) - settings(before)
 	changed.keysLimited += limits(after) - limits(before)
+	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
+		return KeySettings{}, configError("%d keys of the queue have settings of their own: no more may. null drops a setting", s.keysSet)
+	}
 	if after == (KeySettings{}) {
 		tx.Clear(q.settingsRow(key))
 	} else {
@@ -155,14 +161,8 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	qtx := q.newQueueTx(tx, &changed)
-	owes, err := qtx.changeRate(q.keyBucketRow(key), before.rate(&s.config), after.rate(&s.config))
-	if err != nil {
+	if err := qtx.changeKeyRate(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
-	}
-	if owes {
-		if err := qtx.forgetLater(timerTokens); err != nil {
-			return KeySettings{}, err
-		}
 	}
 	if err := qtx.lookAgain(key); err != nil {
 		return KeySettings{}, err
@@ -203,5 +203,6 @@ func (q Queue) forgetKeys(tx kv.Tx) {
 		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
 	}
 	tx.Clear(queueRow(spaceTokensOf, q.name))
+	tx.Clear(q.counterKey(0, counterOwing))
 	tx.Clear(q.bucketRow())
 }

@@ -89,6 +89,13 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		if t.bucket, err = l.readBucket(l.reader(), l.keyBucketRow(key), rate); err != nil {
 			return nil, err
 		}
+		none, err := l.noBucket(&t.bucket)
+		if err != nil {
+			return nil, err
+		}
+		if none { // look again when a timer has cleared some
+			t.bucket.full = now + forgetEvery(timerTokens) + (rate.N-1)*rate.interval()
+		}
 		t.tokens = int(t.bucket.tokens(now))
 	}
 	return t, l.advance(t)
@@ -122,7 +129,7 @@ func (l *looks) prefetchKey(key string) {
 		l.tx.Prefetch(l.keyFenceRow(key))
 	}
 	if unset.rate(&l.state.config) != (Rate{}) {
-		l.tx.Prefetch(l.keyBucketRow(key))
+		l.tx.Prefetch(l.keyBucketRow(key), l.counterKey(0, counterOwing))
 	}
 	l.prefetchFirst(key)
 }
@@ -222,8 +229,7 @@ func (l *looks) spend() error {
 		if !t.bucket.used {
 			continue
 		}
-		l.tx.Set(l.keyBucketRow(key), t.bucket.pack())
-		if err := l.forgetLater(timerTokens); err != nil {
+		if err := l.keepBucket(key, &t.bucket); err != nil {
 			return err
 		}
 	}

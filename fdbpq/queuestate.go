@@ -151,6 +151,7 @@ func parseState(b []byte) (*queueState, error) {
 	if err := json.Unmarshal(config, &s.config); err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
+	s.config.DedupLimit = min(s.config.DedupLimit, MaxDedupLimit) // earlier versions took any
 	s.paused = flags&flagPaused != 0
 	s.keyed = version == stateKeyed || version >= stateTurns && flags&flagKeyed != 0
 	if version >= stateTurns {

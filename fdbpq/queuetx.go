@@ -35,7 +35,7 @@ const bufferSize = 256
 
 // tally has a number for each counter of a queue.
 type tally struct {
-	ready, leased, delayed, bytes, expiring, remembered int64
+	ready, leased, delayed, bytes, expiring, remembered, owing int64
 }
 
 // begin returns a queueTx, nil when there is no such queue.

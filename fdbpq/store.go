@@ -58,6 +58,8 @@ type Store struct {
 	refuseUnknown bool
 	strict        bool
 	clock         clock
+	maxKeysOwing  int64
+	maxKeysSet    int64
 	wasDown       bool // Open added a downtime: due timers wait for grace
 	sessions      sessions
 	queueStates   queueStates
@@ -71,7 +73,7 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict}
+	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
 	s.clock.init(options)
 	s.alarm.init()
 	if _, err := rand.Read(s.sessions.process[:]); err != nil {

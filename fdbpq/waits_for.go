@@ -75,7 +75,14 @@ func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
 			return WaitsForKeyLimit, nil
 		}
 	}
-	empty, err := qtx.outOfTokens(qtx.keyBucketRow(key), settings.rate(config))
+	rate := settings.rate(config)
+	if rate == (Rate{}) {
+		return "", nil
+	}
+	empty, err := qtx.outOfTokens(qtx.keyBucketRow(key), rate)
+	if err == nil && !empty {
+		empty, err = qtx.noBucketOf(key)
+	}
 	if err != nil || !empty {
 		return "", err
 	}

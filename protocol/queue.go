@@ -24,6 +24,8 @@ type Info struct {
 	Config        Config  `json:"config"`
 	FairReady     bool    `json:"fair_ready,omitempty"` // all keys stand in the order of Config.Fair, and pops go by it
 	KeysSet       int64   `json:"keys_set,omitempty"`   // keys that have settings of their own
+	KeysOwing     int64   `json:"keys_owing,omitempty"` // keys that have not all tokens of their rate
+	Remembered    int64   `json:"remembered,omitempty"` // ids of pushes and pops, of Config.DedupLimit
 
 	// History is there if it was asked for.
 	History *History `json:"history,omitempty"`

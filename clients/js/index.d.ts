@@ -426,6 +426,10 @@ export interface Info {
   lease_at_least?: boolean;
   fair_ready?: boolean;
   keys_set?: number;
+  /** Keys that have not all tokens of their rate. */
+  keys_owing?: number;
+  /** Ids of pushes and pops, of dedup_limit. */
+  remembered?: number;
   rates: { push: number; pop: number; settle: number };
   paused: boolean;
   config: Config;
