@@ -14,6 +14,8 @@ type about struct {
 	storeID string
 	started time.Time
 	id      string // as discovery has it
+
+	maxQueueBytes int64
 }
 
 // identity is for the other bridges.
@@ -35,6 +37,7 @@ func (a *about) system() protocol.System {
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,
 			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
+			QueueBytes: a.maxQueueBytes,
 		},
 	}
 	if a.options.Cluster != nil {

@@ -124,7 +124,7 @@ func Config(c fdbpq.Config) protocol.Config {
 		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
 		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
-		Ties: string(c.Ties), MaxLength: c.MaxLength, Overflow: string(c.Overflow),
+		Ties: string(c.Ties), MaxLength: c.MaxLength, MaxBytes: c.MaxBytes, Overflow: string(c.Overflow),
 		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
 		HandOver: c.HandOver, Strict: c.Strict,
 	}

@@ -84,7 +84,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Logger:   o.Logger,
 	})
 	standby := standby{b.receiver, b.waits.line}
-	about := &about{options: o, storeID: store.ID(), started: time.Now().UTC(), id: nuid.Next()}
+	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,

@@ -147,7 +147,7 @@ func (l *pushes) inTurn(tx kv.Tx) (bool, error) {
 		return false, nil
 	}
 	config, err := l.queue.Config(tx)
-	return config.Strict || config.MaxLength > 0, err
+	return config.Strict || config.MaxLength > 0 || config.MaxBytes > 0, err
 }
 
 // again notes that a transaction has lost a conflict.

@@ -122,7 +122,7 @@ func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *surv
 		gauge(descTakesDead, 1)
 	}
 	for limit, n := range map[string]float64{
-		"max_length": float64(q.Config.MaxLength), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
+		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
 		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(),
 	} {
 		if n > 0 {

@@ -29,6 +29,7 @@ type Config struct {
 	DedupLimit        int64    `json:"dedup_limit"`         // ids remembered at a time
 	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
+	MaxBytes          int64    `json:"max_bytes"`           // of their payloads and headers, and ItemBytes for each; 0: no limit but that of Options
 	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
 	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
 	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
@@ -230,7 +231,7 @@ func (c Config) check() error {
 	for _, n := range []struct {
 		field string
 		value int64
-	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}, {"key_limit", c.KeyLimit}} {
+	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}, {"max_bytes", c.MaxBytes}, {"key_limit", c.KeyLimit}} {
 		if n.value < 0 {
 			return configError("%s is %d: it cannot be negative", n.field, n.value)
 		}

@@ -207,8 +207,8 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(23)
-	if w.narrow && (dice == 6 || dice == 8) {
+	dice := rng.IntN(24)
+	if w.narrow && (dice == 6 || dice == 8 || dice == 18) {
 		dice = 4 // limits are not exact where operations overlap
 	}
 	switch dice {
@@ -242,6 +242,9 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case 8:
 		n := pick(rng, 0, 0, 3, 6)
 		return set("max_length", n, func(c *fdbpq.Config) { c.MaxLength = int64(n) })
+	case 18:
+		n := pick(rng, 0, 0, 1540, 3100, 50_000)
+		return set("max_bytes", n, func(c *fdbpq.Config) { c.MaxBytes = int64(n) })
 	case 9:
 		overflow := pick(rng, fdbpq.OverflowRefuse, fdbpq.OverflowEvict)
 		return set("overflow", overflow, func(c *fdbpq.Config) { c.Overflow = overflow })
@@ -264,7 +267,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		yes := rng.IntN(2) == 0
 		return set("strict", yes, func(c *fdbpq.Config) { c.Strict = yes })
 	}
-	if dice < 21 {
+	if dice < 22 {
 		return w.pacing(rng, set)
 	}
 	bad := pick(rng,

@@ -7,8 +7,9 @@ import (
 // Inspection is the state of a queue at a glance.
 type Inspection struct {
 	Counts
-	Config Config
-	Paused bool
+	Config   Config
+	MaxBytes int64 // what Config and Options allow together; 0: no limit
+	Paused   bool
 
 	Keyed     bool // items of the queue have had keys
 	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
@@ -25,7 +26,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	i := &Inspection{Config: s.config, Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
+	i := &Inspection{Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
 	if i.Counts, err = q.counts(r, s.generation); err != nil {
 		return nil, err
 	}

@@ -42,39 +42,111 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		if n < len(got.Pushed) {
 			answer = got.Pushed[n]
 		}
-		view, number := m.pushOne(q, at, item, answer, &out)
+		view, number, victims := m.pushOne(q, at, item, answer, &out)
 		out.Pushed = append(out.Pushed, view)
 		pushed = append(pushed, number)
 		if number > 0 {
-			q.evict(&out, pushed)
+			q.evict(&out, pushed, victims)
 		}
 	}
 	q.exists = existed || slices.ContainsFunc(pushed, func(number int) bool { return number > 0 })
 	return out
 }
 
-// evict keeps the queue within its length, as far as eight items will do. Only
-// those that stand ready can go.
-func (q *modelQueue) evict(out *outcome, pushed []int) {
-	limit := q.config.MaxLength
-	if limit == 0 || q.config.Overflow != fdbpq.OverflowEvict {
-		return
+// amount is how many items there are, and what they count of max_bytes.
+func amount(items []modelItem) (length, bytes int64) {
+	for _, item := range items {
+		bytes += int64(len(item.payload)+len(item.headers)) + 512
 	}
-	for n := 0; n < 8 && int64(len(q.items)) > limit; n++ {
-		ready := q.in(fdbpq.StateReady)
-		if len(ready) == 0 {
-			return
+	return int64(len(items)), bytes
+}
+
+// overfull reports whether items are more than the queue may have.
+func (q *modelQueue) overfull(items []modelItem) bool {
+	length, bytes := amount(items)
+	return q.config.MaxLength > 0 && length > q.config.MaxLength || q.config.MaxBytes > 0 && bytes > q.config.MaxBytes
+}
+
+// grows reports whether the queue has more than it may with so many more bytes.
+func (q *modelQueue) grows(bytes int) bool {
+	_, now := amount(q.items)
+	return bytes > 0 && q.config.MaxBytes > 0 && now+int64(bytes) > q.config.MaxBytes
+}
+
+// newItem is the number of an item that is about to be pushed.
+const newItem = -1
+
+// makeRoom chooses the items that go for a new one, which stands behind those of its
+// priority: the least urgent ready ones, as far as eight will do. If that one itself
+// suffices, no other one goes. The queue has no place for an item that stays and has it hold
+// even more than it may.
+func (q *modelQueue) makeRoom(item pushItem, priority int64, from *modelQueue, handed int) (victims []int, full bool) {
+	before := slices.Clone(q.items)
+	if from == q {
+		before = slices.DeleteFunc(before, func(item modelItem) bool { return item.number == handed })
+	}
+	added := modelItem{number: newItem, priority: priority, payload: item.payload, headers: item.headers, state: fdbpq.StateReady}
+	if max(item.delay, item.notBefore) > 0 {
+		added.state = fdbpq.StateDelayed
+	}
+	after := append(slices.Clone(before), added)
+	if !q.overfull(after) {
+		return nil, false
+	}
+	if q.config.Overflow == fdbpq.OverflowRefuse {
+		return nil, true
+	}
+	var ready []modelItem
+	for _, item := range q.in(fdbpq.StateReady) {
+		if from != q || item.number != handed {
+			ready = append(ready, *item)
 		}
-		victim := *ready[len(ready)-1]
-		q.remove(victim.number)
-		if n := slices.Index(pushed, victim.number); n >= 0 {
+	}
+	if added.state == fdbpq.StateReady {
+		at := 0
+		for at < len(ready) && ready[at].priority <= priority {
+			at++
+		}
+		ready = slices.Insert(ready, at, added)
+	}
+	stay := slices.Clone(after)
+	for len(victims) < 8 && len(ready) > 0 && q.overfull(stay) {
+		number := ready[len(ready)-1].number
+		ready = ready[:len(ready)-1]
+		if number == newItem && !q.overfull(before) {
+			victims = []int{newItem}
+			break
+		}
+		victims = append(victims, number)
+		stay = slices.DeleteFunc(stay, func(item modelItem) bool { return item.number == number })
+	}
+	if slices.Contains(victims, newItem) {
+		return victims, from != nil
+	}
+	length, bytes := amount(stay)
+	lengthBefore, bytesBefore := amount(before)
+	if q.config.MaxLength > 0 && length > q.config.MaxLength && length > lengthBefore || q.config.MaxBytes > 0 && bytes > q.config.MaxBytes && bytes > bytesBefore {
+		return nil, true
+	}
+	return victims, false
+}
+
+// evict removes the items that were chosen for one that was added.
+func (q *modelQueue) evict(out *outcome, pushed []int, victims []int) {
+	for _, number := range victims {
+		if number == newItem {
+			number = pushed[len(pushed)-1]
+		}
+		victim := *q.byNumber(number)
+		q.remove(number)
+		if n := slices.Index(pushed, number); n >= 0 {
 			out.Pushed[n].Evicted = true
 		}
 		out.Events = append(out.Events, event(fdbpq.EventEvicted, q, &victim, 0, "", ""))
 	}
 }
 
-func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView, out *outcome) (pushedView, int) {
+func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedView, out *outcome) (view pushedView, number int, victims []int) {
 	priority := item.priority
 	if !item.hasPriority {
 		priority = q.config.Priority
@@ -87,24 +159,21 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 				case "":
 					from.remove(handed)
 				case "hand over":
-					return pushedView{Err: why}, -1
+					return pushedView{Err: why}, -1, nil
 				}
 			}
-			return pushedView{ID: first.id, Seq: first.seq, Priority: first.priority, Duplicate: true}, -1
+			return pushedView{ID: first.id, Seq: first.seq, Priority: first.priority, Duplicate: true}, -1, nil
 		}
 		m.forgetTimer(due{at: first.due, kind: "zpush", queue: q.name, id: item.msgID})
 		delete(q.pushes, item.msgID)
 	}
-	length := int64(len(q.items))
-	full := q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && length >= q.config.MaxLength
 	var from *modelQueue
 	var handed int
 	if item.handOver != nil {
 		var why string
 		if from, handed, why = m.handedOver(q, item.handOver); why != "" {
-			return pushedView{Err: why}, -1
+			return pushedView{Err: why}, -1, nil
 		}
-		full = q.tooFull(priority, max(item.delay, item.notBefore) > 0, from, handed)
 	}
 	if item.unique != "" {
 		living := m.claimant(q, at, item.unique, from == q, handed, out)
@@ -113,23 +182,19 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 				if from != nil {
 					from.remove(handed)
 				}
-			}), -1
-		}
-		if item.handOver != nil { // what was past its TTL is gone
-			full = q.tooFull(priority, max(item.delay, item.notBefore) > 0, from, handed)
-		} else {
-			full = q.config.MaxLength > 0 && q.config.Overflow == fdbpq.OverflowRefuse && int64(len(q.items)) >= q.config.MaxLength
+			}), -1, nil
 		}
 	}
+	victims, full := q.makeRoom(item, priority, from, handed)
 	switch {
 	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
-		return pushedView{Err: "time"}, -1
+		return pushedView{Err: "time"}, -1, nil
 	case full:
-		return pushedView{Err: "full"}, -1
+		return pushedView{Err: "full"}, -1, nil
 	case item.msgID != "" && q.counts().Remembered >= q.config.DedupLimit:
-		return pushedView{Err: "remembered"}, -1
+		return pushedView{Err: "remembered"}, -1, nil
 	case len(item.payload)+len(item.headers) > fdbpq.MaxContent:
-		return pushedView{Err: "content"}, -1
+		return pushedView{Err: "content"}, -1, nil
 	}
 	ttl := item.ttl
 	if ttl == 0 {
@@ -150,13 +215,13 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	if from != nil {
 		from.remove(handed)
 	}
-	number := m.add(q, added)
-	view := pushedView{ID: added.id, Seq: added.seq, Priority: priority}
+	number = m.add(q, added)
+	view = pushedView{ID: added.id, Seq: added.seq, Priority: priority}
 	if item.msgID != "" {
 		due := at.now + int64(q.config.DedupWindow)
 		q.pushes[item.msgID] = modelPush{due: due, id: added.id, seq: added.seq, priority: priority}
 	}
-	return view, number
+	return view, number, victims
 }
 
 // handedOver finds the item that a push acknowledges, and says why it may not be.
@@ -175,29 +240,6 @@ func (m *model) handedOver(to *modelQueue, l *heldLease) (from *modelQueue, numb
 		return nil, 0, "hand over"
 	}
 	return from, item.number, ""
-}
-
-// tooFull reports whether a queue has no place for an item, or would evict it, when
-// another item is handed over for it.
-func (q *modelQueue) tooFull(priority int64, delayed bool, from *modelQueue, handed int) bool {
-	stay := slices.Clone(q.items)
-	if from == q {
-		stay = slices.DeleteFunc(stay, func(item modelItem) bool { return item.number == handed })
-	}
-	excess := int64(len(stay)) + 1 - q.config.MaxLength
-	if q.config.MaxLength == 0 || excess <= 0 {
-		return false
-	}
-	if q.config.Overflow == fdbpq.OverflowRefuse {
-		return true
-	}
-	lessUrgent := int64(0)
-	for _, item := range stay {
-		if item.state == fdbpq.StateReady && item.priority > priority {
-			lessUrgent++
-		}
-	}
-	return !delayed && lessUrgent < min(excess, 8)
 }
 
 // place is where the next push stands: behind all that came before it.

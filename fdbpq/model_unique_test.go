@@ -42,6 +42,8 @@ func (m *model) resolve(q *modelQueue, at moment, item pushItem, priority int64,
 		return pushedView{Err: "leased"}
 	case item.onConflict == fdbpq.ConflictReplace && item.key != living.key:
 		return pushedView{Err: "another key"}
+	case item.onConflict == fdbpq.ConflictReplace && q.grows(len(item.payload)+len(item.headers)-len(living.payload)-len(living.headers)):
+		return pushedView{Err: "full"}
 	case item.onConflict == fdbpq.ConflictReplace && len(item.payload)+len(item.headers) > fdbpq.MaxContent:
 		return pushedView{Err: "content"}
 	case item.onConflict == fdbpq.ConflictReplace:

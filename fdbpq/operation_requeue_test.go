@@ -68,9 +68,13 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 	if letter.state == fdbpq.StateLeased {
 		letter.priority = letter.returnPriority
 	}
-	if home != nil && home.tooFull(letter.priority, false, from, letter.number) {
-		out.Pushed[0].Err = "full"
-		return out
+	var victims []int
+	if home != nil {
+		var full bool
+		if victims, full = home.makeRoom(pushItem{payload: letter.payload, headers: letter.headers}, letter.priority, from, letter.number); full {
+			out.Pushed[0].Err = "full"
+			return out
+		}
 	}
 	home = m.create(to)
 	from.remove(letter.number)
@@ -86,6 +90,6 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 		again.expires = at.now + int64(ttl)
 	}
 	out.Pushed[0] = pushedView{ID: again.id, Seq: again.seq, Priority: again.priority, queue: to}
-	home.evict(&out, []int{m.add(home, again)})
+	home.evict(&out, []int{m.add(home, again)}, victims)
 	return out
 }

@@ -74,9 +74,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 			return nil, err
 		}
 		if results[i].Err == nil && !results[i].Duplicate {
-			if err := p.evict(results[:i+1]); err != nil {
-				return nil, err
-			}
+			p.evict(results[:i+1])
 		}
 		results[i].Events, p.events = p.events, nil
 	}
@@ -88,7 +86,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
 	guess := q.store.queueStates.guess(q.name)
-	counts, time := guess.config.MaxLength > 0, guess.config.TTL > 0
+	counts, time := q.store.limited(&guess.config), guess.config.TTL > 0
 	for i := range items {
 		item := &items[i]
 		if item.MsgID != "" {
@@ -159,6 +157,10 @@ type pusher struct {
 	pushed        int64  // wall clock of this transaction
 	counted       Counts // of the queue; read when a limit depends on it
 	promisedFence int64  // highest minFence assigned by an import; 0: not read yet
+	added         victim // the last item that was added
+	victims       []victim
+	dropsItself   bool // the item that is about to be added is a victim, too
+	itself        int  // its number among them
 }
 
 // newPusher reads the highest count by snapshot: a dependency on it would make all
@@ -179,7 +181,7 @@ func (qtx *queueTx) newPusher() (*pusher, error) {
 // concurrent transactions may exceed a limit.
 func (p *pusher) readCounts(items []NewItem) (err error) {
 	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
-	if p.state.config.MaxLength > 0 || withID {
+	if p.store.limited(&p.state.config) || withID {
 		p.counted, err = p.counts(p.snapshot, p.state.generation)
 	}
 	return err
@@ -246,6 +248,7 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
 	p.addReadyAt(at, due, &e, false)
+	p.added = victim{at, e}
 	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
 		err = p.rememberPush(item.MsgID, pushed.ID)
@@ -282,67 +285,13 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 	if item.TTL > MaxDelay {
 		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay), nil
 	}
-	config := &p.state.config
-	full := config.MaxLength > 0 && config.Overflow == OverflowRefuse && p.length()-handOver.leaves(p) >= config.MaxLength
-	if handOver != nil && delay <= 0 && !full {
-		if full, err = p.wouldBeEvicted(priority, handOver); err != nil {
-			return nil, err
-		}
-	}
-	if full {
-		return fmt.Errorf("%w: its max_length is %d", ErrFull, config.MaxLength), nil
+	if refused, err := p.makeRoom(item.size(), priority, delay > 0, handOver); refused != nil || err != nil {
+		return refused, err
 	}
 	if item.MsgID != "" {
 		return p.checkDedupLimit(p.counted.Remembered), nil
 	}
 	return nil, nil
-}
-
-// length is the number of items in the queue, those of this transaction included.
-func (p *pusher) length() int64 {
-	return p.counted.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
-}
-
-// maxEvicted bounds the evictions of one push. It exceeds one so that a queue shrinks
-// whose limit was lowered, and is small so that the transaction stays small.
-const maxEvicted = 8
-
-// evict removes the least urgent ready items while the queue is longer than
-// max_length, and marks the results of pushes whose item it evicts.
-func (p *pusher) evict(results []Pushed) error {
-	config := &p.state.config
-	if config.MaxLength == 0 || config.Overflow != OverflowEvict {
-		return nil
-	}
-	for n := 0; n < maxEvicted && p.length() > config.MaxLength; n++ {
-		entries, err := p.leastUrgent()(1, 0)
-		if err != nil {
-			return err
-		}
-		if len(entries) == 0 {
-			break // all items are leased or delayed
-		}
-		at := entries[0].place
-		e, err := parseEnvelope(entries[0].value, at)
-		if err != nil {
-			return err
-		}
-		p.removeReady(at, &e)
-		p.drop(at, &e)
-		p.emit(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
-		for i := range results {
-			if results[i].ID == e.id(at) && results[i].Err == nil && !results[i].Duplicate {
-				results[i].Evicted = true
-			}
-		}
-	}
-	return nil
-}
-
-// leastUrgent scans the ready items from the one that is evicted first: the newest of the
-// highest priority, whatever pop.max returns.
-func (p *pusher) leastUrgent() nextEntries {
-	return p.readyItems(p.snapshot, p.state, Max, AllPriorities, TiesNewest)
 }
 
 // delay returns the item's delay; NotBefore is by this process's wall clock.

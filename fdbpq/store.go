@@ -15,7 +15,7 @@ var (
 	ErrNoQueue = errors.New("no such queue")
 	// ErrContent: an item has more bytes than MaxContent.
 	ErrContent = errors.New("item too large")
-	// ErrFull: the queue has max_length items.
+	// ErrFull: the queue has max_length items, or max_bytes.
 	ErrFull = errors.New("queue is full")
 	// ErrFormat: the store was written by an incompatible version.
 	ErrFormat = errors.New("incompatible store format")
@@ -35,6 +35,10 @@ type Options struct {
 	// engine whose transactions take no longer than a moment: there, a pop that runs again
 	// costs little.
 	Strict bool
+
+	// MaxQueueBytes bounds every queue as Config.MaxBytes does, which may not exceed it. 0:
+	// no bound.
+	MaxQueueBytes int64
 
 	// Downtime is how long ago the store was last written to, if the caller knows that by
 	// a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
@@ -58,6 +62,7 @@ type Store struct {
 	refuseUnknown bool
 	strict        bool
 	clock         clock
+	maxQueueBytes int64
 	maxKeysOwing  int64
 	maxKeysSet    int64
 	wasDown       bool // Open added a downtime: due timers wait for grace
@@ -73,7 +78,7 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
+	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
 	s.clock.init(options)
 	s.alarm.init()
 	if _, err := rand.Read(s.sessions.process[:]); err != nil {
@@ -104,6 +109,9 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 
 // ID identifies the store. It never changes.
 func (s *Store) ID() string { return s.id }
+
+// MaxQueueBytes is the bound of every queue, 0 for none.
+func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
 // Secret is the store's key for authenticating lease tokens, the same in every
 // process that opens the store.

@@ -96,6 +96,7 @@ type row struct {
 	Rates     protocol.Rates `json:"rates"`
 	Paused    bool           `json:"paused"`
 	MaxLength int64          `json:"max_length"`
+	MaxBytes  int64          `json:"max_bytes"`
 	Dead      *int64         `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
 	Error     string         `json:"error,omitempty"`
 }
@@ -140,7 +141,7 @@ func (in *input) row(name string) *row {
 	}
 	r := &row{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Waiting: q.Waiting, Bytes: q.Bytes,
-		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength,
+		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
 	}
 	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
 		return r // a dead letter that dies is dropped

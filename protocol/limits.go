@@ -41,3 +41,6 @@ const (
 	MaxHeaderLines = 1000
 	MaxHeaderBytes = 64 << 10
 )
+
+// ItemBytes is what each item counts of a queue's max_bytes besides its payload and headers.
+const ItemBytes = 512

@@ -76,6 +76,7 @@ type Config struct {
 	DedupLimit        int64    `json:"dedup_limit"`         // how many are at a time
 	Ties              string   `json:"ties"`                // which of equal priorities pop.max takes: newest or oldest
 	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
+	MaxBytes          int64    `json:"max_bytes"`           // of payloads and headers, and 512 for each item; 0: no limit of its own
 	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
 	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
 	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
@@ -99,6 +100,7 @@ type ConfigChange struct {
 	DedupLimit        *int64    `json:"dedup_limit,omitempty"`
 	Ties              *string   `json:"ties,omitempty"`
 	MaxLength         *int64    `json:"max_length,omitempty"`
+	MaxBytes          *int64    `json:"max_bytes,omitempty"`
 	Overflow          *string   `json:"overflow,omitempty"`
 	KeyLimit          *int64    `json:"key_limit,omitempty"`
 	KeyOrder          *bool     `json:"key_order,omitempty"`

@@ -53,5 +53,6 @@ type Limits struct {
 	Bundle     int      `json:"bundle"` // items of one; 0: the bridge knows no bundles
 	Wait       Duration `json:"wait"`
 	Lease      Duration `json:"lease"`
-	Payload    int64    `json:"payload"` // of an item, with its headers
+	Payload    int64    `json:"payload"`               // of an item, with its headers
+	QueueBytes int64    `json:"queue_bytes,omitempty"` // of any queue, whatever its max_bytes; 0: no limit
 }

@@ -401,6 +401,7 @@ export interface Config {
   dedup_limit: number;
   ties: "newest" | "oldest";
   max_length: number;
+  max_bytes: number;
   overflow: "refuse" | "evict";
   key_limit: number;
   key_order: boolean;

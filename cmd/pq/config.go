@@ -32,6 +32,7 @@ whole; a queue that does not exist is made. The fields:
   dedup_limit          how many of them are
   ties                 which of equal priorities --max takes: newest or oldest
   max_length           of the queue, in items; 0: no limit
+  max_bytes            of the queue, with 512 for each item; 0: no limit of its own
   overflow             what a push to a full queue does: refuse or evict
   key_limit            items of one key that are leased at a time; 0: no limit
   key_order            whether items of a key are handed out one after another

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
@@ -115,6 +116,9 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 	}
 	if most := i.Config.MaxLength; most > 0 && i.Ready+i.Leased+i.Delayed >= most {
 		remark(isFull, "%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, thousands(most))
+	}
+	if most := i.Config.MaxBytes; most > 0 && i.Bytes+protocol.ItemBytes*(i.Ready+i.Leased+i.Delayed) >= most {
+		remark("%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, thousands(most))
 	}
 	if age := seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
 		remark(unworked, "%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, many(i.Ready, "item"), span(age))

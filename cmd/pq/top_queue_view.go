@@ -53,6 +53,9 @@ func (m *topModel) queueNumbers() []screen.Line {
 	rates := fmt.Sprintf("pushes/s %s   pops/s %s   settlements/s %s", n(rate(f.Rates.Push)), n(rate(f.Rates.Pop)), n(rate(f.Rates.Settle)))
 	c := f.Config
 	rules := fmt.Sprintf("lease %s   max_deliveries %d   max_length %s", time.Duration(c.Lease), c.MaxDeliveries, thousands(c.MaxLength))
+	if c.MaxBytes > 0 {
+		rules += "   max_bytes " + size(c.MaxBytes)
+	}
 	if in := holder(f.Info); in != "" {
 		rules += "   dead letters in " + in
 	}

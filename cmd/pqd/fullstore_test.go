@@ -105,11 +105,9 @@ func TestNearlyFullDisk(t *testing.T) {
 		t.Errorf("HTTP answered a push %d %s", code, body)
 	}
 	dead := request(t, nc, "pq.jobs-dead.peek.min", "")
-	if code, body := ask(t, "POST", p.HTTP+"/v1/queues/jobs-dead/items/"+dead.Header.Get("PQ-Id")+"/requeue", ""); code != 429 || !strings.Contains(body, "store_full") {
-		t.Errorf("HTTP answered a requeue %d %s", code, body)
-	}
-	if again := request(t, nc, "pq.jobs-dead.peek.min", ""); again.Header.Get("PQ-Id") != dead.Header.Get("PQ-Id") {
-		t.Errorf("the dead letter is gone: %v", again.Header)
+	refuses("a requeue", "", "pq.jobs-dead.requeue."+dead.Header.Get("PQ-Id"), "")
+	if gone := request(t, nc, "pq.jobs-dead.peek.min", ""); gone.Header.Get("Status") != "404" {
+		t.Errorf("the dead letter is still there: %v", gone.Header)
 	}
 	if code, body := ask(t, "GET", p.HTTP+"/metrics", ""); code != 200 || !strings.Contains(body, `reason="store_full"`) {
 		t.Errorf("no metric counts the refusals")
@@ -119,4 +117,56 @@ func TestNearlyFullDisk(t *testing.T) {
 	p.Change("PQ_MIN_FREE=0")
 	p.Start(t)
 	refuses("a push to a store with room", "", "pq.jobs.push", "new")
+}
+
+// The operator bounds the bytes of every queue. Items of whatever size meet that bound, and
+// nobody with all rights on a queue raises it.
+func TestMaxQueueBytes(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t, "PQ_MAX_QUEUE_BYTES=100K")
+	nc := p.Connect(t)
+	const full protocolReason = "full"
+	taken := func(queue string, body string, headers ...string) (n int) {
+		t.Helper()
+		for ; ; n++ {
+			switch why := pushed(t, nc, "pq."+queue+".push", body, headers...); {
+			case why == full:
+				return n
+			case why != "" || n > 1000:
+				t.Fatalf("item %d of %s was answered %q", n, queue, why)
+			}
+		}
+	}
+	for _, c := range []struct {
+		queue, config, body string
+		want                int
+	}{
+		{"large", `{}`, strings.Repeat("x", 10_000), 102_400 / 10_512},
+		{"empty", `{}`, "", 102_400 / 512},
+		{"own", `{"max_bytes":50000}`, strings.Repeat("x", 10_000), 50_000 / 10_512},
+		{"later", `{"overflow":"evict"}`, "", 102_400 / 512},
+	} {
+		if reply := request(t, nc, "pq."+c.queue+".admin.config", c.config); reply.Header.Get("Nats-Service-Error") != "" {
+			t.Fatalf("%s: %v", c.config, reply.Header)
+		}
+		headers := []string{}
+		if c.queue == "later" { // what is delayed is not evicted
+			headers = []string{"PQ-Delay", "1h"}
+		}
+		if n := taken(c.queue, c.body, headers...); n != c.want {
+			t.Errorf("%s took %d items, expected %d", c.queue, n, c.want)
+		}
+	}
+	reply := request(t, nc, "pq.own.admin.config", `{"max_bytes":102401}`)
+	if why := reply.Header.Get("Nats-Service-Error"); reply.Header.Get("Nats-Service-Error-Code") != "400" || !strings.Contains(why, "102400") {
+		t.Errorf("a higher bound was answered %v", reply.Header)
+	}
+	var system struct {
+		Limits struct {
+			QueueBytes int64 `json:"queue_bytes"`
+		}
+	}
+	if err := json.Unmarshal(request(t, nc, "pq._sys.info", "").Data, &system); err != nil || system.Limits.QueueBytes != 102_400 {
+		t.Errorf("_sys.info shows %+v, %v", system, err)
+	}
 }

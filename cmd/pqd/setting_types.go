@@ -114,6 +114,15 @@ func (l *logLevel) Decode(value string) error {
 	return errors.New("expected debug, info, warn or error")
 }
 
+// byteCount is a number of bytes.
+type byteCount int64
+
+func (c *byteCount) Decode(value string) error {
+	n, err := parseBytes(value)
+	*c = byteCount(n)
+	return err
+}
+
 // queueCount is how many queues have metrics of their own. Each costs some reads a scrape.
 type queueCount int
 

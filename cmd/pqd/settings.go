@@ -18,6 +18,7 @@ type settings struct {
 	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its names or addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
 	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a pqd that keeps a store together with others: its copy, and the files of the embedded NATS server"`
 	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items: with less pqd refuses them (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of a small disk"`
+	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default, for no limit but that"`
 	Secret      existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share, by which they know each other; at least 16 characters"`
 	RouteCA     existingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
 	RouteCert   existingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`

@@ -73,7 +73,7 @@ func storeDir(s settings, instead string) (string, error) {
 
 // storeOptions are the options of the queues in the store.
 func storeOptions(s settings) fdbpq.Options {
-	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.embedded(), Strict: s.Store.embedded()}
+	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.embedded(), Strict: s.Store.embedded(), MaxQueueBytes: int64(s.QueueBytes)}
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.

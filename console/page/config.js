@@ -15,6 +15,7 @@ const explained = [
   ["dedup_limit", "Remembers ids up to", "With so many, requests with new ids are refused."],
   ["ties", "Pops from the far end take", "Of the items with the highest priority.", ["newest", "oldest"]],
   ["max_length", "Length", "How many items the queue may have. With 0 there is no limit."],
+  ["max_bytes", "Bytes", "How many bytes the items may have, with 512 for each besides its payload and headers. With 0 there is no limit but that of pqd."],
   ["overflow", "A push to a full queue", "Is refused, or evicts the least urgent item.", ["refuse", "evict"]],
   ["key_limit", "Leases of a key", "How many items of one key are leased at a time. With 0 there is no limit."],
   ["key_order", "Keys in order", "The items of a key are handed out one after another."],

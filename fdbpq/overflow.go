@@ -1,0 +1,162 @@
+package fdbpq
+
+import (
+	"fmt"
+	"math"
+)
+
+// A queue has a bound of items, max_length, and one of bytes, max_bytes. A push that exceeds
+// one is refused, or evicts: then the least urgent ready items go, as far as eight will do.
+// A push whose item the queue would grow by nevertheless is refused.
+
+// ItemBytes is what each item counts of max_bytes besides its payload and headers: about what
+// its rows take.
+const ItemBytes = 512
+
+// maxEvicted bounds the evictions of one push. It exceeds one so that a queue shrinks
+// whose limit was lowered, and is small so that the transaction stays small.
+const maxEvicted = 8
+
+// maxBytes is the bound that holds for a queue, 0 for none.
+func (s *Store) maxBytes(c *Config) int64 {
+	if c.MaxBytes == 0 || s.maxQueueBytes == 0 {
+		return max(c.MaxBytes, s.maxQueueBytes)
+	}
+	return min(c.MaxBytes, s.maxQueueBytes)
+}
+
+// limited reports whether a push depends on how much is in the queue.
+func (s *Store) limited(c *Config) bool { return c.MaxLength > 0 || s.maxBytes(c) > 0 }
+
+// amount is something of the content of a queue, or how much of it is too much.
+type amount struct{ items, bytes int64 }
+
+func amountOf(size int64) amount { return amount{1, size + ItemBytes} }
+
+func (a amount) plus(b amount) amount  { return amount{a.items + b.items, a.bytes + b.bytes} }
+func (a amount) minus(b amount) amount { return amount{a.items - b.items, a.bytes - b.bytes} }
+func (a amount) tooMuch() bool         { return a.items > 0 || a.bytes > 0 }
+
+// excess is what the queue has beyond its limits, negative where there is room. It counts
+// what this transaction has done.
+func (p *pusher) excess() amount {
+	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
+	items := p.counted.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
+	if most := p.state.config.MaxLength; most > 0 {
+		over.items = items - most
+	}
+	if most := p.store.maxBytes(&p.state.config); most > 0 {
+		over.bytes = p.counted.Bytes + p.tally.bytes + items*ItemBytes - most
+	}
+	return over
+}
+
+// tooFull is the reason to refuse an item with which the queue has too much.
+func (p *pusher) tooFull(over amount) error {
+	most := p.store.maxBytes(&p.state.config)
+	switch {
+	case over.items > 0:
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, p.state.config.MaxLength)
+	case most != p.state.config.MaxBytes:
+		return fmt.Errorf("%w: no queue here may have more than %d bytes, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
+	}
+	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
+}
+
+// victim is an item to be evicted.
+type victim struct {
+	place
+	envelope
+}
+
+// makeRoom chooses the items that are evicted for a new one, perhaps that one itself, or
+// returns why it is refused. A delayed item is not ready, so it does not evict itself, and
+// one that is handed over is not to be lost.
+func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refused, err error) {
+	p.victims, p.dropsItself = nil, false
+	before := p.excess()
+	if h != nil && h.from == p.queueTx {
+		before = before.minus(amountOf(h.item.size))
+	}
+	left := before.plus(amountOf(size))
+	if !left.tooMuch() {
+		return nil, nil
+	}
+	if p.state.config.Overflow != OverflowEvict {
+		return p.tooFull(left), nil
+	}
+	var freed amount
+	least := p.leastUrgent()
+	next, more, err := p.nextVictim(least)
+	for n := 0; n < maxEvicted && left.minus(freed).tooMuch() && err == nil; n++ {
+		switch itself := !delayed && !p.dropsItself; {
+		case itself && (!more || next.priority <= priority): // it is behind the older ones of its priority
+			if p.dropsItself = true; !before.tooMuch() {
+				p.victims, p.itself = []victim{{}}, 0 // it is enough
+				return h.keptFrom(p.tooFull(left)), nil
+			}
+			p.itself = len(p.victims)
+			p.victims = append(p.victims, victim{})
+			freed = freed.plus(amountOf(size))
+		case more:
+			p.victims = append(p.victims, next)
+			freed = freed.plus(amountOf(next.size))
+			next, more, err = p.nextVictim(least)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.dropsItself {
+		return h.keptFrom(p.tooFull(left)), nil
+	}
+	rest := left.minus(freed)
+	if rest.items > 0 && freed.items < 1 || rest.bytes > 0 && freed.bytes < size+ItemBytes {
+		return p.tooFull(rest), nil
+	}
+	return nil, nil
+}
+
+// keptFrom is the reason to refuse an item that would be evicted at once, if it is handed
+// over.
+func (h *handOver) keptFrom(reason error) error {
+	if h == nil {
+		return nil
+	}
+	return reason
+}
+
+// leastUrgent scans the ready items from the one that is evicted first: the newest of the
+// highest priority, whatever pop.max returns.
+func (p *pusher) leastUrgent() nextEntries {
+	return p.readyItems(p.snapshot, p.state, Max, AllPriorities, TiesNewest)
+}
+
+func (p *pusher) nextVictim(least nextEntries) (v victim, more bool, err error) {
+	entries, err := least(1, 0)
+	if err != nil || len(entries) == 0 {
+		return victim{}, false, err
+	}
+	at := entries[0].place
+	e, err := parseEnvelope(entries[0].value, at)
+	return victim{at, e}, true, err
+}
+
+// evict removes the items that were chosen, and marks the results of pushes whose item goes.
+func (p *pusher) evict(results []Pushed) {
+	if p.dropsItself {
+		p.victims[p.itself] = p.added
+	}
+	for i := range p.victims {
+		at, e := p.victims[i].place, &p.victims[i].envelope
+		p.removeReady(at, e)
+		p.drop(at, e)
+		p.emit(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
+		for i := range results {
+			if results[i].ID == e.id(at) && results[i].Err == nil && !results[i].Duplicate {
+				results[i].Evicted = true
+			}
+		}
+	}
+	p.victims, p.dropsItself = nil, false
+}
