@@ -87,7 +87,7 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 	}
 	var freed amount
 	least := p.leastUrgent()
-	next, more, err := p.nextVictim(least)
+	next, more, err := p.nextVictim(least, h)
 	for n := 0; n < maxEvicted && left.minus(freed).tooMuch() && err == nil; n++ {
 		switch itself := !delayed && !p.dropsItself; {
 		case itself && (!more || next.priority <= priority): // it is behind the older ones of its priority
@@ -101,7 +101,7 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 		case more:
 			p.victims = append(p.victims, next)
 			freed = freed.plus(amountOf(next.size))
-			next, more, err = p.nextVictim(least)
+			next, more, err = p.nextVictim(least, h)
 		}
 	}
 	if err != nil {
@@ -132,14 +132,21 @@ func (p *pusher) leastUrgent() nextEntries {
 	return p.readyItems(p.snapshot, p.state, Max, AllPriorities, TiesNewest)
 }
 
-func (p *pusher) nextVictim(least nextEntries) (v victim, more bool, err error) {
-	entries, err := least(1, 0)
-	if err != nil || len(entries) == 0 {
-		return victim{}, false, err
+// nextVictim is the next item of those that may go. One that is handed over late may be ready
+// again, and goes anyway.
+func (p *pusher) nextVictim(least nextEntries, h *handOver) (v victim, more bool, err error) {
+	for {
+		entries, err := least(1, 0)
+		if err != nil || len(entries) == 0 {
+			return victim{}, false, err
+		}
+		at := entries[0].place
+		if h != nil && h.from == p.queueTx && at == h.item.place {
+			continue
+		}
+		e, err := parseEnvelope(entries[0].value, at)
+		return victim{at, e}, true, err
 	}
-	at := entries[0].place
-	e, err := parseEnvelope(entries[0].value, at)
-	return victim{at, e}, true, err
 }
 
 // evict removes the items that were chosen, and marks the results of pushes whose item goes.

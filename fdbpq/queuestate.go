@@ -108,7 +108,7 @@ func (s *queueState) pack() ([]byte, error) {
 func (s *queueState) version() int64 {
 	c := &s.config
 	switch {
-	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || !s.keyed && c.limitsKeys():
+	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || c.MaxBytes > 0 || !s.keyed && c.limitsKeys():
 		return stateUnique
 	case c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
 		return stateTurns

@@ -24,7 +24,7 @@ func (e earlierProgram) serves(state []byte) bool {
 var knownFrom = map[string]int64{
 	"priority": 1, "lease": 1, "ttl": 1, "max_deliveries": 1, "dead_letter": 1, "dead_letter_expired": 1,
 	"dedup_window": 1, "dedup_limit": 1, "ties": 1, "max_length": 1, "overflow": 1,
-	"dead_letters_from": 4, "hand_over": 4, "key_limit": 4, "key_order": 4, "strict": 4,
+	"dead_letters_from": 4, "hand_over": 4, "max_bytes": 4, "key_limit": 4, "key_order": 4, "strict": 4,
 	"fair": 3, "rate": 3, "key_rate": 3,
 }
 
