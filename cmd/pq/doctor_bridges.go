@@ -57,7 +57,7 @@ func (d *doctor) bridges() bool {
 	}
 	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, span(seconds(system.Uptime)), system.Store)
 	for _, damage := range system.Damage {
-		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/operations.md", damage)
+		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/runbook.md", damage)
 	}
 	if system.Cluster != nil {
 		d.cluster(system.Cluster)

@@ -92,7 +92,7 @@ func adviseDamage(err error, s settings) error {
 	case s.shared():
 		return fmt.Errorf("%w: %s", err, s.anotherCopy())
 	}
-	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/operations.md", err)
+	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/runbook.md", err)
 }
 
 // anotherCopy is what to do about a node's copy that is damaged.

@@ -201,8 +201,8 @@ func alertRules(t *testing.T) map[string]alertRule {
 // Each alert leads to its section of the page, which says how urgent it is.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
-	page := read(t, operation)
-	const base = "https://github.com/pqbridge/pqbridge/blob/main/docs/operations.md#"
+	page := read(t, runbook)
+	const base = "https://github.com/pqbridge/pqbridge/blob/main/docs/runbook.md#"
 	urgencies := map[string]string{"critical": "Critical", "warning": "Warning"}
 	rules := alertRules(t)
 	for name, rule := range rules {
@@ -213,13 +213,13 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s has no summary or no description", name)
 		}
 		urgency := urgencies[rule.Labels["severity"]]
-		if section := "\n#### " + name + "\n\n*" + urgency + "*: "; urgency == "" || !strings.Contains(page, section) {
-			t.Errorf("%s is %q: %s has no section %q", name, rule.Labels["severity"], operation, section)
+		if section := "\n### " + name + "\n\n*" + urgency + "*: "; urgency == "" || !strings.Contains(page, section) {
+			t.Errorf("%s is %q: %s has no section %q", name, rule.Labels["severity"], runbook, section)
 		}
 	}
-	for _, section := range regexp.MustCompile(`(?m)^#### (Pq\w+)$`).FindAllStringSubmatch(page, -1) {
+	for _, section := range regexp.MustCompile(`(?m)^### (Pq\w+)$`).FindAllStringSubmatch(page, -1) {
 		if _, known := rules[section[1]]; !known {
-			t.Errorf("%s has a section %s, which is no alert", operation, section[1])
+			t.Errorf("%s has a section %s, which is no alert", runbook, section[1])
 		}
 	}
 }

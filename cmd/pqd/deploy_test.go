@@ -30,6 +30,7 @@ const (
 	composed  = "../../deploy/compose-cluster.yml"
 	manifests = "../../deploy/kubernetes"
 	operation = "../../docs/operations.md"
+	runbook   = "../../docs/runbook.md"
 
 	stopsWithin = 10 * time.Second
 )
