@@ -66,7 +66,7 @@ func TestQueueLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &client.Info{Queue: "jobs", Ready: 1, Delayed: 1, Bytes: info.Bytes, Paused: true, Config: info.Config}
+	want := &client.Info{Queue: "jobs", Ready: 1, Delayed: 1, Bytes: info.Bytes, Remembered: 2, Paused: true, Config: info.Config}
 	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(client.Info{}, "Oldest", "OldestOfAll", "OldestLease", "Rates")); diff != "" {
 		t.Errorf("info: -want +got\n%s", diff)
 	}
