@@ -7,7 +7,8 @@
 //
 // A transaction is a closure. It may run several times before it commits once,
 // so it must have no effect outside the transaction that a rerun would repeat;
-// it must not block on anything but the transaction.
+// it must not block on anything but the transaction: an engine may have others wait for
+// a closure that runs again.
 //
 // Committed transactions are serializable in the order they commit, phantoms
 // included: what a transaction read outside [Tx.Snapshot] cannot have changed

@@ -120,7 +120,7 @@ var catches = map[flaw]string{
 	commitsFailed:         "OwnError TooLarge RandomOperations",
 	rerunsFailed:          "OwnError",
 	ignoresContext:        "ContextEnded",
-	bareContextError:      "ContextEnded ContextEndsDuringReruns",
+	bareContextError:      "ContextEnded ContextEndsBeforeRerun",
 	servesClosed:          "Close",
 	closesAtOnce:          "CloseWaits",
 	neverTooOld:           "OldTransaction OldTransactionReads",

@@ -84,14 +84,14 @@ func (t *Term) gather(limit int) (*Batch, error) {
 func (b *Batch) add(p *proposal) {
 	db, w := b.term.db, &p.t.buf.writes
 	if from := p.t.pinned; from != nil {
-		if loss, _ := from.firstConflict(&p.t.buf.reads); loss != nil {
+		// No commit follows before this batch does, and its maker does not give up.
+		if loss, _ := from.firstConflict(context.Background(), &p.t.buf.reads, db.newest.Load()); loss != nil {
 			db.stats.conflicts.Add(1)
 			p.finish(verdict{rerun: true}) // what it lost against has been applied
 			return
 		}
-		first, last := p.t.buf.reads.bounds()
 		for _, o := range b.all {
-			if o.c.conflicts(&p.t.buf.reads, first, last) {
+			if o.c.conflicts(&p.t.buf.reads) {
 				db.stats.conflicts.Add(1)
 				b.losers = append(b.losers, p)
 				return
@@ -123,17 +123,14 @@ func (b *Batch) add(p *proposal) {
 // widens reports whether others have set keys in ranges that the proposal clears key by
 // key. Then the proposal must clear the ranges.
 func (b *Batch) widens(p *proposal) bool {
-	for _, r := range p.t.buf.writes.narrow {
-		if p.t.pinned.changesSince(r) {
-			return true
-		}
-		for _, o := range b.all {
-			if o.c.wroteIn(r) {
-				return true
-			}
-		}
+	narrow := &p.t.buf.writes.narrow
+	if narrow.empty() {
+		return false
 	}
-	return false
+	if change, _ := p.t.pinned.firstConflict(context.Background(), narrow, b.term.db.newest.Load()); change != nil {
+		return true
+	}
+	return slices.ContainsFunc(b.all, func(o *proposal) bool { return o.c.conflicts(narrow) })
 }
 
 // value returns the integer that the batch writes to key; known is false if it writes none.

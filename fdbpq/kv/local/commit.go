@@ -16,7 +16,7 @@ type commit struct {
 	version      uint64
 	keys         packedKeys // keys set or cleared
 	fingerprints []uint32   // open addressing by hash: the keys' fingerprints, 0 for free
-	ranges       []keyRange // ranges cleared
+	ranges       rangeSet   // ranges cleared
 
 	next    atomic.Pointer[commit]
 	durable chan struct{} // closed when the commit and all before it are synced

@@ -2,7 +2,7 @@ package local
 
 import (
 	"bytes"
-	"math"
+	"context"
 )
 
 // extent is the part of a range that has changes: from the key first to the key last,
@@ -27,6 +27,11 @@ func (x *extent) widen(first, last []byte, without bool) {
 
 // wrote reports whether the commit may have changed key.
 func (c *commit) wrote(hash uint64, key []byte) bool {
+	return c.wroteKey(hash, key) || c.ranges.contains(key)
+}
+
+// wroteKey reports whether key is one that the commit set or cleared.
+func (c *commit) wroteKey(hash uint64, key []byte) bool {
 	if len(c.fingerprints) > 0 {
 		mask := uint64(len(c.fingerprints) - 1)
 		for at := hash & mask; c.fingerprints[at] != 0; at = (at + 1) & mask {
@@ -39,33 +44,23 @@ func (c *commit) wrote(hash uint64, key []byte) bool {
 			break // another key's fingerprint: search would have found key
 		}
 	}
-	for _, r := range c.ranges {
-		if r.contains(key) {
-			return true
-		}
-	}
 	return false
 }
 
-// wroteIn reports whether the commit may have changed a key of r.
-func (c *commit) wroteIn(r keyRange) bool {
-	if i := c.keys.search(r.begin); i < c.keys.len() && bytes.Compare(c.keys.key(i), r.end) < 0 {
-		return true
-	}
-	for _, o := range c.ranges {
-		if r.overlaps(o) {
-			return true
-		}
-	}
-	return false
+// wroteKeyIn reports whether the commit set or cleared a key of r.
+func (c *commit) wroteKeyIn(r keyRange) bool {
+	i := c.keys.search(r.begin)
+	return i < c.keys.len() && bytes.Compare(c.keys.key(i), r.end) < 0
 }
 
 // changesIn widens x by the commit's changes within r.
 func (c *commit) changesIn(r keyRange, x *extent) {
-	first := c.keys.search(r.begin)
-	last := c.keys.search(r.end) - 1
-	if first <= last {
-		x.widen(c.keys.key(first), c.keys.key(last), false)
+	if n := c.keys.len(); n > 0 && bytes.Compare(c.keys.key(0), r.end) < 0 && bytes.Compare(c.keys.key(n-1), r.begin) >= 0 {
+		first := c.keys.search(r.begin)
+		last := c.keys.search(r.end) - 1
+		if first <= last {
+			x.widen(c.keys.key(first), c.keys.key(last), false)
+		}
 	}
 	for _, o := range c.ranges {
 		if !r.overlaps(o) {
@@ -94,41 +89,57 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 	return keyRange{x.first, x.last}
 }
 
-// changesSince reports whether commits after c changed a key of r.
-func (c *commit) changesSince(r keyRange) bool {
-	return c.changes(r, math.MaxUint64).begin != nil
-}
-
-// firstConflict returns the first commit after c that changed what r depends on, or
-// nil, and the last commit that it examined.
-func (c *commit) firstConflict(r *readSet) (loss, last *commit) {
-	first, final := r.bounds()
-	for last = c; ; {
-		n := last.next.Load()
-		if n == nil {
-			return nil, last
+// firstConflict returns the first commit after c, up to last, that changed what r depends
+// on, or nil. An error says that ctx has ended before.
+func (c *commit) firstConflict(ctx context.Context, r *readSet, last *commit) (loss *commit, err error) {
+	const heed = 256 // commits, after which it looks at ctx again
+	r.order()
+	for n, seen := c, 0; n != last; seen++ {
+		if seen%heed == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		last = n
-		if n.conflicts(r, first, final) {
-			return n, n
+		if n = n.next.Load(); n.conflicts(r) {
+			return n, nil
 		}
 	}
+	return nil, nil
 }
 
-// conflicts reports whether the commit changed what r depends on; r's keys lie
-// between first and final.
-func (c *commit) conflicts(r *readSet, first, final []byte) bool {
-	// Most commits concern other queues.
-	if n := c.keys.len(); len(c.ranges) > 0 || n > 0 &&
-		bytes.Compare(c.keys.key(0), final) <= 0 && bytes.Compare(c.keys.key(n-1), first) >= 0 {
-		for i, e := range r.keys.entries {
-			if c.wrote(e.hash, r.keys.key(int32(i))) {
+// conflicts reports whether the commit changed what r depends on; r is in order. A commit
+// and a transaction may each have one key or thousands, so it looks for the fewer ones among
+// the others.
+func (c *commit) conflicts(r *readSet) bool {
+	if r.empty() {
+		return false
+	}
+	for _, o := range c.ranges {
+		if bytes.Compare(o.begin, r.highest) <= 0 && bytes.Compare(r.lowest, o.end) < 0 && r.dependsIn(o) {
+			return true
+		}
+	}
+	n := c.keys.len()
+	if n == 0 || bytes.Compare(c.keys.key(0), r.highest) > 0 || bytes.Compare(c.keys.key(n-1), r.lowest) < 0 {
+		return false // most commits concern other queues
+	}
+	if n < len(r.keys.entries)+len(r.ranges) {
+		for i := c.keys.search(r.lowest); i < n; i++ {
+			key := c.keys.key(i)
+			if bytes.Compare(key, r.highest) > 0 {
+				return false
+			}
+			if r.dependsOn(key) {
 				return true
 			}
 		}
+		return false
+	}
+	for i, e := range r.keys.entries {
+		if c.wroteKey(e.hash, r.keys.key(int32(i))) {
+			return true
+		}
 	}
 	for _, o := range r.ranges {
-		if c.wroteIn(o) {
+		if c.wroteKeyIn(o) {
 			return true
 		}
 	}

@@ -2,9 +2,10 @@
 // machine, on top of Pebble.
 //
 // Transactions are optimistic. A closure runs without a lock on a snapshot of the
-// store. The commit holds a lock while it checks for conflicts and writes to the
-// store's memory and its log. It waits for the sync of the log without the lock, so
-// transactions that commit at about the same time share one sync.
+// store. The commit holds a lock while it writes to the store's memory and its log. It
+// waits for the sync of the log without the lock, so transactions that commit at about
+// the same time share one sync. A closure that has lost a conflict runs again with the
+// lock, so it loses once.
 //
 // Guarantees:
 //   - When Update or View returns, everything that it read and wrote is durable:

@@ -177,6 +177,12 @@ func (s rangeSet) contains(key []byte) bool {
 	return i < len(s) && bytes.Compare(s[i].begin, key) <= 0
 }
 
+// overlap reports whether a key of the set is in r, too.
+func (s rangeSet) overlap(r keyRange) bool {
+	i := s.search(r.begin)
+	return i < len(s) && bytes.Compare(s[i].begin, r.end) < 0
+}
+
 // packedKeys is a sorted list of keys in two slices without pointers, so that the
 // garbage collector need not scan long lists.
 type packedKeys struct {

@@ -39,7 +39,7 @@ func TestMutexExcludes(t *testing.T) {
 		t.Error("the lock was taken twice")
 	}
 	m.unlock()
-	if m.waiting.Load() != 0 {
+	if m.waiters() != 0 {
 		t.Error("somebody waits for ever")
 	}
 }

@@ -216,7 +216,7 @@ func TestLoserWaitsForTheWinner(t *testing.T) {
 			return err
 		})
 	}()
-	await(t, "the loser to wait or to run again", func() bool { return db.commitLock.waiting.Load() > 0 || runs.Load() > 1 })
+	await(t, "the loser to wait or to run again", func() bool { return db.commitLock.waiters() > 0 || runs.Load() > 1 })
 	unlock()
 	for _, done := range []<-chan error{won, lost} {
 		if err := <-done; err != nil {
@@ -249,7 +249,7 @@ func TestLoserGivesUp(t *testing.T) {
 			return err
 		})
 	}()
-	await(t, "the loser to wait", func() bool { return db.commitLock.waiting.Load() > 0 })
+	await(t, "the loser to wait", func() bool { return db.commitLock.waiters() > 0 })
 	giveUp()
 	select {
 	case err := <-lost:

@@ -1,34 +1,76 @@
 package local
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // readSet is the keys and ranges that a transaction's commit depends on.
 type readSet struct {
-	keys            keySet
-	lowest, highest int32 // of the keys, by index
-	ranges          []keyRange
-	bytes           int // of the ranges' bounds
+	keys   keySet
+	ranges rangeSet // as they were added, until order
+	bytes  int      // of the ranges' bounds
+
+	ordered         bool
+	lowest, highest []byte // no key is outside of these, if it is ordered
 }
 
-func (r *readSet) addKey(hash uint64, key []byte) {
-	i, isNew := r.keys.add(hash, key)
-	switch {
-	case !isNew:
-	case i == 0:
-		r.lowest, r.highest = 0, 0
-	case bytes.Compare(key, r.keys.key(r.lowest)) < 0:
-		r.lowest = i
-	case bytes.Compare(key, r.keys.key(r.highest)) > 0:
-		r.highest = i
+func (r *readSet) addKey(hash uint64, key []byte) { r.keys.add(hash, key) }
+
+func (r *readSet) empty() bool { return r.keys.len()+len(r.ranges) == 0 }
+
+// order prepares a set to which nothing is added any more for comparisons with commits.
+func (r *readSet) order() {
+	if r.ordered || r.empty() {
+		return
+	}
+	r.ordered = true
+	byBegin := func(a, b keyRange) int { return bytes.Compare(a.begin, b.begin) }
+	if !slices.IsSortedFunc(r.ranges, byBegin) {
+		slices.SortFunc(r.ranges, byBegin)
+	}
+	merged := r.ranges[:0]
+	for _, o := range r.ranges {
+		if n := len(merged); n == 0 || bytes.Compare(o.begin, merged[n-1].end) > 0 {
+			merged = append(merged, o)
+		} else if bytes.Compare(o.end, merged[n-1].end) > 0 {
+			merged[n-1].end = o.end
+		}
+	}
+	clear(r.ranges[len(merged):])
+	r.ranges = merged
+	if n := len(merged); n > 0 {
+		r.lowest, r.highest = merged[0].begin, merged[n-1].end
+	} else {
+		r.lowest, r.highest = r.keys.key(0), r.keys.key(0)
+	}
+	for i := range r.keys.entries {
+		key := r.keys.key(int32(i))
+		if bytes.Compare(key, r.lowest) < 0 {
+			r.lowest = key
+		}
+		if bytes.Compare(key, r.highest) > 0 {
+			r.highest = key
+		}
 	}
 }
 
-// bounds returns the lowest and the highest of the keys.
-func (r *readSet) bounds() (lowest, highest []byte) {
-	if r.keys.len() == 0 {
-		return nil, nil
+// dependsOn reports whether key is in the set, which is in order.
+func (r *readSet) dependsOn(key []byte) bool {
+	return r.ranges.contains(key) || len(r.keys.entries) > 0 && r.keys.find(hashKey(key), key) >= 0
+}
+
+// dependsIn reports whether a key of o is in the set, which is in order.
+func (r *readSet) dependsIn(o keyRange) bool {
+	if r.ranges.overlap(o) {
+		return true
 	}
-	return r.keys.key(r.lowest), r.keys.key(r.highest)
+	for i := range r.keys.entries {
+		if o.contains(r.keys.key(int32(i))) {
+			return true
+		}
+	}
+	return false
 }
 
 // addRange copies the bounds. A range that continues the previous one, as in a loop
@@ -61,4 +103,5 @@ func (r *readSet) reset() {
 	clear(r.ranges)
 	r.ranges = r.ranges[:0]
 	r.bytes = 0
+	r.ordered, r.lowest, r.highest = false, nil, nil
 }

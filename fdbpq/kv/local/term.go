@@ -131,21 +131,26 @@ func (p *proposal) finish(v verdict) {
 
 // commit waits until a batch with the transaction is decided. It keeps tx, which must
 // not be used any more.
-func (t *Term) commit(ctx context.Context, tx *tx) (done bool, err error) {
+func (t *Term) commit(ctx context.Context, tx *tx) (ending, error) {
 	w := &tx.buf.writes
 	w.sort()
 	if tx.pinned != nil {
 		// Most conflicts are found here, and not while a batch is made.
-		if loss, _ := tx.pinned.firstConflict(&tx.buf.reads); loss != nil {
+		loss, err := tx.pinned.firstConflict(ctx, &tx.buf.reads, t.db.newest.Load())
+		if err != nil {
+			tx.end()
+			return finished, unavailable(err)
+		}
+		if loss != nil {
 			t.db.afterConflict(ctx, loss)
 			tx.end()
-			return false, nil
+			return lost, nil
 		}
 	}
 	batch, err := t.db.newBatch(w)
 	if err != nil {
 		tx.end()
-		return true, unavailable(err)
+		return finished, unavailable(err)
 	}
 	p := &proposal{t: tx, c: newCommit(w), batch: batch, done: make(chan verdict, 1)}
 	t.mu.Lock()
@@ -156,23 +161,43 @@ func (t *Term) commit(ctx context.Context, tx *tx) (done bool, err error) {
 	t.mu.Unlock()
 	if ended != nil {
 		p.finish(verdict{})
-		return true, unavailable(ended)
+		return finished, unavailable(ended)
 	}
 	t.ready()
 	select {
 	case v := <-p.done:
-		return !v.rerun, v.err
+		return v.ending(), v.err
 	case <-ctx.Done():
 	}
 	if t.withdraw(p) {
 		p.finish(verdict{})
-		return true, unavailable(fmt.Errorf("the log has not taken earlier commits: %w", ctx.Err()))
+		return finished, unavailable(fmt.Errorf("the log has not taken earlier commits: %w", ctx.Err()))
 	}
 	select {
 	case v := <-p.done:
-		return !v.rerun, v.err
+		return v.ending(), v.err
 	default:
-		return true, fmt.Errorf("%w: the log has not confirmed the commit: %w", kv.ErrUnknown, ctx.Err())
+		return finished, fmt.Errorf("%w: the log has not confirmed the commit: %w", kv.ErrUnknown, ctx.Err())
+	}
+}
+
+// ending is how the run of a transaction with the verdict ended.
+func (v verdict) ending() ending {
+	if v.rerun {
+		return lost
+	}
+	return finished
+}
+
+// afterConflict waits until c is applied, so that the transaction that lost against
+// it reads its writes when it runs again.
+func (db *DB) afterConflict(ctx context.Context, c *commit) {
+	db.stats.conflicts.Add(1)
+	if db.applied.Load().version >= c.version {
+		return
+	}
+	if err := db.commitLock.lock(ctx); err == nil {
+		db.commitLock.unlock()
 	}
 }
 

@@ -65,11 +65,12 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 		t.Fatalf("the range was not narrowed: %d ranges, %d keys", len(w.cleared), w.keys.len())
 	}
 	mustUpdate(t, db, set("d", "1"))
-	if c, stale, err := db.prepare(t.Context(), run); c != nil || !stale || err != nil {
+	turn := commitTurn{db: db}
+	if c, stale, err := db.prepare(t.Context(), run, &turn); c != nil || !stale || err != nil {
 		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}
 	run.buf.writes.widenRanges()
-	c, stale, err := db.prepare(t.Context(), run)
+	c, stale, err := db.prepare(t.Context(), run, &turn)
 	if c == nil || stale || err != nil {
 		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}

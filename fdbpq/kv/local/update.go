@@ -20,17 +20,56 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return db.update(ctx, nil, fn)
 }
 
-// update is Update in a term, or without one.
+// update is Update in a term, or without one. A transaction that has lost a conflict runs again
+// under the commit lock, so that it loses once, whatever others write and however fast. In a
+// term the log decides which commits come next, and losers only pause.
 func (db *DB) update(ctx context.Context, term *Term, fn func(kv.Tx) error) error {
-	for losses := 0; ; losses++ {
+	for losses := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		done, err := db.updateOnce(ctx, term, fn)
-		if done {
+		end, err := db.updateOnce(ctx, term, term == nil && losses > 0, fn)
+		switch end {
+		case finished:
 			return err
+		case lost:
+			losses++
 		}
-		pause(ctx, losses)
+		if term != nil {
+			pause(ctx, losses)
+		}
+	}
+}
+
+// ending is how a run of a closure ended.
+type ending int
+
+const (
+	finished ending = iota // with the result of the transaction
+	lost                   // another commit changed what it depends on: it has to run again
+	tooOld                 // it took too long: it has to run again
+)
+
+// commitTurn is the commit lock, as far as one run of a closure has it.
+type commitTurn struct {
+	db   *DB
+	held bool
+}
+
+// take takes the lock, unless the run has it. A nil error means that it does.
+func (c *commitTurn) take(ctx context.Context) (err error) {
+	if !c.held {
+		err = c.db.lockCommits(ctx)
+		c.held = err == nil
+	}
+	return err
+}
+
+// end gives the lock back, if the run has it.
+func (c *commitTurn) end() {
+	if c.held {
+		c.held = false
+		c.db.commitLock.unlock()
 	}
 }
 
@@ -66,18 +105,25 @@ func (db *DB) viewOnce(ctx context.Context, term *Term, fn func(kv.Reader) error
 	return true, t.awaitReads(ctx, err)
 }
 
-// updateOnce runs fn once. done is false when fn has to run again.
-func (db *DB) updateOnce(ctx context.Context, term *Term, fn func(kv.Tx) error) (done bool, err error) {
+// updateOnce runs fn once, alone if nothing else may commit meanwhile.
+func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv.Tx) error) (ending, error) {
+	turn := commitTurn{db: db}
+	defer turn.end()
+	if alone {
+		if err := turn.take(ctx); err != nil {
+			return finished, unavailable(err)
+		}
+	}
 	t := db.begin(term)
 	defer func() {
 		if t != nil {
 			t.end()
 		}
 	}()
-	err = fn(t)
+	err := fn(t)
 	if t.tooOld || err == nil && t.checkAge() != nil {
 		db.stats.tooOld.Add(1)
-		return false, nil
+		return tooOld, nil
 	}
 	w := &t.buf.writes
 	if db.opts.Salvage && err == nil && !w.empty() {
@@ -93,39 +139,43 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, fn func(kv.Tx) error) 
 		err = t.narrow()
 	}
 	if err != nil {
-		return true, t.awaitReads(ctx, err)
+		turn.end()
+		return finished, t.awaitReads(ctx, err)
 	}
 	if w.empty() {
+		turn.end()
 		// The ranges to clear may have been empty. Pebble does not sync an empty batch.
 		if term != nil {
 			term.watch(t)
 		} else {
 			db.activateWatches(t, nil)
 		}
-		return true, t.awaitReads(ctx, nil)
+		return finished, t.awaitReads(ctx, nil)
 	}
 	if term != nil {
 		ready := t
 		t = nil
 		return term.commit(ctx, ready)
 	}
-	c, stale, err := db.prepare(ctx, t)
+	c, stale, err := db.prepare(ctx, t, &turn)
 	if stale {
 		w.widenRanges()
-		c, _, err = db.prepare(ctx, t)
+		c, _, err = db.prepare(ctx, t, &turn)
 	}
 	if err != nil {
-		return true, t.awaitReads(ctx, err)
+		turn.end()
+		return finished, t.awaitReads(ctx, err)
 	}
 	if c == nil {
-		return false, nil
+		return lost, nil
 	}
+	turn.held = false // applyCommits gives the lock back
 	db.toApply <- applyJob{t, c}
-	t = nil // applyCommits ends it
+	t = nil // and ends the transaction
 	if err := db.await(ctx, c); err != nil {
-		return true, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
+		return finished, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 	}
-	return true, nil
+	return finished, nil
 }
 
 // awaitReads returns err once all that the transaction read is durable, so that
@@ -188,11 +238,16 @@ func (t *tx) narrow() error {
 	return nil
 }
 
-// prepare checks for conflicts and returns the commit to be applied next, which holds
-// the commit lock until then. It returns nil after a conflict: the transaction has to
-// run again. stale says that another commit set keys in ranges that were narrowed.
-func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err error) {
-	w, r := &t.buf.writes, &t.buf.reads
+// unlockedRounds bounds how often a commit looks for conflicts without the lock. Each round
+// compares it with what was committed during the one before. If others commit as fast as it
+// compares, it goes on with the lock.
+const unlockedRounds = 3
+
+// prepare checks for conflicts and returns the commit to be applied next, whose turn it is
+// then. It returns nil after a conflict: the transaction has to run again. stale says that
+// another commit set keys in ranges that were narrowed.
+func (db *DB) prepare(ctx context.Context, t *tx, turn *commitTurn) (next *commit, stale bool, err error) {
+	w := &t.buf.writes
 	w.sort()
 	batch, err := db.newBatch(w)
 	if err != nil {
@@ -203,34 +258,32 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 			db.closeBatch(batch)
 		}
 	}()
+	c := newCommit(w)
 
 	// Most conflicts are found without the lock.
 	checked := t.pinned
-	if checked != nil {
-		var loss *commit
-		if loss, checked = checked.firstConflict(r); loss != nil {
-			db.afterConflict(ctx, loss)
+	for round := 0; ; round++ {
+		if round == unlockedRounds || checked == nil || checked == db.newest.Load() {
+			if err := turn.take(ctx); err != nil {
+				return nil, false, unavailable(err)
+			}
+		}
+		if checked == nil {
+			break // it depends on nothing
+		}
+		newest := db.newest.Load()
+		loss, change, err := t.changed(ctx, checked, newest)
+		switch {
+		case err != nil:
+			return nil, false, unavailable(err)
+		case loss:
+			db.stats.conflicts.Add(1)
 			return nil, false, nil
-		}
-	}
-	c := newCommit(w)
-	if err := db.lockCommits(ctx); err != nil {
-		return nil, false, unavailable(err)
-	}
-	defer func() {
-		if next == nil {
-			db.commitLock.unlock()
-		}
-	}()
-	if checked != nil {
-		if loss, _ := checked.firstConflict(r); loss != nil {
-			db.stats.conflicts.Add(1) // it held the lock, so it has been applied
-			return nil, false, nil
-		}
-	}
-	for _, r := range w.narrow {
-		if t.pinned.changesSince(r) {
+		case change:
 			return nil, true, nil
+		}
+		if checked = newest; turn.held {
+			break
 		}
 	}
 	if err := db.resolveAtomics(w, batch, nil); err != nil {
@@ -238,6 +291,17 @@ func (db *DB) prepare(ctx context.Context, t *tx) (next *commit, stale bool, err
 	}
 	c.batch = batch
 	return c, false, nil
+}
+
+// changed looks at the commits after one, up to another one: whether they changed what the
+// transaction depends on, or ranges that it clears key by key.
+func (t *tx) changed(ctx context.Context, after, last *commit) (reads, narrowed bool, err error) {
+	loss, err := after.firstConflict(ctx, &t.buf.reads, last)
+	if err != nil || loss != nil {
+		return loss != nil, false, err
+	}
+	change, err := after.firstConflict(ctx, &t.buf.writes.narrow, last)
+	return false, change != nil, err
 }
 
 // lockCommits takes the commit lock once tables can be written and no sync is late.
@@ -262,18 +326,6 @@ func (db *DB) lockCommits(ctx context.Context) error {
 		if err := db.await(ctx, late); err != nil {
 			return err
 		}
-	}
-}
-
-// afterConflict waits until c is applied, so that the transaction that lost against
-// it reads its writes when it runs again.
-func (db *DB) afterConflict(ctx context.Context, c *commit) {
-	db.stats.conflicts.Add(1)
-	if db.applied.Load().version >= c.version {
-		return
-	}
-	if err := db.commitLock.lock(ctx); err == nil {
-		db.commitLock.unlock()
 	}
 }
 

@@ -18,12 +18,12 @@ type writeSet struct {
 	live    int     // bytes of values in use
 	atomics []atomic64
 	cleared rangeSet
-	bounds  int        // bytes of the bounds of ClearRange calls
-	sorted  []int32    // keys in order, without those added since the last sort
-	setting []int32    // the keys of sorted that will have a value
-	erasing []int32    // the keys of sorted that will have none
-	narrow  []keyRange // cleared ranges that were replaced by their keys
-	refused error      // why the commit must fail
+	bounds  int     // bytes of the bounds of ClearRange calls
+	sorted  []int32 // keys in order, without those added since the last sort
+	setting []int32 // the keys of sorted that will have a value
+	erasing []int32 // the keys of sorted that will have none
+	narrow  readSet // cleared ranges that were replaced by their keys
+	refused error   // why the commit must fail
 }
 
 type write struct {
@@ -294,15 +294,15 @@ func (w *writeSet) clearEncoded(key []byte) {
 // as long as no other commit sets a key in it.
 func (w *writeSet) narrowRange(r keyRange) {
 	w.cleared = slices.DeleteFunc(w.cleared, func(o keyRange) bool { return bytes.Equal(o.begin, r.begin) })
-	w.narrow = append(w.narrow, r)
+	w.narrow.addRange(r.begin, r.end)
 }
 
 // widenRanges undoes narrowRange.
 func (w *writeSet) widenRanges() {
-	for _, r := range w.narrow {
+	for _, r := range w.narrow.ranges {
 		w.cleared.add(r)
 	}
-	w.narrow = w.narrow[:0]
+	w.narrow.reset()
 }
 
 func (w *writeSet) reset() {
@@ -319,7 +319,6 @@ func (w *writeSet) reset() {
 	w.cleared = w.cleared[:0]
 	w.bounds = 0
 	w.sorted = w.sorted[:0]
-	clear(w.narrow)
-	w.narrow = w.narrow[:0]
+	w.narrow.reset()
 	w.refused = nil
 }
