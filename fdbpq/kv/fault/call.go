@@ -29,11 +29,11 @@ func (c *call) run(base kv.Tx) error {
 	c.runs++
 	c.wrote, c.watches = false, nil
 	c.db.countRun(c.runs)
-	c.db.at(c.ctx, BeforeRun)
+	c.at(BeforeRun)
 	if err := c.fn(&tx{Tx: base, call: c}); err != nil {
 		return err
 	}
-	c.db.at(c.ctx, BeforeCommit)
+	c.at(BeforeCommit)
 	if c.wrote {
 		c.applyCondition()
 	}
@@ -41,6 +41,15 @@ func (c *call) run(base kv.Tx) error {
 		return errDiscarded
 	}
 	return nil
+}
+
+// at is called at a point of a run. Late commits do not go on within a run after the first:
+// the engine may have them wait for it.
+func (c *call) at(point Point) {
+	c.db.at(c.ctx, point)
+	if c.runs == 1 {
+		c.db.finishDueLate()
+	}
 }
 
 // applyCondition replaces the fault by an unknown result when the connection is broken.
@@ -62,6 +71,7 @@ func (c *call) applyCondition() {
 func (c *call) result(err error) error {
 	if err == nil && c.wrote {
 		c.db.at(c.ctx, AfterCommit)
+		c.db.finishDueLate()
 	}
 	happened := err == errDiscarded || err == nil && c.wrote && c.fault.kind == UnknownDone
 	switch {

@@ -266,6 +266,7 @@ func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
 			runs++
 			db.countRun(runs)
 			db.at(ctx, BeforeRun)
+			db.finishDueLate()
 			if err := fn(r); err != nil {
 				return err
 			}
@@ -349,7 +350,6 @@ func (db *DB) at(ctx context.Context, point Point) {
 	if db.hook != nil {
 		db.hook(ctx, point)
 	}
-	db.finishDueLate()
 }
 
 func (db *DB) coin() bool {

@@ -9,7 +9,8 @@ import (
 
 // lateCommit is a transaction whose caller has got ErrUnknown, and whose commit follows
 // later. It waits at the end of its closure. When it continues, the engine checks and
-// commits it like any other, unless it is too old. Its closure never runs again.
+// commits it like any other, unless it is too old. Its closure never runs again. One that
+// has run before commits at once: others may wait for it.
 type lateCommit struct {
 	parked chan struct{} // closed when the closure has run
 	commit chan bool     // whether to commit
@@ -37,9 +38,9 @@ func (db *DB) updateLate(c *call) error {
 		ended:  make(chan struct{}),
 		err:    errExited,
 	}
+	isParked := false
 	go func() {
 		defer close(s.ended)
-		isParked := false
 		// The commit outlives the caller and its context.
 		s.err = db.base.Update(context.WithoutCancel(c.ctx), func(base kv.Tx) error {
 			if isParked {
@@ -50,6 +51,9 @@ func (db *DB) updateLate(c *call) error {
 				return err
 			}
 			isParked = true
+			if c.runs > 1 {
+				return nil
+			}
 			db.park(s, c.fault.scripted)
 			close(s.parked)
 			if !<-s.commit {
@@ -61,7 +65,7 @@ func (db *DB) updateLate(c *call) error {
 	select {
 	case <-s.parked:
 	case <-s.ended:
-		if !isClosed(s.parked) {
+		if !isParked {
 			return c.result(s.err)
 		}
 	}

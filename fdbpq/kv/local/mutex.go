@@ -4,17 +4,29 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
-// mutex is a mutual exclusion lock that is passed on in the order of its waiters, who can
-// give up. Pebble blocks all commits while flushes fall behind, and a transaction must not
-// wait longer than its context. A commit that has to run alone waits for those before it,
-// and not for luck.
+// mutex is a mutual exclusion lock whose waiters can give up. Pebble blocks all commits
+// while flushes fall behind, and a transaction must not wait longer than its context.
+//
+// Whoever comes first after an unlock gets the lock, which costs the least: a waiter has to
+// wake up first. One that has waited for starvedAfter is passed the lock, in the order of
+// the waiters, so that all wait for a bounded number of others, and not for luck.
 type mutex struct {
 	mu      sync.Mutex
 	held    bool
-	waiting []chan struct{} // each is closed when its waiter holds the lock
+	waiting []*waiter
 }
+
+// waiter waits for the lock. wake holds a token when it should look again.
+type waiter struct {
+	since time.Time
+	wake  chan struct{}
+	has   bool // it was passed the lock
+}
+
+const starvedAfter = time.Millisecond
 
 func newMutex() *mutex { return new(mutex) }
 
@@ -25,35 +37,75 @@ func (m *mutex) lock(ctx context.Context) error {
 		m.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	m.waiting = append(m.waiting, turn)
+	w := &waiter{since: time.Now(), wake: make(chan struct{}, 1)}
+	m.waiting = append(m.waiting, w)
 	m.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
+	for {
+		var over error
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			over = ctx.Err()
+		}
+		if m.take(w, over != nil) {
+			return over
+		}
 	}
+}
+
+// take ends the wait of one who gets the lock, or who gives up.
+func (m *mutex) take(w *waiter, givesUp bool) (ended bool) {
 	m.mu.Lock()
-	at := slices.Index(m.waiting, turn)
-	if at >= 0 {
-		m.waiting = slices.Delete(m.waiting, at, at+1)
+	defer m.mu.Unlock()
+	switch {
+	case givesUp && w.has:
+		m.release()
+	case givesUp:
+		m.remove(w)
+		if !m.held {
+			m.wakeFirst() // its own token may have been for the lock
+		}
+	case w.has:
+	case m.held:
+		return false
+	default:
+		m.held = true
+		m.remove(w)
 	}
-	m.mu.Unlock()
-	if at < 0 {
-		m.unlock() // it was passed on at the same time
-	}
-	return ctx.Err()
+	return true
+}
+
+func (m *mutex) remove(w *waiter) {
+	at := slices.Index(m.waiting, w)
+	m.waiting = slices.Delete(m.waiting, at, at+1)
 }
 
 func (m *mutex) unlock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.waiting) == 0 {
-		m.held = false
+	m.release()
+}
+
+func (m *mutex) release() {
+	if len(m.waiting) > 0 && time.Since(m.waiting[0].since) >= starvedAfter {
+		first := m.waiting[0]
+		first.has = true
+		m.wakeFirst()
+		m.remove(first)
 		return
 	}
-	close(m.waiting[0])
-	m.waiting = slices.Delete(m.waiting, 0, 1)
+	m.held = false
+	m.wakeFirst()
+}
+
+func (m *mutex) wakeFirst() {
+	if len(m.waiting) == 0 {
+		return
+	}
+	select {
+	case m.waiting[0].wake <- struct{}{}:
+	default:
+	}
 }
 
 // waiters is how many wait for the lock.

@@ -43,3 +43,35 @@ func TestMutexExcludes(t *testing.T) {
 		t.Error("somebody waits for ever")
 	}
 }
+
+// One that has waited for long is passed the lock: those that come after it wait for it.
+func TestMutexIsPassedOn(t *testing.T) {
+	t.Parallel()
+	m := newMutex()
+	if err := m.lock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got, release := make(chan struct{}), make(chan struct{})
+	go func() {
+		if m.lock(context.Background()) == nil {
+			close(got)
+			<-release
+			m.unlock()
+		}
+	}()
+	await(t, "somebody to wait", func() bool { return m.waiters() == 1 })
+	m.mu.Lock()
+	m.waiting[0].since = m.waiting[0].since.Add(-starvedAfter)
+	m.mu.Unlock()
+	m.unlock()
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if m.lock(over) == nil {
+		t.Error("the lock was taken in front of one that has waited for long")
+	}
+	<-got
+	close(release)
+	if err := m.lock(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
