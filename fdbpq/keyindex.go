@@ -27,7 +27,9 @@ func (qtx *queueTx) timerAtOnce(kind, id string) error {
 	if err != nil {
 		return err
 	}
-	qtx.store.alarm.expect(now)
+	if qtx.goesOn = qtx.sweeps; !qtx.sweeps {
+		qtx.store.alarm.expect(now)
+	}
 	qtx.tx.Set(idTimerKey(now, kind, qtx.name, id), nil)
 	return nil
 }

@@ -16,6 +16,8 @@ type queueTx struct {
 	tally     tally
 	keys      keyChanges
 	arrived   bool // an item became ready
+	sweeps    bool // the transaction is that of a sweep
+	goesOn    bool // which did a part of a long work
 	events    []Event
 	txSize    int // of the items processed so far
 	buffers   *buffers

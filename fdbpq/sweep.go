@@ -23,6 +23,7 @@ type Swept struct {
 	Events []Event       //
 	Next   time.Duration // until a sweep is needed again; 0: no timer is set
 	Busy   bool          // another process sweeps
+	goesOn bool          // it did a part of a long work, and the next part is due
 }
 
 // Sweep does the work of due timers in one bounded transaction: it ends leases that
@@ -107,6 +108,7 @@ func (w *sweep) run() (Swept, error) {
 			return Swept{}, err
 		}
 		swept.Events = append(swept.Events, qtx.events...)
+		swept.goesOn = swept.goesOn || qtx.goesOn
 	}
 	return swept, nil
 }
@@ -142,7 +144,7 @@ func (w *sweep) runTimer(t timer) error {
 	qtx := w.queues[t.queue]
 	if qtx == nil {
 		qtx = q.newQueueTx(w.tx, s)
-		qtx.storeTime = w.now
+		qtx.storeTime, qtx.sweeps = w.now, true
 		w.queues[t.queue] = qtx
 	}
 	qtx.state = s
