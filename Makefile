@@ -43,7 +43,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-fdb campaign campaign-fdb linearize forge netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign campaign-fdb linearize forge netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,9 @@ vulncheck: ## known vulnerabilities in what the code calls; says so where their 
 
 bench: ## compare pqd with other systems, in under 3 minutes; docs/performance.md has a longer run
 	$(GO) -C bench run .
+
+bench-beside: ## pops beside clients that push in front of them, and beside sweeps, as ratios to pops alone; on an idle machine
+	$(GO) test ./bridge -run '^$$' -bench Beside -benchtime 1x
 
 campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
