@@ -146,14 +146,14 @@ func TestLoserRunsAlone(t *testing.T) {
 // the end they wait for it. Without that it compares itself with ever new commits.
 func TestManyReadsEndBesideWriters(t *testing.T) {
 	t.Parallel()
-	const reads, most = 4000, 20_000
+	const reads, most = 20_000, 20_000
 	db := openMem(t, Options{NoSync: true})
 	var over atomic.Bool
 	var committed atomic.Int64
 	var writers sync.WaitGroup
 	write := func(writer int) {
 		for i := 0; !over.Load(); i++ {
-			if err := db.Update(context.Background(), set(fmt.Sprintf("row %04d/%d", i%reads, writer), "x")); err != nil {
+			if err := db.Update(context.Background(), set(fmt.Sprintf("row %05d/%d", i%reads, writer), "x")); err != nil {
 				t.Error(err)
 				return
 			}
@@ -168,7 +168,7 @@ func TestManyReadsEndBesideWriters(t *testing.T) {
 			}
 		}
 		for i := range reads {
-			row := fmt.Sprintf("row %04d", i)
+			row := fmt.Sprintf("row %05d", i)
 			if _, err := tx.Range([]byte(row+"-"), []byte(row+"."), kv.RangeOptions{Limit: 1}); err != nil {
 				return err
 			}
