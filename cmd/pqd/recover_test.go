@@ -135,7 +135,7 @@ func TestBackupOfCopy(t *testing.T) {
 		t.Errorf("popped %+v, %v, expected the item that was there and back", m, err)
 	}
 	single.Stop(t)
-	refused("this is a store of one process", append(other.env("b"), "PQ_DATA="+wrong))
+	refused("this is a store of one process", append(other.env("b"), "PQ_DATA="+wrong, "PQ_HTTP=127.0.0.1:0"))
 }
 
 // carry brings the items of a queue to a queue of another store, as pq export and pq import

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,11 +16,12 @@ func TestStoreRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const least, full = 160, "MiB are free"
-		free, looks := int64(1000), 0
+		var free, looks atomic.Int64
+		free.Store(1000)
 		var log bytes.Buffer
 		r := newStoreRoom(func() (int64, int64) {
-			looks++
-			return free, least
+			looks.Add(1)
+			return free.Load(), least
 		}, slog.New(slog.NewTextHandler(&log, nil)))
 		go r.watch(t.Context())
 		admit := func(bytes int, why string) {
@@ -31,11 +33,11 @@ func TestStoreRoom(t *testing.T) {
 		}
 		look := func(after time.Duration, want int) {
 			t.Helper()
-			before := looks
+			before := looks.Load()
 			<-time.After(after)
 			synctest.Wait()
-			if looks-before != want {
-				t.Errorf("looked %d times in %s, expected %d", looks-before, after, want)
+			if n := int(looks.Load() - before); n != want {
+				t.Errorf("looked %d times in %s, expected %d", n, after, want)
 			}
 		}
 		for range 420 {
@@ -49,16 +51,16 @@ func TestStoreRoom(t *testing.T) {
 		admit(1, "just come near")
 		look(roomPause, 1)
 		admit(840, "")
-		free = least - 1
+		free.Store(least - 1)
 		look(roomPause, 1)
 		for range 100 {
 			admit(1, full)
 		}
 		look(roomPause, 0) // however many are refused
-		free = least + least/moreRoom - 1
+		free.Store(least + least/moreRoom - 1)
 		look(roomEvery, 1)
 		admit(1, full)
-		free++
+		free.Add(1)
 		look(roomEvery, 1)
 		admit(1, "")
 		for _, text := range []string{"nearly full", "has room for new items again"} {
