@@ -73,9 +73,11 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
-	var replica func() error
-	if d.embedded != nil {
-		replica = logReplica{d.embedded, log}.ready
+	var replica func(generation uint64) error
+	if r := (logReplica{d.embedded, log}); d.embedded != nil {
+		replica = func(generation uint64) error {
+			return cmp.Or(r.missing(jetstream.Stream(s.Store.place, generation)), r.ready())
+		}
 	}
 	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
 		Name: name, Members: s.Cluster.names(), Version: version(), Init: init, DiskFull: s.MinFree.check(string(s.Data)),

@@ -115,15 +115,19 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 		others = make(map[string]claim)
 	}
 	var runs, know []string
+	alone := true
 	most := own.Life
 	all, _ := d.peers.heard()
 	for _, p := range all {
 		mine := p.Knows[d.options.Name]
 		most = max(most, mine.Life)
-		if p.runs(witnessFor) && slices.Contains(d.options.Members, p.Member) {
+		if p.runs(witnessFor) {
 			runs = append(runs, p.Member)
-			if mine.ID == own.ID {
-				know = append(know, p.Member)
+			if d.hasPart(p) {
+				alone = false
+				if mine.ID == own.ID {
+					know = append(know, p.Member)
+				}
 			}
 		}
 		if now := p.Claim; now != nil && now.Life > 0 && !others[p.Member].contradicts(*now) {
@@ -138,7 +142,7 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 		_, _ = rand.Read(id[:]) // it never fails
 		own = claim{Life: most + 1, ID: hex.EncodeToString(id[:]), Lives: true}
 		witnesses, urgent = nil, true
-	case len(runs) == 0: // nothing is acknowledged without company
+	case alone: // nothing is acknowledged without company
 	case own.Lives:
 		witnesses = know
 	default:
@@ -152,6 +156,12 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 		own.Count++
 	}
 	return own, others, urgent
+}
+
+// hasPart reports whether the disk of a member may have a part of the log. One that has taken the
+// place of another one is not among the Members of those that have not started since.
+func (d *DB) hasPart(p peer) bool {
+	return slices.Contains(d.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
 }
 
 func (d *DB) writeClaims(own claim, others map[string]claim) error {
@@ -176,7 +186,7 @@ func (d *DB) caughtUp() bool {
 	at := d.status.position()
 	role, _ := d.status.peek()
 	has := target.Entry > 0 && at.Generation >= target.Generation && (at.Generation > target.Generation || at.Entry >= target.Entry)
-	return (role == Active || has) && d.options.LogReplica() == nil
+	return (role == Active || has) && d.options.LogReplica(at.Generation) == nil
 }
 
 func (c *claims) aim() head {

@@ -37,9 +37,9 @@ type Options struct {
 	DiskFull func() error
 
 	// LogReplica is for a log of which each of Members has a part on its disk. It says why this
-	// disk lacks entries of the log, or nil. A majority of the members has to be sound then.
-	// nil: the disks of members have only copies.
-	LogReplica func() error
+	// disk lacks entries of a generation of the log, or nil. A majority of the members has to be
+	// sound then. nil: the disks of members have only copies.
+	LogReplica func(generation uint64) error
 
 	// Replica are the options of the copy.
 	Replica local.Options

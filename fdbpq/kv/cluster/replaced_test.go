@@ -1,0 +1,127 @@
+package cluster_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// replace gives a new node the place of one that is down, on the side of the log. The others are
+// told by their options, which count from their next start on.
+func (f *fleet) replace(lost *node, name string) (by *node) {
+	f.Helper()
+	by = &node{w: f.world, name: name, faults: &faults{}, disk: newDisk(), options: lost.options}
+	by.options.Name, by.options.Members = name, f.with(lost.options.Members, lost, by)
+	for i, n := range f.nodes {
+		if n == lost {
+			f.nodes[i] = by
+		}
+	}
+	delete(f.parts, lost)
+	f.back(by)
+	f.steady()
+	return by
+}
+
+// with are members with a new one in the place of a lost one.
+func (f *fleet) with(members []string, lost, by *node) (all []string) {
+	all = slices.Clone(members)
+	all[slices.Index(all, lost.name)] = by.name
+	return all
+}
+
+// A node takes the place of a lost one. Its disk remembers like that of the lost one, before the
+// others know of it by their settings and after that.
+func TestReplacedNodeIsWitness(t *testing.T) {
+	t.Parallel()
+	for name, history := range map[string]func(f *fleet, a, b, c *node){
+		"one is lost, and the other one starts anew": func(f *fleet, a, b, c *node) {
+			f.down(c)
+			f.replace(c, "d")
+			f.down(b)
+			f.push(5)
+			f.steady()
+			f.down(a)
+			f.back(a)
+		},
+		"all lose their power, and one stays away": func(f *fleet, a, b, c *node) {
+			f.down(c)
+			d := f.replace(c, "d")
+			f.down(a, b, d)
+			f.back(a, d)
+		},
+		"all start anew with the new settings, and one stays away": func(f *fleet, a, b, c *node) {
+			f.down(c)
+			d := f.replace(c, "d")
+			f.down(a, b, d)
+			for _, n := range []*node{a, b} {
+				n.options.Members = f.with(n.options.Members, c, d)
+			}
+			f.back(a, d)
+		},
+		"two are replaced by the page": func(f *fleet, a, b, c *node) {
+			f.down(c)
+			d := f.replace(c, "d")
+			for _, n := range []*node{b, a} {
+				f.down(n)
+				n.options.Members = f.with(n.options.Members, c, d)
+				f.back(n)
+				f.steady()
+			}
+			f.down(b)
+			e := f.replace(b, "e")
+			for _, n := range []*node{d, a} {
+				f.down(n)
+				n.options.Members = f.with(n.options.Members, b, e)
+				f.back(n)
+				f.steady()
+			}
+			f.down(a, d, e)
+			f.back(d, e)
+		},
+		"two are replaced before the others know": func(f *fleet, a, b, c *node) {
+			f.down(c)
+			d := f.replace(c, "d")
+			f.down(b)
+			b.options.Members = d.options.Members
+			e := f.replace(b, "e")
+			f.down(a, d, e)
+			f.back(a, e)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runFleet(t, 4, func(f *fleet) {
+				a, _ := f.active()
+				history(f, a, f.others(a)[0], f.others(a)[1])
+				f.goesOn()
+			})
+		})
+	}
+}
+
+// A node that has no part of the log is no company: it comes and goes, and the others count as
+// without it.
+func TestNodeWithoutPartOfLog(t *testing.T) {
+	t.Parallel()
+	runFleet(t, 5, func(f *fleet) {
+		a, _ := f.active()
+		b, c := f.others(a)[0], f.others(a)[1]
+		stranger := &node{w: f.world, name: "d", faults: &faults{}, disk: newDisk(), options: c.options}
+		stranger.options.Name, stranger.options.Members = "d", f.with(c.options.Members, c, stranger)
+		stranger.options.LogReplica = func(uint64) error { return errors.New("it has none") }
+		f.down(c)
+		stranger.start()
+		<-time.After(time.Minute)
+		if stranger.up().Status().CaughtUp {
+			t.Error("a node without a part of the log says that its disk has everything")
+		}
+		f.down(b)
+		<-time.After(time.Minute)
+		stranger.stop()
+		f.down(a)
+		f.back(a, b)
+		f.goesOn()
+	})
+}
