@@ -68,6 +68,54 @@ func TestReplaceNode(t *testing.T) {
 	servesAll(t, nodes, active, login, "before", "between")
 }
 
+// A request to replace a node is repeated while another node is away whose name nobody has heard
+// since the others started: nobody else is removed, and that one comes back.
+func TestReplaceNodeAgain(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t)
+	active := nodes.Active(t)
+	others := slices.DeleteFunc(slices.Clone(nodes.All), func(p *testenv.Process) bool { return p == active })
+	lost, away := others[0], others[1]
+	askServing(t, active.Connect(t), "pq.jobs.push.1", "kept")
+	lost.Kill(t)
+	by := nodes.Successor(t, lost)
+	by.Begin(t)
+	by.AwaitLog(t, "this node has no replica of the log")
+	replaced := func() []string {
+		t.Helper()
+		c, err := client.New(nodes.Active(t).Connect(t), client.Timeout(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitSilence(t, c, lost.Node())
+		done, err := c.Replace(t.Context(), lost.Node(), by.Node())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.Replicas
+	}
+	replaced()
+	by.AwaitReady(t)
+	for _, p := range []*testenv.Process{away, active} {
+		p.Stop(t)
+		p.Change("PQ_CLUSTER=" + by.Setting("PQ_CLUSTER"))
+		p.Start(t)
+	}
+	away.Kill(t)
+	for _, p := range []*testenv.Process{by, active} {
+		p.Kill(t)
+	}
+	for _, p := range []*testenv.Process{by, active} {
+		p.Begin(t)
+	}
+	if all := replaced(); !slices.Contains(all, by.Node()) {
+		t.Errorf("the log is on %s, expected %s among them", all, by.Node())
+	}
+	away.Start(t)
+	by.Kill(t)
+	servesAll(t, nodes, by, nats.Name(""), "kept")
+}
+
 // awaitSilence waits until a node is known to be lost.
 func awaitSilence(t *testing.T, c *client.Client, node string) {
 	t.Helper()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,9 +34,6 @@ func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInf
 	}
 	return answer.Data.Meta, err
 }
-
-// unnamed begins the name of a server that its leader has never heard.
-const unnamed = "Server name unknown"
 
 // replace has a node take the place of one that is lost for good: where the servers
 // agree on streams, and as a replica of the log. It returns when the log has a replica
@@ -89,32 +87,29 @@ func (m *member) replaceable(old, by string) error {
 
 // removePeer removes a server for good. It is done if the server is none of them.
 func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaClusterInfo, name string) error {
-	ask := server.JSApiMetaServerRemoveRequest{Server: name}
-	isNamed := func(p *server.PeerInfo) bool { return p.Name == name }
-	if !slices.ContainsFunc(meta.Replicas, isNamed) {
-		var strangers []*server.PeerInfo
-		for _, p := range meta.Replicas {
-			if strings.HasPrefix(p.Name, unnamed) {
-				strangers = append(strangers, p)
-			}
-		}
-		switch len(strangers) {
-		case 0:
-			return nil
-		case 1: // the leader has started since that one was lost
-			ask.Peer = strangers[0].Peer
-		default:
-			return &bridge.Refusal{Text: fmt.Sprintf("nothing was done: %d nodes are lost, and it is not known which one is %s: start one of them", len(strangers), name)}
-		}
+	peer := peerOf(name)
+	if !slices.ContainsFunc(meta.Replicas, func(p *server.PeerInfo) bool { return p.Peer == peer }) {
+		return nil
 	}
 	var answer server.JSApiMetaServerRemoveResponse
-	if err := askSystem(ctx, srv, server.JSApiRemoveServer, ask, &answer); err != nil {
+	if err := askSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
 		return err
 	}
 	if answer.Error != nil {
 		return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
 	}
 	return nil
+}
+
+// peerOf is what the servers call one of them among themselves. A leader that has started since
+// it heard a server last knows nothing else of that one.
+func peerOf(name string) string {
+	const digits, size = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 8
+	id := sha256.Sum256([]byte(name))
+	for i, b := range id {
+		id[i] = digits[int(b)%len(digits)]
+	}
+	return string(id[:size])
 }
 
 // replicas are the nodes that have a replica of the log.
