@@ -81,18 +81,20 @@ func TestReplaceNodeAgain(t *testing.T) {
 	by := nodes.Successor(t, lost)
 	by.Begin(t)
 	by.AwaitLog(t, "this node has no replica of the log")
-	replaced := func() []string {
+	replaced := func() (replicas []string) {
 		t.Helper()
 		c, err := client.New(nodes.Active(t).Connect(t), client.Timeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
-		awaitSilence(t, c, lost.Node())
-		done, err := c.Replace(t.Context(), lost.Node(), by.Node())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return done.Replicas
+		testenv.Await(t, "the node is known to be lost, and replaced", func() bool {
+			done, err := c.Replace(t.Context(), lost.Node(), by.Node())
+			if err == nil {
+				replicas = done.Replicas
+			}
+			return err == nil
+		})
+		return replicas
 	}
 	replaced()
 	by.AwaitReady(t)
@@ -101,6 +103,7 @@ func TestReplaceNodeAgain(t *testing.T) {
 		p.Change("PQ_CLUSTER=" + by.Setting("PQ_CLUSTER"))
 		p.Start(t)
 	}
+	settledClaims(t, active, away, by)
 	away.Kill(t)
 	for _, p := range []*testenv.Process{by, active} {
 		p.Kill(t)
