@@ -25,7 +25,7 @@ type Status struct {
 	Synced     uint64 // the last one that is on this disk
 	Log        LogState
 	Reached    time.Time // when the log, or an active member that reaches it, was heard last
-	CaughtUp   bool      // this member's disk has all that was acknowledged before its start
+	CaughtUp   bool      // this member's disk has all that was acknowledged before its start, and another one knows it
 	Reason     string    // why no member may become active, or why this one waits
 	Takeovers  uint64    // how often this member became active
 	Appends    uint64    // records that this member has written
@@ -124,7 +124,7 @@ func (d *DB) Status() Status {
 	defer s.mu.Unlock()
 	now := Status{
 		Role: s.role, Generation: s.head.Generation, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
-		CaughtUp:  own.Lives || d.options.LogReplica == nil,
+		CaughtUp:  own.Lives && (len(own.Witnesses) > 0 || len(d.options.Members) < 2) || d.options.LogReplica == nil,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}
 	for _, p := range all {
