@@ -1,0 +1,78 @@
+"""Durable, transactional, double-ended priority queues over NATS: a client of pqbridge for asyncio.
+
+pqbridge.sync has the same calls for synchronous programs."""
+
+from .client import Client, connect
+from .cluster import Cluster, Member
+from .config import Config, ConfigChange, Info, SteppedDown, System
+from .consume import Consumer
+from .duration import Duration
+from .errors import (
+    BadRequestError,
+    BusyError,
+    ConflictError,
+    DamagedError,
+    EmptyError,
+    ForbiddenError,
+    InternalError,
+    LeaseLostError,
+    NotFoundError,
+    NotLeasedError,
+    PQError,
+    SettledError,
+    TooLargeError,
+    UnavailableError,
+    UnknownResultError,
+)
+from .events import Event, Events
+from .hold import Hold
+from .item import Item
+from .item_data import Death
+from .listing import KeyChange, KeyInfo, KeySettings, Listed
+from .outcome import GiveUp, RetryAfter, default_backoff
+from .push import NewItem, Pushed
+from .queue import Queue
+
+__all__ = [
+    "BadRequestError",
+    "BusyError",
+    "Client",
+    "Cluster",
+    "Config",
+    "ConfigChange",
+    "ConflictError",
+    "Consumer",
+    "DamagedError",
+    "Death",
+    "Duration",
+    "EmptyError",
+    "Event",
+    "Events",
+    "ForbiddenError",
+    "GiveUp",
+    "Hold",
+    "Info",
+    "InternalError",
+    "Item",
+    "KeyChange",
+    "KeyInfo",
+    "KeySettings",
+    "LeaseLostError",
+    "Listed",
+    "Member",
+    "NewItem",
+    "NotFoundError",
+    "NotLeasedError",
+    "PQError",
+    "Pushed",
+    "Queue",
+    "RetryAfter",
+    "SettledError",
+    "SteppedDown",
+    "System",
+    "TooLargeError",
+    "UnavailableError",
+    "UnknownResultError",
+    "connect",
+    "default_backoff",
+]

@@ -1,0 +1,103 @@
+"""The messages that answer a pop or a peek, whichever of its attempts they answer: a repeated pop
+gives the same items under the same leases."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .bundle import unbundled
+from .deadline import Bell
+from .mailbox import Mailbox
+from .message import Message
+
+# For how long a lease that the caller has got is not given back, if an earlier attempt that has
+# it, too, is answered late.
+_LATE_FOR = 600.0
+
+
+def _lease_of(m: Message) -> tuple[str, str]:
+    """Two answers with one lease may have different subjects."""
+    return m.get("PQ-Id"), m.get("PQ-Fence")
+
+
+class _Attempt:
+    def __init__(self, answers: Answers, subject: str, number: int) -> None:
+        self.subject = subject
+        self._answers = answers
+        self._number = number
+
+    def deliver(self, m: Message) -> None:
+        for one in unbundled(m):
+            self._answers.here.append((one, self._number))
+        self._answers.bell.ring()
+
+    def reconnect(self) -> None:
+        self._answers.lost = True
+        self._answers.bell.ring()
+
+    def fail(self, cause: BaseException) -> None:
+        self._answers.broken = cause
+        self._answers.bell.ring()
+
+    def deny(self, cause: BaseException, certain: bool) -> None:
+        self._answers.denied = self._answers.denied or (cause, certain)
+        self._answers.bell.ring()
+
+
+class Answers:
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._replies: list[str] = []
+        self._leases: set[tuple[str, str]] = set()  # that the caller has got from a repeated request
+        self._got: list[Message] = []
+        self.here: deque[tuple[Message, int]] = deque()
+        self.bell = Bell()
+        """Rung when something has changed."""
+        self.lost = False
+        """Whether the connection is a new one."""
+        self.broken: BaseException | None = None
+        """Why no answer will come."""
+        self.denied: tuple[BaseException, bool] | None = None
+
+    def attempt(self, subject: str) -> str:
+        """The reply subject of another attempt."""
+        reply = self._mailbox.receive(_Attempt(self, subject, len(self._replies) + 1))
+        self._replies.append(reply)
+        return reply
+
+    def next(self) -> tuple[Message, bool] | None:
+        """The next message, and whether it answers an earlier attempt; None when there is none yet."""
+        if not self.here:
+            return None
+        message, attempt = self.here.popleft()
+        return message, attempt < len(self._replies)
+
+    def got(self, m: Message) -> bool:
+        """Notes that the caller gets the item of a message. It says false if the caller has it already."""
+        if len(self._replies) > 1:  # otherwise no other answer has its lease
+            lease = _lease_of(m)
+            if lease in self._leases:
+                return False
+            self._leases.add(lease)
+        self._got.append(m)
+        return True
+
+    def close(self, returned: bool) -> None:
+        """Gives back the items that the caller has not got, and those that arrive later; all of them if
+        nothing was returned to the caller."""
+        if not returned:
+            self._leases.clear()
+            self.here.extend((message, 0) for message in self._got)
+        for message, _ in self.here:
+            self._give_back(message)
+        self.here.clear()
+        self._got.clear()
+        for reply in self._replies:
+            if self._leases:
+                self._mailbox.late(reply, self._give_back, _LATE_FOR)
+            else:
+                self._mailbox.stop(reply)
+
+    def _give_back(self, m: Message) -> None:
+        if _lease_of(m) not in self._leases:
+            self._mailbox.give_back(m)

@@ -1,0 +1,128 @@
+"""A request that is answered by one message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import nats.errors
+
+from .deadline import INFINITE, Bell, Deadline
+from .errors import UNKNOWN_RESULT, PQError, error_of, in_doubt, may_repeat, refusal_in
+from .mailbox import Mailbox, Request, denial, no_connection
+from .message import Message
+from .retry import Retry, longer
+
+# The operations that change nothing.
+_READS = frozenset({"info", "list", "get", "queues", "system", "keys", "key"})
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a client waits, in seconds."""
+
+    timeout: float
+    retry_for: float
+    attempt: float
+
+
+def ended(request: Request, sent: int, refusal: PQError | None, cause: BaseException | None) -> PQError:
+    """The error of a request whose time is up. It has the last refusal if there is one, because that
+    says more."""
+    if refusal is not None:
+        return refusal
+    if sent == 0:
+        return no_connection(request, cause)
+    return error_of(request.op, request.queue, UNKNOWN_RESULT, "no answer", cause=cause or TimeoutError("the time is up"))
+
+
+class Call:
+    def __init__(self, request: Request, repeatable: bool) -> None:
+        self.subject = request.subject
+        self.sent = 0
+        """How often it was sent."""
+        self._answered = 0  # how many of these were answered
+        self.request = request
+        self._repeatable = repeatable  # doing it twice is like doing it once
+        self._bell = Bell()
+        self._answer: Message | None = None
+        self._broken: BaseException | None = None
+        self._denied: PQError | None = None
+        self._lost = False
+
+    @property
+    def open(self) -> bool:
+        """Whether an attempt without an answer may still change something."""
+        return self.sent > self._answered and self.request.op not in _READS
+
+    def deliver(self, m: Message) -> None:
+        if self._answer is None:  # one is enough; the first attempt's may come late
+            self._answer = m
+        self._bell.ring()
+
+    def reconnect(self) -> None:
+        self._lost = True
+        self._bell.ring()
+
+    def fail(self, cause: BaseException) -> None:
+        self._broken = cause
+        self._bell.ring()
+
+    def deny(self, cause: BaseException, certain: bool) -> None:
+        self._denied = self._denied or denial(self.request, cause)
+        self._answered += certain
+        self._bell.ring()
+
+    async def send(self, mailbox: Mailbox, patience: Patience, deadline: Deadline) -> Message:
+        """Sends the request, repeats it if necessary, and returns its answer. Requests keep their order."""
+        try:
+            await mailbox.subscribe()
+        except nats.errors.Error as cause:
+            raise no_connection(self.request, cause) from cause
+        reply = mailbox.receive(self)
+        try:
+            return await self._send(mailbox, reply, patience, deadline)
+        except PQError as err:
+            raise in_doubt(err, self.open)
+        finally:
+            mailbox.stop(reply)
+
+    async def _send(self, mailbox: Mailbox, reply: str, limits: Patience, deadline: Deadline) -> Message:
+        retry = Retry()
+        refusal: PQError | None = None
+        patience = limits.attempt
+        while True:
+            if not mailbox.connected:
+                await mailbox.up(deadline)
+                if mailbox.closed:
+                    self.fail(nats.errors.ConnectionClosedError())
+            if self._broken or deadline.over:
+                raise ended(self.request, self.sent, refusal, self._broken)
+            await mailbox.publish(self.request, reply)
+            self.sent += 1
+            self._lost = False
+            until = monotonic() + patience if self._repeatable else INFINITE
+            await self._wait(until, deadline)
+            m = self._answer
+            if m is None:
+                if self._denied:
+                    raise self._denied
+                if self._broken or deadline.over:
+                    raise ended(self.request, self.sent, refusal, self._broken)
+                patience = longer(patience)
+                continue
+            self._answer = None
+            refusal = refusal_in(m, self.request.op, self.request.queue)
+            if refusal is None or refusal.code != UNKNOWN_RESULT:
+                self._answered += 1
+            if refusal is None:
+                return m
+            if not may_repeat(refusal, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
+                raise refusal
+
+    async def _wait(self, until: float, deadline: Deadline) -> None:
+        while self._answer is None and not self._broken and not self._denied and not deadline.over:
+            left = until - monotonic()
+            if left <= 0 or (self._lost and self._repeatable):
+                return
+            await self._bell.wait(min(left, deadline.left))

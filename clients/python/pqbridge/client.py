@@ -1,0 +1,206 @@
+"""The client of one NATS connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Generator
+from types import TracebackType
+from typing import Any
+
+import nats
+from nats.aio.client import Client as Connection
+
+from .call import Call, Patience, ended
+from .cluster import Cluster, cluster
+from .config import SteppedDown, System
+from .deadline import Deadline
+from .duration import Duration, seconds, shown
+from .errors import unreadable
+from .events import Events
+from .inflight import InFlight
+from .item import Item
+from .mailbox import Mailbox, Request, headers_size
+from .message import Message
+from .queue import Queue
+from .subjects import AckSubjects, Grammar, check_queue
+from .values import count
+
+_PAGE = 200
+
+
+class Client:
+    """Speaks to the bridges behind a NATS connection. One is enough for a connection.
+
+    A bridge refuses a request, and does nothing, if it is busy, restarts, or its store cannot commit. The
+    client repeats such a request. It repeats an unanswered request only if doing it twice is like doing it
+    once: every push has an id for that, a pop has one with repeatable or pop_id, and reads need none. While
+    there is no connection requests wait.
+
+    prefix: of the bridge's subjects. bridge_prefix: the bridge's own, if the account imports its subjects
+    under another one. timeout: of a request that has none; a waiting pop has that on top of its wait.
+    retry_for: how long to repeat a request that was refused, or that no bridge has received; until the
+    timeout if it is 0, which bridges restarts. ask_again_after: after which time to repeat a request without
+    an answer, at first. max_in_flight: how many pushes may wait for their answers; further pushes wait.
+    inbox_prefix: of reply subjects; that of the connection if not given."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        prefix: str = "pq",
+        bridge_prefix: str | None = None,
+        timeout: Duration = 10.0,
+        retry_for: Duration = 0,
+        ask_again_after: Duration = 2.0,
+        max_in_flight: int = 4096,
+        inbox_prefix: str | None = None,
+    ) -> None:
+        if not isinstance(connection, Connection):
+            raise TypeError(f"the connection is {shown(connection)}: expected one of nats.connect")
+        self.connection = connection
+        self.grammar = Grammar(prefix)
+        self.acks = AckSubjects(self.grammar, Grammar(prefix if bridge_prefix is None else bridge_prefix))
+        self.patience = Patience(
+            timeout=seconds(timeout, "timeout"),
+            retry_for=seconds(retry_for, "retry_for", zero=True),
+            attempt=seconds(ask_again_after, "ask_again_after"),
+        )
+        self._in_flight = InFlight(count(max_in_flight, "max_in_flight"))
+        self.mailbox = Mailbox(connection, inbox_prefix, self.acks)
+
+    def queue(self, name: str) -> Queue:
+        """The queue with this name, which need not exist: the first push makes it."""
+        return Queue(self, name)
+
+    def attach(self, ack_subject: str) -> Item:
+        """An item that can only be settled, from the ack_subject of its lease."""
+        lease = self.acks.read(ack_subject) if isinstance(ack_subject, str) else None
+        if lease is None:
+            raise ValueError(f"subject {shown(ack_subject)}: expected one that settles a lease")
+        return Item(self.queue(lease[0]), lease[1])
+
+    def events(self, queue: str | None = None, type: str = "*") -> Events:
+        """Events of a queue, or of all queues, of a type such as "dead", or of all types. Use them for
+        dashboards and alarms, not for work: who does not listen misses them."""
+        if queue is not None:
+            check_queue(queue)
+        return Events(self, self.grammar.subject(queue or "*", f"event.{type}"))
+
+    async def flush(self, *, timeout: Duration | None = None) -> None:
+        """Waits until all pushes that were sent are answered, whatever the answers."""
+        if not await self._in_flight.flush(self.deadline(timeout)):
+            raise TimeoutError("pushes are still without an answer")
+
+    async def queues(self, *, prefix: str | None = None, timeout: Duration | None = None) -> AsyncGenerator[str, None]:
+        """The names of all queues, or of those that begin with the prefix, in order."""
+        after = ""
+        while True:
+            fields: dict[str, Any] = {"limit": _PAGE, "after": after}
+            if prefix:
+                fields["prefix"] = prefix
+            page = await self.ask("queues", "", self.grammar.system("list"), fields, True, timeout)
+            names = page.get("queues")
+            if not isinstance(names, list):
+                raise unreadable("queues", "", str(page).encode(), ValueError("it has no queues"))
+            for name in names:
+                yield name
+            after = page.get("next") or ""
+            if not after:
+                return
+
+    async def system(self, *, timeout: Duration | None = None) -> System:
+        """What one of the bridges reports about itself."""
+        system: System = await self.ask("system", "", self.grammar.system("info"), None, True, timeout)
+        return system
+
+    async def cluster(self, *, timeout: Duration | None = None) -> Cluster:
+        """The pqd that keep a replicated store together, the active one first; BadRequestError if the store is
+        no such."""
+        return await cluster(self, timeout)
+
+    async def step_down(self, node: str | None = None, *, timeout: Duration | None = None) -> SteppedDown:
+        """The active pqd hands over to the node with this name, or to one that follows."""
+        fields = None if node is None else {"node": node}
+        done: SteppedDown = await self.ask("step_down", "", self.grammar.system("cluster.step-down"), fields, False, timeout)
+        return done
+
+    async def close(self) -> None:
+        """Closes the connection. Close it yourself if it is not one of pqbridge.connect and others use it."""
+        await self.connection.close()
+
+    def deadline(self, timeout: Duration | None, more: float = 0.0) -> Deadline:
+        """The deadline of an operation; more: seconds on top of the client's own timeout."""
+        return Deadline(self.patience.timeout + more if timeout is None else seconds(timeout, "timeout"))
+
+    async def in_flight(self, call: Call, size: int, timeout: Duration | None) -> Message:
+        """Sends a push when there is room for it."""
+        deadline = self.deadline(timeout)
+        size += headers_size(call.request.headers)
+        if not await self._in_flight.acquire(size, deadline):
+            raise ended(call.request, 0, None, None)
+        try:
+            return await call.send(self.mailbox, self.patience, deadline)
+        finally:
+            self._in_flight.release(size)
+
+    async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
+        """Sends a request that is answered by a JSON object."""
+        body = b"" if fields is None else json.dumps(fields).encode()
+        call = Call(Request(op, queue, subject, None, body), repeatable)
+        m = await call.send(self.mailbox, self.patience, self.deadline(timeout))
+        try:
+            answer = json.loads(m.data)
+            if not isinstance(answer, dict):
+                raise ValueError("expected a JSON object")
+            return answer
+        except ValueError as cause:
+            raise unreadable(op, queue, m.data, cause) from cause
+
+
+class connect:
+    """Connects to NATS: client = await connect(…), or async with connect(…) as client, which closes it. The
+    arguments are those of Client, and the others those of nats.connect. Unless max_reconnect_attempts says
+    otherwise, nats-py tries to connect again for ever."""
+
+    def __init__(
+        self,
+        servers: str | list[str] = "nats://127.0.0.1:4222",
+        *,
+        prefix: str = "pq",
+        bridge_prefix: str | None = None,
+        timeout: Duration = 10.0,
+        retry_for: Duration = 0,
+        ask_again_after: Duration = 2.0,
+        max_in_flight: int = 4096,
+        **options: Any,
+    ) -> None:
+        self._servers = servers
+        self._options = {"max_reconnect_attempts": -1, **options}
+        self._ours: dict[str, Any] = {
+            "prefix": prefix,
+            "bridge_prefix": bridge_prefix,
+            "timeout": timeout,
+            "retry_for": retry_for,
+            "ask_again_after": ask_again_after,
+            "max_in_flight": max_in_flight,
+        }
+        self._client: Client | None = None
+
+    async def _connect(self) -> Client:
+        nc = await nats.connect(self._servers, **self._options)
+        try:
+            return Client(nc, **self._ours)
+        except BaseException:
+            await nc.close()
+            raise
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        if self._client is not None:
+            await self._client.close()

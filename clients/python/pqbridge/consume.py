@@ -1,0 +1,152 @@
+"""Workers: they lease items, call a handler on each, and settle what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any
+
+from .duration import Duration, seconds
+from .errors import LeaseLostError, PQError, SettledError
+from .hold import extend
+from .item import Item
+from .outcome import outcome
+from .source import Source
+from .values import count
+
+Handler = Callable[[Item], Awaitable[object]]
+
+
+class Consumer:
+    """The workers of one Queue.consume. Wait for it with await: a program that is cancelled there
+    cancels the handlers, and hands back their items. As an asynchronous context manager it stops at the
+    end of the block."""
+
+    def __init__(self, source: Source, handler: Handler, concurrency: int, delay: Callable[[int], Duration]) -> None:
+        if not callable(handler):
+            raise TypeError(f"the handler is {handler!r}: expected an asynchronous function of an item")
+        self._source = source
+        self._handler = handler
+        self._delay = delay
+        self._stopping = False
+        self._cutting = False
+        self._fatal: BaseException | None = None
+        self._pops: set[asyncio.Task[Item | None]] = set()
+        self._handling: set[asyncio.Task[Any]] = set()
+        loop = asyncio.get_running_loop()
+        self._workers = [loop.create_task(self._run()) for _ in range(count(concurrency, "concurrency", 10_000))]
+
+    def drain(self) -> None:
+        """Takes no more items. It does not wait, so a handler may call it."""
+        self._stopping = True
+        for pop in self._pops:
+            pop.cancel()
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Takes no more items, waits for the handlers and settles their items. After grace it cancels the
+        handlers, and hands back what they have not settled."""
+        limit = None if grace is None else seconds(grace, "grace", zero=True)
+        self.drain()
+        await asyncio.wait(self._workers, timeout=limit)
+        self._cutting = True
+        for task in self._handling:
+            task.cancel()
+        await asyncio.wait(self._workers)
+        self._raise()
+
+    async def wait(self) -> None:
+        """Waits until all workers have ended. It fails if they cannot go on: an argument is wrong, the user
+        may not pop, or the connection was closed."""
+        try:
+            await asyncio.wait(self._workers)
+        except asyncio.CancelledError:
+            await asyncio.gather(self.stop(grace=0), return_exceptions=True)
+            raise
+        self._raise()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop(None if err is None else 0)
+
+    def _raise(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _run(self) -> None:
+        """A worker."""
+        while not self._stopping:
+            pop = asyncio.get_running_loop().create_task(self._source.next())
+            self._pops.add(pop)
+            try:
+                await asyncio.wait({pop})
+            except asyncio.CancelledError:  # the loop ends
+                pop.cancel()
+                raise
+            finally:
+                self._pops.discard(pop)
+            if pop.cancelled():
+                return
+            err = pop.exception()
+            if err is not None:
+                return self._end(err)
+            item = pop.result()
+            if item is None:
+                return
+            await self._serve(item)
+
+    def _end(self, err: BaseException) -> None:
+        self._fatal = self._fatal or err
+        self.drain()
+
+    async def _serve(self, item: Item) -> None:
+        """Calls the handler on an item and settles the item."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(_called(self._handler, item))
+        lost: list[LeaseLostError] = []
+
+        def lose(err: LeaseLostError) -> None:
+            lost.append(err)
+            task.cancel()
+
+        extending = loop.create_task(extend(item, lose))
+        self._handling.add(task)
+        if self._cutting:
+            task.cancel()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:  # the loop ends: there is no time to wait for answers
+            task.cancel()
+            self._source.queue.client.mailbox.drop(item.ack_subject)
+            raise
+        finally:
+            extending.cancel()
+            self._handling.discard(task)
+        err = lost[0] if lost and task.cancelled() else asyncio.CancelledError() if task.cancelled() else task.exception()
+        if isinstance(err, Exception):
+            self._report(err, item)
+        # A late acknowledgement still takes effect if no other consumer has got the item.
+        if item.settled or (err is not None and lost):
+            return
+        settle, _ = outcome(item, err, self._delay)
+        try:
+            await settle()
+        except (PQError, SettledError) as trouble:
+            self._report(trouble, item)
+        except Exception as wrong:  # of the program's own delay
+            self._end(wrong)
+
+    def _report(self, err: BaseException, item: Item) -> None:
+        try:
+            self._source.report(err, item)
+        except Exception as second:  # a program that does not want to go on
+            self._end(second)
+
+
+async def _called(handler: Handler, item: Item) -> object:
+    return await handler(item)

@@ -1,0 +1,83 @@
+"""Extends a lease while its holder works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .errors import LeaseLostError, PQError, SettledError
+
+if TYPE_CHECKING:
+    from .item import Item
+
+
+async def extend(item: Item, lose: Callable[[LeaseLostError], None]) -> None:
+    """Extends the item's lease until it is settled, or lost."""
+    from .item import extend_interval, not_extended
+
+    every, lasts = extend_interval(item)
+    end = monotonic() + lasts
+    while True:
+        await asyncio.sleep(every)
+        if item.settled:
+            return
+        # An answer that comes after the end of the lease is of no use. But this program may itself
+        # have stood still until now, and then only the bridge knows.
+        sent = monotonic()
+        left = end - sent
+        try:
+            await item.extend(timeout=left if left > 0 else every)
+            end = sent + lasts
+        except LeaseLostError as err:
+            return None if item.settled else lose(err)
+        except SettledError:
+            return
+        except PQError as err:
+            if item.settled:
+                return
+            if monotonic() >= end:
+                return lose(not_extended(item, err))
+
+
+class Hold:
+    """Keeps a lease while a block runs, and cancels the block when the lease is lost."""
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self._lost: LeaseLostError | None = None
+        self._extending: asyncio.Task[None] | None = None
+        self._block: asyncio.Task[object] | None = None
+
+    async def __aenter__(self) -> Hold:
+        self._block = asyncio.current_task()
+        self._extending = asyncio.get_running_loop().create_task(extend(self._item, self._lose))
+        return self
+
+    def _lose(self, err: LeaseLostError) -> None:
+        self._lost = err
+        if self._block is not None:
+            self._block.cancel()
+
+    async def end(self, err: BaseException | None) -> LeaseLostError | None:
+        """Stops, and returns why the lease was lost if that ended the block."""
+        assert self._extending is not None and self._block is not None
+        self._extending.cancel()
+        if self._lost is None:
+            return None
+        if not isinstance(err, asyncio.CancelledError):
+            try:
+                await asyncio.sleep(0)  # here the block is cancelled, which has just ended
+            except asyncio.CancelledError:
+                pass
+        uncancel = getattr(self._block, "uncancel", None)  # from Python 3.11 on
+        if uncancel is not None and uncancel() > 0:
+            return None  # somebody else has cancelled it, too
+        return self._lost
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        lost = await self.end(err)
+        if lost is not None and (err is None or isinstance(err, asyncio.CancelledError)):
+            raise lost

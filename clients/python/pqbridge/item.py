@@ -1,0 +1,211 @@
+"""An item as a bridge answered it, and its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from .call import Call
+from .duration import Duration, duration_text, seconds, shown, time_of
+from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
+from .hold import Hold
+from .item_data import ItemData
+from .mailbox import Request
+from .message import Message
+from .outcome import outcome
+
+if TYPE_CHECKING:
+    from .push import NewItem, Pushed
+    from .queue import Queue
+    from .settlements import Settlements
+
+T = TypeVar("T")
+
+
+def _held(op: str, reason: str) -> bool:
+    """Whether the reason for which a repeated settlement was refused means that an earlier attempt took
+    effect and its answer was lost."""
+    if op in ("ack", "term"):
+        return reason == "gone"
+    return op == "nak"  # the item is back in either case
+
+
+class Item(ItemData):
+    """Settle a leased item: with ack, nak, term, ack_next or hand_over. Until then extend or hold keep
+    the lease.
+
+    As an asynchronous context manager an item keeps its lease while the block runs, and is settled by
+    what the block does: see Queue.consume."""
+
+    def __init__(self, queue: Queue, ack_subject: str) -> None:
+        super().__init__(queue.name, ack_subject)
+        self._queue = queue
+        self._block: Hold | None = None
+        self.keeper: asyncio.Task[None] | None = None
+        """What keeps the lease of an item of Queue.items."""
+
+    @classmethod
+    def read(cls, queue: Queue, m: Message, op: str, term: float = 0.0) -> Item:
+        """Reads an answer that is an item."""
+        item = cls(queue, queue.client.acks.of(queue.name, m))
+        item.lease_term = term
+        item.data = m.data
+        try:
+            if not item.leased and (m.reply or "PQ-Ack" in m.headers):
+                raise ValueError(f"PQ-Ack is {shown(m.get('PQ-Ack'))}, the reply subject {shown(m.reply)}: expected one that settles a lease of queue {queue.name}")
+            for name, values in m.headers.items():
+                item.read_header(name, values)
+        except ValueError as cause:
+            raise unreadable(op, queue.name, m.data, cause) from cause
+        return item
+
+    async def ack(self, *, timeout: Duration | None = None) -> None:
+        """The item is done. Afterwards it is gone for good."""
+        await self._once(lambda: self._send("ack", "+ACK", timeout))
+
+    async def nak(self, delay: Duration | None = None, *, timeout: Duration | None = None) -> None:
+        """Gives the item back, to its former place; with a delay it is ready again only after that."""
+        body = "-NAK" if delay is None else f"-NAK {duration_text(seconds(delay, 'delay', zero=True))}"
+        await self._once(lambda: self._send("nak", body, timeout))
+
+    async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """Makes the item a dead letter, because trying again would not help."""
+        if not isinstance(reason, str):
+            raise TypeError(f"the reason is {shown(reason)}: expected a text")
+        await self._once(lambda: self._send("term", f"+TERM {reason}".rstrip(), timeout))
+
+    async def extend(self, *, timeout: Duration | None = None) -> None:
+        """Work in progress: the lease starts afresh, for as long as it was given."""
+        if self._settled:
+            raise SettledError
+        m = await self._send("extend", "+WPI", timeout)
+        until = m.get("PQ-Lease-Expires") if m else ""
+        if until:
+            self.lease_expires = time_of(until)
+
+    def hold(self) -> Hold:
+        """An asynchronous context manager that extends the lease. If the lease is lost all the same, it
+        cancels the block, and raises LeaseLostError."""
+        if not self.leased:
+            raise NotLeasedError
+        return Hold(self)
+
+    async def ack_next(
+        self,
+        *,
+        wait: Duration = 0,
+        lease: Duration | None = None,
+        min: int | None = None,
+        max: int | None = None,
+        timeout: Duration | None = None,
+    ) -> Item | None:
+        """Acknowledges, and pops the next item in the same transaction; None if there is none. It is leased
+        for as long as this one, and comes from the same end and band, unless the arguments say otherwise."""
+        from .take import Selection, take_next
+
+        s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=True, timeout=timeout)
+        return await self._once(lambda: take_next(self._queue, self.ack_subject, self.lease_term, s))
+
+    async def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
+        """Pushes an item to a queue and acknowledges this one, in one transaction. The hand_over of this
+        item's queue has to name the other queue. After UnknownResultError call it again with the same
+        msg_id."""
+        from .push import push
+
+        if not self.leased:
+            raise NotLeasedError
+        lease = self._queue.client.acks.written(self.ack_subject)
+        return await self._once(lambda: push(to, item, timeout, lease))
+
+    async def __aenter__(self) -> Item:
+        if self.keeper is not None:
+            self.keeper.cancel()
+        self._block = self.hold()
+        await self._block.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> bool:
+        assert self._block is not None
+        lost = await self._block.end(err)
+        if lost is not None and err is not None:  # another holder may have it
+            if isinstance(err, asyncio.CancelledError):
+                raise lost
+            return False
+        return await self.end(err)
+
+    async def end(self, err: BaseException | None) -> bool:
+        """Settles the item by the error of the work on it, and says whether that is all that the error was to
+        say."""
+        settle, suppress = outcome(self, err)
+        if not self._settled:
+            try:
+                await settle()
+            except (PQError, SettledError):
+                if err is None or suppress:
+                    raise
+        return suppress and err is not None
+
+    async def ack_with(self, together: Settlements, timeout: Duration | None) -> None:
+        """Acknowledges in a message with others."""
+
+        async def settle() -> None:
+            result = await together.add(self._queue.client.acks.written(self.ack_subject) + " +ACK")
+            e = result.error
+            if result.alone or (e and may_repeat(e, True)):
+                await self._send("ack", "+ACK", timeout, result.open or (e is not None and e.code == UNKNOWN_RESULT))
+            elif e and not (result.open and isinstance(e, LeaseLostError) and _held("ack", e.reason)):
+                raise e
+
+        await self._once(settle)
+
+    async def _once(self, end: Callable[[], Awaitable[T]]) -> T:
+        """Does what ends the lease, unless this object has ended it."""
+        if not self.leased:
+            raise NotLeasedError
+        if self._settled:
+            raise SettledError
+        self._settled = True
+        try:
+            return await end()
+        except LeaseLostError:
+            raise
+        except BaseException:
+            self._settled = False  # the caller may try again
+            raise
+
+    async def _send(self, op: str, body: str, timeout: Duration | None, open: bool = False) -> Message | None:
+        """Sends a settlement. It is None if an earlier attempt took effect. open: an attempt in another
+        message may have taken effect."""
+        if not self.leased:
+            raise NotLeasedError
+        client = self._queue.client
+        call = Call(Request(op, self.queue, self.ack_subject, None, body.encode()), repeatable=True)
+        try:
+            return await call.send(client.mailbox, client.patience, client.deadline(timeout))
+        except LeaseLostError as err:
+            if (open or call.open) and _held(op, err.reason):
+                return None
+            raise
+
+
+def extend_interval(item: Item) -> tuple[float, float]:
+    """How long to wait between two extensions of a lease, and how long after the last one it counts as
+    lost: a lost message or a restart of the bridge must not end it."""
+    parts = 3
+    if item.lease_term > 0:
+        return item.lease_term / parts, item.lease_term
+    # Only the bridge knows how long the lease is: the time that is left by the clock of this machine
+    # may be wrong.
+    seems = (item.lease_expires - datetime.now(timezone.utc)).total_seconds() if item.lease_expires else 0.0
+    every = min(max(seems / parts, 0.3), 5.0)
+    return every, max(seems, every * parts)
+
+
+def not_extended(item: Item, cause: PQError) -> LeaseLostError:
+    """The error of a lease that could not be extended in time."""
+    e = LeaseLostError("extend", item.queue, 410, "the lease could not be extended in time", "expired")
+    e.__cause__ = cause
+    return e

@@ -1,0 +1,48 @@
+"""What becomes of an item, by what the work on it raised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from .duration import Duration, seconds
+from .retry import backoff
+
+if TYPE_CHECKING:
+    from .item import Item
+
+
+class RetryAfter(Exception):
+    """For work to raise: the item is delivered again after a time."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(f"again in {delay}")
+        self.delay = seconds(delay, "delay", zero=True)
+
+
+class GiveUp(Exception):
+    """For work to raise: the item becomes a dead letter, because trying again would not help."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def default_backoff(deliveries: int) -> float:
+    """The delay before the next delivery of a failed item, in seconds: one after the first delivery, twice
+    as long after each further one, 5 minutes at most. Each is somewhat longer or shorter."""
+    return backoff(deliveries, 1.0, 300.0)
+
+
+def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] = default_backoff) -> tuple[Callable[[], Awaitable[None]], bool]:
+    """How to settle an item, and whether that is all that the error was to say."""
+    if err is None:
+        return item.ack, True
+    if isinstance(err, GiveUp):
+        return lambda: item.term(err.reason), True
+    if isinstance(err, RetryAfter):
+        return lambda: item.nak(err.delay), True
+    if isinstance(err, Exception) and not isinstance(err, asyncio.CancelledError):
+        return lambda: item.nak(delay(item.deliveries)), False
+    return item.nak, False  # the program ends, and the item did not fail

@@ -1,0 +1,178 @@
+"""Pushes: what an item is, as headers and bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from .bundle import MOST_ITEMS, bundle
+from .call import Call
+from .duration import Duration, duration_text, seconds, shown, time_text
+from .errors import UNKNOWN_RESULT, error_of, unreadable
+from .mailbox import HeaderList, Request, random_token
+from .values import count, header_text, headers_of, key_of, payload_of, priority_of, word
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+_MOST_WEIGHT = 1000
+_LONGEST_VALUE = 1024
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """An item on its way."""
+
+    payload: Union[str, bytes, bytearray, memoryview]
+    priority: int | None = None
+    """Low ones are first at the end "min". Without it the item gets the queue's default."""
+    headers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Headers that stay with the item."""
+    key: str | None = None
+    """Whose item it is. The queue's configuration says what follows."""
+    weight: int | None = None
+    """The share of its key where keys take turns, 1 to 1000. Without it the push changes nothing."""
+    unique: str | None = None
+    """A value that one item of the queue has at a time."""
+    unique_until: Literal["leased"] | None = None
+    """"leased": the item has its unique value only until it is leased first."""
+    on_conflict: Literal["keep", "replace", "raise"] | None = None
+    """What the push does if an item has the unique value; "keep" if not given."""
+    msg_id: str | None = None
+    """Of all pushes with this id within the queue's dedup_window only the first one adds an item. Without
+    it the client makes a random one, so that a repetition after a lost answer is no second item."""
+    without_msg_id: bool = False
+    """Push without an id. Then the client does not repeat a push without an answer, which fails with
+    UnknownResultError."""
+    delay: Duration | None = None
+    """The item is not ready before this time has passed."""
+    not_before: datetime | None = None
+    """The item is not ready before this time, by the bridge's clock."""
+    ttl: Duration | None = None
+    """The item expires unless it is popped within this time."""
+
+    def wire(self) -> tuple[list[tuple[str, str]], bytes]:
+        """Its headers, without priority and id, and its payload. An error says what is wrong with it."""
+        found: list[tuple[str, str]] = []
+        if self.priority is not None:
+            priority_of(self.priority)
+        if self.msg_id is not None:
+            header_text(self.msg_id, "msg_id", _LONGEST_VALUE)
+            if self.without_msg_id:
+                raise ValueError("msg_id together with without_msg_id: expected one of them")
+        if self.key is not None:
+            found.append(("PQ-Key", key_of(self.key)))
+        if self.weight is not None:
+            if self.key is None:
+                raise ValueError("weight without key: expected the key whose weight it is")
+            found.append(("PQ-Weight", str(count(self.weight, "weight", _MOST_WEIGHT))))
+        if self.unique is not None:
+            found.append(("PQ-Unique", header_text(self.unique, "unique", _LONGEST_VALUE)))
+        elif self.unique_until is not None or self.on_conflict is not None:
+            raise ValueError("unique_until or on_conflict without unique: expected the value that they are about")
+        if self.unique_until is not None:
+            found.append(("PQ-Unique-Until", word(self.unique_until, "unique_until", "leased")))
+        if self.on_conflict is not None:
+            found.append(("PQ-On-Conflict", word(self.on_conflict, "on_conflict", "keep", "replace", "raise")))
+        if self.delay is not None:
+            if self.not_before is not None:
+                raise ValueError("delay together with not_before: expected one of them")
+            found.append(("PQ-Delay", duration_text(seconds(self.delay, "delay", zero=True))))
+        if self.not_before is not None:
+            found.append(("PQ-Not-Before", time_text(self.not_before, "not_before")))
+        if self.ttl is not None:
+            found.append(("PQ-TTL", duration_text(seconds(self.ttl, "ttl"))))
+        if self.headers:
+            found += headers_of(self.headers)
+        return found, payload_of(self.payload)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    id: str
+    seq: int
+    """Its place in the order of pushes."""
+    priority: int
+    duplicate: bool = False
+    """The push added no item: id and seq are those of the item with its message id, or with its unique
+    value. After a lost answer the client cannot tell whether its first attempt has added the item, and
+    says False; msg_id is for programs that have to know."""
+    evicted: bool = False
+    """The queue was full, and this was its least urgent item."""
+
+
+def _answer(queue: str, body: bytes) -> Any:
+    try:
+        answer = json.loads(body)
+        error = answer.get("error")
+    except (ValueError, AttributeError) as cause:
+        raise unreadable("push", queue, body, cause) from cause
+    if error:
+        raise error_of("push", queue, int(error.get("code") or UNKNOWN_RESULT), str(error.get("description")), item=error.get("item"))
+    return answer
+
+
+def pushed(queue: str, found: Any, body: bytes, own: bool = False) -> Pushed:
+    """Reads what became of an item. own: it may repeat an attempt of this client."""
+    try:
+        if not found["id"]:
+            raise ValueError("it has no id")
+        duplicate = found.get("duplicate") is True and not own
+        return Pushed(str(found["id"]), int(found["seq"]), int(found["priority"]), duplicate, found.get("evicted") is True)
+    except (ValueError, TypeError, KeyError, AttributeError) as cause:
+        raise unreadable("push", queue, body, cause) from cause
+
+
+async def push(queue: Queue, given: NewItem | str | bytes, timeout: Duration | None, settle: str | None = None) -> Pushed:
+    """Pushes an item. settle: the ack subject of an item that the push acknowledges."""
+    item = given if isinstance(given, NewItem) else NewItem(given)
+    headers, payload = item.wire()
+    subject = queue.subject("push" if item.priority is None else f"push.{item.priority}")
+    if settle is not None:
+        headers.append(("PQ-Settle", settle))
+    made = item.msg_id is None and not item.without_msg_id  # a random id, so that a repetition is no second item
+    id = random_token() if made else item.msg_id
+    if id is not None:
+        headers.append(("Nats-Msg-Id", id))
+    call = Call(Request("push", queue.name, subject, HeaderList(headers) if headers else None, payload), repeatable=id is not None)
+    answer = await queue.client.in_flight(call, len(payload), timeout)
+    own = made and (call.sent > 1 or item.unique is None)
+    return pushed(queue.name, _answer(queue.name, answer.data), answer.data, own)
+
+
+async def push_many(queue: Queue, given: Sequence[NewItem | str | bytes], timeout: Duration | None) -> list[Pushed]:
+    """Pushes many items in one message."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"the items are {shown(given)}: expected a list of items")
+    if not given:
+        return []
+    if len(given) > MOST_ITEMS:
+        raise ValueError(f"{len(given)} items: expected at most {MOST_ITEMS}")
+    items = [one if isinstance(one, NewItem) else NewItem(one) for one in given]
+    frames = []
+    for i, item in enumerate(items):
+        try:
+            headers, payload = item.wire()
+        except (TypeError, ValueError) as err:
+            raise type(err)(f"item {i}: {err}") from None
+        if item.priority is not None:
+            headers.append(("PQ-Priority", str(item.priority)))
+        if item.msg_id is not None:
+            headers.append(("Nats-Msg-Id", item.msg_id))
+        frames.append((headers, payload))
+    # With an id of its own an item needs none of the bundle. Where one is to have none, a repetition
+    # might add it twice.
+    repeatable = not any(item.without_msg_id for item in items)
+    made = repeatable and any(item.msg_id is None for item in items)
+    about = {"PQ-Bundle": str(len(items)), **({"Nats-Msg-Id": random_token()} if made else {})}
+    body = bundle(frames)
+    call = Call(Request("push", queue.name, queue.subject("push"), about, body), repeatable)
+    m = await queue.client.in_flight(call, len(body), timeout)
+    answer = _answer(queue.name, m.data)
+    results = answer.get("items")
+    if not isinstance(results, list) or len(results) != len(items):
+        raise unreadable("push", queue.name, m.data, ValueError(f"expected {len(items)} items"))
+    return [pushed(queue.name, one, m.data, made and call.sent > 1) for one in results]

@@ -1,0 +1,338 @@
+"""A queue with a name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from . import listing
+from .call import Call
+from .config import Config, ConfigChange, Info
+from .consume import Consumer, Handler
+from .duration import Duration
+from .errors import PQError, unreadable
+from .hold import extend
+from .item import Item
+from .listing import KeyChange, KeyInfo, KeySettings, Listed
+from .mailbox import Request
+from .outcome import default_backoff
+from .push import NewItem, Pushed, push, push_many, pushed
+from .settlements import ack_many
+from .source import DEFAULT_LEASE, OnError, Source, log_error
+from .subjects import check_id, check_queue, dead_letter
+from .take import End, Selection, take
+from .values import count, key_of, priority_of, word
+
+if TYPE_CHECKING:
+    from .client import Client
+
+# The operations that may be sent twice: they only read, or their repetition leads to the same state.
+# A second purge would remove items pushed meanwhile, and a second removal would find no item.
+_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume"})
+
+_KEYS_PAGE = 100
+_LIST_PAGE = 200
+_MOST = 1000
+
+
+class Queue:
+    """It need not exist: the first push makes it."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        check_queue(name)
+        self.client = client
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    def subject(self, verb: str) -> str:
+        """The subject of a verb, with what follows it."""
+        return self.client.grammar.subject(self.name, verb)
+
+    async def push(
+        self,
+        payload: Union[str, bytes, bytearray, memoryview],
+        *,
+        priority: int | None = None,
+        headers: Mapping[str, str | Sequence[str]] | None = None,
+        key: str | None = None,
+        weight: int | None = None,
+        unique: str | None = None,
+        unique_until: Literal["leased"] | None = None,
+        on_conflict: Literal["keep", "replace", "raise"] | None = None,
+        msg_id: str | None = None,
+        without_msg_id: bool = False,
+        delay: Duration | None = None,
+        not_before: datetime | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
+    ) -> Pushed:
+        """Adds an item, and returns when it is durable. NewItem says what the arguments mean."""
+        item = NewItem(
+            payload, priority, headers or {}, key, weight, unique, unique_until, on_conflict, msg_id, without_msg_id, delay, not_before, ttl
+        )
+        return await push(self, item, timeout)
+
+    async def push_many(self, items: Sequence[NewItem | str | bytes], *, timeout: Duration | None = None) -> list[Pushed]:
+        """Adds up to 1000 items in one message and one transaction, in their order: all of them, or none.
+        PQError.item says which one an error is about."""
+        return await push_many(self, items, timeout)
+
+    async def pop(
+        self,
+        *,
+        end: End = "min",
+        lease: Duration | None = None,
+        min: int | None = None,
+        max: int | None = None,
+        wait: Duration = 0,
+        repeatable: bool = False,
+        pop_id: str | None = None,
+        timeout: Duration | None = None,
+    ) -> Item:
+        """Removes or leases the first item at an end. It fails with EmptyError if there is none.
+
+        lease: the item returns unless it is settled within this time. Without it the queue's configuration
+        decides; by default popped items are gone.
+
+        min, max: only items with priorities from here on, up to here. wait: how long to wait for an item;
+        any time, in several requests.
+
+        repeatable: give the pop a random id, so that the client can repeat it when its answer is lost. A pop
+        without a lease then happens exactly once, unless the program ends. One with a lease fails with
+        LeaseLostError if another consumer has had its item meanwhile.
+
+        pop_id: give the pop an id: within the queue's dedup_window repeated pops with this id return the same
+        items, in any program. After one that was repeated and found nothing, further ones find nothing either."""
+        s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=repeatable, pop_id=pop_id, timeout=timeout)
+        return (await take(self, "pop", end, s))[0]
+
+    async def pop_many(
+        self,
+        n: int,
+        *,
+        end: End = "min",
+        lease: Duration | None = None,
+        min: int | None = None,
+        max: int | None = None,
+        max_bytes: int | None = None,
+        wait: Duration = 0,
+        repeatable: bool = False,
+        pop_id: str | None = None,
+        timeout: Duration | None = None,
+    ) -> list[Item]:
+        """The same for up to n items in one message; at least one, or an error. max_bytes bounds the bytes of
+        payloads and headers; one item always fits."""
+        s = Selection(count(n, "the number of items", _MOST), min, max, wait, lease, pop_id, repeatable, max_bytes, timeout)
+        return await take(self, "pop", end, s)
+
+    async def peek(
+        self, *, end: End = "min", min: int | None = None, max: int | None = None, wait: Duration = 0, timeout: Duration | None = None
+    ) -> Item:
+        """Shows the first item at an end and leaves it there."""
+        return (await take(self, "peek", end, Selection(min=min, max=max, wait=wait, timeout=timeout)))[0]
+
+    async def peek_many(
+        self,
+        n: int,
+        *,
+        end: End = "min",
+        min: int | None = None,
+        max: int | None = None,
+        max_bytes: int | None = None,
+        wait: Duration = 0,
+        timeout: Duration | None = None,
+    ) -> list[Item]:
+        s = Selection(count(n, "the number of items", _MOST), min, max, wait, max_bytes=max_bytes, timeout=timeout)
+        return await take(self, "peek", end, s)
+
+    async def items(
+        self,
+        *,
+        end: End = "min",
+        lease: Duration = DEFAULT_LEASE,
+        min: int | None = None,
+        max: int | None = None,
+        repeatable: bool = False,
+        limit: int | None = None,
+        stop_when_empty: bool = False,
+        on_error: OnError = log_error,
+    ) -> AsyncGenerator[Item, None]:
+        """Leases items one after another, and extends the lease of each until the next one is asked for. What
+        was not settled until then is given back. The arguments are those of consume."""
+        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable), limit, stop_when_empty, on_error)
+        while item := await source.next():
+            item.keeper = asyncio.get_running_loop().create_task(extend(item, lambda err: None))
+            try:
+                yield item
+            finally:
+                item.keeper.cancel()
+                if not item.settled:
+                    try:
+                        await item.nak()
+                    except PQError as err:
+                        on_error(err, item)
+
+    def consume(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        end: End = "min",
+        lease: Duration = DEFAULT_LEASE,
+        min: int | None = None,
+        max: int | None = None,
+        repeatable: bool = False,
+        limit: int | None = None,
+        stop_when_empty: bool = False,
+        backoff: Callable[[int], Duration] = default_backoff,
+        on_error: OnError = log_error,
+    ) -> Consumer:
+        """Leases items and calls the handler on each, concurrency of them at a time. When the handler is done,
+        the item is acknowledged. When it raises, the item is given back and delivered again later; see
+        RetryAfter and GiveUp. It may also settle the item itself.
+
+        lease: how long an item stays with a program that has died. It is extended while the handler runs. If
+        it is lost all the same, the handler is cancelled. A handler that keeps the loop busy for longer than
+        the lease keeps the client from extending it.
+
+        repeatable: give pops ids. Then an item whose delivery was lost with a connection comes at once, and
+        not when its lease has run out. The queue remembers each id for its dedup_window.
+
+        limit: end after this many items. stop_when_empty: end when there is no ready item, instead of waiting.
+        backoff: the delay before the next delivery of a failed item, from the number of its deliveries.
+        on_error: gets what handlers raise, and the errors of pops and settlements, with the item if there is
+        one; they are logged if it is not given."""
+        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable), limit, stop_when_empty, on_error)
+        return Consumer(source, handler, concurrency, backoff)
+
+    async def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> list[BaseException | None]:
+        """Acknowledges items of this queue, up to 1000 in one message. For each the result has the error that
+        its ack would raise, or None."""
+        return await ack_many(self, items, timeout)
+
+    async def info(self, *, timeout: Duration | None = None) -> Info:
+        """Counts, rates and configuration."""
+        info: Info = await self._ask("info", "info", None, timeout)
+        return info
+
+    async def config(self, *, timeout: Duration | None = None) -> Config:
+        config: Config = await self._ask("config", "admin.config", None, timeout)
+        return config
+
+    async def configure(self, change: ConfigChange, *, timeout: Duration | None = None) -> Config:
+        """Changes the configuration, makes the queue if necessary, and returns the whole configuration."""
+        config: Config = await self._ask("config", "admin.config", dict(change), timeout)
+        return config
+
+    async def get(self, id: str, *, timeout: Duration | None = None) -> Item:
+        """An item by its id, whatever its state."""
+        check_id(id)
+        call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, b""), repeatable=True)
+        m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
+        if not m.is_item:
+            raise unreadable("get", self.name, m.data, ValueError("it is no item"))
+        return Item.read(self, m, "get")
+
+    async def list(
+        self,
+        *,
+        state: Literal["ready", "leased", "delayed"] = "ready",
+        min: int | None = None,
+        max: int | None = None,
+        key: str | None = None,
+        after: str | None = None,
+        bodies: bool = False,
+        page: int = _LIST_PAGE,
+        timeout: Duration | None = None,
+    ) -> AsyncGenerator[Listed, None]:
+        """The items in one state, in the order of pops from the end "min". after: behind the item with this
+        id. key: only ready items of this key. bodies: with payloads. page: how many items of one request."""
+        if after is not None:
+            check_id(after)
+        fields: dict[str, Any] = {"state": word(state, "state", "ready", "leased", "delayed"), "limit": count(page, "page", _MOST)}
+        given = {
+            "min": None if min is None else priority_of(min, "min"),
+            "max": None if max is None else priority_of(max, "max"),
+            "key": None if key is None else key_of(key),
+            "bodies": bodies or None,
+        }
+        fields.update((name, value) for name, value in given.items() if value is not None)
+        async for item in self._pages("list", "list", "items", fields, after, timeout):
+            yield listing.listed(self.name, item)
+
+    async def keys(self, *, after: str | None = None, page: int = _KEYS_PAGE, timeout: Duration | None = None) -> AsyncGenerator[KeyInfo, None]:
+        """The keys that have ready or leased items, or settings, in the order of their bytes. after: behind
+        this key, which need not be there."""
+        fields: dict[str, Any] = {"limit": count(page, "page", _KEYS_PAGE)}
+        async for key in self._pages("keys", "keys", "keys", fields, after, timeout):
+            yield listing.known(self.name, key)
+
+    async def _pages(
+        self, op: str, verb: str, what: str, fields: dict[str, Any], after: str | None, timeout: Duration | None
+    ) -> AsyncGenerator[Any, None]:
+        while True:
+            answer = await self._ask(op, verb, {**fields, "after": after} if after else fields, timeout)
+            rows = answer.get(what)
+            if not isinstance(rows, list):
+                raise unreadable(op, self.name, str(answer).encode(), ValueError(f"it has no {what}"))
+            for row in rows:
+                yield row
+            after = answer.get("next")
+            if not after:
+                return
+
+    async def key(self, key: str, *, timeout: Duration | None = None) -> KeyInfo:
+        """One key; one that nobody has used has no items."""
+        return listing.known(self.name, await self._ask("key", f"key.{_token(key)}", None, timeout))
+
+    async def set_key(self, key: str, change: KeyChange, *, timeout: Duration | None = None) -> KeySettings:
+        """Changes settings of a key, makes the queue if necessary, and returns all settings of the key."""
+        settings: KeySettings = await self._ask("set_key", f"admin.key.{_token(key)}", dict(change), timeout)
+        return settings
+
+    async def remove(self, id: str, *, timeout: Duration | None = None) -> None:
+        """Removes an item, whatever its state."""
+        check_id(id)
+        await self._ask("remove", f"remove.{id}", None, timeout)
+
+    async def move(self, id: str, priority: int, *, timeout: Duration | None = None) -> None:
+        """Gives an item another priority."""
+        check_id(id)
+        await self._ask("move", f"move.{id}.{priority_of(priority)}", None, timeout)
+
+    async def requeue(self, id: str, *, origin: str | None = None, timeout: Duration | None = None) -> Pushed:
+        """Takes a dead letter of this queue out of its dead-letter queue, or out of the one that is named, and
+        pushes it here again, in one transaction. A queue without room for it fails with a BusyError, and it
+        stays a dead letter."""
+        check_id(id)
+        dead = Queue(self.client, origin or dead_letter(self.name))
+        answer = await dead._ask("requeue", f"requeue.{id}", {"to": self.name}, timeout)
+        return pushed(self.name, answer, str(answer).encode())
+
+    async def purge(self, *, timeout: Duration | None = None) -> int:
+        """Removes all items and returns how many."""
+        return int((await self._ask("purge", "admin.purge", None, timeout)).get("purged", 0))
+
+    async def pause(self, *, timeout: Duration | None = None) -> None:
+        """Stops deliveries; pushes go on."""
+        await self._ask("pause", "admin.pause", None, timeout)
+
+    async def resume(self, *, timeout: Duration | None = None) -> None:
+        await self._ask("resume", "admin.resume", None, timeout)
+
+    async def delete(self, *, timeout: Duration | None = None) -> None:
+        """Deletes the queue with its items and its configuration."""
+        await self._ask("delete", "admin.delete", None, timeout)
+
+    async def _ask(self, op: str, verb: str, fields: dict[str, Any] | None, timeout: Duration | None) -> Any:
+        return await self.client.ask(op, self.name, self.subject(verb), fields, op in _REPEATABLE, timeout)
+
+
+def _token(key: str) -> str:
+    """A key as a token of a subject."""
+    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in key_of(key).encode())

@@ -1,0 +1,47 @@
+"""When a refused request is sent again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from time import monotonic
+
+from .deadline import Deadline
+
+_FIRST_DELAY = 0.02
+_LAST_DELAY = 1.0
+_LONGEST_PATIENCE = 60.0
+
+
+def longer(patience: float) -> float:
+    """How long to wait for the next answer: a slow bridge may need more time."""
+    return min(2 * patience, _LONGEST_PATIENCE)
+
+
+def backoff(n: int, first: float, last: float) -> float:
+    """How long to wait after the nth failure: about twice as long as after the one before, and
+    random, so that requests that failed together are not repeated together."""
+    delay = min(last, first * 2.0 ** min(n - 1, 60))
+    return float(delay * (0.5 + random.random()))
+
+
+class Retry:
+    """Counts how often a request was refused, and since when."""
+
+    __slots__ = ("_refusals", "_since")
+
+    def __init__(self) -> None:
+        self._refusals = 0
+        self._since = 0.0
+
+    def allowed(self, retry_for: float) -> bool:
+        """Counts a refusal and says whether the request may be sent again; 0: until the deadline."""
+        self._refusals += 1
+        if self._refusals == 1:
+            self._since = monotonic()
+        return retry_for == 0 or monotonic() - self._since < retry_for
+
+    async def wait(self, deadline: Deadline) -> bool:
+        """Waits before the next attempt. It says false if the deadline came first."""
+        await asyncio.sleep(min(backoff(self._refusals, _FIRST_DELAY, _LAST_DELAY), deadline.left))
+        return not deadline.over

@@ -1,0 +1,90 @@
+"""Settlements of many leases in one message."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .bundle import MOST_ITEMS
+from .call import Call
+from .duration import Duration, shown
+from .errors import BadRequestError, PQError, error_of, unreadable
+from .item import Item
+from .mailbox import Request
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+_REFUSED = re.compile(r"-ERR ([1-9]\d{2}) (\S+)(?: (.*))?")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a settlement: nothing is wrong, an error, or neither is known and it has to go in a
+    message of its own. open: an attempt without an answer may have taken effect."""
+
+    error: PQError | None = None
+    alone: bool = False
+    open: bool = False
+
+
+async def ack_many(queue: Queue, items: Sequence[Item], timeout: Duration | None) -> list[BaseException | None]:
+    for i, item in enumerate(items):
+        if not isinstance(item, Item) or item.queue != queue.name:
+            raise ValueError(f"item {i} is {shown(item)}: expected one of queue {queue.name}")
+    together = Settlements(queue)
+    results = asyncio.gather(*(item.ack_with(together, timeout) for item in items), return_exceptions=True)
+    try:
+        await asyncio.sleep(0)  # now all have added theirs
+        await together.send(timeout)
+        return await results
+    finally:
+        results.cancel()
+
+
+class Settlements:
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._all: list[tuple[str, asyncio.Future[Result]]] = []
+
+    async def add(self, line: str) -> Result:
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._all.append((line, result))
+        return await result
+
+    async def send(self, timeout: Duration | None) -> None:
+        for start in range(0, len(self._all), MOST_ITEMS):
+            await self._send(self._all[start : start + MOST_ITEMS], timeout)
+
+    async def _send(self, part: list[tuple[str, asyncio.Future[Result]]], timeout: Duration | None) -> None:
+        client, name = self._queue.client, self._queue.name
+        body = "".join(line + "\n" for line, _ in part).encode()
+        request = Request("ack", name, self._queue.subject("ack.bundle.settle"), {"PQ-Bundle": str(len(part))}, body)
+        call = Call(request, repeatable=True)
+        try:
+            m = await call.send(client.mailbox, client.patience, client.deadline(timeout))
+            lines = m.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+            if len(lines) != len(part):
+                raise unreadable("ack", name, m.data, ValueError(f"{len(lines)} results, expected {len(part)}"))
+        except BadRequestError:  # bridges of earlier versions know no bundles
+            for _, result in part:
+                result.set_result(Result(alone=True, open=call.open))
+        except PQError as err:
+            for _, result in part:
+                result.set_exception(err)
+        else:
+            for (_, result), line in zip(part, lines):
+                result.set_result(Result(error=_refusal(name, line), open=call.open))
+
+
+def _refusal(queue: str, line: str) -> PQError | None:
+    """The error in a line of the answer, None if there is none."""
+    if line == "+OK" or line.startswith("+OK "):
+        return None
+    found = _REFUSED.fullmatch(line)
+    if not found:
+        return unreadable("ack", queue, line.encode(), ValueError("expected +OK or -ERR"))
+    return error_of("ack", queue, int(found[1]), found[3] or "", "" if found[2] == "-" else found[2])

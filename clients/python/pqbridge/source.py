@@ -1,0 +1,85 @@
+"""Where workers get their items: pops that go on whatever happens to the connection or the bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
+from .item import Item
+from .retry import backoff
+from .take import End, Selection, take
+from .values import count
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+OnError = Callable[[BaseException, "Item | None"], object]
+
+DEFAULT_LEASE = 30.0
+
+# How long one request waits for an item. A bridge that dies meanwhile is noticed after that.
+_ONE_WAIT = 30.0
+
+# When nothing can be got, how long until it is tried again.
+_FIRST_TROUBLE = 0.1
+_LAST_TROUBLE = 10.0
+
+_log = logging.getLogger("pqbridge")
+
+
+def log_error(err: BaseException, item: Item | None) -> None:
+    """What becomes of the errors of workers, unless a program says otherwise."""
+    if item is None:
+        _log.warning("pqbridge: %s", err)
+    else:
+        _log.error("pqbridge: item %s of %s: %s", item.id, item.queue, err, exc_info=err)
+
+
+class Source:
+    """Items under leases, for one worker or several. limit: how many at most."""
+
+    def __init__(self, queue: Queue, end: End, selection: Selection, limit: int | None, stop_when_empty: bool, on_error: OnError) -> None:
+        self.queue = queue
+        self.report = on_error
+        self._end = end
+        self._selection = replace(selection, wait=0 if stop_when_empty else _ONE_WAIT)
+        self._left = float("inf") if limit is None else count(limit, "limit")
+        self._stop_when_empty = stop_when_empty
+        self._troubles = 0
+
+    async def next(self) -> Item | None:
+        """The next item, or None when there are to be no more. An error says that there will be none."""
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        try:
+            item = await self._take()
+        except BaseException:
+            self._left += 1
+            raise
+        if item is None:
+            self._left += 1
+        return item
+
+    async def _take(self) -> Item | None:
+        while True:
+            try:
+                [item] = await take(self.queue, "pop", self._end, self._selection)
+                self._troubles = 0
+                return item
+            except PQError as err:
+                if err.code in (BAD_REQUEST, FORBIDDEN) or self.queue.client.mailbox.closed:
+                    raise
+                if self._stop_when_empty and isinstance(err, EmptyError):
+                    return None
+                # No item arrived; or the one of a lost answer went to another consumer.
+                if isinstance(err, LeaseLostError) or err.code == TIMEOUT:
+                    self._troubles = 0  # the bridge answers
+                    continue
+                self.report(err, None)
+            self._troubles += 1
+            await asyncio.sleep(backoff(self._troubles, _FIRST_TROUBLE, _LAST_TROUBLE))

@@ -1,0 +1,393 @@
+"""The client for synchronous programs: the calls of pqbridge without await, from any thread.
+
+One background thread runs the loop of all clients of a process. Leases are extended there, also while a
+program is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing import Concatenate, ParamSpec
+
+from . import client as _client
+from . import item as _item
+from . import queue as _queue
+from .consume import Consumer as _Consumer
+from .duration import Duration, shown
+from .events import Event
+from .item_data import ItemData
+from .outcome import default_backoff
+from .push import NewItem, Pushed
+from .source import DEFAULT_LEASE, OnError, log_error
+from .take import End
+
+__all__ = ["Client", "Consumer", "Item", "Queue", "connect"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a child of a fork has no thread
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _starting:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="pqbridge", daemon=True).start()
+        return loop
+
+
+def _run(work: Coroutine[Any, Any, R]) -> R:
+    """Runs a coroutine in the background, and waits for it. An interruption here cancels it."""
+    loop = _loop()
+    try:
+        inside = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        inside = False
+    if inside:
+        work.close()
+        raise RuntimeError("a synchronous call in the background loop would wait for itself: expected another thread")
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return _run(method(self._real, *args, **kwargs))
+
+    return call
+
+
+def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item]]) -> Callable[Concatenate[Any, P], Item]:
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Item:
+        return Item(_run(method(self._real, *args, **kwargs)))
+
+    return call
+
+
+def _taking_many(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, list[_item.Item]]]) -> Callable[Concatenate[Any, P], list[Item]]:
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> list[Item]:
+        return [Item(item) for item in _run(method(self._real, *args, **kwargs))]
+
+    return call
+
+
+_END: Any = object()
+
+
+def _iterated(items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
+    async def step() -> R:
+        return await anext(items, _END)
+
+    try:
+        while (item := _run(step())) is not _END:
+            yield item
+    finally:
+        _run(_closed(items))
+
+
+async def _closed(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()
+
+
+def _iterating(method: Callable[Concatenate[Any, P], AsyncGenerator[R, None]]) -> Callable[Concatenate[Any, P], Iterator[R]]:
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return _iterated(method(self._real, *args, **kwargs))
+
+    return call
+
+
+if TYPE_CHECKING:
+    _Data = ItemData
+else:
+    _Data = object
+
+
+class _Keeping:
+    """Keeps a lease while a block runs. Nothing interrupts a block whose lease is lost: its settlement fails."""
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+
+    async def _begin(self) -> None:
+        from .hold import extend
+
+        self._extending = asyncio.get_running_loop().create_task(extend(self._item.real, lambda err: self._item.lost.set()))
+
+    async def _end(self) -> None:
+        self._extending.cancel()
+
+    def __enter__(self) -> Item:
+        _run(self._begin())
+        return self._item
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        _run(self._end())
+
+
+class Item(_Data):
+    """As a context manager an item keeps its lease while the block runs, and is settled by what the block
+    does: see Queue.consume."""
+
+    def __init__(self, real: _item.Item) -> None:
+        self._real = real
+        self.lost = threading.Event()
+        """Set when its lease is lost while it is kept, or when its consumer ends: then its work is in vain."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def __repr__(self) -> str:
+            return repr(self._real)
+
+    @property
+    def real(self) -> _item.Item:
+        """The item of the background loop."""
+        return self._real
+
+    ack = _blocking(_item.Item.ack)
+    nak = _blocking(_item.Item.nak)
+    term = _blocking(_item.Item.term)
+    extend = _blocking(_item.Item.extend)
+
+    def ack_next(
+        self, *, wait: Duration = 0, lease: Duration | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None
+    ) -> Item | None:
+        """Acknowledges, and pops the next item in the same transaction; None if there is none."""
+        item = _run(self._real.ack_next(wait=wait, lease=lease, min=min, max=max, timeout=timeout))
+        return None if item is None else Item(item)
+
+    def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
+        """Pushes an item to a queue and acknowledges this one, in one transaction."""
+        return _run(self._real.hand_over(to.real, item, timeout=timeout))
+
+    def hold(self) -> _Keeping:
+        """A context manager that extends the lease, and sets lost if the lease is lost all the same."""
+        self._real.hold()  # fails without a lease
+        return _Keeping(self)
+
+    def __enter__(self) -> Item:
+        self._kept = self.hold()
+        return self._kept.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> bool:
+        self._kept.__exit__(None, None, None)
+        return _run(self._real.end(err))
+
+
+class Consumer:
+    """The workers of one Queue.consume. Their handlers run in threads."""
+
+    def __init__(self, real: _Consumer, pool: ThreadPoolExecutor) -> None:
+        self._real = real
+        self._pool = pool
+
+    def drain(self) -> None:
+        """Takes no more items. It does not wait, so a handler may call it."""
+        _loop().call_soon_threadsafe(self._real.drain)
+
+    def stop(self, grace: Duration | None = None) -> None:
+        """Takes no more items, waits for the handlers and settles their items. After grace it sets their lost,
+        waits until they end, and hands back the items of those that fail."""
+        try:
+            _run(self._real.stop(grace))
+        finally:
+            self._pool.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Waits until all workers have ended. It fails if they cannot go on. A program that is interrupted here
+        stops them, without grace."""
+        try:
+            _run(self._real.wait())
+        except (KeyboardInterrupt, SystemExit):
+            self.stop(grace=0)
+            raise
+        finally:
+            self._pool.shutdown(wait=False)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop(None if err is None else 0)
+
+
+class Queue:
+    """It need not exist: the first push makes it."""
+
+    def __init__(self, real: _queue.Queue) -> None:
+        self._real = real
+        self.name = real.name
+
+    @property
+    def real(self) -> _queue.Queue:
+        """The queue of the background loop."""
+        return self._real
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+    push = _blocking(_queue.Queue.push)
+    push_many = _blocking(_queue.Queue.push_many)
+    pop = _taking(_queue.Queue.pop)
+    pop_many = _taking_many(_queue.Queue.pop_many)
+    peek = _taking(_queue.Queue.peek)
+    peek_many = _taking_many(_queue.Queue.peek_many)
+    get = _taking(_queue.Queue.get)
+    info = _blocking(_queue.Queue.info)
+    config = _blocking(_queue.Queue.config)
+    configure = _blocking(_queue.Queue.configure)
+    key = _blocking(_queue.Queue.key)
+    set_key = _blocking(_queue.Queue.set_key)
+    remove = _blocking(_queue.Queue.remove)
+    move = _blocking(_queue.Queue.move)
+    requeue = _blocking(_queue.Queue.requeue)
+    purge = _blocking(_queue.Queue.purge)
+    pause = _blocking(_queue.Queue.pause)
+    resume = _blocking(_queue.Queue.resume)
+    delete = _blocking(_queue.Queue.delete)
+    list = _iterating(_queue.Queue.list)
+    keys = _iterating(_queue.Queue.keys)
+
+    def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> Sequence[BaseException | None]:
+        """Acknowledges items of this queue, up to 1000 in one message."""
+        return _run(self._real.ack_many([item.real for item in items], timeout=timeout))
+
+    def items(
+        self,
+        *,
+        end: End = "min",
+        lease: Duration = DEFAULT_LEASE,
+        min: int | None = None,
+        max: int | None = None,
+        repeatable: bool = False,
+        limit: int | None = None,
+        stop_when_empty: bool = False,
+        on_error: OnError = log_error,
+    ) -> Iterator[Item]:
+        """Leases items one after another, and extends the lease of each until the next one is asked for. What
+        was not settled until then is given back."""
+        found = self._real.items(
+            end=end, lease=lease, min=min, max=max, repeatable=repeatable, limit=limit, stop_when_empty=stop_when_empty, on_error=on_error
+        )
+        return map(Item, _iterated(found))
+
+    def consume(
+        self,
+        handler: Callable[[Item], object],
+        *,
+        concurrency: int = 1,
+        end: End = "min",
+        lease: Duration = DEFAULT_LEASE,
+        min: int | None = None,
+        max: int | None = None,
+        repeatable: bool = False,
+        limit: int | None = None,
+        stop_when_empty: bool = False,
+        backoff: Callable[[int], Duration] = default_backoff,
+        on_error: OnError = log_error,
+    ) -> Consumer:
+        """Leases items and calls the handler on each, in concurrency threads. pqbridge.Queue.consume says what
+        becomes of the items. A lease is extended while the handler runs; item.lost is set when it is lost."""
+        if not callable(handler):
+            raise TypeError(f"the handler is {shown(handler)}: expected a function of an item")
+        pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"pqbridge-{self.name}")
+
+        async def work(real: _item.Item) -> None:
+            item = Item(real)
+            done = asyncio.get_running_loop().run_in_executor(pool, handler, item)
+            try:
+                await asyncio.shield(done)
+            except asyncio.CancelledError:  # a thread cannot be cancelled
+                item.lost.set()
+                await asyncio.wait({done})
+                done.result()
+
+        async def start() -> _Consumer:
+            return self._real.consume(
+                work,
+                concurrency=concurrency,
+                end=end,
+                lease=lease,
+                min=min,
+                max=max,
+                repeatable=repeatable,
+                limit=limit,
+                stop_when_empty=stop_when_empty,
+                backoff=backoff,
+                on_error=on_error,
+            )
+
+        return Consumer(_run(start()), pool)
+
+
+class Client:
+    """pqbridge.Client describes it."""
+
+    def __init__(self, real: _client.Client) -> None:
+        self._real = real
+
+    def queue(self, name: str) -> Queue:
+        """The queue with this name, which need not exist: the first push makes it."""
+        return Queue(self._real.queue(name))
+
+    def attach(self, ack_subject: str) -> Item:
+        """An item that can only be settled, from the ack_subject of its lease."""
+        return Item(self._real.attach(ack_subject))
+
+    flush = _blocking(_client.Client.flush)
+    system = _blocking(_client.Client.system)
+    cluster = _blocking(_client.Client.cluster)
+    step_down = _blocking(_client.Client.step_down)
+    close = _blocking(_client.Client.close)
+    queues = _iterating(_client.Client.queues)
+
+    @contextmanager
+    def events(self, queue: str | None = None, type: str = "*") -> Generator[Iterator[Event], None, None]:
+        """Events from the moment the block begins."""
+        events = self._real.events(queue, type)
+        _run(events.__aenter__())
+
+        def each() -> Iterator[Event]:
+            while True:
+                yield _run(events.__anext__())
+
+        try:
+            yield each()
+        finally:
+            _run(events.__aexit__(None, None, None))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(servers: str | list[str] = "nats://127.0.0.1:4222", **options: Any) -> Client:
+    """Connects to NATS. The options are those of pqbridge.connect. with connect(…) as client closes it."""
+
+    async def start() -> _client.Client:
+        return await _client.connect(servers, **options)
+
+    return Client(_run(start()))

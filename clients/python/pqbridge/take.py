@@ -1,0 +1,241 @@
+"""Pops and peeks, and the pop behind an acknowledgement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import nats.errors
+
+from .answers import Answers
+from .call import ended
+from .deadline import INFINITE, Deadline
+from .duration import Duration, nanoseconds, seconds
+from .errors import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
+from .item import Item
+from .mailbox import Request, denial, no_connection, random_token
+from .message import Message
+from .retry import Retry, longer
+from .values import count, header_text, priority_of
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+End = Literal["min", "max"]
+
+# What one request may wait; a longer wait takes several.
+LONGEST_WAIT = 110.0
+LONGEST_LEASE = 12 * 3600.0
+
+# Leaves time for the answer to arrive before the deadline. An item that arrives later is lost, or
+# leased in vain.
+_MARGIN = 0.1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a pop or a peek asks for."""
+
+    batch: int = 0
+    """How many items; 0: a single one."""
+    min: int | None = None
+    max: int | None = None
+    wait: Duration = 0
+    lease: Duration | None = None
+    pop_id: str | None = None
+    repeatable: bool = False
+    max_bytes: int | None = None
+    timeout: Duration | None = None
+
+
+async def take(queue: Queue, op: Literal["pop", "peek"], end: End, selection: Selection) -> list[Item]:
+    """At least one item, or an error."""
+    if end not in ("min", "max"):
+        raise ValueError(f"end is {end!r}: expected 'min' or 'max'")
+    return await _Taking(queue, op, queue.subject(f"{op}.{end}"), selection).run()
+
+
+async def take_next(queue: Queue, ack: str, term: float, selection: Selection) -> Item | None:
+    """Acknowledges a lease and pops the next item. It is None if there is none; the acknowledgement
+    has taken effect all the same."""
+    seconds(selection.wait, "wait", zero=True, most=LONGEST_WAIT)
+    taking = _Taking(queue, "ack_next", ack, selection)
+    taking.term = taking.term or term
+    try:
+        return (await taking.run())[0]
+    except EmptyError:
+        return None
+    except LeaseLostError as err:
+        # An earlier attempt has settled the lease and found nothing, or another holder has.
+        if err.reason == "gone" and taking.open:
+            return None
+        raise
+
+
+class _Refusal(Exception):
+    """An answer that is an error, on its way within this file."""
+
+    def __init__(self, why: PQError) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class _Taking:
+    """A pop or a peek under way."""
+
+    def __init__(self, queue: Queue, op: str, subject: str, s: Selection) -> None:
+        self._queue = queue
+        self._client = queue.client
+        self._op = op
+        self._subject = subject
+        self._batch = s.batch
+        self._wait = seconds(s.wait, "wait", zero=True)
+        self.term = 0.0 if s.lease is None else seconds(s.lease, "lease", most=LONGEST_LEASE)
+        if s.pop_id is not None and s.repeatable:
+            raise ValueError("pop_id together with repeatable: expected one of them")
+        id = random_token() if s.repeatable else None
+        if s.pop_id is not None:
+            id = header_text(s.pop_id, "pop_id", 1024)
+        fields: dict[str, Any] = {
+            "lease": None if s.lease is None else nanoseconds(self.term),
+            "min": None if s.min is None else priority_of(s.min, "min"),
+            "max": None if s.max is None else priority_of(s.max, "max"),
+            "max_bytes": None if s.max_bytes is None else count(s.max_bytes, "max_bytes"),
+            "msg_id": id,
+        }
+        self._fields = {name: value for name, value in fields.items() if value is not None}
+        self._repeatable = op == "peek" or id is not None
+        # Nor does it harm to ask twice for a lease: what comes twice is given back.
+        self._once_more = self._repeatable or self.term > 0
+        self._deadline = self._client.deadline(s.timeout, self._wait)
+        self._answers = Answers(self._client.mailbox)
+        self._single = False  # each item comes in a message of its own
+        self._bundled = False
+        self._sent = 0
+        self.open = False
+        """Whether an attempt without an answer may still be under way."""
+
+    async def run(self) -> list[Item]:
+        """Repeats the request until it gets items, or the time is up."""
+        items: list[Item] = []
+        try:
+            await self._client.mailbox.subscribe()
+            items = await self._run()
+            return items
+        except nats.errors.Error as cause:
+            raise no_connection(self._request(b""), cause) from cause
+        except PQError as err:
+            raise err if self._op == "peek" else in_doubt(err, self.open)
+        finally:
+            self._answers.close(returned=bool(items))
+
+    def _request(self, body: bytes) -> Request:
+        return Request(self._op, self._queue.name, self._subject, None, body)
+
+    async def _run(self) -> list[Item]:
+        mailbox, limits, answers, deadline = self._client.mailbox, self._client.patience, self._answers, self._deadline
+        retry = Retry()
+        started = monotonic()
+        patience = limits.attempt
+        refusal: PQError | None = None
+        while True:
+            if not mailbox.connected:
+                await mailbox.up(deadline)
+                if mailbox.closed:
+                    answers.broken = answers.broken or nats.errors.ConnectionClosedError()
+            if answers.broken or deadline.over:
+                raise ended(self._request(b""), self._sent, refusal, answers.broken)
+            left = self._left(started)
+            expires = min(left, LONGEST_WAIT)
+            # What ends this pop without an item has to end its earlier attempts, too. As long as it
+            # goes on afterwards, another attempt may pop the item.
+            repeat = self.open and "msg_id" in self._fields and left <= LONGEST_WAIT
+            until = INFINITE if not self._repeatable and self._wait == 0 else monotonic() + expires + patience
+            try:
+                items = await self._attempt(expires, repeat, until)
+            except _Refusal as r:
+                e = r.why
+            else:
+                if items:
+                    return items
+                self.open = self.open or not (answers.denied and answers.denied[1])
+                if answers.denied:
+                    raise denial(self._request(b""), answers.denied[0])
+                if answers.broken or deadline.over:
+                    raise ended(self._request(b""), self._sent, refusal, answers.broken)
+                if not self._repeatable and not (self._once_more and answers.lost):
+                    raise ended(self._request(b""), self._sent, None, TimeoutError("no answer arrived in time"))
+                patience = longer(patience)
+                continue
+            if self._bundled and e.code in (BAD_REQUEST, TOO_LARGE):
+                self._single = True  # the bridge knows no bundles, or an item fits into none; nothing was done
+                continue
+            if e.code == TIMEOUT and left > LONGEST_WAIT:
+                continue
+            refusal = e
+            self.open = self.open or (e.code == UNKNOWN_RESULT and e.__cause__ is None)
+            if not may_repeat(e, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
+                raise e
+
+    def _left(self, started: float) -> float:
+        """How much longer the pop may wait for an item."""
+        if self._wait == 0:
+            return 0.0
+        until = self._deadline.left
+        return max(min(self._wait - (monotonic() - started), until - min(_MARGIN, until / 2)), 0.001)
+
+    async def _attempt(self, expires: float, repeat: bool, until: float) -> list[Item]:
+        """Asks once and collects the answers. It returns no items if no answer arrives, or if answers
+        may be lost with the connection and the request can be repeated. Items also come from earlier
+        attempts; what else these answer has no meaning any more."""
+        answers, deadline = self._answers, self._deadline
+        fields = dict(self._fields)
+        self._bundled = self._batch > 0 and not self._single
+        if self._batch:
+            fields["bundle" if self._bundled else "batch"] = self._batch
+        if expires > 0:
+            fields["expires"] = nanoseconds(expires)
+        if repeat:
+            fields["repeat"] = True
+        body = json.dumps(fields).encode() if fields else b""
+        if self._op == "ack_next":
+            body = b"+NXT " + body if body else b"+NXT"
+        answers.lost = False  # this attempt is sent on the new connection
+        await self._client.mailbox.publish(self._request(body), answers.attempt(self._subject))
+        self._sent += 1
+        items: list[Item] = []
+        over = False
+        while not over:
+            await answers.bell.wait(min(until - monotonic(), deadline.left))
+            lost = answers.lost and self._once_more and not items  # otherwise the rest of a batch may be on its way
+            over = monotonic() >= until or deadline.over or lost or answers.broken is not None or answers.denied is not None
+            # Answers that have arrived count even if the time is up.
+            if self._collect(items):
+                break
+        return items
+
+    def _collect(self, items: list[Item]) -> bool:
+        """Reads what has arrived, and says whether nothing more will come."""
+        while one := self._answers.next():
+            m, late = one
+            if not m.is_item:
+                if late:
+                    continue
+                if items or m.ends_batch:
+                    return True
+                raise _Refusal(refusal_in(m, self._op, self._queue.name) or unreadable(self._op, self._queue.name, m.data, ValueError("it is no item")))
+            item = self._read(m)
+            if not self._answers.got(m):
+                continue
+            items.append(item)
+            if self._batch == 0:
+                return True
+        return False
+
+    def _read(self, m: Message) -> Item:
+        try:
+            return Item.read(self._queue, m, self._op, self.term)
+        except PQError as err:
+            raise _Refusal(err) from None

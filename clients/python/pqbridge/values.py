@@ -1,0 +1,83 @@
+"""What programs give, checked: an error says what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from .duration import shown
+
+LONGEST_KEY = 128
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~A-Za-z0-9]+")
+
+
+def priority_of(value: object, what: str = "priority") -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} is {shown(value)}: expected an integer of 64 bits")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{what} is {shown(value)}: expected an integer of 64 bits")
+    return value
+
+
+def count(value: object, what: str, most: int = 2**63 - 1) -> int:
+    """A positive count."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} is {shown(value)}: expected an integer from 1 to {most}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{what} is {shown(value)}: expected an integer from 1 to {most}")
+    return value
+
+
+def word(value: object, what: str, *words: str) -> str:
+    if value not in words:
+        raise ValueError(f"{what} is {shown(value)}: expected {' or '.join(map(repr, words))}")
+    return str(value)
+
+
+def _unchanged(value: str) -> bool:
+    """Whether headers carry a text unchanged."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return value.strip() == value and not any(c in value for c in "\r\n\0")
+
+
+def header_text(value: object, what: str, most: int) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {shown(value)}: expected a text")
+    if not value or not _unchanged(value) or len(value.encode()) > most:
+        raise ValueError(f"{what} is {shown(value)}: expected a text of 1 to {most} bytes without line breaks, and without white space at its ends")
+    return value
+
+
+def key_of(key: object) -> str:
+    if isinstance(key, str) and _CONTROL.search(key):
+        raise ValueError(f"key is {shown(key)}: expected a text without control characters")
+    return header_text(key, "key", LONGEST_KEY)
+
+
+def payload_of(payload: object) -> bytes:
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    raise TypeError(f"the payload is {shown(payload)}: expected bytes or a text")
+
+
+def headers_of(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers is {shown(headers)}: expected a mapping such as {{'Season': 'autumn'}}")
+    found: list[tuple[str, str]] = []
+    for name, values in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"header {shown(name)}: expected a name of printable ASCII, without spaces and without any of \"()/,:;<=>?@[\\]{{}}")
+        if name.startswith("PQ-") or name == "Nats-Msg-Id":
+            raise ValueError(f"header {name}: expected the argument that does the same")
+        for value in [values] if isinstance(values, str) else values:
+            if not isinstance(value, str) or not _unchanged(value):
+                raise ValueError(f"header {name} is {shown(value)}: expected a text without line breaks, and without white space at its ends")
+            found.append((name, value))
+    return found
