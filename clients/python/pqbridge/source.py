@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
 from .item import Item
+from .outcome import GiveUp, RetryAfter
 from .retry import backoff
 from .take import End, Selection, take
 from .values import count
@@ -34,9 +35,11 @@ _log = logging.getLogger("pqbridge")
 def log_error(err: BaseException, item: Item | None) -> None:
     """What becomes of the errors of workers, unless a program says otherwise."""
     if item is None:
-        _log.warning("pqbridge: %s", err)
+        _log.warning("%s", err)
+    elif isinstance(err, (GiveUp, RetryAfter)):
+        _log.info("item %s of %s: %r", item.id, item.queue, err)
     else:
-        _log.error("pqbridge: item %s of %s: %s", item.id, item.queue, err, exc_info=err)
+        _log.error("item %s of %s: %s", item.id, item.queue, err, exc_info=err)
 
 
 class Source:

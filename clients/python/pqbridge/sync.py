@@ -13,9 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from typing import Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from . import client as _client
 from . import item as _item
@@ -67,7 +65,7 @@ def _run(work: Coroutine[Any, Any, R]) -> R:
 
 def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return _run(method(self._real, *args, **kwargs))
 
     return call
@@ -75,7 +73,7 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> 
 
 def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item]]) -> Callable[Concatenate[Any, P], Item]:
     @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Item:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Item:
         return Item(_run(method(self._real, *args, **kwargs)))
 
     return call
@@ -83,7 +81,7 @@ def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item
 
 def _taking_many(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, list[_item.Item]]]) -> Callable[Concatenate[Any, P], list[Item]]:
     @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> list[Item]:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> list[Item]:
         return [Item(item) for item in _run(method(self._real, *args, **kwargs))]
 
     return call
@@ -109,7 +107,7 @@ async def _closed(items: AsyncGenerator[Any, None]) -> None:
 
 def _iterating(method: Callable[Concatenate[Any, P], AsyncGenerator[R, None]]) -> Callable[Concatenate[Any, P], Iterator[R]]:
     @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         return _iterated(method(self._real, *args, **kwargs))
 
     return call

@@ -76,7 +76,7 @@ def headers_of(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, st
             raise ValueError(f"header {shown(name)}: expected a name of printable ASCII, without spaces and without any of \"()/,:;<=>?@[\\]{{}}")
         if name.startswith("PQ-") or name == "Nats-Msg-Id":
             raise ValueError(f"header {name}: expected the argument that does the same")
-        for value in [values] if isinstance(values, str) else values:
+        for value in values if isinstance(values, Sequence) and not isinstance(values, str) else [values]:
             if not isinstance(value, str) or not _unchanged(value):
                 raise ValueError(f"header {name} is {shown(value)}: expected a text without line breaks, and without white space at its ends")
             found.append((name, value))

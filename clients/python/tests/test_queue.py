@@ -1,0 +1,154 @@
+"""Items and queues: what a push says, a pop shows; what an administrator asks for, happens."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+
+from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
+from world import TestCase, fresh
+
+
+class Queues(TestCase):
+    async def test_both_ends(self) -> None:
+        q = self.queue()
+        for priority, text in ((5, "news"), (-1, "fire"), (9, "desk"), (-(2**63), "first"), (2**63 - 1, "last")):
+            done = await q.push(text, priority=priority)
+            self.assertEqual(done.priority, priority)
+            self.assertFalse(done.duplicate)
+        self.assertEqual((await q.peek(end="max")).text, "last")
+        self.assertEqual((await q.pop()).priority, -(2**63))
+        self.assertEqual((await q.pop(end="max")).priority, 2**63 - 1)
+        self.assertEqual((await q.pop(min=0, max=6)).text, "news")
+        self.assertEqual([i.text for i in await q.peek_many(10)], ["fire", "desk"])
+        self.assertEqual([i.text for i in await q.pop_many(10, end="max")], ["desk", "fire"])
+        await self.fails(q.pop(), EmptyError, 404, "empty")
+        await self.fails(q.peek(wait=0.02), EmptyError, 408)
+
+    async def test_all_that_an_item_has(self) -> None:
+        q = self.queue()
+        start = datetime.now(timezone.utc) - timedelta(seconds=5)
+        await q.push(b"\x00\xff", priority=3, headers={"Where": "kitchen", "Many": ["one", "two"]}, key="ann & bob", unique="u", ttl="1h")
+        shown = await q.peek()
+        self.assertEqual((shown.data, shown.priority, shown.key, shown.headers["Where"], shown.leased), (b"\x00\xff", 3, "ann & bob", ["kitchen"], False))
+        self.assertTrue(shown.pushed and start < shown.pushed)
+        item = await q.get(shown.id)
+        self.assertEqual((item.state, item.unique, item.key_ahead), ("ready", "u", 0))
+        self.assertTrue(item.expires and item.expires > start + timedelta(minutes=50))
+        [whole] = await q.pop_many(1)
+        self.assertEqual(whole.headers, {"Where": ["kitchen"], "Many": ["one", "two"]})
+
+    async def test_push_many(self) -> None:
+        q = self.queue()
+        done = await q.push_many(["a", NewItem("b", priority=-1, headers={"H": "ü"}), NewItem(b"c", msg_id="c", key="k"), NewItem("d", delay="1h")])
+        self.assertEqual([d.priority for d in done], [0, -1, 0, 0])
+        again = await q.push_many([NewItem(b"c", msg_id="c")])
+        self.assertEqual((again[0].id, again[0].duplicate), (done[2].id, True))
+        self.assertEqual([i.text for i in await q.pop_many(9)], ["b", "a", "c"])
+        self.assertEqual((await q.get(done[3].id)).state, "delayed")
+        self.assertEqual(await q.push_many([]), [])
+        err = await self.fails(q.push_many(["x", NewItem("y", headers={"Nats-TTL": "5s"})]), BadRequestError, 400)
+        self.assertEqual((err.item, err.queue), (1, q.name))
+        await q.configure({"max_length": 2})
+        none = await self.connect(retry_for=0.001)
+        err = await self.fails(none.queue(q.name).push_many(["x", "y", "z"]), BusyError, 429, "full")
+        self.assertEqual(err.item, 1)
+
+    async def test_when(self) -> None:
+        q = self.queue()
+        await q.push("later", not_before=datetime.now(timezone.utc) + timedelta(hours=1))
+        await q.push("soon", delay=timedelta(milliseconds=30))
+        self.assertEqual((await q.pop(wait=30)).text, "soon")
+        await q.push("gone", ttl=0.001)
+        await self.until("it has expired", lambda: self._reason(q, "delayed"))
+
+    async def _reason(self, q: Queue, reason: str) -> bool:
+        try:
+            await q.peek()
+        except EmptyError as err:
+            return err.reason == reason
+        return False
+
+    async def test_once(self) -> None:
+        q = self.queue()
+        first = await q.push("a", msg_id="one")
+        second = await q.push("a", msg_id="one")
+        self.assertEqual((second.id, second.duplicate), (first.id, True))
+        await q.push("draft 1", unique="7", priority=5, key="k")
+        replaced = await q.push("draft 2", unique="7", on_conflict="replace", key="k")
+        self.assertTrue(replaced.duplicate)
+        raised = await q.push("x", unique="7", on_conflict="raise", priority=-3)
+        self.assertEqual((raised.priority, (await q.pop(lease=60)).text), (-3, "draft 2"))
+        await self.fails(q.push("x", unique="7", on_conflict="replace", key="k"), ConflictError, 409, "leased")
+        taken = [await q.pop(pop_id="p", max=0) for _ in range(2)]
+        self.assertEqual([i.id for i in taken], [first.id, first.id])
+
+    async def test_administration(self) -> None:
+        q = self.queue()
+        self.assertEqual((await q.configure({"lease": "30s", "max_deliveries": 3}))["max_deliveries"], 3)
+        self.assertEqual((await q.config())["lease"], "30s")
+        ids = [(await q.push(str(n), priority=n)).id for n in range(5)]
+        await q.move(ids[4], -1)
+        await q.remove(ids[0])
+        await self.fails(q.get(ids[0]), NotFoundError, 404, "unknown")
+        self.assertEqual([i.priority async for i in q.list(page=2)], [-1, 1, 2, 3])
+        listed = [i async for i in q.list(bodies=True, min=-5, max=1, after=ids[4])]
+        self.assertEqual([(i.data, i.id, i.state) for i in listed], [(b"1", ids[1], "ready")])
+        await q.pause()
+        await self.fails(q.pop(), EmptyError, 404, "paused")
+        await q.resume()
+        held = await q.pop()
+        self.assertTrue(held.leased)
+        info = await q.info()
+        self.assertEqual((info["ready"], info["leased"], info["config"]["lease"]), (3, 1, "30s"))
+        self.assertEqual([i.id async for i in q.list(state="leased")], [held.id])
+        self.assertIn(q.name, [name async for name in self.client.queues(prefix=q.name)])
+        self.assertEqual(await q.purge(), 4)
+        await q.delete()
+        await self.fails(q.info(), NotFoundError, 404, "unknown")
+        self.assertEqual((await self.client.system())["prefix"], "pq")
+        err = await self.fails(self.client.cluster(), BadRequestError, 400)
+        self.assertEqual(err.op, "cluster")
+
+    async def test_keys(self) -> None:
+        q = self.queue()
+        await q.configure({"fair": "priority", "lease": "1m"})
+        await q.push_many([NewItem("bob 1", key="bob"), NewItem("bob 2", key="bob"), NewItem("ann 1", key="Ann & Söhne", weight=3)])
+        self.assertEqual(await q.set_key("bob", {"limit": 1}), {"limit": 1})
+        self.assertEqual((await q.key("Ann & Söhne")).weight, 3)
+        taken = await q.pop_many(9)
+        self.assertEqual(sorted(i.text for i in taken), ["ann 1", "bob 1"])
+        found = {k.key: (k.ready, k.leased, k.waits_for, k.weight) async for k in q.keys(page=1)}
+        self.assertEqual(found, {"Ann & Söhne": (0, 1, "", 1), "bob": (1, 1, "key_limit", 1)})
+        self.assertEqual(await q.ack_many(taken), [None, None])
+        self.assertEqual((await q.key("Ann & Söhne")).ready, 0)
+        self.assertEqual(await q.set_key("bob", {"limit": None}), {})
+        await self.fails(q.pop(end="max"), ConflictError, 409, "only_min")
+        self.assertEqual([i.key async for i in q.list(key="bob")], ["bob"])
+
+    async def test_events(self) -> None:
+        q = self.queue()
+        async with self.client.events(q.name) as events:
+            await q.push("x", priority=4)
+            item = await q.pop(lease="1m")
+            await item.term("no good")
+            event = await anext(aiter(events))
+        self.assertEqual((event.type, event.queue, event.id, event.reason, event.dead_letter), ("dead", q.name, item.id, "no good", q.name + "-dead"))
+
+    async def test_order_of_pushes_that_overlap(self) -> None:
+        q = self.queue()
+        await asyncio.gather(*(q.push(str(n)) for n in range(200)))
+        self.assertEqual([i.text for i in await q.pop_many(200)], [str(n) for n in range(200)])
+
+    async def test_large(self) -> None:
+        q = self.queue()
+        most = self.client.connection.max_payload - 1024 - 100
+        await q.push(b"x" * most)
+        await self.fails(q.push(b"x" * (most + 2000)), TooLargeError, 413)
+        self.assertEqual([len(i.data) for i in await q.pop_many(2)], [most])
+        self.assertEqual((await q.push("y")).priority, 0)  # the connection goes on
+
+    async def test_nobody(self) -> None:
+        client = await self.connect(prefix=fresh("nobody"), retry_for=0.05)
+        await self.fails(client.queue("q").push("x"), UnavailableError, 503)
+        await self.fails(client.queue("q").pop(), UnavailableError, 503)
