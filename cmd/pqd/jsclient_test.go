@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"archive/tar"
-	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -13,11 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -193,132 +189,21 @@ func TestJavaScriptClientLicense(t *testing.T) {
 	}
 }
 
-// jsProgram is a program of clients/js/test that runs.
-type jsProgram struct {
-	name  string
-	cmd   *exec.Cmd
-	lines chan string // of its output; closed when it ends
-}
-
-// start starts a program and waits until it is ready.
-func (n nodejs) start(t *testing.T, p *testenv.Process, nats, dir, program string, args ...string) *jsProgram {
+// start starts a program of clients/js/test and waits until it is ready.
+func (n nodejs) start(t *testing.T, p *testenv.Process, nats, dir, program string, args ...string) *clientProgram {
 	t.Helper()
-	j := &jsProgram{name: program + " " + args[0], lines: make(chan string, 1<<16)}
-	j.cmd = p.Command(t, n.path, append([]string{filepath.Join(dir, "test", program)}, args...)...)
-	j.cmd.Env = append(j.cmd.Env, "NATS_URL="+nats)
-	j.cmd.Stderr = t.Output()
-	output, err := j.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(j.lines)
-		for scanner := bufio.NewScanner(output); scanner.Scan(); {
-			j.lines <- scanner.Text()
-		}
-	}()
-	if line := <-j.lines; line != "ready" {
-		t.Fatalf("%s begins with %q", j.name, line)
-	}
-	return j
+	return startProgram(t, p, nats, n.path, nil, append([]string{filepath.Join(dir, "test", program)}, args...)...)
 }
 
-// end waits for the end of a program, after SIGTERM if it does not end by itself, and returns what
-// it has printed and nobody has read.
-func (j *jsProgram) end(t *testing.T, signal bool) (rest []string) {
-	t.Helper()
-	if signal {
-		if err := j.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatalf("%s: %v", j.name, err)
-		}
-	}
-	for line := range j.lines {
-		rest = append(rest, line)
-	}
-	if err := j.cmd.Wait(); err != nil {
-		t.Errorf("%s ended with %v", j.name, err)
-	}
-	return rest
-}
-
-// pqd is killed and started again while programs push and others take the items, and before each
-// kill the answers to what is under way are lost. Each item is acknowledged to its pusher once, and
-// done once, as the programs' output says.
 func TestJavaScriptClientKills(t *testing.T) {
 	t.Parallel()
-	const items, kills = 1500, 3
 	node := needNode(t)
 	dir := node.client(t)
 	for _, role := range []string{"consume", "next", "pop"} {
 		t.Run(role, func(t *testing.T) {
-			p := testenv.Daemon(t)
-			network := testenv.NewProxy(t, p.URL)
-			takers := make([]*jsProgram, 2)
-			for i := range takers {
-				takers[i] = node.start(t, p, network.URL(), dir, "load.mjs", role, "jobs")
-			}
-			pusher := node.start(t, p, network.URL(), dir, "load.mjs", "push", "jobs", strconv.Itoa(items))
-			counts := map[string]int{}
-			late := time.NewTimer(3 * patience)
-			defer late.Stop()
-			count := func(line string, ok bool) {
-				if !ok {
-					t.Fatal("a program ended")
-				}
-				counts[line]++
-			}
-			pushed := pusher.lines
-			for lines := 0; lines < 2*items; lines++ {
-				if lines%(2*items/(kills+1)) == 2*items/(kills+1)-1 && lines < 2*items-1 {
-					network.LoseAnswers()
-					nc := p.Connect(t)
-					for range 20 { // meanwhile pqd does what is under way, in vain
-						queueInfo(t, nc, "jobs")
-					}
-					p.Kill(t)
-					network.Cut()
-					p.Start(t)
-				}
-				select {
-				case line, ok := <-pushed:
-					if ok {
-						count(line, true)
-						continue
-					}
-					pushed = nil // it is done
-					lines--
-				case line, ok := <-takers[0].lines:
-					count(line, ok)
-				case line, ok := <-takers[1].lines:
-					count(line, ok)
-				case <-late.C:
-					t.Fatalf("%d lines, expected one for each of %d items pushed and done", lines, items)
-				}
-			}
-			pusher.end(t, false)
-			for _, taker := range takers {
-				for _, line := range taker.end(t, true) {
-					counts[line]++
-				}
-			}
-			for i := range items {
-				for _, what := range []string{"pushed", "done"} {
-					if n := counts[fmt.Sprintf("%s %d", what, i)]; n != 1 {
-						t.Errorf("item %d was %s %d times", i, what, n)
-					}
-				}
-			}
-			if len(counts) != 2*items {
-				t.Errorf("%d different lines, expected %d", len(counts), 2*items)
-			}
-			nc := p.Connect(t)
-			if info := queueInfo(t, nc, "jobs"); info.Ready+info.Leased+info.Delayed != 0 {
-				t.Errorf("left are %+v", info)
-			}
-			p.Stop(t)
+			killWhileProgramsRun(t, role, 1500, 3, func(p *testenv.Process, nats string, args ...string) *clientProgram {
+				return node.start(t, p, nats, dir, "load.mjs", args...)
+			})
 		})
 	}
 }
