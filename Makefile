@@ -1,7 +1,7 @@
 # Bare `make` lists the targets. Everything needs Go alone, and a C compiler
 # for the race detector. Tests use FoundationDB where its programs, and its
-# client library with headers, are installed, and nats.js where node, its
-# packages and chromium are.
+# client library with headers, are installed, nats.js where node, its packages
+# and chromium are, and nats-py where it and Python are.
 
 GO      ?= go
 FUZZTIME ?= 30s
@@ -26,6 +26,7 @@ TOOL    = $(GO) tool -modfile=.ci/tools.mod
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
 FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
 
+PYTHON = $(shell for python in cmd/pqd/testdata/python/.venv/bin/python python3; do $$python -c 'import sys, nats; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 NODE = $(shell command -v node >/dev/null && test -d cmd/pqd/testdata/js/node_modules && echo node)
 BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
@@ -62,6 +63,7 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags fdb $(ONE_ENGINE) || { $(STARVED); exit 1; })
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
+	$(if $(PYTHON),,@echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into cmd/pqd/testdata/python/.venv ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-cluster: ## the tests of the queues on the replicated engine, too

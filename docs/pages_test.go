@@ -152,10 +152,12 @@ func TestLinks(t *testing.T) {
 var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 
 // protocol are the pages of the protocol: their examples in Go and JavaScript are run. jsClient
-// is the page of the JavaScript client, whose examples TestJavaScriptClientPage runs.
+// and pyClient are the pages of clients, whose examples TestJavaScriptClientPage and
+// TestPythonClientPage run.
 var (
 	protocol = regexp.MustCompile(`^docs/protocol(/\w+)?\.md$`)
 	jsClient = "clients/js/README.md"
+	pyClient = "clients/python/README.md"
 )
 
 // console blocks are run by cmd/pqd's tests, and so are the go and js blocks of
@@ -170,6 +172,10 @@ func TestEveryCommandIsRun(t *testing.T) {
 				if !protocol.MatchString(p.path) && (p.path != jsClient || f.language != "js") {
 					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
 				}
+			case "python":
+				if p.path != pyClient {
+					t.Errorf("%s: only the Python client's examples are run: put this one there, or into examples", p.at(f.number))
+				}
 			case "sh":
 				match := marker.FindStringSubmatch(f.before)
 				if match == nil {
@@ -178,7 +184,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 					t.Errorf("%s: there is no %s", p.at(f.number), match[1])
 				}
 			default:
-				t.Errorf("%s: a block fenced as %q: expected console, sh, go, js, text, yaml, conf or mermaid", p.at(f.number), f.language)
+				t.Errorf("%s: a block fenced as %q: expected console, sh, go, js, python, text, yaml, conf or mermaid", p.at(f.number), f.language)
 			}
 			if f.language != "console" && slices.ContainsFunc(f.lines, func(l string) bool { return strings.HasPrefix(l, "$ ") }) {
 				t.Errorf("%s: a session in a terminal that is not run: fence it as console", p.at(f.number))
