@@ -4,7 +4,7 @@ pqbridge.sync has the same calls for synchronous programs."""
 
 from .client import Client, connect
 from .cluster import Cluster, Member
-from .config import Config, ConfigChange, Info, SteppedDown, System
+from .config import Config, ConfigChange, History, Info, Replaced, SteppedDown, System
 from .consume import Consumer
 from .duration import Duration
 from .errors import (
@@ -50,6 +50,7 @@ __all__ = [
     "Events",
     "ForbiddenError",
     "GiveUp",
+    "History",
     "Hold",
     "Info",
     "InternalError",
@@ -66,6 +67,7 @@ __all__ = [
     "PQError",
     "Pushed",
     "Queue",
+    "Replaced",
     "RetryAfter",
     "SettledError",
     "SteppedDown",

@@ -12,7 +12,7 @@ from nats.aio.client import Client as Connection
 
 from .call import Call, Patience, ended
 from .cluster import Cluster, cluster
-from .config import SteppedDown, System
+from .config import History, Replaced, SteppedDown, System
 from .deadline import Deadline
 from .duration import Duration, seconds, shown
 from .errors import unreadable
@@ -123,6 +123,17 @@ class Client:
         fields = None if node is None else {"node": node}
         done: SteppedDown = await self.ask("step_down", "", self.grammar.system("cluster.step-down"), fields, False, timeout)
         return done
+
+    async def replace_node(self, old: str, new: str, *, timeout: Duration | None = None) -> Replaced:
+        """A node that runs takes the place of one that is lost for good, by their names."""
+        fields = {"old": old, "new": new}
+        done: Replaced = await self.ask("replace", "", self.grammar.system("cluster.replace"), fields, False, timeout)
+        return done
+
+    async def history(self, *, timeout: Duration | None = None) -> History:
+        """What went through the answering bridge in the last hour, all queues together, and what went wrong."""
+        history: History = (await self.ask("system", "", self.grammar.system("info"), {"history": True}, True, timeout))["history"]
+        return history
 
     async def close(self) -> None:
         """Closes the connection. Close it yourself if it is not one of pqbridge.connect and others use it."""

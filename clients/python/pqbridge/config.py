@@ -19,6 +19,7 @@ class ConfigChange(TypedDict, total=False):
     dedup_limit: int
     ties: Literal["newest", "oldest"]
     max_length: int
+    max_bytes: int
     overflow: Literal["refuse", "evict"]
     key_limit: int
     key_order: bool
@@ -43,6 +44,7 @@ class Config(TypedDict):
     dedup_limit: int
     ties: Literal["newest", "oldest"]
     max_length: int
+    max_bytes: int
     overflow: Literal["refuse", "evict"]
     key_limit: int
     key_order: bool
@@ -81,6 +83,35 @@ class Info(_Counts, total=False):
     lease_at_least: bool
     fair_ready: bool
     keys_set: int
+    keys_owing: int
+    """Keys that have not all tokens of their rate."""
+    remembered: int
+    """Ids of pushes and pops, of dedup_limit."""
+
+
+class _Steps(TypedDict):
+    bridge: str
+    """Its id, as discovery has it."""
+    step: int
+    """Seconds."""
+    end: str
+    """Of the last step."""
+    push: list[float]
+    pop: list[float]
+    settle: list[float]
+
+
+class History(_Steps, total=False):
+    """What went through one bridge in steps of equal length, the oldest first."""
+
+    ready: list[float | None]
+    """Of a queue: items when each step ended; None: nobody looked."""
+    leased: list[float | None]
+    delayed: list[float | None]
+    failed: list[float]
+    """Of all queues together: requests with an error other than 404 and 408."""
+    dead: list[float]
+    leases_lost: list[float]
 
 
 class _System(TypedDict):
@@ -97,6 +128,14 @@ class System(_System, total=False):
 
     damage: list[str]
     cluster: Any
+
+
+class Replaced(TypedDict):
+    """Which node has taken the place of which, and where the replicas are."""
+
+    old: str
+    new: str
+    replicas: list[str]
 
 
 class SteppedDown(TypedDict):

@@ -36,6 +36,8 @@ class Listed:
     """None where the item does not fit into an answer with them; get has them."""
     data: bytes | None = None
     """The payload, if it was asked for. None where it alone would not fit; get has it."""
+    preview: bytes | None = None
+    """The beginning of the payload, if it was asked for. None where that is one of many large payloads of a page."""
 
 
 class KeySettings(TypedDict, total=False):
@@ -102,6 +104,7 @@ def listed(queue: str, i: Any) -> Listed:
             dead=Death(dead.get("reason", ""), dead.get("origin", ""), dead.get("origin_id", ""), _time(dead.get("at")), dead.get("deliveries", 0)) if dead else None,
             headers=i.get("headers"),
             data=base64.b64decode(i["body"]) if "body" in i else None,
+            preview=base64.b64decode(i["preview"]) if "preview" in i else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as cause:
         raise unreadable("list", queue, str(i).encode(), cause) from cause

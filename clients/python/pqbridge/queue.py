@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 from . import listing
 from .call import Call
-from .config import Config, ConfigChange, Info
+from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
 from .duration import Duration
 from .errors import PQError, unreadable
@@ -219,6 +219,11 @@ class Queue:
         info: Info = await self._ask("info", "info", None, timeout)
         return info
 
+    async def history(self, *, timeout: Duration | None = None) -> History:
+        """What went through the answering bridge in the last hour, and how long the queue was."""
+        history: History = (await self._ask("info", "info", {"history": True}, timeout))["history"]
+        return history
+
     async def config(self, *, timeout: Duration | None = None) -> Config:
         config: Config = await self._ask("config", "admin.config", None, timeout)
         return config
@@ -246,11 +251,13 @@ class Queue:
         key: str | None = None,
         after: str | None = None,
         bodies: bool = False,
+        preview: int | None = None,
         page: int = _LIST_PAGE,
         timeout: Duration | None = None,
     ) -> AsyncGenerator[Listed, None]:
         """The items in one state, in the order of pops from the end "min". after: behind the item with this
-        id. key: only ready items of this key. bodies: with payloads. page: how many items of one request."""
+        id. key: only ready items of this key. bodies: with payloads. preview: how many bytes of
+        each payload, up to 1024; not with bodies. page: how many items of one request."""
         if after is not None:
             check_id(after)
         fields: dict[str, Any] = {"state": word(state, "state", "ready", "leased", "delayed"), "limit": count(page, "page", _MOST)}
@@ -259,6 +266,7 @@ class Queue:
             "max": None if max is None else priority_of(max, "max"),
             "key": None if key is None else key_of(key),
             "bodies": bodies or None,
+            "preview": None if preview is None else count(preview, "preview", 1024),
         }
         fields.update((name, value) for name, value in given.items() if value is not None)
         async for item in self._pages("list", "list", "items", fields, after, timeout):

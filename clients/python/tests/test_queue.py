@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta, timezone
 
-from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
+from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
 from world import TestCase, fresh
 
 
@@ -109,6 +109,27 @@ class Queues(TestCase):
         self.assertEqual((await self.client.system())["prefix"], "pq")
         err = await self.fails(self.client.cluster(), BadRequestError, 400)
         self.assertEqual(err.op, "cluster")
+
+    async def test_dead_letters_come_back(self) -> None:
+        q = self.queue()
+        await q.push("a", priority=3, key="k", headers={"H": "x"})
+        await (await q.pop(lease="1m")).term("no")
+        morgue = self.client.queue(q.name + "-dead")
+        [listed] = [i async for i in morgue.list(preview=1)]
+        dead = listed.dead
+        assert dead is not None and dead.at is not None
+        self.assertEqual((dead.reason, dead.deliveries, listed.preview, listed.data), ("no", 1, b"a", None))
+        done = await q.requeue(listed.id)
+        item = await q.pop(lease="1m")
+        self.assertEqual((item.id, item.priority, item.key, item.headers, item.deliveries), (done.id, 3, "k", {"H": ["x"]}, 1))
+        await self.fails(q.requeue(listed.id), NotFoundError, 404, "unknown")
+        await item.nak()
+        await self.fails(self.client.attach(item.ack_subject).nak(), LeaseLostError, 410, "returned")
+
+    async def test_history(self) -> None:
+        q = self.queue()
+        await q.push("a")
+        self.assertEqual((len((await q.history())["push"]), (await self.client.history())["step"]), (60, 60))
 
     async def test_keys(self) -> None:
         q = self.queue()
