@@ -20,7 +20,7 @@ from pqbridge import (
     UnavailableError,
     UnknownResultError,
 )
-from world import PATIENCE, URL, Answer, TestCase, failure, fresh, pushed, quiet
+from world import PATIENCE, URL, Answer, TestCase, failure, fresh, pushed
 
 
 class Repetitions(TestCase):
@@ -275,31 +275,32 @@ class Repetitions(TestCase):
         await self.until("its item is given back", lambda: ("jobs.ack.c.one", b"-NAK") in [(verb, m.data) for verb, m in f.requests])
 
     async def test_a_new_connection(self) -> None:
-        c = await self.connect(ask_again_after=PATIENCE)
+        proxy = await Proxy.start(self)
+        c = await self.connect(proxy.url, ask_again_after=PATIENCE)
         f = await self.fake(lambda verb, n, m: None if n == 1 else pushed())
         c.grammar, q = f.client.grammar, c.queue("jobs")
         push = asyncio.create_task(q.push("x"))
         await self.until("it was sent", lambda: f.requests)
-        await c.connection.force_reconnect()
+        proxy.cut()
         self.assertEqual((await push).id, "i")
-        q = self.client.queue(fresh())
+        c = await self.connect(proxy.url, ask_again_after=PATIENCE)
+        q = c.queue(fresh())
         pop = asyncio.create_task(q.pop(wait=PATIENCE, lease="1h"))
+        direct = self.client.queue(q.name)
 
         async def waits() -> bool:
-            return (await c2.queue(q.name).info())["waiting"] == 1
+            return (await direct.info())["waiting"] == 1
 
-        c2 = await self.connect()
-        await c2.queue(q.name).configure({})
+        await direct.configure({})
         await self.until("it waits", waits)
-        await self.client.connection.force_reconnect()
-        await self.until("it waits no more", lambda: not pop.done())
-        await c2.queue(q.name).push("a")
+        proxy.cut()
+        await self.until("there is a new connection", lambda: c.connection.stats["reconnects"])
+        await direct.push("a")
         self.assertEqual((await pop).text, "a")
 
     async def test_requests_wait_for_a_connection(self) -> None:
         proxy = await Proxy.start(self)
-        c = await pqbridge.connect(proxy.url, timeout=PATIENCE, reconnect_time_wait=0.02, error_cb=quiet)
-        self.addAsyncCleanup(c.close)
+        c = await self.connect(proxy.url)
         q = c.queue(fresh())
         await q.push("a")
         proxy.cut(refuse=True)

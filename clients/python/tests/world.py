@@ -68,8 +68,8 @@ class TestCase(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         self.client = await self.connect()
 
-    async def connect(self, **options: Any) -> pqbridge.Client:
-        client = await pqbridge.connect(URL, **{"timeout": PATIENCE, "reconnect_time_wait": 0.02, "error_cb": quiet, **options})
+    async def connect(self, url: str = URL, **options: Any) -> pqbridge.Client:
+        client = await pqbridge.connect(url, **{"timeout": PATIENCE, "reconnect_time_wait": 0.02, "error_cb": quiet, **options})
         self.addAsyncCleanup(client.close)
         return client
 
