@@ -138,12 +138,14 @@ class Leases(TestCase):
             async with await q.pop(lease=0.3):
                 await q.purge()
                 await asyncio.sleep(PATIENCE)
+                self.fail("the block goes on")
         await asyncio.sleep(0)  # this task is not cancelled
         await q.push("b")
         with self.assertRaises(LeaseLostError):
             async with (await q.pop(lease=0.3)).hold():
                 await q.purge()
                 await asyncio.sleep(PATIENCE)
+                self.fail("the block goes on")
 
     async def test_a_pop_that_is_cancelled_gives_back_what_arrives(self) -> None:
         q = self.queue()
