@@ -178,7 +178,7 @@ func (c *collector) spendTokens() error {
 }
 
 // giveBackTokens puts back the tokens of a delivery that reached nobody.
-func (qtx *queueTx) giveBackTokens(l *leasedItem) error {
+func (qtx *queueTx) giveBackTokens(l *located) error {
 	if l.since == 0 {
 		return nil
 	}

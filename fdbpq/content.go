@@ -119,13 +119,6 @@ func readChunks(r kv.Reader, prefix []byte, p place, n int64) ([]byte, error) {
 	return bytes.Join(parts, nil), nil
 }
 
-// clearContent clears what storeContent wrote outside the envelope.
-func (qtx *queueTx) clearContent(e *envelope, p place) {
-	for n := range e.chunks {
-		qtx.tx.Clear(appendChunkKey(qtx.prefix(spaceChunk), p, n))
-	}
-}
-
 func appendChunkKey(prefix []byte, p place, n int64) []byte {
 	b := make([]byte, 0, len(prefix)+len(p.tail)+4)
 	b = append(append(b, prefix...), p.tail...)

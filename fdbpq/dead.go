@@ -107,45 +107,39 @@ func (q Queue) createWithDeadLetterQueue(tx kv.Tx, s *queueState) error {
 	return err
 }
 
-// moveToDeadLetters moves an item, which is in no space any more, to a dead-letter
-// queue, where it gets a new place and id.
-func (qtx *queueTx) moveToDeadLetters(dlq *pusher, p place, e *envelope, reason string) error {
-	event := Event{
-		Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason, DeadLetter: dlq.name,
-	}
-	if err := qtx.loadContent(e, p); err != nil {
+// moveToDeadLetters moves an item to a dead-letter queue, where it gets a new place and id.
+func (qtx *queueTx) moveToDeadLetters(dlq *pusher, l *located, reason string) error {
+	id := l.id(l.place)
+	if err := qtx.loadContent(&l.envelope, l.place); err != nil {
 		return err
 	}
-	headers, payload := e.headers, e.payload
-	if e.chunks > 0 {
-		qtx.txSize += qtx.itemTxSize(e, true)
+	if l.chunks > 0 {
+		qtx.txSize += qtx.itemTxSize(&l.envelope, true)
 	}
-	qtx.drop(p, e)
-	at := place{priority: p.priority, tail: newTail(dlq.count + 1)}
-	buried := envelope{
-		pushed:     e.pushed,
-		idPriority: p.priority,
-		key:        e.key,
-		dead:       DeadLetter{Reason: reason, Origin: qtx.name, OriginID: e.id(p).String(), At: time.Unix(0, dlq.pushed), Deliveries: e.deliveries},
-	}
-	if err := dlq.storeContent(&buried, at, headers, payload); err != nil {
+	qtx.change(l, nil)
+	buried := located{envelope: envelope{
+		pushed: l.pushed,
+		key:    l.key,
+		dead:   DeadLetter{Reason: reason, Origin: qtx.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
+	}}
+	dlq.assign(&buried, l.returnPriority)
+	if err := dlq.storeContent(&buried.envelope, buried.place, l.headers, l.payload); err != nil {
 		return err
 	}
-	if _, err := dlq.schedule(&NewItem{}, &buried); err != nil {
+	if _, err := dlq.schedule(&NewItem{}, &buried.envelope); err != nil {
 		return err
 	}
-	if err := dlq.prepare(&buried); err != nil {
+	if err := dlq.prepare(&buried.envelope); err != nil {
 		return err
 	}
 	dlq.count++
-	dlq.tally.bytes += buried.size
-	dlq.addReady(at, &buried)
-	qtx.emit(event)
+	dlq.change(nil, &buried)
+	qtx.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
 	return dlq.finish()
 }
 
 // dropDead drops a dead letter that is terminated.
-func (qtx *queueTx) dropDead(p place, e *envelope, reason string) {
-	qtx.emit(Event{Type: EventDead, ID: e.id(p), Priority: p.priority, Deliveries: e.deliveries, Reason: reason})
-	qtx.drop(p, e)
+func (qtx *queueTx) dropDead(l *located, reason string) {
+	qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
+	qtx.change(l, nil)
 }

@@ -236,7 +236,7 @@ func FuzzCheck(f *testing.F) {
 	e := envelope{size: 200_000, chunks: 3, headerSize: 5}
 	at := somePlace.append(tuple.AppendInt(nil, 1))
 	f.Add(uint8(2), at, e.append(nil), uint8(11), append(tuple.AppendInt([]byte(nil), 1), appendChunkKey(nil, somePlace, 0)...), []byte("x"))
-	f.Add(uint8(4), at, (&leasedItem{due: 5, envelope: e}).append(nil), uint8(10), at, tuple.AppendInt(nil, 5))
+	f.Add(uint8(4), at, (&located{state: StateLeased, due: 5, envelope: e}).appendRow(nil), uint8(10), at, tuple.AppendInt(nil, 5))
 	f.Add(uint8(6), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(), uint8(7), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), joinPlace(somePlace, &e))
 	f.Add(uint8(13), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, uint8(12), appendTimerKey(nil, 5, timerLease, "jobs", 1, somePlace)[len(row(spaceTimer)):], []byte(nil))
 	f.Fuzz(func(t *testing.T, firstSpace uint8, firstKey, firstValue []byte, secondSpace uint8, secondKey, secondValue []byte) {

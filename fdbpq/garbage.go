@@ -124,12 +124,5 @@ func (qtx *queueTx) clearItem(space string, pair kv.Pair, prefix int) {
 	if err != nil {
 		return
 	}
-	switch l.state {
-	case StateLeased:
-		qtx.clearTimer(l.due, timerLease, p)
-		return // a leased item has no timer for its TTL
-	case StateDelayed:
-		qtx.clearTimer(l.due, timerDelay, p)
-	}
-	qtx.clearExpiry(p, &l.envelope)
+	qtx.timersChanged(l, &nowhere)
 }

@@ -61,8 +61,7 @@ func (p *pusher) acknowledge(h *handOver) error {
 	if h == nil {
 		return nil
 	}
-	h.from.remove(h.item)
-	h.from.drop(h.item.place, &h.item.envelope)
+	h.from.change(h.item, nil)
 	if h.from != p.queueTx {
 		return h.from.finish()
 	}

@@ -183,11 +183,9 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if err != nil {
 		return Imported{}, err
 	}
-	p.relocate(item.ID.place, &e, at.priority)
-	p.claim(&e, at)
 	p.count = max(p.count, seq)
-	p.tally.bytes += e.size
-	p.addReadyAt(at, due, &e, p.holdsKey(&e))
+	l := readyItem(at, e)
+	p.change(nil, l.from(due))
 	return Imported{Seq: seq}, nil
 }
 

@@ -76,8 +76,8 @@ func (qtx *queueTx) placeOfKey(space, key string, p place) []byte {
 	return p.append(qtx.keyRow(space, key))
 }
 
-func (qtx *queueTx) heldRow(p place, e *envelope) []byte {
-	return append(qtx.keyRow(spaceKeyHeld, e.key), p.tail...)
+func (qtx *queueTx) heldRow(l *located) []byte {
+	return append(qtx.keyRow(spaceKeyHeld, l.key), l.place.tail...)
 }
 
 // keyChanges are the keys whose items a transaction has changed, in the order in which
@@ -155,33 +155,59 @@ func rowsBehind(prefix []byte, behind *place) (begin, end []byte) {
 	return begin, end
 }
 
-func (qtx *queueTx) keyReady(p place, e *envelope) {
-	qtx.tx.Set(qtx.placeOfKey(spaceKeyReady, e.key, p), nil)
-	if e.begun() {
-		qtx.tx.Set(qtx.placeOfKey(spaceKeyBegun, e.key, p), nil)
+// keyChanged keeps the rows of a key whose item changes.
+func (qtx *queueTx) keyChanged(before, after *located) {
+	was, is := before.state == StateReady, after.state == StateReady
+	if !was || !is || before.place != after.place || before.begun() != after.begun() {
+		if was {
+			qtx.keyNotReady(before)
+		}
+		if is {
+			qtx.keyReady(after)
+		}
 	}
-	change := qtx.keys.of(e.key)
-	change.added = append(change.added, p)
-}
-
-func (qtx *queueTx) keyNotReady(p place, e *envelope) {
-	qtx.tx.Clear(qtx.placeOfKey(spaceKeyReady, e.key, p))
-	if e.begun() {
-		qtx.tx.Clear(qtx.placeOfKey(spaceKeyBegun, e.key, p))
+	if before.state == StateDelayed && after.state == StateDelayed {
+		return // it holds its key if it did, whatever the configuration is by now
 	}
-	change := qtx.keys.of(e.key)
-	change.removed = append(change.removed, p)
+	switch was, is := before.mayHoldKey(), qtx.holdsKey(after); {
+	case was && !is:
+		qtx.tx.Clear(qtx.heldRow(before))
+		qtx.keys.of(before.key).letGo++
+	case is && !was:
+		qtx.tx.Set(qtx.heldRow(after), nil)
+		qtx.keys.of(after.key).letGo--
+	}
 }
 
-// keyHeld counts the item as leased, keyLetGo no longer.
-func (qtx *queueTx) keyHeld(p place, e *envelope) {
-	qtx.tx.Set(qtx.heldRow(p, e), nil)
-	qtx.keys.of(e.key).letGo--
+// mayHoldKey reports whether the item may count as leased: whether a delayed one does, the
+// configuration decided when its lease ended.
+func (l *located) mayHoldKey() bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun()
 }
 
-func (qtx *queueTx) keyLetGo(p place, e *envelope) {
-	qtx.tx.Clear(qtx.heldRow(p, e))
-	qtx.keys.of(e.key).letGo++
+// holdsKey reports whether an item counts as leased from now on. In order, one that is
+// delayed after a lease keeps the others of its key waiting: it is not done. What a push
+// delays keeps nobody waiting.
+func (qtx *queueTx) holdsKey(l *located) bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun() && qtx.state.config.KeyOrder
+}
+
+func (qtx *queueTx) keyReady(l *located) {
+	qtx.tx.Set(qtx.placeOfKey(spaceKeyReady, l.key, l.place), nil)
+	if l.begun() {
+		qtx.tx.Set(qtx.placeOfKey(spaceKeyBegun, l.key, l.place), nil)
+	}
+	change := qtx.keys.of(l.key)
+	change.added = append(change.added, l.place)
+}
+
+func (qtx *queueTx) keyNotReady(l *located) {
+	qtx.tx.Clear(qtx.placeOfKey(spaceKeyReady, l.key, l.place))
+	if l.begun() {
+		qtx.tx.Clear(qtx.placeOfKey(spaceKeyBegun, l.key, l.place))
+	}
+	change := qtx.keys.of(l.key)
+	change.removed = append(change.removed, l.place)
 }
 
 // indexKeys writes the rows with which pops find the keys that the transaction changed.

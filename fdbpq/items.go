@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 // StoredItem is an item of a queue, in whatever state.
@@ -57,7 +56,7 @@ const whole = math.MaxInt32
 
 // storedItem returns an item with the first bytes of its payload.
 func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, payload int64) (*StoredItem, error) {
-	f := selected{place: l.place, envelope: l.envelope}
+	f := *l
 	prefix := generationPrefix(spaceChunk, q.name, s.generation)
 	var err error
 	if payload < l.size-l.headerSize {
@@ -82,8 +81,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 	if err != nil || l == nil {
 		return 0, false, err
 	}
-	qtx.remove(l)
-	qtx.drop(l.place, &l.envelope)
+	qtx.change(l, nil)
 	return l.returnPriority, true, qtx.finish()
 }
 
@@ -95,23 +93,21 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	if err != nil || l == nil {
 		return false, err
 	}
-	if err := qtx.move(l, priority); err != nil {
-		return false, err
-	}
+	qtx.move(l, priority)
 	return true, qtx.finish()
 }
 
-func (qtx *queueTx) move(l *located, priority int64) error {
+func (qtx *queueTx) move(l *located, priority int64) {
+	if priority == l.returnPriority {
+		return
+	}
+	moved := *l
 	if l.state == StateLeased {
-		leased := l.asLeased()
-		leased.returnPriority = priority
-		qtx.tx.Set(qtx.key(spaceLeased, l.place), leased.append(nil))
-		return nil
+		moved.returnPriority = priority
+	} else {
+		moved.at(priority)
 	}
-	if priority == l.place.priority {
-		return nil
-	}
-	return qtx.replace(l, qtx.relocate(l.place, &l.envelope, priority), &l.envelope)
+	qtx.change(l, &moved)
 }
 
 // beginWithItem starts a transaction on the queue and locates an item in it.
@@ -122,21 +118,6 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
 	}
 	l, err := q.locate(tx, qtx.state, id)
 	return qtx, l, err
-}
-
-// relocate returns the item's place at another priority, and writes the forwarding
-// row that leads there from the place in its id.
-func (qtx *queueTx) relocate(p place, e *envelope, priority int64) place {
-	if priority == p.priority {
-		return p
-	}
-	forward := qtx.key(spaceForward, place{priority: e.idPriority, tail: p.tail})
-	if priority == e.idPriority {
-		qtx.tx.Clear(forward)
-	} else {
-		qtx.tx.Set(forward, tuple.AppendInt(nil, priority))
-	}
-	return place{priority: priority, tail: p.tail}
 }
 
 // Item is an item that a pop or a peek returns.
@@ -162,7 +143,7 @@ type DeadLetter struct {
 	Deliveries int64     // that it had in its queue
 }
 
-func (f *selected) item() (Item, error) {
+func (f *located) item() (Item, error) {
 	seq, err := f.place.count()
 	if err != nil {
 		return Item{}, err

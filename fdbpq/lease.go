@@ -64,56 +64,16 @@ func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	return q.pop(tx, sel, d)
 }
 
-func (qtx *queueTx) lease(p place, e *envelope, due int64) *Lease {
+func (qtx *queueTx) lease(l *located) *Lease {
 	return &Lease{
 		Queue:      qtx.name,
-		Fence:      e.fence,
-		Expires:    qtx.store.Display(due),
-		KeyFence:   e.keyFence,
+		Fence:      l.fence,
+		Expires:    qtx.store.Display(l.due),
+		KeyFence:   l.keyFence,
 		generation: qtx.state.generation,
-		place:      p,
-		idPriority: e.idPriority,
+		place:      l.place,
+		idPriority: l.idPriority,
 	}
-}
-
-// leasedItem is the value of a leased item's row.
-type leasedItem struct {
-	due            int64 // when the lease runs out
-	returnPriority int64 // priority to return to: where Move moved the item
-	envelope
-}
-
-func (l *leasedItem) append(b []byte) []byte {
-	return l.envelope.append(tuple.AppendInt(tuple.AppendInt(b, l.due), l.returnPriority))
-}
-
-func parseLeased(b []byte, p place) (l leasedItem, err error) {
-	rest := b
-	for _, field := range [...]*int64{&l.due, &l.returnPriority} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return leasedItem{}, fmt.Errorf("damaged lease: %w", err)
-		}
-	}
-	l.envelope, err = parseEnvelope(rest, p)
-	return l, err
-}
-
-func (qtx *queueTx) addLeased(p place, l *leasedItem) {
-	qtx.set(spaceLeased, p, l.append(qtx.buffers.value[:0]))
-	qtx.setTimer(l.due, timerLease, p)
-	if l.key != "" {
-		qtx.keyHeld(p, &l.envelope)
-	}
-	qtx.tally.leased++
-}
-
-func (qtx *queueTx) removeLeased(p place, l *leasedItem) {
-	qtx.tx.Clear(qtx.key(spaceLeased, p))
-	qtx.clearTimer(l.due, timerLease, p)
-	if l.key != "" {
-		qtx.keyLetGo(p, &l.envelope)
-	}
-	qtx.tally.leased--
 }
 
 // Extend makes the lease last for d from now.
@@ -127,11 +87,10 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		if err != nil {
 			return err
 		}
-		leased := l.asLeased()
-		qtx.removeLeased(l.place, leased)
-		leased.due = now + int64(d)
-		qtx.addLeased(l.place, leased)
-		extended = qtx.lease(l.place, &l.envelope, leased.due)
+		longer := *l
+		longer.due = now + int64(d)
+		qtx.change(l, &longer)
+		extended = qtx.lease(&longer)
 		return nil
 	})
 	settled.Lease = extended

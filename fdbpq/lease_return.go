@@ -12,17 +12,17 @@ func (qtx *queueTx) leaseDue(t timer) error {
 	if err != nil || row == nil {
 		return err
 	}
-	l, err := parseLeased(row, t.place)
+	l, err := parseItemRow(spaceLeased, row, t.place)
 	if err != nil || l.due != t.due {
 		return err
 	}
 	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
-	qtx.loseLease(t.place, &l)
-	return qtx.putBack(t.place, &l, 0)
+	qtx.loseLease(l)
+	return qtx.putBack(l, 0)
 }
 
-func (qtx *queueTx) loseLease(p place, l *leasedItem) {
-	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(p), Priority: p.priority, Deliveries: l.deliveries})
+func (qtx *queueTx) loseLease(l *located) {
+	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries})
 }
 
 // MaxReturns bounds how many leases of an item can be returned without counting as
@@ -36,62 +36,56 @@ const MaxReturns = 64
 // consumers can forge reports.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		leased := l.asLeased()
-		if leased.extraAnswers > 0 {
-			leased.extraAnswers--
-			qtx.set(spaceLeased, l.place, leased.append(qtx.buffers.value[:0]))
+		if l.extraAnswers > 0 {
+			fewer := *l
+			fewer.extraAnswers--
+			qtx.change(l, &fewer)
 			return nil
 		}
-		if leased.fence-leased.deliveries >= MaxReturns {
-			leased.since = givenBack
-			return qtx.putBack(l.place, leased, 0)
+		if l.fence-l.deliveries >= MaxReturns {
+			l.since = givenBack
+			return qtx.putBack(l, 0)
 		}
-		qtx.removeLeased(l.place, leased)
-		leased.deliveries--
-		if err := qtx.giveBackTokens(leased); err != nil {
+		if err := qtx.giveBackTokens(l); err != nil {
 			return err
 		}
-		leased.since = givenBack
-		return qtx.reinstate(l.place, leased, 0)
+		l.deliveries--
+		l.since = givenBack
+		return qtx.reinstate(l, 0)
 	})
 }
 
 // putBack returns an item to its queue when its lease ends, or moves it to the
 // dead-letter queue when it has had all of its deliveries.
-func (qtx *queueTx) putBack(p place, l *leasedItem, delay time.Duration) error {
-	qtx.removeLeased(p, l)
-	e := &l.envelope
-	if limit := qtx.state.config.MaxDeliveries; limit > 0 && e.deliveries >= limit && !e.isDead() {
+func (qtx *queueTx) putBack(l *located, delay time.Duration) error {
+	if limit := qtx.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
 		if dlq, err := qtx.deadLetterQueue(); err != nil || dlq != nil {
 			if err == nil {
-				err = qtx.moveToDeadLetters(dlq, qtx.relocate(p, e, l.returnPriority), e, DeadMaxDeliveries)
+				err = qtx.moveToDeadLetters(dlq, l, DeadMaxDeliveries)
 			}
 			return err
 		}
 	}
-	return qtx.reinstate(p, l, delay)
+	return qtx.reinstate(l, delay)
 }
 
 // reinstate makes an item ready again, or delays it, whatever its deliveries.
-func (qtx *queueTx) reinstate(p place, l *leasedItem, delay time.Duration) error {
-	e := &l.envelope
-	e.extraAnswers, e.since = 0, min(e.since, 0)
-	to := qtx.relocate(p, e, l.returnPriority)
-	if delay <= 0 && e.expires == 0 {
-		qtx.addReady(to, e)
-		return nil
+func (qtx *queueTx) reinstate(l *located, delay time.Duration) error {
+	due := int64(0)
+	if delay > 0 || l.expires != 0 {
+		now, err := qtx.now()
+		if err != nil {
+			return err
+		}
+		if l.expires != 0 && l.expires <= now {
+			return qtx.expire(l)
+		}
+		if delay > 0 {
+			due = now + int64(delay)
+		}
 	}
-	now, err := qtx.now()
-	if err != nil {
-		return err
-	}
-	switch {
-	case e.expires != 0 && e.expires <= now:
-		return qtx.expire(to, e)
-	case delay > 0:
-		qtx.addDelayed(to, now+int64(delay), e, qtx.holdsKey(e))
-	default:
-		qtx.addReady(to, e)
-	}
+	back := *l
+	back.extraAnswers, back.since = 0, min(l.since, 0)
+	qtx.change(l, back.at(l.returnPriority).from(due))
 	return nil
 }

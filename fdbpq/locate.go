@@ -17,12 +17,12 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// located is an item found in one of its queue's spaces.
+// located is an item with its state and place. Its rows are a function of that: see change.
 type located struct {
 	place          place
 	state          State
 	due            int64 // when a lease or a delay ends
-	returnPriority int64 // priority that a leased item returns to
+	returnPriority int64 // priority that a leased item returns to; of others, the one that they have
 	envelope
 }
 
@@ -57,19 +57,68 @@ func parseItemRow(space string, b []byte, p place) (*located, error) {
 	switch space {
 	case spaceReady, spaceKeyed:
 		l.state = StateReady
-		l.envelope, err = parseEnvelope(b, p)
-		if err == nil && l.foreign && space == spaceKeyed {
-			err = errors.New("damaged item: no other program writes items with keys")
-		}
 	case spaceDelayed:
 		l.state = StateDelayed
-		l.due, l.envelope, err = parseDelayed(b, p)
+		if l.due, b, err = tuple.ConsumeInt(b); err != nil {
+			return nil, fmt.Errorf("damaged delayed item: %w", err)
+		}
 	case spaceLeased:
-		var leased leasedItem
-		leased, err = parseLeased(b, p)
-		l.state, l.due, l.returnPriority, l.envelope = StateLeased, leased.due, leased.returnPriority, leased.envelope
+		l.state = StateLeased
+		for _, field := range [...]*int64{&l.due, &l.returnPriority} {
+			if *field, b, err = tuple.ConsumeInt(b); err != nil {
+				return nil, fmt.Errorf("damaged lease: %w", err)
+			}
+		}
+	default:
+		return l, nil
+	}
+	l.envelope, err = parseEnvelope(b, p)
+	if err == nil && l.foreign && space == spaceKeyed {
+		err = errors.New("damaged item: no other program writes items with keys")
 	}
 	return l, err
+}
+
+// appendRow appends what parseItemRow parses.
+func (l *located) appendRow(b []byte) []byte {
+	switch l.state {
+	case StateDelayed:
+		b = tuple.AppendInt(b, l.due)
+	case StateLeased:
+		b = tuple.AppendInt(tuple.AppendInt(b, l.due), l.returnPriority)
+	}
+	return l.envelope.append(b)
+}
+
+// space is the space of the item's row.
+func (l *located) space() string {
+	switch l.state {
+	case StateDelayed:
+		return spaceDelayed
+	case StateLeased:
+		return spaceLeased
+	}
+	return l.readySpace()
+}
+
+// readyItem is an item that is ready.
+func readyItem(p place, e envelope) located {
+	return located{place: p, state: StateReady, returnPriority: p.priority, envelope: e}
+}
+
+// at moves the item to a priority.
+func (l *located) at(priority int64) *located {
+	l.place.priority, l.returnPriority = priority, priority
+	return l
+}
+
+// from has the item be ready from a time on, delayed until then; 0: at once.
+func (l *located) from(due int64) *located {
+	l.state, l.due = StateReady, due
+	if due != 0 {
+		l.state = StateDelayed
+	}
+	return l
 }
 
 // itemSpaces are the spaces that may have an item of the queue.
@@ -94,20 +143,4 @@ func (q Queue) rowKeys(s *queueState, p place) [][]byte {
 		keys = append(keys, p.append(generationPrefix(space, q.name, s.generation)))
 	}
 	return append(keys, p.append(generationPrefix(spaceForward, q.name, s.generation)))
-}
-
-// remove clears a located item's row and timers.
-func (qtx *queueTx) remove(l *located) {
-	switch l.state {
-	case StateReady:
-		qtx.removeReady(l.place, &l.envelope)
-	case StateDelayed:
-		qtx.removeDelayed(l.place, l.due, &l.envelope)
-	case StateLeased:
-		qtx.removeLeased(l.place, l.asLeased())
-	}
-}
-
-func (l *located) asLeased() *leasedItem {
-	return &leasedItem{due: l.due, returnPriority: l.returnPriority, envelope: l.envelope}
 }

@@ -135,7 +135,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 		return oldest, err
 	}
 	for _, entry := range entries {
-		l, err := parseLeased(entry.value, entry.place)
+		l, err := parseItemRow(spaceLeased, entry.value, entry.place)
 		if err != nil {
 			return oldest, err
 		}

@@ -63,12 +63,6 @@ func (p *pusher) tooFull(over amount) error {
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 }
 
-// victim is an item to be evicted.
-type victim struct {
-	place
-	envelope
-}
-
 // makeRoom chooses the items that are evicted for a new one, perhaps that one itself, or
 // returns why it is refused. A delayed item is not ready, so it does not evict itself, and
 // one that is handed over is not to be lost.
@@ -90,13 +84,13 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 	next, more, err := p.nextVictim(least, h)
 	for n := 0; n < maxEvicted && left.minus(freed).tooMuch() && err == nil; n++ {
 		switch itself := !delayed && !p.dropsItself; {
-		case itself && (!more || next.priority <= priority): // it is behind the older ones of its priority
+		case itself && (!more || next.place.priority <= priority): // it is behind the older ones of its priority
 			if p.dropsItself = true; !before.tooMuch() {
-				p.victims, p.itself = []victim{{}}, 0 // it is enough
+				p.victims, p.itself = []located{{}}, 0 // it is enough
 				return h.keptFrom(p.tooFull(left)), nil
 			}
 			p.itself = len(p.victims)
-			p.victims = append(p.victims, victim{})
+			p.victims = append(p.victims, located{})
 			freed = freed.plus(amountOf(size))
 		case more:
 			p.victims = append(p.victims, next)
@@ -134,18 +128,18 @@ func (p *pusher) leastUrgent() nextEntries {
 
 // nextVictim is the next item of those that may go. One that is handed over late may be ready
 // again, and goes anyway.
-func (p *pusher) nextVictim(least nextEntries, h *handOver) (v victim, more bool, err error) {
+func (p *pusher) nextVictim(least nextEntries, h *handOver) (v located, more bool, err error) {
 	for {
 		entries, err := least(1, 0)
 		if err != nil || len(entries) == 0 {
-			return victim{}, false, err
+			return located{}, false, err
 		}
 		at := entries[0].place
 		if h != nil && h.from == p.queueTx && at == h.item.place {
 			continue
 		}
 		e, err := parseEnvelope(entries[0].value, at)
-		return victim{at, e}, true, err
+		return readyItem(at, e), true, err
 	}
 }
 
@@ -155,12 +149,12 @@ func (p *pusher) evict(results []Pushed) {
 		p.victims[p.itself] = p.added
 	}
 	for i := range p.victims {
-		at, e := p.victims[i].place, &p.victims[i].envelope
-		p.removeReady(at, e)
-		p.drop(at, e)
-		p.emit(Event{Type: EventEvicted, ID: e.id(at), Priority: at.priority})
+		gone := &p.victims[i]
+		id := gone.id(gone.place)
+		p.change(gone, nil)
+		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.place.priority})
 		for i := range results {
-			if results[i].ID == e.id(at) && results[i].Err == nil && !results[i].Duplicate {
+			if results[i].ID == id && results[i].Err == nil && !results[i].Duplicate {
 				results[i].Evicted = true
 			}
 		}

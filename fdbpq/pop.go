@@ -145,29 +145,29 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	qtx.txSize = head.txSize
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
-		p, e := head.items[i].place, &head.items[i].envelope
-		if err := qtx.loadContent(e, p); err != nil {
+		l := &head.items[i]
+		if err := qtx.loadContent(&l.envelope, l.place); err != nil {
 			return Popped{}, err
 		}
-		qtx.removeReady(p, e)
 		var own *Lease
 		if lease == 0 {
-			qtx.drop(p, e)
+			qtx.change(l, nil)
 		} else {
 			now, err := qtx.now()
 			if err != nil {
 				return Popped{}, err
 			}
-			if e.untilLeased {
-				qtx.release(e)
+			before := *l
+			l.state, l.due, l.since = StateLeased, now+int64(lease), now
+			l.deliveries++
+			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
+			if l.untilLeased {
+				l.unique, l.untilLeased = "", false
 			}
-			e.since = now
-			e.deliveries++
-			e.fence, e.minFence = max(e.fence+1, e.minFence), 0
-			qtx.addLeased(p, &leasedItem{due: now + int64(lease), returnPriority: p.priority, envelope: *e})
-			own = qtx.lease(p, e, now+int64(lease))
+			qtx.change(&before, l)
+			own = qtx.lease(l)
 		}
-		item, err := head.items[i].item()
+		item, err := l.item()
 		if err != nil {
 			return Popped{}, err
 		}

@@ -349,19 +349,17 @@ func (qtx *queueTx) deliverItem(token []byte, now int64, d time.Duration) (*Item
 	if err := qtx.loadContent(&l.envelope, l.place); err != nil {
 		return nil, err
 	}
-	leased := l.asLeased()
-	qtx.removeLeased(l.place, leased)
 	var own *Lease
 	if d == 0 {
-		leased.deliveries--
-		qtx.drop(l.place, &leased.envelope)
+		qtx.change(l, nil)
+		l.deliveries--
 	} else {
-		leased.due = now + int64(d)
-		qtx.addLeased(l.place, leased)
-		own = qtx.lease(l.place, &leased.envelope, leased.due)
+		before := *l
+		l.due = now + int64(d)
+		qtx.change(&before, l)
+		own = qtx.lease(l)
 	}
-	f := selected{place: l.place, envelope: leased.envelope}
-	item, err := f.item()
+	item, err := l.item()
 	item.Lease = own
 	return &item, err
 }

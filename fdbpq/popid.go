@@ -124,7 +124,7 @@ func (qtx *queueTx) repeatTaken(popID string, n int64) (Item, error) {
 	if err != nil {
 		return Item{}, fmt.Errorf("damaged pop: %w", err)
 	}
-	f := selected{place: p}
+	f := located{place: p}
 	if f.envelope, err = parseEnvelope(value, p); err != nil {
 		return Item{}, err
 	}
@@ -146,14 +146,14 @@ func (qtx *queueTx) repeatLeased(token []byte, now int64) (*Item, error) {
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
 		return nil, err
 	}
-	again := l.asLeased()
+	again := *l
 	again.extraAnswers++
-	qtx.set(spaceLeased, l.place, again.append(qtx.buffers.value[:0]))
+	qtx.change(l, &again)
 	stored, err := qtx.storedItem(qtx.tx, qtx.state, l, whole)
 	if err != nil {
 		return nil, err
 	}
-	stored.Lease = qtx.lease(l.place, &l.envelope, l.due)
+	stored.Lease = qtx.lease(l)
 	return &stored.Item, nil
 }
 
@@ -167,7 +167,7 @@ func (qtx *queueTx) roomToRemember() error {
 }
 
 // rememberPop keeps the answer of a pop. loaded are its items with their content.
-func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Popped, loaded []selected) error {
+func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Popped, loaded []located) error {
 	now, err := qtx.now()
 	if err != nil {
 		return err
@@ -183,6 +183,7 @@ func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Pop
 		kept := f.envelope
 		headers, payload := kept.headers, kept.payload
 		kept.chunks, kept.headers, kept.payload = 0, nil, nil
+		kept.unique, kept.untilLeased = "", false
 		if err := kept.store(qtx.tx, key, place{}, headers, payload); err != nil {
 			return err
 		}

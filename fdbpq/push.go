@@ -151,14 +151,14 @@ func (p *pusher) prepare(e *envelope) error {
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
-	missing       bool   // the queue does not exist yet
-	full          error  // why no new items are added
-	count         int64  // last one assigned
-	pushed        int64  // wall clock of this transaction
-	counted       Counts // of the queue; read when a limit depends on it
-	promisedFence int64  // highest minFence assigned by an import; 0: not read yet
-	added         victim // the last item that was added
-	victims       []victim
+	missing       bool    // the queue does not exist yet
+	full          error   // why no new items are added
+	count         int64   // last one assigned
+	pushed        int64   // wall clock of this transaction
+	counted       Counts  // of the queue; read when a limit depends on it
+	promisedFence int64   // highest minFence assigned by an import; 0: not read yet
+	added         located // the last item that was added
+	victims       []located
 	dropsItself   bool // the item that is about to be added is a victim, too
 	itself        int  // its number among them
 }
@@ -226,34 +226,39 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
-	at := place{priority: priority, tail: newTail(p.count + 1)}
-	e := envelope{pushed: p.pushed, idPriority: priority, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}
-	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
+	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}}
+	p.assign(&l, priority)
+	if err := p.storeContent(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
-	if err := p.prepare(&e); err != nil {
+	if err := p.prepare(&l.envelope); err != nil {
 		return Pushed{}, err
 	}
 	if err := p.acknowledge(handOver); err != nil {
 		return Pushed{}, err
 	}
 	p.count++
-	due, err := p.schedule(item, &e)
+	due, err := p.schedule(item, &l.envelope)
 	if err != nil {
 		return Pushed{}, err
 	}
-	p.tally.bytes += e.size
-	p.claim(&e, at)
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
-	p.addReadyAt(at, due, &e, false)
-	p.added = victim{at, e}
-	pushed := Pushed{ID: ID{at}, Seq: p.count, Priority: priority}
+	p.change(nil, l.from(due))
+	p.added = l
+	pushed := Pushed{ID: ID{l.place}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
 		err = p.rememberPush(item.MsgID, pushed.ID)
 	}
 	return pushed, err
+}
+
+// assign gives a new item, which is ready, the place behind all of its priority.
+func (p *pusher) assign(l *located, priority int64) {
+	l.idPriority = priority
+	l.place.tail = newTail(p.count + 1)
+	l.at(priority).from(0)
 }
 
 // pushAgain answers the push of an item that was pushed before. A lease that it hands

@@ -125,44 +125,6 @@ func (qtx *queueTx) set(space string, p place, value []byte) {
 	qtx.buffers.value = value
 }
 
-// addReady makes an item ready.
-func (qtx *queueTx) addReady(p place, e *envelope) {
-	qtx.set(e.readySpace(), p, e.append(qtx.buffers.value[:0]))
-	qtx.setExpiry(p, e)
-	if e.key != "" {
-		qtx.keyReady(p, e)
-	}
-	qtx.tally.ready++
-	qtx.arrived = true
-}
-
-// removeReady clears a ready item's row. Two transactions that remove the same item
-// conflict.
-func (qtx *queueTx) removeReady(p place, e *envelope) {
-	key := qtx.key(e.readySpace(), p)
-	qtx.tx.Conflict(key)
-	qtx.tx.Clear(key)
-	qtx.clearExpiry(p, e)
-	if e.key != "" {
-		qtx.keyNotReady(p, e)
-	}
-	if e.foreign {
-		qtx.tally.bytes += e.size // drop subtracts it, but the push did not add it
-		return
-	}
-	qtx.tally.ready--
-}
-
-// drop clears the rows that an item has outside its space.
-func (qtx *queueTx) drop(p place, e *envelope) {
-	qtx.release(e)
-	qtx.clearContent(e, p)
-	qtx.tally.bytes -= e.size
-	if e.idPriority != p.priority {
-		qtx.tx.Clear(qtx.key(spaceForward, place{priority: e.idPriority, tail: p.tail}))
-	}
-}
-
 // finish writes the changes of the counters, and has pops find the keys that changed.
 func (qtx *queueTx) finish() error {
 	if err := qtx.indexKeys(); err != nil {

@@ -56,12 +56,6 @@ func (s *Selection) fits(items, bytes int) bool {
 	return bytes <= s.MaxBytes && (s.Room == 0 || bytes+items*s.Frame <= s.Room)
 }
 
-// selected is an item of a selection.
-type selected struct {
-	place    place
-	envelope envelope
-}
-
 // collector gathers the items of a selection.
 type collector struct {
 	*queueTx
@@ -70,7 +64,7 @@ type collector struct {
 	copies bool // the selected items are copied to other rows
 	ahead  *readAhead
 
-	items   []selected
+	items   []located
 	bytes   int
 	txSize  int
 	expired int
@@ -156,7 +150,7 @@ func (c *collector) add(at entry) (done bool, err error) {
 			return false, err
 		}
 		if e.expires <= now {
-			return c.skip(at.place, &e)
+			return c.skip(readyItem(at.place, e))
 		}
 	}
 	if len(c.items) > 0 && !c.sel.fits(len(c.items)+1, c.bytes+int(e.size)) {
@@ -167,12 +161,12 @@ func (c *collector) add(at entry) (done bool, err error) {
 	}
 	e.keyFence = 0 // of its last lease
 	c.bytes += int(e.size)
-	c.items = append(c.items, selected{place: at.place, envelope: e})
+	c.items = append(c.items, readyItem(at.place, e))
 	return len(c.items) == c.sel.Limit, nil
 }
 
 // skip skips or removes an item past its TTL.
-func (c *collector) skip(p place, e *envelope) (done bool, err error) {
+func (c *collector) skip(l located) (done bool, err error) {
 	if !c.remove {
 		return false, nil
 	}
@@ -180,12 +174,11 @@ func (c *collector) skip(p place, e *envelope) (done bool, err error) {
 		c.more = len(c.items) == 0
 		return true, nil
 	}
-	if !c.carry(e, c.state.config.DeadLetterExpired) {
+	if !c.carry(&l.envelope, c.state.config.DeadLetterExpired) {
 		return true, nil
 	}
 	c.expired++
-	c.removeReady(p, e)
-	return false, c.expire(p, e)
+	return false, c.expire(&l)
 }
 
 // carry reports whether one more item fits into the transaction.

@@ -38,8 +38,7 @@ const (
 // popped since. All settlements return *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		qtx.remove(l)
-		qtx.drop(l.place, &l.envelope)
+		qtx.change(l, nil)
 		return nil
 	})
 }
@@ -54,8 +53,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
 		if l.isDead() {
-			qtx.remove(l)
-			qtx.dropDead(qtx.relocate(l.place, &l.envelope, l.returnPriority), &l.envelope, reason)
+			qtx.dropDead(l, reason)
 			return nil
 		}
 		dlq, err := qtx.deadLetterQueue()
@@ -65,8 +63,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		if err != nil {
 			return err
 		}
-		qtx.remove(l)
-		return qtx.moveToDeadLetters(dlq, qtx.relocate(l.place, &l.envelope, l.returnPriority), &l.envelope, reason)
+		return qtx.moveToDeadLetters(dlq, l, reason)
 	})
 }
 
@@ -78,9 +75,8 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error)
 		return Settled{}, fmt.Errorf("delay of %s: allowed are 0s to %s", delay, MaxDelay)
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		leased := l.asLeased()
-		leased.since = givenBack
-		return qtx.putBack(l.place, leased, delay)
+		l.since = givenBack
+		return qtx.putBack(l, delay)
 	})
 }
 

@@ -1,34 +1,18 @@
 package fdbpq
 
-// expire drops an item past its TTL, or moves it to the dead-letter queue. The item
-// is in no space any more.
-func (qtx *queueTx) expire(p place, e *envelope) error {
-	if qtx.state.config.DeadLetterExpired && !e.isDead() {
+// expire drops an item past its TTL, or moves it to the dead-letter queue.
+func (qtx *queueTx) expire(l *located) error {
+	if qtx.state.config.DeadLetterExpired && !l.isDead() {
 		if dlq, err := qtx.deadLetterQueue(); err != nil || dlq != nil {
 			if err == nil {
-				err = qtx.moveToDeadLetters(dlq, p, e, DeadExpired)
+				err = qtx.moveToDeadLetters(dlq, l, DeadExpired)
 			}
 			return err
 		}
 	}
-	qtx.emit(Event{Type: EventExpired, ID: e.id(p), Priority: p.priority})
-	qtx.drop(p, e)
+	qtx.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority})
+	qtx.change(l, nil)
 	return nil
-}
-
-// setExpiry sets the timer of a TTL. Leased items have none.
-func (qtx *queueTx) setExpiry(p place, e *envelope) {
-	if e.expires != 0 {
-		qtx.tally.expiring++
-		qtx.setTimer(e.expires, timerExpiry, p)
-	}
-}
-
-func (qtx *queueTx) clearExpiry(p place, e *envelope) {
-	if e.expires != 0 {
-		qtx.tally.expiring--
-		qtx.clearTimer(e.expires, timerExpiry, p)
-	}
 }
 
 // ttlDue ends an item when its TTL is over, unless it is leased.
@@ -38,6 +22,5 @@ func (qtx *queueTx) ttlDue(t timer) error {
 		return err
 	}
 	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
-	qtx.remove(l)
-	return qtx.expire(l.place, &l.envelope)
+	return qtx.expire(l)
 }

@@ -29,18 +29,16 @@ var (
 	ErrAnotherKey = errors.New("the item has another key")
 )
 
-// claim makes an item the one with its unique value.
-func (qtx *queueTx) claim(e *envelope, p place) {
-	if e.unique != "" {
-		qtx.tx.Set(qtx.uniqueRow(e.unique), e.id(p).place.append(nil))
+// uniqueChanged makes an item the one with its unique value, or ends its claim to that.
+func (qtx *queueTx) uniqueChanged(before, after *located) {
+	if before.unique == after.unique {
+		return
 	}
-}
-
-// release ends an item's claim to its unique value.
-func (qtx *queueTx) release(e *envelope) {
-	if e.unique != "" {
-		qtx.tx.Clear(qtx.uniqueRow(e.unique))
-		e.unique, e.untilLeased = "", false
+	if before.unique != "" {
+		qtx.tx.Clear(qtx.uniqueRow(before.unique))
+	}
+	if after.unique != "" {
+		qtx.tx.Set(qtx.uniqueRow(after.unique), after.id(after.place).place.append(nil))
 	}
 }
 
@@ -72,11 +70,10 @@ func (p *pusher) claimant(value string, h *handOver) (*located, error) {
 		return item, err
 	}
 	if item.state == StateLeased {
-		p.loseLease(item.place, item.asLeased())
-		return nil, p.putBack(item.place, item.asLeased(), 0)
+		p.loseLease(item)
+		return nil, p.putBack(item, 0)
 	}
-	p.remove(item)
-	return nil, p.expire(item.place, &item.envelope)
+	return nil, p.expire(item)
 }
 
 // resolve is a push whose unique value a living item has.
@@ -108,9 +105,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 			return Pushed{}, err
 		}
 	case item.OnConflict == ConflictRaise && priority < living.returnPriority:
-		if err := p.move(living, priority); err != nil {
-			return Pushed{}, err
-		}
+		p.move(living, priority)
 		pushed.Priority = priority
 	}
 	if err := p.acknowledge(handOver); err != nil {
@@ -124,14 +119,13 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 
 // replaceContent gives an item that is not leased the content of a push.
 func (p *pusher) replaceContent(living *located, item *NewItem) error {
-	fresh := living.envelope
+	fresh := *living
 	fresh.chunks = 0
-	p.clearContent(&living.envelope, living.place)
-	if err := p.storeContent(&fresh, living.place, item.Headers, item.Payload); err != nil {
+	if err := p.storeContent(&fresh.envelope, fresh.place, item.Headers, item.Payload); err != nil {
 		return err
 	}
-	p.tally.bytes += fresh.size - living.size
-	return p.replace(living, living.place, &fresh)
+	p.change(living, &fresh)
+	return nil
 }
 
 // checkUnique returns an error when the options of a push about its unique value are not
