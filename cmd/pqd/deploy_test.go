@@ -89,14 +89,14 @@ type probe struct {
 	HTTP struct{ Path string } `yaml:"httpGet"`
 }
 
-// overloadPeak is what pqd needs under overload, docs/operations.md says.
+// overloadPeak is what pqd needs under overload, docs/runbook.md says.
 const overloadPeak = 758 << 20
 
 // A container has the memory that overload needs, and GOMEMLIMIT is less than that. A
 // node can be drained.
 func TestManifestsLeaveRoom(t *testing.T) {
 	t.Parallel()
-	if page := operation; !strings.Contains(read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
+	if page := runbook; !strings.Contains(read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
 		t.Errorf("%s says something else than %d MiB", page, overloadPeak>>20)
 	}
 	for _, file := range []string{"embedded.yaml", "foundationdb.yaml", clusterManifest} {
