@@ -57,6 +57,13 @@ func (r *ring) count(step int64, what int, n int64) {
 	}
 }
 
+// set has a number be n, or what it is at its end.
+func (r *ring) set(step int64, what int, n int64) {
+	if p := r.at(step); p != nil {
+		p[what] = uint32(min(n, math.MaxUint32))
+	}
+}
+
 // past returns a number of the steps that are over, the oldest first.
 func (r *ring) past(now time.Time, what int) []int64 {
 	r.at(stepOf(now))
@@ -158,9 +165,8 @@ func (s *Statistics) SetLengths(looked []string, found map[string]Lengths) {
 		case !is:
 			delete(s.queues, name)
 		default:
-			p := q.ring.at(stepOf(now) - 1)
 			for what, n := range map[int]int64{ofReady: l.Ready, ofLeased: l.Leased, ofDelayed: l.Delayed} {
-				p[what] = uint32(min(n+1, math.MaxUint32))
+				q.ring.set(stepOf(now)-1, what, n+1)
 			}
 		}
 	}
