@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -75,7 +76,7 @@ func doubted(name string, now *claim, knows map[string]map[string]claim) (doubt 
 		return "", false // a version that makes no claims
 	}
 	witnessed := false
-	for _, other := range sorted(knows) {
+	for _, other := range slices.Sorted(maps.Keys(knows)) {
 		before, known := knows[other][name]
 		switch {
 		case other == name:
@@ -89,12 +90,4 @@ func doubted(name string, now *claim, knows map[string]map[string]claim) (doubt 
 		return "", false
 	}
 	return fmt.Sprintf("node %s has started anew, and no node that runs knows whether its disk has all that it had", name), false
-}
-
-func sorted(knows map[string]map[string]claim) (names []string) {
-	for name := range knows {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
