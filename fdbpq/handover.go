@@ -7,6 +7,10 @@ import (
 
 // A push can acknowledge a leased item in its own transaction, so an item of one queue
 // becomes an item of another one exactly once, wherever its consumer crashes.
+// It conflicts with what else settles or pops the leased item, and with nothing in its own
+// queue. All reasons to refuse it are checked before the first write: no part of a transaction
+// can be undone while other pushes of its batch hold. The queue of the lease has to agree, or
+// a right to push to one queue would become a right to acknowledge items of another one.
 
 // ErrHandOver: the queue of the lease does not let pushes to this queue acknowledge its
 // items.

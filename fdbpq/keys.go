@@ -5,7 +5,7 @@ import (
 )
 
 // The key of every row is a tuple whose first element names the row's kind. This
-// table is the whole data model; docs/design.md says why each row exists.
+// table is the whole data model; the files that write a row say why it exists.
 //
 //	("v")                                   format version and store id
 //	("s")                                   the process that sweeps timers, and until when

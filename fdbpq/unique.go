@@ -5,6 +5,11 @@ import (
 	"fmt"
 )
 
+// A unique value has one row, which names the item by its id. A push depends on that row and on
+// the rows of the item. The transaction that ends the item clears the row blindly, so pops and
+// settlements read nothing more. The item repeats its value: a row whose item does not have the
+// value counts as none.
+
 // OnConflict says what a push does when another item of the queue has its unique value.
 // It never adds a second one.
 type OnConflict string

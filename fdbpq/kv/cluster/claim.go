@@ -17,7 +17,15 @@ import (
 // A disk may go back: its machine is reverted, a volume is restored, or it is empty. What the
 // member says looks right, and its part of the log votes, but both have forgotten what they
 // acknowledged. So each member says with its heartbeats how far its disk is, and the disks of
-// the others remember it. docs/design.md has the rule.
+// the others remember it: claims are synced before they are announced, own ones and those of
+// the others.
+//
+// A claim that is smaller than the remembered one, or has another id, proves that the disk has
+// gone back, until a new life begins. A candidate needs a majority of members that run, that no
+// claim contradicts, and that began their life themselves or have a witness that runs. The
+// count tells apart states of a store in which nothing is written. Witnesses are for the state
+// in which another member was away already: nobody who is left knows what followed. Nothing
+// tells apart what happens within about ten seconds of the moment in which a member goes away.
 
 // claim is what a disk says of itself. A life begins when the member has caught up with an
 // active one after a start: its disk has everything then, whatever it had before.
