@@ -17,7 +17,6 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 	t.Parallel()
 	x := newRouteFaults(t, 2)
 	servers, nodes := x.servers, x.nodes
-	active := nodes.Active(t)
 	const asks = 2
 	nc := servers.Servers[asks].Connect(t)
 	push := func(body string) <-chan *nats.Msg {
@@ -35,15 +34,16 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 		}
 		return answers
 	}
-	testenv.Await(t, "the active pqd is known", func() bool {
-		return len((<-push("x")).Header) == 0
-	})
 	// The server of the client leads nothing, so that its silence stops nothing.
 	testenv.Await(t, "another server leads the log", func() bool {
 		if servers.StreamLeader(t, stream) == asks {
 			x.stepDown(t, asks, 0)
 		}
 		return servers.StreamLeader(t, stream) != asks
+	})
+	active := nodes.Active(t) // not before: a pqd may lose its place while the leader changes
+	testenv.Await(t, "the active pqd is known", func() bool {
+		return len((<-push("x")).Header) == 0
 	})
 
 	release := servers.Hold(asks, slices.Index(nodes.All, active))
