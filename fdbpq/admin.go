@@ -34,7 +34,7 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		}
 	}
 	if s.config.Fair != changed.config.Fair {
-		q.newQueueTx(tx, s).leaveFairOrder()
+		fair{q.newQueueTx(tx, s)}.leave()
 		changed.beginFairOrder()
 	}
 	if !exists {
@@ -55,17 +55,17 @@ func (qtx *queueTx) applyConfig(before *Config) error {
 	c := &qtx.state.config
 	if c.Rate != before.Rate {
 		qtx.arrived = true
-		if err := qtx.changeOwnRate(before.Rate, c.Rate); err != nil {
+		if err := (rates{qtx}).changeOwn(before.Rate, c.Rate); err != nil {
 			return err
 		}
 	}
 	if qtx.state.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
-		if err := qtx.reindex(""); err != nil {
+		if err := (keyIndex{qtx}).rebuild(""); err != nil {
 			return err
 		}
 	}
 	if c.Fair != before.Fair && c.Fair != "" && !qtx.state.fairBuilt {
-		return qtx.buildLater("")
+		return fair{qtx}.buildLater("")
 	}
 	return nil
 }

@@ -85,8 +85,11 @@ func parseBucket(v []byte) (b bucket, err error) {
 	return b, nil
 }
 
-// readBucket returns the tokens in a row as they are now, under the rate of the present.
-func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, error) {
+// rates is what a queue does about its tokens, and those of its keys.
+type rates struct{ *queueTx }
+
+// read returns the tokens in a row as they are now, under the rate of the present.
+func (rs rates) read(r kv.Reader, row []byte, rate Rate) (bucket, error) {
 	v, err := r.Get(row)
 	if err != nil {
 		return bucket{}, err
@@ -95,21 +98,21 @@ func (qtx *queueTx) readBucket(r kv.Reader, row []byte, rate Rate) (bucket, erro
 	if err != nil {
 		return bucket{}, err
 	}
-	now, err := qtx.now()
-	return b.refilled(rate, qtx.state.keyRateSince, now), err
+	now, err := rs.now()
+	return b.refilled(rate, rs.state.keyRateSince, now), err
 }
 
-// changeRate has tokens come at another rate from now on. It returns the bucket of before,
+// changeRow has tokens come at another rate from now on. It returns the bucket of before,
 // and that of after if some tokens are owed, and otherwise nil.
-func (qtx *queueTx) changeRate(row []byte, rate, next Rate) (before, after *bucket, err error) {
+func (rs rates) changeRow(row []byte, rate, next Rate) (before, after *bucket, err error) {
 	if rate == next || rate == (Rate{}) {
 		return nil, nil, nil
 	}
-	b, err := qtx.readBucket(qtx.tx, row, rate)
+	b, err := rs.read(rs.tx, row, rate)
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := qtx.now()
+	now, err := rs.now()
 	if err != nil || next == (Rate{}) {
 		return &b, nil, err
 	}
@@ -119,26 +122,26 @@ func (qtx *queueTx) changeRate(row []byte, rate, next Rate) (before, after *buck
 	return &b, nil, nil
 }
 
-// changeOwnRate has the queue's tokens come at another rate.
-func (qtx *queueTx) changeOwnRate(before, after Rate) error {
-	was, now, err := qtx.changeRate(qtx.bucketRow(), before, after)
+// changeOwn has the queue's tokens come at another rate.
+func (rs rates) changeOwn(before, after Rate) error {
+	was, now, err := rs.changeRow(rs.bucketRow(), before, after)
 	switch {
 	case now != nil:
-		qtx.tx.Set(qtx.bucketRow(), now.pack())
+		rs.tx.Set(rs.bucketRow(), now.pack())
 	case was != nil:
-		qtx.tx.Clear(qtx.bucketRow())
+		rs.tx.Clear(rs.bucketRow())
 	}
 	return err
 }
 
-// changeKeyRate has a key's tokens come at another rate.
-func (qtx *queueTx) changeKeyRate(key string, before, after Rate) error {
-	was, now, err := qtx.changeRate(qtx.keyBucketRow(key), before, after)
+// changeKey has a key's tokens come at another rate.
+func (rs rates) changeKey(key string, before, after Rate) error {
+	was, now, err := rs.changeRow(rs.keyBucketRow(key), before, after)
 	switch {
 	case now != nil:
-		return qtx.keepBucket(key, now)
+		return rs.keep(key, now)
 	case was != nil:
-		qtx.forgetBucket(key, was)
+		rs.forget(key, was)
 	}
 	return err
 }
@@ -150,7 +153,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = c.readBucket(c.reader(), c.bucketRow(), rate); err != nil {
+	if c.bucket, err = (rates{c.queueTx}).read(c.reader(), c.bucketRow(), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()
@@ -177,27 +180,27 @@ func (c *collector) spendTokens() error {
 	return nil
 }
 
-// giveBackTokens puts back the tokens of a delivery that reached nobody.
-func (qtx *queueTx) giveBackTokens(l *located) error {
+// giveBack puts back the tokens of a delivery that reached nobody.
+func (rs rates) giveBack(l *located) error {
 	if l.since == 0 {
 		return nil
 	}
-	err := qtx.giveBackToken(qtx.bucketRow(), l.since)
+	err := rs.giveBackOne(rs.bucketRow(), l.since)
 	if err == nil && l.key != "" {
-		err = qtx.giveBackToken(qtx.keyBucketRow(l.key), l.since)
+		err = rs.giveBackOne(rs.keyBucketRow(l.key), l.since)
 	}
 	return err
 }
 
-// giveBackToken puts the token of a delivery that reached nobody back into a row.
-func (qtx *queueTx) giveBackToken(row []byte, taken int64) error {
-	v, err := qtx.tx.Get(row)
+// giveBackOne puts the token of a delivery that reached nobody back into a row.
+func (rs rates) giveBackOne(row []byte, taken int64) error {
+	v, err := rs.tx.Get(row)
 	if err != nil {
 		return err
 	}
 	b, err := parseBucket(v)
 	if err == nil && b.giveBack(taken) {
-		qtx.tx.Set(row, b.pack())
+		rs.tx.Set(row, b.pack())
 	}
 	return err
 }
@@ -215,22 +218,22 @@ func (q Queue) keyBucketRow(key string) []byte {
 // some: 24 hours at most. With so many, a key that owes none waits until another one is done.
 const MaxKeysOwing = 1_000_000
 
-// keepBucket writes the tokens of a key.
-func (qtx *queueTx) keepBucket(key string, b *bucket) error {
+// keep writes the tokens of a key.
+func (rs rates) keep(key string, b *bucket) error {
 	if !b.counted {
 		b.counted = true
-		qtx.tally.owing++
+		rs.tally.owing++
 	}
-	qtx.tx.Set(qtx.keyBucketRow(key), b.pack())
-	return qtx.forgetLater(timerTokens)
+	rs.tx.Set(rs.keyBucketRow(key), b.pack())
+	return timers{rs.queueTx}.forgetLater(timerTokens)
 }
 
-// forgetBucket clears the tokens of a key.
-func (qtx *queueTx) forgetBucket(key string, b *bucket) {
+// forget clears the tokens of a key.
+func (rs rates) forget(key string, b *bucket) {
 	if b.counted {
-		qtx.tally.owing--
+		rs.tally.owing--
 	}
-	qtx.tx.Clear(qtx.keyBucketRow(key))
+	rs.tx.Clear(rs.keyBucketRow(key))
 }
 
 // keysOwing is how many keys have a row of tokens.
@@ -239,48 +242,48 @@ func (q Queue) keysOwing(r kv.Reader) (int64, error) {
 	return int64(kv.DecodeInteger(n)), err
 }
 
-// noBucket reports whether a key has to wait because it has no row of tokens, and no other
+// noRoom reports whether a key has to wait because it has no row of tokens, and no other
 // key may get one.
-func (qtx *queueTx) noBucket(b *bucket) (bool, error) {
+func (rs rates) noRoom(b *bucket) (bool, error) {
 	if b.stored {
 		return false, nil
 	}
-	n, err := qtx.keysOwing(qtx.snapshot)
-	return n >= qtx.store.maxKeysOwing, err
+	n, err := rs.keysOwing(rs.snapshot)
+	return n >= rs.store.maxKeysOwing, err
 }
 
-// noBucketOf is noBucket of a key whose row was not read.
-func (qtx *queueTx) noBucketOf(key string) (bool, error) {
-	row, err := qtx.snapshot.Get(qtx.keyBucketRow(key))
+// noRoomFor is noRoom for a key whose row was not read.
+func (rs rates) noRoomFor(key string) (bool, error) {
+	row, err := rs.snapshot.Get(rs.keyBucketRow(key))
 	if err != nil {
 		return false, err
 	}
-	return qtx.noBucket(&bucket{stored: row != nil})
+	return rs.noRoom(&bucket{stored: row != nil})
 }
 
-// tokensDue clears buckets that are full.
-func (qtx *queueTx) tokensDue() error {
-	now, err := qtx.now()
+// due clears buckets that are full.
+func (rs rates) due() error {
+	now, err := rs.now()
 	if err != nil {
 		return err
 	}
-	later, err := qtx.forgetKnown(spaceTokensOf, timerTokens, func(key string, value []byte) (bool, error) {
+	later, err := timers{rs.queueTx}.forget(spaceTokensOf, timerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
 		}
-		settings, err := qtx.settingsOf(qtx.tx, qtx.state, key)
+		settings, err := rs.settingsOf(rs.tx, rs.state, key)
 		if err != nil {
 			return false, err
 		}
-		if rate := settings.rate(&qtx.state.config); rate != (Rate{}) {
-			b = b.refilled(rate, qtx.state.keyRateSince, now)
+		if rate := settings.rate(&rs.state.config); rate != (Rate{}) {
+			b = b.refilled(rate, rs.state.keyRateSince, now)
 		}
 		if b.full > now {
 			return false, nil
 		}
 		if b.counted {
-			qtx.tally.owing--
+			rs.tally.owing--
 		}
 		return true, nil
 	})
@@ -290,5 +293,5 @@ func (qtx *queueTx) tokensDue() error {
 	if !later {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
-	return qtx.endWaits(now)
+	return keyIndex{rs.queueTx}.endWaits(now)
 }

@@ -21,10 +21,10 @@ func (qtx *queueTx) change(before, after *located) {
 	qtx.rowChanged(before, after)
 	qtx.timersChanged(before, after)
 	qtx.forwardChanged(before, after)
-	qtx.contentChanged(before, after)
-	qtx.uniqueChanged(before, after)
+	contents{qtx}.changed(before, after)
+	unique{qtx}.changed(before, after)
 	if before.key != "" || after.key != "" {
-		qtx.keyChanged(before, after)
+		keyIndex{qtx}.changed(before, after)
 	}
 	qtx.tally.item(before, -1)
 	qtx.tally.item(after, 1)
@@ -75,10 +75,10 @@ func (qtx *queueTx) timerChanged(before, after *located, was, is itemTimer) {
 		return
 	}
 	if was.kind != "" {
-		qtx.clearTimer(was.due, was.kind, before.place)
+		timers{qtx}.stop(was.due, was.kind, before.place)
 	}
 	if is.kind != "" {
-		qtx.setTimer(is.due, is.kind, after.place)
+		timers{qtx}.start(is.due, is.kind, after.place)
 	}
 }
 
@@ -109,13 +109,6 @@ func (qtx *queueTx) forwardChanged(before, after *located) {
 		qtx.set(spaceForward, after.id(after.place).place, tuple.AppendInt(qtx.buffers.value[:0], after.place.priority))
 	case was && !is:
 		qtx.tx.Clear(qtx.key(spaceForward, before.id(before.place).place))
-	}
-}
-
-// contentChanged clears what storeContent wrote for the item and it has no more.
-func (qtx *queueTx) contentChanged(before, after *located) {
-	for n := after.chunks; n < before.chunks; n++ {
-		qtx.tx.Clear(appendChunkKey(qtx.prefix(spaceChunk), before.place, n))
 	}
 }
 

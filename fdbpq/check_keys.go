@@ -72,7 +72,7 @@ func (w *walk) key(space string, line lineage, l *located) error {
 	return nil
 }
 
-// keyRow checks a row of a ready item with a key.
+// row checks a row of a ready item with a key.
 func (w *walk) keyRow(row []byte) error {
 	if _, expected := w.keyRows[string(row)]; !expected {
 		return fmt.Errorf("row of a key without an item")

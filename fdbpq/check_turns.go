@@ -74,7 +74,7 @@ func (w *walk) keyKnown(space, queue string, rest, value []byte) error {
 	return err
 }
 
-// fairRow checks a row of the fair order of a queue.
+// row checks a row of the fair order of a queue.
 func (w *walk) fairRow(space string, s *queueState, line lineage, rest, value []byte) error {
 	if space == spaceWeight {
 		key, _, err := tuple.ConsumeBytes(rest)

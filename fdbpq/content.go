@@ -52,19 +52,30 @@ func checkContent(headers, payload []byte) error {
 	return nil
 }
 
-func (qtx *queueTx) storeContent(e *envelope, p place, headers, payload []byte) error {
+// contents is what a queue does about the content of items.
+type contents struct{ *queueTx }
+
+// write writes the content of an item: what the envelope does not keep has rows of its own.
+func (c contents) write(e *envelope, p place, headers, payload []byte) error {
 	if int64(len(headers)+len(payload)) <= maxInline {
-		return e.store(qtx.tx, nil, p, headers, payload)
+		return e.store(c.tx, nil, p, headers, payload)
 	}
-	return e.store(qtx.tx, qtx.prefix(spaceChunk), p, headers, payload)
+	return e.store(c.tx, c.prefix(spaceChunk), p, headers, payload)
 }
 
-// loadContent reads content that storeContent wrote outside the envelope into it.
-func (qtx *queueTx) loadContent(e *envelope, p place) error {
+// changed clears the rows that write made for an item that does not have them any more.
+func (c contents) changed(before, after *located) {
+	for n := after.chunks; n < before.chunks; n++ {
+		c.tx.Clear(appendChunkKey(c.prefix(spaceChunk), before.place, n))
+	}
+}
+
+// load reads content that write put into rows of its own.
+func (c contents) load(e *envelope, p place) error {
 	if e.chunks == 0 {
 		return nil
 	}
-	return loadContent(qtx.snapshot, qtx.prefix(spaceChunk), e, p)
+	return loadContent(c.snapshot, c.prefix(spaceChunk), e, p)
 }
 
 // loadContent reads content that is kept in chunks into the envelope.

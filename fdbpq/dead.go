@@ -25,13 +25,16 @@ var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 // is a property of items: other items of a dead-letter queue are like any.
 func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
 
-// deadLetterQueue opens the queue's dead-letter queue within the transaction; nil
+// deadLetters is what a queue does about its dead letters.
+type deadLetters struct{ *queueTx }
+
+// open opens the queue's dead-letter queue within the transaction; nil
 // when there is none and none may be made. It is the configured one as long as that
 // accepts the queue's dead letters, and otherwise the default one.
-func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
-	name := qtx.defaultDeadLetters()
-	if chosen := qtx.state.config.DeadLetter; chosen != "" {
-		takes, err := qtx.store.Queue(chosen).acceptsDeadLetters(qtx.tx, qtx.name)
+func (d deadLetters) open() (*pusher, error) {
+	name := d.defaultDeadLetters()
+	if chosen := d.state.config.DeadLetter; chosen != "" {
+		takes, err := d.store.Queue(chosen).acceptsDeadLetters(d.tx, d.name)
 		if err != nil {
 			return nil, err
 		}
@@ -42,14 +45,14 @@ func (qtx *queueTx) deadLetterQueue() (*pusher, error) {
 	if name == "" {
 		return nil, nil
 	}
-	dlq, err := qtx.store.Queue(name).openForPush(qtx.tx)
+	dlq, err := d.store.Queue(name).openForPush(d.tx)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dead-letter queue %q: %w", name, err)
 	}
-	dlq.storeTime = qtx.storeTime
+	dlq.storeTime = d.storeTime
 	return dlq, nil
 }
 
@@ -107,23 +110,23 @@ func (q Queue) createWithDeadLetterQueue(tx kv.Tx, s *queueState) error {
 	return err
 }
 
-// moveToDeadLetters moves an item to a dead-letter queue, where it gets a new place and id.
-func (qtx *queueTx) moveToDeadLetters(dlq *pusher, l *located, reason string) error {
+// bury moves an item to a dead-letter queue, where it gets a new place and id.
+func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	id := l.id(l.place)
-	if err := qtx.loadContent(&l.envelope, l.place); err != nil {
+	if err := (contents{d.queueTx}).load(&l.envelope, l.place); err != nil {
 		return err
 	}
 	if l.chunks > 0 {
-		qtx.txSize += qtx.itemTxSize(&l.envelope, true)
+		d.txSize += d.itemTxSize(&l.envelope, true)
 	}
-	qtx.change(l, nil)
+	d.change(l, nil)
 	buried := located{envelope: envelope{
 		pushed: l.pushed,
 		key:    l.key,
-		dead:   DeadLetter{Reason: reason, Origin: qtx.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
+		dead:   DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
 	}}
 	dlq.assign(&buried, l.returnPriority)
-	if err := dlq.storeContent(&buried.envelope, buried.place, l.headers, l.payload); err != nil {
+	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, l.headers, l.payload); err != nil {
 		return err
 	}
 	if _, err := dlq.schedule(&NewItem{}, &buried.envelope); err != nil {
@@ -134,12 +137,12 @@ func (qtx *queueTx) moveToDeadLetters(dlq *pusher, l *located, reason string) er
 	}
 	dlq.count++
 	dlq.change(nil, &buried)
-	qtx.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
 	return dlq.finish()
 }
 
-// dropDead drops a dead letter that is terminated.
-func (qtx *queueTx) dropDead(l *located, reason string) {
-	qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
-	qtx.change(l, nil)
+// drop drops a dead letter that is terminated.
+func (d deadLetters) drop(l *located, reason string) {
+	d.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
+	d.change(l, nil)
 }

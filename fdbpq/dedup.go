@@ -51,24 +51,27 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 	return &rememberedPush{due: due, id: ID{p}}, nil
 }
 
-// firstPush recognises a duplicate: it returns what the first push with this message
+// ids is what a queue does about message ids.
+type ids struct{ *queueTx }
+
+// first recognises a duplicate: it returns what the first push with this message
 // id got, nil when this is the first. The transaction depends on the answer, so two
 // pushes of the same message cannot both be the first.
-func (qtx *queueTx) firstPush(msgID string) (*rememberedPush, error) {
-	return recall(qtx, msgIDRow(qtx.name, msgID), msgID, parseRememberedPush)
+func (i ids) first(msgID string) (*rememberedPush, error) {
+	return recall(i.queueTx, msgIDRow(i.name, msgID), msgID, parseRememberedPush)
 }
 
-// rememberPush keeps the message id for the queue's dedup window.
-func (qtx *queueTx) rememberPush(msgID string, id ID) error {
-	now, err := qtx.now()
+// remember keeps the message id for the queue's dedup window.
+func (i ids) remember(msgID string, id ID) error {
+	now, err := i.now()
 	if err != nil {
 		return err
 	}
-	m := rememberedPush{due: now + int64(qtx.state.config.DedupWindow), id: id}
-	qtx.tx.Set(msgIDRow(qtx.name, msgID), m.pack())
-	qtx.tx.Set(idTimerKey(m.due, timerMsgID, qtx.name, msgID), nil)
-	qtx.store.alarm.expect(m.due)
-	qtx.tally.remembered++
+	m := rememberedPush{due: now + int64(i.state.config.DedupWindow), id: id}
+	i.tx.Set(msgIDRow(i.name, msgID), m.pack())
+	i.tx.Set(idTimerKey(m.due, timerMsgID, i.name, msgID), nil)
+	i.store.alarm.expect(m.due)
+	i.tally.remembered++
 	return nil
 }
 
@@ -80,6 +83,6 @@ func (m *rememberedPush) forget(qtx *queueTx, msgID string) {
 	qtx.tally.remembered--
 }
 
-func (qtx *queueTx) msgIDDue(t timer) error {
-	return idDue(qtx, msgIDRow(qtx.name, t.id), t, parseRememberedPush)
+func (i ids) due(t timer) error {
+	return idDue(i.queueTx, msgIDRow(i.name, t.id), t, parseRememberedPush)
 }

@@ -1,8 +1,8 @@
 package fdbpq
 
 // delayDue makes an item ready when its delay is over.
-func (qtx *queueTx) delayDue(t timer) error {
-	row, err := qtx.tx.Get(qtx.key(spaceDelayed, t.place))
+func (ti times) delayDue(t timer) error {
+	row, err := ti.tx.Get(ti.key(spaceDelayed, t.place))
 	if err != nil || row == nil {
 		return err
 	}
@@ -10,15 +10,15 @@ func (qtx *queueTx) delayDue(t timer) error {
 	if err != nil || l.due != t.due {
 		return err
 	}
-	now, err := qtx.now()
+	now, err := ti.now()
 	if err != nil {
 		return err
 	}
-	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
+	ti.txSize += ti.itemTxSize(&l.envelope, false)
 	if l.expires != 0 && l.expires <= now {
-		return qtx.expire(l)
+		return ti.expire(l)
 	}
 	ready := *l
-	qtx.change(l, ready.from(0))
+	ti.change(l, ready.from(0))
 	return nil
 }

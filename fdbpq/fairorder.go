@@ -26,20 +26,23 @@ import (
 // Rows belong to a numbered order, so that another configuration begins with an empty one.
 // Pops go in the order of the queue until all keys have a row in the fair one.
 
-// fairPrefix returns the prefix of rows of the present fair order in a space.
-func (qtx *queueTx) fairPrefix(space string) []byte {
-	return tuple.AppendInt(generationPrefix(space, qtx.name, qtx.state.generation), qtx.state.fairOrder)
+// fair is what a queue does about the order in which keys take turns.
+type fair struct{ *queueTx }
+
+// prefixOf returns the prefix of rows of the present fair order in a space.
+func (f fair) prefixOf(space string) []byte {
+	return tuple.AppendInt(generationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
 }
 
-func (qtx *queueTx) classPrefix(space string, class int64) []byte {
-	return tuple.AppendInt(qtx.fairPrefix(space), class)
+func (f fair) classPrefix(space string, class int64) []byte {
+	return tuple.AppendInt(f.prefixOf(space), class)
 }
 
-func (qtx *queueTx) fairRow(p fairPlace) []byte {
-	return tuple.AppendBytes(tuple.AppendInt(qtx.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
+func (f fair) row(p fairPlace) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
 }
 
-func (qtx *queueTx) weightRow(key string) []byte { return qtx.keyRow(spaceWeight, key) }
+func (f fair) weightRow(key string) []byte { return keyIndex{f.queueTx}.row(spaceWeight, key) }
 
 // fairPlace is where a key stands.
 type fairPlace struct {
@@ -47,8 +50,8 @@ type fairPlace struct {
 	key        string
 }
 
-func (qtx *queueTx) parseFairRow(key []byte) (p fairPlace, err error) {
-	rest := key[len(qtx.fairPrefix(spaceFairKey)):]
+func (f fair) parseRow(key []byte) (p fairPlace, err error) {
+	rest := key[len(f.prefixOf(spaceFairKey)):]
 	var name []byte
 	if p.class, rest, err = tuple.ConsumeInt(rest); err == nil {
 		if p.tag, rest, err = tuple.ConsumeInt(rest); err == nil {
@@ -62,13 +65,13 @@ func (qtx *queueTx) parseFairRow(key []byte) (p fairPlace, err error) {
 	return p, nil
 }
 
-// placeFair has pops look at a key whose first item is there.
-func (qtx *queueTx) placeFair(first place, key string) {
-	if qtx.state.config.Fair == "" {
+// place has pops look at a key whose first item is there.
+func (f fair) place(first place, key string) {
+	if f.state.config.Fair == "" {
 		return
 	}
-	row := qtx.fairRow(fairPlace{class: qtx.state.config.Fair.class(first.priority), key: key})
-	qtx.tx.Set(row, nil)
+	row := f.row(fairPlace{class: f.state.config.Fair.class(first.priority), key: key})
+	f.tx.Set(row, nil)
 }
 
 // beginFairOrder begins another order.
@@ -77,52 +80,52 @@ func (s *queueState) beginFairOrder() {
 	s.fairBuilt = s.config.Fair != "" && !s.keyed
 }
 
-// leaveFairOrder clears the rows of an order. Those of a long one are many, but a range.
-func (qtx *queueTx) leaveFairOrder() {
-	if qtx.state.config.Fair == "" {
+// leave clears the rows of an order. Those of a long one are many, but a range.
+func (f fair) leave() {
+	if f.state.config.Fair == "" {
 		return
 	}
 	for _, space := range []string{spaceFairKey, spaceUnnamed, spaceClass} {
-		qtx.tx.ClearRange(tuple.Range(qtx.fairPrefix(space)))
+		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
 	}
-	qtx.tx.ClearRange(tuple.Range(generationPrefix(spaceWeight, qtx.name, qtx.state.generation)))
+	f.tx.ClearRange(tuple.Range(generationPrefix(spaceWeight, f.name, f.state.generation)))
 }
 
 // buildLater sets a timer that goes on behind a key. The transaction that begins an order
 // builds nothing: another one may add keys before it commits, without rows in the order.
-func (qtx *queueTx) buildLater(behind string) error {
-	return qtx.timerAtOnce(timerFair, fmt.Sprintf("%d:%s", qtx.state.fairOrder, behind))
+func (f fair) buildLater(behind string) error {
+	return timers{f.queueTx}.atOnce(timerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
 }
 
-// fairDue gives the next keys their rows. After the last one pops go by the order.
-func (qtx *queueTx) fairDue(t timer) error {
-	s := qtx.state
+// due gives the next keys their rows. After the last one pops go by the order.
+func (f fair) due(t timer) error {
+	s := f.state
 	order, behind, _ := strings.Cut(t.id, ":")
 	if !s.exists || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}
-	last, done, err := qtx.findKeys(behind)
+	last, done, err := keyIndex{f.queueTx}.findNext(behind)
 	if err != nil {
 		return err
 	}
 	if !done {
-		return qtx.buildLater(last)
+		return f.buildLater(last)
 	}
 	built := *s
 	built.fairBuilt = true
-	qtx.state = &built
-	return qtx.writeState(qtx.tx, &built)
+	f.state = &built
+	return f.writeState(f.tx, &built)
 }
 
 // tagUnit is what an item costs a key of weight 1.
 const tagUnit = 1 << 20
 
 // weightOf is the share of a key.
-func (qtx *queueTx) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
+func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
 	if k.Weight != nil {
 		return *k.Weight, nil
 	}
-	row, err := r.Get(qtx.weightRow(key))
+	row, err := r.Get(f.weightRow(key))
 	if err != nil || row == nil {
 		return 1, err
 	}

@@ -46,7 +46,7 @@ func (c *collector) takeFairTurns() error {
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
 	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
-	rows := c.fairRows(c.front())
+	rows := fair{c.queueTx}.rows(c.front())
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
 		t.prefetch(places)
@@ -74,7 +74,7 @@ func (c *collector) takeFairTurns() error {
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
-			t.tx.Prefetch(t.weightRow(at.key))
+			t.tx.Prefetch(fair{t.queueTx}.weightRow(at.key))
 		}
 	}
 }
@@ -140,9 +140,9 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
 	}
-	begin, end := tuple.Range(t.classPrefix(spaceFairKey, class))
+	begin, end := tuple.Range(fair{t.queueTx}.classPrefix(spaceFairKey, class))
 	if t.last != nil && t.last.class >= class {
-		begin = append(t.fairRow(*t.last), 0)
+		begin = append(fair{t.queueTx}.row(*t.last), 0)
 	}
 	if bytes.Compare(begin, end) >= 0 {
 		return false, nil
@@ -174,7 +174,7 @@ func (t *fairTurns) look(at fairPlace) (done bool, err error) {
 // row, or the one of a key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
-	weight, err := t.weightOf(t.snapshot, next.key, &next.settings)
+	weight, err := fair{t.queueTx}.weightOf(t.snapshot, next.key, &next.settings)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	values, err := t.reader().GetAll([][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)})
+	values, err := t.reader().GetAll([][]byte{fair{t.queueTx}.classPrefix(spaceClass, class), fair{t.queueTx}.classPrefix(spaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}
@@ -285,12 +285,12 @@ func (t *fairTurns) write() error {
 			delete(stand, p)
 			continue
 		}
-		row := t.fairRow(p)
+		row := fair{t.queueTx}.row(p)
 		t.tx.Conflict(row) // a push may write it at the same time
 		t.tx.Clear(row)
 	}
 	for p := range stand {
-		t.tx.Set(t.fairRow(p), nil)
+		t.tx.Set(fair{t.queueTx}.row(p), nil)
 	}
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
@@ -312,7 +312,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 			c.virtual = 0
 		}
 	}
-	for i, row := range [][]byte{t.classPrefix(spaceClass, class), t.classPrefix(spaceUnnamed, class)} {
+	for i, row := range [][]byte{fair{t.queueTx}.classPrefix(spaceClass, class), fair{t.queueTx}.classPrefix(spaceUnnamed, class)} {
 		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
 		case now == c.before[i]:
 		case now == 0:
@@ -327,9 +327,9 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 // rowsAtOnce is how many rows one read gives at least: some keys may have nothing.
 const rowsAtOnce = 8
 
-// fairRows reads the rows of the fair order.
-func (qtx *queueTx) fairRows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
-	begin, end := tuple.Range(qtx.fairPrefix(spaceFairKey))
+// rows reads the rows of the fair order.
+func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
+	begin, end := tuple.Range(f.prefixOf(spaceFairKey))
 	return func(limit, maxBytes int) ([]fairPlace, error) {
 		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
 		if err != nil {
@@ -337,7 +337,7 @@ func (qtx *queueTx) fairRows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace
 		}
 		places := make([]fairPlace, len(pairs))
 		for i, pair := range pairs {
-			if places[i], err = qtx.parseFairRow(pair.Key); err != nil {
+			if places[i], err = f.parseRow(pair.Key); err != nil {
 				return nil, err
 			}
 			begin = append(pair.Key, 0)

@@ -27,30 +27,30 @@ func forgetEvery(kind string) int64 {
 
 // forgetLater plans that rows of keys are looked at. All of a queue's transactions within
 // a period write the same timer.
-func (qtx *queueTx) forgetLater(kind string) error {
-	now, err := qtx.now()
+func (ts timers) forgetLater(kind string) error {
+	now, err := ts.now()
 	if err != nil {
 		return err
 	}
 	due := (now/forgetEvery(kind) + 2) * forgetEvery(kind)
-	qtx.store.alarm.expect(due)
-	qtx.tx.Set(idTimerKey(due, kind, qtx.name, ""), nil)
+	ts.store.alarm.expect(due)
+	ts.tx.Set(idTimerKey(due, kind, ts.name, ""), nil)
 	return nil
 }
 
-// forgetKnown clears rows of keys in a space that say nothing any more, and reports whether
+// forget clears rows of keys in a space that say nothing any more, and reports whether
 // a timer looks at others later.
-func (qtx *queueTx) forgetKnown(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
-	cursor := queueRow(space, qtx.name)
-	behind, err := qtx.tx.Get(cursor)
+func (ts timers) forget(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
+	cursor := queueRow(space, ts.name)
+	behind, err := ts.tx.Get(cursor)
 	if err != nil {
 		return false, err
 	}
 	begin, end := tuple.Range(cursor)
 	if behind != nil {
-		begin = tuple.PrefixEnd(tuple.AppendBytes(queueRow(space, qtx.name), behind))
+		begin = tuple.PrefixEnd(tuple.AppendBytes(queueRow(space, ts.name), behind))
 	}
-	rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
+	rows, err := ts.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
 	if err != nil {
 		return false, err
 	}
@@ -65,21 +65,21 @@ func (qtx *queueTx) forgetKnown(space, kind string, gone func(key string, value 
 			return false, err
 		}
 		if forget {
-			qtx.tx.Conflict(row.Key) // a delivery may write it at the same time
-			qtx.tx.Clear(row.Key)
+			ts.tx.Conflict(row.Key) // a delivery may write it at the same time
+			ts.tx.Clear(row.Key)
 			cleared++
 		}
 	}
 	switch {
 	case len(rows) == forgetAtOnce:
-		qtx.tx.Set(cursor, last)
+		ts.tx.Set(cursor, last)
 		if 4*cleared >= len(rows) {
-			return true, qtx.timerAtOnce(kind, "")
+			return true, ts.atOnce(kind, "")
 		}
 	case behind != nil:
-		qtx.tx.Clear(cursor)
+		ts.tx.Clear(cursor)
 	case cleared == len(rows):
 		return false, nil
 	}
-	return true, qtx.forgetLater(kind)
+	return true, ts.forgetLater(kind)
 }

@@ -50,7 +50,7 @@ func (w *sweep) collect() (more bool, err error) {
 	}
 	q := w.store.Queue(name)
 	qtx := q.newQueueTx(w.tx, &queueState{generation: generation})
-	done, err := qtx.clearGeneration()
+	done, err := garbage{qtx}.clear()
 	if err != nil {
 		return false, err
 	}
@@ -76,11 +76,14 @@ func (q Queue) clearDeleted(tx kv.Tx, cleared int64) error {
 	return nil
 }
 
-// clearGeneration clears rows of a past generation and reports whether none is left.
+// garbage is a past generation of a queue.
+type garbage struct{ *queueTx }
+
+// clear clears rows of a past generation and reports whether none is left.
 // Items with timers are cleared one by one, together with their timers, and all
 // others by one range.
-func (qtx *queueTx) clearGeneration() (done bool, err error) {
-	n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
+func (g garbage) clear() (done bool, err error) {
+	n, err := g.counts(g.snapshot, g.state.generation)
 	if err != nil {
 		return false, err
 	}
@@ -88,17 +91,17 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 		if (space == spaceReady || space == spaceKeyed) && n.Expiring == 0 {
 			break
 		}
-		prefix := qtx.prefix(space)
+		prefix := g.prefix(space)
 		begin, end := tuple.Range(prefix)
-		pairs, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
+		pairs, err := g.snapshot.Range(begin, end, kv.RangeOptions{Limit: garbageRows, MaxBytes: sweepBytes})
 		if err != nil {
 			return false, err
 		}
 		for _, pair := range pairs {
-			qtx.clearItem(space, pair, len(prefix))
+			g.clearItem(space, pair, len(prefix))
 		}
 		if len(pairs) > 0 {
-			return false, qtx.finish()
+			return false, g.finish()
 		}
 	}
 	for _, space := range []string{
@@ -106,16 +109,16 @@ func (qtx *queueTx) clearGeneration() (done bool, err error) {
 		spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
 		spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
 	} {
-		qtx.tx.ClearRange(tuple.Range(qtx.prefix(space)))
+		g.tx.ClearRange(tuple.Range(g.prefix(space)))
 	}
-	qtx.tx.Clear(qtx.prefix(spaceFence))
+	g.tx.Clear(g.prefix(spaceFence))
 	return true, nil
 }
 
 // clearItem clears an item and its timers. The timers of an item that cannot be
 // parsed are cleared when they fall due.
-func (qtx *queueTx) clearItem(space string, pair kv.Pair, prefix int) {
-	qtx.tx.Clear(pair.Key)
+func (g garbage) clearItem(space string, pair kv.Pair, prefix int) {
+	g.tx.Clear(pair.Key)
 	p, err := parsePlace(pair.Key[prefix:])
 	if err != nil {
 		return
@@ -124,5 +127,5 @@ func (qtx *queueTx) clearItem(space string, pair kv.Pair, prefix int) {
 	if err != nil {
 		return
 	}
-	qtx.timersChanged(l, &nowhere)
+	g.timersChanged(l, &nowhere)
 }

@@ -131,7 +131,7 @@ func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	seq, err := p.checkImport(item)
 	if err == nil {
-		err = p.checkKeyFence(item)
+		err = fences{p.queueTx}.check(item)
 	}
 	if err != nil {
 		return Imported{Err: err}, nil
@@ -162,7 +162,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
 	}
-	if err := p.storeContent(&e, at, item.Headers, item.Payload); err != nil {
+	if err := (contents{p.queueTx}).write(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
 	if err := p.prepare(&e); err != nil {
@@ -172,7 +172,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	if item.KeyFence > 0 {
-		if err := p.importKeyFence(item.Key, item.KeyFence); err != nil {
+		if err := (fences{p.queueTx}).imported(item.Key, item.KeyFence); err != nil {
 			return Imported{}, err
 		}
 	}

@@ -66,18 +66,21 @@ func (e *envelope) readySpace() string {
 // before the others of its key.
 func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
 
-// keyRow returns the prefix of the rows of a key in a space, with capacity for a place.
-func (qtx *queueTx) keyRow(space, key string) []byte {
-	b := make([]byte, 0, len(space)+len(qtx.name)+len(key)+64)
-	return tuple.AppendBytes(qtx.appendPrefix(b, space), []byte(key))
+// keyIndex is what a queue does about the rows with which pops find keys.
+type keyIndex struct{ *queueTx }
+
+// row returns the prefix of the rows of a key in a space, with capacity for a place.
+func (x keyIndex) row(space, key string) []byte {
+	b := make([]byte, 0, len(space)+len(x.name)+len(key)+64)
+	return tuple.AppendBytes(x.appendPrefix(b, space), []byte(key))
 }
 
-func (qtx *queueTx) placeOfKey(space, key string, p place) []byte {
-	return p.append(qtx.keyRow(space, key))
+func (x keyIndex) placeRow(space, key string, p place) []byte {
+	return p.append(x.row(space, key))
 }
 
-func (qtx *queueTx) heldRow(l *located) []byte {
-	return append(qtx.keyRow(spaceKeyHeld, l.key), l.place.tail...)
+func (x keyLimits) row(l *located) []byte {
+	return append(keyIndex{x.queueTx}.row(spaceKeyHeld, l.key), l.place.tail...)
 }
 
 // keyChanges are the keys whose items a transaction has changed, in the order in which
@@ -109,34 +112,34 @@ func (c *keyChanges) of(key string) *keyChange {
 	return change
 }
 
-// firstOfKey returns the place of the ready item that is handed out first of those of a
+// first returns the place of the ready item that is handed out first of those of a
 // key.
-func (qtx *queueTx) firstOfKey(r kv.Reader, key string) (first place, ok bool, err error) {
-	if qtx.state.config.KeyOrder {
-		first, ok, err = qtx.firstIn(r, spaceKeyBegun, key, nil)
+func (x keyIndex) first(r kv.Reader, key string) (first place, ok bool, err error) {
+	if x.state.config.KeyOrder {
+		first, ok, err = x.firstIn(r, spaceKeyBegun, key, nil)
 	}
 	if !ok && err == nil {
-		first, ok, err = qtx.firstIn(r, spaceKeyReady, key, nil)
+		first, ok, err = x.firstIn(r, spaceKeyReady, key, nil)
 	}
 	return first, ok, err
 }
 
-// prefetchFirst says that firstOfKey is about to be asked for.
-func (qtx *queueTx) prefetchFirst(key string) {
+// prefetch says that first is about to be asked for.
+func (x keyIndex) prefetch(key string) {
 	spaces := []string{spaceKeyBegun, spaceKeyReady}
-	if !qtx.state.config.KeyOrder {
+	if !x.state.config.KeyOrder {
 		spaces = spaces[1:]
 	}
 	for _, space := range spaces {
-		begin, end := rowsBehind(qtx.keyRow(space, key), nil)
-		qtx.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+		begin, end := rowsBehind(x.row(space, key), nil)
+		x.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
 	}
 }
 
 // firstIn returns the first place of a key in a space, behind a place or from the
 // beginning.
-func (qtx *queueTx) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
-	prefix := qtx.keyRow(space, key)
+func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
+	prefix := x.row(space, key)
 	begin, end := rowsBehind(prefix, behind)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(rows) == 0 {
@@ -155,27 +158,27 @@ func rowsBehind(prefix []byte, behind *place) (begin, end []byte) {
 	return begin, end
 }
 
-// keyChanged keeps the rows of a key whose item changes.
-func (qtx *queueTx) keyChanged(before, after *located) {
+// changed keeps the rows of a key whose item changes.
+func (x keyIndex) changed(before, after *located) {
 	was, is := before.state == StateReady, after.state == StateReady
 	if !was || !is || before.place != after.place || before.begun() != after.begun() {
 		if was {
-			qtx.keyNotReady(before)
+			x.notReady(before)
 		}
 		if is {
-			qtx.keyReady(after)
+			x.ready(after)
 		}
 	}
 	if before.state == StateDelayed && after.state == StateDelayed {
 		return // it holds its key if it did, whatever the configuration is by now
 	}
-	switch was, is := before.mayHoldKey(), qtx.holdsKey(after); {
+	switch was, is := before.mayHoldKey(), (keyLimits{x.queueTx}).holds(after); {
 	case was && !is:
-		qtx.tx.Clear(qtx.heldRow(before))
-		qtx.keys.of(before.key).letGo++
+		x.tx.Clear(keyLimits{x.queueTx}.row(before))
+		x.keys.of(before.key).letGo++
 	case is && !was:
-		qtx.tx.Set(qtx.heldRow(after), nil)
-		qtx.keys.of(after.key).letGo--
+		x.tx.Set(keyLimits{x.queueTx}.row(after), nil)
+		x.keys.of(after.key).letGo--
 	}
 }
 
@@ -185,105 +188,105 @@ func (l *located) mayHoldKey() bool {
 	return l.state == StateLeased || l.state == StateDelayed && l.begun()
 }
 
-// holdsKey reports whether an item counts as leased from now on. In order, one that is
+// holds reports whether an item counts as leased from now on. In order, one that is
 // delayed after a lease keeps the others of its key waiting: it is not done. What a push
 // delays keeps nobody waiting.
-func (qtx *queueTx) holdsKey(l *located) bool {
-	return l.state == StateLeased || l.state == StateDelayed && l.begun() && qtx.state.config.KeyOrder
+func (x keyLimits) holds(l *located) bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun() && x.state.config.KeyOrder
 }
 
-func (qtx *queueTx) keyReady(l *located) {
-	qtx.tx.Set(qtx.placeOfKey(spaceKeyReady, l.key, l.place), nil)
+func (x keyIndex) ready(l *located) {
+	x.tx.Set(x.placeRow(spaceKeyReady, l.key, l.place), nil)
 	if l.begun() {
-		qtx.tx.Set(qtx.placeOfKey(spaceKeyBegun, l.key, l.place), nil)
+		x.tx.Set(x.placeRow(spaceKeyBegun, l.key, l.place), nil)
 	}
-	change := qtx.keys.of(l.key)
+	change := x.keys.of(l.key)
 	change.added = append(change.added, l.place)
 }
 
-func (qtx *queueTx) keyNotReady(l *located) {
-	qtx.tx.Clear(qtx.placeOfKey(spaceKeyReady, l.key, l.place))
+func (x keyIndex) notReady(l *located) {
+	x.tx.Clear(x.placeRow(spaceKeyReady, l.key, l.place))
 	if l.begun() {
-		qtx.tx.Clear(qtx.placeOfKey(spaceKeyBegun, l.key, l.place))
+		x.tx.Clear(x.placeRow(spaceKeyBegun, l.key, l.place))
 	}
-	change := qtx.keys.of(l.key)
+	change := x.keys.of(l.key)
 	change.removed = append(change.removed, l.place)
 }
 
-// indexKeys writes the rows with which pops find the keys that the transaction changed.
-func (qtx *queueTx) indexKeys() error {
-	for _, change := range qtx.keys.all {
+// flush writes the rows with which pops find the keys that the transaction changed.
+func (x keyIndex) flush() error {
+	for _, change := range x.keys.all {
 		if len(change.added) > 0 && len(change.removed) == 0 && change.letGo == 0 { // pops and settlements have said so before
-			qtx.prefetchFirst(change.key)
+			x.prefetch(change.key)
 		}
 	}
-	for _, change := range qtx.keys.all {
-		if err := qtx.indexKey(change); err != nil {
+	for _, change := range x.keys.all {
+		if err := x.flushKey(change); err != nil {
 			return err
 		}
 	}
-	qtx.keys = keyChanges{}
+	x.keys = keyChanges{}
 	return nil
 }
 
-func (qtx *queueTx) indexKey(change *keyChange) error {
-	if len(change.added)+len(change.removed) == 0 && (change.letGo <= 0 || !qtx.state.keyLimited()) {
+func (x keyIndex) flushKey(change *keyChange) error {
+	if len(change.added)+len(change.removed) == 0 && (change.letGo <= 0 || !x.state.keyLimited()) {
 		return nil
 	}
 	// Without a dependency on the item that is left, two transactions could each leave
 	// the one that the other takes.
-	r := qtx.snapshot
+	r := x.snapshot
 	if len(change.removed) > 0 {
-		r = qtx.tx
+		r = x.tx
 	}
-	first, ok, err := qtx.firstOfKey(r, change.key)
+	first, ok, err := x.first(r, change.key)
 	if err != nil {
 		return err
 	}
 	for _, p := range change.removed {
 		if !ok || p != first {
-			qtx.tx.Clear(qtx.key(spaceKeyHead, p))
+			x.tx.Clear(x.key(spaceKeyHead, p))
 		}
 	}
 	switch {
 	case !ok && len(change.removed) > 0:
-		return qtx.keyGone(change)
+		return x.gone(change)
 	case !ok:
 		return nil
 	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
-		qtx.tx.Conflict(qtx.placeOfKey(spaceKeyReady, change.key, first))
+		x.tx.Conflict(x.placeRow(spaceKeyReady, change.key, first))
 		return nil
 	}
 	if !change.full {
-		qtx.tx.Set(qtx.key(spaceKeyHead, first), []byte(change.key))
+		x.tx.Set(x.key(spaceKeyHead, first), []byte(change.key))
 		if !change.placed {
-			qtx.placeFair(first, change.key)
+			fair{x.queueTx}.place(first, change.key)
 		}
 	}
-	if change.letGo > 0 && qtx.state.keyLimited() {
-		qtx.arrived = true
+	if change.letGo > 0 && x.state.keyLimited() {
+		x.arrived = true
 	}
 	return nil
 }
 
-// keyGone forgets what counts for a key while it has ready items: it has none any more. A
+// gone forgets what counts for a key while it has ready items: it has none any more. A
 // pop forgets its row.
-func (qtx *queueTx) keyGone(change *keyChange) error {
-	if qtx.state.config.Fair == "" {
+func (x keyIndex) gone(change *keyChange) error {
+	if x.state.config.Fair == "" {
 		return nil
 	}
 	if !change.placed {
-		qtx.placeFair(change.removed[0], change.key)
+		fair{x.queueTx}.place(change.removed[0], change.key)
 	}
-	weight, err := qtx.tx.Get(qtx.weightRow(change.key))
+	weight, err := x.tx.Get(fair{x.queueTx}.weightRow(change.key))
 	if err == nil && weight != nil {
-		qtx.tx.Clear(qtx.weightRow(change.key))
+		x.tx.Clear(fair{x.queueTx}.weightRow(change.key))
 	}
 	return err
 }
 
-// findKey has pops look at a key.
-func (qtx *queueTx) findKey(first place, key string) {
-	qtx.tx.Set(qtx.key(spaceKeyHead, first), []byte(key))
-	qtx.placeFair(first, key)
+// find has pops look at a key.
+func (x keyIndex) find(first place, key string) {
+	x.tx.Set(x.key(spaceKeyHead, first), []byte(key))
+	fair{x.queueTx}.place(first, key)
 }

@@ -44,10 +44,10 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 		return nil, err
 	}
 	qtx := q.newQueueView(r, s)
-	if stored.WaitsFor, err = qtx.waitsFor(l); err != nil {
+	if stored.WaitsFor, err = (keyInfos{qtx}).waitsFor(l); err != nil {
 		return nil, err
 	}
-	stored.KeyAhead, err = qtx.keyAhead(l)
+	stored.KeyAhead, err = keyInfos{qtx}.ahead(l)
 	return stored, err
 }
 

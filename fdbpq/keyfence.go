@@ -23,61 +23,64 @@ import (
 // keyFenceUnit is the time in which the fences of keys grow by one.
 const keyFenceUnit = int64(time.Microsecond)
 
+// fences is what a queue does about the fences of keys.
+type fences struct{ *queueTx }
+
 // keyFenceRow is the row of a key's last fence. It belongs to no generation, and outlives
 // the queue.
 func (q Queue) keyFenceRow(key string) []byte {
 	return tuple.AppendBytes(queueRow(spaceKeyFence, q.name), []byte(key))
 }
 
-// nextKeyFence is the fence of the next lease of a key.
-func (qtx *queueTx) nextKeyFence(key string) (int64, error) {
-	last, err := qtx.tx.Get(qtx.keyFenceRow(key))
+// next is the fence of the next lease of a key.
+func (f fences) next(key string) (int64, error) {
+	last, err := f.tx.Get(f.keyFenceRow(key))
 	if err != nil {
 		return 0, err
 	}
-	now, err := qtx.now()
+	now, err := f.now()
 	return max(int64(kv.DecodeInteger(last))+1, now/keyFenceUnit), err
 }
 
-// keepKeyFence keeps the last fence of a key.
-func (qtx *queueTx) keepKeyFence(key string, fence int64) error {
-	qtx.tx.Set(qtx.keyFenceRow(key), kv.EncodeInteger(uint64(fence)))
-	return qtx.forgetLater(timerFences)
+// keep keeps the last fence of a key.
+func (f fences) keep(key string, fence int64) error {
+	f.tx.Set(f.keyFenceRow(key), kv.EncodeInteger(uint64(fence)))
+	return timers{f.queueTx}.forgetLater(timerFences)
 }
 
-// checkKeyFence returns an error when an imported item may not have its fence: the row that
+// check returns an error when an imported item may not have its fence: the row that
 // keeps it lasts until store time has passed it.
-func (qtx *queueTx) checkKeyFence(item *Import) error {
+func (f fences) check(item *Import) error {
 	switch {
 	case item.KeyFence == 0:
 		return nil
 	case item.Key == "":
 		return fmt.Errorf("%w fence %d: the item has no key", ErrKey, item.KeyFence)
 	}
-	now, err := qtx.now()
+	now, err := f.now()
 	if most := (now + int64(MaxDelay)) / keyFenceUnit; err == nil && (item.KeyFence < 0 || item.KeyFence > most) {
 		err = fmt.Errorf("%w fence %d: allowed are 0 to %d, a time in microseconds", ErrKey, item.KeyFence, most)
 	}
 	return err
 }
 
-// importKeyFence has later leases of a key get higher fences than an imported one.
-func (qtx *queueTx) importKeyFence(key string, fence int64) error {
-	next, err := qtx.nextKeyFence(key)
+// imported has later leases of a key get higher fences than an imported one.
+func (f fences) imported(key string, fence int64) error {
+	next, err := f.next(key)
 	if err != nil {
 		return err
 	}
-	return qtx.keepKeyFence(key, max(next-1, fence))
+	return f.keep(key, max(next-1, fence))
 }
 
-// fencesDue forgets fences that store time has passed.
-func (qtx *queueTx) fencesDue() error {
-	written, err := qtx.snapshot.Get(row(spaceTime)) // not the estimate, which may be ahead
+// due forgets fences that store time has passed.
+func (f fences) due() error {
+	written, err := f.snapshot.Get(row(spaceTime)) // not the estimate, which may be ahead
 	if err != nil {
 		return err
 	}
 	passed := int64(kv.DecodeInteger(written)) / keyFenceUnit
-	_, err = qtx.forgetKnown(spaceKeyFence, timerFences, func(key string, value []byte) (bool, error) {
+	_, err = timers{f.queueTx}.forget(spaceKeyFence, timerFences, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}

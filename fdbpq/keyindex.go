@@ -11,39 +11,39 @@ import (
 // or key_order. Timers look at the others.
 const keysAtOnce = 64
 
-// reindex has pops look at all keys with ready items behind one: another limit may let
+// rebuild has pops look at all keys with ready items behind one: another limit may let
 // them go, and another order has another first item.
-func (qtx *queueTx) reindex(behind string) error {
-	last, done, err := qtx.findKeys(behind)
+func (x keyIndex) rebuild(behind string) error {
+	last, done, err := x.findNext(behind)
 	if err != nil || done {
 		return err
 	}
-	return qtx.timerAtOnce(timerKeys, last)
+	return timers{x.queueTx}.atOnce(timerKeys, last)
 }
 
-// timerAtOnce sets a timer that is due, for the rest of a long work.
-func (qtx *queueTx) timerAtOnce(kind, id string) error {
-	now, err := qtx.now()
+// atOnce sets a timer that is due, for the rest of a long work.
+func (ts timers) atOnce(kind, id string) error {
+	now, err := ts.now()
 	if err != nil {
 		return err
 	}
-	if qtx.goesOn = qtx.sweeps; !qtx.sweeps {
-		qtx.store.alarm.expect(now)
+	if ts.goesOn = ts.sweeps; !ts.sweeps {
+		ts.store.alarm.expect(now)
 	}
-	qtx.tx.Set(idTimerKey(now, kind, qtx.name, id), nil)
+	ts.tx.Set(idTimerKey(now, kind, ts.name, id), nil)
 	return nil
 }
 
-// findKeys has pops look at the next keys with ready items behind one, and returns the last
+// findNext has pops look at the next keys with ready items behind one, and returns the last
 // of them, or that there are no others.
-func (qtx *queueTx) findKeys(behind string) (last string, done bool, err error) {
-	space := generationPrefix(spaceKeyReady, qtx.name, qtx.state.generation)
+func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
+	space := generationPrefix(spaceKeyReady, x.name, x.state.generation)
 	begin, end := tuple.Range(space)
 	if behind != "" {
-		begin = tuple.PrefixEnd(qtx.keyRow(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.row(spaceKeyReady, behind))
 	}
 	for range keysAtOnce {
-		rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		rows, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
 		if err != nil || len(rows) == 0 {
 			return "", err == nil, err
 		}
@@ -52,23 +52,23 @@ func (qtx *queueTx) findKeys(behind string) (last string, done bool, err error) 
 			return "", false, fmt.Errorf("damaged row of a key: %w", err)
 		}
 		behind = string(key)
-		first, ok, err := qtx.firstOfKey(qtx.snapshot, behind)
+		first, ok, err := x.first(x.snapshot, behind)
 		if err != nil {
 			return "", false, err
 		}
 		if ok {
-			qtx.findKey(first, behind)
-			qtx.arrived = true
+			x.find(first, behind)
+			x.arrived = true
 		}
-		begin = tuple.PrefixEnd(qtx.keyRow(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.row(spaceKeyReady, behind))
 	}
 	return behind, false, nil
 }
 
-// keysDue looks at further keys. After a purge these are others, which does no harm.
-func (qtx *queueTx) keysDue(t timer) error {
-	if !qtx.state.exists {
+// due looks at further keys. After a purge these are others, which does no harm.
+func (x keyIndex) due(t timer) error {
+	if !x.state.exists {
 		return nil
 	}
-	return qtx.reindex(t.id)
+	return x.rebuild(t.id)
 }

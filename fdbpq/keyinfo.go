@@ -50,7 +50,7 @@ func (q Queue) Key(r kv.Reader, key string) (KeyInfo, error) {
 	if s == nil {
 		return KeyInfo{}, ErrNoQueue
 	}
-	return q.newQueueView(r, s).keyInfo(key, MaxKeyCount)
+	return keyInfos{q.newQueueView(r, s)}.of(key, MaxKeyCount)
 }
 
 // Keys returns keys behind one, in the order of their bytes: those that have ready or
@@ -69,11 +69,11 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	qtx := q.newQueueView(r, s)
 	var keys []KeyInfo
 	for len(keys) < limit {
-		next, err := qtx.keyBehind(after)
+		next, err := keyInfos{qtx}.behind(after)
 		if err != nil || next == "" {
 			return keys, err
 		}
-		info, err := qtx.keyInfo(next, listKeyCount)
+		info, err := keyInfos{qtx}.of(next, listKeyCount)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 			return counts, fmt.Errorf("damaged row of a key: %w", err)
 		}
 		if s.takesTurns() {
-			waits, err := qtx.keyWaitsFor(string(key))
+			waits, err := keyInfos{qtx}.keyWaitsFor(string(key))
 			if err != nil {
 				return counts, err
 			}
@@ -124,19 +124,22 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 	}
 }
 
-// keyBehind returns the first key behind one, "" if there is none.
-func (qtx *queueTx) keyBehind(after string) (first string, err error) {
-	generation := qtx.state.generation
+// keyInfos tells what is known of keys, and what their items wait for.
+type keyInfos struct{ *queueTx }
+
+// behind returns the first key behind one, "" if there is none.
+func (x keyInfos) behind(after string) (first string, err error) {
+	generation := x.state.generation
 	for _, prefix := range [][]byte{
-		generationPrefix(spaceKeyReady, qtx.name, generation),
-		generationPrefix(spaceKeyHeld, qtx.name, generation),
-		queueRow(spaceSettings, qtx.name),
+		generationPrefix(spaceKeyReady, x.name, generation),
+		generationPrefix(spaceKeyHeld, x.name, generation),
+		queueRow(spaceSettings, x.name),
 	} {
 		begin, end := tuple.Range(prefix)
 		if after != "" {
 			begin = tuple.PrefixEnd(tuple.AppendBytes(prefix[:len(prefix):len(prefix)], []byte(after)))
 		}
-		rows, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
+		rows, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
 		if err != nil {
 			return "", err
 		}
@@ -154,52 +157,52 @@ func (qtx *queueTx) keyBehind(after string) (first string, err error) {
 	return first, nil
 }
 
-// keyAhead counts the ready items of its key that are handed out before an item.
-func (qtx *queueTx) keyAhead(l *located) (int, error) {
+// ahead counts the ready items of its key that are handed out before an item.
+func (x keyInfos) ahead(l *located) (int, error) {
 	if l.state != StateReady || l.key == "" {
 		return 0, nil
 	}
 	space := spaceKeyReady
-	if qtx.state.config.KeyOrder && l.begun() {
+	if x.state.config.KeyOrder && l.begun() {
 		space = spaceKeyBegun
 	}
-	begin, _ := tuple.Range(qtx.keyRow(space, l.key))
-	before, err := qtx.snapshot.Range(begin, qtx.placeOfKey(space, l.key, l.place), kv.RangeOptions{Limit: MaxKeyCount})
-	if err != nil || len(before) == MaxKeyCount || !qtx.state.config.KeyOrder || space == spaceKeyBegun {
+	begin, _ := tuple.Range(keyIndex{x.queueTx}.row(space, l.key))
+	before, err := x.snapshot.Range(begin, keyIndex{x.queueTx}.placeRow(space, l.key, l.place), kv.RangeOptions{Limit: MaxKeyCount})
+	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == spaceKeyBegun {
 		return len(before), err
 	}
-	begin = append(qtx.placeOfKey(spaceKeyBegun, l.key, l.place), 0)
-	_, end := tuple.Range(qtx.keyRow(spaceKeyBegun, l.key))
-	begun, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
+	begin = append(keyIndex{x.queueTx}.placeRow(spaceKeyBegun, l.key, l.place), 0)
+	_, end := tuple.Range(keyIndex{x.queueTx}.row(spaceKeyBegun, l.key))
+	begun, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
 	return len(before) + len(begun), err
 }
 
-func (qtx *queueTx) keyInfo(key string, most int) (KeyInfo, error) {
+func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	info := KeyInfo{Key: key}
-	begin, end := tuple.Range(qtx.keyRow(spaceKeyReady, key))
-	ready, err := qtx.snapshot.Range(begin, end, kv.RangeOptions{Limit: most + 1})
+	begin, end := tuple.Range(keyIndex{x.queueTx}.row(spaceKeyReady, key))
+	ready, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: most + 1})
 	if err != nil {
 		return KeyInfo{}, err
 	}
 	info.Ready, info.More = min(len(ready), most), len(ready) > most
-	if info.Leased, err = qtx.heldBy(qtx.snapshot, key, most); err != nil {
+	if info.Leased, err = (keyLimits{x.queueTx}).held(x.snapshot, key, most); err != nil {
 		return KeyInfo{}, err
 	}
-	if info.Settings, err = qtx.settingsOf(qtx.snapshot, qtx.state, key); err != nil {
+	if info.Settings, err = x.settingsOf(x.snapshot, x.state, key); err != nil {
 		return KeyInfo{}, err
 	}
-	config := &qtx.state.config
+	config := &x.state.config
 	info.Limit, info.Rate = info.Settings.limit(config), info.Settings.rate(config)
-	if info.Weight, err = qtx.weightOf(qtx.snapshot, key, &info.Settings); err != nil {
+	if info.Weight, err = (fair{x.queueTx}).weightOf(x.snapshot, key, &info.Settings); err != nil {
 		return KeyInfo{}, err
 	}
 	var b bucket
 	if info.Rate != (Rate{}) {
-		now, err := qtx.now()
+		now, err := x.now()
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if b, err = qtx.readBucket(qtx.snapshot, qtx.keyBucketRow(key), info.Rate); err != nil {
+		if b, err = (rates{x.queueTx}).read(x.snapshot, x.keyBucketRow(key), info.Rate); err != nil {
 			return KeyInfo{}, err
 		}
 		if info.Tokens = b.tokens(now); info.Tokens == 0 {
@@ -209,10 +212,10 @@ func (qtx *queueTx) keyInfo(key string, most int) (KeyInfo, error) {
 	if len(ready) == 0 {
 		return info, nil
 	}
-	if qtx.state.paused {
+	if x.state.paused {
 		info.WaitsFor = WaitsForPause
 		return info, nil
 	}
-	info.WaitsFor, err = qtx.keyWaitsFor(key)
+	info.WaitsFor, err = x.keyWaitsFor(key)
 	return info, err
 }

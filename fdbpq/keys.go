@@ -115,7 +115,7 @@ func queueRow(space, queue string) []byte {
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
 }
 
-// uniqueRow returns the key of a unique value in one generation of a queue.
+// row returns the key of a unique value in one generation of a queue.
 func uniqueRow(queue string, generation int64, value string) []byte {
 	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
 }

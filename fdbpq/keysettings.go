@@ -161,10 +161,10 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	qtx := q.newQueueTx(tx, &changed)
-	if err := qtx.changeKeyRate(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
-	if err := qtx.lookAgain(key); err != nil {
+	if err := (keyIndex{qtx}).lookAgain(key); err != nil {
 		return KeySettings{}, err
 	}
 	return after, qtx.finish()
@@ -186,13 +186,13 @@ func limits(k KeySettings) int64 {
 }
 
 // lookAgain has pops look at a key, which may be free to go.
-func (qtx *queueTx) lookAgain(key string) error {
-	first, ok, err := qtx.firstOfKey(qtx.snapshot, key)
+func (x keyIndex) lookAgain(key string) error {
+	first, ok, err := x.first(x.snapshot, key)
 	if err != nil || !ok {
 		return err
 	}
-	qtx.findKey(first, key)
-	qtx.arrived = true
+	x.find(first, key)
+	x.arrived = true
 	return nil
 }
 

@@ -68,7 +68,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := l.heldBy(l.reader(), key, limit)
+		held, err := keyLimits{l.queueTx}.held(l.reader(), key, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 			return t, nil // who ends one of the leases has it looked at again
 		}
 		if limit == 1 && l.remove {
-			if t.fence, err = l.nextKeyFence(key); err != nil {
+			if t.fence, err = (fences{l.queueTx}).next(key); err != nil {
 				return nil, err
 			}
 		}
@@ -86,10 +86,10 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = l.readBucket(l.reader(), l.keyBucketRow(key), rate); err != nil {
+		if t.bucket, err = (rates{l.queueTx}).read(l.reader(), l.keyBucketRow(key), rate); err != nil {
 			return nil, err
 		}
-		none, err := l.noBucket(&t.bucket)
+		none, err := rates{l.queueTx}.noRoom(&t.bucket)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (l *looks) prefetchKey(key string) {
 	}
 	limit := int(unset.limit(&l.state.config))
 	if limit > 0 {
-		begin, end := l.heldRows(key)
+		begin, end := keyLimits{l.queueTx}.rows(key)
 		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 	}
 	if limit == 1 {
@@ -131,7 +131,7 @@ func (l *looks) prefetchKey(key string) {
 	if unset.rate(&l.state.config) != (Rate{}) {
 		l.tx.Prefetch(l.keyBucketRow(key), l.counterKey(0, counterOwing))
 	}
-	l.prefetchFirst(key)
+	keyIndex{l.queueTx}.prefetch(key)
 }
 
 // prefetchItem says that the transaction is about to take the item of a key at a place, and
@@ -140,7 +140,7 @@ func (l *looks) prefetchItem(key string, at place) {
 	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
 		return
 	}
-	begin, end := rowsBehind(l.keyRow(spaceKeyReady, key), &at)
+	begin, end := rowsBehind(keyIndex{l.queueTx}.row(spaceKeyReady, key), &at)
 	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
 	l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
 }
@@ -152,7 +152,7 @@ func (l *looks) advance(t *turn) (err error) {
 	}
 	found := false
 	if l.state.config.KeyOrder {
-		if t.at, found, err = l.firstIn(l.snapshot, spaceKeyBegun, t.key, t.begun); err != nil {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyBegun, t.key, t.begun); err != nil {
 			return err
 		}
 		if found {
@@ -160,7 +160,7 @@ func (l *looks) advance(t *turn) (err error) {
 		}
 	}
 	if !found {
-		if t.at, found, err = l.firstIn(l.snapshot, spaceKeyReady, t.key, t.fresh); err != nil {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyReady, t.key, t.fresh); err != nil {
 			return err
 		}
 		t.fresh = &place{t.at.priority, t.at.tail}
@@ -198,7 +198,7 @@ func (l *looks) selectNext(t *turn) (done bool, err error) {
 		t.leases--
 		if t.fence > 0 {
 			l.items[selected].envelope.keyFence = t.fence
-			if err := l.keepKeyFence(t.key, t.fence); err != nil {
+			if err := (fences{l.queueTx}).keep(t.key, t.fence); err != nil {
 				return false, err
 			}
 		}
@@ -229,7 +229,7 @@ func (l *looks) spend() error {
 		if !t.bucket.used {
 			continue
 		}
-		if err := l.keepBucket(key, &t.bucket); err != nil {
+		if err := (rates{l.queueTx}).keep(key, &t.bucket); err != nil {
 			return err
 		}
 	}
@@ -250,7 +250,7 @@ func (l *looks) refilled() ([]*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, more, err := l.waitsDue(now, l.remove)
+	keys, more, err := keyIndex{l.queueTx}.waitsDue(now, l.remove)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (l *looks) refilled() ([]*turn, error) {
 		if t.ready {
 			ready = append(ready, t)
 			if l.remove {
-				l.findKey(t.at, key)
+				keyIndex{l.queueTx}.find(t.at, key)
 			}
 		}
 	}
@@ -277,28 +277,28 @@ func (l *looks) refilled() ([]*turn, error) {
 // endWaits has pops look at keys that have a token at a time, where no pop has cleared their
 // rows since. After a purge these are keys without items, and a key that was given a token
 // back has one before its row says so.
-func (qtx *queueTx) endWaits(at int64) error {
-	keys, more, err := qtx.waitsDue(at, true)
+func (x keyIndex) endWaits(at int64) error {
+	keys, more, err := x.waitsDue(at, true)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if err := qtx.lookAgain(key); err != nil {
+		if err := x.lookAgain(key); err != nil {
 			return err
 		}
 	}
 	if more {
-		return qtx.timerAtOnce(timerTokens, "")
+		return timers{x.queueTx}.atOnce(timerTokens, "")
 	}
 	return nil
 }
 
 // waitsDue returns a bounded number of keys that wait for a token until a time at most,
 // and whether there may be more. If they are to be looked at, it clears their rows.
-func (qtx *queueTx) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
-	prefix := queueRow(spaceKeyWaits, qtx.name)
+func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
+	prefix := queueRow(spaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
-	rows, err := qtx.snapshot.Range(begin, qtx.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	rows, err := x.snapshot.Range(begin, x.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
 	if err != nil {
 		return nil, false, err
 	}
@@ -309,8 +309,8 @@ func (qtx *queueTx) waitsDue(at int64, remove bool) (keys []string, more bool, e
 		}
 		keys = append(keys, key)
 		if remove {
-			qtx.tx.Conflict(row.Key) // a process whose time is behind may write it again
-			qtx.tx.Clear(row.Key)
+			x.tx.Conflict(row.Key) // a process whose time is behind may write it again
+			x.tx.Clear(row.Key)
 		}
 	}
 	return keys, len(rows) == maxLooks, nil

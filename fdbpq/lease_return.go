@@ -46,7 +46,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			l.since = givenBack
 			return qtx.putBack(l, 0)
 		}
-		if err := qtx.giveBackTokens(l); err != nil {
+		if err := (rates{qtx}).giveBack(l); err != nil {
 			return err
 		}
 		l.deliveries--
@@ -59,9 +59,9 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 // dead-letter queue when it has had all of its deliveries.
 func (qtx *queueTx) putBack(l *located, delay time.Duration) error {
 	if limit := qtx.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
-		if dlq, err := qtx.deadLetterQueue(); err != nil || dlq != nil {
+		if dlq, err := (deadLetters{qtx}).open(); err != nil || dlq != nil {
 			if err == nil {
-				err = qtx.moveToDeadLetters(dlq, l, DeadMaxDeliveries)
+				err = deadLetters{qtx}.bury(dlq, l, DeadMaxDeliveries)
 			}
 			return err
 		}
@@ -78,7 +78,7 @@ func (qtx *queueTx) reinstate(l *located, delay time.Duration) error {
 			return err
 		}
 		if l.expires != 0 && l.expires <= now {
-			return qtx.expire(l)
+			return times{qtx}.expire(l)
 		}
 		if delay > 0 {
 			due = now + int64(delay)

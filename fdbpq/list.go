@@ -83,7 +83,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	switch {
 	case listing.Key != "":
 		qtx := q.newQueueView(r, s)
-		next = qtx.itemsAt(scanIn(r, qtx.keyRow(spaceKeyReady, listing.Key), Min, band, "").behind(behind))
+		next = keyIndex{qtx}.itemsAt(scanIn(r, keyIndex{qtx}.row(spaceKeyReady, listing.Key), Min, band, "").behind(behind))
 	case space == spaceReady && s.keyed:
 		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, in(spaceKeyed).next)
 	}
@@ -91,7 +91,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 }
 
 // itemsAt returns the ready items with keys whose places a scan finds.
-func (qtx *queueTx) itemsAt(places *scan) nextEntries {
+func (x keyIndex) itemsAt(places *scan) nextEntries {
 	return func(limit, _ int) ([]entry, error) {
 		entries, err := places.next(min(limit, listOfKey), 0)
 		if err != nil {
@@ -99,9 +99,9 @@ func (qtx *queueTx) itemsAt(places *scan) nextEntries {
 		}
 		keys := make([][]byte, len(entries))
 		for i, e := range entries {
-			keys[i] = bytes.Clone(qtx.key(spaceKeyed, e.place))
+			keys[i] = bytes.Clone(x.key(spaceKeyed, e.place))
 		}
-		rows, err := qtx.snapshot.GetAll(keys)
+		rows, err := x.snapshot.GetAll(keys)
 		if err != nil {
 			return nil, err
 		}

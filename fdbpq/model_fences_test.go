@@ -24,7 +24,7 @@ func (q *modelQueue) limitOf(key string) int64 {
 	return limit
 }
 
-// nextKeyFence is the fence of a lease that begins, 0 if it has none.
+// next is the fence of a lease that begins, 0 if it has none.
 func (m *model) nextKeyFence(q *modelQueue, key string, at moment) int64 {
 	if key == "" || q.limitOf(key) != 1 {
 		return 0
@@ -46,7 +46,7 @@ func (m *model) forgetFences(queue string, at moment) {
 	m.plan(due{at: (at.now/int64(10*time.Second) + 2) * int64(10*time.Second), kind: "efences", queue: queue})
 }
 
-// fencesDue forgets fences that store time, as it was written, has passed.
+// due forgets fences that store time, as it was written, has passed.
 func (m *model) fencesDue(queue string, at moment) {
 	left := false
 	for of := range m.fences.kept {

@@ -33,7 +33,7 @@ func (q *modelQueue) blocks() bool {
 	return q.keyed && (q.limitsKeys() || len(q.settings) > 0 || q.config.KeyRate != (fdbpq.Rate{}) || q.fairBuilt)
 }
 
-// keyAhead is how many ready items of its key go before a ready item.
+// ahead is how many ready items of its key go before a ready item.
 func (q *modelQueue) keyAhead(item *modelItem) (n int) {
 	if item.key == "" || item.state != fdbpq.StateReady {
 		return 0

@@ -231,7 +231,7 @@ func (q *modelQueue) rememberNothing() int64 {
 	return max(int64(q.config.DedupWindow), int64(3*time.Minute))
 }
 
-// repeatPop answers a pop that was answered before.
+// repeat answers a pop that was answered before.
 func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Duration, before modelPop) outcome {
 	if before.end != sel.end || before.band != sel.band || before.lease != lease && !sel.anyLease && !before.nothing {
 		return outcome{Err: "replay"}

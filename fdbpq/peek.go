@@ -32,7 +32,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	for _, f := range found.items {
-		if err := found.loadContent(&f.envelope, f.place); err != nil {
+		if err := (contents{found.queueTx}).load(&f.envelope, f.place); err != nil {
 			return Popped{}, err
 		}
 		item, err := f.item()

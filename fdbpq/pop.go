@@ -101,7 +101,7 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return q.popUnknown(tx, &sel, lease)
 	}
 	if sel.PopID != "" {
-		again, err := qtx.repeatPop(&sel, lease)
+		again, err := popIDs{qtx}.repeat(&sel, lease)
 		if err != nil || again != nil {
 			return deref(again), cmp.Or(err, qtx.finish())
 		}
@@ -110,10 +110,10 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return Popped{}, err
 	}
 	if qtx.state.paused {
-		return qtx.popNothing(&sel, lease, ReasonPaused)
+		return popIDs{qtx}.popNothing(&sel, lease, ReasonPaused)
 	}
 	if sel.PopID != "" {
-		if err := qtx.roomToRemember(); err != nil {
+		if err := (popIDs{qtx}).room(); err != nil {
 			return Popped{}, err
 		}
 	}
@@ -130,7 +130,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		return Popped{}, err
 	}
 	if head.sel.Limit == 0 {
-		popped, err := qtx.popNothing(sel, lease, ReasonEmpty)
+		popped, err := popIDs{qtx}.popNothing(sel, lease, ReasonEmpty)
 		if err != nil {
 			return Popped{}, err
 		}
@@ -146,7 +146,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
 		l := &head.items[i]
-		if err := qtx.loadContent(&l.envelope, l.place); err != nil {
+		if err := (contents{qtx}).load(&l.envelope, l.place); err != nil {
 			return Popped{}, err
 		}
 		var own *Lease
@@ -175,12 +175,12 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		popped.Items[i] = item
 	}
 	if sel.PopID != "" && len(popped.Items) > 0 {
-		if err := qtx.rememberPop(sel, lease, &popped, head.items); err != nil {
+		if err := (popIDs{qtx}).remember(sel, lease, &popped, head.items); err != nil {
 			return Popped{}, err
 		}
 	}
 	if popped.Final = sel.Repeated && len(popped.Items) == 0 && !popped.More; popped.Final {
-		if err := qtx.rememberNothing(sel, lease); err != nil {
+		if err := (popIDs{qtx}).rememberNothing(sel, lease); err != nil {
 			return Popped{}, err
 		}
 	}

@@ -320,7 +320,7 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {
 			return Popped{}, fmt.Errorf("damaged result: %w", err)
 		}
-		item, err := qtx.deliverItem(token, now, g.lease)
+		item, err := stagedPops{qtx}.deliver(token, now, g.lease)
 		if err != nil {
 			return Popped{}, err
 		}
@@ -337,36 +337,39 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 	return popped, g.complete(qtx.snapshot, qtx.state, &popped)
 }
 
-func (qtx *queueTx) deliverItem(token []byte, now int64, d time.Duration) (*Item, error) {
-	lease, err := ParseLease(qtx.name, token)
-	if err != nil || lease.generation != qtx.state.generation {
+// stagedPops is what a queue does about staged pops.
+type stagedPops struct{ *queueTx }
+
+func (g stagedPops) deliver(token []byte, now int64, d time.Duration) (*Item, error) {
+	lease, err := ParseLease(g.name, token)
+	if err != nil || lease.generation != g.state.generation {
 		return nil, err
 	}
-	l, err := qtx.itemOfLease(lease)
+	l, err := g.itemOfLease(lease)
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence {
 		return nil, err
 	}
-	if err := qtx.loadContent(&l.envelope, l.place); err != nil {
+	if err := (contents{g.queueTx}).load(&l.envelope, l.place); err != nil {
 		return nil, err
 	}
 	var own *Lease
 	if d == 0 {
-		qtx.change(l, nil)
+		g.change(l, nil)
 		l.deliveries--
 	} else {
 		before := *l
 		l.due = now + int64(d)
-		qtx.change(&before, l)
-		own = qtx.lease(l)
+		g.change(&before, l)
+		own = g.lease(l)
 	}
 	item, err := l.item()
 	item.Lease = own
 	return &item, err
 }
 
-// requestDue clears the rows of a request whose owner died.
-func (qtx *queueTx) requestDue(t timer) {
+// due clears the rows of a request whose owner died.
+func (g stagedPops) due(t timer) {
 	for _, space := range []string{spaceRequest, spaceResult} {
-		qtx.tx.Clear(append(queueRow(space, qtx.name), t.id...))
+		g.tx.Clear(append(queueRow(space, g.name), t.id...))
 	}
 }

@@ -69,15 +69,18 @@ func parseRememberedPop(b []byte) (*rememberedPop, error) {
 
 func (m *rememberedPop) nothing() bool { return m.items == 0 && len(m.leases) == 0 }
 
-// repeatPop returns the answer of the first pop with this id, nil when this is the
+// popIDs is what a queue does about pop ids.
+type popIDs struct{ *queueTx }
+
+// repeat returns the answer of the first pop with this id, nil when this is the
 // first. It leaves out items that were settled since; when none is left, it returns
 // *LostError.
-func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, error) {
-	m, err := recall(qtx, popIDRow(qtx.name, sel.PopID), sel.PopID, parseRememberedPop)
+func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
+	m, err := recall(ps.queueTx, popIDRow(ps.name, sel.PopID), sel.PopID, parseRememberedPop)
 	if err != nil || m == nil {
 		return nil, err
 	}
-	now, err := qtx.now()
+	now, err := ps.now()
 	if err != nil {
 		return nil, err
 	}
@@ -85,22 +88,22 @@ func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, err
 		return nil, ErrPopIDReused
 	}
 	if sel.Repeated {
-		qtx.rememberAfresh(sel.PopID, m, now)
+		ps.rememberAfresh(sel.PopID, m, now)
 	}
 	popped := &Popped{Leased: m.lease, Repeated: true}
 	if m.nothing() {
 		popped.Final = true
-		return popped, qtx.explainNothing(popped)
+		return popped, ps.explainNothing(popped)
 	}
 	for n := range m.items {
-		item, err := qtx.repeatTaken(sel.PopID, n)
+		item, err := ps.repeatTaken(sel.PopID, n)
 		if err != nil {
 			return nil, err
 		}
 		popped.Items = append(popped.Items, item)
 	}
 	for _, token := range m.leases {
-		item, err := qtx.repeatLeased(token, now)
+		item, err := ps.repeatLeased(token, now)
 		if err != nil {
 			return nil, err
 		}
@@ -111,12 +114,12 @@ func (qtx *queueTx) repeatPop(sel *Selection, lease time.Duration) (*Popped, err
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, qtx.complete(qtx.snapshot, qtx.state, popped)
+	return popped, ps.complete(ps.snapshot, ps.state, popped)
 }
 
-func (qtx *queueTx) repeatTaken(popID string, n int64) (Item, error) {
-	key := popItemRow(qtx.name, popID, n)
-	row, err := qtx.tx.Get(key)
+func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
+	key := popItemRow(ps.name, popID, n)
+	row, err := ps.tx.Get(key)
 	if err != nil {
 		return Item{}, err
 	}
@@ -128,73 +131,73 @@ func (qtx *queueTx) repeatTaken(popID string, n int64) (Item, error) {
 	if f.envelope, err = parseEnvelope(value, p); err != nil {
 		return Item{}, err
 	}
-	if err := loadContent(qtx.tx, key, &f.envelope, place{}); err != nil {
+	if err := loadContent(ps.tx, key, &f.envelope, place{}); err != nil {
 		return Item{}, err
 	}
 	return f.item()
 }
 
-func (qtx *queueTx) repeatLeased(token []byte, now int64) (*Item, error) {
-	lease, err := ParseLease(qtx.name, token)
+func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
+	lease, err := ParseLease(ps.name, token)
 	if err != nil {
 		return nil, err
 	}
-	if lease.generation != qtx.state.generation {
+	if lease.generation != ps.state.generation {
 		return nil, nil
 	}
-	l, err := qtx.itemOfLease(lease)
+	l, err := ps.itemOfLease(lease)
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
 		return nil, err
 	}
 	again := *l
 	again.extraAnswers++
-	qtx.change(l, &again)
-	stored, err := qtx.storedItem(qtx.tx, qtx.state, l, whole)
+	ps.change(l, &again)
+	stored, err := ps.storedItem(ps.tx, ps.state, l, whole)
 	if err != nil {
 		return nil, err
 	}
-	stored.Lease = qtx.lease(l)
+	stored.Lease = ps.lease(l)
 	return &stored.Item, nil
 }
 
-// roomToRemember returns an error when the queue may remember no more ids.
-func (qtx *queueTx) roomToRemember() error {
-	n, err := qtx.counts(qtx.snapshot, qtx.state.generation)
+// room returns an error when the queue may remember no more ids.
+func (ps popIDs) room() error {
+	n, err := ps.counts(ps.snapshot, ps.state.generation)
 	if err != nil {
 		return err
 	}
-	return qtx.checkDedupLimit(n.Remembered)
+	return ids{ps.queueTx}.room(n.Remembered)
 }
 
-// rememberPop keeps the answer of a pop. loaded are its items with their content.
-func (qtx *queueTx) rememberPop(sel *Selection, lease time.Duration, popped *Popped, loaded []located) error {
-	now, err := qtx.now()
+// remember keeps the answer of a pop. loaded are its items with their content.
+func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, loaded []located) error {
+	now, err := ps.now()
 	if err != nil {
 		return err
 	}
-	m := rememberedPop{due: now + int64(qtx.state.config.DedupWindow), end: sel.End, band: *sel.Band, lease: lease}
+	m := rememberedPop{due: now + int64(ps.state.config.DedupWindow), end: sel.End, band: *sel.Band, lease: lease}
 	for i := range popped.Items {
 		if l := popped.Items[i].Lease; l != nil {
 			m.leases = append(m.leases, l.Token())
 			continue
 		}
 		f := &loaded[i]
-		key := popItemRow(qtx.name, sel.PopID, m.items)
+		key := popItemRow(ps.name, sel.PopID, m.items)
 		kept := f.envelope
 		headers, payload := kept.headers, kept.payload
 		kept.chunks, kept.headers, kept.payload = 0, nil, nil
 		kept.unique, kept.untilLeased = "", false
-		if err := kept.store(qtx.tx, key, place{}, headers, payload); err != nil {
+		if err := kept.store(ps.tx, key, place{}, headers, payload); err != nil {
 			return err
 		}
-		qtx.tx.Set(key, joinPlace(f.place, &kept))
+		ps.tx.Set(key, joinPlace(f.place, &kept))
 		m.items++
 	}
-	m.store(qtx, sel.PopID)
+	m.store(ps.queueTx, sel.PopID)
 	if sel.Repeated {
-		qtx.tx.Set(repeatedRow(qtx.name, sel.PopID), nil)
+		ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	}
-	qtx.tally.remembered++
+	ps.tally.remembered++
 	return nil
 }
 
@@ -232,11 +235,11 @@ func splitPlace(b []byte) (place, []byte, error) {
 	return p, rest, err
 }
 
-func (qtx *queueTx) popIDDue(t timer) error {
-	before := qtx.tally.remembered
-	err := idDue(qtx, popIDRow(qtx.name, t.id), t, parseRememberedPop)
-	if err == nil && qtx.tally.remembered < before && !qtx.state.exists {
-		err = qtx.forgetUnknown()
+func (ps popIDs) due(t timer) error {
+	before := ps.tally.remembered
+	err := idDue(ps.queueTx, popIDRow(ps.name, t.id), t, parseRememberedPop)
+	if err == nil && ps.tally.remembered < before && !ps.state.exists {
+		err = ps.forgetUnknown()
 	}
 	return err
 }

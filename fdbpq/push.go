@@ -196,7 +196,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
-		first, err := p.firstPush(item.MsgID)
+		first, err := ids{p.queueTx}.first(item.MsgID)
 		if err != nil {
 			return Pushed{}, err
 		}
@@ -228,7 +228,7 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 	}
 	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}}
 	p.assign(&l, priority)
-	if err := p.storeContent(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
+	if err := (contents{p.queueTx}).write(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if err := p.prepare(&l.envelope); err != nil {
@@ -243,13 +243,13 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 		return Pushed{}, err
 	}
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
-		p.tx.Set(p.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+		p.tx.Set(fair{p.queueTx}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
 	p.change(nil, l.from(due))
 	p.added = l
 	pushed := Pushed{ID: ID{l.place}, Seq: p.count, Priority: priority}
 	if item.MsgID != "" {
-		err = p.rememberPush(item.MsgID, pushed.ID)
+		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
@@ -294,7 +294,7 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 		return refused, err
 	}
 	if item.MsgID != "" {
-		return p.checkDedupLimit(p.counted.Remembered), nil
+		return ids{p.queueTx}.room(p.counted.Remembered), nil
 	}
 	return nil, nil
 }

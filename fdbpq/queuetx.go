@@ -127,7 +127,7 @@ func (qtx *queueTx) set(space string, p place, value []byte) {
 
 // finish writes the changes of the counters, and has pops find the keys that changed.
 func (qtx *queueTx) finish() error {
-	if err := qtx.indexKeys(); err != nil {
+	if err := (keyIndex{qtx}).flush(); err != nil {
 		return err
 	}
 	for counter, delta := range qtx.tally.fields() {

@@ -28,7 +28,7 @@ func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
 	}
 	n, err := q.counts(r, s.generation)
 	if err == nil && n.Ready > 0 {
-		empty, err := q.newQueueView(r, s).outOfTokens(q.bucketRow(), s.config.Rate)
+		empty, err := rates{q.newQueueView(r, s)}.spent(q.bucketRow(), s.config.Rate)
 		if err != nil || empty {
 			popped.Reason = ReasonRate
 			return err

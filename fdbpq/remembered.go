@@ -33,10 +33,10 @@ func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte
 	return r, nil
 }
 
-// checkDedupLimit returns an error when the queue may not remember another id beside
+// room returns an error when the queue may not remember another id beside
 // those stored before this transaction, and its own.
-func (qtx *queueTx) checkDedupLimit(stored int64) error {
-	if limit := qtx.state.config.DedupLimit; stored+qtx.tally.remembered >= limit {
+func (i ids) room(stored int64) error {
+	if limit := i.state.config.DedupLimit; stored+i.tally.remembered >= limit {
 		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 	}
 	return nil

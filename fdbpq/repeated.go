@@ -40,7 +40,7 @@ func (q Queue) PopNothing(tx kv.Tx, sel Selection, lease time.Duration) (Popped,
 	if qtx == nil {
 		return q.popUnknown(tx, &sel, lease)
 	}
-	return qtx.repeatOrNothing(&sel, lease, ReasonEmpty)
+	return popIDs{qtx}.repeatOrNothing(&sel, lease, ReasonEmpty)
 }
 
 // popUnknown is the pop of a queue that does not exist.
@@ -48,58 +48,58 @@ func (q Queue) popUnknown(tx kv.Tx, sel *Selection, lease time.Duration) (Popped
 	if sel.PopID == "" || !sel.Repeated {
 		return Popped{Reason: ReasonUnknown}, nil
 	}
-	return q.newQueueTx(tx, &queueState{config: defaultConfig()}).repeatOrNothing(sel, lease, ReasonUnknown)
+	return popIDs{q.newQueueTx(tx, &queueState{config: defaultConfig()})}.repeatOrNothing(sel, lease, ReasonUnknown)
 }
 
 // repeatOrNothing returns what the pop with this id has popped before, and otherwise pops
 // nothing.
-func (qtx *queueTx) repeatOrNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
-	again, err := qtx.repeatPop(sel, lease)
+func (ps popIDs) repeatOrNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
+	again, err := ps.repeat(sel, lease)
 	if err != nil || again != nil {
-		return deref(again), cmp.Or(err, qtx.finish())
+		return deref(again), cmp.Or(err, ps.finish())
 	}
-	return qtx.popNothing(sel, lease, reason)
+	return ps.popNothing(sel, lease, reason)
 }
 
 // popNothing is the result of a pop that gets no item, for a reason other than that
 // none is there.
-func (qtx *queueTx) popNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
+func (ps popIDs) popNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
 	popped := Popped{Reason: reason, Final: sel.PopID != "" && sel.Repeated}
 	if popped.Final {
-		if err := qtx.roomToRemember(); err != nil {
+		if err := ps.room(); err != nil {
 			return Popped{}, err
 		}
-		if err := qtx.rememberNothing(sel, lease); err != nil {
+		if err := ps.rememberNothing(sel, lease); err != nil {
 			return Popped{}, err
 		}
 	}
-	return popped, qtx.finish()
+	return popped, ps.finish()
 }
 
 // explainNothing sets the reason of a pop that is remembered to have popped nothing.
-func (qtx *queueTx) explainNothing(popped *Popped) error {
+func (ps popIDs) explainNothing(popped *Popped) error {
 	switch {
-	case !qtx.state.exists:
+	case !ps.state.exists:
 		popped.Reason = ReasonUnknown
-	case qtx.state.paused:
+	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return qtx.complete(qtx.snapshot, qtx.state, popped)
+		return ps.complete(ps.snapshot, ps.state, popped)
 	}
 	return nil
 }
 
 // rememberNothing keeps that a repeated pop has popped nothing.
-func (qtx *queueTx) rememberNothing(sel *Selection, lease time.Duration) error {
-	now, err := qtx.now()
+func (ps popIDs) rememberNothing(sel *Selection, lease time.Duration) error {
+	now, err := ps.now()
 	if err != nil {
 		return err
 	}
 	m := rememberedPop{end: sel.End, band: *sel.Band, lease: lease}
-	m.due = now + int64(m.window(qtx))
-	m.store(qtx, sel.PopID)
-	qtx.tx.Set(repeatedRow(qtx.name, sel.PopID), nil)
-	qtx.tally.remembered++
+	m.due = now + int64(m.window(ps.queueTx))
+	m.store(ps.queueTx, sel.PopID)
+	ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
+	ps.tally.remembered++
 	return nil
 }
 
@@ -113,12 +113,12 @@ func (m *rememberedPop) window(qtx *queueTx) time.Duration {
 }
 
 // rememberAfresh has the window of a pop id begin again with a repetition.
-func (qtx *queueTx) rememberAfresh(popID string, m *rememberedPop, now int64) {
-	qtx.tx.Set(repeatedRow(qtx.name, popID), nil)
-	if due := now + int64(m.window(qtx)); due > m.due {
-		qtx.tx.Clear(idTimerKey(m.due, timerPopID, qtx.name, popID))
+func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) {
+	ps.tx.Set(repeatedRow(ps.name, popID), nil)
+	if due := now + int64(m.window(ps.queueTx)); due > m.due {
+		ps.tx.Clear(idTimerKey(m.due, timerPopID, ps.name, popID))
 		m.due = due
-		m.store(qtx, popID)
+		m.store(ps.queueTx, popID)
 	}
 }
 
@@ -173,13 +173,13 @@ func (q Queue) forgetAllIDs(tx kv.Tx) error {
 
 // forgetUnknown clears the counter of a queue that does not exist, when its last id was
 // forgotten.
-func (qtx *queueTx) forgetUnknown() error {
-	begin, end := tuple.Range(queueRow(spaceRepeated, qtx.name))
-	left, err := qtx.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
+func (ps popIDs) forgetUnknown() error {
+	begin, end := tuple.Range(queueRow(spaceRepeated, ps.name))
+	left, err := ps.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	qtx.tx.Clear(qtx.counterKey(0, counterRemembered))
-	qtx.tally.remembered = 0
+	ps.tx.Clear(ps.counterKey(0, counterRemembered))
+	ps.tally.remembered = 0
 	return nil
 }

@@ -31,10 +31,10 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 		to = item.dead.Origin
 	}
 	result := Requeued{Found: true, To: to}
-	if result.Err, err = from.goesBack(item, to); result.Err != nil || err != nil {
+	if result.Err, err = (deadLetters{from}).goesBack(item, to); result.Err != nil || err != nil {
 		return result, err
 	}
-	if err := from.loadContent(&item.envelope, item.place); err != nil {
+	if err := (contents{from}).load(&item.envelope, item.place); err != nil {
 		return result, err
 	}
 	p, err := q.store.Queue(to).Full(q.full).openForPush(tx)
@@ -59,20 +59,20 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 }
 
 // goesBack returns why an item does not go to a queue again, nil if it does.
-func (qtx *queueTx) goesBack(item *located, to string) (refused, err error) {
+func (d deadLetters) goesBack(item *located, to string) (refused, err error) {
 	switch {
 	case !item.isDead():
 		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue), nil
 	case item.dead.Origin != to || to == "":
 		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, item.dead.Origin, to), nil
-	case to == qtx.name:
+	case to == d.name:
 		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, to), nil
-	case qtx.name == to+DeadLetterSuffix:
+	case d.name == to+DeadLetterSuffix:
 		return nil, nil
 	}
-	s, err := qtx.store.Queue(to).readState(qtx.tx)
-	if err != nil || s != nil && s.config.DeadLetter == qtx.name {
+	s, err := d.store.Queue(to).readState(d.tx)
+	if err != nil || s != nil && s.config.DeadLetter == d.name {
 		return nil, err
 	}
-	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, qtx.name), nil
+	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, d.name), nil
 }

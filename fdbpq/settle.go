@@ -53,17 +53,17 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
 		if l.isDead() {
-			qtx.dropDead(l, reason)
+			deadLetters{qtx}.drop(l, reason)
 			return nil
 		}
-		dlq, err := qtx.deadLetterQueue()
+		dlq, err := deadLetters{qtx}.open()
 		if err == nil && dlq == nil {
 			err = qtx.errNoDeadLetters()
 		}
 		if err != nil {
 			return err
 		}
-		return qtx.moveToDeadLetters(dlq, l, reason)
+		return deadLetters{qtx}.bury(dlq, l, reason)
 	})
 }
 
@@ -108,7 +108,7 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 			return err
 		}
 		if l.key != "" {
-			qtx.prefetchFirst(l.key)
+			keyIndex{qtx}.prefetch(l.key)
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	if err := qtx.indexKeys(); err != nil {
+	if err := (keyIndex{qtx}).flush(); err != nil {
 		return Settled{}, err
 	}
 	frees := qtx.arrived

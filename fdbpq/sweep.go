@@ -157,20 +157,20 @@ func (w *sweep) runTimer(t timer) error {
 func (qtx *queueTx) timerDue(t timer) error {
 	switch t.kind {
 	case timerMsgID:
-		return qtx.msgIDDue(t)
+		return ids{qtx}.due(t)
 	case timerPopID:
-		return qtx.popIDDue(t)
+		return popIDs{qtx}.due(t)
 	case timerRequest:
-		qtx.requestDue(t)
+		stagedPops{qtx}.due(t)
 		return nil
 	case timerKeys:
-		return qtx.keysDue(t)
+		return keyIndex{qtx}.due(t)
 	case timerFair:
-		return qtx.fairDue(t)
+		return fair{qtx}.due(t)
 	case timerTokens:
-		return qtx.tokensDue()
+		return rates{qtx}.due()
 	case timerFences:
-		return qtx.fencesDue()
+		return fences{qtx}.due()
 	}
 	if t.generation != qtx.state.generation {
 		return nil // of a purged generation
@@ -179,9 +179,9 @@ func (qtx *queueTx) timerDue(t timer) error {
 	case timerLease:
 		return qtx.leaseDue(t)
 	case timerDelay:
-		return qtx.delayDue(t)
+		return times{qtx}.delayDue(t)
 	case timerExpiry:
-		return qtx.ttlDue(t)
+		return times{qtx}.ttlDue(t)
 	}
 	return fmt.Errorf("unknown kind %q", t.kind)
 }

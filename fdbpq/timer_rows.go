@@ -78,11 +78,14 @@ func parseTimer(key []byte) (timer, error) {
 	return t, nil
 }
 
-func (qtx *queueTx) setTimer(due int64, kind string, p place) {
-	qtx.store.alarm.expect(due)
-	qtx.tx.Set(qtx.timerKey(due, kind, p), nil)
+// timers is what a queue does about its timers.
+type timers struct{ *queueTx }
+
+func (ts timers) start(due int64, kind string, p place) {
+	ts.store.alarm.expect(due)
+	ts.tx.Set(ts.timerKey(due, kind, p), nil)
 }
 
-func (qtx *queueTx) clearTimer(due int64, kind string, p place) {
-	qtx.tx.Clear(qtx.timerKey(due, kind, p))
+func (ts timers) stop(due int64, kind string, p place) {
+	ts.tx.Clear(ts.timerKey(due, kind, p))
 }

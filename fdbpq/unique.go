@@ -34,28 +34,31 @@ var (
 	ErrAnotherKey = errors.New("the item has another key")
 )
 
-// uniqueChanged makes an item the one with its unique value, or ends its claim to that.
-func (qtx *queueTx) uniqueChanged(before, after *located) {
+// unique is what a queue does about unique values.
+type unique struct{ *queueTx }
+
+// changed makes an item the one with its unique value, or ends its claim to that.
+func (u unique) changed(before, after *located) {
 	if before.unique == after.unique {
 		return
 	}
 	if before.unique != "" {
-		qtx.tx.Clear(qtx.uniqueRow(before.unique))
+		u.tx.Clear(u.row(before.unique))
 	}
 	if after.unique != "" {
-		qtx.tx.Set(qtx.uniqueRow(after.unique), after.id(after.place).place.append(nil))
+		u.tx.Set(u.row(after.unique), after.id(after.place).place.append(nil))
 	}
 }
 
-func (qtx *queueTx) uniqueRow(value string) []byte {
-	return uniqueRow(qtx.name, qtx.state.generation, value)
+func (u unique) row(value string) []byte {
+	return uniqueRow(u.name, u.state.generation, value)
 }
 
 // claimant returns the living item with a unique value, nil when there is none. An item
 // past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
 // two pushes cannot both be the first. An item that is handed over leaves its value.
 func (p *pusher) claimant(value string, h *handOver) (*located, error) {
-	row, err := p.tx.Get(p.uniqueRow(value))
+	row, err := p.tx.Get(unique{p.queueTx}.row(value))
 	if err != nil || row == nil {
 		return nil, err
 	}
@@ -78,13 +81,13 @@ func (p *pusher) claimant(value string, h *handOver) (*located, error) {
 		p.loseLease(item)
 		return nil, p.putBack(item, 0)
 	}
-	return nil, p.expire(item)
+	return nil, times{p.queueTx}.expire(item)
 }
 
 // resolve is a push whose unique value a living item has.
 func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOver *handOver) (Pushed, error) {
 	if item.MsgID != "" {
-		if err := p.checkDedupLimit(p.counted.Remembered); err != nil {
+		if err := (ids{p.queueTx}).room(p.counted.Remembered); err != nil {
 			return Pushed{Err: err}, nil
 		}
 	}
@@ -117,7 +120,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 		return Pushed{}, err
 	}
 	if item.MsgID != "" {
-		err = p.rememberPush(item.MsgID, pushed.ID)
+		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
@@ -126,7 +129,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 func (p *pusher) replaceContent(living *located, item *NewItem) error {
 	fresh := *living
 	fresh.chunks = 0
-	if err := p.storeContent(&fresh.envelope, fresh.place, item.Headers, item.Payload); err != nil {
+	if err := (contents{p.queueTx}).write(&fresh.envelope, fresh.place, item.Headers, item.Payload); err != nil {
 		return err
 	}
 	p.change(living, &fresh)

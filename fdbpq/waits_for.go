@@ -18,35 +18,35 @@ const (
 )
 
 // waitsFor says what keeps an item from being handed out.
-func (qtx *queueTx) waitsFor(l *located) (WaitsFor, error) {
+func (x keyInfos) waitsFor(l *located) (WaitsFor, error) {
 	switch {
 	case l.state == StateDelayed:
 		return WaitsForDelay, nil
 	case l.state == StateLeased:
 		return "", nil
-	case qtx.state.paused:
+	case x.state.paused:
 		return WaitsForPause, nil
 	}
 	if l.key != "" {
-		if waits, err := qtx.waitsForKey(l); err != nil || waits != "" {
+		if waits, err := x.itemWaitsFor(l); err != nil || waits != "" {
 			return waits, err
 		}
 	}
-	empty, err := qtx.outOfTokens(qtx.bucketRow(), qtx.state.config.Rate)
+	empty, err := rates{x.queueTx}.spent(x.bucketRow(), x.state.config.Rate)
 	if err != nil || !empty {
 		return "", err
 	}
 	return WaitsForRate, nil
 }
 
-// waitsForKey says what keeps an item with a key from being handed out when it is the next
+// itemWaitsFor says what keeps an item with a key from being handed out when it is the next
 // one of its queue.
-func (qtx *queueTx) waitsForKey(l *located) (WaitsFor, error) {
-	waits, err := qtx.keyWaitsFor(l.key)
-	if err != nil || waits == WaitsForPause || !qtx.state.config.KeyOrder {
+func (x keyInfos) itemWaitsFor(l *located) (WaitsFor, error) {
+	waits, err := x.keyWaitsFor(l.key)
+	if err != nil || waits == WaitsForPause || !x.state.config.KeyOrder {
 		return waits, err
 	}
-	first, _, err := qtx.firstOfKey(qtx.snapshot, l.key)
+	first, _, err := keyIndex{x.queueTx}.first(x.snapshot, l.key)
 	if err == nil && first != l.place {
 		return WaitsForKeyOrder, nil
 	}
@@ -54,9 +54,9 @@ func (qtx *queueTx) waitsForKey(l *located) (WaitsFor, error) {
 }
 
 // keyWaitsFor says what keeps the first item of a key from being handed out.
-func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
-	config := &qtx.state.config
-	settings, err := qtx.settingsOf(qtx.snapshot, qtx.state, key)
+func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
+	config := &x.state.config
+	settings, err := x.settingsOf(x.snapshot, x.state, key)
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +64,7 @@ func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
 		return WaitsForPause, nil
 	}
 	if limit := int(settings.limit(config)); limit > 0 {
-		held, err := qtx.heldBy(qtx.snapshot, key, limit)
+		held, err := keyLimits{x.queueTx}.held(x.snapshot, key, limit)
 		if err != nil {
 			return "", err
 		}
@@ -79,9 +79,9 @@ func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
 	if rate == (Rate{}) {
 		return "", nil
 	}
-	empty, err := qtx.outOfTokens(qtx.keyBucketRow(key), rate)
+	empty, err := rates{x.queueTx}.spent(x.keyBucketRow(key), rate)
 	if err == nil && !empty {
-		empty, err = qtx.noBucketOf(key)
+		empty, err = rates{x.queueTx}.noRoomFor(key)
 	}
 	if err != nil || !empty {
 		return "", err
@@ -89,28 +89,31 @@ func (qtx *queueTx) keyWaitsFor(key string) (WaitsFor, error) {
 	return WaitsForKeyRate, nil
 }
 
-// heldBy counts the leased items of a key, and those that wait between two leases in
+// keyLimits is what a queue does about the leases of a key.
+type keyLimits struct{ *queueTx }
+
+// held counts the leased items of a key, and those that wait between two leases in
 // order, up to a number.
-func (qtx *queueTx) heldBy(r kv.Reader, key string, most int) (int, error) {
-	begin, end := qtx.heldRows(key)
+func (x keyLimits) held(r kv.Reader, key string, most int) (int, error) {
+	begin, end := x.rows(key)
 	held, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
 	return len(held), err
 }
 
-// heldRows is the range of the rows of a key's leases.
-func (qtx *queueTx) heldRows(key string) (begin, end []byte) {
-	return tuple.Range(qtx.keyRow(spaceKeyHeld, key))
+// rows is the range of the rows of a key's leases.
+func (x keyLimits) rows(key string) (begin, end []byte) {
+	return tuple.Range(keyIndex{x.queueTx}.row(spaceKeyHeld, key))
 }
 
-// outOfTokens reports whether a rate allows no delivery now.
-func (qtx *queueTx) outOfTokens(row []byte, rate Rate) (bool, error) {
+// spent reports whether a rate allows no delivery now.
+func (rs rates) spent(row []byte, rate Rate) (bool, error) {
 	if rate == (Rate{}) {
 		return false, nil
 	}
-	b, err := qtx.readBucket(qtx.snapshot, row, rate)
+	b, err := rs.read(rs.snapshot, row, rate)
 	if err != nil {
 		return false, err
 	}
-	now, err := qtx.now()
+	now, err := rs.now()
 	return b.tokens(now) == 0, err
 }
