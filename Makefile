@@ -34,7 +34,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 ONE_ENGINE = ./bridge
 
 # Tests wait for disks, processes and browsers more than they compute. Each wait has a bound of its
-# own, in testenv/patience; the limit of a package is for what has none.
+# own, in internal/patience; the limit of a package is for what has none.
 PARALLEL = 4
 LIMIT    = 1h
 
@@ -125,12 +125,12 @@ soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, go
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)
 
 powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
-	$(GO) test -run '^TestMount$$' -count 1 ./testenv/disk -pq.mount
+	$(GO) test -run '^TestMount$$' -count 1 ./internal/disk -pq.mount
 	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
-	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/internal/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
 
 cluster-campaign: OPS = 20000
 cluster-campaign: FLIPS = 50
@@ -139,7 +139,7 @@ cluster-campaign: ## OPS (20000) operations of clients on three pqd that are kil
 	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.replay=$(REPLAY) -pq.seed=$(SEED)
 	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
-	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./fdbpq/kv/cluster/jetstream -pq.faults
+	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./internal/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
 console-load: QUEUES = 100000

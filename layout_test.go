@@ -28,41 +28,57 @@ var imports = map[string][]string{
 	"subjects":         {},
 	"protocol":         {},
 	"fdbpq/kv":         {},
-	"fdbpq/kv/tuple":   {},
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
-	"fdbpq/kv/fault":   {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq/kv/kvtest":  {"fdbpq/kv", "testenv/patience"},
+	"fdbpq":            {"fdbpq/kv", "internal/tuple"},
+	"bridge":           {"bridge/internal/batch", "bridge/internal/failure", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"client":           {"protocol", "subjects"},
+	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
-	"fdbpq/kv/cluster/clustertest": {"fdbpq/kv/cluster", "testenv/patience"},
-	"fdbpq/kv/cluster/jetstream":   {"fdbpq/kv/cluster"},
+	"bridge/internal/batch":      {},
+	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
+	"bridge/internal/peers":      {"protocol", "subjects"},
+	"bridge/internal/receiver":   {},
+	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
+	"bridge/internal/simulation": {},
+	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
-	"fdbpq":             {"fdbpq/kv", "fdbpq/kv/tuple"},
-	"bridge":            {"bridge/batch", "bridge/failure", "bridge/peers", "bridge/receiver", "bridge/request", "bridge/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
-	"bridge/batch":      {},
-	"bridge/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
-	"bridge/peers":      {"protocol", "subjects"},
-	"bridge/waiting":    {"fdbpq", "fdbpq/kv"},
-	"bridge/receiver":   {},
-	"bridge/request":    {"bridge/failure", "fdbpq", "protocol", "subjects"},
-	"bridge/simulation": {},
-	"cmd/pqd":           {"bridge", "console", "gateway", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/cluster/jetstream", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/kv/tuple", "protocol", "subjects"},
-	"client":            {"protocol", "subjects"},
-	"cmd/pq":            {"client", "cmd/pq/screen", "protocol", "subjects"},
-	"cmd/pq/screen":     {},
-	"gateway":           {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
-	"console":           {},                       // files for browsers, which speak to the gateway alone
-	"testenv":           {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "subjects", "testenv/fdbtest", "testenv/history", "testenv/patience"},
-	"testenv/disk":      {},
-	"testenv/fdbtest":   {"testenv/patience"},
-	"testenv/history":   {},
-	"testenv/patience":  {},
-	"testenv/vt":        {},
-	"deploy/release":    {},
-	"examples/worker":   {"client"},
-	"examples/outbox":   {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb", "fdbpq/kv/tuple"},
-	"bench":             {},
+	"internal/clustertest": {"fdbpq/kv/cluster", "internal/patience"},
+	"internal/console":     {}, // files for browsers, which speak to the gateway alone
+	"internal/disk":        {},
+	"internal/fault":       {"fdbpq/kv"},
+	"internal/fdbtest":     {"internal/patience"},
+	"internal/gateway":     {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
+	"internal/history":     {},
+	"internal/jetstream":   {"fdbpq/kv/cluster"},
+	"internal/kvtest":      {"fdbpq/kv", "internal/patience"},
+	"internal/patience":    {},
+	"internal/screen":      {},
+	"internal/tuple":       {},
+	"internal/vt":          {},
+
+	"cmd/pq":          {"client", "internal/screen", "protocol", "subjects"},
+	"cmd/pqd":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
+	"deploy/release":  {},
+	"examples/worker": {"client"},
+	"examples/outbox": {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb"},
+	"bench":           {},
+}
+
+// public are the packages that other modules may import, each with what they need it for. What a
+// program outside has no use for is internal.
+var public = map[string]string{
+	"client":           "a program speaks to queues through NATS",
+	"protocol":         "a client in other terms needs the headers, words and bodies",
+	"subjects":         "a program makes the subjects and permissions of a prefix",
+	"fdbpq":            "a program changes queues in its own transactions",
+	"fdbpq/kv":         "a transaction is one of the seam, and an engine implements it",
+	"fdbpq/kv/local":   "a program opens an embedded store",
+	"fdbpq/kv/fdb":     "a program opens a store on FoundationDB",
+	"fdbpq/kv/cluster": "a program opens a replicated store",
+	"bridge":           "a program serves queues on its own NATS connection",
+	"testenv":          "the tests of a program start NATS servers, stores and daemons",
 }
 
 // outside says who may import what of others, their tests aside. What is not
@@ -73,15 +89,15 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/peers", "bridge/receiver", "bridge/request", "fdbpq/kv/cluster/jetstream", "client", "gateway", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
-	{"github.com/hanwen/go-fuse/v2", []string{"testenv/disk"}, "it is for one file system of tests"},
-	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb"}, "engines are used through the seam"},
+	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},
+	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pq"}, "packages take options, programs read the environment"},
 	{"github.com/spf13/cobra", []string{"cmd/pq"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "testenv/disk", "testenv/fdbtest", "fdbpq/kv/kvtest", "fdbpq/kv/cluster/clustertest"}, "production code is not test code"},
+	{"testing", []string{"testenv", "internal/disk", "internal/fdbtest", "internal/kvtest", "internal/clustertest"}, "production code is not test code"},
 }
 
 // longFiles are Go files past maxLines, each with its reason.
@@ -97,8 +113,8 @@ const maxBridgeMethods = 8
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-	"bench", "bridge", "client", "clients", "cmd", "console", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq", "gateway",
-	"go.mod", "go.sum", "layout_test.go", "protocol", "subjects", "testenv",
+	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
+	"go.mod", "go.sum", "internal", "layout_test.go", "protocol", "subjects", "testenv",
 }
 
 // source is one Go file of the repository.
@@ -182,6 +198,25 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// A package that anybody may import is a promise, so each one is a decision.
+func TestPublicPackagesAreFew(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range sources(t) {
+		if s.test || s.file.Name.Name == "main" || slices.Contains(strings.Split(s.dir, "/"), "internal") {
+			continue
+		}
+		if !seen[s.dir] && public[s.dir] == "" {
+			t.Errorf("%s is public: expected it below an internal folder, or a reason in public", s.dir)
+		}
+		seen[s.dir] = true
+	}
+	for dir := range public {
+		if !seen[dir] {
+			t.Errorf("%s is listed as public and is not", dir)
+		}
+	}
+}
+
 func TestNothingHoldsTheBridge(t *testing.T) {
 	methods := 0
 	for _, s := range sources(t) {
@@ -246,7 +281,7 @@ func TestFilesAreShort(t *testing.T) {
 // slow. Wait for a signal, inject a clock, or use testing/synctest.
 func TestTestsDoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
-		if !s.test && s.dir != "fdbpq/kv/kvtest" {
+		if !s.test && s.dir != "internal/kvtest" {
 			continue
 		}
 		ast.Inspect(s.file, func(node ast.Node) bool {

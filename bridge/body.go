@@ -7,7 +7,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 

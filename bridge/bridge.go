@@ -24,10 +24,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
-	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/bridge/peers"
-	"github.com/pqbridge/pqbridge/bridge/receiver"
-	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )

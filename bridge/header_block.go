@@ -3,7 +3,7 @@ package bridge
 import (
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -1,9 +1,9 @@
 package bridge
 
 import (
-	"github.com/pqbridge/pqbridge/bridge/batch"
-	"github.com/pqbridge/pqbridge/bridge/request"
-	"github.com/pqbridge/pqbridge/bridge/waiting"
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 

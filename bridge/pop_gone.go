@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/pqbridge/pqbridge/bridge/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 )
 
 // errClientsGone makes a transaction run again without the pops of clients that have gone.

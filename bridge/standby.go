@@ -3,9 +3,9 @@ package bridge
 import (
 	"context"
 
-	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/bridge/receiver"
-	"github.com/pqbridge/pqbridge/bridge/waiting"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -1,7 +1,7 @@
 package bridge
 
 import (
-	"github.com/pqbridge/pqbridge/bridge/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 

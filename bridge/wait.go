@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/failure"
-	"github.com/pqbridge/pqbridge/bridge/request"
-	"github.com/pqbridge/pqbridge/bridge/waiting"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -3,7 +3,7 @@ package bridge
 import (
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/receiver"
+	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 

@@ -1,7 +1,7 @@
 package fdbpq
 
 import (
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // change writes what becomes of an item, and nothing else writes its rows. before is the

@@ -3,7 +3,7 @@ package fdbpq
 import (
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // keyOf is a key in one generation of a queue.

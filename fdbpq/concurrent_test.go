@@ -14,7 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 // crowd is many goroutines in several processes that use one queue, each

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 var flagContention = flag.Int("pq.contention", 0, "items that poppers contend for in each measurement of TestContention; 0: none")

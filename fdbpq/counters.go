@@ -2,7 +2,7 @@ package fdbpq
 
 import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // The counters of a queue's generation. The transaction that changes rows also

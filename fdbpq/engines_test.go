@@ -14,8 +14,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/clustertest"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/internal/clustertest"
 )
 
 // engines are those that a test runs on. The function that place returns opens

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // envelopeVersion is the second element of the value of every item that this

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Where keys take turns, each key with ready items has a row in the order of the classes

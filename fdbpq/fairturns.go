@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // fairTurns selects items where keys take turns. It changes the order in memory, and

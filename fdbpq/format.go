@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // FormatVersion is the layout of the rows that this version reads and writes.

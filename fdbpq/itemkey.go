@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // An item can have a key: a customer, a tenant, a document. Its queue decides how many

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // The fence of a lease tells a late holder of an item from a later holder of the same

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // keysAtOnce bounds how many keys one transaction looks at after a change of key_limit

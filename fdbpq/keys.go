@@ -1,7 +1,7 @@
 package fdbpq
 
 import (
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // The key of every row is a tuple whose first element names the row's kind. This

@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // KeySettings are what an administrator has set for one key of a queue. A setting that

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
 )
 
 // ledger records the answers that users of a store got.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // ErrPopIDReused: the pop id belongs to a pop with another end, band or lease.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // QueuesBetween returns the names of existing queues that may have rows from the

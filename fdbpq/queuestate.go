@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // queueState is the row that makes a queue exist. Every transaction on the queue

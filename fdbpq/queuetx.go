@@ -2,7 +2,7 @@ package fdbpq
 
 import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // queueTx works on one queue within a transaction. It sums up changes of the queue's

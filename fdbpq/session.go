@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // sessions is the pool of a process's sessions. Slots are reused, so a process leaves

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // sessionRetention is how long the sessions of a process without heartbeats are kept,

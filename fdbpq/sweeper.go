@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // sweeperTerm is how long a process stays the only sweeper after a sweep. When it

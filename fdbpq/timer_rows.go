@@ -3,7 +3,7 @@ package fdbpq
 import (
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // The kinds of timers. In a key the kind follows the due time, so one range has all

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/fault"
+	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 // pushUnique pushes an item with a unique value, and checks that it adds an item, or not.

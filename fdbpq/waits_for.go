@@ -2,7 +2,7 @@ package fdbpq
 
 import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // WaitsFor is what keeps an item from being handed out.

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/testenv/patience"
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // Patience is how long a test waits for what must happen.

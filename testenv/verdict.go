@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/testenv/history"
+	"github.com/pqbridge/pqbridge/internal/history"
 )
 
 // Judge fails the test over a history that breaks a promise, and writes it out.

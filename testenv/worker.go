@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/testenv/history"
-	"github.com/pqbridge/pqbridge/testenv/patience"
+	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // holding is a lease that a worker has.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/testenv/history"
+	"github.com/pqbridge/pqbridge/internal/history"
 )
 
 // next acknowledges an item and leases the next one.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // print writes to standard output.

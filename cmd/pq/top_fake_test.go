@@ -11,9 +11,9 @@ import (
 	"golang.org/x/text/width"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
+	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/testenv/vt"
 )
 
 // fakeTop is a top without goroutines, clock and connection, on a terminal that a test can

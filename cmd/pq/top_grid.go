@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // gridColumn is a column of a grid.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // keyHelp are the keys of each view, as help lists them.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // expectOld expects that no number looks like one of now.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 func smallTop(t *testing.T) *fakeTop {

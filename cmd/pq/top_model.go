@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // topModel is what top shows and what the keys do to it. It is without goroutines, clock

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
+	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/testenv/vt"
 )
 
 var draw = flag.Bool("draw", false, "write docs/top.svg")

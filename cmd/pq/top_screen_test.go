@@ -11,8 +11,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/vt"
 )
 
 // topUser is somebody who sits before top, which runs beside a bridge.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // How many lines each view has around its rows.

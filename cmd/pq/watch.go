@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pqbridge/pqbridge/cmd/pq/screen"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // watchVar defines --watch: how long to wait before the same is shown again.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/vt"
 )
 
 // Without a terminal --watch prints again and again.

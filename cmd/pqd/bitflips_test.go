@@ -20,8 +20,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/history"
 )
 
 var flagFlips = flag.Int("pq.flips", 0, "damaged stores to start pqd on; 0: none")

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/history"
 )
 
 // keptNodes are nodes that have ended: their data, and the history of their clients.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/disk"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/disk"
 )
 
 // fullDisks are three nodes, each on a disk of its own, of which some are full at times.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/disk"
+	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/disk"
-	"github.com/pqbridge/pqbridge/testenv/history"
 )
 
 // recordedNodes have the steps of three nodes, each on a disk of its own, and the history of

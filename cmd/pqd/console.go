@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/console"
-	"github.com/pqbridge/pqbridge/gateway"
+	"github.com/pqbridge/pqbridge/internal/console"
+	"github.com/pqbridge/pqbridge/internal/gateway"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
 )
 
 func init() {

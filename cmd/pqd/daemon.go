@@ -20,7 +20,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/gateway"
+	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
 // daemon is what the parts of pqd have in common.

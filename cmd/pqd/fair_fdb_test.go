@@ -20,9 +20,9 @@ import (
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
 var (

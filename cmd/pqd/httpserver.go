@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/pqbridge/pqbridge/gateway"
+	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
 // httpStopLimit bounds the wait for requests under way when the server stops.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	streams "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
 )
 
 // openLogLimit bounds the wait for each answer to somebody who may have none.

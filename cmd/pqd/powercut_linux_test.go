@@ -19,9 +19,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/disk"
+	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/disk"
-	"github.com/pqbridge/pqbridge/testenv/history"
 )
 
 var flagCuts = flag.Int("pq.cuts", 0, "power cuts at most, and a hundredth of that with large items; 0: none")

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
 func init() {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/jetstream"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
 )
 
 // storeName is local:<directory>, fdb:<cluster file>, the latter optionally followed by

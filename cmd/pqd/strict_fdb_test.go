@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/testenv"
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
 )
 
 var (

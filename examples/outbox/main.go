@@ -18,10 +18,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
+
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/tuple"
 )
 
 func main() {
@@ -57,7 +58,7 @@ var errOrdered = errors.New("ordered already")
 func order(ctx context.Context, store *fdbpq.Store, number, what string) error {
 	shipping := store.Queue("shipping")
 	// Rows of the store begin with one letter; a longer word keeps out of its way.
-	key := tuple.AppendString(tuple.AppendString(nil, "orders"), number)
+	key := tuple.Tuple{"orders", number}.Pack()
 	session := store.Session()
 	defer session.Release()
 	var pushed []fdbpq.Pushed

@@ -10,9 +10,9 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/clustertest"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/kvtest"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/internal/clustertest"
+	"github.com/pqbridge/pqbridge/internal/kvtest"
 )
 
 // single is the store of a cluster with one member.

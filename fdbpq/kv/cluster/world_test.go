@@ -16,8 +16,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/clustertest"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/internal/clustertest"
 )
 
 // world is a cluster in one process: members, their disks, the log and the network.

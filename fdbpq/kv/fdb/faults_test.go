@@ -14,7 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/testenv/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
 )
 
 // result waits for the end of a call that must end soon, whatever happened to

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/kvtest"
+	"github.com/pqbridge/pqbridge/internal/kvtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/testenv/patience"
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // TestDiskFullForTables fills the disk for tables while existing logs have room. Commits

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/testenv/patience"
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // The steps of a commit follow one another in the order of apply. A holder of the lock

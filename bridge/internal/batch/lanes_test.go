@@ -1,0 +1,333 @@
+package batch_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+)
+
+// request is what the lanes of these tests carry.
+type request struct {
+	n, size int
+	arrived time.Time
+}
+
+// work tells of each batch and does it when it may. Each key that begins has to end.
+type work struct {
+	lane *batch.Lane[request]
+	key  string
+	on   *desk
+}
+
+// desk is where the workers of some lanes report.
+type desk struct {
+	*testing.T
+	begun   chan begun
+	stuck   chan []request
+	workers atomic.Int32 // that were made
+}
+
+// begun is a batch that a worker has begun.
+type begun struct {
+	key    string
+	lane   *batch.Lane[request]
+	kicked bool
+	now    []int
+	joined []int
+	end    chan struct{} // to be closed
+}
+
+func numbers(requests []request) (n []int) {
+	for _, r := range requests {
+		n = append(n, r.n)
+	}
+	return n
+}
+
+func (w *work) Begin(key string) { w.key = key }
+
+func (w *work) Work(now batch.Batch[request]) {
+	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
+	w.on.begun <- b
+	<-b.end
+}
+
+// newLanes returns lanes that end with the test, which may leave no batch undone.
+func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+	return newLanesWith(t, limits, batch.Beside[request]{})
+}
+
+func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Beside[request]) (*batch.Lanes[request], *desk) {
+	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
+	lanes := batch.New(batch.Options[request]{
+		Limits:   limits,
+		Beside:   beside,
+		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
+		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
+			on.workers.Add(1)
+			return &work{lane: l, on: on}
+		},
+		Size:   func(r request) int { return r.size },
+		Waited: func(r request) time.Duration { return time.Since(r.arrived) },
+		Stuck:  func(late []request) { on.stuck <- late },
+	})
+	t.Cleanup(func() {
+		lanes.Stop()
+		lanes.Wait()
+	})
+	return lanes, on
+}
+
+// expect is the next batch that a worker begins.
+func (d *desk) expect(t *testing.T, key string, now, joined []int) begun {
+	t.Helper()
+	b := <-d.begun
+	if b.key != key || !slices.Equal(b.now, now) || !slices.Equal(b.joined, joined) {
+		t.Errorf("a batch of %s: %v and %v, expected %s: %v and %v", b.key, b.now, b.joined, key, now, joined)
+	}
+	return b
+}
+
+var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
+
+// Requests that arrive while a batch runs are the next batch, in order. Other keys do not
+// wait.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, roomy)
+	lanes.Submit("a", request{n: 1})
+	first := on.expect(t, "a", []int{1}, nil)
+	for n := 2; n < 5; n++ {
+		lanes.Submit("a", request{n: n})
+	}
+	lanes.Submit("b", request{n: 9})
+	close(on.expect(t, "b", []int{9}, nil).end)
+	close(first.end)
+	second := on.expect(t, "a", []int{2, 3, 4}, nil)
+	lanes.Submit("a", request{n: 5})
+	close(second.end)
+	close(on.expect(t, "a", []int{5}, nil).end)
+}
+
+// A batch has a bounded number of requests and bytes, and at least one request.
+func TestBatchLimits(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, batch.Limits{Requests: 3, Bytes: 100})
+	lanes.Submit("a", request{n: 0})
+	held := on.expect(t, "a", []int{0}, nil)
+	for n, size := range []int{1, 1, 1, 1, 200, 60, 40, 1} {
+		lanes.Submit("a", request{n: n, size: size})
+	}
+	close(held.end)
+	for _, want := range [][]int{{0, 1, 2}, {3}, {4}, {5, 6}, {7}} {
+		close(on.expect(t, "a", want, nil).end)
+	}
+}
+
+// A line whose first request has waited for too long has no place for another one.
+func TestLineIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, batch.Limits{Requests: 1, Bytes: 100, Wait: time.Second})
+		submit := func(n int, want bool) {
+			t.Helper()
+			if got := lanes.Submit("a", request{n: n, arrived: time.Now()}); got != want {
+				t.Errorf("request %d has a place: %t", n, got)
+			}
+		}
+		submit(1, true)
+		first := on.expect(t, "a", []int{1}, nil)
+		<-time.After(2 * time.Second) // a batch that runs is not in line
+		submit(2, true)
+		<-time.After(time.Second)
+		submit(3, true)
+		<-time.After(time.Nanosecond)
+		submit(4, false)
+		close(first.end)
+		second := on.expect(t, "a", []int{2}, nil)
+		submit(5, true)
+		close(second.end)
+		for _, n := range []int{3, 5} {
+			close(on.expect(t, "a", []int{n}, nil).end)
+		}
+	})
+}
+
+// A joined request goes along with the next batch, ahead of the queue. Alone it is a
+// batch, too.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, batch.Limits{Requests: 2, Bytes: 100})
+	lanes.Join("a", request{n: 19}) // at a key without work
+	first := on.expect(t, "a", nil, []int{19})
+	lanes.Submit("a", request{n: 1})
+	close(first.end)
+	held := on.expect(t, "a", []int{1}, nil)
+	for n := 2; n < 7; n++ {
+		lanes.Submit("a", request{n: n})
+	}
+	for n := 20; n < 23; n++ {
+		lanes.Join("a", request{n: n})
+	}
+	close(held.end)
+	close(on.expect(t, "a", []int{2, 3}, []int{20, 21}).end)
+	last := on.expect(t, "a", []int{4, 5}, []int{22})
+	lanes.Join("a", request{n: 23})
+	lanes.Submit("a", request{n: 7})
+	lanes.Submit("a", request{n: 8})
+	came, along := last.lane.Arrived(1, 5)
+	if !slices.Equal(numbers(came), []int{6}) || !slices.Equal(numbers(along), []int{23}) {
+		t.Errorf("arrived: %v and %v", came, along)
+	}
+	if came, along = last.lane.Arrived(-1, 0); len(came)+len(along) > 0 {
+		t.Errorf("arrived: %v and %v", came, along)
+	}
+	lanes.Join("a", request{n: 24})
+	close(last.end)
+	last = on.expect(t, "a", []int{7, 8}, []int{24})
+	lanes.Join("a", request{n: 25})
+	close(last.end)
+	close(on.expect(t, "a", nil, []int{25}).end)
+}
+
+// A kick makes a key run once without requests.
+func TestKick(t *testing.T) {
+	t.Parallel()
+	lanes, on := newLanes(t, roomy)
+	lanes.Kick("a")
+	b := on.expect(t, "a", nil, nil)
+	if !b.kicked {
+		t.Error("it does not know that it was kicked")
+	}
+	lanes.Submit("a", request{n: 1})
+	close(b.end)
+	if b = on.expect(t, "a", []int{1}, nil); b.kicked {
+		t.Error("kicked again")
+	}
+	lanes.Kick("a")
+	lanes.Kick("a")
+	lanes.Submit("a", request{n: 2})
+	close(b.end)
+	if b = on.expect(t, "a", []int{2}, nil); !b.kicked {
+		t.Error("it does not know that it was kicked")
+	}
+	lanes.Submit("a", request{n: 3})
+	close(b.end)
+	if b = on.expect(t, "a", []int{3}, nil); b.kicked {
+		t.Error("kicked again")
+	}
+	close(b.end)
+}
+
+// Lanes are reused and end on Stop. Submitted requests are done.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		lanes.Submit("a", request{n: 1})
+		held := on.expect(t, "a", []int{1}, nil)
+		lanes.Submit("b", request{n: 9})
+		close(on.expect(t, "b", []int{9}, nil).end)
+		synctest.Wait()
+		if n := lanes.Idle(); n != 1 {
+			t.Errorf("%d lanes wait for work, expected 1", n)
+		}
+		lanes.Submit("a", request{n: 2})
+		lanes.Stop()
+		close(held.end)
+		close(on.expect(t, "a", []int{2}, nil).end)
+		lanes.Wait()
+		lanes.Submit("a", request{n: 3})
+		close(on.expect(t, "a", []int{3}, nil).end)
+		lanes.Wait()
+		if n := lanes.Idle(); n > 0 {
+			t.Errorf("%d lanes wait after the end", n)
+		}
+	})
+}
+
+// What one key leaves behind is no other key's.
+func TestKeysOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		lanes.Submit("a", request{n: 1})
+		close(on.expect(t, "a", []int{1}, nil).end)
+		synctest.Wait()
+		lanes.Submit("b", request{n: 2})
+		held := on.expect(t, "b", []int{2}, nil)
+		lanes.Submit("a", request{n: 3})
+		close(on.expect(t, "a", []int{3}, nil).end)
+		close(held.end)
+	})
+}
+
+// Lanes without work are kept and used again, but not too many.
+func TestIdleLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 64
+		lanes, on := newLanes(t, roomy)
+		for round := range 2 {
+			var held []begun
+			for key := range most + 10 {
+				lanes.Submit(string(rune('a'+key)), request{})
+				held = append(held, <-on.begun)
+			}
+			for _, b := range held {
+				close(b.end)
+			}
+			synctest.Wait()
+			if n := lanes.Idle(); n != most {
+				t.Errorf("%d lanes wait for work, expected %d", n, most)
+			}
+			if n, want := on.workers.Load(), int32(most+10*(1+round)); n != want {
+				t.Errorf("%d workers were made, expected %d", n, want)
+			}
+		}
+	})
+}
+
+// Requests behind a transaction that does not end are handed back once they have waited
+// for the second patience, at intervals that begin with the first patience.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes, on := newLanes(t, roomy)
+		submit := func(n int) { lanes.Submit("a", request{n: n, arrived: time.Now()}) }
+		submit(1)
+		b := <-on.begun
+		b.lane.SetBusy(true)
+		submit(2)
+		<-time.After(3 * time.Second)
+		submit(3)
+		<-time.After(time.Millisecond)
+		submit(4)
+		lanes.Join("a", request{n: 20, arrived: time.Now().Add(-time.Hour)})
+		start := time.Now()
+		late := func(after time.Duration, want ...int) {
+			t.Helper()
+			if got := numbers(<-on.stuck); !slices.Equal(got, want) || time.Since(start) != after {
+				t.Errorf("after %s %v are late, expected %v after %s", time.Since(start), got, want, after)
+			}
+		}
+		late(999*time.Millisecond, 2, 3, 20) // 4 s after it began
+		late(1999*time.Millisecond, 4)
+		late(2999 * time.Millisecond) // still stuck
+		submit(5)
+		b.lane.SetBusy(false)
+		<-time.After(time.Hour)
+		if len(on.stuck) > 0 {
+			t.Error("late although nothing is under way")
+		}
+		b.lane.SetBusy(true)
+		start = time.Now()
+		late(4*time.Second, 5)
+		b.lane.SetBusy(false)
+		close(b.end)
+	})
+}

@@ -1,0 +1,57 @@
+package batch_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+)
+
+// letter is a request that takes memory.
+type letter struct{ text [1 << 10]byte }
+
+// reader does batches when it may.
+type reader struct{ read chan struct{} }
+
+func (r *reader) Begin(string) {}
+
+func (r *reader) Work(batch.Batch[*letter]) { <-r.read }
+
+// Lanes keep their buffers, but nothing of the requests that were served.
+func TestServedRequestsAreFreed(t *testing.T) {
+	t.Parallel()
+	r := &reader{make(chan struct{})}
+	lanes := batch.New(batch.Options[*letter]{
+		Limits:   batch.Limits{Requests: 3, Bytes: 1 << 20},
+		Patience: batch.Patience{First: time.Hour, Then: time.Hour},
+		Worker:   func(*batch.Lane[*letter]) batch.Worker[*letter] { return r },
+		Size:     func(l *letter) int { return len(l.text) },
+		Waited:   func(*letter) time.Duration { return 0 },
+		Stuck:    func([]*letter) {},
+	})
+	var served []weak.Pointer[letter]
+	send := func(send func(*letter)) {
+		l := new(letter)
+		served = append(served, weak.Make(l))
+		send(l)
+	}
+	for range 8 { // more than one batch may have, so that some stay in the line
+		send(func(l *letter) { lanes.Submit("a", l) })
+		send(func(l *letter) { lanes.Join("a", l) })
+	}
+	close(r.read)
+	for lanes.Idle() < 1 {
+		runtime.Gosched()
+	}
+	runtime.GC()
+	for i, p := range served {
+		if p.Value() != nil {
+			t.Errorf("request %d is kept", i)
+		}
+	}
+	runtime.KeepAlive(lanes)
+	lanes.Stop()
+	lanes.Wait()
+}

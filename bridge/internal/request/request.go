@@ -1,0 +1,123 @@
+// Package request is a request on its way through a bridge, whatever it asks for. The
+// [Gate] admits it, or refuses it when too many are in flight; the [Responder] answers
+// it and ends it: it is counted, traced, and not in flight any more.
+//
+// What it guarantees: a request leaves the gate once; a push without a reply subject
+// that was not stored is counted and announced; answers have the form that clients
+// recognise for the verb.
+//
+// The package knows neither the store nor lanes.
+package request
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Request is what all requests have in common.
+type Request struct {
+	Msg     *nats.Msg
+	Subject subjects.Subject
+	Verb    *Verb
+	Refusal Refusal
+	Work    Work // that it is part of
+	Arrived time.Time
+
+	// Failure is why the transaction did not serve the request. It is valid only after
+	// the commit.
+	Failure *failure.Failure
+
+	// Bundled is how many requests the message has, if it is a bundle; otherwise it is 0.
+	Bundled int
+
+	counted int64         // bytes that the gate counts; -1 when it does not count the request
+	more    int64         // requests of a bundle that the gate counts, the first aside
+	since   time.Time     // start of the work on it; zero while it waits
+	spent   time.Duration // work on it before it waited
+}
+
+// Work is a request of one verb.
+type Work interface {
+	// Head returns what it has in common with other requests.
+	Head() *Request
+
+	// Items are the items in the answer, for the trace.
+	Items() []fdbpq.Item
+
+	// End releases the request, which was answered.
+	End()
+}
+
+// Head returns the request.
+func (r *Request) Head() *Request { return r }
+
+// Items are none.
+func (r *Request) Items() []fdbpq.Item { return nil }
+
+// End does nothing.
+func (r *Request) End() {}
+
+// Verb is a kind of request.
+type Verb struct {
+	Name    string // in metrics, traces and discovery
+	Pattern string // of its subjects, after the prefix
+	Refusal Refusal
+	Silent  bool // requests without a reply subject have an effect, too
+	Traced  bool // requests have spans
+	Settles bool // settlements are counted apart; they have spans when they also pop
+	Index   int  // among all verbs
+}
+
+// Refusal is the form of the answer to a request that failed.
+type Refusal uint8
+
+// The forms of refusals.
+const (
+	AsService    Refusal = iota // as NATS services do: a status and a text in headers
+	AsPublish                   // as JetStream answers a publish: an error in the body
+	AsSettlement                // as a server answers without responders: AckSync recognises nothing else
+)
+
+// Prepare makes a message the request of a work that is new.
+func (r *Request) Prepare(w Work, v *Verb, s subjects.Subject, m *nats.Msg) {
+	r.Msg, r.Subject, r.Verb, r.Refusal, r.Work = m, s, v, v.Refusal, w
+	r.Arrived, r.counted = time.Now(), int64(m.Size())
+	r.since = r.Arrived
+}
+
+// Count is how many requests the message has.
+func (r *Request) Count() int { return max(1, r.Bundled) }
+
+// Size is the message's size, with something for each request of a bundle, so that it says
+// how large the transaction becomes.
+func (r *Request) Size() int { return r.Msg.Size() + r.Bundled*bundledSize }
+
+// bundledSize is what a request of a bundle costs a transaction beside its bytes: keys.
+const bundledSize = 400
+
+// PassGate makes a request that is refused anyway bypass the gate, which does not count
+// it.
+func (r *Request) PassGate() { r.counted = -1 }
+
+// BeginWait stops the time of the work on the request, until an attempt to serve it.
+func (r *Request) BeginWait() { r.spent, r.since = r.Took(), time.Time{} }
+
+// BeginAttempt begins an attempt to serve a request that waits.
+func (r *Request) BeginAttempt(now time.Time) { r.since = now }
+
+// AbandonAttempt has the request wait on. The attempt does not count as work on it.
+func (r *Request) AbandonAttempt() { r.since = time.Time{} }
+
+// Took is how long the bridge has worked on the request, without the time in which it
+// waited for an item.
+func (r *Request) Took() time.Duration {
+	if r.since.IsZero() {
+		return r.spent
+	}
+	return r.spent + time.Since(r.since)
+}

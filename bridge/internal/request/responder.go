@@ -1,0 +1,118 @@
+package request
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Responder answers requests and ends them: they are counted, traced, and not in
+// flight any more.
+type Responder struct {
+	Conn   *nats.Conn
+	Log    *slog.Logger
+	Tracer trace.Tracer // nil: no spans
+	Stats  *Statistics
+	Gate   *Gate
+	Events *Announcer
+}
+
+// Done ends a request that was answered; f is nil when it was served.
+func (re *Responder) Done(r *Request, f *failure.Failure) {
+	r.Failure = f
+	re.Stats.Count(r, f)
+	if re.Tracer != nil {
+		traced(re.Tracer, r, f)
+	}
+	re.Gate.Leave(r)
+	r.Work.End()
+}
+
+// Refuse answers a request with a failure and ends it.
+func (re *Responder) Refuse(r *Request, f *failure.Failure) {
+	if r.Refusal == AsPublish && r.Msg.Reply == "" {
+		re.Events.Lost(r.Subject.Queue, r.Count(), f)
+	}
+	re.AnswerFailure(r, f)
+	re.Done(r, f)
+}
+
+// RefuseAll answers requests that failed together.
+func RefuseAll[W Work](re *Responder, requests []W, err error) {
+	f := failure.Explain(err)
+	for _, w := range requests {
+		re.Refuse(w.Head(), f)
+	}
+}
+
+// AnswerFailure answers a request that was not served.
+func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
+	if r.Msg.Reply == "" {
+		return
+	}
+	header := nats.Header{
+		micro.ErrorHeader:     {failure.HeaderText(f.Text)},
+		micro.ErrorCodeHeader: {strconv.Itoa(f.Code)},
+	}
+	if f.Reason != "" {
+		header[protocol.HeaderReason] = []string{string(f.Reason)}
+	}
+	status := f.Code
+	var body []byte
+	switch {
+	case r.Refusal == AsSettlement:
+		status = 503 // AckSync notices nothing else
+	case f.Code == 504:
+		status = 0 // with a status, a client would take the request for failed
+	case r.Refusal == AsPublish && f.Code != 503:
+		status = 0 // JetStream has errors in the body
+		body = errorBody(protocol.PushResponseType, f)
+	case f.Code == 400:
+		// The misspelt subject may have been meant for a publish to a stream.
+		body = errorBody(protocol.ErrorResponseType, f)
+	}
+	if status != 0 {
+		header[protocol.HeaderStatus] = []string{strconv.Itoa(status)}
+		header[protocol.HeaderDescription] = []string{f.Describe()}
+	}
+	re.Publish(&nats.Msg{Subject: r.Msg.Reply, Header: header, Data: body})
+}
+
+// errorBody is a failure as JetStream answers errors.
+func errorBody(responseType string, f *failure.Failure) []byte {
+	response := protocol.NewErrorResponse(responseType, f.Code, f.Text)
+	response.Error.Item = f.Item
+	body, err := json.Marshal(response)
+	if err != nil {
+		return nil // numbers and strings always marshal
+	}
+	return body
+}
+
+// Publish sends an answer and reports whether it was sent. Without an answer, the client
+// repeats the request after its time-out.
+func (re *Responder) Publish(m *nats.Msg) bool {
+	err := re.Conn.PublishMsg(m)
+	if err != nil {
+		re.Log.Debug("answer lost", "subject", m.Subject, "error", err)
+	}
+	return err == nil
+}
+
+// AnswerBody answers a request with a body.
+func (re *Responder) AnswerBody(r *Request, body []byte) {
+	if r.Msg.Reply != "" {
+		if err := re.Conn.Publish(r.Msg.Reply, body); err != nil {
+			re.Refuse(r, failure.Newf(413, "the answer has %d bytes and cannot be sent: %s", len(body), err))
+			return
+		}
+	}
+	re.Done(r, nil)
+}

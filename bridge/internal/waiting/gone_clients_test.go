@@ -1,0 +1,163 @@
+package waiting_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
+)
+
+// The bridge asks whether the clients of waiting pops still listen, and frees the places
+// of those that have gone.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 100)
+		l.gone = func(reply string) bool { return reply == "_INBOX.gone.b" }
+		l.added("a", "jobs", "there")
+		pass(10 * time.Second)
+		l.added("b", "jobs", "gone")
+		l.added("c", "jobs", "there")
+		pass(5*time.Second - 1)
+		if len(l.now().asked) != 0 {
+			t.Errorf("asked after %v before anybody had waited for long", l.now().asked)
+		}
+		pass(1)
+		if len(l.now().asked) != 1 || len(l.now().asked[0]) != 3 || l.why("b") != waiting.ErrGone {
+			t.Errorf("asked after %v, b: %v", l.now().asked, l.why("b"))
+		}
+		pass(15*time.Second - 1)
+		if len(l.now().asked) != 1 {
+			t.Errorf("asked %d times", len(l.now().asked))
+		}
+		pass(1)
+		if want := []string{"_INBOX.there.a", "_INBOX.there.c"}; len(l.now().asked) != 2 || !slices.Equal(l.now().asked[1], want) {
+			t.Errorf("asked after %v, want %v last", l.now().asked, want)
+		}
+		l.Remove(l.pops["a"])
+		l.Remove(l.pops["c"])
+		pass(time.Hour)
+		if len(l.now().asked) != 2 || len(l.now().order) != 1 {
+			t.Errorf("asked after %v, ended %v", l.now().asked, l.now().order)
+		}
+	})
+}
+
+// The bridge asks more often while places are short.
+func TestSweepWhenPlacesAreShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 4)
+		l.gone = func(string) bool { return true }
+		for i := range 2 {
+			l.added(fmt.Sprint(i), "jobs", "x")
+		}
+		pass(3 * time.Second)
+		if len(l.now().asked) != 0 {
+			t.Errorf("asked after %v", l.now().asked)
+		}
+		l.added("2", "jobs", "x")
+		pass(0)
+		if len(l.now().asked) != 1 || l.Waiting() != 1 {
+			t.Errorf("asked after %v, %d wait on", l.now().asked, l.Waiting())
+		}
+		l.Close(waiting.ErrOver)
+	})
+}
+
+// Sweeps never overlap, however long the answer takes, also after all waits have ended.
+func TestSweepsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 4)
+		answer := make(chan struct{})
+		l.gone = func(string) bool {
+			<-answer
+			return false
+		}
+		for i := range 4 {
+			l.added(fmt.Sprint(i), "jobs", "x")
+		}
+		pass(2 * time.Second)
+		l.Remove(l.pops["0"])
+		l.added("more", "jobs", "x")
+		pass(time.Minute / 2)
+		if n := len(l.now().asked); n != 1 {
+			t.Errorf("%d sweeps, and the first is not over", n)
+		}
+		l.Close(waiting.ErrOver)
+		l.Open()
+		close(answer)
+		l.added("again", "jobs", "x")
+		pass(15 * time.Second)
+		if asked := l.now().asked; len(asked) != 2 || len(asked[1]) != 1 {
+			t.Errorf("asked after %v", asked)
+		}
+		l.Close(waiting.ErrOver)
+		l.Open()
+		l.added("and again", "jobs", "x")
+		pass(15 * time.Second)
+		if asked := l.now().asked; len(asked) != 3 {
+			t.Errorf("asked after %v", asked)
+		}
+		l.Close(waiting.ErrOver)
+	})
+}
+
+// A sweep asks about a bounded number of pops.
+func TestSweepIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 3000)
+		for i := range 3000 {
+			l.added(fmt.Sprint(i), "jobs", "x")
+		}
+		asked := make(map[string]bool)
+		for second := range 9 {
+			pass(time.Second)
+			if len(l.now().asked) != second+1 || len(l.now().asked[second]) != 1000 {
+				t.Fatalf("in second %d: asked %d times", second, len(l.now().asked))
+			}
+			for _, reply := range l.now().asked[second] {
+				asked[reply] = true
+			}
+			if want := min(3, second+1) * 1000; len(asked) != want {
+				t.Errorf("in second %d: asked after %d, want %d", second, len(asked), want)
+			}
+		}
+		l.Close(waiting.ErrOver)
+		pass(time.Hour)
+		if len(l.now().asked) != 9 {
+			t.Errorf("asked %d times", len(l.now().asked))
+		}
+	})
+}
+
+// If a pop whose client has gone is being served, the caller that serves it ends it. A
+// sweep ends no pop that was served or added meanwhile.
+func TestSweepBesideAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 100)
+		l.added("a", "jobs", "x")
+		l.added("b", "jobs", "x")
+		l.added("c", "jobs", "x")
+		l.gone = func(reply string) bool {
+			if reply == "_INBOX.x.c" {
+				l.Remove(l.pops["c"])
+			}
+			return true
+		}
+		l.Attempt("jobs")
+		for _, name := range []string{"b", "c"} {
+			if err := l.Keep(l.pops[name]); err != nil {
+				t.Error(err)
+			}
+		}
+		pass(15 * time.Second)
+		if l.why("b") != waiting.ErrGone || len(l.now().order) != 1 {
+			t.Errorf("ended: %v", l.now().ended)
+		}
+		if err := l.Keep(l.pops["a"]); err != waiting.ErrGone {
+			t.Errorf("a: %v", err)
+		}
+	})
+}
