@@ -25,6 +25,7 @@ func (qtx *queueTx) change(before, after *located) {
 	unique{qtx}.changed(before, after)
 	if before.key != "" || after.key != "" {
 		keyIndex{qtx}.changed(before, after)
+		keyLimits{qtx}.changed(before, after)
 	}
 	qtx.tally.item(before, -1)
 	qtx.tally.item(after, 1)

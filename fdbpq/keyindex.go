@@ -1,11 +1,267 @@
 package fdbpq
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
+
+// An item can have a key: a customer, a tenant, a document. Its queue decides how many
+// items of one key are leased at a time, how many are delivered in a time, and whether
+// keys take turns. Pops never read past the items of a key that may have no more.
+//
+// So keys stand in an index of their own (spaceKeyHead), at the place of their first
+// ready item. Three rules keep it:
+//
+//  1. A key with ready items has a row there, at the place of the first one or in front
+//     of it, unless its leased items are as many as it may have, it waits for a token, or
+//     it is paused.
+//  2. Whoever ends such a lease, or such a pause, writes the row.
+//  3. A key that waits for a token has a row that says until when (spaceKeyWaits). The
+//     first pop after that writes the row.
+//
+// Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
+// Pops depend on what they conclude from. A push writes the row blindly, unless another
+// item of the key comes first. Then it relies on the row of that one, and depends on it:
+// a pop that takes it at the same time does not see the new item. Settlements depend on
+// nothing.
+
+// MaxKey bounds the bytes of a key.
+const MaxKey = 128
+
+// ErrKey: the key is not as it should be.
+var ErrKey = errors.New("key")
+
+// CheckKey returns an error when a key is not as it should be.
+func CheckKey(key string) error {
+	switch {
+	case len(key) > MaxKey:
+		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrKey, len(key), MaxKey)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("%w %q: expected UTF-8", ErrKey, key)
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return fmt.Errorf("%w %q: control characters are not allowed", ErrKey, key)
+	case key != strings.TrimSpace(key):
+		return fmt.Errorf("%w %q: spaces at its ends are not allowed", ErrKey, key)
+	}
+	return nil
+}
+
+// readySpace is the space of the item when it is ready.
+func (e *envelope) readySpace() string {
+	if e.key != "" {
+		return spaceKeyed
+	}
+	return spaceReady
+}
+
+// begun reports whether the item was leased before, so that key_order hands it out
+// before the others of its key.
+func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
+
+// keyIndex is what a queue does about the rows with which pops find keys.
+type keyIndex struct{ *queueTx }
+
+// row returns the prefix of the rows of a key in a space, with capacity for a place.
+func (x keyIndex) row(space, key string) []byte {
+	b := make([]byte, 0, len(space)+len(x.name)+len(key)+64)
+	return tuple.AppendBytes(x.appendPrefix(b, space), []byte(key))
+}
+
+func (x keyIndex) placeRow(space, key string, p place) []byte {
+	return p.append(x.row(space, key))
+}
+
+// keyChanges are the keys whose items a transaction has changed, in the order in which
+// it did.
+type keyChanges struct {
+	all   []*keyChange
+	byKey map[string]*keyChange
+}
+
+type keyChange struct {
+	key     string
+	added   []place // of items that became ready
+	removed []place // of items that are not ready any more
+	letGo   int     // leases that ended, less those that began
+	full    bool    // nobody needs to look at it before it may have more
+	placed  bool    // its row in the fair order is written
+}
+
+func (c *keyChanges) of(key string) *keyChange {
+	change := c.byKey[key]
+	if change == nil {
+		if c.byKey == nil {
+			c.byKey = make(map[string]*keyChange)
+		}
+		change = &keyChange{key: key}
+		c.byKey[key] = change
+		c.all = append(c.all, change)
+	}
+	return change
+}
+
+// first returns the place of the ready item that is handed out first of those of a
+// key.
+func (x keyIndex) first(r kv.Reader, key string) (first place, ok bool, err error) {
+	if x.state.config.KeyOrder {
+		first, ok, err = x.firstIn(r, spaceKeyBegun, key, nil)
+	}
+	if !ok && err == nil {
+		first, ok, err = x.firstIn(r, spaceKeyReady, key, nil)
+	}
+	return first, ok, err
+}
+
+// prefetch says that first is about to be asked for.
+func (x keyIndex) prefetch(key string) {
+	spaces := []string{spaceKeyBegun, spaceKeyReady}
+	if !x.state.config.KeyOrder {
+		spaces = spaces[1:]
+	}
+	for _, space := range spaces {
+		begin, end := rowsBehind(x.row(space, key), nil)
+		x.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+	}
+}
+
+// firstIn returns the first place of a key in a space, behind a place or from the
+// beginning.
+func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
+	prefix := x.row(space, key)
+	begin, end := rowsBehind(prefix, behind)
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil || len(rows) == 0 {
+		return place{}, false, err
+	}
+	first, err = parsePlace(rows[0].Key[len(prefix):])
+	return first, err == nil, err
+}
+
+// rowsBehind is the range of the rows of a key with a prefix, all or those behind a place.
+func rowsBehind(prefix []byte, behind *place) (begin, end []byte) {
+	begin, end = tuple.Range(prefix)
+	if behind != nil {
+		begin = append(behind.append(bytes.Clone(prefix)), 0)
+	}
+	return begin, end
+}
+
+// changed keeps the rows of a key whose item changes.
+func (x keyIndex) changed(before, after *located) {
+	was, is := before.state == StateReady, after.state == StateReady
+	if !was || !is || before.place != after.place || before.begun() != after.begun() {
+		if was {
+			x.notReady(before)
+		}
+		if is {
+			x.ready(after)
+		}
+	}
+}
+
+func (x keyIndex) ready(l *located) {
+	x.tx.Set(x.placeRow(spaceKeyReady, l.key, l.place), nil)
+	if l.begun() {
+		x.tx.Set(x.placeRow(spaceKeyBegun, l.key, l.place), nil)
+	}
+	change := x.keys.of(l.key)
+	change.added = append(change.added, l.place)
+}
+
+func (x keyIndex) notReady(l *located) {
+	x.tx.Clear(x.placeRow(spaceKeyReady, l.key, l.place))
+	if l.begun() {
+		x.tx.Clear(x.placeRow(spaceKeyBegun, l.key, l.place))
+	}
+	change := x.keys.of(l.key)
+	change.removed = append(change.removed, l.place)
+}
+
+// flush writes the rows with which pops find the keys that the transaction changed.
+func (x keyIndex) flush() error {
+	for _, change := range x.keys.all {
+		if len(change.added) > 0 && len(change.removed) == 0 && change.letGo == 0 { // pops and settlements have said so before
+			x.prefetch(change.key)
+		}
+	}
+	for _, change := range x.keys.all {
+		if err := x.flushKey(change); err != nil {
+			return err
+		}
+	}
+	x.keys = keyChanges{}
+	return nil
+}
+
+func (x keyIndex) flushKey(change *keyChange) error {
+	if len(change.added)+len(change.removed) == 0 && (change.letGo <= 0 || !x.state.keyLimited()) {
+		return nil
+	}
+	// Without a dependency on the item that is left, two transactions could each leave
+	// the one that the other takes.
+	r := x.snapshot
+	if len(change.removed) > 0 {
+		r = x.tx
+	}
+	first, ok, err := x.first(r, change.key)
+	if err != nil {
+		return err
+	}
+	for _, p := range change.removed {
+		if !ok || p != first {
+			x.tx.Clear(x.key(spaceKeyHead, p))
+		}
+	}
+	switch {
+	case !ok && len(change.removed) > 0:
+		return x.gone(change)
+	case !ok:
+		return nil
+	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
+		x.tx.Conflict(x.placeRow(spaceKeyReady, change.key, first))
+		return nil
+	}
+	if !change.full {
+		x.tx.Set(x.key(spaceKeyHead, first), []byte(change.key))
+		if !change.placed {
+			fair{x.queueTx}.place(first, change.key)
+		}
+	}
+	if change.letGo > 0 && x.state.keyLimited() {
+		x.arrived = true
+	}
+	return nil
+}
+
+// gone forgets what counts for a key while it has ready items: it has none any more. A
+// pop forgets its row.
+func (x keyIndex) gone(change *keyChange) error {
+	if x.state.config.Fair == "" {
+		return nil
+	}
+	if !change.placed {
+		fair{x.queueTx}.place(change.removed[0], change.key)
+	}
+	weight, err := x.tx.Get(fair{x.queueTx}.weightRow(change.key))
+	if err == nil && weight != nil {
+		x.tx.Clear(fair{x.queueTx}.weightRow(change.key))
+	}
+	return err
+}
+
+// find has pops look at a key.
+func (x keyIndex) find(first place, key string) {
+	x.tx.Set(x.key(spaceKeyHead, first), []byte(key))
+	fair{x.queueTx}.place(first, key)
+}
 
 // keysAtOnce bounds how many keys one transaction looks at after a change of key_limit
 // or key_order. Timers look at the others.

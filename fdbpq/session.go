@@ -1,10 +1,12 @@
 package fdbpq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -137,3 +139,126 @@ func (t *sessionTx) Max(key []byte, value uint64) {
 	t.writeAttempt()
 	t.Tx.Max(key, value)
 }
+
+// sessionRetention is how long the sessions of a process without heartbeats are kept,
+// far longer than a transaction can take.
+const sessionRetention = time.Hour
+
+// retireRows bounds how many rows one transaction of RetireSessions reads.
+const retireRows = 1000
+
+// RetireSessions clears the sessions of processes without a heartbeat for an hour, in
+// one bounded transaction that starts at the given row. It returns the row at which
+// the next one has to start, nil after the last one.
+func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
+	begin, end := tuple.Range(row(spaceSession))
+	if from != nil {
+		begin = from
+	}
+	err = s.db.Update(ctx, func(tx kv.Tx) error {
+		next = nil
+		now, err := s.now(tx.Snapshot())
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: retireRows})
+		if err != nil {
+			return err
+		}
+		if len(rows) == retireRows {
+			next = append(rows[len(rows)-1].Key, 0)
+		}
+		return retire(tx, rows, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("retire sessions: %w", err)
+	}
+	return next, nil
+}
+
+func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
+	prefix := len(row(spaceSession))
+	var process []byte // that the current rows belong to
+	for _, pair := range rows {
+		_, slot, err := tuple.ConsumeBytes(pair.Key[prefix:])
+		if err != nil {
+			return fmt.Errorf("damaged session row: %w", err)
+		}
+		owner := pair.Key[:len(pair.Key)-len(slot)]
+		if bytes.Equal(owner, process) {
+			continue
+		}
+		process = owner
+		if len(slot) > 0 {
+			// A process without a heartbeat, or whose first rows were in the previous
+			// transaction.
+			alive, err := tx.Get(owner)
+			if err != nil {
+				return err
+			}
+			if alive == nil {
+				tx.Set(owner, tuple.AppendInt(nil, now))
+			}
+			continue
+		}
+		alive, _, err := tuple.ConsumeInt(pair.Value)
+		if err != nil {
+			return fmt.Errorf("damaged process row: %w", err)
+		}
+		if now-alive > int64(sessionRetention) {
+			tx.Conflict(owner)
+			tx.Clear(owner)
+			tx.ClearRange(tuple.Range(owner))
+		}
+	}
+	return nil
+}
+
+// resolveTimeout bounds how long Update resolves an unknown result, even when its
+// context has ended. Only tests change it.
+var resolveTimeout = 10 * time.Second
+
+// resolvePause is the first pause between attempts to resolve while the store is
+// unavailable; it doubles.
+const resolvePause = time.Millisecond
+
+// resolve finds out whether an attempt took effect. If not, it makes sure that the
+// attempt never will.
+func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
+	defer cancel()
+	s.attempt++
+	void := s.attempt
+	for pause := resolvePause; ; pause *= 2 {
+		err = s.store.db.Update(ctx, func(tx kv.Tx) error {
+			row, err := tx.Get(s.row())
+			if err != nil {
+				return err
+			}
+			if row == nil && s.rowExists {
+				return errRetired
+			}
+			if done = kv.DecodeInteger(row) == attempt; !done {
+				tx.Set(s.row(), kv.EncodeInteger(void))
+			}
+			return nil
+		})
+		away := errors.Is(err, kv.ErrUnavailable)
+		if !away && !errors.Is(err, kv.ErrUnknown) || ctx.Err() != nil {
+			s.rowExists = s.rowExists || err == nil
+			return done, err
+		}
+		if away {
+			wait := time.NewTimer(pause)
+			select {
+			case <-wait.C:
+			case <-ctx.Done():
+			}
+			wait.Stop()
+		}
+	}
+}
+
+// errRetired: RetireSessions has cleared the session's row, because this process was
+// silent for too long. The result cannot be found out.
+var errRetired = errors.New("the row of the session is gone: the process was silent for too long")

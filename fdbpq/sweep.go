@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -184,4 +185,83 @@ func (qtx *queueTx) timerDue(t timer) error {
 		return times{qtx}.ttlDue(t)
 	}
 	return fmt.Errorf("unknown kind %q", t.kind)
+}
+
+// sweeperTerm is how long a process stays the only sweeper after a sweep. When it
+// dies, another one takes over after the term.
+const sweeperTerm = 2 * time.Second
+
+// becomeSweeper makes this process the sweeper. While another process is, it returns
+// the end of that one's term.
+func (w *sweep) becomeSweeper() (until int64, err error) {
+	key := row(spaceSweeper)
+	value, err := w.tx.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	own := string(w.store.sessions.process[:])
+	if value != nil {
+		process, rest, err := tuple.ConsumeBytes(value)
+		if err != nil {
+			return 0, fmt.Errorf("damaged sweeper row: %w", err)
+		}
+		if until, _, err = tuple.ConsumeInt(rest); err != nil {
+			return 0, fmt.Errorf("damaged sweeper row: %w", err)
+		}
+		if string(process) != own && until > w.now {
+			return until, nil
+		}
+	}
+	w.tx.Set(key, tuple.AppendInt(tuple.AppendBytes(nil, []byte(own)), w.now+int64(sweeperTerm)))
+	return 0, nil
+}
+
+// timerError is a timer's error that retries would not mend.
+type timerError struct {
+	key   []byte
+	queue string
+	err   error
+}
+
+func (e *timerError) Error() string { return fmt.Sprintf("timer of queue %q: %v", e.queue, e.err) }
+
+func (e *timerError) Unwrap() error { return e.err }
+
+// isDamage reports whether an error is about the store's content, and not about its
+// availability.
+func isDamage(err error) bool {
+	return !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrClosed)
+}
+
+// damagedTimers are timers that this process ignores.
+type damagedTimers struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+// maxDamagedTimers bounds their number. A store with more damage needs an operator
+// first.
+const maxDamagedTimers = 1000
+
+func (d *damagedTimers) add(key []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.keys == nil {
+		d.keys = make(map[string]bool)
+	}
+	if len(d.keys) < maxDamagedTimers {
+		d.keys[string(key)] = true
+	}
+}
+
+func (d *damagedTimers) has(key []byte) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys[string(key)]
+}
+
+func (d *damagedTimers) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.keys)
 }

@@ -1,8 +1,365 @@
 package fdbpq
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
+
+// maxLooks bounds how many keys that give no item one pop looks at, and maxPeekLooks how
+// many one peek does. A pop clears their rows, so that another one goes on; a peek finds
+// nothing.
+const (
+	maxLooks     = 256
+	maxPeekLooks = 1024
+)
+
+// looks is what one pop knows of the keys that it has looked at.
+type looks struct {
+	*collector
+	keys  map[string]*turn
+	count int // of keys that gave no item
+}
+
+// turn is a key that a pop has looked at.
+type turn struct {
+	key      string
+	settings KeySettings
+	leases   int    // that it may have besides those it has
+	bucket   bucket // of tokens, if a rate holds for it
+	tokens   int    // deliveries that the bucket allows
+	at       place  // of its next item
+	ready    bool   // it has one, and may have it
+	fence    int64  // of its next lease, 0 if several of its items may be leased at a time
+
+	begun, fresh *place // items up to these were selected or passed
+}
+
+// givesUp counts a key that gave no item, and reports whether the pop or peek ends with it.
+func (l *looks) givesUp() bool {
+	l.count++
+	if !l.remove {
+		return l.count >= maxPeekLooks
+	}
+	if l.count < maxLooks {
+		return false
+	}
+	l.more = len(l.items) == 0
+	return true
+}
+
+func (t *turn) room() int { return min(t.leases, t.tokens) }
+
+// lookAt reads how many items a key may have, and which is next. What gives the key room
+// again changes what this has read, and so does another delivery of it.
+func (l *looks) lookAt(key string) (*turn, error) {
+	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
+	l.keys[key] = t
+	config := &l.state.config
+	var err error
+	if t.settings, err = l.settingsOf(l.reader(), l.state, key); err != nil {
+		return nil, err
+	}
+	if t.settings.paused() {
+		t.leases = 0
+		return t, nil
+	}
+	if limit := int(t.settings.limit(config)); limit > 0 {
+		held, err := keyLimits{l.queueTx}.held(l.reader(), key, limit)
+		if err != nil {
+			return nil, err
+		}
+		if t.leases = limit - held; t.leases == 0 {
+			return t, nil // who ends one of the leases has it looked at again
+		}
+		if limit == 1 && l.remove {
+			if t.fence, err = (fences{l.queueTx}).next(key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if rate := t.settings.rate(config); rate != (Rate{}) {
+		now, err := l.now()
+		if err != nil {
+			return nil, err
+		}
+		if t.bucket, err = (rates{l.queueTx}).read(l.reader(), l.keyBucketRow(key), rate); err != nil {
+			return nil, err
+		}
+		none, err := rates{l.queueTx}.noRoom(&t.bucket)
+		if err != nil {
+			return nil, err
+		}
+		if none { // look again when a timer has cleared some
+			t.bucket.full = now + forgetEvery(timerTokens) + (rate.N-1)*rate.interval()
+		}
+		t.tokens = int(t.bucket.tokens(now))
+	}
+	return t, l.advance(t)
+}
+
+// prefetch says that the transaction is about to look at keys whose rows are here, and to
+// take their items.
+func (l *looks) prefetch(heads []entry) {
+	for i := range heads {
+		key := string(heads[i].value)
+		l.prefetchKey(key)
+		l.prefetchItem(key, heads[i].place)
+	}
+}
+
+// prefetchKey says that the transaction is about to look at a key.
+func (l *looks) prefetchKey(key string) {
+	if !l.remove || l.keys[key] != nil {
+		return
+	}
+	var unset KeySettings
+	if l.state.keysSet > 0 {
+		l.tx.Prefetch(l.settingsRow(key))
+	}
+	limit := int(unset.limit(&l.state.config))
+	if limit > 0 {
+		begin, end := keyLimits{l.queueTx}.rows(key)
+		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
+	}
+	if limit == 1 {
+		l.tx.Prefetch(l.keyFenceRow(key))
+	}
+	if unset.rate(&l.state.config) != (Rate{}) {
+		l.tx.Prefetch(l.keyBucketRow(key), l.counterKey(0, counterOwing))
+	}
+	keyIndex{l.queueTx}.prefetch(key)
+}
+
+// prefetchItem says that the transaction is about to take the item of a key at a place, and
+// to look for the next one.
+func (l *looks) prefetchItem(key string, at place) {
+	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
+		return
+	}
+	begin, end := rowsBehind(keyIndex{l.queueTx}.row(spaceKeyReady, key), &at)
+	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+	l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
+}
+
+// advance finds the next item of a key.
+func (l *looks) advance(t *turn) (err error) {
+	if t.ready = false; t.leases == 0 {
+		return nil
+	}
+	found := false
+	if l.state.config.KeyOrder {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyBegun, t.key, t.begun); err != nil {
+			return err
+		}
+		if found {
+			t.begun = &place{t.at.priority, t.at.tail}
+		}
+	}
+	if !found {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyReady, t.key, t.fresh); err != nil {
+			return err
+		}
+		t.fresh = &place{t.at.priority, t.at.tail}
+	}
+	if found && t.tokens == 0 {
+		if l.remove {
+			l.tx.Set(l.keyWaitsRow(t.bucket.next(), t.key), nil)
+		} else if l.token == 0 || t.bucket.next() < l.token {
+			l.token = t.bucket.next()
+		}
+	}
+	t.ready = found && t.tokens > 0
+	return nil
+}
+
+// selectNext selects the next item of a key, or passes it if its TTL is over. It reports
+// whether that was the last item of the pop.
+func (l *looks) selectNext(t *turn) (done bool, err error) {
+	row, err := l.snapshot.Get(l.queueTx.key(spaceKeyed, t.at))
+	if err != nil {
+		return false, err
+	}
+	if row == nil {
+		return false, fmt.Errorf("damaged key %q: its first ready item is missing", t.key)
+	}
+	selected, passed := len(l.items), l.expired
+	done, err = l.add(entry{place: t.at, value: row})
+	if err != nil {
+		return false, err
+	}
+	if len(l.items) == selected && done && l.expired == passed {
+		return true, nil // it does not fit
+	}
+	if len(l.items) > selected {
+		t.leases--
+		if t.fence > 0 {
+			l.items[selected].envelope.keyFence = t.fence
+			if err := (fences{l.queueTx}).keep(t.key, t.fence); err != nil {
+				return false, err
+			}
+		}
+		if t.tokens < math.MaxInt {
+			now, err := l.now()
+			if err != nil {
+				return false, err
+			}
+			t.tokens--
+			t.bucket.take(1, now)
+		}
+	}
+	if err := l.advance(t); err != nil {
+		return false, err
+	}
+	if l.remove && t.room() == 0 {
+		l.queueTx.keys.of(t.key).full = true
+	}
+	return done, nil
+}
+
+// spend writes the tokens that the pop has taken.
+func (l *looks) spend() error {
+	if !l.remove {
+		return nil
+	}
+	for key, t := range l.keys {
+		if !t.bucket.used {
+			continue
+		}
+		if err := (rates{l.queueTx}).keep(key, &t.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyWaitsRow is the row of a key that has a token from a time on.
+func (q Queue) keyWaitsRow(due int64, key string) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, q.name), due), []byte(key))
+}
+
+// refilled looks at the keys that have got a token since they last waited for one.
+func (l *looks) refilled() ([]*turn, error) {
+	if !l.state.keysMayWait() {
+		return nil, nil
+	}
+	now, err := l.now()
+	if err != nil {
+		return nil, err
+	}
+	keys, more, err := keyIndex{l.queueTx}.waitsDue(now, l.remove)
+	if err != nil {
+		return nil, err
+	}
+	var ready []*turn
+	for _, key := range keys {
+		if l.keys[key] != nil {
+			continue
+		}
+		t, err := l.lookAt(key)
+		if err != nil {
+			return nil, err
+		}
+		if t.ready {
+			ready = append(ready, t)
+			if l.remove {
+				keyIndex{l.queueTx}.find(t.at, key)
+			}
+		}
+	}
+	l.more = l.remove && more // others may come first
+	return ready, nil
+}
+
+// endWaits has pops look at keys that have a token at a time, where no pop has cleared their
+// rows since. After a purge these are keys without items, and a key that was given a token
+// back has one before its row says so.
+func (x keyIndex) endWaits(at int64) error {
+	keys, more, err := x.waitsDue(at, true)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := x.lookAgain(key); err != nil {
+			return err
+		}
+	}
+	if more {
+		return timers{x.queueTx}.atOnce(timerTokens, "")
+	}
+	return nil
+}
+
+// waitsDue returns a bounded number of keys that wait for a token until a time at most,
+// and whether there may be more. If they are to be looked at, it clears their rows.
+func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
+	prefix := queueRow(spaceKeyWaits, x.name)
+	begin, _ := tuple.Range(prefix)
+	rows, err := x.snapshot.Range(begin, x.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		key, err := waitingKey(row.Key[len(prefix):])
+		if err != nil {
+			return nil, false, err
+		}
+		keys = append(keys, key)
+		if remove {
+			x.tx.Conflict(row.Key) // a process whose time is behind may write it again
+			x.tx.Clear(row.Key)
+		}
+	}
+	return keys, len(rows) == maxLooks, nil
+}
+
+func waitingKey(rest []byte) (string, error) {
+	_, rest, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
+	}
+	key, _, err := tuple.ConsumeBytes(rest)
+	if err != nil {
+		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
+	}
+	return string(key), nil
+}
+
+// nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys
+// that have one by now were looked at, or wait for none any more.
+func (c *collector) nextToken() (time.Duration, error) {
+	if !c.state.keysMayWait() {
+		return 0, nil
+	}
+	now, err := c.now()
+	if err != nil {
+		return 0, err
+	}
+	prefix := queueRow(spaceKeyWaits, c.name)
+	_, end := tuple.Range(prefix)
+	rows, err := c.snapshot.Range(c.keyWaitsRow(now+1, ""), end, kv.RangeOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	due := c.token
+	if len(rows) > 0 {
+		first, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
+		if err != nil {
+			return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+		}
+		if due == 0 || first < due {
+			due = first
+		}
+	}
+	if due == 0 {
+		return 0, nil
+	}
+	return time.Duration(due - now), nil
+}
 
 // turns selects items in the order of the queue where items may have to wait for others of
 // their key. It reads the items without a key and the rows of the keys in their common

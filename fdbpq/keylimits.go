@@ -1,0 +1,101 @@
+package fdbpq
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+var (
+	// ErrLeaseRequired: the leases of keys are counted, so a pop without one is refused.
+	ErrLeaseRequired = errors.New("a lease is required where key_limit, key_order or the limit of a key is set")
+
+	// ErrOnlyMin: pops look at keys, and know the next item of each, and no other.
+	ErrOnlyMin = errors.New("only pop.min and peek.min of all priorities work where items wait for others of their key, or keys take turns")
+)
+
+// MayPop returns why the queue refuses a pop, one without a lease if that is 0.
+func (q Queue) MayPop(r kv.Reader, sel *Selection, lease time.Duration) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refuses(sel, lease)
+}
+
+// MayPeek returns why the queue refuses a peek.
+func (q Queue) MayPeek(r kv.Reader, sel *Selection) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refusesEnd(sel)
+}
+
+func (s *queueState) refuses(sel *Selection, lease time.Duration) error {
+	if lease == 0 && s.keyLimited() {
+		return ErrLeaseRequired
+	}
+	return s.refusesEnd(sel)
+}
+
+// refusesEnd returns ErrOnlyMin for a selection that needs more than the next item of each
+// key. What is configured decides it, and not whether there are keys.
+func (s *queueState) refusesEnd(sel *Selection) error {
+	c := &s.config
+	looks := c.limitsKeys() || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0
+	if looks && (sel.End != Min || *sel.Band != AllPriorities) {
+		return ErrOnlyMin
+	}
+	return nil
+}
+
+// keyLimits is what a queue does about the leases of a key.
+type keyLimits struct{ *queueTx }
+
+// held counts the leased items of a key, and those that wait between two leases in
+// order, up to a number.
+func (x keyLimits) held(r kv.Reader, key string, most int) (int, error) {
+	begin, end := x.rows(key)
+	held, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
+	return len(held), err
+}
+
+// rows is the range of the rows of a key's leases.
+func (x keyLimits) rows(key string) (begin, end []byte) {
+	return tuple.Range(keyIndex{x.queueTx}.row(spaceKeyHeld, key))
+}
+
+// changed keeps the row of an item that counts as leased.
+func (x keyLimits) changed(before, after *located) {
+	if before.state == StateDelayed && after.state == StateDelayed {
+		return // it holds its key if it did, whatever the configuration is by now
+	}
+	switch was, is := before.mayHoldKey(), x.holds(after); {
+	case was && !is:
+		x.tx.Clear(x.row(before))
+		x.keys.of(before.key).letGo++
+	case is && !was:
+		x.tx.Set(x.row(after), nil)
+		x.keys.of(after.key).letGo--
+	}
+}
+
+func (x keyLimits) row(l *located) []byte {
+	return append(keyIndex{x.queueTx}.row(spaceKeyHeld, l.key), l.place.tail...)
+}
+
+// holds reports whether an item counts as leased from now on. In order, one that is
+// delayed after a lease keeps the others of its key waiting: it is not done. What a push
+// delays keeps nobody waiting.
+func (x keyLimits) holds(l *located) bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun() && x.state.config.KeyOrder
+}
+
+// mayHoldKey reports whether the item may count as leased: whether a delayed one does, the
+// configuration decided when its lease ended.
+func (l *located) mayHoldKey() bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun()
+}
