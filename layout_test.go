@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"bridge/internal/simulation": {},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
+	"internal/calendar":    {},
 	"internal/clustertest": {"fdbpq/kv/cluster", "internal/patience"},
 	"internal/console":     {}, // files for browsers, which speak to the gateway alone
 	"internal/disk":        {},

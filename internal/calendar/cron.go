@@ -1,0 +1,202 @@
+package calendar
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// cron is a spec of fields. Each field is a set of bits.
+//
+// Local times are counted in seconds, as if each day had 86,400 of them: a local time is
+// the Unix time at which a clock in UTC would show it.
+type cron struct {
+	zone                    *time.Location
+	seconds, minutes, hours uint64
+	days, months, weekdays  uint64
+	anyDay, anyWeekday      bool // all values: the other field of days decides alone
+	wild                    bool // times are those instants whose local time matches
+}
+
+// plainShift is the longest shift of local time that is a matter of clocks. A longer one is
+// one of the calendar: it skips or repeats whole days, and nothing is made up for them.
+const plainShift = 3 * 60 * 60
+
+const day = 24 * 60 * 60
+
+// span is a time in which a zone has one offset.
+type span struct {
+	begin, end int64 // Unix seconds, the end excluded
+	offset     int64
+	shift      int64 // by how much local time jumps at the begin; 0: nothing that counts
+}
+
+func (c *cron) span(at int64) span {
+	t := time.Unix(at, 0).In(c.zone)
+	_, offset := t.Zone()
+	s := span{begin: math.MinInt64 / 4, end: math.MaxInt64 / 4, offset: int64(offset)}
+	begin, end := t.ZoneBounds()
+	if !end.IsZero() {
+		s.end = end.Unix()
+	}
+	if s.end <= at {
+		// Beyond the changes that the data lists, package time ends spans with the year of UTC, and
+		// takes it to have 365 days. No rule changes clocks on the last day.
+		s.end = time.Date(t.UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	}
+	if !begin.IsZero() {
+		s.begin = begin.Unix()
+		_, before := begin.Add(-1).Zone()
+		if s.shift = s.offset - int64(before); s.shift > plainShift || s.shift < -plainShift {
+			s.shift = 0
+		}
+	}
+	return s
+}
+
+// first is the first local time of a span that may fire. Local times that a fixed spec has
+// seen before the clocks were put back do not fire again.
+func (c *cron) first(s span) int64 {
+	if !c.wild && s.shift < 0 {
+		return s.begin + s.offset - s.shift
+	}
+	return s.begin + s.offset
+}
+
+// skipped reports whether the clocks were put forward over a local time that matches, when
+// the span began. What a fixed spec has there fires at once.
+func (c *cron) skipped(s span) bool {
+	if c.wild || s.shift <= 0 {
+		return false
+	}
+	_, matches := c.nextLocal(s.begin+s.offset-s.shift, s.begin+s.offset-1)
+	return matches
+}
+
+// next returns the first time from one second to another, both included.
+func (c *cron) next(from, to int64) (int64, bool) {
+	for from <= to {
+		s := c.span(from)
+		if from == s.begin && c.skipped(s) {
+			return from, true
+		}
+		local, ok := c.nextLocal(max(from+s.offset, c.first(s)), min(s.end-1, to)+s.offset)
+		if ok {
+			return local - s.offset, true
+		}
+		from = s.end
+	}
+	return 0, false
+}
+
+// last returns the last time from one second to another, both included.
+func (c *cron) last(from, to int64) (int64, bool) {
+	for from <= to {
+		s := c.span(to)
+		local, ok := c.lastLocal(max(from+s.offset, c.first(s)), to+s.offset)
+		if ok {
+			return local - s.offset, true
+		}
+		if s.begin >= from && c.skipped(s) {
+			return s.begin, true
+		}
+		to = s.begin - 1
+	}
+	return 0, false
+}
+
+// nextLocal returns the first local time from one second to another, both included.
+func (c *cron) nextLocal(from, to int64) (int64, bool) {
+	for from <= to {
+		d := floorDiv(from, day)
+		if c.matchesDay(d) {
+			if second, ok := c.nextSecond(int(from - d*day)); ok {
+				return d*day + second, d*day+second <= to
+			}
+		}
+		from = (d + 1) * day
+	}
+	return 0, false
+}
+
+// lastLocal returns the last local time from one second to another, both included.
+func (c *cron) lastLocal(from, to int64) (int64, bool) {
+	for from <= to {
+		d := floorDiv(to, day)
+		if c.matchesDay(d) {
+			if second, ok := c.lastSecond(int(to - d*day)); ok {
+				return d*day + second, d*day+second >= from
+			}
+		}
+		to = d*day - 1
+	}
+	return 0, false
+}
+
+// matchesDay reports whether a day, counted from 1970 on, is one of the spec. Where days of
+// the month and of the week are both restricted, either will do.
+func (c *cron) matchesDay(d int64) bool {
+	t := time.Unix(d*day, 0).UTC()
+	_, month, dayOfMonth := t.Date()
+	if c.months&(1<<month) == 0 {
+		return false
+	}
+	ofMonth, ofWeek := c.days&(1<<dayOfMonth) != 0, c.weekdays&(1<<t.Weekday()) != 0
+	if c.anyDay || c.anyWeekday {
+		return ofMonth && ofWeek
+	}
+	return ofMonth || ofWeek
+}
+
+// nextSecond returns the first second of a day from one on.
+func (c *cron) nextSecond(from int) (int64, bool) {
+	h, m, s := from/3600, from/60%60, from%60
+	if c.hours&(1<<h) != 0 {
+		if c.minutes&(1<<m) != 0 {
+			if found := firstFrom(c.seconds, s); found >= 0 {
+				return secondOf(h, m, found), true
+			}
+		}
+		if found := firstFrom(c.minutes, m+1); found >= 0 {
+			return secondOf(h, found, firstFrom(c.seconds, 0)), true
+		}
+	}
+	if found := firstFrom(c.hours, h+1); found >= 0 {
+		return secondOf(found, firstFrom(c.minutes, 0), firstFrom(c.seconds, 0)), true
+	}
+	return 0, false
+}
+
+// lastSecond returns the last second of a day up to one.
+func (c *cron) lastSecond(to int) (int64, bool) {
+	h, m, s := to/3600, to/60%60, to%60
+	if c.hours&(1<<h) != 0 {
+		if c.minutes&(1<<m) != 0 {
+			if found := lastUpTo(c.seconds, s); found >= 0 {
+				return secondOf(h, m, found), true
+			}
+		}
+		if found := lastUpTo(c.minutes, m-1); found >= 0 {
+			return secondOf(h, found, lastUpTo(c.seconds, 59)), true
+		}
+	}
+	if found := lastUpTo(c.hours, h-1); found >= 0 {
+		return secondOf(found, lastUpTo(c.minutes, 59), lastUpTo(c.seconds, 59)), true
+	}
+	return 0, false
+}
+
+func secondOf(h, m, s int) int64 { return int64(h)*3600 + int64(m)*60 + int64(s) }
+
+// firstFrom returns the first member of a set that is not below v, -1 if there is none.
+func firstFrom(set uint64, v int) int {
+	if rest := set >> v << v; rest != 0 {
+		return bits.TrailingZeros64(rest)
+	}
+	return -1
+}
+
+// lastUpTo returns the last member of a set that is not above v, -1 if there is none.
+func lastUpTo(set uint64, v int) int {
+	return 63 - bits.LeadingZeros64(set&(1<<(v+1)-1))
+}
