@@ -159,7 +159,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case settleAck, settleNext:
 		done, err = q.Ack(tx, s.lease)
 	case settleNack:
-		done, err = q.Nack(tx, s.lease, s.delay)
+		done, err = q.Nack(tx, s.lease, fdbpq.Nack{Delay: &s.delay})
 	case settleProgress:
 		done, err = q.Extend(tx, s.lease, s.ask.lease)
 	case settleTerm:

@@ -16,6 +16,9 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	if changed.config, err = s.config.Merge(object); err != nil {
 		return Config{}, err
 	}
+	if err := changed.useBackoff(); err != nil {
+		return Config{}, err
+	}
 	if own, most := changed.config.MaxBytes, q.store.maxQueueBytes; most > 0 && own > most && own != s.config.MaxBytes {
 		return Config{}, configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
 	}

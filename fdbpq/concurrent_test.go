@@ -205,7 +205,7 @@ func (c *crowd) work(s *fdbpq.Store, rng *rand.Rand, item fdbpq.Item) error {
 		return nil // dead
 	case 1:
 		returned = true
-		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Nack(tx, l, 0) }
+		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Nack(tx, l, fdbpq.Nack{}) }
 	case 2:
 		returned = true
 		settle = func(tx kv.Tx) (fdbpq.Settled, error) { return q.Return(tx, l) }

@@ -37,6 +37,8 @@ type Config struct {
 	Rate              Rate     `json:"rate"`                // deliveries of the queue
 	KeyRate           Rate     `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
+	Backoff           Backoff  `json:"backoff"`             // how long items stay away that come back from a lease
+	Attempts          int64    `json:"attempts"`            // last ones that items remember; 0: none
 	Strict            bool     `json:"strict"`              // a pop depends on what is in front of the items that it takes
 }
 
@@ -79,6 +81,7 @@ func defaultConfig() Config {
 		DedupLimit:    DefaultDedupLimit,
 		Ties:          TiesNewest,
 		Overflow:      OverflowRefuse,
+		Attempts:      MaxAttempts,
 	}
 }
 
@@ -141,6 +144,8 @@ func inJSON(t reflect.Type) string {
 		return "a string"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
+	case t.Kind() == reflect.Float64:
+		return "a number"
 	}
 	return "an integer"
 }
@@ -164,6 +169,8 @@ func checkObject(object []byte, names []string, nulls bool) error {
 			return &ConfigError{err.Error()}
 		}
 		switch {
+		case !slices.Contains(names, name) && slices.Contains(names, nameHere[name]):
+			return configError("unknown field %q: here it is %s", name, nameHere[name])
 		case !slices.Contains(names, name):
 			return configError("unknown field %q: expected some of %s", name, strings.Join(names, ", "))
 		case seen[name]:
@@ -241,6 +248,9 @@ func (c Config) check() error {
 	}
 	if c.KeyLimit > MaxKeyLimit {
 		return configError("key_limit is %d: allowed are 0, for no limit, to %d", c.KeyLimit, MaxKeyLimit)
+	}
+	if c.Attempts < 0 || c.Attempts > MaxAttempts {
+		return configError("attempts is %d: allowed are 0, for none, to %d", c.Attempts, MaxAttempts)
 	}
 	if err := c.Fair.check(); err != nil {
 		return err

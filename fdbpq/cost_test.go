@@ -180,7 +180,7 @@ func costOf(t *testing.T, do, config string, item fdbpq.NewItem, n int) cost {
 				if do == "ack" {
 					_, err = queue.Ack(tx, *item.Lease)
 				} else {
-					_, err = queue.Nack(tx, *item.Lease, 0)
+					_, err = queue.Nack(tx, *item.Lease, fdbpq.Nack{})
 				}
 				if err != nil {
 					return err

@@ -122,8 +122,8 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	d.change(l, nil)
 	buried := located{envelope: envelope{
 		pushed: l.pushed,
-		key:    l.key,
-		dead:   DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
+		key:    l.key, attempts: l.attempts,
+		dead: DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
 	}}
 	dlq.assign(&buried, l.returnPriority)
 	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, l.headers, l.payload); err != nil {

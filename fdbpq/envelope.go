@@ -34,7 +34,9 @@ type envelope struct {
 	key          string // whose item it is; "": nobody's
 	since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or givenBack
 	keyFence     int64  // of the last lease among those of the key; 0: it had none
-	foreign      bool   // pushed by another program, which updated no counters
+	holder       string // of a leased item: what its holder calls itself; "": nothing
+	attempts     Attempts
+	foreign      bool // pushed by another program, which updated no counters
 }
 
 // givenBack says that the last lease of an item did not run out: its holder gave the item back,
@@ -57,7 +59,8 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0
+	held := e.holder != "" || e.attempts != ""
+	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0 || held
 	keyFence := e.keyFence != 0 || dated
 	since := e.since != 0 || keyFence
 	key := e.key != "" || since
@@ -93,6 +96,12 @@ func (e *envelope) append(b []byte) []byte {
 			at = e.dead.At.UnixNano()
 		}
 		b = tuple.AppendInt(tuple.AppendInt(b, at), e.dead.Deliveries)
+	}
+	if held {
+		b = tuple.AppendString(b, e.holder)
+	}
+	if e.attempts != "" {
+		b = tuple.AppendBytes(b, []byte(e.attempts))
 	}
 	return b
 }
@@ -173,7 +182,7 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	if len(rest) > 0 {
 		var at int64
 		if at, rest, err = tuple.ConsumeInt(rest); err == nil {
-			e.dead.Deliveries, _, err = tuple.ConsumeInt(rest)
+			e.dead.Deliveries, rest, err = tuple.ConsumeInt(rest)
 		}
 		if err != nil {
 			return envelope{}, fmt.Errorf("damaged item: %w", err)
@@ -181,6 +190,18 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		if at != 0 {
 			e.dead.At = time.Unix(0, at)
 		}
+	}
+	if len(rest) > 0 {
+		if e.holder, rest, err = tuple.ConsumeString(rest); err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+	}
+	if len(rest) > 0 {
+		attempts, _, err := tuple.ConsumeBytes(rest)
+		if err != nil {
+			return envelope{}, fmt.Errorf("damaged item: %w", err)
+		}
+		e.attempts = Attempts(attempts)
 	}
 	return e, nil
 }

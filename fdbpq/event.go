@@ -8,8 +8,10 @@ type Event struct {
 	ID         ID
 	Priority   int64
 	Deliveries int64
-	Reason     string // of EventDead: why
+	Reason     string // of EventDead and EventRevoked: why
 	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
+	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
+	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue
 }
 
 // EventType says what happened.
@@ -19,6 +21,7 @@ const (
 	EventDead      EventType = "dead"       // the item became a dead letter, or was dropped as one
 	EventExpired   EventType = "expired"    // the item outlived its TTL
 	EventLeaseLost EventType = "lease_lost" // a lease ran out
+	EventRevoked   EventType = "revoked"    // a lease was taken away
 	EventEvicted   EventType = "evicted"    // the queue was full and this was its least urgent item
 )
 

@@ -221,7 +221,9 @@ func (f *fixture) ack(lease fdbpq.Lease) error {
 
 func (f *fixture) nack(lease fdbpq.Lease, delay time.Duration) error {
 	f.Helper()
-	return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue(lease.Queue).Nack(tx, lease, delay) })
+	return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) {
+		return f.Queue(lease.Queue).Nack(tx, lease, fdbpq.Nack{Delay: &delay})
+	})
 }
 
 // pass advances the clock, and the process writes the new store time.
@@ -352,7 +354,7 @@ func (f *fixture) fill(queue string, n int, item fdbpq.NewItem) {
 
 func (f *fixture) nacked(l fdbpq.Lease, delay time.Duration) (settled fdbpq.Settled, err error) {
 	f.update(func(tx kv.Tx) error {
-		settled, err = f.Queue(l.Queue).Nack(tx, l, delay)
+		settled, err = f.Queue(l.Queue).Nack(tx, l, fdbpq.Nack{Delay: &delay})
 		return err
 	})
 	return settled, err

@@ -228,7 +228,7 @@ func TestPurgeUnderSlowTransactions(t *testing.T) {
 			return err
 		},
 		"nack": func(f *fixture, tx kv.Tx, l fdbpq.Lease) error {
-			_, err := f.Queue("q").Nack(tx, l, time.Minute)
+			_, err := f.Queue("q").Nack(tx, l, fdbpq.Nack{Delay: new(time.Minute)})
 			return err
 		},
 		"extend": func(f *fixture, tx kv.Tx, l fdbpq.Lease) error {

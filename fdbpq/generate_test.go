@@ -1,9 +1,12 @@
 package fdbpq_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,16 +179,23 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 		sel.repeated = rng.IntN(2) == 0
 		sel.anyLease = rng.IntN(2) == 0
 	}
+	if repeatable {
+		sel.holders = w.holders(rng)
+	}
 	return sel
 }
 
 func (w *world) settling(rng *rand.Rand) operation {
 	l := w.recentLease(rng)
-	switch rng.IntN(10) {
+	switch rng.IntN(11) {
+	case 10:
+		return w.revoking(rng)
 	case 0, 1:
 		return settleOf(l, settleAck, 0, "")
-	case 2, 3:
+	case 2:
 		return settleOf(l, settleNack, 0, "")
+	case 3:
+		return settleOf(l, settleNackPlain, 0, pick(rng, "", "try again\tlater"))
 	case 4, 5:
 		return settleOf(l, settleNack, pick(rng, 1, time.Second, 40*time.Second), "")
 	case 6:
@@ -207,7 +217,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(24)
+	dice := rng.IntN(27)
 	if w.narrow && (dice == 6 || dice == 8 || dice == 18) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -267,13 +277,21 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		yes := rng.IntN(2) == 0
 		return set("strict", yes, func(c *fdbpq.Config) { c.Strict = yes })
 	}
-	if dice < 22 {
+	switch {
+	case dice < 22:
 		return w.pacing(rng, set)
+	case dice < 24:
+		given := pick(rng, slices.Sorted(maps.Keys(backoffs))...)
+		return set("backoff", json.RawMessage(given), func(c *fdbpq.Config) { c.Backoff = backoffs[given] })
+	case dice == 24:
+		n := pick[int64](rng, 0, 1, 3, 16)
+		return set("attempts", n, func(c *fdbpq.Config) { c.Attempts = n })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
 		map[string]any{"ties": "random"}, map[string]any{"overflow": ""}, map[string]any{"lease": "13h"},
 		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
+		map[string]any{"attempts": 17}, map[string]any{"backoff": "1s"}, map[string]any{"backoff": []string{}}, map[string]any{"ack_wait": "1s"},
 	)
 	return configureOf(queue, bad, nil, false)
 }

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,8 @@ type Import struct {
 	Dead       *DeadLetter
 	Key        string
 	KeyFence   int64 // of an item with a key; later leases of the key get higher ones
+
+	Attempts []Attempt // the oldest first; the last ones are kept
 
 	Unique            string // ErrOccupied if another item has this value
 	UniqueUntilLeased bool
@@ -158,6 +161,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		pushed: p.pushed, idPriority: item.ID.place.priority,
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
 		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
+		attempts: packAttempts(item.Attempts, p.state.config.Attempts),
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -210,7 +214,7 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 			return 0, fmt.Errorf("%w: %d deliveries or leases, allowed are 0 to %d", ErrPlace, n, maxCount)
 		}
 	}
-	if err := CheckKey(item.Key); err != nil {
+	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts)); err != nil {
 		return 0, err
 	}
 	wall := p.store.clock.wall()

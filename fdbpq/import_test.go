@@ -32,6 +32,7 @@ type importItem struct {
 	untilLeased        bool
 	key                string
 	keyFence           int64
+	attempts           []modelAttempt
 }
 
 // importedView is what became of one.
@@ -51,6 +52,11 @@ func importOf(queue string, items []importItem) operation {
 					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
+				}
+				for _, a := range item.attempts {
+					one.Attempts = append(one.Attempts, fdbpq.Attempt{
+						N: a.N, Start: time.Unix(0, a.Start), End: time.Unix(0, a.End), Holder: a.Holder, Outcome: fdbpq.Outcome(a.Outcome), Reason: a.Reason,
+					})
 				}
 				if item.notBefore != 0 {
 					one.NotBefore = p.wall().Add(item.notBefore)
@@ -95,6 +101,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 	switch {
 	case home.seq < 0 || home.seq > 1<<62:
 		return importedView{Err: "place"}
+	case slices.ContainsFunc(item.attempts, func(a modelAttempt) bool { return a.Outcome != "nak" || a.N < 1 }), len(item.attempts) > 1 && item.attempts[0].N == item.attempts[1].N:
+		return importedView{Err: "attempts"}
 	case max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
 	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
@@ -107,6 +115,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, deliveries: item.deliveries, fence: max(item.fence, item.deliveries), dead: item.dead,
 		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
+		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))),
 	}
 	for i := range q.items {
 		if compareItems(&q.items[i], &home) == 0 || compareItems(&q.items[i], &added) == 0 {
@@ -167,6 +176,12 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.fence = item.deliveries + rng.Int64N(3)
 		case 7, 8:
 			item.keyFence = (w.clock.time + int64(pick(rng, -time.Hour, 0, time.Second, time.Minute, fdbpq.MaxDelay+time.Hour))) / 1000
+		case 9:
+			for n := range rng.Int64N(40) {
+				item.attempts = append(item.attempts, modelAttempt{N: 2*n + 1, Start: rng.Int64(), End: rng.Int64(), Outcome: "nak", Holder: "w1", Reason: strings.Repeat("r", rng.IntN(200))})
+			}
+		case 10:
+			item.attempts = pick(rng, []modelAttempt{{N: 0, Outcome: "nak"}}, []modelAttempt{{N: 2, Outcome: "nak"}, {N: 2, Outcome: "nak"}}, []modelAttempt{{N: 1, Outcome: "won"}})
 		case 6:
 			item.unique, item.untilLeased = "", false
 			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4)}

@@ -25,6 +25,9 @@ type StoredItem struct {
 	// ready, up to MaxKeyCount.
 	KeyAhead int
 
+	Holder   string // of a leased item: what its holder calls itself; "": nothing
+	Attempts Attempts
+
 	Unique            string // no other item of the queue has this value; "": it has none, or none any more
 	UniqueUntilLeased bool   // the first lease ends that
 }
@@ -71,7 +74,10 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, payload int64)
 	if err != nil {
 		return nil, err
 	}
-	return &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased}, nil
+	return &StoredItem{
+		Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased,
+		Holder: l.holder, Attempts: l.attempts,
+	}, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one, and the

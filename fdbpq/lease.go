@@ -19,6 +19,10 @@ type Lease struct {
 	// Otherwise, and in a Lease of ParseLease, it is 0.
 	KeyFence int64
 
+	// Backoff is how long the item stays away if its holder gives it back now and names no
+	// delay, 0 if the queue has no backoff. In a Lease of ParseLease it is 0.
+	Backoff time.Duration
+
 	generation int64
 	place      place // of the leased item
 	idPriority int64 // priority in the item's id
@@ -70,6 +74,7 @@ func (qtx *queueTx) lease(l *located) *Lease {
 		Fence:      l.fence,
 		Expires:    qtx.store.Display(l.due),
 		KeyFence:   l.keyFence,
+		Backoff:    retries{qtx}.backoff(l),
 		generation: qtx.state.generation,
 		place:      l.place,
 		idPriority: l.idPriority,

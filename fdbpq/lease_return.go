@@ -1,10 +1,6 @@
 package fdbpq
 
-import (
-	"time"
-
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/kv"
 
 // leaseDue returns an item to its queue when its lease has run out.
 func (qtx *queueTx) leaseDue(t timer) error {
@@ -17,12 +13,7 @@ func (qtx *queueTx) leaseDue(t timer) error {
 		return err
 	}
 	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
-	qtx.loseLease(l)
-	return qtx.putBack(l, 0)
-}
-
-func (qtx *queueTx) loseLease(l *located) {
-	qtx.emit(Event{Type: EventLeaseLost, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries})
+	return retries{qtx}.runOut(l)
 }
 
 // MaxReturns bounds how many leases of an item can be returned without counting as
@@ -44,48 +35,50 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 		}
 		if l.fence-l.deliveries >= MaxReturns {
 			l.since = givenBack
-			return qtx.putBack(l, 0)
+			_, err := qtx.putBack(l, 0)
+			return err
 		}
 		if err := (rates{qtx}).giveBack(l); err != nil {
 			return err
 		}
 		l.deliveries--
 		l.since = givenBack
-		return qtx.reinstate(l, 0)
+		_, err := qtx.reinstate(l, 0)
+		return err
 	})
 }
 
 // putBack returns an item to its queue when its lease ends, or moves it to the
-// dead-letter queue when it has had all of its deliveries.
-func (qtx *queueTx) putBack(l *located, delay time.Duration) error {
+// dead-letter queue when it has had all of its deliveries. The item is ready from a time on,
+// if it is not past. putBack returns it as it is then, nil if it has left the queue.
+func (qtx *queueTx) putBack(l *located, due int64) (*located, error) {
 	if limit := qtx.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
 		if dlq, err := (deadLetters{qtx}).open(); err != nil || dlq != nil {
 			if err == nil {
 				err = deadLetters{qtx}.bury(dlq, l, DeadMaxDeliveries)
 			}
-			return err
+			return nil, err
 		}
 	}
-	return qtx.reinstate(l, delay)
+	return qtx.reinstate(l, due)
 }
 
 // reinstate makes an item ready again, or delays it, whatever its deliveries.
-func (qtx *queueTx) reinstate(l *located, delay time.Duration) error {
-	due := int64(0)
-	if delay > 0 || l.expires != 0 {
+func (qtx *queueTx) reinstate(l *located, due int64) (*located, error) {
+	if due > 0 || l.expires != 0 {
 		now, err := qtx.now()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if l.expires != 0 && l.expires <= now {
-			return times{qtx}.expire(l)
+			return nil, times{qtx}.expire(l)
 		}
-		if delay > 0 {
-			due = now + int64(delay)
+		if due <= now {
+			due = 0
 		}
 	}
 	back := *l
-	back.extraAnswers, back.since = 0, min(l.since, 0)
+	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
 	qtx.change(l, back.at(l.returnPriority).from(due))
-	return nil
+	return &back, nil
 }

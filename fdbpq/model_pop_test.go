@@ -30,6 +30,7 @@ type selection struct {
 	popID    string
 	repeated bool
 	anyLease bool // the lease is a default
+	holders  []string
 }
 
 var everyPriority = fdbpq.Band{Low: math.MinInt64, High: math.MaxInt64}
@@ -190,7 +191,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		due: at.now + int64(q.config.DedupWindow), end: sel.end, band: sel.band, lease: lease, generation: q.generation,
 		repeated: sel.repeated,
 	}
-	for _, item := range hit {
+	for n, item := range hit {
 		out.Leased = lease
 		if lease == 0 {
 			q.remove(item.number)
@@ -200,13 +201,16 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.deliveries++
-		held.spent, held.givenBack = at.now, false
+		held.spent, held.since, held.givenBack = at.now, at.now, false
+		if names := sel.holders; len(names) > 0 {
+			held.holder = names[min(n, len(names)-1)]
+		}
 		if held.untilLeased {
 			held.unique = ""
 		}
 		held.keyFence = m.nextKeyFence(q, held.key, at)
 		held.fence, held.minFence, held.extraAnswers = max(held.fence+1, held.minFence), 0, 0
-		out.Items = append(out.Items, held.leased(at, q.generation))
+		out.Items = append(out.Items, q.leased(held, at))
 		pop.leases = append(pop.leases, modelLease{held.number, held.fence})
 	}
 	if lease == 0 {
@@ -260,7 +264,7 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 		item := q.byNumber(l.number)
 		if item != nil && item.state == fdbpq.StateLeased && item.fence == l.fence && item.due > at.now {
 			item.extraAnswers++
-			out.Items = append(out.Items, item.leased(at, q.generation))
+			out.Items = append(out.Items, q.leased(item, at))
 		}
 	}
 	out.Leased = before.lease

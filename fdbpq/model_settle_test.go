@@ -27,7 +27,8 @@ type settlement string
 
 const (
 	settleAck       settlement = "ack"
-	settleNack      settlement = "nack"
+	settleNack      settlement = "nack" // after a delay
+	settleNackPlain settlement = "plain nack"
 	settleReturn    settlement = "return"
 	settleExtend    settlement = "extend"
 	settleTerminate settlement = "terminate"
@@ -57,6 +58,9 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	case settleAck:
 		q.remove(item.number)
 	case settleTerminate:
+		if item.state == fdbpq.StateLeased {
+			q.recordAttempt(at, item, "terminated", cmp.Or(reason, "terminated"), min(at.now, item.due))
+		}
 		gone := *item
 		q.remove(gone.number)
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
@@ -78,13 +82,16 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.reinstate(q, at, item.number, 0, &out)
 	case settleNack:
 		item.givenBack = true
-		m.putBack(q, at, item.number, d, &out)
+		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, &d), &out)
+	case settleNackPlain:
+		item.givenBack = true
+		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, nil), &out)
 	}
 	return out
 }
 
 // release ends a lease on an item that was delivered and not settled.
-func (m *model) putBack(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
+func (m *model) putBack(q *modelQueue, at moment, number int, due int64, out *outcome) {
 	item := q.byNumber(number)
 	if limit := q.config.MaxDeliveries; limit > 0 && item.deliveries >= limit && item.dead == (fdbpq.DeadLetter{}) {
 		gone := *item
@@ -92,20 +99,20 @@ func (m *model) putBack(q *modelQueue, at moment, number int, delay time.Duratio
 		m.moveToDeadLetters(q, at, gone, "max_deliveries", out)
 		return
 	}
-	m.reinstate(q, at, number, delay, out)
+	m.reinstate(q, at, number, due, out)
 }
 
 // reinstate puts a leased item back where it was, or was moved to.
-func (m *model) reinstate(q *modelQueue, at moment, number int, delay time.Duration, out *outcome) {
+func (m *model) reinstate(q *modelQueue, at moment, number int, due int64, out *outcome) {
 	item := q.byNumber(number)
-	item.priority, item.extraAnswers = item.returnPriority, 0
+	item.priority, item.extraAnswers, item.holder = item.returnPriority, 0, ""
 	switch {
 	case item.expired(at.now):
 		gone := *item
 		q.remove(number)
 		m.expire(q, at, gone, out)
-	case delay > 0:
-		item.state, item.due = fdbpq.StateDelayed, at.now+int64(delay)
+	case due > at.now:
+		item.state, item.due = fdbpq.StateDelayed, due
 		q.hold(item)
 	default:
 		item.state = fdbpq.StateReady
@@ -138,7 +145,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		key: item.key, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()), Deliveries: item.deliveries},
+		key: item.key, attempts: item.attempts, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()), Deliveries: item.deliveries},
 	}
 	if ttl := grave.config.TTL; ttl > 0 {
 		buried.expires = at.now + int64(ttl)

@@ -75,6 +75,9 @@ type modelItem struct {
 	keyFence       int64 // of its last lease
 	held           bool  // delayed between two leases while key_order was on
 	givenBack      bool  // its last lease did not run out
+	since          int64 // when its last lease began
+	holder         string
+	attempts       modelAttempts
 	spent          int64 // when its delivery took tokens
 }
 
@@ -128,6 +131,9 @@ type itemView struct {
 	Key        string
 	KeyFence   int64
 	KeyAhead   int
+	Holder     string
+	Attempts   []modelAttempt
+	Backoff    time.Duration // of a leased item, if it is given back now
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -271,6 +277,7 @@ func defaultConfig() fdbpq.Config {
 		DedupLimit:    1_000_000,
 		Ties:          fdbpq.TiesNewest,
 		Overflow:      fdbpq.OverflowRefuse,
+		Attempts:      16,
 	}
 }
 
@@ -349,15 +356,16 @@ func (i *modelItem) stored() itemView {
 	v := i.view()
 	v.State, v.Fence, v.KeyFence, v.Until = i.state, i.fence, i.keyFence, i.expires
 	v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
+	v.Holder, v.Attempts = i.holder, i.attempts.all()
 	if i.state != fdbpq.StateReady {
 		v.Due = i.due
 	}
 	return v
 }
 
-func (i *modelItem) leased(at moment, generation int) itemView {
+func (q *modelQueue) leased(i *modelItem, at moment) itemView {
 	v := i.view()
-	v.generation = generation
+	v.generation, v.Backoff = q.generation, q.backoff(i)
 	v.Fence, v.KeyFence, v.Expires = i.fence, i.keyFence, at.display(i.due)
 	return v
 }

@@ -105,8 +105,7 @@ func (m *model) sweep(at moment) outcome {
 		case "pop":
 			delete(q.pops, d.id)
 		case "lease":
-			out.Events = append(out.Events, event(fdbpq.EventLeaseLost, q, item, item.deliveries, "", ""))
-			m.putBack(q, at, item.number, 0, &out)
+			m.takeBack(q, at, item, fdbpq.EventLeaseLost, "expired", "", item.due, nil, &out)
 		case "delay":
 			if item == nil {
 				continue // its TTL was over before

@@ -18,8 +18,7 @@ func (m *model) claimant(q *modelQueue, at moment, value string, within bool, ha
 	case !item.expired(at.now) || item.state == fdbpq.StateLeased && item.due > at.now:
 		return item
 	case item.state == fdbpq.StateLeased:
-		out.Events = append(out.Events, event(fdbpq.EventLeaseLost, q, item, item.deliveries, "", ""))
-		m.putBack(q, at, item.number, 0, out)
+		m.takeBack(q, at, item, fdbpq.EventLeaseLost, "expired", "", item.due, nil, out)
 	default:
 		gone := *item
 		q.remove(gone.number)

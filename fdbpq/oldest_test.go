@@ -117,6 +117,7 @@ func TestOldestLease(t *testing.T) {
 			}
 		}
 		expect(9, 0, false)
+		f.configure("q", `{"attempts":0}`)
 		f.pushed("q", 1, "a", "b")
 		size := len(f.rows("i")[0].Value)
 		first := f.leaseOne("q", time.Hour)

@@ -12,7 +12,7 @@ import (
 )
 
 func (s selection) of() fdbpq.Selection {
-	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID, Repeated: s.repeated, AnyLease: s.anyLease}
+	sel := fdbpq.Selection{End: s.end, Limit: s.limit, MaxBytes: s.maxBytes, PopID: s.popID, Repeated: s.repeated, AnyLease: s.anyLease, Holders: s.holders}
 	if s.band != everyPriority {
 		sel.Band = &s.band
 	}
@@ -26,6 +26,9 @@ func (s selection) String() string {
 	}
 	if s.anyLease {
 		again += ", any lease"
+	}
+	if len(s.holders) > 0 {
+		again += fmt.Sprintf(", held by %q", s.holders)
 	}
 	return fmt.Sprintf("%s %d (%d bytes) of %d..%d id %q%s", [...]string{"min", "max"}[s.end], s.limit, s.maxBytes, s.band.Low, s.band.High, s.popID, again)
 }

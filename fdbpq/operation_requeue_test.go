@@ -83,7 +83,7 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 		answer = got.Pushed[0]
 	}
 	again := modelItem{
-		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.priority, key: letter.key,
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.priority, key: letter.key, attempts: letter.attempts,
 		payload: letter.payload, headers: letter.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
 	}
 	if ttl := home.config.TTL; ttl > 0 {

@@ -22,7 +22,9 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			case settleAck:
 				settled, err = q.Ack(tx, lease)
 			case settleNack:
-				settled, err = q.Nack(tx, lease, d)
+				settled, err = q.Nack(tx, lease, fdbpq.Nack{Delay: &d, Reason: reason})
+			case settleNackPlain:
+				settled, err = q.Nack(tx, lease, fdbpq.Nack{Reason: reason})
 			case settleReturn:
 				settled, err = q.Return(tx, lease)
 			case settleExtend:

@@ -46,6 +46,10 @@ func kindOf(err error) string {
 		return "requeue"
 	case errors.Is(err, fdbpq.ErrLeased):
 		return "leased"
+	case errors.Is(err, fdbpq.ErrNotLeased):
+		return "not leased"
+	case errors.Is(err, fdbpq.ErrAttempts):
+		return "attempts"
 	case errors.Is(err, fdbpq.ErrUnique):
 		return "unique"
 	case errors.Is(err, fdbpq.ErrAnotherKey):
@@ -109,7 +113,7 @@ func viewOf(item *fdbpq.Item) itemView {
 		v.Dead = *item.Dead
 	}
 	if l := item.Lease; l != nil {
-		v.Fence, v.KeyFence, v.Expires, v.queue, v.token = l.Fence, l.KeyFence, l.Expires.UnixNano(), l.Queue, string(l.Token())
+		v.Fence, v.KeyFence, v.Expires, v.Backoff, v.queue, v.token = l.Fence, l.KeyFence, l.Expires.UnixNano(), l.Backoff, l.Queue, string(l.Token())
 	}
 	return v
 }
@@ -117,6 +121,7 @@ func viewOf(item *fdbpq.Item) itemView {
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Fence, stored.KeyFence, stored.Expires
+	v.Holder, v.Attempts = stored.Holder, attemptsOf(stored.Attempts)
 	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
 	return v
 }
@@ -133,7 +138,7 @@ func poppedOf(popped fdbpq.Popped) outcome {
 func eventsOf(events []fdbpq.Event) []string {
 	var shown []string
 	for _, e := range events {
-		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter))
+		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+lostBy(e.Holder, e.NotBefore))
 	}
 	return shown
 }

@@ -161,6 +161,7 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			l.state, l.due, l.since = StateLeased, now+int64(lease), now
 			l.deliveries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
+			l.holder = sel.holder(i)
 			if l.untilLeased {
 				l.unique, l.untilLeased = "", false
 			}

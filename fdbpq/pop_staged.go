@@ -74,6 +74,9 @@ func (s *Store) PopStaged(ctx context.Context, queue string, sel Selection, leas
 	if sel.PopID != "" {
 		return Popped{}, errors.New("a staged pop takes no pop id")
 	}
+	if len(sel.Holders) > 0 {
+		return Popped{}, errors.New("a staged pop takes no holders")
+	}
 	session := s.Session()
 	defer session.Release()
 	staged := staged{Queue: s.Queue(queue), session: session, sel: sel, lease: lease}

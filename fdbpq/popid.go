@@ -186,7 +186,7 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		kept := f.envelope
 		headers, payload := kept.headers, kept.payload
 		kept.chunks, kept.headers, kept.payload = 0, nil, nil
-		kept.unique, kept.untilLeased = "", false
+		kept.unique, kept.untilLeased, kept.attempts = "", false, ""
 		if err := kept.store(ps.tx, key, place{}, headers, payload); err != nil {
 			return err
 		}

@@ -37,6 +37,8 @@ type NewItem struct {
 	Unique            string
 	OnConflict        OnConflict
 	UniqueUntilLeased bool
+
+	attempts Attempts // of a requeued one
 }
 
 // size is what the item counts in the queue's bytes.
@@ -226,7 +228,7 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
-	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}}
+	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, attempts: item.attempts}}
 	p.assign(&l, priority)
 	if err := (contents{p.queueTx}).write(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil

@@ -26,6 +26,9 @@ type queueState struct {
 
 	keyRateSince int64 // store time at which key_rate was changed
 
+	backoff *backoff // of the configuration, nil: none
+	born    int64    // generation at which the queue was made, or had its first backoff; 0: it had none yet
+
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
 }
@@ -57,6 +60,9 @@ const (
 	// stateUnique is the version of a queue whose items have had unique values, or whose
 	// configuration has what no program before it keeps.
 	stateUnique = 4
+
+	// stateBorn is the version of a queue that has had a backoff.
+	stateBorn = 5
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
@@ -101,6 +107,9 @@ func (s *queueState) pack() ([]byte, error) {
 			b = tuple.AppendInt(b, n)
 		}
 	}
+	if version >= stateBorn {
+		b = tuple.AppendInt(b, s.born)
+	}
 	return b, nil
 }
 
@@ -108,6 +117,8 @@ func (s *queueState) pack() ([]byte, error) {
 func (s *queueState) version() int64 {
 	c := &s.config
 	switch {
+	case s.born > 0:
+		return stateBorn
 	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || c.MaxBytes > 0 || !s.keyed && c.limitsKeys():
 		return stateUnique
 	case c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
@@ -129,8 +140,8 @@ func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
 			return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
-	if head.version < stateVersion || head.version > stateUnique {
-		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateUnique)
+	if head.version < stateVersion || head.version > stateBorn {
+		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateBorn)
 	}
 	return head, rest, nil
 }
@@ -160,6 +171,14 @@ func parseState(b []byte) (*queueState, error) {
 			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
 				return nil, fmt.Errorf("damaged queue state: %w", err)
 			}
+		}
+	}
+	if version >= stateBorn {
+		if s.born, _, err = tuple.ConsumeInt(rest); err == nil {
+			s.backoff, err = s.config.Backoff.parse()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("damaged queue state: %w", err)
 		}
 	}
 	return s, nil

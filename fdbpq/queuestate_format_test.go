@@ -26,6 +26,7 @@ var knownFrom = map[string]int64{
 	"dedup_window": 1, "dedup_limit": 1, "ties": 1, "max_length": 1, "overflow": 1,
 	"dead_letters_from": 4, "hand_over": 4, "max_bytes": 4, "key_limit": 4, "key_order": 4, "strict": 4,
 	"fair": 3, "rate": 3, "key_rate": 3,
+	"backoff": 5, "attempts": 1,
 }
 
 // A program refuses a queue that uses what the program does not know: it would break what the
@@ -44,6 +45,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 		value, is := map[string]string{
 			"dead_letter": `"q-dead"`, "dead_letters_from": `"*"`, "hand_over": `"*"`, "ties": `"oldest"`, "overflow": `"evict"`,
 			"fair": `"priority"`, "rate": `"5/1m"`, "key_rate": `"5/1m"`, "lease": `"7s"`, "ttl": `"7s"`, "dedup_window": `"7s"`,
+			"backoff": `["7s"]`,
 		}[name]
 		switch {
 		case is:
@@ -77,6 +79,22 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 			f.purge("q")
 			f.configure("q", `{"priority":3}`)
 		}},
+		"a backoff that was, purged": {5, func(f *fixture) {
+			f.configure("q", `{"backoff":{"delay":"7s"}}`)
+			f.configure("q", `{"backoff":""}`)
+			f.purge("q")
+			f.configure("q", `{"priority":3}`)
+		}},
+		"attempts and holders": {1, func(f *fixture) {
+			f.push("q", fdbpq.NewItem{})
+			f.update(func(tx kv.Tx) error {
+				popped, err := f.Queue("q").Lease(tx, fdbpq.Selection{Limit: 1, Holders: []string{"w"}}, time.Minute)
+				if err == nil {
+					_, err = f.Queue("q").Nack(tx, *popped.Items[0].Lease, fdbpq.Nack{})
+				}
+				return err
+			})
+		}},
 	} {
 		uses[name], formats[name] = use.fn, use.format
 	}
@@ -88,7 +106,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 				use(f)
 				states := f.rows("q")
 				state := states[len(states)-1].Value // of the last name
-				for format := int64(1); format <= 4; format++ {
+				for format := int64(1); format <= 5; format++ {
 					if serves, may := (earlierProgram{format}).serves(state), format >= formats[name]; serves != may {
 						t.Errorf("a program that reads formats up to %d serves the queue: %t, expected %t", format, serves, may)
 					}

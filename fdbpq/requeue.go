@@ -45,7 +45,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if err != nil {
 		return result, err
 	}
-	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key}
+	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, attempts: item.attempts}
 	if err := p.readCounts([]NewItem{again}); err != nil {
 		return result, err
 	}

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -27,6 +28,10 @@ type Selection struct {
 	// final: no pop with the id pops anything from now on. Peeks ignore it.
 	Repeated bool
 
+	// Holders are what the holders of the items call themselves, in the order of the items; those
+	// behind them have the last one's. None: nothing. Pop and peeks ignore it.
+	Holders []string
+
 	// AnyLease says that the caller of Pop or Lease has chosen no lease, so a default may
 	// have changed since the first pop with this PopID: this one gets the same items under
 	// the lease that they got. Otherwise a pop with another lease is a different one.
@@ -42,7 +47,7 @@ func (s *Selection) check() error {
 	if s.Band == nil {
 		s.Band = &AllPriorities
 	}
-	if err := checkMsgID(s.PopID); err != nil {
+	if err := cmp.Or(checkMsgID(s.PopID), s.checkHolders()); err != nil {
 		return err
 	}
 	if s.MaxBytes <= 0 || s.MaxBytes > MaxBatchBytes {

@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 // Settled is the result of a settlement.
 type Settled struct {
 	Lease  *Lease // of Extend: the extended lease
+	Holder string // of the lease, if the item was leased
 	Frees  bool   // pops may find an item of the queue that had to wait
 	Events []Event
 }
@@ -52,6 +52,9 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	}
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
+		if err := (attemptLog{qtx}).terminated(l, reason); err != nil {
+			return err
+		}
 		if l.isDead() {
 			deadLetters{qtx}.drop(l, reason)
 			return nil
@@ -69,14 +72,26 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 
 const maxReason = 1 << 10
 
-// Nack returns the item to the queue, at once or after a delay.
-func (q Queue) Nack(tx kv.Tx, lease Lease, delay time.Duration) (Settled, error) {
-	if delay < 0 || delay > MaxDelay {
-		return Settled{}, fmt.Errorf("delay of %s: allowed are 0s to %s", delay, MaxDelay)
+// Nack says how the holder of a lease gives the item back.
+type Nack struct {
+	Delay  *time.Duration // until the item is ready again; nil: what the queue's backoff says
+	Reason string         // for the record of the attempt
+}
+
+// Nack returns the item to the queue.
+func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
+	if err := checkRetry(nack.Delay); err != nil {
+		return Settled{}, err
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		now, err := qtx.now()
+		if err != nil {
+			return err
+		}
+		due := retries{qtx}.end(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay, at: now})
 		l.since = givenBack
-		return qtx.putBack(l, delay)
+		_, err = qtx.putBack(l, due)
+		return err
 	})
 }
 
@@ -160,6 +175,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 			return Settled{}, &LostError{LostExpired}
 		}
 	}
+	holder := l.holder
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
@@ -167,7 +183,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 		return Settled{}, err
 	}
 	frees := qtx.arrived
-	return Settled{Frees: frees, Events: qtx.events}, qtx.finish()
+	return Settled{Holder: holder, Frees: frees, Events: qtx.events}, qtx.finish()
 }
 
 // itemOfLease finds the item of a lease, nearly always in its leased row.

@@ -123,7 +123,7 @@ func TestBatchFitsTransaction(t *testing.T) {
 					}
 					f.update(func(tx kv.Tx) error {
 						for _, item := range leased.Items {
-							if _, err := f.Queue(name).Nack(tx, *item.Lease, 0); err != nil {
+							if _, err := f.Queue(name).Nack(tx, *item.Lease, fdbpq.Nack{}); err != nil {
 								return err
 							}
 						}

@@ -18,6 +18,8 @@ const (
 	itemKeys = 20
 	keyRows  = 24 // of an item with a key, in addition
 	keySize  = 48 // of a key, without the queue's name
+
+	attemptCopies = 2 // of an item's attempts: zero bytes are escaped
 )
 
 // itemTxSize is what an operation on an item adds to a transaction. Content in chunks
@@ -37,7 +39,7 @@ func (q Queue) itemTxSize(e *envelope, copied bool) int {
 	if e.key != "" {
 		content += keyRows * (len(q.name) + keySize + len(e.key))
 	}
-	return content + keys*(len(q.name)+keySize)
+	return content + keys*(len(q.name)+keySize) + len(e.holder) + attemptCopies*len(e.attempts)
 }
 
 var zero = []byte{0}

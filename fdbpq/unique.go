@@ -78,8 +78,7 @@ func (p *pusher) claimant(value string, h *handOver) (*located, error) {
 		return item, err
 	}
 	if item.state == StateLeased {
-		p.loseLease(item)
-		return nil, p.putBack(item, 0)
+		return nil, retries{p.queueTx}.runOut(item)
 	}
 	return nil, times{p.queueTx}.expire(item)
 }

@@ -244,6 +244,15 @@ func displayed(want, got []itemView) []itemView {
 		if off := time.Duration(want[i].Expires - got[i].Expires); off.Abs() < time.Millisecond {
 			want[i].Expires = got[i].Expires
 		}
+		want[i].Attempts = slices.Clone(want[i].Attempts)
+		for n := range min(len(want[i].Attempts), len(got[i].Attempts)) {
+			ours, theirs := &want[i].Attempts[n], got[i].Attempts[n]
+			for _, times := range [][2]*int64{{&ours.Start, &theirs.Start}, {&ours.End, &theirs.End}} {
+				if off := time.Duration(*times[0] - *times[1]); off.Abs() < time.Millisecond {
+					*times[0] = *times[1]
+				}
+			}
+		}
 	}
 	return want
 }

@@ -1,0 +1,238 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// An item remembers the last leases that ended without success, in its own row. Every return
+// writes that row anyway, so attempts cost neither a row nor a read, and they go where the item
+// goes: to the dead letters, and back by a requeue.
+
+// Attempt is a lease that ended without success.
+type Attempt struct {
+	N          int64     // grows with each attempt of the item, also when it is requeued
+	Start, End time.Time // by the wall clock of the process that ended it; a zero Start is not known
+	Holder     string    // what the holder called itself; "": nothing
+	Outcome    Outcome
+	Reason     string // what was said about it; "": nothing
+}
+
+// Outcome is how a lease ended.
+type Outcome string
+
+const (
+	OutcomeNack       Outcome = "nak"        // its holder gave the item back
+	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeRevoked    Outcome = "revoked"    // it was taken away
+	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
+)
+
+var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeRevoked, OutcomeTerminated}
+
+const (
+	// MaxAttempts bounds how many attempts an item remembers.
+	MaxAttempts = 16
+
+	// MaxAttemptReason bounds the bytes of a reason that are remembered.
+	MaxAttemptReason = 200
+
+	// MaxHolder bounds the bytes of what a holder calls itself.
+	MaxHolder = 128
+
+	// maxAttemptsSize bounds all attempts of an item. Each counts attemptSize, about what JSON
+	// takes for it, and its texts.
+	maxAttemptsSize = 4 << 10
+	attemptSize     = 128
+)
+
+// ErrAttempts: the attempts of an imported item are not as they should be.
+var ErrAttempts = errors.New("attempts")
+
+// ErrHolder: a holder calls itself what it may not.
+var ErrHolder = fmt.Errorf("holder: expected 1 to %d bytes of UTF-8 without control characters", MaxHolder)
+
+// CheckHolder returns an error unless a holder may call itself so.
+func CheckHolder(name string) error {
+	if name == "" || len(name) > MaxHolder || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return ErrHolder
+	}
+	return nil
+}
+
+func (s *Selection) checkHolders() error {
+	for _, name := range s.Holders {
+		if name == "" {
+			continue
+		}
+		if err := CheckHolder(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holder is that of the n-th item.
+func (s *Selection) holder(n int) string {
+	if len(s.Holders) == 0 {
+		return ""
+	}
+	return s.Holders[min(n, len(s.Holders)-1)]
+}
+
+// Attempts are the last attempts of an item as its row has them: the last one first, so that
+// old ones are cut off.
+type Attempts string
+
+// Last is the number of the last attempt, 0 when there was none.
+func (a Attempts) Last() int64 {
+	if a == "" {
+		return 0
+	}
+	n, _, _ := tuple.ConsumeInt([]byte(a))
+	return n
+}
+
+// All returns the attempts, the oldest first.
+func (a Attempts) All() ([]Attempt, error) {
+	var all []Attempt
+	for rest := []byte(a); len(rest) > 0; {
+		one, after, err := consumeAttempt(rest)
+		if err != nil {
+			return nil, fmt.Errorf("damaged attempt: %w", err)
+		}
+		all, rest = append(all, one), after
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+// append packs an attempt.
+func (a *Attempt) append(b []byte) []byte {
+	start := int64(0)
+	if !a.Start.IsZero() {
+		start = a.Start.UnixNano()
+	}
+	b = tuple.AppendInt(tuple.AppendInt(tuple.AppendInt(b, a.N), start), a.End.UnixNano())
+	return tuple.AppendString(tuple.AppendString(tuple.AppendString(b, a.Holder), string(a.Outcome)), a.Reason)
+}
+
+func consumeAttempt(b []byte) (a Attempt, rest []byte, err error) {
+	var start, end int64
+	rest = b
+	for _, field := range [...]*int64{&a.N, &start, &end} {
+		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return Attempt{}, nil, err
+		}
+	}
+	var outcome string
+	for _, field := range [...]*string{&a.Holder, &outcome, &a.Reason} {
+		if *field, rest, err = tuple.ConsumeString(rest); err != nil {
+			return Attempt{}, nil, err
+		}
+	}
+	if start != 0 {
+		a.Start = time.Unix(0, start)
+	}
+	a.End, a.Outcome = time.Unix(0, end), Outcome(outcome)
+	return a, rest, nil
+}
+
+// size is what the attempt counts of maxAttemptsSize.
+func (a *Attempt) size() int { return attemptSize + len(a.Holder) + len(a.Reason) }
+
+// packAttempts packs the last attempts, as many as may be kept. The oldest come first.
+func packAttempts(all []Attempt, most int64) Attempts {
+	var b []byte
+	size := 0
+	for n := len(all) - 1; n >= 0 && int64(len(all)-n) <= most; n-- {
+		if size += all[n].size(); size > maxAttemptsSize {
+			break
+		}
+		b = all[n].append(b)
+	}
+	return Attempts(b)
+}
+
+// checkAttempts returns an error unless an imported item may have these attempts.
+func checkAttempts(all []Attempt) error {
+	last := int64(0)
+	for i := range all {
+		a := &all[i]
+		switch {
+		case a.N <= last || a.N > maxCount:
+			return fmt.Errorf("%w: number %d behind %d: expected growing ones", ErrAttempts, a.N, last)
+		case !slices.Contains(outcomes, a.Outcome):
+			return fmt.Errorf("%w: the outcome is %q: expected one of %q", ErrAttempts, a.Outcome, outcomes)
+		case a.Holder != "" && CheckHolder(a.Holder) != nil:
+			return fmt.Errorf("%w: %w", ErrAttempts, ErrHolder)
+		case a.Reason != attemptReason(a.Reason):
+			return fmt.Errorf("%w: a reason: expected up to %d bytes of UTF-8 without control characters", ErrAttempts, MaxAttemptReason)
+		}
+		for _, t := range []time.Time{a.Start, a.End} {
+			if !t.IsZero() && !time.Unix(0, t.UnixNano()).Equal(t) {
+				return fmt.Errorf("%w: at %s: expected a time in the years from 1678 to 2262", ErrAttempts, t.Format(time.RFC3339))
+			}
+		}
+		last = a.N
+	}
+	return nil
+}
+
+// attemptReason is what is remembered of a reason.
+func attemptReason(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) > MaxAttemptReason {
+		s = strings.ToValidUTF8(s[:MaxAttemptReason], "") // which may have cut a character
+	}
+	return s
+}
+
+// attemptLog has items remember how their leases end.
+type attemptLog struct{ *queueTx }
+
+// record has an item remember the lease that ends.
+func (log attemptLog) record(l *located, e *ending) {
+	most := log.state.config.Attempts
+	if most == 0 {
+		l.attempts = ""
+		return
+	}
+	a := Attempt{
+		N: max(l.attempts.Last()+1, l.deliveries), End: log.store.Display(e.at),
+		Holder: l.holder, Outcome: e.outcome, Reason: attemptReason(e.reason),
+	}
+	if l.since > 0 {
+		a.Start = log.store.Display(l.since)
+	}
+	before, err := l.attempts.All()
+	if err != nil {
+		before = nil // what can be read no more is no reason to keep the item from its queue
+	}
+	l.attempts = packAttempts(append(before, a), most)
+}
+
+// terminated has an item remember the lease with which its holder gives it up.
+func (log attemptLog) terminated(l *located, reason string) error {
+	if l.state != StateLeased {
+		return nil // its lease has ended before, and that is what is remembered
+	}
+	now, err := log.now()
+	if err != nil {
+		return err
+	}
+	log.record(l, &ending{outcome: OutcomeTerminated, reason: reason, at: min(now, l.due)})
+	return nil
+}
