@@ -3,17 +3,19 @@ package main_test
 import (
 	"fmt"
 	"go/format"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// Every example of the protocol prints what it shows. Each page has the same session in
-// each language, on a pqd of its own.
+// Every example of the protocol prints what it shows. A page has the same session in
+// each of its languages, on a pqd of its own.
 
 // protocolPages are the pages of the protocol, all of which have examples.
 func protocolPages(t *testing.T) []string {
@@ -25,22 +27,38 @@ func protocolPages(t *testing.T) []string {
 	return pages
 }
 
+// examplesIn returns the examples in a language of the pages that have some.
+func examplesIn(t *testing.T, language string) map[string][]testenv.Block {
+	t.Helper()
+	blocks := make(map[string][]testenv.Block)
+	for _, page := range protocolPages(t) {
+		if strings.Contains(read(t, page), "\n```"+language+"\n") {
+			blocks[page] = testenv.Blocks(t, page, language)
+		}
+	}
+	if len(blocks) < 2 {
+		t.Fatalf("examples in %s on %d pages: expected the entry, and a page for each form of request", language, len(blocks))
+	}
+	return blocks
+}
+
 // goProgram runs the examples of one page as functions, in their order.
 const goProgram = `package main
 
 import (
+	"maps"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 )
 
 const timeout = time.Duration(%d)
@@ -66,7 +84,6 @@ var _ bytes.Buffer
 var _ strings.Builder
 var _ = json.Unmarshal
 var _ = jetstream.New
-var _ micro.Ping
 
 var examples = map[string][]func(ctx context.Context, nc *nats.Conn) error{
 %s}
@@ -74,11 +91,9 @@ var examples = map[string][]func(ctx context.Context, nc *nats.Conn) error{
 
 func TestProtocolInGo(t *testing.T) {
 	t.Parallel()
-	pages := protocolPages(t)
-	blocks := make(map[string][]testenv.Block)
+	blocks := examplesIn(t, "go")
 	var functions strings.Builder
-	for _, page := range pages {
-		blocks[page] = testenv.Blocks(t, page, "go")
+	for _, page := range slices.Sorted(maps.Keys(blocks)) {
 		fmt.Fprintf(&functions, "%q: {\n", page)
 		for _, block := range blocks[page] {
 			if formatted, err := format.Source([]byte(block.Text)); err != nil {
@@ -97,7 +112,7 @@ func TestProtocolInGo(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("build the examples: %v\n%s", err, out)
 	}
-	for _, page := range pages {
+	for _, page := range slices.Sorted(maps.Keys(blocks)) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			p := testenv.Daemon(t)
 			judgeExamples(t, blocks[page], run(t, program, p.URL, page), `fmt\.Print\w*\(.*\)`)
@@ -132,9 +147,10 @@ func TestProtocolInJavaScript(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
 	dir := node.dir(t)
-	for _, page := range protocolPages(t) {
+	examples := examplesIn(t, "js")
+	for _, page := range slices.Sorted(maps.Keys(examples)) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
-			blocks := testenv.Blocks(t, page, "js")
+			blocks := examples[page]
 			var functions strings.Builder
 			for _, block := range blocks {
 				fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
