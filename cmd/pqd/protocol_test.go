@@ -46,14 +46,12 @@ func examplesIn(t *testing.T, language string) map[string][]testenv.Block {
 const goProgram = `package main
 
 import (
-	"maps"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
