@@ -55,7 +55,7 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.reset()
 	if lease := item.Lease; lease != nil {
-		w.token = l.sealer.append(w.token[:0], lease, &r.ask, r.leased)
+		w.token = l.sealer.append(w.token[:0], lease, terms{r.ask.end, r.ask.band, r.leased})
 		w.text = l.grammar.AppendAck(w.text, r.Subject.Queue, l.sealer.conn, w.token)
 		w.end(protocol.HeaderAck)
 		w.text = appendTime(w.text, lease.Expires)

@@ -30,16 +30,16 @@ type changer interface {
 }
 
 // changes is the work of a lane of changes.
-type changes struct {
+type changes[C changer] struct {
 	*lane
 	happened []fdbpq.Event // in the last transaction
 }
 
 // Work serves a batch of changes.
-func (l *changes) Work(now batch.Batch[changer]) { batch.Run(now.Requests, l) }
+func (l *changes[C]) Work(now batch.Batch[C, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // Try makes changes in one transaction.
-func (l *changes) Try(requests []changer) (at int, err error) {
+func (l *changes[C]) Try(requests []C) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
 	receiving, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
@@ -74,7 +74,7 @@ func (l *changes) Try(requests []changer) (at int, err error) {
 }
 
 // Answer answers changes.
-func (l *changes) Answer(requests []changer, err error) {
+func (l *changes[C]) Answer(requests []C, err error) {
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return
@@ -133,9 +133,9 @@ func unlessUnknown(r *request.Request, err error) error {
 }
 
 // leasesOf returns the leases that are settled among some changes.
-func leasesOf(requests []changer) (leases []fdbpq.Lease) {
+func leasesOf[C changer](requests []C) (leases []fdbpq.Lease) {
 	for _, r := range requests {
-		if s, is := r.(*settlement); is {
+		if s, is := any(r).(*settlement); is {
 			leases = append(leases, s.lease)
 		}
 	}

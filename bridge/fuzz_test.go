@@ -89,8 +89,8 @@ func FuzzSettlement(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	pop := popRequest{end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 1 << 40}}
-	token := string(w.sealer.append(nil, &lease, &pop, time.Minute))
+	pop := terms{end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 1 << 40}, lease: time.Minute}
+	token := string(w.sealer.append(nil, &lease, pop))
 	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x"} {
 		f.Add([]byte(body), token, "jobs")
 	}
@@ -109,8 +109,11 @@ func FuzzSettlement(f *testing.F) {
 		if genuine := given == token && queue == "jobs"; opened != genuine {
 			t.Errorf("token %q of %q: opened %v", given, queue, opened)
 		}
-		if opened && failed == nil && (r.lease.Fence != lease.Fence || r.lease.ID() != lease.ID() || r.ask.end != fdbpq.Max) {
-			t.Errorf("%+v, %+v", r.lease, r.ask)
+		if opened && failed == nil && (r.lease.Fence != lease.Fence || r.lease.ID() != lease.ID() || r.leased != time.Minute) {
+			t.Errorf("%+v for %s", r.lease, r.leased)
+		}
+		if next := r.next; failed == nil && (next == nil) == (r.kind == settleNext) || next != nil && (next.end != fdbpq.Max || next.limit < 1) {
+			t.Errorf("%q asks for %+v", body, next)
 		}
 	})
 }
@@ -124,8 +127,8 @@ func FuzzToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, pop := range []popRequest{{band: fdbpq.AllPriorities}, {end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 5}}} {
-		raw, err := base64.RawURLEncoding.DecodeString(string(s.append(nil, &lease, &pop, time.Minute)))
+	for _, pop := range []terms{{band: fdbpq.AllPriorities, lease: time.Minute}, {end: fdbpq.Max, band: fdbpq.Band{Low: -5, High: 5}, lease: time.Minute}} {
+		raw, err := base64.RawURLEncoding.DecodeString(string(s.append(nil, &lease, pop)))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -139,7 +142,7 @@ func FuzzToken(f *testing.F) {
 			checkRefusal(t, failed)
 			return
 		}
-		if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High || pop.limit != 1 || lease.Queue != "jobs" {
+		if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High || lease.Queue != "jobs" {
 			t.Errorf("%x is opened to %+v, %+v", body, lease, pop)
 		}
 	})

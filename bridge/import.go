@@ -142,7 +142,7 @@ type imports struct {
 }
 
 // Work serves a batch of imports.
-func (l *imports) Work(now batch.Batch[*importing]) { batch.Run(now.Requests, l) }
+func (l *imports) Work(now batch.Batch[*importing, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // Try puts items where they stood, in one transaction.
 func (l *imports) Try(requests []*importing) (int, error) {

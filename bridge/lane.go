@@ -93,6 +93,9 @@ func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, full error) {
 	return l.queue, nil
 }
 
+// waited is how long a request has waited.
+func (l *lane) waited(w work) time.Duration { return l.since(w.Head().Arrived) }
+
 func (l *lane) timeout() (context.Context, context.CancelFunc) {
 	d := txTimeout
 	if l.keeper.ready() != nil {

@@ -18,15 +18,15 @@ type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
 	owners    *peers.Owners
-	order     leaseOrder[*settlement]
+	order     leaseOrder
 	bundles   sentBundles
 	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
 
-	push    *batch.Lanes[*push]
-	imports *batch.Lanes[*importing]
-	pop     *batch.Lanes[*pop]
-	change  *batch.Lanes[changer]
-	read    *batch.Lanes[query]
+	push    *batch.Lanes[*push, batch.Alone]
+	imports *batch.Lanes[*importing, batch.Alone]
+	pop     *batch.Lanes[*pop, *settlement]
+	change  *batch.Lanes[changer, batch.Alone]
+	read    *batch.Lanes[query, batch.Alone]
 }
 
 // init makes the lanes, each of them from a base.
@@ -41,38 +41,39 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 		return own
 	}
 	ls.push = newPushLanes(sharing(), exclusive)
-	ls.imports = newLanes(sharing(), func(l *lane, _ *batch.Lane[*importing]) batch.Worker[*importing] { return &imports{lane: l} })
-	ls.pop = newLanes(sharing(), func(l *lane, of *batch.Lane[*pop]) batch.Worker[*pop] {
-		return &pops{lane: l, waits: waits, owners: owners, exclusive: exclusive, batches: of, changes: changes{lane: l}}
-	})
-	ls.change = newLanes(sharing(), func(l *lane, _ *batch.Lane[changer]) batch.Worker[changer] { return &changes{lane: l} })
+	ls.imports = newLanes(sharing(), func(l *lane) batch.Worker[*importing, batch.Alone] { return &imports{lane: l} })
+	ls.pop = newPopLanes(sharing(), exclusive, waits, owners)
+	ls.change = newLanes(sharing(), func(l *lane) batch.Worker[changer, batch.Alone] { return &changes[changer]{lane: l} })
 	base.line = queryWait / 2
-	ls.read = newLanes(base, func(l *lane, _ *batch.Lane[query]) batch.Worker[query] {
+	ls.read = newLanes(base, func(l *lane) batch.Worker[query, batch.Alone] {
 		return &reads{lane: l, waits: waits, about: about}
 	})
 }
 
-// newLanes returns the lanes of one kind of work.
-func newLanes[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) *batch.Lanes[W] {
-	return batch.New(laneOptions(base, worker))
+// newLanes returns the lanes of one kind of work that nothing joins.
+func newLanes[W work](base lane, worker func(*lane) batch.Worker[W, batch.Alone]) *batch.Lanes[W, batch.Alone] {
+	return batch.New(laneOptions(base, func(l *lane, _ *batch.Lane[W, batch.Alone]) batch.Worker[W, batch.Alone] { return worker(l) }))
 }
 
-func laneOptions[W work](base lane, worker func(*lane, *batch.Lane[W]) batch.Worker[W]) batch.Options[W] {
-	return batch.Options[W]{
+func laneOptions[W work, J any](base lane, worker func(*lane, *batch.Lane[W, J]) batch.Worker[W, J]) batch.Options[W, J] {
+	return batch.Options[W, J]{
 		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes, Wait: base.line},
 		Patience: base.patience,
-		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
+		Worker: func(of *batch.Lane[W, J]) batch.Worker[W, J] {
 			l := base
 			l.setBusy = of.SetBusy
 			return worker(&l, of)
 		},
 		Size:   func(w W) int { return w.Head().Size() },
-		Waited: func(w W) time.Duration { return base.since(w.Head().Arrived) },
-		Stuck: func(late []W) {
-			base.keeper.notice(errStuck)
-			request.RefuseAll(base.Responder, late, errStuck)
-		},
+		Waited: func(w W) time.Duration { return base.waited(w) },
+		Stuck:  func(late []W) { refuseStuck(&base, late) },
 	}
+}
+
+// refuseStuck refuses what has waited for too long behind a transaction that does not end.
+func refuseStuck[W work](l *lane, late []W) {
+	l.keeper.notice(errStuck)
+	request.RefuseAll(l.Responder, late, errStuck)
 }
 
 // How many transactions of several queues are under way at a time, for each kind of work.
@@ -133,10 +134,14 @@ func (ls *lanes) submit(w work) {
 	case *push:
 		ls.push.Submit(queue, w)
 	case *settlement:
-		if w.bundle != nil {
+		switch {
+		case w.bundle != nil:
 			w.bundle.begin(ls)
-		} else {
-			ls.inOrder(w)
+		case w.next != nil && w.Msg.Reply != "":
+			next := nextPop(w)
+			ls.inOrder(next, &next.acks.order)
+		default:
+			ls.inOrder(w, &w.order)
 		}
 	case *pop:
 		if w.peeks && w.ask.wait == 0 {
@@ -154,9 +159,9 @@ func (ls *lanes) submit(w work) {
 }
 
 // inOrder starts a settlement after the earlier ones of its lease.
-func (ls *lanes) inOrder(s *settlement) {
-	if ls.order.add(&s.order, leaseKey{s.Subject.Queue, s.Subject.Token}, s) {
-		ls.start(s)
+func (ls *lanes) inOrder(w work, place *orderPlace) {
+	if s := &w.Head().Subject; ls.order.add(place, leaseKey{s.Queue, s.Token}, w) {
+		ls.start(w)
 	}
 }
 
@@ -168,12 +173,13 @@ func (ls *lanes) query(queue string, q query) {
 }
 
 // start hands a settlement to its lane.
-func (ls *lanes) start(s *settlement) {
-	if s.kind == settleNext && s.Msg.Reply != "" {
-		ls.pop.Submit(s.Subject.Queue, &s.pop)
-		return
+func (ls *lanes) start(w work) {
+	switch w := w.(type) {
+	case *pop:
+		ls.pop.Submit(w.Subject.Queue, w)
+	case *settlement:
+		ls.settle(w)
 	}
-	ls.settle(s)
 }
 
 // settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops
@@ -183,7 +189,7 @@ func (ls *lanes) start(s *settlement) {
 // not fail with them.
 func (ls *lanes) settle(s *settlement) {
 	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
-		ls.pop.Join(s.Subject.Queue, &s.pop)
+		ls.pop.Join(s.Subject.Queue, s)
 	} else {
 		ls.change.Submit(s.Subject.Queue, s)
 	}

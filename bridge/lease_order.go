@@ -6,31 +6,31 @@ import "sync"
 // They may belong to different lanes, which are independent of each other. So only
 // the first settlement of a lease goes to its lane at once; each other one starts when
 // the one before it has ended.
-type leaseOrder[T any] struct {
-	start func(T) // hands one to its lane
+type leaseOrder struct {
+	start func(work) // hands one to its lane
 
 	mu   sync.Mutex
-	last map[leaseKey]*orderPlace[T] // by lease: the last settlement that has not ended
+	last map[leaseKey]*orderPlace // by lease: the last settlement that has not ended
 }
 
 // leaseKey names a lease as its ack subject does.
 type leaseKey struct{ queue, token string }
 
 // orderPlace is a settlement's place among the settlements of its lease.
-type orderPlace[T any] struct {
-	of   T
+type orderPlace struct {
+	of   work
 	key  leaseKey
-	in   *leaseOrder[T] // nil: it has no place
-	next *orderPlace[T] // starts when this one ends
+	in   *leaseOrder // nil: it has no place
+	next *orderPlace // starts when this one ends
 }
 
-func (o *leaseOrder[T]) init(start func(T)) {
-	o.start, o.last = start, make(map[leaseKey]*orderPlace[T])
+func (o *leaseOrder) init(start func(work)) {
+	o.start, o.last = start, make(map[leaseKey]*orderPlace)
 }
 
 // add gives a settlement the place behind the others of its lease, and reports whether
 // there are none: then it may start.
-func (o *leaseOrder[T]) add(p *orderPlace[T], key leaseKey, of T) bool {
+func (o *leaseOrder) add(p *orderPlace, key leaseKey, of work) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p.of, p.key, p.in = of, key, o
@@ -44,7 +44,7 @@ func (o *leaseOrder[T]) add(p *orderPlace[T], key leaseKey, of T) bool {
 
 // leave removes a settlement that has ended, and starts the next one of its lease.
 // Without a place it does nothing.
-func (p *orderPlace[T]) leave() {
+func (p *orderPlace) leave() {
 	o := p.in
 	if o == nil {
 		return
@@ -54,7 +54,7 @@ func (p *orderPlace[T]) leave() {
 	if next == nil {
 		delete(o.last, p.key)
 	}
-	*p = orderPlace[T]{}
+	*p = orderPlace{}
 	o.mu.Unlock()
 	if next != nil {
 		o.start(next.of)

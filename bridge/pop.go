@@ -16,18 +16,23 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
+// terms are what a pop like another one has in common with it.
+type terms struct {
+	end   fdbpq.End
+	band  fdbpq.Band
+	lease time.Duration // 0: what the queue is configured to
+}
+
 // popRequest is what a pop or a peek asks for.
 type popRequest struct {
-	end      fdbpq.End
-	band     fdbpq.Band
+	terms
 	limit    int  // items at most
 	batch    bool // asked for as a batch, which an end marker ends
 	bundle   bool // asked for as a bundle: a batch in one message
 	maxBytes int  // 0: no bound of the request's own
 	wait     time.Duration
-	lease    time.Duration // 0: what the queue is configured to
-	id       string        // to repeat the pop by
-	repeats  bool          // it is a repetition, and final if it finds nothing
+	id       string // to repeat the pop by
+	repeats  bool   // it is a repetition, and final if it finds nothing
 }
 
 // selection is what the core is asked for. A pop that may still wait is not final.
@@ -48,12 +53,12 @@ func (p *popRequest) plain() bool {
 	return !p.batch && !p.bundle && p.maxBytes == 0 && p.id == ""
 }
 
-// pop is a pop, a peek, or the pop of a +NXT.
+// pop is a pop, a peek, or a +NXT: a pop that acknowledges first.
 type pop struct {
 	request.Request
 	ask     popRequest
 	peeks   bool               // it leaves the items where they are
-	settles *settlement        // that it is part of
+	acks    *acknowledgement   // of a +NXT
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	asked   bool               // while it waits: the server was asked whether its client listens
 	waited  bool               // its wait is over, and it looks for the last time
@@ -76,7 +81,33 @@ func makePeek(subjects.Verb) work {
 	return p
 }
 
-func (p *pop) End() { popPool.put(p) }
+func (p *pop) End() {
+	p.leaveOrder()
+	popPool.put(p)
+}
+
+// acknowledgement is what a +NXT does before it pops.
+type acknowledgement struct {
+	lease fdbpq.Lease
+	order orderPlace // among the settlements of the lease
+	done  bool       // in an earlier transaction
+}
+
+// nextPop makes a settlement the pop that a +NXT is.
+func nextPop(s *settlement) *pop {
+	p := popPool.get()
+	p.Request, p.ask, p.acks = s.Request, *s.next, &acknowledgement{lease: s.lease}
+	p.Work = p
+	settlementPool.put(s)
+	return p
+}
+
+// leaveOrder has the next settlement start of the lease that a +NXT has acknowledged.
+func (p *pop) leaveOrder() {
+	if p.acks != nil {
+		p.acks.order.leave()
+	}
+}
 
 func (p *pop) Items() []fdbpq.Item { return p.found }
 
@@ -99,19 +130,24 @@ func (r *pop) read(*wire) *failure.Failure {
 	if r.Subject.Verb == subjects.PopMax || r.Subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max
 	}
-	r.ask = popRequest{end: end, band: fdbpq.AllPriorities, limit: 1}
+	r.ask = popRequest{terms: terms{end: end, band: fdbpq.AllPriorities}, limit: 1}
 	if len(r.Msg.Data) == 0 && len(r.Msg.Header) == 0 {
 		return nil
 	}
-	o := popOptions{peek: r.peeks}
-	if f := o.readBody("the body", r.Msg.Data); f != nil {
-		return f
+	return r.ask.readOptions("the body", r.Msg.Data, r.Msg.Header, r.peeks)
+}
+
+// readOptions reads what a body, which the errors call what, and headers ask for.
+func (p *popRequest) readOptions(what string, body []byte, header nats.Header, peeks bool) *failure.Failure {
+	o := popOptions{peek: peeks}
+	f := o.readBody(what, body)
+	if f == nil {
+		f = o.readHeaders(header)
 	}
-	if f := o.readHeaders(r.Msg.Header); f != nil {
-		return f
+	if f == nil {
+		o.apply(p)
 	}
-	o.apply(&r.ask)
-	return nil
+	return f
 }
 
 // seen keeps what a peek has found, up to the first item that cannot be sent.

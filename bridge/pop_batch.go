@@ -1,18 +1,33 @@
 package bridge
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
+
+// newPopLanes returns the lanes of pops.
+func newPopLanes(base lane, exclusive bool, waits *waits, owners *peers.Owners) *batch.Lanes[*pop, *settlement] {
+	o := laneOptions(base, func(l *lane, of *batch.Lane[*pop, *settlement]) batch.Worker[*pop, *settlement] {
+		return &pops{lane: l, waits: waits, owners: owners, exclusive: exclusive, batches: of, settles: changes[*settlement]{lane: l}}
+	})
+	o.Joins = batch.Joins[*settlement]{
+		Waited: func(s *settlement) time.Duration { return base.waited(s) },
+		Stuck:  func(late []*settlement) { refuseStuck(&base, late) },
+	}
+	return batch.New(o)
+}
 
 // Work serves pops: first the waiting ones, in the order in which they came, then
 // the new ones. A pop that finds nothing is answered so, or waits. The transaction
 // also settles the leases that have joined the batch. Settlements alone give no
 // reason to try the waiting pops again: an item that one makes ready ends the
 // queue's watch.
-func (l *pops) Work(now batch.Batch[*pop]) {
+func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 	fresh, settling := now.Requests, now.Joined
 	apart := false
 	for more := now.Kicked || len(fresh) > 0; more; {
@@ -35,28 +50,28 @@ func (l *pops) Work(now batch.Batch[*pop]) {
 		// behind pops that wait on.
 		apart = !apart && t.shrunk && len(fresh) > 0 && t.served <= len(attempt.Pops)
 	}
-	l.settle(settling)
+	batch.Run(settling, &l.settles)
 }
 
 // answerSettled answers the settlements of a transaction, and counts what it has done to
-// items. A +NXT keeps its settlement when its pop runs again.
+// items. A +NXT has acknowledged when its pop runs again.
 func (t *popTransaction) answerSettled() {
 	ended := len(t.acked)
 	tally := request.Tally{request.Popped: int64(t.popped), request.Acknowledged: int64(ended)}
 	for _, r := range t.acked {
-		r.settles.tookEffect = true
+		r.acks.done = true
 		r.Refusal = request.AsService // only its pop can fail from now on
 	}
 	for _, r := range t.settling {
-		if r.settles.endsLease() {
+		if r.endsLease() {
 			ended++
 		}
-		r.settles.count(&tally)
+		r.count(&tally)
 	}
 	t.Stats.Moved(t.lane.queue.Name(), request.FlowSettled, ended)
 	t.Stats.Queues.Count(t.lane.queue.Name(), &tally)
 	for _, r := range t.settling {
-		answerChange(t.Responder, r.settles)
+		answerChange(t.Responder, r)
 	}
 }
 
@@ -96,24 +111,14 @@ func (t *popTransaction) finish() (unserved []*pop) {
 	return t.todo[max(t.served, waited):]
 }
 
-// settle runs settlements without pops.
-func (l *pops) settle(settling []*pop) {
-	for _, r := range settling {
-		l.apart = append(l.apart, r.settles)
-	}
-	batch.Run(l.apart, &l.changes)
-	clear(l.apart)
-	l.apart = l.apart[:0]
-}
-
 // leases are those that the transaction settles.
 func (t *popTransaction) leases() (leases []fdbpq.Lease) {
 	for _, r := range t.settling {
-		leases = append(leases, r.settles.lease)
+		leases = append(leases, r.lease)
 	}
 	for _, r := range t.todo[:t.part.Len()] {
-		if r.settles != nil && !r.settles.tookEffect {
-			leases = append(leases, r.settles.lease)
+		if r.acks != nil && !r.acks.done {
+			leases = append(leases, r.acks.lease)
 		}
 	}
 	return leases

@@ -24,7 +24,7 @@ func (t *popTransaction) passOn() {
 	waited := len(t.waiting.Pops)
 	kept := t.todo[:waited:waited]
 	for _, r := range t.todo[waited:] {
-		if r.peeks || r.settles != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
+		if r.peeks || r.acks != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
 			kept = append(kept, r)
 			continue
 		}

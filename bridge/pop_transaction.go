@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -26,16 +25,15 @@ type pops struct {
 	waits     *waits
 	owners    *peers.Owners
 	exclusive bool // only this process can open the store
-	batches   *batch.Lane[*pop]
-	changes   changes   // runs settlements without pops
-	apart     []changer // a buffer of these
+	batches   *batch.Lane[*pop, *settlement]
+	settles   changes[*settlement] // runs settlements without pops
 }
 
 // popTransaction is one transaction that serves pops and settles leases.
 type popTransaction struct {
 	*pops
 	waiting  waiting.Attempt[*pop]
-	settling []*pop
+	settling []*settlement
 	todo     []*pop     // the waiting pops, then the new ones
 	part     batch.Part // the number of them that the transaction tries
 	alone    bool       // it tries only the first one, which made it fail
@@ -60,7 +58,7 @@ type popResults struct {
 	items  int
 	popped int // items that no earlier attempt had
 	bytes  int64
-	acked  []*pop        // +NXT requests whose leases were settled
+	acked  []*pop        // whose leases were acknowledged
 	freed  bool          // one of them let another item of its key go
 	retry  time.Duration // until a pop that found nothing may find something; 0: it cannot
 	events []fdbpq.Event
@@ -92,7 +90,7 @@ func (t *popTransaction) run() {
 		case errors.Is(err, errClientsGone):
 			t.dropGone()
 		case len(t.settling) > 0:
-			t.settle(t.settling)
+			batch.Run(t.settling, &t.settles)
 			t.settling, t.failedTogether = nil, true
 		case isAnswer(err):
 			t.todo[t.served].refused = failure.Explain(err)
@@ -145,7 +143,10 @@ func isAnswer(err error) bool {
 
 func (t *popTransaction) fail(n int, err error) {
 	f := failure.Explain(err)
-	for _, r := range slices.Concat(t.settling, t.todo[:n]) {
+	for _, r := range t.settling {
+		r.Failure = f
+	}
+	for _, r := range t.todo[:n] {
 		r.forget()
 		r.Failure = f
 	}
@@ -163,7 +164,7 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 		}
 	}
 	for _, r := range t.settling {
-		events, err := r.settles.apply(tx, t.queue)
+		events, err := r.apply(tx, t.queue)
 		if err != nil {
 			return err
 		}
@@ -256,8 +257,8 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.Failure = first.refused
 		return 1, nil
 	}
-	if first.settles != nil && !first.settles.tookEffect {
-		settled, err := t.queue.Ack(tx, first.settles.lease)
+	if first.acks != nil && !first.acks.done {
+		settled, err := t.queue.Ack(tx, first.acks.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) && first.ask.repeats { // the first attempt may have settled it
 			return t.popNothing(tx, first, failure.Explain(err))
@@ -316,7 +317,7 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
-	return !first.peeks && !r.peeks && first.settles == nil && r.settles == nil && first.ask.plain() && r.ask.plain() &&
+	return !first.peeks && !r.peeks && first.acks == nil && r.acks == nil && first.ask.plain() && r.ask.plain() &&
 		r.ask.end == first.ask.end && r.ask.band == first.ask.band && r.ask.lease == first.ask.lease
 }
 

@@ -49,7 +49,7 @@ func (p *push) read(wr *wire) *failure.Failure {
 // pushes is the work of a lane of pushes.
 type pushes struct {
 	*lane
-	batches *batch.Lane[*push]
+	batches *batch.Lane[*push, batch.Alone]
 	items   []fdbpq.NewItem
 	pushed  []fdbpq.Pushed // what the last transaction did
 }
@@ -57,8 +57,8 @@ type pushes struct {
 // newPushLanes returns the lanes of pushes. On a store that this process does not have to
 // itself, a commit takes its way over a network, and pushes do not conflict with each other. So
 // several transactions of a queue's pushes may be under way there.
-func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push] {
-	o := laneOptions(base, func(l *lane, of *batch.Lane[*push]) batch.Worker[*push] {
+func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
+	o := laneOptions(base, func(l *lane, of *batch.Lane[*push, batch.Alone]) batch.Worker[*push, batch.Alone] {
 		return &pushes{lane: l, batches: of}
 	})
 	if !exclusive {
@@ -79,7 +79,7 @@ func (p *push) source() string {
 }
 
 // Work serves a batch of pushes.
-func (l *pushes) Work(now batch.Batch[*push]) { batch.Run(now.Requests, l) }
+func (l *pushes) Work(now batch.Batch[*push, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {

@@ -54,7 +54,7 @@ var errSlowQueries = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy,
 	Text: "the queries of this queue take too long together: ask again later, or for less"}
 
 // Work serves a batch of queries.
-func (l *reads) Work(now batch.Batch[query]) { batch.Run(now.Requests, l) }
+func (l *reads) Work(now batch.Batch[query, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // Try serves queries on one state of the store, until their answers reach the limit
 // of a batch, or have taken a while. It refuses those that have waited for too long.

@@ -30,19 +30,20 @@ const (
 
 // settlement is a message on an ack subject.
 type settlement struct {
-	pop    // with the band, the end and the lease of the pop that the lease is from; +NXT asks for another one like it
+	request.Request
 	kind   settleKind
 	lease  fdbpq.Lease
-	delay  time.Duration           // of a nack
-	reason string                  // of a term
-	order  orderPlace[*settlement] // among the settlements of its lease
+	leased time.Duration // what the pop asked for that the lease is from
+	delay  time.Duration // of a nack
+	reason string        // of a term
+	next   *popRequest   // of a +NXT
+	order  orderPlace    // among the settlements of its lease
 
 	bundle *settlements // that the message has, nil if it has one settlement
 	within *settlements // bundle that it is part of, nil if it has come in a message of its own
 	number int          // of it in that bundle
 
-	tookEffect bool
-	renewed    *fdbpq.Lease // with a new end
+	renewed *fdbpq.Lease // with a new end
 }
 
 var settlementPool pool[settlement]
@@ -63,9 +64,8 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 	if size, is := s.Msg.Header[protocol.HeaderBundle]; is {
 		return s.readBundle(wr, size)
 	}
-	s.settles = s
-	var f *failure.Failure
-	if s.lease, s.ask, f = wr.sealer.open(s.Subject.Queue, s.Subject.Token); f != nil {
+	terms, f := s.open(wr)
+	if f != nil {
 		return f
 	}
 	rest, f := s.readWord(s.Msg.Data)
@@ -73,17 +73,17 @@ func (s *settlement) read(wr *wire) *failure.Failure {
 	case f != nil:
 		return f
 	case s.kind == settleNext:
-		var o popOptions
-		if f := o.readBody("the request behind +NXT", rest); f != nil {
-			return f
-		}
-		if f := o.readHeaders(s.Msg.Header); f != nil {
-			return f
-		}
-		o.apply(&s.ask)
-		return nil
+		s.next = &popRequest{terms: terms, limit: 1}
+		return s.next.readOptions("the request behind +NXT", rest, s.Msg.Header, false)
 	}
 	return noOwnHeaders(s.Msg.Header, "a settlement")
+}
+
+// open reads which lease the settlement is about, and the terms of the pop that gave it.
+func (s *settlement) open(wr *wire) (t terms, f *failure.Failure) {
+	s.lease, t, f = wr.sealer.open(s.Subject.Queue, s.Subject.Token)
+	s.leased = t.lease
+	return t, f
 }
 
 // readWord reads what a settlement does. It returns what follows +NXT.
@@ -161,7 +161,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case settleNack:
 		done, err = q.Nack(tx, s.lease, fdbpq.Nack{Delay: &s.delay})
 	case settleProgress:
-		done, err = q.Extend(tx, s.lease, s.ask.lease)
+		done, err = q.Extend(tx, s.lease, s.leased)
 	case settleTerm:
 		done, err = q.Terminate(tx, s.lease, s.reason)
 	case settleReturn:

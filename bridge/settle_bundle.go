@@ -61,7 +61,7 @@ func (s *settlement) readBundle(wr *wire, size []string) *failure.Failure {
 		one := settlementPool.get()
 		one.Prepare(one, s.Verb, subjects.Subject{Queue: s.Subject.Queue, Verb: subjects.Ack}, noMessage)
 		one.PassGate() // the gate counts the bundle
-		one.settles, one.within, one.number = one, s.bundle, len(s.bundle.all)
+		one.within, one.number = s.bundle, len(s.bundle.all)
 		one.Failure = one.readLine(wr, line)
 		s.bundle.all = append(s.bundle.all, one)
 	}
@@ -83,7 +83,7 @@ func (s *settlement) readLine(wr *wire, line string) (f *failure.Failure) {
 		return failure.Newf(400, "the lease is one of queue %s: expected those of %s, whose subject the bundle was sent to", lease.Queue, s.Subject.Queue)
 	}
 	s.Subject = lease
-	if s.lease, s.ask, f = wr.sealer.open(lease.Queue, lease.Token); f != nil {
+	if _, f = s.open(wr); f != nil {
 		return f
 	}
 	if more && words == "" {
@@ -104,7 +104,7 @@ func (b *settlements) begin(ls *lanes) {
 		if s.Failure != nil {
 			ls.responder.Refuse(&s.Request, s.Failure)
 		} else {
-			ls.inOrder(s)
+			ls.inOrder(s, &s.order)
 		}
 	}
 	b.all = nil // they may be others by now

@@ -45,13 +45,13 @@ func (s *sealer) init(secret []byte) {
 }
 
 // append appends the token of a lease in letters, digits, '-' and '_'.
-func (s *sealer) append(b []byte, lease *fdbpq.Lease, pop *popRequest, leased time.Duration) []byte {
+func (s *sealer) append(b []byte, lease *fdbpq.Lease, pop terms) []byte {
 	var raw [160]byte
 	body := raw[:1]
 	if pop.end == fdbpq.Max {
 		body[0] |= tokenMax
 	}
-	body = binary.AppendUvarint(body, uint64(leased))
+	body = binary.AppendUvarint(body, uint64(pop.lease))
 	if pop.band != fdbpq.AllPriorities {
 		body[0] |= tokenBand
 		body = binary.AppendVarint(body, pop.band.Low)
@@ -75,8 +75,8 @@ func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
 
 var errToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store; PQ-Bundle settles many"}
 
-// open reads a token for a queue: the lease, and a pop like the one that gave it.
-func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f *failure.Failure) {
+// open reads a token for a queue: the lease, and the terms of the pop that gave it.
+func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop terms, f *failure.Failure) {
 	body, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(body) < macSize+2 || strings.ContainsAny(token, "\r\n") { // which the decoder skips
 		return lease, pop, errToken
@@ -87,7 +87,7 @@ func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop popRequest, f
 		return lease, pop, errToken
 	}
 	flags, rest := body[0], body[1:]
-	pop = popRequest{end: fdbpq.Min, band: fdbpq.AllPriorities, limit: 1}
+	pop = terms{end: fdbpq.Min, band: fdbpq.AllPriorities}
 	if flags&tokenMax != 0 {
 		pop.end = fdbpq.Max
 	}

@@ -46,6 +46,6 @@ func (ls *lanes) giveBack(lease fdbpq.Lease) {
 func newReturn(as *verb, lease fdbpq.Lease) *settlement {
 	s := settlementPool.get()
 	s.Prepare(s, &as.Verb, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
-	s.settles, s.kind, s.lease = s, settleReturn, lease
+	s.kind, s.lease = settleReturn, lease
 	return s
 }

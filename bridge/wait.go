@@ -56,9 +56,7 @@ func waitEnds(came time.Time, wait time.Duration, repeats bool) time.Time {
 // its lease, so the next settlement of that lease may start.
 func (w *waits) add(r *pop) {
 	w.Gate.Leave(&r.Request)
-	if r.settles != nil {
-		r.settles.order.leave()
-	}
+	r.leaveOrder()
 	r.Msg = request.Kept(r.Msg)
 	r.BeginWait()
 	r.place = waiting.NewPop(waiting.Wait{

@@ -6,13 +6,13 @@ import (
 )
 
 // Lane does batches of one line at a time, one after another.
-type Lane[R any] struct {
-	of     *Lanes[R]
-	worker Worker[R]
-	lines  chan *line[R] // the line to serve next; closed to end the lane
-	line   *line[R]      // that it serves
+type Lane[R, J any] struct {
+	of     *Lanes[R, J]
+	worker Worker[R, J]
+	lines  chan *line[R, J] // the line to serve next; closed to end the lane
+	line   *line[R, J]      // that it serves
 
-	now     Batch[R]
+	now     Batch[R, J]
 	sources []string // of the requests in the batch, if others may run beside it
 
 	beside   bool // the batch may run beside others
@@ -23,7 +23,7 @@ type Lane[R any] struct {
 	relief *time.Timer // calls relieve when it takes too long
 }
 
-func (l *Lane[R]) run() {
+func (l *Lane[R, J]) run() {
 	for l.line = range l.lines {
 		l.worker.Begin(l.line.key)
 		for took := time.Duration(0); l.next(took); {
@@ -32,14 +32,14 @@ func (l *Lane[R]) run() {
 			took = time.Since(begun)
 			clear(l.now.Requests)
 			clear(l.now.Joined)
-			l.now = Batch[R]{Requests: l.now.Requests[:0], Joined: l.now.Joined[:0]}
+			l.now = Batch[R, J]{Requests: l.now.Requests[:0], Joined: l.now.Joined[:0]}
 		}
 	}
 }
 
 // next makes the next batch, after one that took some time. Without work the lane becomes
 // idle.
-func (l *Lane[R]) next(took time.Duration) bool {
+func (l *Lane[R, J]) next(took time.Duration) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.line.took(took)
@@ -65,7 +65,7 @@ func (l *Lane[R]) next(took time.Duration) bool {
 }
 
 // take makes a batch of the first requests. No other batch of the line runs.
-func (l *Lane[R]) take() {
+func (l *Lane[R, J]) take() {
 	line, o := l.line, &l.of.options
 	if line.waits {
 		line.waits = false
@@ -82,7 +82,7 @@ func (l *Lane[R]) take() {
 }
 
 // fitting returns how many requests go into one batch: at least one.
-func (o *Options[R]) fitting(pending []R) int {
+func (o *Options[R, J]) fitting(pending []R) int {
 	bytes := 0
 	for i, r := range pending {
 		bytes += o.Size(r)
@@ -95,7 +95,7 @@ func (o *Options[R]) fitting(pending []R) int {
 
 // full reports whether a batch of n requests has no room for the one that makes it have so
 // many bytes.
-func (o *Options[R]) full(n, bytes int) bool {
+func (o *Options[R, J]) full(n, bytes int) bool {
 	return n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes)
 }
 
@@ -116,7 +116,7 @@ func shift[R any](to []R, line *[]R, n int) []R {
 
 // Arrived removes and returns requests that have arrived while the batch runs, up to a
 // number of submitted ones and a number of joined ones.
-func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
+func (l *Lane[R, J]) Arrived(requests, joined int) (came []R, along []J) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	came = shift(nil, &l.line.pending, min(max(0, requests), len(l.line.pending)))
@@ -125,7 +125,7 @@ func (l *Lane[R]) Arrived(requests, joined int) (came, along []R) {
 
 // SetBusy reports whether a transaction is under way. Requests that wait behind one
 // for too long are handed back.
-func (l *Lane[R]) SetBusy(busy bool) {
+func (l *Lane[R, J]) SetBusy(busy bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.busy = busy
@@ -137,28 +137,34 @@ func (l *Lane[R]) SetBusy(busy bool) {
 	}
 }
 
-func (l *Lane[R]) relieve() {
-	if late, stuck := l.late(); stuck {
+func (l *Lane[R, J]) relieve() {
+	late, joined, stuck := l.late()
+	if stuck {
 		l.of.options.Stuck(late)
+	}
+	if len(joined) > 0 {
+		l.of.options.Joins.Stuck(joined)
 	}
 }
 
 // late removes the requests that have waited for too long from the line, in their
 // order, and sets the timer again. A transaction that has ended is not stuck.
-func (l *Lane[R]) late() (late []R, stuck bool) {
+func (l *Lane[R, J]) late() (late []R, joined []J, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if !l.busy {
-		return nil, false
+		return nil, nil, false
 	}
-	patience := l.of.options.Patience.Then
-	l.relief.Reset(patience)
-	for _, line := range []*[]R{&l.line.pending, &l.line.joined} {
-		n := 0
-		for n < len(*line) && l.of.options.Waited((*line)[n]) >= patience {
-			n++
-		}
-		late = append(late, shift(nil, line, n)...)
+	o := &l.of.options
+	l.relief.Reset(o.Patience.Then)
+	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), shiftLate(&l.line.joined, o.Patience.Then, o.Joins.Waited), true
+}
+
+// shiftLate removes the first requests of a line that have waited for so long.
+func shiftLate[R any](line *[]R, patience time.Duration, waited func(R) time.Duration) []R {
+	n := 0
+	for n < len(*line) && waited((*line)[n]) >= patience {
+		n++
 	}
-	return late, true
+	return shift(nil, line, n)
 }

@@ -15,20 +15,21 @@ import (
 	"time"
 )
 
-// Worker does the work of one lane, one batch after the other. It belongs to the
-// lane's goroutine and may keep buffers from batch to batch.
-type Worker[R any] interface {
+// Worker does the work of one lane, one batch after the other: requests of the type R that
+// were submitted, and of the type J that joined. It belongs to the lane's goroutine and may
+// keep buffers from batch to batch.
+type Worker[R, J any] interface {
 	// Begin is called when the lane turns to a key.
 	Begin(key string)
 
 	// Work does a batch. The slices are the lane's and used again afterwards.
-	Work(Batch[R])
+	Work(Batch[R, J])
 }
 
 // Batch is the work that a lane does at a time.
-type Batch[R any] struct {
+type Batch[R, J any] struct {
 	Requests []R  // the submitted ones, in their order
-	Joined   []R  // the joined ones, in their order
+	Joined   []J  // the joined ones, in their order
 	Kicked   bool // there may be work beyond these
 }
 
@@ -47,13 +48,22 @@ type Limits struct {
 // waited for the second one are handed back.
 type Patience struct{ First, Then time.Duration }
 
-// Options configure lanes. All but Patience and Beside are required.
-type Options[R any] struct {
+// Alone is the type of what joins the batches of lanes that nothing joins.
+type Alone = struct{}
+
+// Joins are what the lanes know of requests that join. Both are required if any does.
+type Joins[J any] struct {
+	Waited func(J) time.Duration
+	Stuck  func([]J)
+}
+
+// Options configure lanes. All but Patience, Beside and Joins are required.
+type Options[R, J any] struct {
 	Limits   Limits
 	Patience Patience
 
 	// Worker returns the worker of a new lane.
-	Worker func(*Lane[R]) Worker[R]
+	Worker func(*Lane[R, J]) Worker[R, J]
 
 	// Beside lets batches of one key run at the same time.
 	Beside Beside[R]
@@ -67,6 +77,9 @@ type Options[R any] struct {
 	// Stuck gets requests back that have waited for too long. None of them was begun. It
 	// is called without any requests, too: the transaction is stuck.
 	Stuck func([]R)
+
+	// Joins is the same for requests that join.
+	Joins Joins[J]
 }
 
 // maxIdle bounds the goroutines, and the memory of their workers, that are kept
@@ -75,27 +88,27 @@ const maxIdle = 64
 
 // Lanes do one kind of work: there is a line for each key that has some, and lanes serve
 // it.
-type Lanes[R any] struct {
-	options Options[R]
+type Lanes[R, J any] struct {
+	options Options[R, J]
 
 	mu      sync.Mutex
-	active  map[string]*line[R]
-	idle    []*Lane[R] // to be used again, with their buffers and grown stacks
-	lines   []*line[R] // to be used again
-	inTurn  marks      // keys whose batches follow one another
+	active  map[string]*line[R, J]
+	idle    []*Lane[R, J] // to be used again, with their buffers and grown stacks
+	lines   []*line[R, J] // to be used again
+	inTurn  marks         // keys whose batches follow one another
 	stopped bool
 
 	running sync.WaitGroup // the lanes' goroutines
 }
 
 // New returns lanes without work.
-func New[R any](o Options[R]) *Lanes[R] {
-	return &Lanes[R]{options: o, active: make(map[string]*line[R]), inTurn: make(marks)}
+func New[R, J any](o Options[R, J]) *Lanes[R, J] {
+	return &Lanes[R, J]{options: o, active: make(map[string]*line[R, J]), inTurn: make(marks)}
 }
 
 // Submit hands a request to the line of its key. It reports false, and leaves the request
 // to the caller, when there is no place for it.
-func (ls *Lanes[R]) Submit(key string, r R) bool {
+func (ls *Lanes[R, J]) Submit(key string, r R) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
@@ -114,7 +127,7 @@ func (ls *Lanes[R]) Submit(key string, r R) bool {
 
 // Join hands a request to the line of its key. The request does not wait behind
 // submitted ones: it is part of the next batch.
-func (ls *Lanes[R]) Join(key string, r R) {
+func (ls *Lanes[R, J]) Join(key string, r J) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
@@ -125,7 +138,7 @@ func (ls *Lanes[R]) Join(key string, r R) {
 }
 
 // Kick makes a lane serve a key, with requests or without.
-func (ls *Lanes[R]) Kick(key string) {
+func (ls *Lanes[R, J]) Kick(key string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
@@ -136,14 +149,14 @@ func (ls *Lanes[R]) Kick(key string) {
 }
 
 // Idle returns how many lanes are kept for keys that may have work again.
-func (ls *Lanes[R]) Idle() int {
+func (ls *Lanes[R, J]) Idle() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return len(ls.idle)
 }
 
 // lineOf returns the line of a key. The lock is held.
-func (ls *Lanes[R]) lineOf(key string) *line[R] {
+func (ls *Lanes[R, J]) lineOf(key string) *line[R, J] {
 	l := ls.active[key]
 	if l != nil {
 		return l
@@ -151,7 +164,7 @@ func (ls *Lanes[R]) lineOf(key string) *line[R] {
 	if n := len(ls.lines); n > 0 {
 		l, ls.lines = ls.lines[n-1], ls.lines[:n-1]
 	} else {
-		l = &line[R]{}
+		l = &line[R, J]{}
 	}
 	l.key = key
 	ls.active[key] = l
@@ -160,12 +173,12 @@ func (ls *Lanes[R]) lineOf(key string) *line[R] {
 
 // start has one more lane serve a line. The lane needs the lock, which is held, to look at
 // what it has to do.
-func (ls *Lanes[R]) start(at *line[R]) {
-	var l *Lane[R]
+func (ls *Lanes[R, J]) start(at *line[R, J]) {
+	var l *Lane[R, J]
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
-		l = &Lane[R]{of: ls, lines: make(chan *line[R], 1)}
+		l = &Lane[R, J]{of: ls, lines: make(chan *line[R, J], 1)}
 		l.worker = ls.options.Worker(l)
 		ls.running.Go(l.run)
 	}
@@ -174,7 +187,7 @@ func (ls *Lanes[R]) start(at *line[R]) {
 }
 
 // rest ends the service of a lane at its line. The lock is held.
-func (ls *Lanes[R]) rest(l *Lane[R]) {
+func (ls *Lanes[R, J]) rest(l *Lane[R, J]) {
 	line := l.line
 	if line.running--; line.running == 0 {
 		delete(ls.active, line.key)
@@ -192,7 +205,7 @@ func (ls *Lanes[R]) rest(l *Lane[R]) {
 
 // Stop ends the idle lanes, and the others when they become idle. Requests submitted
 // afterwards are still done.
-func (ls *Lanes[R]) Stop() {
+func (ls *Lanes[R, J]) Stop() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.stopped = true
@@ -203,4 +216,4 @@ func (ls *Lanes[R]) Stop() {
 }
 
 // Wait returns when all lanes have ended. Only after Stop.
-func (ls *Lanes[R]) Wait() { ls.running.Wait() }
+func (ls *Lanes[R, J]) Wait() { ls.running.Wait() }

@@ -18,7 +18,7 @@ type request struct {
 
 // work tells of each batch and does it when it may. Each key that begins has to end.
 type work struct {
-	lane *batch.Lane[request]
+	lane *batch.Lane[request, request]
 	key  string
 	on   *desk
 }
@@ -34,7 +34,7 @@ type desk struct {
 // begun is a batch that a worker has begun.
 type begun struct {
 	key    string
-	lane   *batch.Lane[request]
+	lane   *batch.Lane[request, request]
 	kicked bool
 	now    []int
 	joined []int
@@ -50,30 +50,34 @@ func numbers(requests []request) (n []int) {
 
 func (w *work) Begin(key string) { w.key = key }
 
-func (w *work) Work(now batch.Batch[request]) {
+func (w *work) Work(now batch.Batch[request, request]) {
 	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
 	w.on.begun <- b
 	<-b.end
 }
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
-func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
 	return newLanesWith(t, limits, batch.Beside[request]{})
 }
 
-func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Beside[request]) (*batch.Lanes[request], *desk) {
+func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Beside[request]) (*batch.Lanes[request, request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
-	lanes := batch.New(batch.Options[request]{
+	lanes := batch.New(batch.Options[request, request]{
 		Limits:   limits,
 		Beside:   beside,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
-		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
+		Worker: func(l *batch.Lane[request, request]) batch.Worker[request, request] {
 			on.workers.Add(1)
 			return &work{lane: l, on: on}
 		},
 		Size:   func(r request) int { return r.size },
 		Waited: func(r request) time.Duration { return time.Since(r.arrived) },
 		Stuck:  func(late []request) { on.stuck <- late },
+		Joins: batch.Joins[request]{
+			Waited: func(r request) time.Duration { return time.Since(r.arrived) },
+			Stuck:  func(late []request) { on.stuck <- late },
+		},
 	})
 	t.Cleanup(func() {
 		lanes.Stop()
@@ -315,7 +319,8 @@ func TestStuck(t *testing.T) {
 				t.Errorf("after %s %v are late, expected %v after %s", time.Since(start), got, want, after)
 			}
 		}
-		late(999*time.Millisecond, 2, 3, 20) // 4 s after it began
+		late(999*time.Millisecond, 2, 3) // 4 s after it began
+		late(999*time.Millisecond, 20)
 		late(1999*time.Millisecond, 4)
 		late(2999 * time.Millisecond) // still stuck
 		submit(5)

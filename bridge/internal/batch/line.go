@@ -3,17 +3,17 @@ package batch
 import "time"
 
 // line is the requests for a key that wait. Its fields are guarded by [Lanes].mu.
-type line[R any] struct {
+type line[R, J any] struct {
 	key     string
 	pending []R
-	joined  []R
+	joined  []J
 	kicked  bool
 
-	running int                 // lanes that serve it
-	usual   time.Duration       // that a batch takes
-	held    map[string]*Lane[R] // by the source of requests in a batch that runs; see Beside
-	timer   *time.Timer         // calls startBeside
-	waits   bool                // for the timer
+	running int                    // lanes that serve it
+	usual   time.Duration          // that a batch takes
+	held    map[string]*Lane[R, J] // by the source of requests in a batch that runs; see Beside
+	timer   *time.Timer            // calls startBeside
+	waits   bool                   // for the timer
 }
 
 // Beside lets batches of a key run at the same time. A batch begins beside others when its
@@ -49,7 +49,7 @@ const (
 const usualOf = 16
 
 // took notes how long a batch took.
-func (l *line[R]) took(d time.Duration) {
+func (l *line[R, J]) took(d time.Duration) {
 	if d > 0 {
 		l.usual += (d - l.usual) / usualOf
 	}
@@ -57,7 +57,7 @@ func (l *line[R]) took(d time.Duration) {
 
 // arrived has a request that has just arrived wait for others to go with, and not for the end
 // of the batches that run, if it may run beside them.
-func (ls *Lanes[R]) arrived(line *line[R], r R) {
+func (ls *Lanes[R, J]) arrived(line *line[R, J], r R) {
 	if source := ls.options.Beside.Source(r); source != "" && line.held[source] == nil {
 		ls.waitForOthers(line)
 	}
@@ -65,7 +65,7 @@ func (ls *Lanes[R]) arrived(line *line[R], r R) {
 
 // waitForOthers begins a batch beside those that run when requests had time to come
 // together.
-func (ls *Lanes[R]) waitForOthers(line *line[R]) {
+func (ls *Lanes[R, J]) waitForOthers(line *line[R, J]) {
 	beside := &ls.options.Beside
 	if line.waits || line.running > beside.Batches || ls.inTurn.has(line.key) {
 		return
@@ -80,7 +80,7 @@ func (ls *Lanes[R]) waitForOthers(line *line[R]) {
 }
 
 // startBeside has one more lane serve a line.
-func (ls *Lanes[R]) startBeside(line *line[R]) {
+func (ls *Lanes[R, J]) startBeside(line *line[R, J]) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if line.waits { // otherwise its requests are in a batch
@@ -95,7 +95,7 @@ const maxSkipped = 4096
 
 // takeBeside makes a batch of the requests that may run beside the other batches of the
 // line.
-func (l *Lane[R]) takeBeside() {
+func (l *Lane[R, J]) takeBeside() {
 	line, o := l.line, &l.of.options
 	if line.waits || line.held[""] != nil || l.of.inTurn.has(line.key) {
 		return
@@ -124,19 +124,19 @@ func (l *Lane[R]) takeBeside() {
 }
 
 // hold notes that a request of a source is in the batch.
-func (l *Lane[R]) hold(source string) {
+func (l *Lane[R, J]) hold(source string) {
 	if l.line.held[source] != nil {
 		return
 	}
 	if l.line.held == nil {
-		l.line.held = make(map[string]*Lane[R])
+		l.line.held = make(map[string]*Lane[R, J])
 	}
 	l.line.held[source] = l
 	l.sources = append(l.sources, source)
 }
 
 // release lets other batches have the sources of this one, which has ended.
-func (l *Lane[R]) release() {
+func (l *Lane[R, J]) release() {
 	for _, source := range l.sources {
 		delete(l.line.held, source)
 	}
@@ -146,15 +146,15 @@ func (l *Lane[R]) release() {
 
 // RunsBeside reports whether others of the key's batches may have run when this one was made. Of
 // batches that run at the same time, all but the first say so.
-func (l *Lane[R]) RunsBeside() bool { return l.beside }
+func (l *Lane[R, J]) RunsBeside() bool { return l.beside }
 
 // Return hands requests of the batch back. A batch that runs beside no other begins with
 // them, and for a while the batches of the key follow one another.
-func (l *Lane[R]) Return(requests []R) { l.returned = append(l.returned, requests...) }
+func (l *Lane[R, J]) Return(requests []R) { l.returned = append(l.returned, requests...) }
 
 // Conflicted reports that the batch was in the way of another one. For a while the batches of
 // the key follow one another.
-func (l *Lane[R]) Conflicted() {
+func (l *Lane[R, J]) Conflicted() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.of.inTurn.add(conflictTime, l.line.key)

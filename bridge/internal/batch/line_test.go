@@ -14,7 +14,7 @@ import (
 
 // newBeside returns lanes of which three batches of a key may run at a time. Where a request
 // comes from follows from its number: 0 to 9 from nowhere, 10 to 19 from one source, and so on.
-func newBeside(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+func newBeside(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
 	return newLanesWith(t, limits, batch.Beside[request]{
 		Batches: 2,
 		Least:   time.Millisecond,
@@ -23,7 +23,7 @@ func newBeside(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk)
 }
 
 // beside runs a test of such lanes in a bubble.
-func beside(t *testing.T, limits batch.Limits, test func(lanes *batch.Lanes[request], on *desk)) {
+func beside(t *testing.T, limits batch.Limits, test func(lanes *batch.Lanes[request, request], on *desk)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func beside(t *testing.T, limits batch.Limits, test func(lanes *batch.Lanes[requ
 	})
 }
 
-func submit(lanes *batch.Lanes[request], numbers ...int) {
+func submit(lanes *batch.Lanes[request, request], numbers ...int) {
 	for _, n := range numbers {
 		lanes.Submit("a", request{n: n, size: 1})
 	}
@@ -69,7 +69,7 @@ func end(batches ...begun) {
 // Requests of other sources do not wait for the end of a batch. Those that arrive within a
 // millisecond go together.
 func TestBatchesBeside(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 20)
@@ -88,7 +88,7 @@ func TestBatchesBeside(t *testing.T) {
 // Requests wait for others to go with although a batch ends meanwhile, but not when it was the
 // last one that ran.
 func TestPauseGoesOn(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 20)
@@ -110,7 +110,7 @@ func TestPauseGoesOn(t *testing.T) {
 
 // Requests of one source follow one another, whatever else runs.
 func TestSourcesKeepTheirOrder(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 11, 12)
@@ -130,7 +130,7 @@ func TestSourcesKeepTheirOrder(t *testing.T) {
 
 // A request without a source waits for all earlier ones, and all later ones wait for it.
 func TestRequestsWithoutSource(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 1)
@@ -154,7 +154,7 @@ func TestRequestsWithoutSource(t *testing.T) {
 
 // A batch beside others has its limits, too. What does not fit keeps its order.
 func TestLimitsBeside(t *testing.T) {
-	beside(t, batch.Limits{Requests: 3, Bytes: 100}, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, batch.Limits{Requests: 3, Bytes: 100}, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 20, 11, 21, 22, 23, 30)
@@ -170,7 +170,7 @@ func TestLimitsBeside(t *testing.T) {
 
 // A batch beside others has at least one request, and no more bytes than it may have.
 func TestLargeRequestsBeside(t *testing.T) {
-	beside(t, batch.Limits{Requests: 9, Bytes: 100}, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, batch.Limits{Requests: 9, Bytes: 100}, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		lanes.Submit("a", request{n: 11, size: 60})
@@ -189,7 +189,7 @@ func TestLargeRequestsBeside(t *testing.T) {
 // The longer batches take, the longer a request waits for others to go with: for an eighth
 // of that.
 func TestPauseBeforeBatchBeside(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		for range 100 {
@@ -211,7 +211,7 @@ func TestPauseBeforeBatchBeside(t *testing.T) {
 // Requests that may not run beside others are in a batch that runs alone, in front of those that
 // came later. For ten seconds batches follow one another.
 func TestReturn(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 20, 21, 30)
@@ -245,7 +245,7 @@ func TestReturn(t *testing.T) {
 
 // A conflict does not end sooner what Return has begun.
 func TestReturnBeforeConflict(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		submit(lanes, 20)
@@ -264,7 +264,7 @@ func TestReturnBeforeConflict(t *testing.T) {
 
 // A client that sends many requests without waiting does not have others look at all of them.
 func TestLongLineOfOneSource(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		submit(lanes, 10)
 		first := on.begins(0, 10)
 		for range 5000 {
@@ -285,7 +285,7 @@ func TestLongLineOfOneSource(t *testing.T) {
 
 // Batches that were in each other's way follow one another for a second.
 func TestConflicted(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		lanes.Submit("b", request{n: 10})
 		first := on.expect(on.T, "b", []int{10}, nil)
 		first.lane.Conflicted()
@@ -317,10 +317,12 @@ func TestWaitsBesideBatches(t *testing.T) {
 		for i := range answered {
 			answered[i] = make(chan struct{}, 1)
 		}
-		lanes := batch.New(batch.Options[request]{
+		lanes := batch.New(batch.Options[request, request]{
 			Limits: batch.Limits{Requests: clients, Bytes: 1 << 20},
 			Beside: batch.Beside[request]{Batches: 3, Least: time.Millisecond, Source: func(r request) string { return strconv.Itoa(r.n) }},
-			Worker: func(*batch.Lane[request]) batch.Worker[request] { return answerer{batchTime, answered} },
+			Worker: func(*batch.Lane[request, request]) batch.Worker[request, request] {
+				return answerer{batchTime, answered}
+			},
 			Size:   func(request) int { return 1 },
 			Waited: func(request) time.Duration { return 0 },
 			Stuck:  func([]request) {},
@@ -352,7 +354,7 @@ type answerer struct {
 
 func (a answerer) Begin(string) {}
 
-func (a answerer) Work(now batch.Batch[request]) {
+func (a answerer) Work(now batch.Batch[request, request]) {
 	<-time.After(a.after)
 	for _, r := range now.Requests {
 		a.answered[r.n] <- struct{}{}
@@ -383,7 +385,7 @@ func TestRandomBatchesBeside(t *testing.T) {
 func ordered(a, b int) bool { return a < 10 || b < 10 || a/10 == b/10 }
 
 // randomBatches submits requests and ends batches. It returns how many ran at a time.
-func randomBatches(t *testing.T, seed uint64, lanes *batch.Lanes[request], on *desk) (most int) {
+func randomBatches(t *testing.T, seed uint64, lanes *batch.Lanes[request, request], on *desk) (most int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var waiting []int
 	var open []begun
@@ -434,7 +436,7 @@ func randomBatches(t *testing.T, seed uint64, lanes *batch.Lanes[request], on *d
 // Requests behind batches that run beside each other and do not end are handed back once,
 // whichever batch is looked at first. A batch that has ended hands nothing back.
 func TestStuckBesideOthers(t *testing.T) {
-	beside(t, roomy, func(lanes *batch.Lanes[request], on *desk) {
+	beside(t, roomy, func(lanes *batch.Lanes[request, request], on *desk) {
 		began := time.Now()
 		submit := func(numbers ...int) {
 			for _, n := range numbers {

@@ -17,16 +17,16 @@ type reader struct{ read chan struct{} }
 
 func (r *reader) Begin(string) {}
 
-func (r *reader) Work(batch.Batch[*letter]) { <-r.read }
+func (r *reader) Work(batch.Batch[*letter, *letter]) { <-r.read }
 
 // Lanes keep their buffers, but nothing of the requests that were served.
 func TestServedRequestsAreFreed(t *testing.T) {
 	t.Parallel()
 	r := &reader{make(chan struct{})}
-	lanes := batch.New(batch.Options[*letter]{
+	lanes := batch.New(batch.Options[*letter, *letter]{
 		Limits:   batch.Limits{Requests: 3, Bytes: 1 << 20},
 		Patience: batch.Patience{First: time.Hour, Then: time.Hour},
-		Worker:   func(*batch.Lane[*letter]) batch.Worker[*letter] { return r },
+		Worker:   func(*batch.Lane[*letter, *letter]) batch.Worker[*letter, *letter] { return r },
 		Size:     func(l *letter) int { return len(l.text) },
 		Waited:   func(*letter) time.Duration { return 0 },
 		Stuck:    func([]*letter) {},
