@@ -88,7 +88,7 @@ func (l *lane) answerBundle(r *pop) {
 	}
 	m := nats.Msg{Subject: r.Msg.Reply, Header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(r.found))}}, Data: l.out}
 	if len(leases) > 0 {
-		m.Reply = string(l.grammar.AppendAck(nil, r.Subject.Queue, l.sealer.conn, []byte(l.bundles.add(leases))))
+		m.Reply = string(l.grammar.AppendAck(nil, r.Subject.Queue, l.sealer.conn, []byte(l.sent.Add(leases))))
 	}
 	if !l.Publish(&m) {
 		for _, lease := range leases {

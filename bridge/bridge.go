@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -40,7 +41,7 @@ type Bridge struct {
 	historian *historian
 	lanes     lanes
 	waits     waits
-	interest  replyInterest
+	asker     *listening.Asker
 	peers     *peers.Peers
 	surveyor  *surveyor
 	service   *service
@@ -69,8 +70,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if o.Cluster != nil {
 		b.ending = errMoved
 	}
-	b.interest.init(nc, o.Logger)
-	b.waits.init(b.responder, &b.interest, o.Limits.Waiters,
+	b.asker = listening.NewAsker(nc, o.Logger)
+	b.waits.init(b.responder, b.asker.Gone, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
@@ -189,7 +190,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.receiver.Close()
 	b.lanes.stop()
 	b.peers.Owners.Stop()
-	b.interest.stop()
+	b.asker.Stop()
 	b.historian.stop()
 	b.keeper.stop()
 	b.responder.Events.Close()

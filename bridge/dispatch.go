@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -55,7 +56,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			}
 			err = failure.Newf(400, "subject %s: events are published by the bridge, subscribe to them", failure.Quote(m.Subject))
 		case subjects.Ack:
-			if fromServer(m) {
+			if listening.Unreceived(m) {
 				if d.Gate.Closed() { // signals may have ended
 					d.signal(m)
 				}

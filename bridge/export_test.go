@@ -13,7 +13,7 @@ import (
 
 // InterestPatience sets how long a bridge waits for the server to say whether a
 // client still listens. It must be called before the first pop waits.
-func InterestPatience(b *Bridge, d time.Duration) { b.interest.patience = d }
+func InterestPatience(b *Bridge, d time.Duration) { b.asker.SetPatience(d) }
 
 // LookAtLengths does what a bridge does each minute.
 func LookAtLengths(b *Bridge, ctx context.Context) { b.historian.look(ctx) }

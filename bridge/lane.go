@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -36,7 +37,7 @@ type lane struct {
 	line     time.Duration                 // batch.Limits.Wait
 	since    func(time.Time) time.Duration // time.Since, but in tests
 	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
-	bundles  *sentBundles
+	sent     *listening.Sent
 	setBusy  func(bool) // a transaction is under way
 	shared   *batch.Shared[kv.Tx]
 

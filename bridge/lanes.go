@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -19,7 +20,7 @@ type lanes struct {
 	exclusive bool // only this process can open the store
 	owners    *peers.Owners
 	order     leaseOrder
-	bundles   sentBundles
+	sent      listening.Sent
 	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
 
 	push    *batch.Lanes[*push, batch.Alone]
@@ -33,7 +34,7 @@ type lanes struct {
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Owners, about *about) {
 	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, owners
 	ls.order.init(ls.start)
-	base.giveBack, base.bundles = ls.giveBack, &ls.bundles
+	base.giveBack, base.sent = ls.giveBack, &ls.sent
 	sharing := func() lane {
 		own := base
 		own.shared = newShared(&own, exclusive)

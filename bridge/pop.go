@@ -60,7 +60,6 @@ type pop struct {
 	peeks   bool               // it leaves the items where they are
 	acks    *acknowledgement   // of a +NXT
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
-	asked   bool               // while it waits: the server was asked whether its client listens
 	waited  bool               // its wait is over, and it looks for the last time
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 
@@ -114,12 +113,6 @@ func (p *pop) Items() []fdbpq.Item { return p.found }
 // keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
 	return r.ask.wait > 0 && r.Failure != nil && r.Failure.Code == 404 && !r.final
-}
-
-// losesItems reports whether the items that the pop has found are lost when its client
-// has gone. Leased items are given back, and a pop with an id can be repeated.
-func (r *pop) losesItems() bool {
-	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0
 }
 
 // forget clears the results of an earlier run of the transaction.

@@ -39,7 +39,7 @@ type popTransaction struct {
 	alone    bool       // it tries only the first one, which made it fail
 	cut      int        // items in the answer to that one at most; 0: as many as it asks for
 	shrunk   bool       // it failed, and serves fewer of them
-	gone     []string   // reply subjects of the waiting pops whose clients have gone
+	gone     []*pop     // waiting ones whose clients have gone
 
 	// failedTogether: it failed with the settlements, which run without it now. None
 	// joins it any more, or it might fail again and again.

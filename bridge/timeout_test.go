@@ -104,15 +104,3 @@ func TestErrorsOfAllPushes(t *testing.T) {
 		}
 	}
 }
-
-// Servers before version 2.11 would deliver the question whether a client still waits.
-func TestServersThatTrace(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]bool{
-		"": false, "x": false, "1.4.1": false, "2.10.29": false, "2.11.0": true, "2.11.0-dev": true, "2.12.3": true, "3.0.0": true,
-	} {
-		if got := traces(version); got != want {
-			t.Errorf("a server of version %q traces: %t", version, got)
-		}
-	}
-}

@@ -13,20 +13,20 @@ import (
 // waits are the pops that wait for an item.
 type waits struct {
 	*request.Responder
-	interest *replyInterest
 	line     *waiting.Pops[*pop]
 	lookOnce func(*pop) // serves a pop that does not wait
 }
 
-// init begins with no waiting pop. serve tries to serve the ones of a queue.
-func (w *waits) init(re *request.Responder, interest *replyInterest, places int, serve func(queue string), lookOnce func(*pop)) {
-	w.Responder, w.interest, w.lookOnce = re, interest, lookOnce
+// init begins with no waiting pop. gone is [waiting.Options].Gone, and serve tries to serve the
+// pops of a queue.
+func (w *waits) init(re *request.Responder, gone func([]string) []string, places int, serve func(queue string), lookOnce func(*pop)) {
+	w.Responder, w.lookOnce = re, lookOnce
 	w.line = waiting.New(waiting.Options[*pop]{
 		Places: places,
 		Bands:  protocol.MaxBands,
 		End:    w.end,
 		Serve:  serve,
-		Gone:   interest.gone,
+		Gone:   gone,
 	})
 }
 
@@ -105,9 +105,6 @@ func (w *waits) lookOnceMore(r *pop) bool {
 
 var errWaited = &failure.Failure{Code: 408, Text: waiting.ErrOver.Error()}
 
-// errGone ends the wait of a pop whose client has gone. It is counted, not sent.
-var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
-
 // whyEnded is the answer to a pop whose wait has ended, or could not begin.
 func whyEnded(why error) *failure.Failure {
 	var full *waiting.FullError
@@ -126,7 +123,6 @@ func (w *waits) attempt(queue string) waiting.Attempt[*pop] {
 	now := time.Now()
 	for _, r := range a.Pops {
 		r.BeginAttempt(now)
-		r.asked = false
 	}
 	return a
 }

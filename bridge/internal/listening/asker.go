@@ -1,4 +1,13 @@
-package bridge
+// Package listening finds out whether anybody listens for an answer.
+//
+// A pop that waits may outlive its client by two minutes. While it waits, and before it takes
+// an item without a lease, the server is asked: see [Asker]. An answer with a lease needs no
+// question. When no client receives it, the server says so on the ack subject ([Unreceived]),
+// and the lease is given back. The ack subject of a bundle has no room for all its leases, so
+// [Sent] remembers them for a moment.
+//
+// The package knows neither requests nor the store.
+package listening
 
 import (
 	"crypto/rand"
@@ -12,11 +21,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// replyInterest finds out whether a client still listens for its answer. A waiting
-// pop may outlive its client by two minutes, and an item that is popped without a
-// lease and sent to a client that has gone is lost.
+// Asker asks the server whether clients listen.
 //
 // The question is a message to the reply subject that the server traces and does not
 // deliver. Its own reply subject is one of the bridge. When the message finds no
@@ -26,7 +35,7 @@ import (
 //
 // A server older than version 2.11 would deliver the question, so it is not asked. A
 // client without an answer about it counts as listening.
-type replyInterest struct {
+type Asker struct {
 	nc       *nats.Conn
 	log      *slog.Logger
 	inbox    string
@@ -40,11 +49,11 @@ type replyInterest struct {
 }
 
 const (
-	// interestPatience bounds each wait for the server. A transaction waits meanwhile.
-	interestPatience = 2 * time.Second
+	// Patience bounds each wait for the server. A transaction waits meanwhile.
+	Patience = 2 * time.Second
 
-	// interestBuffer is how many answers of the server may wait to be read.
-	interestBuffer = 1 << 14
+	// buffer is how many answers of the server may wait to be read.
+	buffer = 1 << 14
 )
 
 // Headers that have a server trace a message instead of delivering it.
@@ -57,29 +66,34 @@ const (
 // clusters. It forgets a mapping after one message, a traced one included.
 var mappedReplies = [...]string{"_R_.", "_GR_.", "$GR."}
 
-func (r *replyInterest) init(nc *nats.Conn, log *slog.Logger) {
-	r.nc, r.log, r.inbox, r.patience = nc, log, nc.NewInbox(), interestPatience
-	r.answers = make(chan *nats.Msg, interestBuffer)
-	r.refused = make(map[string]bool)
+// NewAsker returns an asker that has asked nothing yet.
+func NewAsker(nc *nats.Conn, log *slog.Logger) *Asker {
+	return &Asker{
+		nc: nc, log: log, inbox: nc.NewInbox(), patience: Patience,
+		answers: make(chan *nats.Msg, buffer), refused: make(map[string]bool),
+	}
 }
 
-// gone returns the reply subjects without a listener.
-func (r *replyInterest) gone(replies []string) (gone []string) {
+// SetPatience sets another time than Patience, before the first question.
+func (a *Asker) SetPatience(d time.Duration) { a.patience = d }
+
+// Gone returns the reply subjects without a listener.
+func (a *Asker) Gone(replies []string) (gone []string) {
 	var ask []string
 	for _, reply := range replies {
 		if !mapped(reply) {
 			ask = append(ask, reply)
 		}
 	}
-	if len(ask) == 0 || !traces(r.nc.ConnectedServerVersion()) {
+	if len(ask) == 0 || !traces(a.nc.ConnectedServerVersion()) {
 		return nil
 	}
-	suspects, err := r.suspects(ask)
+	suspects, err := a.suspects(ask)
 	if err == nil && len(suspects) > 0 {
-		gone, err = r.untraced(suspects)
+		gone, err = a.untraced(suspects)
 	}
 	if err != nil {
-		r.log.Debug("asking the server whether clients still wait failed", "error", err)
+		a.log.Debug("asking the server whether clients still wait failed", "error", err)
 	}
 	return gone
 }
@@ -96,25 +110,25 @@ func traces(version string) bool {
 }
 
 // suspects returns the reply subjects at which a question found no subscriber.
-func (r *replyInterest) suspects(replies []string) (suspects []string, err error) {
-	questions, err := r.open(len(replies))
+func (a *Asker) suspects(replies []string) (suspects []string, err error) {
+	questions, err := a.open(len(replies))
 	if err != nil {
 		return nil, err
 	}
-	defer r.close(questions)
+	defer a.close(questions)
 	for i, reply := range replies {
-		if err := r.ask(reply, questions[i], r.inbox); err != nil {
+		if err := a.ask(reply, questions[i], a.inbox); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.nc.FlushTimeout(r.patience); err != nil {
+	if err := a.nc.FlushTimeout(a.patience); err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read()
 	for i, reply := range replies {
-		if r.refused[questions[i]] {
+		if a.refused[questions[i]] {
 			suspects = append(suspects, reply)
 		}
 	}
@@ -122,40 +136,40 @@ func (r *replyInterest) suspects(replies []string) (suspects []string, err error
 }
 
 // open returns the reply subjects of n questions.
-func (r *replyInterest) open(n int) (questions []string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped {
+func (a *Asker) open(n int) (questions []string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
 		return nil, errors.New("the bridge has ended")
 	}
-	if r.sub == nil {
-		if r.sub, err = r.nc.ChanSubscribe(r.inbox+".*", r.answers); err != nil {
+	if a.sub == nil {
+		if a.sub, err = a.nc.ChanSubscribe(a.inbox+".*", a.answers); err != nil {
 			return nil, err
 		}
 	}
 	for range n {
-		question := r.inbox + "." + rand.Text() // clients that listen to inboxes see only the trace's subject
-		r.refused[question] = false
+		question := a.inbox + "." + rand.Text() // clients that listen to inboxes see only the trace's subject
+		a.refused[question] = false
 		questions = append(questions, question)
 	}
 	return questions, nil
 }
 
-func (r *replyInterest) close(questions []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (a *Asker) close(questions []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, question := range questions {
-		delete(r.refused, question)
+		delete(a.refused, question)
 	}
 }
 
 // read reads the server's answers so far, those to questions of other lanes too.
-func (r *replyInterest) read() {
+func (a *Asker) read() {
 	for {
 		select {
-		case m := <-r.answers:
-			if _, open := r.refused[m.Subject]; open && fromServer(m) {
-				r.refused[m.Subject] = true
+		case m := <-a.answers:
+			if _, open := a.refused[m.Subject]; open && Unreceived(m) {
+				a.refused[m.Subject] = true
 			}
 		default:
 			return
@@ -164,17 +178,17 @@ func (r *replyInterest) read() {
 }
 
 // ask sends a question. The trace goes to dest.
-func (r *replyInterest) ask(reply, question, dest string) error {
-	return r.nc.PublishMsg(&nats.Msg{Subject: reply, Reply: question, Header: nats.Header{
+func (a *Asker) ask(reply, question, dest string) error {
+	return a.nc.PublishMsg(&nats.Msg{Subject: reply, Reply: question, Header: nats.Header{
 		headerTraceDest: {dest},
 		headerTraceOnly: {"true"},
 	}})
 }
 
 // untraced returns the reply subjects with a trace that leads nowhere.
-func (r *replyInterest) untraced(replies []string) (gone []string, err error) {
-	inbox := r.nc.NewInbox()
-	sub, err := r.nc.SubscribeSync(inbox + ".*")
+func (a *Asker) untraced(replies []string) (gone []string, err error) {
+	inbox := a.nc.NewInbox()
+	sub, err := a.nc.SubscribeSync(inbox + ".*")
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +196,12 @@ func (r *replyInterest) untraced(replies []string) (gone []string, err error) {
 	open := make(map[string]string)          // replies by where their traces go
 	for _, reply := range replies {
 		trace := inbox + "." + rand.Text()
-		if err := r.ask(reply, "", trace); err != nil {
+		if err := a.ask(reply, "", trace); err != nil {
 			return nil, err
 		}
 		open[trace] = reply
 	}
-	for late := time.Now().Add(r.patience); len(open) > 0; {
+	for late := time.Now().Add(a.patience); len(open) > 0; {
 		m, err := sub.NextMsg(time.Until(late))
 		if err != nil {
 			return gone, err
@@ -220,16 +234,22 @@ func leadsNowhere(trace []byte) bool {
 	return len(seen.Events) > 0
 }
 
-// stop ends the subscription. The server is asked no more.
-func (r *replyInterest) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped = true
-	if r.sub == nil {
+// Stop ends the subscription. The server is asked no more.
+func (a *Asker) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopped = true
+	if a.sub == nil {
 		return
 	}
-	if err := r.sub.Unsubscribe(); err != nil {
-		r.log.Debug("unsubscribing failed", "subject", r.sub.Subject, "error", err)
+	if err := a.sub.Unsubscribe(); err != nil {
+		a.log.Debug("unsubscribing failed", "subject", a.sub.Subject, "error", err)
 	}
-	r.sub = nil
+	a.sub = nil
+}
+
+// Unreceived reports whether a message on a subject for replies comes from the server, because
+// no client received what was to be answered there.
+func Unreceived(m *nats.Msg) bool {
+	return len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

@@ -1,4 +1,4 @@
-package bridge
+package listening
 
 import (
 	"crypto/rand"
@@ -7,10 +7,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// sentBundles are the leases of the bundles that were sent last, by the last token of
+// Sent is the leases of the bundles that were sent last, by the last token of
 // their reply subjects. The server names that subject when no client has received a bundle,
 // and it has no room for all leases. The leases of a bundle that is forgotten by then run out.
-type sentBundles struct {
+type Sent struct {
 	mu     sync.Mutex
 	leases map[string][]*fdbpq.Lease // without bundles that were taken
 	line   []sentBundle              // the oldest first
@@ -24,13 +24,13 @@ type sentBundle struct {
 	leases int
 }
 
-// maxSentLeases is how many leases are remembered: those of more time than a server takes
+// maxLeases is how many leases are remembered: those of more time than a server takes
 // to say that nobody was there.
-const maxSentLeases = 1 << 15
+const maxLeases = 1 << 15
 
-// add remembers the leases of a bundle, at least one, and returns a token that no client can
+// Add remembers the leases of a bundle, at least one, and returns a token that no client can
 // guess.
-func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
+func (s *Sent) Add(leases []*fdbpq.Lease) (token string) {
 	token = rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,16 +39,16 @@ func (s *sentBundles) add(leases []*fdbpq.Lease) (token string) {
 	}
 	s.leases[token] = leases
 	s.line = append(s.line, sentBundle{token, len(leases)})
-	for s.count += len(leases); s.count > maxSentLeases && len(s.line) > 1; s.line = s.line[1:] {
+	for s.count += len(leases); s.count > maxLeases && len(s.line) > 1; s.line = s.line[1:] {
 		s.count -= s.line[0].leases
 		delete(s.leases, s.line[0].token)
 	}
 	return token
 }
 
-// take returns the leases of a bundle of a queue once. A token is none on the subject of another
+// Take returns the leases of a bundle of a queue once. A token is none on the subject of another
 // queue: who may settle that one has no right to this one.
-func (s *sentBundles) take(queue, token string) []*fdbpq.Lease {
+func (s *Sent) Take(queue, token string) []*fdbpq.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leases := s.leases[token]
