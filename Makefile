@@ -26,8 +26,8 @@ TOOL    = $(GO) tool -modfile=.ci/tools.mod
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
 FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
 
-PYTHON = $(shell for python in cmd/pqd/testdata/python/.venv/bin/python python3; do $$python -c 'import sys, nats; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
-NODE = $(shell command -v node >/dev/null && test -d cmd/pqd/testdata/js/node_modules && echo node)
+PYTHON = $(shell for python in e2e/testdata/python/.venv/bin/python python3; do $$python -c 'import sys, nats; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
+NODE = $(shell command -v node >/dev/null && test -d e2e/testdata/js/node_modules && echo node)
 BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
 # Packages whose tests run on one engine at a time.
@@ -62,8 +62,8 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 	$(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags '$(tags)' $(PACKAGES) || { $(STARVED); exit 1; }
 	$(if $(tags),PQ_TEST_ENGINE=fdb $(GO) test -race -parallel $(PARALLEL) -timeout $(LIMIT) -tags fdb $(ONE_ENGINE) || { $(STARVED); exit 1; })
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
-	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in cmd/pqd/testdata/js ***')
-	$(if $(PYTHON),,@echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into cmd/pqd/testdata/python/.venv ***')
+	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***')
+	$(if $(PYTHON),,@echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***')
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-cluster: ## the tests of the queues on the replicated engine, too
@@ -98,16 +98,16 @@ bench-beside: ## pops beside clients that push in front of them, and beside swee
 	$(GO) test ./bridge -run '^$$' -bench Beside -benchtime 1x
 
 campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
-	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.faults=$(FAULTS) -pq.pause=30s
+	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s
 
 bench-fdb: ## figures of FoundationDB and of pqd on it, in 10 minutes: pops of one queue, pushes, many queues through several pqd
-	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestManyQueues)$$' -count 1 -timeout 30m -v ./cmd/pqd
+	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestManyQueues)$$' -count 1 -timeout 30m -v ./e2e/performance
 
 campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
 	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
-	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 forge: DURATION = 1m
 forge: ## a client that may use inboxes alone floods four bridges with forged messages for DURATION (1m)
@@ -115,19 +115,19 @@ forge: ## a client that may use inboxes alone floods four bridges with forged me
 
 netfaults: OPS = 100000
 netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside
-	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 diskfaults: OPS = 15000
 diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
-	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 
 soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
-	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.soak=$(DURATION) -pq.rate=$(RATE)
+	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)
 
 powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
 	$(GO) test -run '^TestMount$$' -count 1 ./internal/disk -pq.mount
-	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
-	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.cuts=$(CUTS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 
 simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/internal/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
@@ -135,24 +135,24 @@ simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) t
 cluster-campaign: OPS = 20000
 cluster-campaign: FLIPS = 50
 cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
-	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
-	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.ops=$(OPS) -pq.seed=$(SEED)
-	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.replay=$(REPLAY) -pq.seed=$(SEED)
-	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./cmd/pqd -pq.flips=$(FLIPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.replay=$(REPLAY) -pq.seed=$(SEED)
+	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./e2e/faults -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./internal/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
 console-load: QUEUES = 100000
 console-load: ITEMS = 1000000
 console-load: ## what the console costs beside QUEUES (100000) queues, and one with ITEMS (1000000) items
-	$(GO) test -run '^TestConsoleLoad$$' -count 1 -timeout 1h -v ./cmd/pqd -pq.queues=$(QUEUES) -pq.items=$(ITEMS)
+	$(GO) test -run '^TestConsoleLoad$$' -count 1 -timeout 1h -v ./e2e/console -pq.queues=$(QUEUES) -pq.items=$(ITEMS)
 
 crowd: QUEUES = 100000
 crowd: ## what a pqd with QUEUES (100000) queues costs, most of them idle: start, lists, metrics, rest, memory; on FoundationDB too where it is
-	$(GO) test $(if $(FDB),-tags fdb) -run '^TestCrowdOfQueues$$' -count 1 -timeout 1h -v ./cmd/pqd -pq.queues=$(QUEUES)
+	$(GO) test $(if $(FDB),-tags fdb) -run '^TestCrowdOfQueues$$' -count 1 -timeout 1h -v ./e2e/performance -pq.queues=$(QUEUES)
 
 overload: ## ten times what pqd can do, for a minute: it needs the whole machine
-	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./cmd/pqd
+	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./e2e/performance
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file _ func; do \
@@ -167,9 +167,9 @@ pictures: ## draw the pictures in docs: a session, pq top, the console, and with
 	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
 	$(GO) test ./cmd/pq -run '^TestTopPicture$$' -count 1 -draw
 	mkdir -p docs/pictures
-	$(GO) test ./cmd/pqd -run '^TestConsolePictures$$' -count 1 -v -pq.draw
+	$(GO) test ./e2e/console -run '^TestConsolePictures$$' -count 1 -v -pq.draw
 ifdef GRAFANA
-	$(GO) test ./cmd/pqd -run '^TestDashboardPictures$$' -count 1 -timeout 30m -v -pq.grafana='$(abspath $(GRAFANA))'
+	$(GO) test ./e2e/console -run '^TestDashboardPictures$$' -count 1 -timeout 30m -v -pq.grafana='$(abspath $(GRAFANA))'
 else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif

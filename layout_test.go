@@ -60,6 +60,10 @@ var imports = map[string][]string{
 	"internal/tuple":       {},
 	"internal/vt":          {},
 
+	"e2e/internal/chromium": {"e2e/internal/pqd", "testenv"},
+	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
+	"e2e/internal/pqd":      {"client", "internal/history", "protocol", "testenv"},
+
 	"cmd/pq":          {"client", "internal/screen", "protocol", "subjects"},
 	"cmd/pqd":         {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
 	"deploy/release":  {},
@@ -90,8 +94,8 @@ var outside = []struct {
 	by   []string // packages of this module
 	why  string
 }{
-	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pq", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pq", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},
@@ -99,7 +103,7 @@ var outside = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/pq"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "internal/disk", "internal/fdbtest", "internal/kvtest", "internal/clustertest"}, "production code is not test code"},
+	{"testing", []string{"testenv", "internal/disk", "internal/fdbtest", "internal/kvtest", "internal/clustertest", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
 }
 
 // longFiles are Go files past maxLines, each with its reason.
@@ -115,7 +119,7 @@ const maxBridgeMethods = 8
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "examples", "fdbpq",
+	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "e2e", "examples", "fdbpq",
 	"go.mod", "go.sum", "internal", "layout_test.go", "protocol", "subjects", "testenv",
 }
 

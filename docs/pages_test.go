@@ -160,7 +160,7 @@ var (
 	pyClient = "clients/python/README.md"
 )
 
-// console blocks are run by cmd/pqd's tests, and so are the go and js blocks of
+// console blocks are run by the tests in e2e/clients, and so are the go and js blocks of
 // the protocol. Other commands name the test that runs them, or say why none does.
 func TestEveryCommandIsRun(t *testing.T) {
 	tests := names(t, "_test.go", regexp.MustCompile(`(?m)^func (Test\w+)\(`))

@@ -47,20 +47,21 @@ func Build(t testing.TB, dir string) string {
 	return path
 }
 
-// build builds a program, with the race detector when the tests have it.
+// build builds a program, with the race detector when the tests have it. go run keeps linked programs in
+// its cache, unlike go build, so one package alone links what the tests of several need.
 func build(dir string) (string, error) {
 	if binaries == "" {
 		return "", errors.New("this package's TestMain does not call testenv.Main")
 	}
 	program := filepath.Join(binaries, filepath.Base(dir))
-	args := []string{"build", "-o", program}
+	args := []string{"run", "-exec", "cp"}
 	if raceDetector {
 		args = append(args, "-race")
 	}
 	if buildTags != "" {
 		args = append(args, "-tags", buildTags)
 	}
-	if out, err := exec.Command("go", append(args, module+dir)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(args, module+dir, program)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", dir, err, out)
 	}
 	return program, nil

@@ -1,0 +1,69 @@
+package cluster_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// A request that is on its way between two NATS servers when a hand-over begins is answered:
+// the pqd that hands over is subscribed until the other one serves.
+func TestRequestOnItsWayDuringHandOver(t *testing.T) {
+	t.Parallel()
+	x := newRouteFaults(t, 2)
+	servers, nodes := x.servers, x.nodes
+	const asks = 2
+	nc := servers.Servers[asks].Connect(t)
+	push := func(body string) <-chan *nats.Msg {
+		t.Helper()
+		inbox, answers := nc.NewInbox(), make(chan *nats.Msg, 1)
+		_, err := nc.ChanSubscribe(inbox, answers)
+		if err == nil {
+			err = nc.PublishMsg(&nats.Msg{Subject: "pq.jobs.push.1", Reply: inbox, Data: []byte(body)})
+		}
+		if err == nil {
+			err = nc.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answers
+	}
+	// The server of the client leads nothing, so that its silence stops nothing.
+	testenv.Await(t, "another server leads the log", func() bool {
+		if servers.StreamLeader(t, stream) == asks {
+			x.stepDown(t, asks, 0)
+		}
+		return servers.StreamLeader(t, stream) != asks
+	})
+	active := nodes.Active(t) // not before: a pqd may lose its place while the leader changes
+	testenv.Await(t, "the active pqd is known", func() bool {
+		return len((<-push("x")).Header) == 0
+	})
+
+	release := servers.Hold(asks, slices.Index(nodes.All, active))
+	answers := push("on its way")
+	successor := nodes.All[1-slices.Index(nodes.All, active)]
+	successor.Pause(t)
+	defer successor.Resume(t)
+	done, err := servers.Servers[slices.Index(nodes.All, active)].Connect(t).Request("pq._sys.cluster.step-down", nil, testenv.Patience)
+	if err != nil || len(done.Header) > 0 {
+		t.Fatalf("step down: %+v, %v", done, err)
+	}
+	release() // neither of them serves now
+	select {
+	case m := <-answers:
+		if !strings.HasPrefix(m.Header.Get("Nats-Service-Error"), "another pqd takes over the store") {
+			t.Errorf("the request on its way got %v, expected a refusal", m.Header)
+		}
+	case <-time.After(testenv.Patience):
+		t.Error("the request on its way got no answer")
+	}
+	successor.Resume(t)
+	nodes.Active(t, active)
+}

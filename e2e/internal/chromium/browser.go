@@ -1,0 +1,67 @@
+// Package chromium is a browser that tests of a real pqd drive. Tests that need it are skipped where it is missing.
+package chromium
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// chromium is a browser without a window.
+type chromium struct {
+	path   string
+	cmd    *exec.Cmd
+	Exited chan struct{}
+	Stderr bytes.Buffer // to be read when it has exited
+}
+
+// Need skips the test where there is no Chromium.
+func Need(t *testing.T) *chromium {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-headless-shell", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return &chromium{path: path, Exited: make(chan struct{})}
+		}
+	}
+	t.Skip("NOT TESTED IN A BROWSER: there is no chromium")
+	return nil
+}
+
+// Open shows a page, and allows no other connections.
+func (c *chromium) Open(t *testing.T, page string) { c.start(t, "--disable-quic", page) }
+
+// start starts the browser with a profile of its own, which it returns.
+func (c *chromium) start(t *testing.T, arguments ...string) (profile string) {
+	t.Helper()
+	profile, err := os.MkdirTemp("", "pqbridge-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cmd = exec.Command(c.path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-dev-shm-usage", "--disable-breakpad", "--disable-background-networking", "--disable-component-update",
+		"--disable-sync", "--disable-extensions", "--no-proxy-server", "--user-data-dir=" + profile}, arguments...)...)
+	c.cmd.Stderr = &c.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts processes of its own
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.Exited)
+		_ = c.cmd.Wait() // it is killed
+	}()
+	t.Cleanup(func() {
+		c.Close()
+		if err := os.RemoveAll(profile); err != nil {
+			t.Logf("the browser's last words: %v", err)
+		}
+	})
+	return profile
+}
+
+// Close ends the browser and all its processes.
+func (c *chromium) Close() {
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // it may have ended already
+	<-c.Exited
+}
