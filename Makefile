@@ -44,10 +44,11 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign campaign-fdb linearize forge netfaults powercut diskfaults mutate soak simulate cluster-campaign console-load crowd overload fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@$(MAKE) --no-print-directory campaign NAME=
 
 run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 	$(GO) run ./cmd/pqd
@@ -97,44 +98,41 @@ bench: ## compare pqd with other systems, in under 3 minutes; docs/performance.m
 bench-beside: ## pops beside clients that push in front of them, and beside sweeps, as ratios to pops alone; on an idle machine
 	$(GO) test ./bridge -run '^$$' -bench Beside -benchtime 1x
 
-campaign-fdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
-	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s
-
 bench-fdb: ## figures of FoundationDB and of pqd on it, in 10 minutes: pops of one queue, pushes, many queues through several pqd
 	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestManyQueues)$$' -count 1 -timeout 30m -v ./e2e/performance
 
-campaign: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
+campaign: ## a campaign by its NAME, which make campaign alone lists
+	@$(if $(NAME),$(MAKE) --no-print-directory campaign/$(NAME),awk -F '/|:.*## ' '/^campaign\/[a-z]+:.*## / { printf "  make campaign NAME=%-12s %s\n", $$2, $$3 }' $(firstword $(MAKEFILE_LIST)))
+
+campaign/model: ## OPS (1000000) random operations under faults against the model, on ENGINE (local, fdb), from SEED (0: any)
 	$(GO) test $(if $(filter fdb,$(ENGINE)),-tags fdb) -run '^TestCampaign$$/^$(ENGINE)$$' -count 1 -timeout 72h -v ./fdbpq -pq.ops=$(OPS) -pq.seed=$(SEED)
 
-linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
+campaign/linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
 
-forge: DURATION = 1m
-forge: ## a client that may use inboxes alone floods four bridges with forged messages for DURATION (1m)
+campaign/simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
+	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/internal/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
+
+campaign/forge: DURATION = 1m
+campaign/forge: ## a client that may use inboxes alone floods four bridges with forged messages for DURATION (1m)
 	$(GO) test -run '^TestForger$$' -count 1 -timeout 72h -v ./bridge -pq.forge=$(DURATION)
 
-netfaults: OPS = 100000
-netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside
+campaign/netfaults: OPS = 100000
+campaign/netfaults: ## OPS (100000) operations of clients on networks that cut, delay and lose, NATS server embedded and outside
 	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
 
-diskfaults: OPS = 15000
-diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
-	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
-
-soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
-	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)
-
-powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
+campaign/powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
 	$(GO) test -run '^TestMount$$' -count 1 ./internal/disk -pq.mount
 	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 
-simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
-	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/internal/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
+campaign/diskfaults: OPS = 15000
+campaign/diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
+	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 
-cluster-campaign: OPS = 20000
-cluster-campaign: FLIPS = 50
-cluster-campaign: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
+campaign/cluster: OPS = 20000
+campaign/cluster: FLIPS = 50
+campaign/cluster: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
 	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.replay=$(REPLAY) -pq.seed=$(SEED)
@@ -142,16 +140,22 @@ cluster-campaign: ## OPS (20000) operations of clients on three pqd that are kil
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./internal/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
-console-load: QUEUES = 100000
-console-load: ITEMS = 1000000
-console-load: ## what the console costs beside QUEUES (100000) queues, and one with ITEMS (1000000) items
+campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
+	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s
+
+campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
+	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)
+
+campaign/console: QUEUES = 100000
+campaign/console: ITEMS = 1000000
+campaign/console: ## what the console costs beside QUEUES (100000) queues, and one with ITEMS (1000000) items
 	$(GO) test -run '^TestConsoleLoad$$' -count 1 -timeout 1h -v ./e2e/console -pq.queues=$(QUEUES) -pq.items=$(ITEMS)
 
-crowd: QUEUES = 100000
-crowd: ## what a pqd with QUEUES (100000) queues costs, most of them idle: start, lists, metrics, rest, memory; on FoundationDB too where it is
+campaign/crowd: QUEUES = 100000
+campaign/crowd: ## what a pqd with QUEUES (100000) queues costs, most of them idle: start, lists, metrics, rest, memory; on FoundationDB too where it is
 	$(GO) test $(if $(FDB),-tags fdb) -run '^TestCrowdOfQueues$$' -count 1 -timeout 1h -v ./e2e/performance -pq.queues=$(QUEUES)
 
-overload: ## ten times what pqd can do, for a minute: it needs the whole machine
+campaign/overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./e2e/performance
 
 fuzz: ## every fuzz target for FUZZTIME (30s)

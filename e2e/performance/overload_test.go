@@ -32,7 +32,7 @@ const (
 	windowed        = 256 // requests of a client that are under way while the sustainable rate is measured
 )
 
-// The campaign needs minutes and the whole machine, so it is behind a tag: make overload.
+// The campaign needs minutes and the whole machine, so it is behind a tag: make campaign NAME=overload.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)

@@ -54,7 +54,7 @@ func stopAll(t *testing.T, cluster *fdbtest.Cluster, daemons []*testenv.Process)
 
 // TestProcessesKilled kills the processes of a double-redundant cluster by turns under
 // the load of two bridges: every acknowledged item is popped once, and every lease ends.
-// It lasts minutes: make campaign-fdb.
+// It lasts minutes: make campaign NAME=foundationdb.
 func TestProcessesKilled(t *testing.T) {
 	if *faultTime == 0 {
 		t.Skip("only with -pq.faults")

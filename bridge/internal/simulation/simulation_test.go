@@ -262,7 +262,7 @@ func TestSimulate(t *testing.T) {
 			}
 			total, elapsed = total+len(operations), elapsed+s.elapsed
 			if t.Failed() {
-				t.Errorf("again: make simulate SEEDS=1 SEED=%d", seed)
+				t.Errorf("again: make campaign NAME=simulate SEEDS=1 SEED=%d", seed)
 			}
 		}
 	})
