@@ -14,31 +14,31 @@ import (
 // of names, defaults and meanings: reading, checking and --help all use it.
 type settings struct {
 	Store       storeName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory>, jetstream:<name>?sync=always, or fdb:<cluster file>[?prefix=<name>]"`
-	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a cluster, an odd number, separated by commas: their embedded NATS servers keep one store together. <name>=<address> gives a node a name that stays when its address changes"`
-	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this pqd among those that keep a store together: with PQ_CLUSTER one of its names or addresses, otherwise any name. Needed unless it is the address or the name of this machine"`
-	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a pqd that keeps a store together with others: its copy, and the files of the embedded NATS server"`
-	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items: with less pqd refuses them (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of a small disk"`
-	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default, for no limit but that"`
-	Secret      existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share, by which they know each other; at least 16 characters"`
+	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a replicated store, an odd number, separated by commas. <name>=<address> gives a node a name that stays when its address changes"`
+	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this node: with PQ_CLUSTER one of its names or addresses, otherwise any. Needed unless it is the address or the name of this machine"`
+	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a node: its copy of the store, and the files of its NATS server"`
+	MinFree     minFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of it"`
+	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default: no limit"`
+	Secret      existingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share; at least 16 characters"`
 	RouteCA     existingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
 	RouteCert   existingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`
 	RouteKey    existingFile    `envconfig:"PQ_CLUSTER_KEY" desc:"private key file of PQ_CLUSTER_CERT"`
-	LogCreds    existingFile    `envconfig:"PQ_STORE_CREDS" desc:"credentials file of the NATS account that has the stream of PQ_STORE=jetstream:<name>, if it is another account than the clients'"`
+	LogCreds    existingFile    `envconfig:"PQ_STORE_CREDS" desc:"credentials file of the NATS account that has the stream of PQ_STORE=jetstream:<name>, if it is not the clients'"`
 	Prefix      prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
 	Listen      address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig  existingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
-	Unprotected doors           `envconfig:"PQ_UNPROTECTED" desc:"what may be open to everybody who reaches it, separated by commas: nats, the embedded NATS server beyond loopback addresses without a login; http, the console and the HTTP interface there without a token; log, the log of PQ_STORE=jetstream:<name> to NATS clients without a login. Otherwise pqd refuses to start like that"`
-	HTTP        address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, the HTTP interface below /v1/, /healthz, /readyz, /metrics and /varz"`
-	HTTPHosts   hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and the machine's own name always work, beyond loopback also names without a dot, and so do /healthz and /readyz"`
-	WebCert     existingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there, TLS 1.2 or newer. Read again when it changes"`
+	Unprotected doors           `envconfig:"PQ_UNPROTECTED" desc:"what may be open to everybody who reaches it, separated by commas: nats, the embedded NATS server beyond loopback addresses without a login; http, the console and the HTTP interface there without a token; log, the log of PQ_STORE=jetstream:<name> without a login. Otherwise pqd refuses to start"`
+	HTTP        address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, /v1/, /healthz, /readyz, /metrics and /varz"`
+	HTTPHosts   hostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and the machine's own name always work, beyond loopback also names without a dot"`
+	WebCert     existingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there. Read again when it changes"`
 	WebKey      existingFile    `envconfig:"PQ_HTTP_KEY" desc:"private key file of PQ_HTTP_CERT"`
-	Console     consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set), where PQ_CONSOLE_TOKEN is set, or where NATS_PASSWORD guards the embedded server; otherwise off"`
-	Token       existingFile    `envconfig:"PQ_CONSOLE_TOKEN" desc:"file with the token that users of the console and of the HTTP interface show, a line of at least 16 characters; needed beyond loopback addresses. If not set: the password of the NATS user whose rights they have, there and where NATS_PASSWORD guards the embedded server"`
-	WebCreds    existingFile    `envconfig:"PQ_CONSOLE_CREDS" desc:"credentials file of the NATS user whose rights the console and the HTTP interface have, if it is another user than pqd's"`
+	Console     consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where PQ_CONSOLE_TOKEN is set, NATS_PASSWORD guards the embedded server, or every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set); otherwise off"`
+	Token       existingFile    `envconfig:"PQ_CONSOLE_TOKEN" desc:"file with the token of the console and of the HTTP interface, a line of at least 16 characters; needed beyond loopback addresses. If not set: the password of the NATS user whose rights they have, there and where NATS_PASSWORD guards the embedded server"`
+	WebCreds    existingFile    `envconfig:"PQ_CONSOLE_CREDS" desc:"credentials file of the NATS user whose rights the console and the HTTP interface have, if it is not pqd's"`
 	WebUser     string          `envconfig:"PQ_CONSOLE_USER" desc:"the same by name, with PQ_CONSOLE_PASSWORD"`
 	WebPass     string          `envconfig:"PQ_CONSOLE_PASSWORD" desc:"password of PQ_CONSOLE_USER"`
 	WebInbox    inboxPrefix     `envconfig:"PQ_CONSOLE_INBOX" default:"_INBOX" desc:"prefix of that user's inboxes"`
-	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; it always answers _INBOX.> and _R_.>"`
+	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; always _INBOX.> and _R_.>"`
 	Sync        bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
 	Log         logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
@@ -54,7 +54,7 @@ type natsSettings struct {
 	URL      string       `envconfig:"NATS_URL" desc:"NATS servers to connect to, separated by commas, instead of running one"`
 	Creds    existingFile `envconfig:"NATS_CREDS" desc:"credentials file to log in with"`
 	NKey     existingFile `envconfig:"NATS_NKEY" desc:"file with the NKey seed to log in with"`
-	User     string       `envconfig:"NATS_USER" desc:"user to log in as, with NATS_PASSWORD. Without NATS_URL and PQ_NATS_CONFIG: the login that the embedded NATS server asks all clients for"`
+	User     string       `envconfig:"NATS_USER" desc:"user to log in as, with NATS_PASSWORD. Without NATS_URL and PQ_NATS_CONFIG: the login that the embedded NATS server asks for"`
 	Password string       `envconfig:"NATS_PASSWORD" desc:"password of NATS_USER"`
 	Token    string       `envconfig:"NATS_TOKEN" desc:"token to log in with"`
 	CA       existingFile `envconfig:"NATS_CA" desc:"file with the certificate authorities to trust"`

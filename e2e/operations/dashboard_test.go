@@ -81,13 +81,13 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	run.evaluate(t, promtool, wrapped)
 }
 
-// checkPages compares the tables of metrics in the pages with what is exported.
+// checkPages compares the lists of metrics in the pages with what is exported.
 func checkPages(t *testing.T, exported map[string]map[string]bool) {
 	t.Helper()
-	text := pqd.Read(t, operation) + pqd.Read(t, "../../docs/cluster.md")
-	table := regexp.MustCompile("(?m)^\\| (`pq_.*`) \\|.*$").FindAllStringSubmatch(text, -1)
+	text := read(t, operation) + read(t, clusterPage)
+	list := regexp.MustCompile("(?m)^- (`pq_.*?`): .*$").FindAllStringSubmatch(text, -1)
 	documented := make(map[string]bool)
-	for _, row := range table {
+	for _, row := range list {
 		for _, name := range regexp.MustCompile(`pq_\w+`).FindAllString(row[1], -1) {
 			documented[name] = true
 			_, plain := exported[name]
