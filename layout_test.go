@@ -1,10 +1,9 @@
 // Package pqbridge_test holds the repository to its own rules: who may import
-// what, how long a file may be, what lies at the top. They are tests so that
+// what, how much a folder and a type may have, what lies at the top. They are tests so that
 // breaking one is noticed the same day, and changing one is a decision.
 package pqbridge_test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -106,10 +105,27 @@ var outside = []struct {
 	{"testing", []string{"testenv", "internal/disk", "internal/fdbtest", "internal/kvtest", "internal/clustertest", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
 }
 
-// longFiles are Go files past maxLines, each with its reason.
-var longFiles = map[string]string{}
+// maxFiles is how many Go files a folder may have, its tests aside: so few that a reader finds one
+// by its name. largeFolders have more, and may not grow.
+const maxFiles = 45
 
-const maxLines = 500
+var largeFolders = map[string]int{
+	"bridge":         58,
+	"cmd/pq":         72,
+	"cmd/pqd":        62,
+	"fdbpq":          64,
+	"fdbpq/kv/local": 46,
+}
+
+// maxUnexported is how many unexported methods a type may have: what all of them share is what none of
+// them can be understood without. largeTypes have more, and may not grow.
+const maxUnexported = 40
+
+var largeTypes = map[string]int{
+	"cmd/pq.session":      51,
+	"fdbpq.Queue":         48,
+	"fdbpq/kv/cluster.DB": 69,
+}
 
 // maxBridgeMethods bounds what the bridge as a whole can do. Its parts know each other
 // by narrow constructors, and none of them knows the bridge.
@@ -125,11 +141,10 @@ var topLevel = []string{
 
 // source is one Go file of the repository.
 type source struct {
-	path  string // from the root
-	dir   string
-	test  bool
-	lines int
-	file  *ast.File
+	path string // from the root
+	dir  string
+	test bool
+	file *ast.File
 }
 
 // sources are all Go files, those of other build tags included.
@@ -155,7 +170,7 @@ func sources(t *testing.T) []source {
 		}
 		all = append(all, source{
 			path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
-			lines: bytes.Count(text, []byte("\n")), file: file,
+			file: file,
 		})
 		return nil
 	})
@@ -265,20 +280,54 @@ func within(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-func TestFilesAreShort(t *testing.T) {
-	long := make(map[string]bool)
+func TestFoldersAreSmall(t *testing.T) {
+	files := make(map[string]int)
 	for _, s := range sources(t) {
-		if s.lines <= maxLines {
-			continue
-		}
-		long[s.path] = true
-		if longFiles[s.path] == "" {
-			t.Errorf("%s has %d lines: expected at most %d, or a reason in longFiles", s.path, s.lines, maxLines)
+		if !s.test {
+			files[s.dir]++
 		}
 	}
-	for path := range longFiles {
-		if !long[path] {
-			t.Errorf("%s is listed as long and is not", path)
+	bounded(t, "Go files", files, maxFiles, largeFolders)
+}
+
+func TestTypesAreSmall(t *testing.T) {
+	methods := make(map[string]int)
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, declared := range s.file.Decls {
+			if f, is := declared.(*ast.FuncDecl); is && f.Recv != nil && !f.Name.IsExported() {
+				methods[s.dir+"."+receiver(f)]++
+			}
+		}
+	}
+	bounded(t, "unexported methods", methods, maxUnexported, largeTypes)
+}
+
+// receiver is the type that a method belongs to.
+func receiver(method *ast.FuncDecl) (name string) {
+	ast.Inspect(method.Recv.List[0].Type, func(node ast.Node) bool {
+		if id, is := node.(*ast.Ident); is && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
+
+// bounded checks that nothing has more than most, and that what is listed has more than that and not
+// more than the list says.
+func bounded(t *testing.T, what string, counts map[string]int, most int, listed map[string]int) {
+	t.Helper()
+	for name, count := range counts {
+		if limit := max(most, listed[name]); count > limit {
+			t.Errorf("%s has %d %s: expected at most %d", name, count, what, limit)
+		}
+	}
+	for name := range listed {
+		if counts[name] <= most {
+			t.Errorf("%s is listed with more than %d %s and has %d", name, most, what, counts[name])
 		}
 	}
 }
