@@ -197,4 +197,3 @@ func madeUpID(rng *rand.Rand, priority, count int64) string {
 	}
 	return base64.RawURLEncoding.EncodeToString(tuple.AppendBytes(b, random))
 }
-
