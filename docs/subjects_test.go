@@ -11,9 +11,9 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// rows returns what a table of protocol.md has in its first column, and the code
-// in the whole row, for the rows below a heading.
-func rows(t *testing.T, heading string) map[string][]string {
+// entries returns what a list of protocol.md describes, and the code in the whole entry, for
+// the list below a heading.
+func entries(t *testing.T, heading string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/protocol.md"))
 	if err != nil {
@@ -23,27 +23,27 @@ func rows(t *testing.T, heading string) map[string][]string {
 	section, _, _ = strings.Cut(section, "\n## ")
 	all := make(map[string][]string)
 	for line := range strings.Lines(section) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 3 || strings.HasPrefix(cells[1], " ---") {
+		described, _, found := strings.Cut(strings.TrimPrefix(line, "- "), ": ")
+		if !found || !strings.HasPrefix(line, "- ") {
 			continue
 		}
 		var words []string
 		for _, word := range code.FindAllString(line, -1) {
 			words = append(words, strings.Trim(word, "`"))
 		}
-		all[strings.TrimSpace(cells[1])] = words
+		all[described] = words
 	}
 	if !found || len(all) == 0 {
-		t.Fatalf("docs/protocol.md: found no table under %q", heading)
+		t.Fatalf("docs/protocol.md: found no list under %q", heading)
 	}
 	return all
 }
 
-// The table of subjects has each verb of the grammar, and nothing else.
+// The list of subjects has each verb of the grammar, and nothing else.
 func TestSubjectsOfTheProtocol(t *testing.T) {
 	var described []string
-	for row := range maps.Keys(rows(t, "Subjects")) {
-		for _, word := range code.FindAllString(row, -1) {
+	for entry := range maps.Keys(entries(t, "Subjects")) {
+		for _, word := range code.FindAllString(entry, -1) {
 			described = append(described, strings.Trim(word, "`"))
 		}
 	}
@@ -60,23 +60,23 @@ func TestSubjectsOfTheProtocol(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("docs/protocol.md: the table of subjects lacks %s", subject)
+			t.Errorf("docs/protocol.md: the list of subjects lacks %s", subject)
 		}
 	}
 	for _, s := range described {
 		if !known[s] {
-			t.Errorf("docs/protocol.md: the table of subjects has %s, which is none", s)
+			t.Errorf("docs/protocol.md: the list of subjects has %s, which is none", s)
 		}
 	}
 }
 
-// The table of roles has each subject that the role's permissions have.
+// The list of roles has each subject that the role's permissions have.
 func TestRolesOfTheProtocol(t *testing.T) {
 	grammar, err := subjects.New("pq")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := rows(t, "Permissions")
+	table := entries(t, "Permissions")
 	for role, permissions := range map[string]func(string) (subjects.Permissions, error){
 		"a producer":                 grammar.Producer,
 		"an importer":                grammar.Importer,
@@ -95,7 +95,7 @@ func TestRolesOfTheProtocol(t *testing.T) {
 		}
 		for _, subject := range p.Publish {
 			if strings.HasPrefix(subject, "pq.") && !slices.Contains(described, subject) {
-				t.Errorf("docs/protocol.md: the row of %s lacks %s", role, subject)
+				t.Errorf("docs/protocol.md: the role %s lacks %s", role, subject)
 			}
 		}
 	}
