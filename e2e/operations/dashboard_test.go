@@ -84,7 +84,7 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 // checkPages compares the lists of metrics in the pages with what is exported.
 func checkPages(t *testing.T, exported map[string]map[string]bool) {
 	t.Helper()
-	text := read(t, operation) + read(t, clusterPage)
+	text := pqd.Read(t, operation) + pqd.Read(t, "../../docs/cluster.md")
 	list := regexp.MustCompile("(?m)^- (`pq_.*?`): .*$").FindAllStringSubmatch(text, -1)
 	documented := make(map[string]bool)
 	for _, row := range list {
