@@ -31,11 +31,12 @@ var imports = map[string][]string{
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
 	"fdbpq":            {"fdbpq/kv", "internal/tuple"},
-	"bridge":           {"bridge/internal/batch", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
 	"bridge/internal/batch":      {},
+	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/internal/listening":  {"fdbpq", "protocol"},
 	"bridge/internal/peers":      {"protocol", "subjects"},
@@ -94,7 +95,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pq", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pq", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},

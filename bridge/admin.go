@@ -2,9 +2,8 @@ package bridge
 
 import (
 	"bytes"
-	"encoding/json"
-	"strings"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -47,7 +46,9 @@ func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, err
 	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
 }
 
-func (a *admin) read(*wire) *failure.Failure { return noOptions(&a.Request) }
+func (a *admin) Read(*codec.Wire) *failure.Failure {
+	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
+}
 
 func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	answer, err := a.do(tx, q)
@@ -67,46 +68,17 @@ func (a *admin) count(tally *request.Tally) {
 type configure struct{ change }
 
 // read checks only the names of queues in the body. The core checks everything else.
-func (c *configure) read(*wire) *failure.Failure {
-	if f := noOwnHeaders(c.Msg.Header, c.Subject.Verb.String()); f != nil {
+func (c *configure) Read(*codec.Wire) *failure.Failure {
+	if f := codec.NoOwnHeaders(c.Msg.Header, c.Subject.Verb.String()); f != nil {
 		return f
 	}
-	var config struct {
-		DeadLetter      string `json:"dead_letter"`
-		DeadLettersFrom string `json:"dead_letters_from"`
-		HandOver        string `json:"hand_over"`
-	}
-	if json.Unmarshal(c.Msg.Data, &config) != nil {
-		return nil // the core refuses it
-	}
-	if config.DeadLetter != "" {
-		if err := subjects.CheckQueue(config.DeadLetter); err != nil {
-			return failure.Newf(400, "configuration: dead_letter: %s", err)
-		}
-	}
-	if f := checkQueues("dead_letters_from", config.DeadLettersFrom); f != nil {
-		return f
-	}
-	return checkQueues("hand_over", config.HandOver)
-}
-
-// checkQueues checks a list of queues.
-func checkQueues(field, names string) *failure.Failure {
-	if names == "" || names == "*" {
-		return nil
-	}
-	for name := range strings.SplitSeq(names, ",") {
-		if err := subjects.CheckQueue(name); err != nil {
-			return failure.Newf(400, "configuration: %s: expected names of queues separated by commas, or *: %s", field, err)
-		}
-	}
-	return nil
+	return codec.CheckConfig(c.Msg.Data)
 }
 
 func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(c.Msg.Data); len(object) > 0 {
 		config, err := q.Configure(tx, object)
-		return nil, c.did(Config(config), err)
+		return nil, c.did(codec.Config(config), err)
 	}
 	i, err := q.Inspect(tx.Snapshot())
 	if err == nil && i == nil {
@@ -115,17 +87,5 @@ func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if err != nil {
 		return nil, c.did(nil, err)
 	}
-	return nil, c.did(Config(i.Config), nil)
-}
-
-// Config is a configuration as it is answered.
-func Config(c fdbpq.Config) protocol.Config {
-	return protocol.Config{
-		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
-		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
-		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
-		Ties: string(c.Ties), MaxLength: c.MaxLength, MaxBytes: c.MaxBytes, Overflow: string(c.Overflow),
-		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
-		HandOver: c.HandOver, Strict: c.Strict,
-	}
+	return nil, c.did(codec.Config(i.Config), nil)
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +17,7 @@ func (l *lane) answerPop(r *pop) {
 		return
 	}
 	items := r.found
-	if r.ask.bundle {
+	if r.ask.Bundle {
 		l.answerBundle(r)
 		l.Done(&r.Request, nil)
 		return
@@ -24,7 +25,7 @@ func (l *lane) answerPop(r *pop) {
 	for i := range items {
 		l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i))
 	}
-	if r.ask.batch {
+	if r.ask.Batch {
 		l.Publish(&nats.Msg{Subject: r.Msg.Reply, Header: endOfBatch})
 	}
 	l.Done(&r.Request, nil)
@@ -37,14 +38,12 @@ var endOfBatch = nats.Header{
 
 // answerItem sends one item. A leased one that cannot be sent is given back.
 func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
-	w := &l.header
 	l.writeHeaders(r, item, behind)
-	w.finish()
-	m := nats.Msg{Subject: r.Msg.Reply, Header: w.fields, Data: item.Payload}
+	m := nats.Msg{Subject: r.Msg.Reply, Header: l.header.Finish(), Data: item.Payload}
 	if item.Lease != nil {
-		m.Reply = w.fields[protocol.HeaderAck][0]
+		m.Reply = m.Header[protocol.HeaderAck][0]
 	}
-	addHeaders(w.fields, item.Headers)
+	codec.AddHeaders(m.Header, item.Headers)
 	if !l.Publish(&m) && item.Lease != nil {
 		l.giveBack(*item.Lease)
 	}
@@ -53,23 +52,12 @@ func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 // writeHeaders writes the headers of an item that are not its own.
 func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
-	w.reset()
-	if lease := item.Lease; lease != nil {
-		w.token = l.sealer.append(w.token[:0], lease, terms{r.ask.end, r.ask.band, r.leased})
-		w.text = l.grammar.AppendAck(w.text, r.Subject.Queue, l.sealer.conn, w.token)
-		w.end(protocol.HeaderAck)
-		w.text = appendTime(w.text, lease.Expires)
-		w.end(protocol.HeaderLeaseExpires)
-		w.text = strconv.AppendInt(w.text, lease.Fence, 10)
-		w.end(protocol.HeaderFence)
-		if lease.KeyFence > 0 {
-			w.text = strconv.AppendInt(w.text, lease.KeyFence, 10)
-			w.end(protocol.HeaderKeyFence)
-		}
+	w.Reset()
+	if item.Lease != nil {
+		w.Lease(l.Wire, r.Subject.Queue, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, item.Lease)
 	}
-	w.item(item)
-	w.text = strconv.AppendInt(w.text, max(0, behind), 10)
-	w.end(protocol.HeaderNumPending)
+	w.Item(item)
+	w.Behind(behind)
 }
 
 // answerBundle sends what a pop or a peek has found in one message. Leased items that
@@ -80,7 +68,7 @@ func (l *lane) answerBundle(r *pop) {
 	for i := range r.found {
 		item := &r.found[i]
 		l.writeHeaders(r, item, r.ready+int64(len(r.found)-1-i))
-		l.lines = append(l.header.appendLines(l.lines[:0]), item.Headers...)
+		l.lines = append(l.header.AppendLines(l.lines[:0]), item.Headers...)
 		l.out = protocol.AppendFrame(l.out, l.lines, item.Payload)
 		if item.Lease != nil {
 			leases = append(leases, item.Lease)
@@ -88,7 +76,7 @@ func (l *lane) answerBundle(r *pop) {
 	}
 	m := nats.Msg{Subject: r.Msg.Reply, Header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(r.found))}}, Data: l.out}
 	if len(leases) > 0 {
-		m.Reply = string(l.grammar.AppendAck(nil, r.Subject.Queue, l.sealer.conn, []byte(l.sent.Add(leases))))
+		m.Reply = string(l.Grammar.AppendAck(nil, r.Subject.Queue, l.Sealer.Conn, []byte(l.sent.Add(leases))))
 	}
 	if !l.Publish(&m) {
 		for _, lease := range leases {

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -54,7 +55,7 @@ type Bridge struct {
 // the connection after Drain, and then the store.
 func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
 	o = o.withDefaults()
-	wr, err := newWire(nc, o.Prefix, store.Secret())
+	wr, err := codec.New(o.Prefix, store.Secret(), nc.MaxPayload)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
 	b := &Bridge{nc: nc, ending: errShutdown, keeper: newKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
-		Events: request.NewAnnouncer(nc, wr.grammar, o.Logger, stats),
+		Events: request.NewAnnouncer(nc, wr.Grammar, o.Logger, stats),
 	}}
 	if o.Cluster != nil {
 		b.ending = errMoved
@@ -76,9 +77,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
 	b.historian = newHistorian(stats, b.surveyor, o.Logger)
-	requests := &dispatcher{Responder: b.responder, wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
+	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
-		Subjects: wr.subjects(),
+		Subjects: subjectsOf(wr),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
 		Group:    queueGroup,
 		Backlog:  o.Backlog,
@@ -96,7 +97,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
 	}
-	base := lane{Responder: b.responder, wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: o.Room, since: o.since}
+	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: o.Room, since: o.since}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -105,7 +106,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.service.start(ctx); err != nil {
 		return nil, err
 	}
-	wr.connected() // the server has announced its max_payload by now
+	wr.Limit.Refresh() // the server has announced its max_payload by now
 	err = b.receiver.Start()
 	if err == nil && !o.Exclusive {
 		if err = b.peers.Owners.Start(); err != nil {

@@ -136,7 +136,7 @@ func unlessUnknown(r *request.Request, err error) error {
 func leasesOf[C changer](requests []C) (leases []fdbpq.Lease) {
 	for _, r := range requests {
 		if s, is := any(r).(*settlement); is {
-			leases = append(leases, s.lease)
+			leases = append(leases, s.Lease)
 		}
 	}
 	return leases

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -111,11 +112,12 @@ func (e *ClusterEndpoint) request(s subjects.Subject, m *nats.Msg) (r *request.R
 
 // status answers a request for the status.
 func (e *ClusterEndpoint) status(m *nats.Msg) {
-	r, ok := e.request(subjects.Subject{Verb: subjects.SysClusterStatus}, m)
+	s := subjects.Subject{Verb: subjects.SysClusterStatus}
+	r, ok := e.request(s, m)
 	if !ok {
 		return
 	}
-	if f := noOptions(r); f != nil {
+	if f := codec.NoOptions(m, s.Verb.String()); f != nil {
 		e.answers.AnswerFailure(r, f)
 		return
 	}
@@ -195,10 +197,10 @@ func (e *ClusterEndpoint) readReplace(r *request.Request) (do func(context.Conte
 // readStrings reads options that are texts.
 func readStrings(r *request.Request, fields map[string]*string) *failure.Failure {
 	names := slices.Sorted(maps.Keys(fields))
-	return readOptions(r, strings.Join(names, " and "), func(name string, value any) (known bool, f *failure.Failure) {
+	return codec.ReadOptions(r.Msg, r.Subject.Verb.String(), strings.Join(names, " and "), func(name string, value any) (known bool, f *failure.Failure) {
 		field, known := fields[name]
 		if known {
-			*field, f = readString(name, value)
+			*field, f = codec.ReadString(name, value)
 		}
 		return known, f
 	})
@@ -255,7 +257,7 @@ type alone struct{ jsonQuery }
 
 func makeAlone(subjects.Verb) work { return new(alone) }
 
-func (a *alone) read(*wire) *failure.Failure {
+func (a *alone) Read(*codec.Wire) *failure.Failure {
 	return failure.Newf(400, "%s is for stores that several pqd keep together, with PQ_CLUSTER or PQ_STORE=jetstream:<name>: this one is not", a.Subject.Verb)
 }
 

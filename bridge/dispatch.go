@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -16,7 +17,7 @@ import (
 // to the lanes.
 type dispatcher struct {
 	*request.Responder
-	*wire
+	*codec.Wire
 	replies *replies
 	lanes   *lanes
 	prefix  string
@@ -34,7 +35,7 @@ func (d *dispatcher) serve(m *nats.Msg) { d.handle(m, nil) }
 
 // unknown answers a request that was passed on, when the other bridge says nothing about it.
 func (d *dispatcher) unknown(m *nats.Msg) {
-	s, err := d.grammar.Parse(m.Subject)
+	s, err := d.Grammar.Parse(m.Subject)
 	if err != nil {
 		return // which would not have been passed on
 	}
@@ -47,7 +48,7 @@ var errPassed = &failure.Failure{Code: 504, Text: "another bridge on the store g
 
 // handle handles a message, unless an owner of its queue takes it.
 func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
-	s, err := d.grammar.Parse(m.Subject)
+	s, err := d.Grammar.Parse(m.Subject)
 	if err == nil {
 		switch s.Verb {
 		case subjects.Event:
@@ -74,10 +75,10 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			}
 		}
 	}
-	if err != nil && m.Reply == "" && d.grammar.IsSystemEvent(m.Subject) {
+	if err != nil && m.Reply == "" && d.Grammar.IsSystemEvent(m.Subject) {
 		return // of another bridge, or between bridges
 	}
-	unfit := checkBlock(m)
+	unfit := codec.CheckBlock(m)
 	if m.Reply != "" && !d.replies.answers(m.Reply) {
 		unfit = d.replies.refuse(m)
 	}
@@ -110,7 +111,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
 	}
 	if f == nil {
-		f = w.read(d.wire)
+		f = w.Read(d.Wire)
 	}
 	if f == nil {
 		f = d.Gate.EnterMore(r)

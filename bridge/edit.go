@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -15,9 +16,9 @@ type edit struct {
 	id fdbpq.ID
 }
 
-func (e *edit) read(*wire) (f *failure.Failure) {
-	if f = noOptions(&e.Request); f == nil {
-		e.id, f = readID(e.Subject.ID)
+func (e *edit) Read(*codec.Wire) (f *failure.Failure) {
+	if f = codec.NoOptions(e.Msg, e.Subject.Verb.String()); f == nil {
+		e.id, f = codec.ReadID(e.Subject.ID)
 	}
 	return f
 }

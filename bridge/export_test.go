@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 )
 
@@ -66,14 +67,14 @@ func Leave(nc *nats.Conn) { leave(nc, slog.New(slog.DiscardHandler)) }
 // ReceiveDuringDrain has the bridge handle a message of its subscription to settlements
 // while it drains.
 func ReceiveDuringDrain(b *Bridge, secret []byte, m *nats.Msg) error {
-	wr, err := newWire(b.nc, DefaultPrefix, secret)
+	wr, err := codec.New(DefaultPrefix, secret, b.nc.MaxPayload)
 	if err != nil {
 		return err
 	}
 	draining := *b.responder
 	draining.Gate = request.NewGate(1, 1)
 	draining.Gate.Close()
-	d := dispatcher{Responder: &draining, wire: wr, lanes: &b.lanes}
+	d := dispatcher{Responder: &draining, Wire: wr, lanes: &b.lanes}
 	d.receive(m)
 	return nil
 }

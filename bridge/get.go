@@ -1,14 +1,12 @@
 package bridge
 
 import (
-	"strconv"
-
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -22,9 +20,9 @@ type get struct {
 
 func makeGet(subjects.Verb) work { return new(get) }
 
-func (g *get) read(*wire) (f *failure.Failure) {
-	if f = noOptions(&g.Request); f == nil {
-		g.id, f = readID(g.Subject.ID)
+func (g *get) Read(*codec.Wire) (f *failure.Failure) {
+	if f = codec.NoOptions(g.Msg, g.Subject.Verb.String()); f == nil {
+		g.id, f = codec.ReadID(g.Subject.ID)
 	}
 	return f
 }
@@ -39,7 +37,7 @@ func (g *get) find(v *view) (err error) {
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
-	g.Failure = v.answerLimit.unshowable(g.Subject.Queue, &g.item.Item, g.item.Unique)
+	g.Failure = v.Limit.Unshowable(g.Subject.Queue, &g.item.Item, g.item.Unique)
 	return err
 }
 
@@ -52,46 +50,11 @@ func (g *get) size() int64 {
 
 func (g *get) answer(l *lane) {
 	item, w := g.item, &l.header
-	w.reset()
-	w.item(&item.Item)
-	w.string(protocol.HeaderState, string(item.State))
-	if item.WaitsFor != "" {
-		w.string(protocol.HeaderWaitsFor, string(item.WaitsFor))
-	}
-	if item.State == fdbpq.StateReady && item.Key != "" {
-		w.text = strconv.AppendInt(w.text, int64(item.KeyAhead), 10)
-		w.end(protocol.HeaderKeyAhead)
-	}
-	if item.Fence > 0 {
-		w.text = strconv.AppendInt(w.text, item.Fence, 10)
-		w.end(protocol.HeaderFence)
-	}
-	if item.KeyFence > 0 {
-		w.text = strconv.AppendInt(w.text, item.KeyFence, 10)
-		w.end(protocol.HeaderKeyFence)
-	}
-	if item.Expires != 0 {
-		w.text = appendTime(w.text, l.store.Display(item.Expires))
-		w.end(protocol.HeaderExpires)
-	}
-	if item.Unique != "" {
-		w.string(protocol.HeaderUnique, item.Unique)
-	}
-	if item.UniqueUntilLeased {
-		w.string(protocol.HeaderUniqueUntil, protocol.UntilLeased)
-	}
-	w.text = strconv.AppendInt(w.text, g.ready, 10)
-	w.end(protocol.HeaderNumPending)
-	switch item.State {
-	case fdbpq.StateLeased:
-		w.text = appendTime(w.text, l.store.Display(item.Due))
-		w.end(protocol.HeaderLeaseExpires)
-	case fdbpq.StateDelayed:
-		w.text = appendTime(w.text, l.store.Display(item.Due))
-		w.end(protocol.HeaderNotBefore)
-	}
-	w.finish()
-	addHeaders(w.fields, item.Headers)
-	l.Publish(&nats.Msg{Subject: g.Msg.Reply, Header: w.fields, Data: item.Payload})
+	w.Reset()
+	w.Stored(item, l.store.Display)
+	w.Behind(g.ready)
+	m := nats.Msg{Subject: g.Msg.Reply, Header: w.Finish(), Data: item.Payload}
+	codec.AddHeaders(m.Header, item.Headers)
+	l.Publish(&m)
 	l.Done(&g.Request, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
@@ -23,7 +24,7 @@ var errClientsGone = errors.New("a client that waited has gone")
 // losesItems reports whether the items that the pop has found are lost when its client
 // has gone. Leased items are given back, and a pop with an id can be repeated.
 func (r *pop) losesItems() bool {
-	return !r.peeks && r.leased == 0 && r.ask.id == "" && len(r.found) > 0
+	return !r.peeks && r.leased == 0 && r.ask.ID == "" && len(r.found) > 0
 }
 
 // findGone asks whether the clients still listen that are about to get items without a
@@ -58,11 +59,11 @@ func (d *dispatcher) signal(m *nats.Msg) {
 	if !listening.Unreceived(m) {
 		return
 	}
-	s, err := d.grammar.Parse(m.Subject)
+	s, err := d.Grammar.Parse(m.Subject)
 	if err != nil {
 		return
 	}
-	if lease, _, f := d.sealer.open(s.Queue, s.Token); f == nil {
+	if lease, _, f := d.Sealer.Open(s.Queue, s.Token); f == nil {
 		d.lanes.giveBack(lease)
 	}
 	for _, lease := range d.lanes.sent.Take(s.Queue, s.Token) {
@@ -83,6 +84,6 @@ func (ls *lanes) giveBack(lease fdbpq.Lease) {
 func newReturn(as *verb, lease fdbpq.Lease) *settlement {
 	s := settlementPool.get()
 	s.Prepare(s, &as.Verb, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
-	s.kind, s.lease = settleReturn, lease
+	s.Kind, s.Lease = codec.SettleReturn, lease
 	return s
 }

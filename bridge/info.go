@@ -3,6 +3,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -18,13 +19,13 @@ type info struct {
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) read(*wire) *failure.Failure { return readHistory(&i.Request, &i.history) }
+func (i *info) Read(*codec.Wire) *failure.Failure { return readHistory(&i.Request, &i.history) }
 
 // readHistory reads whether info is to have a history.
 func readHistory(r *request.Request, history *bool) *failure.Failure {
-	return readOptions(r, "history", func(name string, value any) (known bool, f *failure.Failure) {
+	return codec.ReadOptions(r.Msg, r.Subject.Verb.String(), "history", func(name string, value any) (known bool, f *failure.Failure) {
 		if known = name == "history"; known {
-			*history, f = readBool(name, value)
+			*history, f = codec.ReadBool(name, value)
 		}
 		return known, f
 	})
@@ -62,7 +63,7 @@ func (i *info) find(v *view) error {
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: ageOfNext(q, now), OldestOfAll: ageAt(oldest.Pushed, now), OldestAtLeast: oldest.AtLeast,
 		OldestLease: max(0, lease.Age.Seconds()), LeaseAtLeast: lease.AtLeast,
-		Paused: q.Paused, Config: Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
+		Paused: q.Paused, Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 		KeysOwing: q.KeysOwing, Remembered: q.Remembered,
 	})
 }

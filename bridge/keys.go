@@ -3,6 +3,7 @@ package bridge
 import (
 	"encoding/json"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -18,19 +19,19 @@ type keys struct {
 
 func makeKeys(subjects.Verb) work { return new(keys) }
 
-func (k *keys) read(*wire) *failure.Failure {
+func (k *keys) Read(*codec.Wire) *failure.Failure {
 	k.limit = protocol.MaxKeysPage
-	return readOptions(&k.Request, "limit, after", k.field)
+	return codec.ReadOptions(k.Msg, k.Subject.Verb.String(), "limit, after", k.field)
 }
 
 func (k *keys) field(name string, value any) (known bool, f *failure.Failure) {
 	switch name {
 	case "limit":
-		k.limit, f = readLimit(name, value)
+		k.limit, f = codec.ReadLimit(name, value)
 		k.limit = min(k.limit, protocol.MaxKeysPage)
 	case "after":
-		if k.after, f = readString(name, value); f == nil && k.after != "" {
-			k.after, f = readKey(name, k.after)
+		if k.after, f = codec.ReadString(name, value); f == nil && k.after != "" {
+			k.after, f = codec.ReadKey(name, k.after)
 		}
 	default:
 		return false, nil
@@ -78,7 +79,7 @@ const maxEscape = 6
 func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	info := protocol.KeyInfo{
 		Key: k.Key, Ready: k.Ready, More: k.More, Leased: k.Leased, Limit: k.Limit, Rate: k.Rate.String(), Weight: k.Weight,
-		WaitsFor: string(k.WaitsFor), Retry: protocol.Duration(k.Retry), Settings: KeySettings(&k.Settings),
+		WaitsFor: string(k.WaitsFor), Retry: protocol.Duration(k.Retry), Settings: codec.KeySettings(&k.Settings),
 	}
 	if k.Rate != (fdbpq.Rate{}) {
 		info.Tokens = &k.Tokens
@@ -86,25 +87,16 @@ func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	return info
 }
 
-// KeySettings are the settings of a key, as they are answered.
-func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings {
-	s := protocol.KeySettings{Limit: k.Limit, Weight: k.Weight, Paused: k.Paused}
-	if k.Rate != nil {
-		s.Rate = new(k.Rate.String())
-	}
-	return s
-}
-
 // key shows one key.
 type key struct{ jsonQuery }
 
 func makeKey(subjects.Verb) work { return new(key) }
 
-func (k *key) read(*wire) *failure.Failure {
-	if f := noOptions(&k.Request); f != nil {
+func (k *key) Read(*codec.Wire) *failure.Failure {
+	if f := codec.NoOptions(k.Msg, k.Subject.Verb.String()); f != nil {
 		return f
 	}
-	_, f := readKey("the key", k.Subject.Key)
+	_, f := codec.ReadKey("the key", k.Subject.Key)
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -27,7 +28,7 @@ const txTimeoutDown = time.Second
 // lane is what the work on one queue needs, whatever the kind.
 type lane struct {
 	*request.Responder
-	*wire
+	*codec.Wire
 	store    *fdbpq.Store
 	keeper   *keeper
 	limits   Limits
@@ -46,7 +47,7 @@ type lane struct {
 	// Buffers of answers.
 	out    []byte
 	lines  []byte
-	header headerWriter
+	header codec.HeaderWriter
 }
 
 // Begin turns to a queue.
@@ -63,7 +64,7 @@ func (l *lane) update(job batch.Job[kv.Tx]) (err error) {
 	job.Key = l.queue.Name()
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.answerLimit.refresh()
+	l.Limit.Refresh()
 	l.setBusy(true)
 	defer l.setBusy(false)
 	err = l.shared.Update(ctx, job)
@@ -75,7 +76,7 @@ func (l *lane) update(job batch.Job[kv.Tx]) (err error) {
 func (l *lane) view(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
-	l.answerLimit.refresh()
+	l.Limit.Refresh()
 	err := l.store.View(ctx, fn)
 	l.keeper.noticeRead(err)
 	return err

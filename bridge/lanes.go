@@ -138,14 +138,14 @@ func (ls *lanes) submit(w work) {
 		switch {
 		case w.bundle != nil:
 			w.bundle.begin(ls)
-		case w.next != nil && w.Msg.Reply != "":
+		case w.Next != nil && w.Msg.Reply != "":
 			next := nextPop(w)
 			ls.inOrder(next, &next.acks.order)
 		default:
 			ls.inOrder(w, &w.order)
 		}
 	case *pop:
-		if w.peeks && w.ask.wait == 0 {
+		if w.peeks && w.ask.Wait == 0 {
 			ls.query(queue, w)
 		} else {
 			ls.pop.Submit(queue, w)

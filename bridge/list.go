@@ -1,14 +1,13 @@
 package bridge
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -22,9 +21,9 @@ type list struct {
 
 func makeList(subjects.Verb) work { return new(list) }
 
-func (l *list) read(*wire) *failure.Failure {
+func (l *list) Read(*codec.Wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	f := readOptions(&l.Request, "limit, after, state, min, max, key, bodies, preview", l.field)
+	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, bodies, preview", l.field)
 	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
 	}
@@ -40,14 +39,14 @@ func (l *list) read(*wire) *failure.Failure {
 func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 	switch name {
 	case "limit":
-		l.page.Limit, f = readLimit(name, value)
+		l.page.Limit, f = codec.ReadLimit(name, value)
 	case "bodies":
-		l.page.Bodies, f = readBool(name, value)
+		l.page.Bodies, f = codec.ReadBool(name, value)
 	case "preview":
-		l.page.Preview, f = readInteger(name, value, 1, protocol.MaxPreview)
+		l.page.Preview, f = codec.ReadInteger(name, value, 1, protocol.MaxPreview)
 	case "min", "max":
 		var n int64
-		n, f = readInteger(name, value, math.MinInt64, math.MaxInt64)
+		n, f = codec.ReadInteger(name, value, math.MinInt64, math.MaxInt64)
 		if l.page.Band == nil {
 			l.page.Band = new(fdbpq.AllPriorities)
 		}
@@ -57,15 +56,15 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 			l.page.Band.High = n
 		}
 	case "key":
-		if l.page.Key, f = readString(name, value); f == nil {
-			_, f = readKey(name, l.page.Key)
+		if l.page.Key, f = codec.ReadString(name, value); f == nil {
+			_, f = codec.ReadKey(name, l.page.Key)
 		}
 		if f == nil && l.page.Key == "" {
 			f = failure.Newf(400, "key is empty: expected one, or no such field")
 		}
 	case "after":
 		var s string
-		if s, f = readString(name, value); f == nil {
+		if s, f = codec.ReadString(name, value); f == nil {
 			id, err := fdbpq.ParseID(s)
 			if err != nil {
 				f = failure.Newf(400, "after is %s: %s", failure.Quote(s), err)
@@ -74,7 +73,7 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		}
 	case "state":
 		var s string
-		s, f = readString(name, value)
+		s, f = codec.ReadString(name, value)
 		l.page.State = fdbpq.State(s)
 		switch l.page.State {
 		case fdbpq.StateReady, fdbpq.StateLeased, fdbpq.StateDelayed:
@@ -87,23 +86,6 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		return false, nil
 	}
 	return true, f
-}
-
-// readOptions reads the options in the body of a request for a page.
-func readOptions(r *request.Request, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
-	if f := noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
-		return f
-	}
-	if len(bytes.TrimSpace(r.Msg.Data)) == 0 {
-		return nil
-	}
-	return readObject("the body", r.Msg.Data, fields, field)
-}
-
-// readLimit reads the length of a page.
-func readLimit(name string, value any) (int, *failure.Failure) {
-	n, f := readInteger(name, value, 1, math.MaxInt64)
-	return int(min(n, fdbpq.MaxBatch)), f
 }
 
 // pageReserve is the part of an answer's size for the JSON around the items.
@@ -168,7 +150,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 
 func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *protocol.Listed {
 	headers := make(nats.Header)
-	addHeaders(headers, held.Headers)
+	codec.AddHeaders(headers, held.Headers)
 	item := &protocol.Listed{
 		ID:         held.ID.String(),
 		Priority:   held.Priority,
@@ -189,7 +171,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 	if held.Expires != 0 {
 		item.Expires = store.Display(held.Expires).UTC()
 	}
-	item.Dead = Death(held.Dead)
+	item.Dead = codec.Death(held.Dead)
 	if item.Unique = held.Unique; held.UniqueUntilLeased {
 		item.UniqueUntil = protocol.UntilLeased
 	}

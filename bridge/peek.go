@@ -4,11 +4,11 @@ package bridge
 
 func (p *pop) find(v *view) error {
 	p.forget()
-	seen, err := v.queue.Peek(v.reader, p.ask.selection(&v.answerLimit, v.queue.Name()))
+	seen, err := v.queue.Peek(v.reader, p.ask.Selection(&v.Limit, v.queue.Name()))
 	if err != nil {
 		return err
 	}
-	p.seen(&v.answerLimit, v.queue.Name(), &seen)
+	p.seen(&v.Limit, v.queue.Name(), &seen)
 	return nil
 }
 

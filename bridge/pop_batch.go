@@ -114,7 +114,7 @@ func (t *popTransaction) finish() (unserved []*pop) {
 // leases are those that the transaction settles.
 func (t *popTransaction) leases() (leases []fdbpq.Lease) {
 	for _, r := range t.settling {
-		leases = append(leases, r.lease)
+		leases = append(leases, r.Lease)
 	}
 	for _, r := range t.todo[:t.part.Len()] {
 		if r.acks != nil && !r.acks.done {

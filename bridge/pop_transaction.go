@@ -11,7 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // aloneBytes bounds the content of a pop that made its transaction fail. The rows of
@@ -118,7 +117,7 @@ func (t *popTransaction) tryAll() {
 func (t *popTransaction) weight() int {
 	n := len(t.settling)
 	for _, r := range t.todo {
-		n += r.ask.limit
+		n += r.ask.Limit
 	}
 	return n
 }
@@ -129,7 +128,7 @@ func (t *popTransaction) prefetch(tx kv.Tx) {
 		t.lane.queue.PrefetchLeases(tx, leases...)
 	}
 	if todo := t.todo[:t.part.Len()]; len(todo) > 0 && !todo[0].peeks {
-		t.lane.queue.PrefetchPop(tx, t.selection(t.alike(todo)), todo[0].ask.lease)
+		t.lane.queue.PrefetchPop(tx, t.selection(t.alike(todo)), todo[0].ask.Lease)
 	}
 }
 
@@ -247,11 +246,11 @@ func (t *popTransaction) full() bool {
 func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
 	first.forget()
-	if first.ask.limit > 1 && t.items > 0 && !t.hasRoom(first) {
+	if first.ask.Limit > 1 && t.items > 0 && !t.hasRoom(first) {
 		return 0, nil // the answers together might be too large
 	}
 	if first.refused != nil {
-		if first.refused.Code == 413 && first.ask.repeats {
+		if first.refused.Code == 413 && first.ask.Repeats {
 			return t.popNothing(tx, first, first.refused)
 		}
 		first.Failure = first.refused
@@ -260,7 +259,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	if first.acks != nil && !first.acks.done {
 		settled, err := t.queue.Ack(tx, first.acks.lease)
 		var lost *fdbpq.LostError
-		if errors.As(err, &lost) && first.ask.repeats { // the first attempt may have settled it
+		if errors.As(err, &lost) && first.ask.Repeats { // the first attempt may have settled it
 			return t.popNothing(tx, first, failure.Explain(err))
 		}
 		if errors.As(err, &lost) {
@@ -278,7 +277,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		}
 	}
 	// A new pop with an id may be the repetition of an answered one.
-	if f := t.empty[first.ask.band]; f != nil && (first.ask.id == "" || first.place != nil) {
+	if f := t.empty[first.ask.Band]; f != nil && (first.ask.ID == "" || first.place != nil) {
 		first.Failure = f
 		err := t.mayAsk(tx, first)
 		if refusedByKeys(err) {
@@ -287,7 +286,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, err
 	}
 	if first.peeks {
-		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.selection(&t.answerLimit, t.lane.queue.Name()))
+		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.lane.queue.Name()))
 		if refusedByKeys(err) {
 			first.Failure = failure.Explain(err)
 			return 1, nil
@@ -295,7 +294,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		first.seen(&t.answerLimit, t.lane.queue.Name(), &taken)
+		first.seen(&t.Limit, t.lane.queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
 			t.tryAgainIn(taken.Retry)
@@ -317,8 +316,8 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
-	return !first.peeks && !r.peeks && first.acks == nil && r.acks == nil && first.ask.plain() && r.ask.plain() &&
-		r.ask.end == first.ask.end && r.ask.band == first.ask.band && r.ask.lease == first.ask.lease
+	return !first.peeks && !r.peeks && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
+		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease
 }
 
 // pop pops items for requests that ask for one each, or for one request that asks for
@@ -369,127 +368,13 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	return len(items), nil
 }
 
-// selection is what the core is asked for, for requests that one read serves.
-func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
-	sel := todo[0].ask.selection(&t.answerLimit, t.lane.queue.Name())
-	if len(todo) > 1 {
-		sel.Limit = len(todo)
-		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
-	}
-	if t.alone {
-		if t.cut > 0 {
-			sel.Limit = min(sel.Limit, t.cut)
-		}
-		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
-			sel.MaxBytes = aloneBytes
-		}
-	}
-	return sel
-}
-
-// popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt
-// has got something. why is the answer.
-func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
-	lease, err := t.leaseOf(tx, r)
-	if err != nil {
-		return 0, err
-	}
-	taken, err := t.queue.PopNothing(tx, r.ask.selection(&t.answerLimit, t.lane.queue.Name()), lease)
-	if err != nil {
-		return 0, err
-	}
-	if len(taken.Items) == 0 {
-		r.Failure, r.final = why, true
-		return 1, nil
-	}
-	if r.ask.bundle && t.answerLimit.bundled(t.lane.queue.Name(), taken.Items) < len(taken.Items) {
-		r.Failure = errTooManyToRepeat
-		return 1, nil
-	}
-	for i := range taken.Items {
-		if t.answerLimit.unanswerable(t.lane.queue.Name(), &taken.Items[i]) != nil {
-			r.Failure = errTooLargeToRepeat
-			return 1, nil
-		}
-	}
-	t.items += len(taken.Items)
-	r.found, r.ready, r.leased = taken.Items, taken.Ready, taken.Leased
-	return 1, nil
-}
-
-// leaseOf is for how long a pop leases, 0 when it pops for good.
-func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
-	if r.ask.lease > 0 {
-		return r.ask.lease, nil
-	}
-	config, err := t.queue.Config(tx)
-	return time.Duration(config.Lease), err
-}
-
-// popOrLease removes or leases the selected items. An item that does not fit into an
-// answer fails the transaction, so it stays.
-func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
-	queue := t.queue
-	lease, err := t.leaseOf(tx, r)
-	if err != nil {
-		return taken, err
-	}
-	if lease > 0 {
-		taken, err = queue.Lease(tx, sel, lease)
-	} else {
-		taken, err = queue.Pop(tx, sel)
-	}
-	if err != nil {
-		return taken, err
-	}
-	for i := range taken.Items {
-		f := t.answerLimit.unanswerable(queue.Name(), &taken.Items[i])
-		if f != nil && len(taken.Items) > sel.Limit { // those of the first attempt
-			return taken, errTooLargeToRepeat
-		}
-		if f != nil && i > 0 {
-			t.cut = i
-			return taken, errCut
-		}
-		if f != nil {
-			return taken, f
-		}
-	}
-	if !r.ask.bundle {
-		return taken, nil
-	}
-	switch n := t.answerLimit.bundled(queue.Name(), taken.Items); {
-	case n == len(taken.Items):
-	case n == 0:
-		return taken, errBundleRoom
-	case len(taken.Items) > sel.Limit: // those of the first attempt, however many are asked for
-		return taken, errTooManyToRepeat
-	default:
-		t.cut = n
-		return taken, errCut
-	}
-	return taken, nil
-}
-
-// hasRoom reports whether the transaction has room for the items of a bundle, whatever they
-// are, beside those that it has.
-func (t *popTransaction) hasRoom(r *pop) bool {
-	return r.ask.bundle && !t.alone && t.items+r.ask.limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.answerLimit.bundleRoom()) <= bundlesBytes
-}
-
-// bundlesBytes bounds the items of several bundles in one transaction.
-const bundlesBytes = 2 << 20
-
-// errCut makes a transaction run again with an answer that ends before the item.
-var errCut = errors.New("batch ends at an item that does not fit into an answer")
-
 // foundNothing remembers that the queue has no item in a band, for the other pops
 // of that band.
 func (t *popTransaction) foundNothing(r *pop) {
 	if t.empty == nil {
 		t.empty = make(map[fdbpq.Band]*failure.Failure)
 	}
-	t.empty[r.ask.band] = r.Failure
+	t.empty[r.ask.Band] = r.Failure
 }
 
 // tryAgainIn remembers when a pop that found nothing may find something.

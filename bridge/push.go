@@ -3,11 +3,11 @@ package bridge
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -29,21 +29,14 @@ func makePush(subjects.Verb) work { return pushPool.get() }
 
 func (p *push) End() { pushPool.put(p) }
 
-func (p *push) read(wr *wire) *failure.Failure {
+func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 	if size, is := p.Msg.Header[protocol.HeaderBundle]; is {
-		return p.readBundle(wr, size)
+		p.bundle, f = wr.ReadBundle(&p.Subject, p.Msg, size)
+		p.Bundled = len(p.bundle)
+		return f
 	}
-	p.item = fdbpq.NewItem{
-		Payload:     p.Msg.Data,
-		Priority:    p.Subject.Priority,
-		HasPriority: p.Subject.HasPriority,
-	}
-	if len(p.Msg.Header) > 0 {
-		if f := p.readHeaders(wr); f != nil {
-			return f
-		}
-	}
-	return wr.answerLimit.admit(p.Msg.Data, p.item.Headers, p.item.Key, p.item.Unique, 0, nil)
+	p.item, f = wr.ReadPush(&p.Subject, p.Msg)
+	return f
 }
 
 // pushes is the work of a lane of pushes.
@@ -207,7 +200,7 @@ func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
 		return
 	}
 	if r.Msg.Reply != "" {
-		l.out = appendPubAck(l.out[:0], r.Subject.Queue, p)
+		l.out = codec.AppendPubAck(l.out[:0], r.Subject.Queue, p)
 	}
 	l.acknowledge(r)
 }
@@ -218,7 +211,7 @@ func (l *pushes) answerBundle(r *push, pushed []fdbpq.Pushed) {
 		l.happened(&r.bundle[i], &pushed[i])
 	}
 	if r.Msg.Reply != "" {
-		l.out = appendPubAcks(l.out[:0], r.Subject.Queue, pushed)
+		l.out = codec.AppendPubAcks(l.out[:0], r.Subject.Queue, pushed)
 	}
 	l.acknowledge(r)
 }
@@ -231,35 +224,4 @@ func (l *pushes) acknowledge(r *push) {
 		}
 	}
 	l.Done(&r.Request, nil)
-}
-
-// appendPubAck appends a protocol.PushResponse, without an allocation.
-func appendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
-	b = append(b, `{"type":"`+protocol.PushResponseType+`","stream":"`...)
-	b = append(b, queue...) // of A-Z a-z 0-9 - _
-	b = append(b, `",`...)
-	b = appendPushed(b, p)
-	return append(b, '}')
-}
-
-// appendPushed appends what became of one item.
-func appendPushed(b []byte, p *fdbpq.Pushed) []byte {
-	b = append(b, `"seq":`...)
-	b = strconv.AppendInt(b, p.Seq, 10)
-	if p.Duplicate {
-		b = append(b, `,"duplicate":true`...)
-	}
-	b = append(b, `,"id":"`...)
-	b = appendID(b, p.ID)
-	b = append(b, `","priority":`...)
-	b = strconv.AppendInt(b, p.Priority, 10)
-	if p.Evicted {
-		b = append(b, `,"evicted":true`...)
-	}
-	return b
-}
-
-func appendID(b []byte, id fdbpq.ID) []byte {
-	b, _ = id.AppendText(b) // has no error to return
-	return b
 }

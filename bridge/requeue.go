@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -19,32 +20,25 @@ type requeue struct {
 
 func makeRequeue(subjects.Verb) work { return new(requeue) }
 
-func (r *requeue) read(*wire) (f *failure.Failure) {
-	if f = noOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
+func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
+	if f = codec.NoOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
 		return f
 	}
 	if body := bytes.TrimSpace(r.Msg.Data); len(body) > 0 {
-		f = readObject("the body of a requeue", body, "to", func(name string, value any) (is bool, f *failure.Failure) {
+		f = codec.ReadObject("the body of a requeue", body, "to", func(name string, value any) (is bool, f *failure.Failure) {
 			if is = name == "to"; is {
-				r.to, f = readString(name, value)
+				r.to, f = codec.ReadString(name, value)
 			}
 			if is && f == nil {
-				f = checkQueueName(r.to)
+				f = codec.CheckQueueName(r.to)
 			}
 			return is, f
 		})
 	}
 	if f == nil {
-		r.id, f = readID(r.Subject.ID)
+		r.id, f = codec.ReadID(r.Subject.ID)
 	}
 	return f
-}
-
-func checkQueueName(name string) *failure.Failure {
-	if err := subjects.CheckQueue(name); err != nil {
-		return failure.BadRequest(err)
-	}
-	return nil
 }
 
 func (r *requeue) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
@@ -58,7 +52,7 @@ func (r *requeue) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		r.Failure = failure.Explain(done.Err)
 	default:
 		r.pushed = done.To
-		r.body = appendPubAck(r.body[:0], done.To, &done.Pushed)
+		r.body = codec.AppendPubAck(r.body[:0], done.To, &done.Pushed)
 	}
 	return done.Events, err
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -26,9 +27,9 @@ type queues struct {
 	limit  int
 }
 
-func (q *queues) read(*wire) *failure.Failure {
+func (q *queues) Read(*codec.Wire) *failure.Failure {
 	q.limit = protocol.DefaultListLimit
-	f := readOptions(&q.Request, "offset, limit, after, prefix", q.field)
+	f := codec.ReadOptions(q.Msg, q.Subject.Verb.String(), "offset, limit, after, prefix", q.field)
 	if f == nil && q.offset != nil && q.paged() {
 		f = failure.Newf(400, "found offset with after or prefix: expected one of them")
 	}
@@ -38,17 +39,17 @@ func (q *queues) read(*wire) *failure.Failure {
 func (q *queues) field(name string, value any) (known bool, f *failure.Failure) {
 	switch name {
 	case "limit":
-		q.limit, f = readLimit(name, value)
+		q.limit, f = codec.ReadLimit(name, value)
 	case "offset":
 		var n int64
-		n, f = readInteger(name, value, 0, math.MaxInt64)
+		n, f = codec.ReadInteger(name, value, 0, math.MaxInt64)
 		q.offset = &n
 	case "after":
 		var s string
-		s, f = readString(name, value)
+		s, f = codec.ReadString(name, value)
 		q.after = &s
 	case "prefix":
-		q.prefix, f = readString(name, value)
+		q.prefix, f = codec.ReadString(name, value)
 	default:
 		return false, nil
 	}
@@ -133,11 +134,11 @@ type system struct {
 	history bool
 }
 
-func (s *system) read(*wire) *failure.Failure { return readHistory(&s.Request, &s.history) }
+func (s *system) Read(*codec.Wire) *failure.Failure { return readHistory(&s.Request, &s.history) }
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()
-	answer.Limits.Payload = v.answerLimit.payload()
+	answer.Limits.Payload = v.Limit.Payload()
 	if s.history {
 		answer.History = v.about.history(v.Stats.History())
 	}

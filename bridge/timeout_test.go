@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -52,12 +53,15 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := false
+	wire, err := codec.New("pq", nil, new(nats.Conn).MaxPayload)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := lane{
-		wire: new(wire), store: store, keeper: newKeeper(slog.New(slog.DiscardHandler)),
+		Wire: wire, store: store, keeper: newKeeper(slog.New(slog.DiscardHandler)),
 		setBusy: func(now bool) { busy = now },
 	}
 	l.shared = newShared(&l, true)
-	l.answerLimit.init(new(nats.Conn), "pq")
 	for _, want := range []error{nil, fdbpq.ErrNoQueue} {
 		err := l.update(batch.Job[kv.Tx]{Do: func(kv.Tx) error {
 			if !busy {

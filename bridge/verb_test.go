@@ -41,7 +41,7 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%s makes %T, for which there is no lane", s, r)
 		}
 	}
-	if r := newWork(verbNone, subjects.Subject{}, &nats.Msg{}); r.read(nil) == nil {
+	if r := newWork(verbNone, subjects.Subject{}, &nats.Msg{}); r.Read(nil) == nil {
 		t.Error("what is no verb can be asked for")
 	}
 	if n := len(endpoints()); n != len(verbs)-1 || endpoints()[n-1] == verbNone {

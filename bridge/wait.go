@@ -60,7 +60,7 @@ func (w *waits) add(r *pop) {
 	r.Msg = request.Kept(r.Msg)
 	r.BeginWait()
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.wait, r.ask.repeats),
+		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.Wait, r.ask.Repeats),
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)
@@ -82,7 +82,7 @@ func (w *waits) end(r *pop, why error) {
 		w.Done(&r.Request, errGone)
 		return
 	}
-	if errors.Is(why, waiting.ErrOver) && r.ask.repeats {
+	if errors.Is(why, waiting.ErrOver) && r.ask.Repeats {
 		if w.lookOnceMore(r) {
 			return
 		}
@@ -98,7 +98,7 @@ func (w *waits) lookOnceMore(r *pop) bool {
 		return false
 	}
 	r.BeginAttempt(time.Now())
-	r.ask.wait, r.place, r.waited = 0, nil, true
+	r.ask.Wait, r.place, r.waited = 0, nil, true
 	w.lookOnce(r)
 	return true
 }

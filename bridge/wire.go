@@ -3,38 +3,39 @@ package bridge
 import (
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
-	"github.com/pqbridge/pqbridge/subjects"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// wire is how the messages of this bridge look: their subjects, the tokens of leases,
-// and the size of the answers.
-type wire struct {
-	grammar     subjects.Grammar
-	sealer      sealer
-	answerLimit answerLimit
-}
+// TooManyHeaders replaces a header block with too many headers. The connection under the
+// bridge may put it in their place, because nats.go would parse all of them before the
+// bridge sees the message.
+const TooManyHeaders = codec.TooManyHeaders
 
-func newWire(nc *nats.Conn, prefix string, secret []byte) (*wire, error) {
-	grammar, err := subjects.New(prefix)
-	if err != nil {
-		return nil, err
-	}
-	w := &wire{grammar: grammar}
-	w.sealer.init(secret)
-	w.answerLimit.init(nc, prefix)
-	return w, nil
-}
+// TooManyBytes is the header block of a message that such a connection left out, because
+// bytes arrive faster than the bridge can read them.
+const TooManyBytes = codec.TooManyBytes
 
-// connected reads what the server allows.
-func (w *wire) connected() { w.answerLimit.refresh() }
+// Headers are the headers of an item that a bridge has pushed.
+func Headers(item *fdbpq.Item) nats.Header { return codec.Headers(item) }
 
-// subjects are those that the bridge subscribes to.
-func (w *wire) subjects() receiver.Subjects {
+// Death is what lists and exports say about a dead letter, nil of another item.
+func Death(letter *fdbpq.DeadLetter) *protocol.Death { return codec.Death(letter) }
+
+// Config is a configuration as it is answered.
+func Config(c fdbpq.Config) protocol.Config { return codec.Config(c) }
+
+// KeySettings are the settings of a key, as they are answered.
+func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings { return codec.KeySettings(k) }
+
+// subjectsOf are those that a bridge subscribes to.
+func subjectsOf(w *codec.Wire) receiver.Subjects {
 	return receiver.Subjects{
-		Requests:    w.grammar.All(),
-		Settlements: w.grammar.Acks(),
-		Signals:     w.grammar.AcksOf(w.sealer.conn),
-		Pushes:      w.grammar.Pushes(),
+		Requests:    w.Grammar.All(),
+		Settlements: w.Grammar.Acks(),
+		Signals:     w.Grammar.AcksOf(w.Sealer.Conn),
+		Pushes:      w.Grammar.Pushes(),
 	}
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -12,8 +13,8 @@ import (
 type work interface {
 	request.Work
 
-	// read parses the request.
-	read(*wire) *failure.Failure
+	// Read parses the request.
+	Read(*codec.Wire) *failure.Failure
 }
 
 // sizeOf is how many bytes some requests have.
@@ -44,6 +45,6 @@ type unservable struct{ request.Request }
 
 func makeNone(subjects.Verb) work { return new(unservable) }
 
-func (n *unservable) read(*wire) *failure.Failure {
+func (n *unservable) Read(*codec.Wire) *failure.Failure {
 	return failure.Newf(400, "subject %s: expected one that asks for something", failure.Quote(n.Msg.Subject))
 }

@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// readObject reads a JSON object with no more than one level and hands each member to
+// ReadObject reads a JSON object with no more than one level and hands each member to
 // set, which reports whether it knows the field, and what is wrong with the value. Names
 // are compared exactly and must not repeat: a member that would be ignored is probably a
 // mistake.
-func readObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+func ReadObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -63,17 +63,17 @@ func brokenJSON(what string, err error) *failure.Failure {
 	return failure.Newf(400, "%s is no JSON: %s", what, err)
 }
 
-// readInteger reads an integer from a JSON value.
-func readInteger(what string, value any, least, most int64) (int64, *failure.Failure) {
+// ReadInteger reads an integer from a JSON value.
+func ReadInteger(what string, value any, least, most int64) (int64, *failure.Failure) {
 	number, ok := value.(json.Number)
 	if !ok {
 		return 0, failure.Newf(400, "%s is no number: expected an integer", what)
 	}
-	return parseInteger(what, number.String(), least, most)
+	return ParseInteger(what, number.String(), least, most)
 }
 
-// parseInteger reads an integer in its one form in decimal.
-func parseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
+// ParseInteger reads an integer in its one form in decimal.
+func ParseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != s {
 		return 0, failure.Newf(400, "%s is %s: expected an integer without + or leading zeros, %d to %d", what, failure.Quote(s), least, most)
@@ -84,7 +84,8 @@ func parseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	return n, nil
 }
 
-func readString(what string, value any) (string, *failure.Failure) {
+// ReadString reads a string from a JSON value.
+func ReadString(what string, value any) (string, *failure.Failure) {
 	s, ok := value.(string)
 	if !ok {
 		return "", failure.Newf(400, "%s: expected a string", what)
@@ -92,7 +93,8 @@ func readString(what string, value any) (string, *failure.Failure) {
 	return s, nil
 }
 
-func readBool(what string, value any) (bool, *failure.Failure) {
+// ReadBool reads a boolean from a JSON value.
+func ReadBool(what string, value any) (bool, *failure.Failure) {
 	v, ok := value.(bool)
 	if !ok {
 		return false, failure.Newf(400, "%s: expected true or false", what)
@@ -100,7 +102,8 @@ func readBool(what string, value any) (bool, *failure.Failure) {
 	return v, nil
 }
 
-func readID(text string) (fdbpq.ID, *failure.Failure) {
+// ReadID reads the id of an item.
+func ReadID(text string) (fdbpq.ID, *failure.Failure) {
 	id, err := fdbpq.ParseID(text)
 	if err != nil {
 		return id, failure.Newf(400, "id %s: %s", failure.Quote(text), err)

@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"strings"
@@ -15,18 +15,23 @@ import (
 
 // itemHeaders are the headers of an item that is pushed, while they are read.
 type itemHeaders struct {
-	*wire
+	*Wire
 	subject *subjects.Subject
 	item    *fdbpq.NewItem
 	delayed bool // there was one that says after which time it is ready
 	dated   bool // there was one that says when
 }
 
-// readHeaders reads the headers of a push and gathers those that travel
-// with the item.
-func (r *push) readHeaders(wr *wire) *failure.Failure {
-	h := itemHeaders{wire: wr, subject: &r.Subject, item: &r.item}
-	return h.readAll(r.Msg.Header)
+// ReadPush reads the item of a push.
+func (w *Wire) ReadPush(s *subjects.Subject, m *nats.Msg) (item fdbpq.NewItem, f *failure.Failure) {
+	item = fdbpq.NewItem{Payload: m.Data, Priority: s.Priority, HasPriority: s.HasPriority}
+	if len(m.Header) > 0 {
+		h := itemHeaders{Wire: w, subject: s, item: &item}
+		if f := h.readAll(m.Header); f != nil {
+			return item, f
+		}
+	}
+	return item, w.Limit.Admit(m.Data, item.Headers, item.Key, item.Unique, 0, nil)
 }
 
 // readAll reads the headers of an item, of a message of its own or in a bundle.
@@ -97,13 +102,13 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		h.item.Priority, h.item.HasPriority = priority, true
 	case protocol.HeaderDelay:
 		h.delayed = true
-		h.item.Delay, f = readDuration(key, value, 0, fdbpq.MaxDelay)
+		h.item.Delay, f = ReadDuration(key, value, 0, fdbpq.MaxDelay)
 	case protocol.HeaderTTL:
-		h.item.TTL, f = readDuration(key, value, 1, fdbpq.MaxDelay)
+		h.item.TTL, f = ReadDuration(key, value, 1, fdbpq.MaxDelay)
 	case protocol.HeaderKey:
-		h.item.Key, f = readKey(key, value)
+		h.item.Key, f = ReadKey(key, value)
 	case protocol.HeaderWeight:
-		h.item.Weight, f = parseInteger(key, value, 1, fdbpq.MaxWeight)
+		h.item.Weight, f = ParseInteger(key, value, 1, fdbpq.MaxWeight)
 	case protocol.HeaderUnique:
 		h.item.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:
@@ -131,10 +136,10 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 }
 
 // leaseOf reads the lease that an ack subject settles, from a header.
-func (w *wire) leaseOf(key, subject string) (*fdbpq.Lease, *failure.Failure) {
-	s, err := w.grammar.Parse(subject)
+func (w *Wire) leaseOf(key, subject string) (*fdbpq.Lease, *failure.Failure) {
+	s, err := w.Grammar.Parse(subject)
 	if err == nil && s.Verb == subjects.Ack {
-		if lease, _, f := w.sealer.open(s.Queue, s.Token); f == nil {
+		if lease, _, f := w.Sealer.Open(s.Queue, s.Token); f == nil {
 			return &lease, nil
 		}
 	}

@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"github.com/nats-io/nats.go"
@@ -7,13 +7,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// TooManyHeaders replaces a header block with too many headers. The connection under the
-// bridge may put it in their place, because nats.go would parse all of them before the
-// bridge sees the message.
+// TooManyHeaders stands in place of a header block with too many headers.
 const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 
-// TooManyBytes is the header block of a message that such a connection left out, because
-// bytes arrive faster than the bridge can read them.
+// TooManyBytes is the header block of a message whose bytes nobody has read.
 const TooManyBytes = "NATS/1.0 429\r\n\r\n"
 
 var (
@@ -27,13 +24,13 @@ const (
 	lineFrame  = len(": \r\n")
 )
 
-// checkBlock refuses a message whose headers nats.go has not read completely. nats.go
+// CheckBlock refuses a message whose headers nats.go has not read completely. nats.go
 // delivers a message with an unreadable header block without headers, and ignores lines
 // without a name and everything behind the empty line. A request without its headers is
 // another request. Only the size of the block is left to check: the headers have to
 // account for it. So spaces too many behind a colon are refused, unless as many lines lack
 // the space there, or their carriage return.
-func checkBlock(m *nats.Msg) *failure.Failure {
+func CheckBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {
 	case size == 0:

@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"crypto/hmac"
@@ -31,31 +31,31 @@ const (
 	tokenBand = 1 << 1 // the pop was restricted to a band
 )
 
-// sealer makes and opens tokens.
-type sealer struct {
-	conn string // the token in the subject before the lease's token
+// Sealer makes and opens tokens.
+type Sealer struct {
+	Conn string // the token in the subject before the lease's token
 	macs sync.Pool
 }
 
-func (s *sealer) init(secret []byte) {
+func (s *Sealer) init(secret []byte) {
 	var conn [5]byte
 	rand.Read(conn[:])
-	s.conn = strings.ToLower(base32.StdEncoding.EncodeToString(conn[:]))
+	s.Conn = strings.ToLower(base32.StdEncoding.EncodeToString(conn[:]))
 	s.macs.New = func() any { return hmac.New(sha256.New, secret) }
 }
 
-// append appends the token of a lease in letters, digits, '-' and '_'.
-func (s *sealer) append(b []byte, lease *fdbpq.Lease, pop terms) []byte {
+// Append appends the token of a lease in letters, digits, '-' and '_'.
+func (s *Sealer) Append(b []byte, lease *fdbpq.Lease, pop Terms) []byte {
 	var raw [160]byte
 	body := raw[:1]
-	if pop.end == fdbpq.Max {
+	if pop.End == fdbpq.Max {
 		body[0] |= tokenMax
 	}
-	body = binary.AppendUvarint(body, uint64(pop.lease))
-	if pop.band != fdbpq.AllPriorities {
+	body = binary.AppendUvarint(body, uint64(pop.Lease))
+	if pop.Band != fdbpq.AllPriorities {
 		body[0] |= tokenBand
-		body = binary.AppendVarint(body, pop.band.Low)
-		body = binary.AppendVarint(body, pop.band.High)
+		body = binary.AppendVarint(body, pop.Band.Low)
+		body = binary.AppendVarint(body, pop.Band.High)
 	}
 	body = append(body, lease.Token()...)
 	body = s.seal(body, lease.Queue, body)
@@ -63,7 +63,7 @@ func (s *sealer) append(b []byte, lease *fdbpq.Lease, pop terms) []byte {
 }
 
 // seal appends the authentication of a body for a queue.
-func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
+func (s *Sealer) seal(b []byte, queue string, body []byte) []byte {
 	mac := s.macs.Get().(hash.Hash)
 	defer s.macs.Put(mac)
 	mac.Reset()
@@ -73,42 +73,43 @@ func (s *sealer) seal(b []byte, queue string, body []byte) []byte {
 	return append(b, mac.Sum(sum[:0])[:macSize]...)
 }
 
-var errToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store; PQ-Bundle settles many"}
+// ErrToken refuses what is no token of the store.
+var ErrToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store; PQ-Bundle settles many"}
 
-// open reads a token for a queue: the lease, and the terms of the pop that gave it.
-func (s *sealer) open(queue, token string) (lease fdbpq.Lease, pop terms, f *failure.Failure) {
+// Open reads a token for a queue: the lease, and the terms of the pop that gave it.
+func (s *Sealer) Open(queue, token string) (lease fdbpq.Lease, pop Terms, f *failure.Failure) {
 	body, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(body) < macSize+2 || strings.ContainsAny(token, "\r\n") { // which the decoder skips
-		return lease, pop, errToken
+		return lease, pop, ErrToken
 	}
 	body, mac := body[:len(body)-macSize], body[len(body)-macSize:]
 	var want [macSize]byte
 	if !hmac.Equal(s.seal(want[:0], queue, body), mac) {
-		return lease, pop, errToken
+		return lease, pop, ErrToken
 	}
 	flags, rest := body[0], body[1:]
-	pop = terms{end: fdbpq.Min, band: fdbpq.AllPriorities}
+	pop = Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities}
 	if flags&tokenMax != 0 {
-		pop.end = fdbpq.Max
+		pop.End = fdbpq.Max
 	}
 	ns, n := binary.Uvarint(rest)
 	if n <= 0 {
-		return lease, pop, errToken
+		return lease, pop, ErrToken
 	}
-	pop.lease, rest = time.Duration(ns), rest[n:]
+	pop.Lease, rest = time.Duration(ns), rest[n:]
 	if flags&tokenBand != 0 {
-		for _, end := range []*int64{&pop.band.Low, &pop.band.High} {
+		for _, end := range []*int64{&pop.Band.Low, &pop.Band.High} {
 			if *end, n = binary.Varint(rest); n <= 0 {
-				return lease, pop, errToken
+				return lease, pop, ErrToken
 			}
 			rest = rest[n:]
 		}
 	}
-	if pop.lease <= 0 || pop.lease > fdbpq.MaxLease || pop.band.Low > pop.band.High {
-		return lease, pop, errToken
+	if pop.Lease <= 0 || pop.Lease > fdbpq.MaxLease || pop.Band.Low > pop.Band.High {
+		return lease, pop, ErrToken
 	}
 	if lease, err = fdbpq.ParseLease(queue, rest); err != nil {
-		return lease, pop, errToken
+		return lease, pop, ErrToken
 	}
 	return lease, pop, nil
 }

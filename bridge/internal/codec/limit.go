@@ -1,9 +1,7 @@
-package bridge
+package codec
 
 import (
 	"sync/atomic"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -74,29 +72,28 @@ func textsOf(queue string, item *fdbpq.Item) texts {
 	return t
 }
 
-// answerLimit is the size that the answer with an item may have.
-type answerLimit struct {
-	nc         *nats.Conn
+// Limit is the size that the answer with an item may have.
+type Limit struct {
+	server     func() int64
 	prefix     int
 	maxPayload atomic.Int64 // the server's, at the last refresh
 }
 
-func (a *answerLimit) init(nc *nats.Conn, prefix string) {
-	a.nc, a.prefix = nc, len(prefix)
-}
-
-// refresh reads the server's max_payload: the connection may have changed to another
+// Refresh reads the server's max_payload: the connection may have changed to another
 // server. Each transaction does it once.
-func (a *answerLimit) refresh() { a.maxPayload.Store(a.nc.MaxPayload()) }
+func (l *Limit) Refresh() { l.maxPayload.Store(l.server()) }
 
-// payload is the size of the largest payload that an item may have.
-func (a *answerLimit) payload() int64 {
-	return min(protocol.MaxPayload, a.maxPayload.Load()-int64(a.reserve(0, 0, nil)))
+// MaxPayload is the server's max_payload at the last refresh.
+func (l *Limit) MaxPayload() int { return int(l.maxPayload.Load()) }
+
+// Payload is the size of the largest payload that an item may have.
+func (l *Limit) Payload() int64 {
+	return min(protocol.MaxPayload, l.maxPayload.Load()-int64(l.reserve(0, 0, nil)))
 }
 
 // reserve is the size to keep for the headers of answers with an admitted item, whose
 // id and key have these lengths. The item may be a dead letter already, or become one.
-func (a *answerLimit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
+func (l *Limit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 	id = max(id, maxIDText)
 	t := texts{queue: maxQueueName, id: id, key: key, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
 	if dead != nil {
@@ -104,7 +101,7 @@ func (a *answerLimit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 		t.origin = max(t.origin, len(dead.Origin))
 		t.originID = max(t.originID, len(dead.OriginID))
 	}
-	return max(replyReserve, t.answerSize(a.prefix))
+	return max(replyReserve, t.answerSize(l.prefix))
 }
 
 // uniqueSize is what the unique value of an item adds to an answer that shows it.
@@ -115,22 +112,27 @@ func uniqueSize(value string) int {
 	return lineOf(protocol.HeaderUnique, len(value)) + lineOf(protocol.HeaderUniqueUntil, len(protocol.UntilLeased))
 }
 
-// bundleRoom is how many bytes of a bundle's answer its items may have.
-func (a *answerLimit) bundleRoom() int { return max(1, int(a.maxPayload.Load())-bundleFrame) }
+// BundleRoom is how many bytes of a bundle's answer its items may have.
+func (l *Limit) BundleRoom() int { return max(1, l.MaxPayload()-bundleFrame) }
 
 // bundleFrame is the size of the header block of a bundle.
 var bundleFrame = blockFrame + lineOf(protocol.HeaderBundle, maxNumberText)
 
-// frame bounds what a bundle adds to an item.
-func (a *answerLimit) frame(t texts) int {
-	return t.answerSize(a.prefix) - blockFrame + len("  \n") + 2*len("8388608")
+// ItemFrame bounds what a bundle adds to an item of a queue that a push has made.
+func (l *Limit) ItemFrame(queue string) int {
+	return l.frame(texts{queue: len(queue), id: maxIDText})
 }
 
-// bundled returns how many of the first items a bundle can carry.
-func (a *answerLimit) bundled(queue string, items []fdbpq.Item) int {
-	room := a.bundleRoom()
+// frame bounds what a bundle adds to an item.
+func (l *Limit) frame(t texts) int {
+	return t.answerSize(l.prefix) - blockFrame + len("  \n") + 2*len("8388608")
+}
+
+// Bundled returns how many of the first items a bundle can carry.
+func (l *Limit) Bundled(queue string, items []fdbpq.Item) int {
+	room := l.BundleRoom()
 	for i := range items {
-		room -= int(items[i].Size) + a.frame(textsOf(queue, &items[i]))
+		room -= int(items[i].Size) + l.frame(textsOf(queue, &items[i]))
 		if room < 0 {
 			return i
 		}
@@ -138,45 +140,46 @@ func (a *answerLimit) bundled(queue string, items []fdbpq.Item) int {
 	return len(items)
 }
 
-var errBundleRoom = &failure.Failure{Code: 413, Text: "no bundle has room for the item: pop it without " + protocol.HeaderBundle}
+// ErrBundleRoom refuses a bundle that has no room for its first item.
+var ErrBundleRoom = &failure.Failure{Code: 413, Text: "no bundle has room for the item: pop it without " + protocol.HeaderBundle}
 
-// admit refuses an item that no answer could carry.
-func (a *answerLimit) admit(payload, headers []byte, key, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
+// Admit refuses an item that no answer could carry.
+func (l *Limit) Admit(payload, headers []byte, key, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
 		return failure.Newf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
-	size, reserve := len(payload)+len(headers), a.reserve(id, len(key), dead)+uniqueSize(unique)
-	if most := int(a.maxPayload.Load()) - reserve; size > most {
+	size, reserve := len(payload)+len(headers), l.reserve(id, len(key), dead)+uniqueSize(unique)
+	if most := l.MaxPayload() - reserve; size > most {
 		return failure.Newf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)
 	}
 	return nil
 }
 
-// unanswerable returns why no answer can carry an item, or nil.
-func (a *answerLimit) unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
-	return a.unshowable(queue, item, "")
+// Unanswerable returns why no answer can carry an item, or nil.
+func (l *Limit) Unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
+	return l.Unshowable(queue, item, "")
 }
 
-// unshowable is the same for an answer that shows the item's unique value.
-func (a *answerLimit) unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
-	most := a.maxPayload.Load() - int64(uniqueSize(unique))
+// Unshowable is the same for an answer that shows the item's unique value.
+func (l *Limit) Unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
+	most := l.maxPayload.Load() - int64(uniqueSize(unique))
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}
 	t := textsOf(queue, item)
-	if size := item.Size + int64(t.answerSize(a.prefix)); size > most {
+	if size := item.Size + int64(t.answerSize(l.prefix)); size > most {
 		return failure.Newf(413, "item %s has %d bytes, %d with the headers of its answer: the server's max_payload is %d; it was left in the queue",
 			item.ID, item.Size, size, most)
 	}
 	return nil
 }
 
-// errTooManyToRepeat: the answer to the first attempt was no bundle, or the server's
+// ErrTooManyToRepeat: the answer to the first attempt was no bundle, or the server's
 // max_payload was larger.
-var errTooManyToRepeat = &failure.Failure{Code: 413, Text: "no bundle has room for the items of the first pop with this id: ask for them with " +
+var ErrTooManyToRepeat = &failure.Failure{Code: 413, Text: "no bundle has room for the items of the first pop with this id: ask for them with " +
 	protocol.HeaderBatch + " instead of " + protocol.HeaderBundle}
 
-// errTooLargeToRepeat: the server's max_payload was larger when the first attempt was answered.
-var errTooLargeToRepeat = &failure.Failure{Code: 413, Text: "an item of the first pop with this id does not fit into an answer any more: " +
+// ErrTooLargeToRepeat: the server's max_payload was larger when the first attempt was answered.
+var ErrTooLargeToRepeat = &failure.Failure{Code: 413, Text: "an item of the first pop with this id does not fit into an answer any more: " +
 	"repeat the pop when the server's max_payload is as large as it was"}

@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"time"
@@ -7,6 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // single returns the value of a PQ- header.
@@ -28,7 +29,8 @@ func readMsgID(values []string) (string, *failure.Failure) {
 	return id, f
 }
 
-func readKey(key, value string) (string, *failure.Failure) {
+// ReadKey reads a key.
+func ReadKey(key, value string) (string, *failure.Failure) {
 	if err := fdbpq.CheckKey(value); err != nil {
 		return "", failure.Newf(400, "%s: %s", key, err)
 	}
@@ -53,8 +55,8 @@ func readUniqueUntil(key, value string) (bool, *failure.Failure) {
 	return true, nil
 }
 
-// readDuration reads a duration such as 1h30m.
-func readDuration(what, s string, least, most time.Duration) (time.Duration, *failure.Failure) {
+// ReadDuration reads a duration such as 1h30m.
+func ReadDuration(what, s string, least, most time.Duration) (time.Duration, *failure.Failure) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return 0, failure.Newf(400, "%s is %s: expected a duration such as 30s or 1h30m", what, failure.Quote(s))
@@ -70,4 +72,12 @@ func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 		return failure.Newf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
 	}
 	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)
+}
+
+// CheckQueueName refuses what is no name of a queue.
+func CheckQueueName(name string) *failure.Failure {
+	if err := subjects.CheckQueue(name); err != nil {
+		return failure.BadRequest(err)
+	}
+	return nil
 }

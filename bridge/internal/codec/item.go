@@ -1,4 +1,4 @@
-package bridge
+package codec
 
 import (
 	"slices"
@@ -30,7 +30,7 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failu
 // Headers are the headers of an item that a bridge has pushed.
 func Headers(item *fdbpq.Item) nats.Header {
 	headers := make(nats.Header)
-	addHeaders(headers, item.Headers)
+	AddHeaders(headers, item.Headers)
 	return headers
 }
 
@@ -46,8 +46,8 @@ func Death(letter *fdbpq.DeadLetter) *protocol.Death {
 	return &d
 }
 
-// addHeaders adds the headers of an item to those of its answer.
-func addHeaders(to nats.Header, block []byte) {
+// AddHeaders adds the headers of an item to those of its answer.
+func AddHeaders(to nats.Header, block []byte) {
 	rest := string(block)
 	for rest != "" {
 		line, after, _ := strings.Cut(rest, "\r\n")

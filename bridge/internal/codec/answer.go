@@ -1,0 +1,156 @@
+package codec
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// HeaderWriter writes the headers of an answer with few allocations: the
+// values are parts of one string, and everything else is used again.
+type HeaderWriter struct {
+	fields nats.Header
+	token  []byte
+	text   []byte // all values, one behind the other
+	keys   []string
+	ends   []int // of the values in text
+	values []string
+}
+
+// Reset begins an answer.
+func (w *HeaderWriter) Reset() {
+	if w.fields == nil {
+		w.fields = make(nats.Header)
+	}
+	clear(w.fields)
+	w.text, w.keys, w.ends, w.values = w.text[:0], w.keys[:0], w.ends[:0], w.values[:0]
+}
+
+// end makes what was appended to text since the last end the value of a key.
+func (w *HeaderWriter) end(key string) {
+	w.keys = append(w.keys, key)
+	w.ends = append(w.ends, len(w.text))
+}
+
+// Item writes the headers that every item has.
+func (w *HeaderWriter) Item(item *fdbpq.Item) {
+	w.text = appendID(w.text, item.ID)
+	w.end(protocol.HeaderID)
+	w.number(protocol.HeaderPriority, item.Priority)
+	if item.Key != "" {
+		w.string(protocol.HeaderKey, item.Key)
+	}
+	w.number(protocol.HeaderDeliveries, item.Deliveries)
+	w.time(protocol.HeaderTimeStamp, item.Pushed)
+	if dead := item.Dead; dead != nil {
+		w.string(protocol.HeaderDeadReason, failure.HeaderText(dead.Reason))
+		w.string(protocol.HeaderOrigin, dead.Origin)
+		w.string(protocol.HeaderOriginID, dead.OriginID)
+		if !dead.At.IsZero() {
+			w.time(protocol.HeaderDeadAt, dead.At)
+		}
+		if dead.Deliveries > 0 {
+			w.number(protocol.HeaderDeadNumber, dead.Deliveries)
+		}
+	}
+}
+
+func (w *HeaderWriter) string(key, value string) {
+	w.text = append(w.text, value...)
+	w.end(key)
+}
+
+// Lease writes the headers of a leased item, with the terms of its pop.
+func (w *HeaderWriter) Lease(wire *Wire, queue string, t Terms, lease *fdbpq.Lease) {
+	w.token = wire.Sealer.Append(w.token[:0], lease, t)
+	w.text = wire.Grammar.AppendAck(w.text, queue, wire.Sealer.Conn, w.token)
+	w.end(protocol.HeaderAck)
+	w.time(protocol.HeaderLeaseExpires, lease.Expires)
+	w.number(protocol.HeaderFence, lease.Fence)
+	if lease.KeyFence > 0 {
+		w.number(protocol.HeaderKeyFence, lease.KeyFence)
+	}
+}
+
+// Behind writes how many items there are behind the answer's.
+func (w *HeaderWriter) Behind(n int64) { w.number(protocol.HeaderNumPending, max(0, n)) }
+
+// Stored writes the headers of an item in the store. display turns a store time into one of
+// clocks on the wall.
+func (w *HeaderWriter) Stored(item *fdbpq.StoredItem, display func(int64) time.Time) {
+	w.Item(&item.Item)
+	w.string(protocol.HeaderState, string(item.State))
+	if item.WaitsFor != "" {
+		w.string(protocol.HeaderWaitsFor, string(item.WaitsFor))
+	}
+	if item.State == fdbpq.StateReady && item.Key != "" {
+		w.number(protocol.HeaderKeyAhead, int64(item.KeyAhead))
+	}
+	if item.Fence > 0 {
+		w.number(protocol.HeaderFence, item.Fence)
+	}
+	if item.KeyFence > 0 {
+		w.number(protocol.HeaderKeyFence, item.KeyFence)
+	}
+	if item.Expires != 0 {
+		w.time(protocol.HeaderExpires, display(item.Expires))
+	}
+	if item.Unique != "" {
+		w.string(protocol.HeaderUnique, item.Unique)
+	}
+	if item.UniqueUntilLeased {
+		w.string(protocol.HeaderUniqueUntil, protocol.UntilLeased)
+	}
+	switch item.State {
+	case fdbpq.StateLeased:
+		w.time(protocol.HeaderLeaseExpires, display(item.Due))
+	case fdbpq.StateDelayed:
+		w.time(protocol.HeaderNotBefore, display(item.Due))
+	}
+}
+
+func (w *HeaderWriter) number(key string, n int64) {
+	w.text = strconv.AppendInt(w.text, n, 10)
+	w.end(key)
+}
+
+func (w *HeaderWriter) time(key string, t time.Time) {
+	w.text = AppendTime(w.text, t)
+	w.end(key)
+}
+
+// Finish returns the headers. They are used again by the next answer, but for their values.
+func (w *HeaderWriter) Finish() nats.Header {
+	text := string(w.text)
+	at := 0
+	for i, key := range w.keys {
+		w.values = append(w.values, text[at:w.ends[i]])
+		w.fields[key] = w.values[i : i+1 : i+1]
+		at = w.ends[i]
+	}
+	return w.fields
+}
+
+// AppendLines appends the headers as lines of a frame, instead of Finish.
+func (w *HeaderWriter) AppendLines(b []byte) []byte {
+	at := 0
+	for i, key := range w.keys {
+		b = append(append(b, key...), ": "...)
+		b = append(append(b, w.text[at:w.ends[i]]...), "\r\n"...)
+		at = w.ends[i]
+	}
+	return b
+}
+
+// AppendTime appends a time as RFC 3339 has it.
+func AppendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, time.RFC3339Nano)
+}
+
+// TimeText is a time as RFC 3339 has it.
+func TimeText(t time.Time) string { return string(AppendTime(nil, t)) }

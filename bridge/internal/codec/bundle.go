@@ -1,0 +1,129 @@
+package codec
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// maxResult is the size of what an answer says about one item of a bundle.
+var maxResult = len(`{"seq":,"duplicate":true,"id":"","priority":,"evicted":true},`) + maxIDText + 2*maxNumberText
+
+// readBundleSize reads how many requests a message says that it has.
+func readBundleSize(values []string) (int, *failure.Failure) {
+	value, f := single(protocol.HeaderBundle, values)
+	if f != nil {
+		return 0, f
+	}
+	n, f := ParseInteger(protocol.HeaderBundle, value, 1, maxNumber)
+	if f == nil && n > protocol.MaxBundle {
+		f = failure.Newf(413, "%s is %d: allowed are %d", protocol.HeaderBundle, n, protocol.MaxBundle)
+	}
+	return int(n), f
+}
+
+// ReadBundle reads the items of a bundle, and the few headers that a bundle has itself. size is
+// the header that says how many items it has.
+func (w *Wire) ReadBundle(s *subjects.Subject, m *nats.Msg, size []string) ([]fdbpq.NewItem, *failure.Failure) {
+	n, f := readBundleSize(size)
+	if f != nil {
+		return nil, f
+	}
+	id, f := readBundleHeaders(s.Queue, m.Header)
+	if f != nil {
+		return nil, f
+	}
+	if most := w.Limit.MaxPayload() / maxResult; n > most {
+		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
+	}
+	items, rest, lines := make([]fdbpq.NewItem, n), m.Data, make(nats.Header)
+	for i := range items {
+		item := &items[i]
+		if rest, f = w.readFrame(s, item, lines, rest); f != nil {
+			return nil, f.OfItem(i)
+		}
+		if item.MsgID == "" && id != "" {
+			item.MsgID = id + idInBundle + strconv.Itoa(i)
+		}
+	}
+	if len(rest) > 0 {
+		return nil, failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), n-1, n, protocol.HeaderBundle)
+	}
+	if err := fdbpq.CheckPushSize(s.Queue, items); err != nil {
+		return nil, failure.Explain(err)
+	}
+	return items, nil
+}
+
+// idInBundle stands between the id of a bundle and the number of an item. No header has
+// it, so an item's own id cannot look like that.
+const idInBundle = "\n"
+
+// maxBundleID leaves room for the number of an item in its id.
+var maxBundleID = fdbpq.MaxMsgID - len(idInBundle) - len(strconv.Itoa(protocol.MaxBundle-1))
+
+// readBundleHeaders returns the bundle's id. Headers of items are in their frames.
+func readBundleHeaders(queue string, header nats.Header) (id string, f *failure.Failure) {
+	for key, values := range header {
+		switch {
+		case key == protocol.HeaderBundle:
+		case key == protocol.HeaderMsgID:
+			if id, f = readMsgID(values); f == nil && len(id) > maxBundleID {
+				f = failure.Newf(400, "%s of a bundle has %d bytes: allowed are %d", key, len(id), maxBundleID)
+			}
+		case strings.HasPrefix(key, protocol.HeaderPrefix):
+			f = failure.Newf(400, "header %s of a bundle: expected it among the headers of each item that it is for", failure.Quote(key))
+		default:
+			_, f = travelsWithItem(key, values, queue)
+		}
+		if f != nil {
+			return "", f
+		}
+	}
+	return id, nil
+}
+
+// readFrame reads the next item of the rest of a bundle. lines is memory for its headers.
+func (w *Wire) readFrame(s *subjects.Subject, item *fdbpq.NewItem, lines nats.Header, rest []byte) ([]byte, *failure.Failure) {
+	headers, payload, rest, err := protocol.NextFrame(rest)
+	if err != nil {
+		return nil, failure.BadRequest(err)
+	}
+	*item = fdbpq.NewItem{Payload: payload, Priority: s.Priority, HasPriority: s.HasPriority}
+	if len(headers) > 0 {
+		if f := readLines(headers, lines); f != nil {
+			return nil, f
+		}
+		h := itemHeaders{Wire: w, subject: s, item: item}
+		if f := h.readAll(lines); f != nil {
+			return nil, f
+		}
+	}
+	return rest, w.Limit.Admit(payload, item.Headers, item.Key, item.Unique, 0, nil)
+}
+
+// readLines reads the header lines of an item in a bundle.
+func readLines(lines []byte, to nats.Header) *failure.Failure {
+	if len(lines) > protocol.MaxHeaderBytes {
+		return failure.Newf(413, "the headers have %d bytes: allowed are %d", len(lines), protocol.MaxHeaderBytes)
+	}
+	clear(to)
+	for n := 0; len(lines) > 0; n++ {
+		if n == protocol.MaxHeaderLines {
+			return failure.Newf(413, "there are more headers than %d, which are allowed", n)
+		}
+		name, value, rest, err := protocol.NextHeader(lines)
+		if err != nil {
+			return failure.BadRequest(err)
+		}
+		to[name] = append(to[name], value)
+		lines = rest
+	}
+	return nil
+}

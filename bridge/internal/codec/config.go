@@ -1,0 +1,66 @@
+package codec
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// CheckConfig checks the names of queues in a configuration. The core checks everything else.
+func CheckConfig(object []byte) *failure.Failure {
+	var config struct {
+		DeadLetter      string `json:"dead_letter"`
+		DeadLettersFrom string `json:"dead_letters_from"`
+		HandOver        string `json:"hand_over"`
+	}
+	if json.Unmarshal(object, &config) != nil {
+		return nil // the core refuses it
+	}
+	if config.DeadLetter != "" {
+		if err := subjects.CheckQueue(config.DeadLetter); err != nil {
+			return failure.Newf(400, "configuration: dead_letter: %s", err)
+		}
+	}
+	if f := checkQueues("dead_letters_from", config.DeadLettersFrom); f != nil {
+		return f
+	}
+	return checkQueues("hand_over", config.HandOver)
+}
+
+// checkQueues checks a list of queues.
+func checkQueues(field, names string) *failure.Failure {
+	if names == "" || names == "*" {
+		return nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		if err := subjects.CheckQueue(name); err != nil {
+			return failure.Newf(400, "configuration: %s: expected names of queues separated by commas, or *: %s", field, err)
+		}
+	}
+	return nil
+}
+
+// Config is a configuration as it is answered.
+func Config(c fdbpq.Config) protocol.Config {
+	return protocol.Config{
+		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
+		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
+		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
+		Ties: string(c.Ties), MaxLength: c.MaxLength, MaxBytes: c.MaxBytes, Overflow: string(c.Overflow),
+		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
+		HandOver: c.HandOver, Strict: c.Strict,
+	}
+}
+
+// KeySettings are the settings of a key, as they are answered.
+func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings {
+	s := protocol.KeySettings{Limit: k.Limit, Weight: k.Weight, Paused: k.Paused}
+	if k.Rate != nil {
+		s.Rate = new(k.Rate.String())
+	}
+	return s
+}

@@ -1,0 +1,125 @@
+package codec
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// ReadImport reads an item that is put back to its place. Without a time of its own it was pushed
+// when the request arrived.
+func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fdbpq.Import, f *failure.Failure) {
+	i := &item
+	i.Payload = m.Data
+	hasID, hasPriority := false, false
+	for key, values := range m.Header {
+		switch {
+		case key == protocol.HeaderMsgID:
+			return item, failure.Newf(400, "%s on an import: its %s says which item it is, and it is put there once", key, protocol.HeaderID)
+		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
+			travels, f := travelsWithItem(key, values, queue)
+			if travels {
+				i.Headers, f = appendHeader(i.Headers, key, values)
+			}
+			if f != nil {
+				return item, f
+			}
+			continue
+		}
+		value, f := single(key, values)
+		if f == nil {
+			f = readImportHeader(i, key, value)
+		}
+		if f != nil {
+			return item, f
+		}
+		hasID, hasPriority = hasID || key == protocol.HeaderID, hasPriority || key == protocol.HeaderPriority
+	}
+	if !hasID {
+		return item, failure.Newf(400, "an import without %s: expected the id that the item had", protocol.HeaderID)
+	}
+	if !hasPriority {
+		i.Priority = i.ID.Priority()
+	}
+	if i.Pushed.IsZero() {
+		i.Pushed = arrived
+	}
+	return item, w.Limit.Admit(i.Payload, i.Headers, i.Key, i.Unique, len(m.Header.Get(protocol.HeaderID)), i.Dead)
+}
+
+func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
+	at := func(t *time.Time) *failure.Failure {
+		var err error
+		if *t, err = time.Parse(time.RFC3339Nano, value); err != nil {
+			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
+		}
+		return nil
+	}
+	number := func(n *int64) (f *failure.Failure) {
+		*n, f = ParseInteger(key, value, 0, maxNumber)
+		return f
+	}
+	switch key {
+	case protocol.HeaderID:
+		var err error
+		if i.ID, err = fdbpq.ParseID(value); err != nil {
+			f = failure.Newf(400, "%s is %s: %s", key, failure.Quote(value), err)
+		}
+	case protocol.HeaderPriority:
+		var err error
+		if i.Priority, err = subjects.ParsePriority(value); err != nil {
+			f = failure.BadRequest(err)
+		}
+	case protocol.HeaderTimeStamp:
+		f = at(&i.Pushed)
+	case protocol.HeaderNotBefore:
+		f = at(&i.NotBefore)
+	case protocol.HeaderExpires:
+		f = at(&i.Expires)
+	case protocol.HeaderDeliveries:
+		f = number(&i.Deliveries)
+	case protocol.HeaderFence:
+		f = number(&i.Fence)
+	case protocol.HeaderKey:
+		i.Key, f = ReadKey(key, value)
+	case protocol.HeaderKeyFence:
+		f = number(&i.KeyFence)
+	case protocol.HeaderUnique:
+		i.Unique, f = readUnique(key, value)
+	case protocol.HeaderUniqueUntil:
+		i.UniqueUntilLeased, f = readUniqueUntil(key, value)
+	case protocol.HeaderDeadAt:
+		f = at(&death(i).At)
+	case protocol.HeaderDeadNumber:
+		f = number(&death(i).Deliveries)
+	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
+		dead := death(i)
+		if len(value) > maxDeadText {
+			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
+		}
+		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
+	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderAck, protocol.HeaderLeaseExpires:
+		// These headers describe the answer and the lease, not the item.
+	default:
+		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)
+	}
+	return f
+}
+
+func death(i *fdbpq.Import) *fdbpq.DeadLetter {
+	if i.Dead == nil {
+		i.Dead = &fdbpq.DeadLetter{}
+	}
+	return i.Dead
+}
+
+const (
+	maxNumber   = 1 << 62 // of deliveries and fences: the numbers grow further
+	maxDeadText = 512     // bytes of a reason, a queue's name, an id
+)

@@ -1,0 +1,56 @@
+package codec
+
+import (
+	"bytes"
+	"math"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// noBody refuses a body that would be ignored.
+func noBody(m *nats.Msg, verb string) *failure.Failure {
+	if len(bytes.TrimSpace(m.Data)) > 0 {
+		return failure.Newf(400, "%s has the body %s: expected none", verb, failure.Quote(string(m.Data)))
+	}
+	return nil
+}
+
+// NoOwnHeaders refuses PQ- headers of a request that defines none.
+func NoOwnHeaders(header nats.Header, what string) *failure.Failure {
+	for key := range header {
+		if strings.HasPrefix(key, protocol.HeaderPrefix) {
+			return failure.Newf(400, "header %s is none of %s: expected no %s header", failure.Quote(key), what, protocol.HeaderPrefix)
+		}
+	}
+	return nil
+}
+
+// NoOptions refuses a body and PQ- headers of a request without options.
+func NoOptions(m *nats.Msg, verb string) *failure.Failure {
+	if f := NoOwnHeaders(m.Header, verb); f != nil {
+		return f
+	}
+	return noBody(m, verb)
+}
+
+// ReadOptions reads the options in the body of a request, each with field: see [ReadObject].
+func ReadOptions(m *nats.Msg, verb, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	if f := NoOwnHeaders(m.Header, verb); f != nil {
+		return f
+	}
+	if len(bytes.TrimSpace(m.Data)) == 0 {
+		return nil
+	}
+	return ReadObject("the body", m.Data, fields, field)
+}
+
+// ReadLimit reads the length of a page.
+func ReadLimit(name string, value any) (int, *failure.Failure) {
+	n, f := ReadInteger(name, value, 1, math.MaxInt64)
+	return int(min(n, fdbpq.MaxBatch)), f
+}

@@ -1,0 +1,126 @@
+package codec
+
+import (
+	"bytes"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// SettleKind is what a settlement does.
+type SettleKind uint8
+
+const (
+	SettleAck SettleKind = iota
+	SettleNack
+	SettleProgress
+	SettleTerm
+	SettleNext
+	SettleReturn // no client received the item
+)
+
+// Settlement is what a message on an ack subject says.
+type Settlement struct {
+	Kind   SettleKind
+	Lease  fdbpq.Lease
+	Leased time.Duration // what the pop asked for that the lease is from
+	Delay  time.Duration // of a nack
+	Reason string        // of a term
+	Next   *PopRequest   // of a +NXT
+}
+
+// ReadSettlement reads a settlement.
+func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, f *failure.Failure) {
+	terms, f := w.open(&s, on)
+	if f != nil {
+		return s, f
+	}
+	rest, f := s.readWord(m.Data)
+	switch {
+	case f != nil:
+		return s, f
+	case s.Kind == SettleNext:
+		next, f := readPop(terms, "the request behind +NXT", rest, m.Header, popOptions{})
+		s.Next = &next
+		return s, f
+	}
+	return s, NoOwnHeaders(m.Header, "a settlement")
+}
+
+// open reads which lease a settlement is about, and the terms of the pop that gave it.
+func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Failure) {
+	s.Lease, t, f = w.Sealer.Open(on.Queue, on.Token)
+	s.Leased = t.Lease
+	return t, f
+}
+
+const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
+
+// readWord reads what a settlement does. It returns what follows +NXT.
+func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
+	verb, behind := body, body[len(body):]
+	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
+		verb, behind = verb[:i], verb[i:]
+	}
+	rest = bytes.TrimSpace(behind)
+	switch string(verb) {
+	case "", protocol.SettleAck, protocol.SettleOK:
+		s.Kind = SettleAck
+	case protocol.SettleNack:
+		s.Kind = SettleNack
+		s.Delay, f = readNackDelay(rest)
+		return nil, f
+	case protocol.SettleTerminate:
+		s.Kind = SettleTerm
+		s.Reason = reasonText(rest)
+		return nil, nil
+	case protocol.SettleNext:
+		s.Kind = SettleNext
+	case protocol.SettleProgress:
+		s.Kind = SettleProgress
+	default:
+		return nil, failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
+	}
+	if s.Kind != SettleNext && len(behind) > 0 { // JetStream ignores such a message
+		return nil, errFollowed(behind)
+	}
+	return rest, nil
+}
+
+func errFollowed(rest []byte) *failure.Failure {
+	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
+}
+
+// readNackDelay reads what may follow -NAK.
+func readNackDelay(rest []byte) (time.Duration, *failure.Failure) {
+	if len(rest) == 0 {
+		return 0, nil
+	}
+	if rest[0] != '{' {
+		return ReadDuration("the delay of -NAK", string(rest), 0, fdbpq.MaxDelay)
+	}
+	var delay time.Duration
+	f := ReadObject("the object behind -NAK", rest, "delay", func(name string, value any) (bool, *failure.Failure) {
+		if name != "delay" {
+			return false, nil
+		}
+		n, f := ReadInteger(name, value, math.MinInt64, math.MaxInt64)
+		delay = time.Duration(n)
+		if f == nil {
+			f = checkDuration(name, delay, 0, fdbpq.MaxDelay)
+		}
+		return true, f
+	})
+	return delay, f
+}
+
+func reasonText(b []byte) string {
+	s := failure.HeaderText(string(b))
+	return s[:min(len(s), protocol.MaxReason)]
+}

@@ -1,0 +1,117 @@
+package codec
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// maxSettled is the size of a result without the text of an error.
+const maxSettled = len("+OK \n") + maxTimeText
+
+// BundledSettlement is one settlement of a bundle.
+type BundledSettlement struct {
+	Settlement
+	On      subjects.Subject // its ack subject; of a line that names none, only the queue
+	Failure *failure.Failure // what is wrong with its line
+}
+
+// ReadSettlements reads the settlements of a bundle. A line that is wrong is a failure of that
+// settlement alone. size is the header that says how many there are.
+func (w *Wire) ReadSettlements(queue string, m *nats.Msg, size []string) ([]BundledSettlement, *failure.Failure) {
+	n, f := readBundleSize(size)
+	if f != nil {
+		return nil, f
+	}
+	for key := range m.Header {
+		if key != protocol.HeaderBundle && strings.HasPrefix(key, protocol.HeaderPrefix) {
+			return nil, failure.Newf(400, "header %s is none of a bundle of settlements: expected %s alone", failure.Quote(key), protocol.HeaderBundle)
+		}
+	}
+	if most := w.Limit.BundleRoom() / maxSettled; n > most {
+		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
+	}
+	text := strings.TrimSuffix(string(m.Data), "\n")
+	if lines := strings.Count(text, "\n") + 1; lines != n {
+		return nil, failure.Newf(400, "the body has %d lines: expected %d, as %s says", lines, n, protocol.HeaderBundle)
+	}
+	all := make([]BundledSettlement, 0, n)
+	for line := range strings.SplitSeq(text, "\n") {
+		one := BundledSettlement{On: subjects.Subject{Queue: queue, Verb: subjects.Ack}}
+		one.Failure = w.readLine(&one, line)
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// readLine reads the settlement of one lease in a bundle: its ack subject, and what a
+// message on that subject would say.
+func (w *Wire) readLine(s *BundledSettlement, line string) (f *failure.Failure) {
+	subject, words, more := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
+	lease, err := w.Grammar.Parse(subject)
+	switch {
+	case err != nil || lease.Verb != subjects.Ack:
+		return failure.Newf(400, "%s: expected the ack subject of a leased item, as %s said it, and a settlement behind it", failure.Quote(line), protocol.HeaderAck)
+	case lease.Queue != s.On.Queue:
+		return failure.Newf(400, "the lease is one of queue %s: expected those of %s, whose subject the bundle was sent to", lease.Queue, s.On.Queue)
+	}
+	s.On = lease
+	if _, f = w.open(&s.Settlement, &lease); f != nil {
+		return f
+	}
+	if more && words == "" {
+		return failure.Newf(400, "%s: expected a settlement behind the space", failure.Quote(line))
+	}
+	_, f = s.readWord([]byte(words))
+	if f == nil && s.Kind == SettleNext {
+		f = failure.Newf(400, "%s in a bundle: expected it in a message of its own, because its answer is an item", protocol.SettleNext)
+	}
+	return f
+}
+
+// Result is what became of one settlement of a bundle.
+type Result struct {
+	Failure *failure.Failure
+	Expires time.Time // when the lease ends now, if it was extended
+}
+
+// AppendResults appends a line for each settlement, without the texts of failures where the
+// answer would have no room for them.
+func (l *Limit) AppendResults(to []byte, results []Result) []byte {
+	if all := appendResults(to, results, true); len(all)-len(to) <= l.BundleRoom() {
+		return all
+	}
+	return appendResults(to, results, false)
+}
+
+func appendResults(to []byte, results []Result, texts bool) []byte {
+	for i := range results {
+		r := &results[i]
+		switch f := r.Failure; {
+		case f != nil:
+			to = append(to, protocol.ResultError...)
+			to = strconv.AppendInt(append(to, ' '), int64(f.Code), 10)
+			to = append(to, ' ')
+			if f.Reason == "" {
+				to = append(to, '-')
+			}
+			to = append(to, f.Reason...)
+			if texts {
+				to = append(append(to, ' '), failure.HeaderText(f.Text)...)
+			}
+		case !r.Expires.IsZero():
+			to = AppendTime(append(append(to, protocol.ResultOK...), ' '), r.Expires)
+		default:
+			to = append(to, protocol.ResultOK...)
+		}
+		to = append(to, '\n')
+	}
+	return bytes.TrimSuffix(to, []byte{'\n'})
+}

@@ -1,0 +1,145 @@
+package bridge
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// selection is what the core is asked for, for requests that one read serves.
+func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
+	sel := todo[0].ask.Selection(&t.Limit, t.lane.queue.Name())
+	if len(todo) > 1 {
+		sel.Limit = len(todo)
+		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
+	}
+	if t.alone {
+		if t.cut > 0 {
+			sel.Limit = min(sel.Limit, t.cut)
+		}
+		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
+			sel.MaxBytes = aloneBytes
+		}
+	}
+	return sel
+}
+
+// popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt
+// has got something. why is the answer.
+func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
+	lease, err := t.leaseOf(tx, r)
+	if err != nil {
+		return 0, err
+	}
+	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.lane.queue.Name()), lease)
+	if err != nil {
+		return 0, err
+	}
+	if len(taken.Items) == 0 {
+		r.Failure, r.final = why, true
+		return 1, nil
+	}
+	if r.ask.Bundle && t.Limit.Bundled(t.lane.queue.Name(), taken.Items) < len(taken.Items) {
+		r.Failure = codec.ErrTooManyToRepeat
+		return 1, nil
+	}
+	for i := range taken.Items {
+		if t.Limit.Unanswerable(t.lane.queue.Name(), &taken.Items[i]) != nil {
+			r.Failure = codec.ErrTooLargeToRepeat
+			return 1, nil
+		}
+	}
+	t.items += len(taken.Items)
+	r.found, r.ready, r.leased = taken.Items, taken.Ready, taken.Leased
+	return 1, nil
+}
+
+// leaseOf is for how long a pop leases, 0 when it pops for good.
+func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
+	if r.ask.Lease > 0 {
+		return r.ask.Lease, nil
+	}
+	config, err := t.queue.Config(tx)
+	return time.Duration(config.Lease), err
+}
+
+// popOrLease removes or leases the selected items. An item that does not fit into an
+// answer fails the transaction, so it stays.
+func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
+	queue := t.queue
+	lease, err := t.leaseOf(tx, r)
+	if err != nil {
+		return taken, err
+	}
+	if lease > 0 {
+		taken, err = queue.Lease(tx, sel, lease)
+	} else {
+		taken, err = queue.Pop(tx, sel)
+	}
+	if err != nil {
+		return taken, err
+	}
+	for i := range taken.Items {
+		f := t.Limit.Unanswerable(queue.Name(), &taken.Items[i])
+		if f != nil && len(taken.Items) > sel.Limit { // those of the first attempt
+			return taken, codec.ErrTooLargeToRepeat
+		}
+		if f != nil && i > 0 {
+			t.cut = i
+			return taken, errCut
+		}
+		if f != nil {
+			return taken, f
+		}
+	}
+	if !r.ask.Bundle {
+		return taken, nil
+	}
+	switch n := t.Limit.Bundled(queue.Name(), taken.Items); {
+	case n == len(taken.Items):
+	case n == 0:
+		return taken, codec.ErrBundleRoom
+	case len(taken.Items) > sel.Limit: // those of the first attempt, however many are asked for
+		return taken, codec.ErrTooManyToRepeat
+	default:
+		t.cut = n
+		return taken, errCut
+	}
+	return taken, nil
+}
+
+// hasRoom reports whether the transaction has room for the items of a bundle, whatever they
+// are, beside those that it has.
+func (t *popTransaction) hasRoom(r *pop) bool {
+	return r.ask.Bundle && !t.alone && t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
+}
+
+// bundlesBytes bounds the items of several bundles in one transaction.
+const bundlesBytes = 2 << 20
+
+// errCut makes a transaction run again with an answer that ends before the item.
+var errCut = errors.New("batch ends at an item that does not fit into an answer")
+
+// mayAsk returns why the queue refuses a pop or a peek.
+func (t *popTransaction) mayAsk(tx kv.Tx, r *pop) error {
+	sel := fdbpq.Selection{End: r.ask.End, Band: &r.ask.Band}
+	if r.peeks {
+		return t.queue.MayPeek(tx, &sel)
+	}
+	lease, err := t.leaseOf(tx, r)
+	if err != nil {
+		return err
+	}
+	return t.queue.MayPop(tx, &sel, lease)
+}
+
+// refusedByKeys reports whether the error is the configuration's answer to a pop, which
+// did nothing.
+func refusedByKeys(err error) bool {
+	return errors.Is(err, fdbpq.ErrLeaseRequired) || errors.Is(err, fdbpq.ErrOnlyMin)
+}
