@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
 	"fdbpq":            {"fdbpq/kv", "internal/tuple"},
-	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
@@ -43,6 +43,7 @@ var imports = map[string][]string{
 	"bridge/internal/receiver":   {},
 	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/internal/simulation": {},
+	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
 	"internal/calendar":    {},

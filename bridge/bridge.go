@@ -30,6 +30,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -39,12 +40,12 @@ type Bridge struct {
 	nc        *nats.Conn
 	responder *request.Responder
 	keeper    *keeper
-	historian *historian
+	historian *survey.Historian
 	lanes     lanes
 	waits     waits
 	asker     *listening.Asker
 	peers     *peers.Peers
-	surveyor  *surveyor
+	surveyor  *survey.Surveyor
 	service   *service
 	receiver  *receiver.Receiver
 	ending    *failure.Failure // of the waits, when the bridge drains
@@ -75,8 +76,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b.responder, b.asker.Gone, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
-	b.surveyor = &surveyor{store: store, waits: &b.waits, places: stats.Queues}
-	b.historian = newHistorian(stats, b.surveyor, o.Logger)
+	b.surveyor = survey.New(store, b.waits.at, stats.Queues)
+	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Subjects: subjectsOf(wr),
@@ -120,7 +121,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	b.keeper.start(store, b.responder.Events.Item)
-	b.historian.start()
+	b.historian.Start()
 	b.peers.Standby.Start()
 	return b, nil
 }
@@ -162,7 +163,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
 	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
-	b.historian.stop()
+	b.historian.Stop()
 	b.keeper.stop()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
@@ -192,7 +193,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.lanes.stop()
 	b.peers.Owners.Stop()
 	b.asker.Stop()
-	b.historian.stop()
+	b.historian.Stop()
 	b.keeper.stop()
 	b.responder.Events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))

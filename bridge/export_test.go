@@ -17,7 +17,7 @@ import (
 func InterestPatience(b *Bridge, d time.Duration) { b.asker.SetPatience(d) }
 
 // LookAtLengths does what a bridge does each minute.
-func LookAtLengths(b *Bridge, ctx context.Context) { b.historian.look(ctx) }
+func LookAtLengths(b *Bridge, ctx context.Context) { b.historian.Look(ctx) }
 
 // StuckAfter are options with which requests are refused that wait for so long behind a
 // transaction.

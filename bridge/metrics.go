@@ -8,13 +8,14 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 )
 
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
 		Responder: b.responder, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about,
-		queues: queueCollector{b.surveyor, b.service.about.storeID, b.responder.Log},
+		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}
 }
 
@@ -24,7 +25,7 @@ type collector struct {
 	receiver *receiver.Receiver
 	owners   *peers.Owners
 	about    *about
-	queues   queueCollector
+	queues   survey.Collector
 }
 
 var (

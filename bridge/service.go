@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 )
 
 // service answers NATS service discovery. It does not use micro.AddService, which handles
@@ -26,7 +27,7 @@ type service struct {
 	replies *replies
 	rivals  *peers.Rivals
 	stats   *request.Statistics
-	queues  *surveyor
+	queues  *survey.Surveyor
 
 	identity micro.ServiceIdentity
 	subs     []*nats.Subscription
@@ -182,7 +183,7 @@ const (
 func (s *service) queueStats() json.RawMessage {
 	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
 	defer cancel()
-	queues, err := s.queues.stats(ctx, statsQueues)
+	queues, err := s.queues.Stats(ctx, statsQueues)
 	if err != nil {
 		s.log.Debug("reading the statistics of the queues failed", "error", err)
 	}

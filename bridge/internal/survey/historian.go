@@ -1,4 +1,4 @@
-package bridge
+package survey
 
 import (
 	"context"
@@ -8,25 +8,26 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 )
 
-// historian looks once a minute how long the queues are that were active in the last hour. It
+// Historian looks once a minute how long the queues are that were active in the last hour. It
 // reads one after the other: a minute has time for all of them, and requests have none to wait.
-type historian struct {
+type Historian struct {
 	stats  *request.Statistics
-	queues *surveyor
+	queues *Surveyor
 	log    *slog.Logger
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-func newHistorian(stats *request.Statistics, queues *surveyor, log *slog.Logger) *historian {
-	return &historian{stats: stats, queues: queues, log: log}
+// NewHistorian returns one that does not look yet.
+func NewHistorian(stats *request.Statistics, queues *Surveyor, log *slog.Logger) *Historian {
+	return &Historian{stats: stats, queues: queues, log: log}
 }
 
 // historyLimit bounds one look.
 const historyLimit = 30 * time.Second
 
-// start looks until stop.
-func (h *historian) start() {
+// Start looks until Stop.
+func (h *Historian) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel, h.done = cancel, make(chan struct{})
 	go func() {
@@ -35,7 +36,7 @@ func (h *historian) start() {
 			next := time.NewTimer(request.UntilStep())
 			select {
 			case <-next.C:
-				h.look(ctx)
+				h.Look(ctx)
 			case <-ctx.Done():
 				next.Stop()
 				return
@@ -44,19 +45,21 @@ func (h *historian) start() {
 	}()
 }
 
-func (h *historian) stop() {
+// Stop ends the looks, and returns when none is under way.
+func (h *Historian) Stop() {
 	if h.cancel != nil {
 		h.cancel()
 		<-h.done
 	}
 }
 
-func (h *historian) look(ctx context.Context) {
+// Look does what a historian does each minute.
+func (h *Historian) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, historyLimit)
 	defer cancel()
 	active := h.stats.EndStep()
 	found := make(map[string]request.Lengths, len(active))
-	err := h.queues.readPart(ctx, active, looks{}, func(name string, q *survey) {
+	err := h.queues.readPart(ctx, active, Looks{}, func(name string, q *queue) {
 		found[name] = request.Lengths{Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed}
 	})
 	if err != nil {

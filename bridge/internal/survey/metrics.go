@@ -1,4 +1,4 @@
-package bridge
+package survey
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// queueCollector has the metrics of queues: counts of this bridge, and what the store says
+// Collector has the metrics of queues: counts of this bridge, and what the store says
 // when they are collected.
-type queueCollector struct {
-	*surveyor
-	storeID string
-	log     *slog.Logger
+type Collector struct {
+	*Surveyor
+	StoreID string // the label of all metrics
+	Log     *slog.Logger
 }
 
 // otherQueues is the label of all queues without a place together. No queue is called so.
@@ -66,7 +66,8 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.Removed:      queueDesc("removed_total", "Items that were removed or purged."),
 }
 
-func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
+// Describe implements [prometheus.Collector].
+func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descLimit, descRemembered, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces,
@@ -78,10 +79,11 @@ func (c queueCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-func (c queueCollector) Collect(to chan<- prometheus.Metric) {
+// Collect implements [prometheus.Collector].
+func (c Collector) Collect(to chan<- prometheus.Metric) {
 	surveys, err := c.survey(context.Background())
 	if err != nil {
-		c.log.Debug("reading the metrics of the queues failed", "error", err)
+		c.Log.Debug("reading the metrics of the queues failed", "error", err)
 	}
 	for name, q := range surveys {
 		c.gauges(to, name, &q)
@@ -95,25 +97,25 @@ func (c queueCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(descMaxPlaces, prometheus.GaugeValue, float64(c.places.Most()))
 }
 
-func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *survey) {
+func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.storeID, name}, labels...)...)
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.StoreID, name}, labels...)...)
 	}
 	gauge(descItems, float64(q.Ready), "ready")
 	gauge(descItems, float64(q.Leased), "leased")
 	gauge(descItems, float64(q.Delayed), "delayed")
 	gauge(descQueueBytes, float64(q.Bytes))
 	gauge(descWaiting, float64(q.waiting))
-	gauge(descOldest, ageOfNext(&q.Inspection, q.now))
-	gauge(descOldestOfAll, ageAt(q.ready.Pushed, q.now))
-	gauge(descOldestAtLeast, oneIf(q.ready.AtLeast))
-	gauge(descOldestLease, max(0, q.lease.Age.Seconds()))
-	gauge(descLeaseAtLeast, oneIf(q.lease.AtLeast))
+	gauge(descOldest, q.NextAge())
+	gauge(descOldestOfAll, q.ReadyAge())
+	gauge(descOldestAtLeast, oneIf(q.OldestReady.AtLeast))
+	gauge(descOldestLease, q.LeaseAge())
+	gauge(descLeaseAtLeast, oneIf(q.OldestLease.AtLeast))
 	if q.Keyed {
-		gauge(descKeys, float64(q.keys.Keys))
-		gauge(descKeysAtLeast, oneIf(q.keys.More))
+		gauge(descKeys, float64(q.KeyCounts.Keys))
+		gauge(descKeysAtLeast, oneIf(q.KeyCounts.More))
 		for _, what := range keyWaits {
-			gauge(descKeysWaiting, float64(q.keys.Waiting[what]), string(what))
+			gauge(descKeysWaiting, float64(q.KeyCounts.Waiting[what]), string(what))
 		}
 	}
 	gauge(descPaused, oneIf(q.Paused))
@@ -131,12 +133,12 @@ func (c queueCollector) gauges(to chan<- prometheus.Metric, name string, q *surv
 	}
 }
 
-func (c queueCollector) counters(to chan<- prometheus.Metric, name string, q *request.QueueCounts) {
+func (c Collector) counters(to chan<- prometheus.Metric, name string, q *request.QueueCounts) {
 	for i, n := range q.Tally {
-		to <- prometheus.MustNewConstMetric(descCounters[i], prometheus.CounterValue, float64(n), c.storeID, name)
+		to <- prometheus.MustNewConstMetric(descCounters[i], prometheus.CounterValue, float64(n), c.StoreID, name)
 	}
 	for reason, n := range q.NotServed {
-		to <- prometheus.MustNewConstMetric(descNotServed, prometheus.CounterValue, float64(n), c.storeID, name, string(reason))
+		to <- prometheus.MustNewConstMetric(descNotServed, prometheus.CounterValue, float64(n), c.StoreID, name, string(reason))
 	}
 }
 

@@ -1,0 +1,231 @@
+// Package survey reads what metrics, STATS and histories say about queues.
+//
+// What it guarantees: a survey reads a bounded number of rows, however many queues and items
+// there are; a queue that cannot be read takes its own numbers from the others' and no more; and
+// whoever asks all the time does not have the store work all the time.
+package survey
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Surveyor reads what metrics and STATS say about queues. Metrics are of those that have a
+// place in the statistics, so however many there are, a survey has bounds.
+type Surveyor struct {
+	store   *fdbpq.Store
+	waiting func(queue string) int
+	places  *request.PerQueue
+
+	mu     sync.Mutex // a survey is under way, or its result is read
+	latest map[string]queue
+	err    error
+	until  time.Time // the latest one is used until then
+}
+
+// New returns a surveyor of the queues that have a place. waiting is how many pops wait at a
+// queue.
+func New(store *fdbpq.Store, waiting func(queue string) int, places *request.PerQueue) *Surveyor {
+	return &Surveyor{store: store, waiting: waiting, places: places}
+}
+
+// queue is what the store, and the bridge, say about a queue.
+type queue struct {
+	Found
+	waiting int
+}
+
+// Found is what the store says about a queue.
+type Found struct {
+	fdbpq.Inspection
+	OldestReady fdbpq.Oldest
+	OldestLease fdbpq.OldestLease
+	KeyCounts   fdbpq.KeyCounts
+	now         time.Time // when it was read
+}
+
+// Read looks at a queue. It returns nil if there is none.
+func Read(r kv.Reader, q fdbpq.Queue, most Looks) (*Found, error) {
+	i, err := q.Inspect(r)
+	if err != nil || i == nil {
+		return nil, err
+	}
+	f := &Found{Inspection: *i, now: time.Now()}
+	if i.Ready > 0 && most.Priorities > 0 {
+		f.OldestReady, err = q.OldestReady(r, most.Priorities)
+	}
+	if i.Leased > 0 && most.Leases > 0 && err == nil {
+		f.OldestLease, err = q.OldestLease(r, most.Leases)
+	}
+	if i.Keyed && most.Keys > 0 && err == nil {
+		f.KeyCounts, err = q.CountKeys(r, most.Keys)
+	}
+	return f, err
+}
+
+// NextAge is the age in seconds of the item that pop.min would take, 0 when there is none.
+func (f *Found) NextAge() float64 {
+	if f.Next == nil {
+		return 0
+	}
+	return f.age(f.Next.Pushed)
+}
+
+// ReadyAge is the age in seconds of the oldest ready item that was found, 0 when there is none.
+func (f *Found) ReadyAge() float64 { return f.age(f.OldestReady.Pushed) }
+
+// LeaseAge is the age in seconds of the oldest lease that was found, 0 when there is none.
+func (f *Found) LeaseAge() float64 { return max(0, f.OldestLease.Age.Seconds()) }
+
+// age is how many seconds before the look something was, 0 for the zero time.
+func (f *Found) age(then time.Time) float64 {
+	if then.IsZero() {
+		return 0
+	}
+	return max(0, f.now.Sub(then).Seconds())
+}
+
+// Looks is at how much of a queue a look is: at nothing of what is 0. Priorities are looked at
+// for the oldest item, and leases for the oldest one.
+type Looks struct{ Priorities, Leases, Keys int }
+
+// Deep is at how much of one queue a look is that nobody shares.
+var Deep = Looks{Priorities: 64, Leases: 256}
+
+const (
+	// surveyTimeout bounds the time that a scrape waits for the store.
+	surveyTimeout = 2 * time.Second
+
+	// surveyIdle is for how many times as long as a survey took no other one is made.
+	// Otherwise those who scrape all the time would have the store work all the time.
+	surveyIdle = 10
+
+	// surveyLooks bounds the priorities that a survey looks at, in all queues together, and
+	// the keys that it counts.
+	surveyLooks = 1 << 14
+
+	// surveyLeases bounds the leases likewise.
+	surveyLeases = 1 << 15
+)
+
+// looksEach is at how much of each queue a survey of so many looks.
+func looksEach(queues int) Looks {
+	priorities := min(Deep.Priorities, max(4, surveyLooks/max(1, queues)))
+	return Looks{Priorities: priorities, Leases: min(Deep.Leases, max(4, surveyLeases/max(1, queues))), Keys: priorities}
+}
+
+// survey returns the queues that have a place. With an error it also returns those that
+// it has read.
+func (s *Surveyor) survey(ctx context.Context) (map[string]queue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	started := time.Now()
+	if started.Before(s.until) {
+		return s.latest, s.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	s.latest, s.err = s.read(ctx)
+	s.until = time.Now().Add(surveyIdle * time.Since(started))
+	return s.latest, s.err
+}
+
+func (s *Surveyor) read(ctx context.Context) (map[string]queue, error) {
+	names, free := s.places.Look()
+	if free > 0 {
+		more, err := s.firstNames(ctx, len(names)+free)
+		if err != nil {
+			return nil, err
+		}
+		s.places.Fill(more)
+		names, _ = s.places.Look()
+	}
+	return s.readAll(ctx, names, looksEach(len(names)))
+}
+
+// surveyReaders is how many queues are read at the same time: over a network, reading many
+// queues one by one would take seconds.
+const surveyReaders = 16
+
+// readAll reads queues. With an error it also returns those that it has read.
+func (s *Surveyor) readAll(ctx context.Context, names []string, most Looks) (map[string]queue, error) {
+	slices.Sort(names) // rows that lie together are read together
+	surveys := make(map[string]queue, len(names))
+	var mu sync.Mutex
+	var readers sync.WaitGroup
+	var failed error
+	for part := range slices.Chunk(names, max(1, (len(names)+surveyReaders-1)/surveyReaders)) {
+		readers.Go(func() {
+			err := s.readPart(ctx, part, most, func(name string, one *queue) {
+				mu.Lock()
+				defer mu.Unlock()
+				surveys[name] = *one
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		})
+	}
+	readers.Wait()
+	return surveys, failed
+}
+
+func (s *Surveyor) firstNames(ctx context.Context, most int) (names []string, err error) {
+	err = s.store.View(ctx, func(r kv.Reader) error {
+		names, err = s.store.Queues(r, "", most)
+		return err
+	})
+	return names, err
+}
+
+// surveyedTogether is how many queues one transaction reads: what was read before an
+// error counts, and many transactions cost more than one.
+const surveyedTogether = 16
+
+func (s *Surveyor) readPart(ctx context.Context, names []string, most Looks, found func(string, *queue)) error {
+	var failed error
+	for together := range slices.Chunk(names, surveyedTogether) {
+		err := s.readTogether(ctx, together, most, found)
+		if err != nil && failure.IsOutage(err) {
+			return err
+		}
+		if err == nil {
+			continue
+		}
+		for _, name := range together { // one of them cannot be read, and the others can
+			failed = errors.Join(failed, s.readTogether(ctx, []string{name}, most, found))
+		}
+	}
+	return failed
+}
+
+func (s *Surveyor) readTogether(ctx context.Context, names []string, most Looks, found func(string, *queue)) error {
+	surveys := make([]*Found, len(names))
+	err := s.store.View(ctx, func(r kv.Reader) (err error) {
+		for i, name := range names {
+			if surveys[i], err = Read(r, s.store.Queue(name), most); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, one := range surveys {
+		if one == nil {
+			s.places.Gone(names[i])
+			continue
+		}
+		found(names[i], &queue{*one, s.waiting(names[i])})
+	}
+	return nil
+}
