@@ -75,7 +75,7 @@ type options struct {
 
 func (o *options) parse(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	only := flags.String("only", "", "regular expression: compare only the systems whose names it matches")
+	only := flags.String("only", "", "regular expression: compare only the systems whose names it matches; with -neighbours measure only the loads")
 	flags.BoolVar(&o.full, "full", false, "more and longer rounds, and queues of ten million items; takes an hour or two")
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
@@ -143,7 +143,7 @@ func compare(ctx context.Context, o options) (err error) {
 		return r.profile(ctx, o.into)
 	}
 	if o.beside {
-		return r.measureNeighbours(ctx)
+		return r.measureNeighbours(ctx, o.only)
 	}
 	var chosen []*system
 	for _, s := range systems {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -175,14 +176,18 @@ func (a ask) message() *nats.Msg {
 	return &nats.Msg{Subject: "pq.loud." + a.verb, Header: a.header, Data: a.body}
 }
 
-// measureNeighbours compares the quiet queue's latencies before and during each load.
-func (r *runner) measureNeighbours(ctx context.Context) error {
+// measureNeighbours compares the quiet queue's latencies before and during each load whose name
+// matches.
+func (r *runner) measureNeighbours(ctx context.Context, only *regexp.Regexp) error {
 	config := filepath.Join(r.site.dir, "neighbours.conf")
 	if err := os.WriteFile(config, []byte(neighbourConfig), 0o644); err != nil {
 		return err
 	}
 	t := table{{"", "before, p50 / p99", "during, p50 / p99", "p99, ratio", "refused"}}
 	for _, l := range louds {
+		if !only.MatchString(l.name) {
+			continue
+		}
 		row, err := r.besides(ctx, config, l)
 		if err != nil {
 			return fmt.Errorf("beside %s: %w", l.name, err)
