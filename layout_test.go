@@ -112,7 +112,6 @@ var outside = []struct {
 const maxFiles = 45
 
 var largeFolders = map[string]int{
-	"bridge":         58,
 	"cmd/pq":         72,
 	"cmd/pqd":        62,
 	"fdbpq":          64,
