@@ -17,6 +17,10 @@ import (
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
 
+// natsReadLimit is how long the server may read its files before pqd says so. It cannot be
+// stopped meanwhile, and damaged files may keep it reading for ever.
+const natsReadLimit = 10 * time.Second
+
 // lameDuckLimit is longer than any stop of pqd, so that pqd ends lame duck mode.
 const lameDuckLimit = time.Hour
 
@@ -81,20 +85,27 @@ func (e embeddedServer) start(log *slog.Logger) (*server.Server, error) {
 		srv.Start()
 		ready <- srv.ReadyForConnections(natsStartLimit)
 	}()
-	select {
-	case ok := <-ready:
-		if ok {
-			return srv, nil
+	slow := time.NewTicker(natsReadLimit)
+	defer slow.Stop()
+	for {
+		select {
+		case ok := <-ready:
+			if ok {
+				return srv, nil
+			}
+			err = fmt.Errorf("the embedded NATS server was not ready after %s", natsStartLimit)
+		case reason := <-failed:
+			err = fmt.Errorf("the embedded NATS server: %s", reason)
+			if strings.Contains(reason, "address already in use") {
+				err = fmt.Errorf("%w. Perhaps another NATS server runs there: choose another address with %s, or connect to that server with NATS_URL", err, e.where)
+			}
+		case <-slow.C:
+			log.Warn("the embedded NATS server still reads its files: if this does not end, they may be damaged", "directory", e.options.StoreDir)
+			continue
 		}
-		err = fmt.Errorf("the embedded NATS server was not ready after %s", natsStartLimit)
-	case reason := <-failed:
-		err = fmt.Errorf("the embedded NATS server: %s", reason)
-		if strings.Contains(reason, "address already in use") {
-			err = fmt.Errorf("%w. Perhaps another NATS server runs there: choose another address with %s, or connect to that server with NATS_URL", err, e.where)
-		}
+		srv.Shutdown()
+		return nil, err
 	}
-	srv.Shutdown()
-	return nil, err
 }
 
 // reload applies these settings to a server that runs.
