@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"path/filepath"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // backup asks the pqd that has the store open for a copy of it.
-func backup(ctx context.Context, s settings, to string, stdout io.Writer) error {
+func backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
 	dir, err := storeDir(s, "FoundationDB has a backup of its own, fdbbackup")
 	if err != nil {
 		return err

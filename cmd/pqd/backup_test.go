@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -24,14 +25,14 @@ func TestBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	leaveSocket(t, filepath.Join(dir, socketName))
-	c := startControl(filepath.Join(dir, socketName), db, nil, slog.New(slog.DiscardHandler))
+	leaveSocket(t, filepath.Join(dir, settings.SocketName))
+	c := startControl(filepath.Join(dir, settings.SocketName), db, nil, slog.New(slog.DiscardHandler))
 	if c.server == nil {
 		t.Fatal("no socket where a killed process has left one")
 	}
 	back := func(to string) (said string, err error) {
 		var out bytes.Buffer
-		err = backup(t.Context(), settings{Store: storeName{engine: "local", place: dir}}, to, &out)
+		err = backup(t.Context(), settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}, to, &out)
 		return out.String(), err
 	}
 	refused := func(to, why string) {
@@ -66,7 +67,7 @@ func TestBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(to+"2", "no pqd has the store in "+dir+" open")
-	leaveSocket(t, filepath.Join(dir, socketName))
+	leaveSocket(t, filepath.Join(dir, settings.SocketName))
 	refused(to+"2", "no pqd has the store in "+dir+" open")
 }
 

@@ -8,11 +8,12 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
 // check looks for damage in a store that no process has open, such as a copy.
-func check(ctx context.Context, s settings, log *slog.Logger, stdout io.Writer) (err error) {
+func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io.Writer) (err error) {
 	dir, err := storeDir(s, "one that others use changes while it is looked at")
 	if err != nil {
 		return err

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // The pauses between attempts to reach a server that is not there yet.
@@ -21,7 +20,7 @@ const (
 )
 
 // loginOptions are the connection options that the NATS_* variables ask for.
-func loginOptions(s natsSettings) ([]nats.Option, error) {
+func loginOptions(s settings.NATS) ([]nats.Option, error) {
 	var options []nats.Option
 	if s.Creds != "" {
 		options = append(options, nats.UserCredentials(string(s.Creds)))
@@ -29,7 +28,7 @@ func loginOptions(s natsSettings) ([]nats.Option, error) {
 	if s.NKey != "" {
 		option, err := nats.NkeyOptionFromSeed(string(s.NKey))
 		if err != nil {
-			return nil, usagef("NATS_NKEY=%q: expected a file with an NKey seed: %w", s.NKey, err)
+			return nil, settings.Usagef("NATS_NKEY=%q: expected a file with an NKey seed: %w", s.NKey, err)
 		}
 		options = append(options, option)
 	}
@@ -51,7 +50,7 @@ func loginOptions(s natsSettings) ([]nats.Option, error) {
 // connect connects to NATS. It waits while no server can be reached. It fails at once when
 // a server refuses the login or the certificate, because a retry would not help.
 func connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
-	log = log.With("url", redact(url))
+	log = log.With("url", settings.Redact(url))
 	err = patiently(ctx, log, "waiting for NATS", unreachable, func() error {
 		nc, err = nats.Connect(url, options...)
 		return err
@@ -106,57 +105,5 @@ func at(url string) string {
 	if url == "" {
 		return ", embedded" // the in-process connection has no address
 	}
-	return " at " + redact(url)
-}
-
-// parseServers reads a list of server addresses as the NATS library does. The
-// error repeats nothing of an address: it may have a password in it.
-func parseServers(list string) ([]*url.URL, error) {
-	var servers []*url.URL
-	for i, server := range strings.Split(list, ",") {
-		if server = strings.TrimSpace(server); server == "" {
-			continue
-		}
-		if !strings.Contains(server, "://") {
-			server = "nats://" + server
-		}
-		parsed, err := url.Parse(server)
-		if err != nil || !isServer(parsed) {
-			return nil, fmt.Errorf("address %d of the list is malformed: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
-				"in a user or password, write all but letters and digits as %% and two hexadecimal digits", i+1)
-		}
-		servers = append(servers, parsed)
-	}
-	if len(servers) == 0 {
-		return nil, errors.New("found no address: expected nats://<host>:<port>")
-	}
-	return servers, nil
-}
-
-// isServer reports whether u is a server's address. A password with an unescaped comma,
-// slash or question mark splits an address into parts that are none.
-func isServer(u *url.URL) bool {
-	if u.Port() != "" {
-		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
-			return false
-		}
-	}
-	return u.Hostname() != "" && !strings.Contains(u.Path, "@") && u.RawQuery == "" && u.Fragment == ""
-}
-
-// redact replaces the logins in a list of server addresses by xxxxx.
-func redact(list string) string {
-	servers, err := parseServers(list)
-	if err != nil {
-		return "xxxxx"
-	}
-	var shown []string
-	for _, server := range servers {
-		safe := url.URL{Scheme: server.Scheme, Host: server.Host}
-		if server.User != nil {
-			safe.User = url.User("xxxxx")
-		}
-		shown = append(shown, safe.String())
-	}
-	return strings.Join(shown, ",")
+	return " at " + settings.Redact(url)
 }

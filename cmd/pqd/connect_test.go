@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // No list of servers shows a password, and an address that the NATS library would read as
@@ -26,7 +28,7 @@ func TestServerAddresses(t *testing.T) {
 		"nats://":                                   "",
 		", ,":                                       "",
 	} {
-		_, err := parseServers(list)
+		_, err := settings.ParseServers(list)
 		if (err == nil) != (shown != "") {
 			t.Errorf("%q: %v, expected to be shown as %q", list, err, shown)
 		}
@@ -36,7 +38,7 @@ func TestServerAddresses(t *testing.T) {
 				t.Errorf("%q: the error has a part of the password: %v", list, err)
 			}
 		}
-		if got := redact(list); got != shown {
+		if got := settings.Redact(list); got != shown {
 			t.Errorf("%q is shown as %q, expected %q", list, got, shown)
 		}
 	}

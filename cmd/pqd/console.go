@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,113 +11,22 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/console"
 	"github.com/pqbridge/pqbridge/internal/gateway"
-	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// consoleMode is what the console and the HTTP interface serve.
-type consoleMode string
-
-const (
-	consoleOff   consoleMode = "off"
-	consoleRead  consoleMode = "read"
-	consoleAdmin consoleMode = "admin"
-)
-
-func (m *consoleMode) Decode(value string) error {
-	switch *m = consoleMode(value); *m {
-	case consoleOff, consoleRead, consoleAdmin:
-		return nil
-	}
-	return errors.New("expected off, read or admin")
-}
-
-// inboxPrefix is the first tokens of inboxes.
-type inboxPrefix string
-
-func (p *inboxPrefix) Decode(value string) error {
-	if err := subjects.CheckPattern(value); err != nil || strings.ContainsAny(value, "*>") {
-		return errors.New("expected tokens joined by dots, such as _INBOX.console")
-	}
-	*p = inboxPrefix(value)
-	return nil
-}
-
-// mode is what PQ_CONSOLE says, or what is safe if it says nothing.
-func (s *settings) mode() consoleMode {
-	open := s.HTTP.isLoopback() && s.NATS.URL == "" && s.NATSConfig == ""
-	switch {
-	case s.Console != "":
-		return s.Console
-	case open, s.Token != "", s.ownLogin():
-		return consoleRead
-	}
-	return consoleOff
-}
-
-// tokenPassword is the password that serves as the token of the HTTP interface, and the
-// variable that has it. Callers have the rights of its user, so whoever knows it may do as
-// much over NATS.
-func (s *settings) tokenPassword() (variable, password string) {
-	switch {
-	case s.Token != "", s.HTTP.isLoopback() && !s.ownLogin():
-		return "", ""
-	case s.WebUser != "":
-		return "PQ_CONSOLE_PASSWORD", s.WebPass
-	case s.WebCreds == "":
-		return "NATS_PASSWORD", s.NATS.Password
-	}
-	return "", ""
-}
-
-// webToken is what callers of the HTTP interface show; "": nothing.
-func (s *settings) webToken() (string, error) {
-	if s.Token != "" {
-		return secretIn("PQ_CONSOLE_TOKEN", s.Token)
-	}
-	variable, password := s.tokenPassword()
-	if password != "" && len(password) < minSecret {
-		return "", usagef("without PQ_CONSOLE_TOKEN, %s is the token of the HTTP interface: expected at least %d characters", variable, minSecret)
-	}
-	return password, nil
-}
-
-// checkConsole finds settings of the console that are missing or contradict each other.
-func (s *settings) checkConsole() error {
-	own := s.among("PQ_CONSOLE_TOKEN", "PQ_CONSOLE_CREDS", "PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD", "PQ_CONSOLE_INBOX")
-	_, password := s.tokenPassword()
-	switch {
-	case s.mode() == consoleOff && len(own) > 0:
-		return usagef("%s is set, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin", own[0])
-	case s.mode() == consoleOff:
-		return nil
-	case s.Token == "" && password == "" && !s.HTTP.isLoopback() && !s.Unprotected.accepts(doorHTTP):
-		return usagef("PQ_CONSOLE=%s, and other machines reach PQ_HTTP=%s: expected PQ_CONSOLE_TOKEN, a file with the token that users show, NATS_USER and NATS_PASSWORD, whose password is the token then, a loopback address, or PQ_UNPROTECTED=%s if everybody there may do that",
-			s.Console, s.HTTP, doorHTTP)
-	case s.set["PQ_CONSOLE_USER"] != s.set["PQ_CONSOLE_PASSWORD"]:
-		return usagef("%s is set alone: expected PQ_CONSOLE_USER and PQ_CONSOLE_PASSWORD together", s.among("PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD")[0])
-	case s.WebCreds != "" && s.WebUser != "":
-		return usagef("PQ_CONSOLE_CREDS and PQ_CONSOLE_USER are set: expected one way to log in")
-	case (s.WebCreds != "" || s.WebUser != "") && s.NATS.URL == "" && s.NATSConfig == "":
-		return usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", s.among("PQ_CONSOLE_CREDS", "PQ_CONSOLE_USER")[0])
-	}
-	return nil
-}
-
-// isLoopback reports whether no other machine can reach the address.
-func (a address) isLoopback() bool { return node{host: a.host}.isLoopback() }
 
 // newGateway returns the HTTP interface, nil if it is off.
-func newGateway(s settings, log *slog.Logger) (*gateway.Gateway, error) {
-	if s.mode() == consoleOff {
+func newGateway(s settings.Settings, log *slog.Logger) (*gateway.Gateway, error) {
+	if s.Mode() == settings.ConsoleOff {
 		return nil, nil
 	}
-	token, err := s.webToken()
+	token, err := s.WebToken()
 	if err != nil {
 		return nil, err
 	}
-	return gateway.New(gateway.Options{Prefix: string(s.Prefix), Changes: s.mode() == consoleAdmin, Logger: log, Token: token})
+	return gateway.New(gateway.Options{Prefix: string(s.Prefix), Changes: s.Mode() == settings.ConsoleAdmin, Logger: log, Token: token})
 }
 
 // connectConsole makes the connection of the console and the HTTP interface. It is one of
@@ -139,7 +47,7 @@ func (d *daemon) connectConsole(ctx context.Context, started *parts) (*nats.Conn
 		nats.RetryOnFailedConnect(false), // connect does that
 	})
 	if d.embedded != nil {
-		options = append(options, nats.InProcessServer(newPipeDialer(d.embedded)))
+		options = append(options, nats.InProcessServer(broker.NewPipeDialer(d.embedded)))
 	}
 	nc, err := connect(ctx, d.settings.NATS.URL, options, d.log)
 	if err != nil {
@@ -160,11 +68,11 @@ const consoleIsOff = "the console and the HTTP interface are off: expected PQ_CO
 //
 // The mux gets no path of the interface. It would redirect /v1/queues/jobs/items/.. to
 // /v1/queues/jobs, and clients would delete a queue in place of an item.
-func withConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) http.Handler {
+func withConsole(pages *http.ServeMux, g *gateway.Gateway, names settings.HostNames) http.Handler {
 	if g == nil {
 		pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, consoleIsOff, http.StatusNotFound) })
 	} else {
-		page := names.guard(console.Handler())
+		page := names.Guard(console.Handler())
 		pages.Handle("GET /{$}", page)
 		pages.Handle("GET /console/", page)
 	}
@@ -174,8 +82,8 @@ func withConsole(pages *http.ServeMux, g *gateway.Gateway, names hostNames) http
 			pages.ServeHTTP(w, r)
 		case g == nil:
 			gateway.Refuse(w, http.StatusNotFound, consoleIsOff)
-		case !names.allow(r):
-			gateway.Refuse(w, http.StatusMisdirectedRequest, hostNotAllowed)
+		case !names.Allow(r):
+			gateway.Refuse(w, http.StatusMisdirectedRequest, settings.HostNotAllowed)
 		default:
 			g.ServeHTTP(w, r)
 		}

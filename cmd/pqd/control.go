@@ -16,11 +16,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// socketName is the Unix socket in the directory of an embedded store. pqd backup sends its
-// request there. Every user who may write to the directory may connect. There is no other
-// permission, and no network port.
-const socketName = "pqd.sock"
-
 // control answers on the socket.
 type control struct {
 	server *http.Server

@@ -18,6 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/gateway"
@@ -25,7 +28,7 @@ import (
 
 // daemon is what the parts of pqd have in common.
 type daemon struct {
-	settings settings
+	settings settings.Settings
 	log      *slog.Logger
 	start    time.Time
 	cpus     int // that Go may use
@@ -34,9 +37,9 @@ type daemon struct {
 	damage   damage
 	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
 	embedded *server.Server              // nil when NATS_URL is set
-	pipe     *pipeDialer                 // to the embedded server
-	secret   *otherSecret                // of a node of PQ_CLUSTER
-	groups   damagedGroups               // of such a node
+	pipe     *broker.PipeDialer          // to the embedded server
+	secret   *broker.OtherSecret         // of a node of PQ_CLUSTER
+	groups   broker.DamagedGroups        // of such a node
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
 	gateway  *gateway.Gateway      // nil: off
@@ -52,14 +55,14 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	embedded, err := embeddedSettings(d.settings)
+	embedded, err := broker.EmbeddedSettings(d.settings)
 	if err != nil {
 		return err
 	}
 
 	if len(d.settings.Cluster) > 0 {
-		d.secret = &otherSecret{log: d.log}
-		embedded.secret, embedded.groups = d.secret, &d.groups
+		d.secret = &broker.OtherSecret{Log: d.log}
+		embedded.Secret, embedded.Groups = d.secret, &d.groups
 	}
 	hangups, forgetHangups := d.hangups()
 	defer forgetHangups()
@@ -82,7 +85,7 @@ type running struct {
 }
 
 // startAll starts all parts.
-func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded embeddedServer, started *parts) (r running, err error) {
+func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded broker.EmbeddedServer, started *parts) (r running, err error) {
 	tracer, stopTracing, err := startTracing(ctx, d.log)
 	if err != nil {
 		return r, err
@@ -91,7 +94,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 		stopTracing()
 		return nil
 	})
-	if !d.settings.shared() {
+	if !d.settings.Shared() {
 		if err := d.startStore(ctx, started); err != nil {
 			return r, err
 		}
@@ -111,7 +114,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded emb
 		return r, err
 	}
 	var log *nats.Conn
-	if d.settings.shared() {
+	if d.settings.Shared() {
 		if log, err = d.logConnection(ctx, login); err != nil {
 			return r, err
 		}
@@ -174,9 +177,9 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 	}
 	embedded, isEmbedded := db.(*local.DB)
 	if isEmbedded {
-		started.add("close the socket for backups", startControl(d.settings.socket(), embedded, nil, d.log).stop)
-		d.metrics.MustRegister(diskMetrics{d.settings.Store.place})
-		addSpareProcessors()
+		started.add("close the socket for backups", startControl(d.settings.Socket(), embedded, nil, d.log).stop)
+		d.metrics.MustRegister(diskMetrics{d.settings.Store.Place})
+		process.AddSpareProcessors()
 		d.watchRoom(ctx, embedded, started)
 	}
 	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
@@ -192,15 +195,15 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 }
 
 // startNATS starts the embedded NATS server.
-func (d *daemon) startNATS(ctx context.Context, embedded embeddedServer, started *parts) (err error) {
+func (d *daemon) startNATS(ctx context.Context, embedded broker.EmbeddedServer, started *parts) (err error) {
 	if d.embedded, err = d.startServer(ctx, embedded); err != nil {
 		return err
 	}
-	d.pipe = newPipeDialer(d.embedded)
+	d.pipe = broker.NewPipeDialer(d.embedded)
 	started.add("stop the embedded NATS server", func() error {
 		d.embedded.Shutdown()
 		d.embedded.WaitForShutdown()
-		return d.groups.setAside(d.settings, embedded.options, d.log)
+		return d.groups.SetAside(d.settings, embedded.Options, d.log)
 	})
 	return nil
 }
@@ -253,7 +256,7 @@ func (d *daemon) inProcess() []nats.Option {
 	return []nats.Option{
 		nats.InProcessServer(d.pipe),
 		// No other client connects at the same time, and there is no network to fail.
-		nats.ReconnectWait(pipeReconnectWait),
+		nats.ReconnectWait(broker.PipeReconnectWait),
 		nats.ReconnectJitter(0, 0),
 		nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
 		nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
@@ -269,10 +272,10 @@ func (d *daemon) startWatchingClients(ctx context.Context, started *parts, conne
 			own = append(own, nc.GetClientID)
 		}
 	}
-	slow := newSlowClients(d.embedded, own, unreadBudget(debug.SetMemoryLimit(-1)), d.log)
-	d.metrics.MustRegister(slow.closed)
+	slow := broker.NewSlowClients(d.embedded, own, broker.UnreadBudget(debug.SetMemoryLimit(-1)), d.log)
+	d.metrics.MustRegister(slow.Closed)
 	// Clients read their last answers while pqd stops.
-	started.inBackground(context.WithoutCancel(ctx), slow.watch)
+	started.inBackground(context.WithoutCancel(ctx), slow.Watch)
 }
 
 // service is what answers requests: a bridge, or the bridges of a member, one a term.
@@ -287,13 +290,13 @@ type service struct {
 func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer trace.Tracer, started *parts) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
-	if d.settings.shared() {
+	if d.settings.Shared() {
 		m, err := d.startMember(nc, log, tracer)
 		if err != nil {
 			return s, err
 		}
 		s.drain, s.failed = m.stop, m.failed
-		started.add("close the socket for backups", startControl(d.settings.socket(), m.db, m.db, d.log).stop)
+		started.add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
 		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})
 		d.health.member(m.ready, m.role)
 		started.inBackground(ctx, func(ctx context.Context) {
@@ -322,7 +325,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Prefix:    string(d.settings.Prefix),
 		Version:   version(),
 		StoreName: d.settings.Store.String(),
-		Exclusive: d.settings.Store.embedded(),
+		Exclusive: d.settings.Store.Embedded(),
 		Damage:    d.damage.describe,
 		Room:      d.room,
 		Logger:    d.log,
@@ -330,7 +333,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Backlog:   d.backlog(),
 
 		ReplySubjects: d.settings.Replies,
-		MetricsQueues: d.settings.Queues.option(),
+		MetricsQueues: d.settings.Queues.Option(),
 	}
 }
 
@@ -340,7 +343,7 @@ func (d *daemon) backlog() <-chan struct{} {
 	if d.pipe == nil {
 		return nil
 	}
-	return d.pipe.backlog
+	return d.pipe.Backlog
 }
 
 // advertised is the address for clients.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -85,19 +86,14 @@ func (d *damage) err() error {
 
 // adviseDamage adds what to do to an error about a damaged store, or about a node's copy of
 // one: other nodes have all that is in a copy.
-func adviseDamage(err error, s settings) error {
+func adviseDamage(err error, s settings.Settings) error {
 	switch {
 	case !errors.Is(err, kv.ErrDamaged):
 		return err
-	case s.shared():
-		return fmt.Errorf("%w: %s", err, s.anotherCopy())
+	case s.Shared():
+		return fmt.Errorf("%w: %s", err, s.AnotherCopy())
 	}
 	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/runbook.md", err)
-}
-
-// anotherCopy is what to do about a node's copy that is damaged.
-func (s *settings) anotherCopy() string {
-	return fmt.Sprintf("with pqd stopped move %s away, and start pqd: it fetches a copy from another node. If no other node has one, pqd salvage <directory> writes out the readable items", s.copyDir())
 }
 
 var storeDamaged = prometheus.NewDesc("pq_store_damaged_files", "Files of the store that were found to be damaged since pqd started.", nil, nil)

@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // diskRoom is the room on the disk of a directory: what pqd may still write, and all.
@@ -16,43 +18,14 @@ func diskRoom(dir string) (free, size int64, err error) {
 	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
 }
 
-// minFree is how much of a disk stays free of new items: what is left is for settlements,
-// which make room, and for the files that the store writes anew meanwhile.
-type minFree struct {
-	bytes int64
-	set   bool
-}
-
-// Unless minFree is set, it is a twentieth of the disk within these bounds. What the store
-// has in memory and writes to tables at once, 128 MiB at most, fits into the lower one. Of
-// a small disk it is no more than a quarter.
-const (
-	leastMinFree = 256 << 20
-	mostMinFree  = 1 << 30
-)
-
-func (m *minFree) Decode(value string) error {
-	n, err := parseBytes(value)
-	*m = minFree{bytes: n, set: true}
-	return err
-}
-
-// of is how much of a disk of this size stays free.
-func (m minFree) of(size int64) int64 {
-	if m.set {
-		return m.bytes
-	}
-	return min(mostMinFree, max(size/20, min(leastMinFree, size/4)))
-}
-
-// check says why a disk should take no new items, or nil.
-func (m minFree) check(dir string) func() error {
+// fullDisk says why a disk should take no new items, or nil.
+func fullDisk(m settings.MinFree, dir string) func() error {
 	return func() error {
 		free, size, err := diskRoom(dir)
-		if err != nil || free >= m.of(size) {
+		if err != nil || free >= m.Of(size) {
 			return nil // a disk that is gone is for /readyz
 		}
-		return tooLittle(free, m.of(size))
+		return tooLittle(free, m.Of(size))
 	}
 }
 

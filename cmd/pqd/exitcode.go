@@ -4,14 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
-
-// usageError is a mistake in how pqd was called.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
 
 // exitCode reports err and turns it into the code of the process.
 func exitCode(err error) int {
@@ -19,7 +14,7 @@ func exitCode(err error) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "pqd: %v\n", err)
-	if errors.As(err, new(usageError)) {
+	if errors.As(err, new(settings.UsageError)) {
 		return 2
 	}
 	return 1

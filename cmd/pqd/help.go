@@ -5,6 +5,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 const usageHead = `pqd answers requests for priority queues on NATS subjects.
@@ -35,7 +37,7 @@ func printUsage(w io.Writer) error {
 	if _, err := io.WriteString(table, "VARIABLE\tDEFAULT\tMEANING\n"); err != nil {
 		return err
 	}
-	for _, spec := range []any{&settings{}, &natsSettings{}} {
+	for _, spec := range []any{&settings.Settings{}, &settings.NATS{}} {
 		if err := envconfig.Usagef("", spec, table, usageRows); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
@@ -23,12 +24,12 @@ import (
 const httpStopLimit = time.Second
 
 // routes are the pages that pqd serves. Health checks work under any host name.
-func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names hostNames) *http.ServeMux {
+func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names settings.HostNames) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h, h.live))
 	mux.HandleFunc("GET /readyz", answer(h, h.ready))
-	mux.Handle("GET /metrics", names.guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
-	mux.Handle("GET /varz", names.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /metrics", names.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /varz", names.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, varz())
 	})))
 	return mux
@@ -63,7 +64,7 @@ type webServer struct {
 }
 
 // startHTTP serves HTTP, or HTTPS if there is a certificate.
-func startHTTP(where address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*webServer, error) {
+func startHTTP(where settings.Address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*webServer, error) {
 	listener, err := net.Listen("tcp", where.String())
 	if err != nil {
 		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
@@ -96,7 +97,7 @@ func startHTTP(where address, cert *webCertificate, handler http.Handler, log *s
 	return w, nil
 }
 
-func (w *webServer) url() string { return scheme(w.encrypted) + w.listener.Addr().String() }
+func (w *webServer) url() string { return settings.Scheme(w.encrypted) + w.listener.Addr().String() }
 
 // httpProblems logs what the server of net/http has to say. Its texts have addresses of
 // clients, so as messages none would be the repetition of another.

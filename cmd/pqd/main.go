@@ -15,13 +15,15 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 )
 
 func main() {
-	abortOnPanic()
-	syscall.Umask(int(notOthers)) // for all files of the store, of backups and of the NATS server
+	process.AbortOnPanic()
+	syscall.Umask(int(process.NotOthers)) // for all files of the store, of backups and of the NATS server
 	ctx := untilSignal()
-	ballast := newBallast()
+	ballast := process.NewBallast()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
 	code := exitCode(await(ctx, done, shutdownLimit))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -47,7 +49,7 @@ type member struct {
 // openMember opens the copy of this pqd. It serves nothing yet.
 func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB, error) {
 	s := d.settings
-	size := s.Store.stream.maxBytes
+	size := s.Store.Stream.MaxBytes
 	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
 		return nil, fmt.Errorf("PQ_DATA=%s: %w", s.Data, err)
 	}
@@ -58,29 +60,29 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		}
 		size = free / 2
 	}
-	replicas := s.Store.stream.replicas
+	replicas := s.Store.Stream.Replicas
 	if len(s.Cluster) > 0 {
 		replicas = len(s.Cluster)
 	}
 	if replicas == 1 {
 		d.log.Warn("the stream has one replica: the store is lost with the disk of its server", "store", s.Store.String())
 	}
-	stream, err := jetstream.NewLog(log, jetstream.Options{Name: s.Store.place, Replicas: replicas, MaxBytes: size, Domain: s.Store.stream.domain})
+	stream, err := jetstream.NewLog(log, jetstream.Options{Name: s.Store.Place, Replicas: replicas, MaxBytes: size, Domain: s.Store.Stream.Domain})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
-	members, err := jetstream.NewMembers(log, s.Store.place)
+	members, err := jetstream.NewMembers(log, s.Store.Place)
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
 	var replica func(generation uint64) error
-	if r := (logReplica{d.embedded, log}); d.embedded != nil {
+	if r := (broker.LogReplica{Server: d.embedded, Log: log}); d.embedded != nil {
 		replica = func(generation uint64) error {
-			return cmp.Or(r.missing(jetstream.Stream(s.Store.place, generation)), r.ready())
+			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation)), r.Ready())
 		}
 	}
-	db, err := cluster.Open(s.copyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.names(), Version: version(), Init: init, DiskFull: s.MinFree.check(string(s.Data)),
+	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
+		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: fullDisk(s.MinFree, string(s.Data)),
 		LogReplica: replica,
 		Replica:    local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
@@ -90,18 +92,6 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 	return db, nil
 }
 
-// copyDir is where the copy of a store is. Copies of several stores may lie side by side.
-func (s *settings) copyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.place) }
-
-// socket is where pqd answers pqd backup and pqd recover. That of a copy lies beside it,
-// because another copy may take its place.
-func (s *settings) socket() string {
-	if s.shared() {
-		return s.copyDir() + ".sock"
-	}
-	return filepath.Join(s.Store.place, socketName)
-}
-
 // logConnection connects to where the log is: with a user of its own, because whoever
 // may write to the log owns all queues.
 func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.Conn, error) {
@@ -109,7 +99,7 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
 		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
 		nats.ReconnectBufSize(-1), // nothing is sent late
-		nats.Timeout(logConnectLimit),
+		nats.Timeout(broker.LogConnectLimit),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			d.log.Warn("the connection to the log has a problem", "error", err)
 		}),
@@ -117,15 +107,15 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 	url := d.settings.NATS.URL
 	switch {
 	case d.embedded != nil:
-		who, err := newIdentities()
+		who, err := broker.NewIdentities()
 		if err != nil {
 			return nil, err
 		}
-		own, err := loginAs(who.log)
+		own, err := broker.LoginAs(who.Log)
 		if err != nil {
 			return nil, err
 		}
-		url, options = "", append(options, own, nats.InProcessServer(newPipeDialer(d.embedded)))
+		url, options = "", append(options, own, nats.InProcessServer(broker.NewPipeDialer(d.embedded)))
 	case d.settings.LogCreds != "":
 		// The certificates are the same: it is the same server.
 		other := d.settings.NATS
@@ -144,13 +134,12 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 const (
 	logReconnectWait = 100 * time.Millisecond
 	logPing          = 5 * time.Second
-	logConnectLimit  = 5 * time.Second
 )
 
 // startMember starts to take part in keeping the store. The connections belong to the
 // caller.
 func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, error) {
-	name, err := d.settings.memberName()
+	name, err := d.settings.MemberName()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +147,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	if err != nil {
 		return nil, err
 	}
-	addSpareProcessors()
+	process.AddSpareProcessors()
 	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover), failed: make(chan error, 1)}
 	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
 		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
@@ -327,11 +316,11 @@ func (m *member) stop(drain context.Context) error {
 func (m *member) ready() error {
 	status := m.db.Status()
 	var missing error
-	if r := m.replica(); r.server != nil && status.Epoch > 0 {
-		missing = r.missing(jetstream.Stream(m.daemon.settings.Store.place, status.Generation))
+	if r := m.replica(); r.Server != nil && status.Epoch > 0 {
+		missing = r.Missing(jetstream.Stream(m.daemon.settings.Store.Place, status.Generation))
 	}
 	if m.daemon.embedded != nil {
-		if err := cmp.Or(m.outside(), m.daemon.groups.err()); err != nil {
+		if err := cmp.Or(m.outside(), m.daemon.groups.Err()); err != nil {
 			return waitingError{err}
 		}
 	}
@@ -352,8 +341,8 @@ func (m *member) ready() error {
 	case status.Epoch == 0:
 		return waitingError{errors.New("store: waiting for the other nodes")}
 	}
-	if r := m.replica(); r.server != nil {
-		if err := r.ready(); err != nil {
+	if r := m.replica(); r.Server != nil {
+		if err := r.Ready(); err != nil {
 			return waitingError{err}
 		}
 	}
@@ -380,7 +369,9 @@ func behind(s cluster.Status) error {
 }
 
 // replica is the embedded server's part of the log. It has no server where pqd has none.
-func (m *member) replica() logReplica { return logReplica{m.daemon.embedded, m.log} }
+func (m *member) replica() broker.LogReplica {
+	return broker.LogReplica{Server: m.daemon.embedded, Log: m.log}
+}
 
 // waitingError is a reason not to be ready that another start of pqd does not mend.
 type waitingError struct{ error }
@@ -416,14 +407,14 @@ const readyEvery = 50 * time.Millisecond
 
 // initStore makes the store of PQ_STORE=jetstream:<name> that does not exist yet. The
 // nodes of PQ_CLUSTER do that by themselves.
-func initStore(ctx context.Context, s settings, log *slog.Logger) error {
+func initStore(ctx context.Context, s settings.Settings, log *slog.Logger) error {
 	switch {
-	case !s.shared():
-		return usagef("PQ_STORE=%s is made by pqd when it starts: expected PQ_STORE=jetstream:<name>", s.Store)
+	case !s.Shared():
+		return settings.Usagef("PQ_STORE=%s is made by pqd when it starts: expected PQ_STORE=jetstream:<name>", s.Store)
 	case len(s.Cluster) > 0:
-		return usagef("the nodes of PQ_CLUSTER make their store when all of them run: expected PQ_STORE=jetstream:<name> with NATS_URL")
-	case s.Store.stream.maxBytes == 0:
-		return usagef("PQ_STORE=%s: expected ?max_bytes=<size>, the largest size of the stream that is to be made", s.Store)
+		return settings.Usagef("the nodes of PQ_CLUSTER make their store when all of them run: expected PQ_STORE=jetstream:<name> with NATS_URL")
+	case s.Store.Stream.MaxBytes == 0:
+		return settings.Usagef("PQ_STORE=%s: expected ?max_bytes=<size>, the largest size of the stream that is to be made", s.Store)
 	}
 	d := &daemon{settings: s, log: log}
 	login, err := loginOptions(s.NATS)
@@ -435,7 +426,7 @@ func initStore(ctx context.Context, s settings, log *slog.Logger) error {
 		return err
 	}
 	defer nc.Close()
-	name, err := s.memberName()
+	name, err := s.MemberName()
 	if err != nil {
 		return err
 	}

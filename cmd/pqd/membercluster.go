@@ -120,12 +120,12 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 // under way: an append to a leader that steps down gets no answer.
 func (m *member) moveLog(ctx context.Context) {
 	r := m.replica()
-	if r.server == nil {
+	if r.Server == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	if err := r.moveLeader(ctx); err != nil {
+	if err := r.MoveLeader(ctx); err != nil {
 		m.daemon.log.Warn("the log has no new leader yet: the others have to wait for one", "error", err)
 	}
 }

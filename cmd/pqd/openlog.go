@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	streams "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 )
 
@@ -21,19 +23,19 @@ const openLogLimit = 2 * time.Second
 // Before there is a log, it has nothing to try.
 func (d *daemon) checkLog(ctx context.Context, log *nats.Conn) error {
 	s := d.settings
-	if s.Unprotected.accepts(doorLog) {
+	if s.Unprotected.Accepts(settings.DoorLog) {
 		return nil
 	}
 	own, err := d.findLog(ctx, log)
 	if err != nil || own == nil {
 		return err
 	}
-	may, err := d.mayUse(ctx, own, anonymously(s.NATS.URL), natsSettings{CA: s.NATS.CA})
+	may, err := d.mayUse(ctx, own, anonymously(s.NATS.URL), settings.NATS{CA: s.NATS.CA})
 	switch {
 	case err != nil:
 		d.log.Warn("whether clients without a login can read and purge the log of the store is not known", "error", err)
 	case may != "":
-		return usagef("PQ_STORE=%s: clients without a login can %s the log of the store, which has all items of all queues: expected NATS servers with users and an account for the log (PQ_STORE_CREDS), or PQ_UNPROTECTED=%s if everybody who reaches the servers may do that", s.Store, may, doorLog)
+		return settings.Usagef("PQ_STORE=%s: clients without a login can %s the log of the store, which has all items of all queues: expected NATS servers with users and an account for the log (PQ_STORE_CREDS), or PQ_UNPROTECTED=%s if everybody who reaches the servers may do that", s.Store, may, settings.DoorLog)
 	}
 	if s.LogCreds == "" {
 		d.log.Warn("the log of the store is in the account of pqd's NATS user: each user there who may publish to $JS.API.> reads all items and can purge them. Give it an account of its own with PQ_STORE_CREDS, or name the risk with PQ_UNPROTECTED=log", "stream", own.Config.Name)
@@ -46,9 +48,9 @@ func (d *daemon) checkLog(ctx context.Context, log *nats.Conn) error {
 // findLog returns the newest stream of the store, or nil if there is none.
 func (d *daemon) findLog(ctx context.Context, log *nats.Conn) (*streams.StreamInfo, error) {
 	s := d.settings.Store
-	ctx, cancel := context.WithTimeout(ctx, logConnectLimit)
+	ctx, cancel := context.WithTimeout(ctx, broker.LogConnectLimit)
 	defer cancel()
-	all, err := jetstream.NewLog(log, jetstream.Options{Name: s.place, Domain: s.stream.domain})
+	all, err := jetstream.NewLog(log, jetstream.Options{Name: s.Place, Domain: s.Stream.Domain})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func (d *daemon) findLog(ctx context.Context, log *nats.Conn) (*streams.StreamIn
 		d.log.Debug("there is no log to look at", "error", err)
 		return nil, nil // the member waits for it, and says so
 	}
-	info, err := d.streamSeen(ctx, log, jetstream.Stream(s.place, newest))
+	info, err := d.streamSeen(ctx, log, jetstream.Stream(s.Place, newest))
 	if err != nil {
 		d.log.Debug("there is no log to look at", "error", err)
 		return nil, nil
@@ -68,7 +70,7 @@ func (d *daemon) findLog(ctx context.Context, log *nats.Conn) (*streams.StreamIn
 // streamSeen is a stream as a connection sees it.
 func (d *daemon) streamSeen(ctx context.Context, nc *nats.Conn, name string) (*streams.StreamInfo, error) {
 	api, err := streams.New(nc)
-	if domain := d.settings.Store.stream.domain; domain != "" {
+	if domain := d.settings.Store.Stream.Domain; domain != "" {
 		api, err = streams.NewWithDomain(nc, domain)
 	}
 	if err != nil {
@@ -84,14 +86,14 @@ func (d *daemon) streamSeen(ctx context.Context, nc *nats.Conn, name string) (*s
 }
 
 // mayUse says what a client with this login can do to a stream, or nothing.
-func (d *daemon) mayUse(ctx context.Context, own *streams.StreamInfo, servers string, login natsSettings) (may string, err error) {
+func (d *daemon) mayUse(ctx context.Context, own *streams.StreamInfo, servers string, login settings.NATS) (may string, err error) {
 	options, err := loginOptions(login)
 	if err != nil {
 		return "", err
 	}
 	ctx, denied := context.WithCancel(ctx)
 	defer denied()
-	nc, err := nats.Connect(servers, append(options, nats.Name("pqd: who can use the log"), nats.Timeout(logConnectLimit), nats.NoReconnect(),
+	nc, err := nats.Connect(servers, append(options, nats.Name("pqd: who can use the log"), nats.Timeout(broker.LogConnectLimit), nats.NoReconnect(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { denied() }))...)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), refusedTLS(err):
@@ -105,7 +107,7 @@ func (d *daemon) mayUse(ctx context.Context, own *streams.StreamInfo, servers st
 		return "", nil // no right, no JetStream, or another account with such a stream
 	}
 	prefix := streams.DefaultAPIPrefix
-	if domain := d.settings.Store.stream.domain; domain != "" {
+	if domain := d.settings.Store.Stream.Domain; domain != "" {
 		prefix = "$JS." + domain + ".API."
 	}
 	var all []string
@@ -126,7 +128,7 @@ func (d *daemon) mayUse(ctx context.Context, own *streams.StreamInfo, servers st
 
 // anonymously is a list of servers without the logins in it.
 func anonymously(servers string) string {
-	all, err := parseServers(servers)
+	all, err := settings.ParseServers(servers)
 	if err != nil {
 		return servers // check has read it before
 	}

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // probeLimit is how long a pqd may take to say whether it is ready.
 const probeLimit = 3 * time.Second
 
 // probe asks the pqd that runs with these settings on this machine whether it is ready.
-func probe(ctx context.Context, s settings) error {
-	url, err := s.HTTP.own(s.WebCert != "")
+func probe(ctx context.Context, s settings.Settings) error {
+	url, err := s.HTTP.Own(s.WebCert != "")
 	if err != nil {
 		return err
 	}
@@ -43,26 +45,4 @@ func probe(ctx context.Context, s settings) error {
 		return fmt.Errorf("%s answers %s: expected pqd's /readyz", url, answer.Status)
 	}
 	return fmt.Errorf("not ready: %s", page.Error)
-}
-
-// own is the URL by which this machine reaches what listens there.
-func (a address) own(encrypted bool) (string, error) {
-	if a.port == 0 {
-		return "", usagef("PQ_HTTP=%s takes any port that is free: expected a port", a)
-	}
-	switch a.host {
-	case "", "0.0.0.0":
-		a.host = "127.0.0.1"
-	case "::":
-		a.host = "::1"
-	}
-	return scheme(encrypted) + a.String(), nil
-}
-
-// scheme is what the URLs of PQ_HTTP begin with.
-func scheme(encrypted bool) string {
-	if encrypted {
-		return "https://"
-	}
-	return "http://"
 }

@@ -5,6 +5,8 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // The rates of the profiles of blocking and of locks. They cost a percent of processor time
@@ -16,10 +18,10 @@ const (
 
 // serveProfiles adds the pages that go tool pprof reads. It leaves out the one that shows
 // the command line.
-func serveProfiles(mux *http.ServeMux, names hostNames) {
+func serveProfiles(mux *http.ServeMux, names settings.HostNames) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)
-	mux.Handle("GET /debug/pprof/", names.guard(http.HandlerFunc(pprof.Index)))
-	mux.Handle("GET /debug/pprof/profile", names.guard(http.HandlerFunc(pprof.Profile)))
-	mux.Handle("GET /debug/pprof/trace", names.guard(http.HandlerFunc(pprof.Trace)))
+	mux.Handle("GET /debug/pprof/", names.Guard(http.HandlerFunc(pprof.Index)))
+	mux.Handle("GET /debug/pprof/profile", names.Guard(http.HandlerFunc(pprof.Profile)))
+	mux.Handle("GET /debug/pprof/trace", names.Guard(http.HandlerFunc(pprof.Trace)))
 }

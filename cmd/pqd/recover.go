@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
@@ -77,9 +78,9 @@ func (c *control) recover(w http.ResponseWriter, r *http.Request) {
 
 // recoverStore has the pqd on this machine begin a new generation of the log, and prints
 // what that loses.
-func recoverStore(ctx context.Context, s settings, ask recoverRequest, stdout io.Writer) error {
-	if !s.shared() {
-		return usagef("PQ_STORE=%s has no log that several pqd share: expected PQ_CLUSTER or PQ_STORE=jetstream:<name>", s.Store)
+func recoverStore(ctx context.Context, s settings.Settings, ask recoverRequest, stdout io.Writer) error {
+	if !s.Shared() {
+		return settings.Usagef("PQ_STORE=%s has no log that several pqd share: expected PQ_CLUSTER or PQ_STORE=jetstream:<name>", s.Store)
 	}
 	var answer recoverAnswer
 	_, err := askRunning(ctx, s, "/recover", ask, &answer)

@@ -1,14 +1,18 @@
 package main
 
+import (
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+)
+
 // reload makes the embedded server read its configuration file again: users, permissions,
 // certificates, limits. A wrong file changes nothing, and neither does one with a change
 // that a running server cannot make.
 func (d *daemon) reload() {
 	file := string(d.settings.NATSConfig)
-	changed, err := embeddedSettings(d.settings)
+	changed, err := broker.EmbeddedSettings(d.settings)
 	if err == nil {
-		changed.secret, changed.groups = d.secret, &d.groups
-		err = changed.reload(d.embedded, d.log)
+		changed.Secret, changed.Groups = d.secret, &d.groups
+		err = changed.Reload(d.embedded, d.log)
 	}
 	if err != nil {
 		d.log.Error("reloading the configuration of the embedded NATS server failed: the old one still holds", "file", file, "error", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -28,7 +29,7 @@ func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInf
 			Meta *server.MetaClusterInfo `json:"meta_cluster"`
 		} `json:"data"`
 	}
-	err := askSystem(ctx, srv, "$SYS.REQ.SERVER.PING.JSZ", server.JSzOptions{LeaderOnly: true}, &answer)
+	err := broker.AskSystem(ctx, srv, "$SYS.REQ.SERVER.PING.JSZ", server.JSzOptions{LeaderOnly: true}, &answer)
 	if err == nil && answer.Data.Meta == nil {
 		err = errors.New("the NATS servers of the nodes have no leader")
 	}
@@ -92,7 +93,7 @@ func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaCluste
 		return nil
 	}
 	var answer server.JSApiMetaServerRemoveResponse
-	if err := askSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
+	if err := broker.AskSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
 		return err
 	}
 	if answer.Error != nil {
@@ -114,7 +115,7 @@ func peerOf(name string) string {
 
 // replicas are the nodes that have a replica of the log.
 func (m *member) replicas(ctx context.Context) ([]string, error) {
-	info, err := m.daemon.streamSeen(ctx, m.log, jetstream.Stream(m.daemon.settings.Store.place, m.db.Status().Generation))
+	info, err := m.daemon.streamSeen(ctx, m.log, jetstream.Stream(m.daemon.settings.Store.Place, m.db.Status().Generation))
 	if err != nil || info.Cluster == nil {
 		return nil, err
 	}
@@ -124,18 +125,4 @@ func (m *member) replicas(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(all)
 	return all, nil
-}
-
-// missing says that the server has no replica of this stream, or returns nil.
-func (r logReplica) missing(stream string) error {
-	all, err := r.server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
-	if err != nil {
-		return err
-	}
-	for _, a := range all.AccountDetails {
-		if slices.ContainsFunc(a.Streams, func(s server.StreamDetail) bool { return s.Name == stream }) {
-			return nil
-		}
-	}
-	return fmt.Errorf("this node has no replica of the log, so the loss of another one may stop the store: have it take the place of a node that is lost: pq cluster replace <lost node> %s", r.server.Name())
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -29,7 +31,7 @@ type userInfo struct {
 // warnOfOpenServer warns when other machines need no login at the NATS server of NATS_URL.
 func (d *daemon) warnOfOpenServer(nc *nats.Conn) {
 	host, _, err := net.SplitHostPort(nc.ConnectedAddr())
-	if d.embedded != nil || err != nil || (address{host: host}).isLoopback() || d.settings.Unprotected.accepts(doorNATS) {
+	if d.embedded != nil || err != nil || (settings.Address{Host: host}).IsLoopback() || d.settings.Unprotected.Accepts(settings.DoorNATS) {
 		return // pqd refuses to open its own server
 	}
 	d.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", nc.ConnectedUrlRedacted())
@@ -40,7 +42,7 @@ func (d *daemon) warnOfOpenServer(nc *nats.Conn) {
 // only user is that of all clients, or one that does not answer.
 func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 	grammar, err := subjects.New(string(d.settings.Prefix))
-	if err != nil || d.settings.ownLogin() {
+	if err != nil || d.settings.OwnLogin() {
 		return
 	}
 	if !nc.AuthRequired() {
@@ -60,7 +62,7 @@ func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 		d.log.Debug("reading the permissions of pqd's NATS user failed", "error", err)
 		return
 	}
-	if isAnonymous(info.Data.User) {
+	if broker.IsAnonymous(info.Data.User) {
 		return // a server without users
 	}
 	all := subjects.Permissions{Publish: []string{">"}, Subscribe: []string{">"}}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // run is the program. It returns after ctx has ended and all parts have stopped, or after a
@@ -26,42 +29,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case errors.Is(err, flag.ErrHelp):
 		return printUsage(stdout)
 	case err != nil:
-		return usagef("%w: expected --help or --version; settings are environment variables", err)
+		return settings.Usagef("%w: expected --help or --version; settings are environment variables", err)
 	case *showVersion:
 		_, err := fmt.Fprintln(stdout, "pqd", version())
 		return err
 	}
 
-	s, err := loadSettings()
+	s, err := settings.Load()
 	if err != nil {
 		return err
 	}
 	if recovers := len(args) == 1 && args[0] == "recover"; !recovers && *consent != (recoverRequest{}) {
-		return usagef("found --yes, --from or --without: expected them with pqd recover")
+		return settings.Usagef("found --yes, --from or --without: expected them with pqd recover")
 	}
 	switch {
 	case len(args) == 2 && args[0] == "backup":
 		return backup(ctx, s, args[1], stdout)
 	case len(args) == 1 && args[0] == "check":
-		return check(ctx, s, newLog(s, stderr), stdout)
+		return check(ctx, s, process.NewLog(s, stderr), stdout)
 	case len(args) == 1 && args[0] == "init":
-		return initStore(ctx, s, newLog(s, stderr))
+		return initStore(ctx, s, process.NewLog(s, stderr))
 	case len(args) == 1 && args[0] == "recover":
 		return recoverStore(ctx, s, *consent, stdout)
 	case len(args) == 1 && args[0] == "probe":
 		return probe(ctx, s)
 	case len(args) == 2 && args[0] == "salvage":
-		return salvage(ctx, s, args[1], newLog(s, stderr), stdout)
+		return salvage(ctx, s, args[1], process.NewLog(s, stderr), stdout)
 	case len(args) > 0:
-		return usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
+		return settings.Usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
-	d := &daemon{settings: s, log: newLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
+	d := &daemon{settings: s, log: process.NewLog(s, stderr), start: time.Now(), cpus: runtime.GOMAXPROCS(0), metrics: prometheus.NewRegistry(), lameDuck: make(chan struct{})}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric(), buildInfo())
-	for _, name := range unknownVariables(os.Environ()) {
+	for _, name := range settings.Unknown(os.Environ()) {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}
-	warnOfOpenSecrets(s, d.log)
-	s.Unprotected.warn(d.log)
+	process.WarnOfOpenSecrets(s, d.log)
+	s.Unprotected.Warn(d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // asked to stop before it was ready

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -19,7 +20,7 @@ import (
 
 // salvage writes the readable items of a damaged store that no process has open. It makes a
 // file for each queue, in the format of pq export and pq import.
-func salvage(ctx context.Context, s settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
+func salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
 	dir, err := storeDir(s, "FoundationDB has copies, and tools of its own")
 	if err != nil {
 		return err

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
 // shutdownLimit is below the time after which service managers kill a process.
@@ -46,7 +45,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	defer cancel()
 	drain, cancel := context.WithTimeout(read, drainLimit)
 	defer cancel()
-	if d.settings.shared() {
+	if d.settings.Shared() {
 		// Another pqd serves the clients of this one before they have to go.
 		if failure := s.drain(drain); failure != nil {
 			err = fmt.Errorf("hand over: %w", failure)
@@ -54,10 +53,10 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	}
 	if d.embedded != nil {
 		tell, cancel := context.WithTimeout(drain, tellLimit)
-		enterLameDuck(tell, d.embedded, d.lameDuck)
+		broker.EnterLameDuck(tell, d.embedded, d.lameDuck)
 		cancel()
 	}
-	if !d.settings.shared() {
+	if !d.settings.Shared() {
 		if failure := s.drain(drain); failure != nil {
 			err = errors.Join(err, fmt.Errorf("drain the bridge: %w", failure))
 		}
@@ -65,7 +64,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	if d.embedded == nil {
 		return err
 	}
-	behind, failure := awaitRead(read, d.embedded)
+	behind, failure := broker.AwaitRead(read, d.embedded)
 	if behind > 0 {
 		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
 	}
@@ -73,58 +72,4 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 		err = errors.Join(err, fmt.Errorf("wait for clients to read: %w", failure))
 	}
 	return err
-}
-
-// enterLameDuck makes the server refuse new connections and announce its stop to its
-// clients. pqd's own connection closes announced when it gets the announcement.
-func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
-	go srv.LameDuckShutdown() // returns when the server is shut down
-	select {
-	case <-announced:
-	case <-ctx.Done():
-	}
-}
-
-// readPause lies between looks at what clients have read.
-const readPause = 10 * time.Millisecond
-
-// awaitRead waits until the server's buffers for clients are empty. When ctx ends first, it
-// returns the number of clients whose buffers are not.
-func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
-	pause := time.NewTicker(readPause)
-	defer pause.Stop()
-	for {
-		if behind, err = unread(srv); behind == 0 || err != nil {
-			return behind, err
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return behind, nil
-		}
-	}
-}
-
-// unread counts the connections with something in the server's buffers, those to
-// other servers included.
-func unread(srv *server.Server) (n int, err error) {
-	clients, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range clients.Conns {
-		if c.Pending > 0 {
-			n++
-		}
-	}
-	routes, err := srv.Routez(nil)
-	if err != nil {
-		return n, err
-	}
-	for _, r := range routes.Routes {
-		if r.Pending > 0 {
-			n++
-		}
-	}
-	return n, nil
 }

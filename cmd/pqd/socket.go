@@ -10,17 +10,19 @@ import (
 	"net"
 	"net/http"
 	"syscall"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // askRunning sends a request to the pqd that has the store of these settings open, and
 // decodes its answer. It returns the status.
-func askRunning(ctx context.Context, s settings, path string, request, answer any) (status int, err error) {
+func askRunning(ctx context.Context, s settings.Settings, path string, request, answer any) (status int, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, err
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", s.socket())
+		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
 	}}}
 	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://pqd"+path, bytes.NewReader(body))
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -15,19 +17,19 @@ import (
 
 // openStore opens the engine of PQ_STORE. The collector has the engine's metrics, and may
 // be nil.
-func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
-	switch s.Store.engine {
+func openStore(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+	switch s.Store.Engine {
 	case "fdb":
 		if !s.Sync {
-			return nil, nil, usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s: FoundationDB always syncs", s.Store)
+			return nil, nil, settings.Usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s: FoundationDB always syncs", s.Store)
 		}
 		return openFDB(ctx, s.Store, log)
 	case "local":
-		db, err := openEmbedded(s.Store.place, s, log)
+		db, err := openEmbedded(s.Store.Place, s, log)
 		if err != nil {
 			return nil, nil, err
 		}
-		keepPrivate(s.Store.place, log)
+		process.KeepPrivate(s.Store.Place, log)
 		return db, localMetrics{db}, nil
 	}
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
@@ -35,7 +37,7 @@ func openStore(ctx context.Context, s settings, log *slog.Logger) (kv.DB, promet
 
 // openEmbedded opens the store in a directory, which is not a node's copy: what was
 // written there would be missing in the log, which the other nodes follow.
-func openEmbedded(dir string, s settings, log *slog.Logger) (*local.DB, error) {
+func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
 	db, err := openDir(dir, s, log)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func openEmbedded(dir string, s settings, log *slog.Logger) (*local.DB, error) {
 }
 
 // openDir opens the store in a directory, or a copy.
-func openDir(dir string, s settings, log *slog.Logger) (*local.DB, error) {
+func openDir(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
 	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
@@ -61,19 +63,19 @@ func openDir(dir string, s settings, log *slog.Logger) (*local.DB, error) {
 }
 
 // storeDir is the directory of the store that PQ_STORE names, or of this node's copy.
-func storeDir(s settings, instead string) (string, error) {
-	if s.shared() {
-		return s.copyDir(), nil
+func storeDir(s settings.Settings, instead string) (string, error) {
+	if s.Shared() {
+		return s.CopyDir(), nil
 	}
-	if !s.Store.embedded() {
-		return "", usagef("PQ_STORE=%s: expected an embedded store, local:<directory>, or a node's copy of a store that several pqd keep; %s", s.Store, instead)
+	if !s.Store.Embedded() {
+		return "", settings.Usagef("PQ_STORE=%s: expected an embedded store, local:<directory>, or a node's copy of a store that several pqd keep; %s", s.Store, instead)
 	}
-	return s.Store.place, nil
+	return s.Store.Place, nil
 }
 
 // storeOptions are the options of the queues in the store.
-func storeOptions(s settings) fdbpq.Options {
-	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.embedded(), Strict: s.Store.embedded(), MaxQueueBytes: int64(s.QueueBytes)}
+func storeOptions(s settings.Settings) fdbpq.Options {
+	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.Embedded(), Strict: s.Store.Embedded(), MaxQueueBytes: int64(s.QueueBytes)}
 }
 
 // localMetrics are the embedded store's numbers for Prometheus.

@@ -10,22 +10,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // openFDB connects to a cluster, and waits for one that does not answer.
-func openFDB(ctx context.Context, name storeName, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+func openFDB(ctx context.Context, name settings.StoreName, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
 	var options fdb.Options
-	if name.prefix != "" {
+	if name.Prefix != "" {
 		// As a packed tuple no prefix is the beginning of another one.
-		options.Prefix = tuple.AppendString(nil, name.prefix)
+		options.Prefix = tuple.AppendString(nil, name.Prefix)
 	}
 	var db *fdb.DB
 	passes := func(err error) bool { return errors.Is(err, kv.ErrUnavailable) }
 	err := patiently(ctx, log, "waiting for FoundationDB", passes, func() (err error) {
-		db, err = fdb.Open(name.place, options)
+		db, err = fdb.Open(name.Place, options)
 		return err
 	})
 	if err != nil {

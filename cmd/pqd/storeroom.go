@@ -37,10 +37,10 @@ const (
 // watchRoom has new items be refused while the disk of the embedded store is nearly full.
 func (d *daemon) watchRoom(ctx context.Context, db *local.DB, started *parts) {
 	least := d.settings.MinFree
-	if least.set && least.bytes == 0 {
+	if least.Set && least.Bytes == 0 {
 		return
 	}
-	dir := d.settings.Store.place
+	dir := d.settings.Store.Place
 	r := newStoreRoom(func() (int64, int64) {
 		free, size, err := diskRoom(dir)
 		if err != nil {
@@ -49,7 +49,7 @@ func (d *daemon) watchRoom(ctx context.Context, db *local.DB, started *parts) {
 		if n, err := db.Metrics(); err == nil {
 			free -= int64(n.Unflushed)
 		}
-		return free, least.of(size)
+		return free, least.Of(size)
 	}, d.log)
 	d.room = r.admit
 	started.inBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // A look at the disk is enough for many pushes. When half of what it saw is counted the next
@@ -77,11 +79,11 @@ func TestMinFree(t *testing.T) {
 	t.Parallel()
 	const m, g = 1 << 20, 1 << 30
 	for size, want := range map[int64]int64{0: 0, 100 * m: 25 * m, g: 256 * m, 5 * g: 256 * m, 10 * g: 512 * m, 20 * g: g, 1000 * g: g} {
-		if got := (minFree{}).of(size); got != want {
+		if got := (settings.MinFree{}).Of(size); got != want {
 			t.Errorf("of %d MiB %d MiB stay free, expected %d", size/m, got/m, want/m)
 		}
 	}
-	if got := (minFree{bytes: 7, set: true}).of(100 * g); got != 7 {
+	if got := (settings.MinFree{Bytes: 7, Set: true}).Of(100 * g); got != 7 {
 		t.Errorf("%d bytes stay free, expected 7", got)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // traceFlushLimit bounds the wait for the collector when pqd stops. Losing spans is better
@@ -29,7 +31,7 @@ func startTracing(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, s
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if protocol := os.Getenv(name); protocol != "" && protocol != "http/protobuf" {
-			return nil, none, usagef("%s=%q: expected http/protobuf, the only one that pqd speaks; collectors take it on port 4318", name, protocol)
+			return nil, none, settings.Usagef("%s=%q: expected http/protobuf, the only one that pqd speaks; collectors take it on port 4318", name, protocol)
 		}
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("exporting traces failed", "error", err) }))

@@ -9,13 +9,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // webCertificate is the certificate of PQ_HTTP. When its files change, the next connections
 // get the new one. Files that do not belong together, as while somebody replaces them,
 // change nothing.
 type webCertificate struct {
-	cert, key existingFile
+	cert, key settings.ExistingFile
 	log       *slog.Logger
 	pair      atomic.Pointer[tls.Certificate] // in use
 
@@ -28,7 +30,7 @@ type webCertificate struct {
 const certificateEvery = time.Second
 
 // newWebCertificate returns nil if PQ_HTTP has none.
-func newWebCertificate(s settings, log *slog.Logger) (*webCertificate, error) {
+func newWebCertificate(s settings.Settings, log *slog.Logger) (*webCertificate, error) {
 	if s.WebCert == "" {
 		return nil, nil
 	}
@@ -42,23 +44,18 @@ func (c *webCertificate) read() (changed bool, err error) {
 	cert, certErr := os.ReadFile(string(c.cert))
 	key, keyErr := os.ReadFile(string(c.key))
 	if err := errors.Join(certErr, keyErr); err != nil {
-		return false, badPair("PQ_HTTP_CERT", c.cert, "PQ_HTTP_KEY", c.key, err)
+		return false, settings.BadPair("PQ_HTTP_CERT", c.cert, "PQ_HTTP_KEY", c.key, err)
 	}
 	if c.pair.Load() != nil && bytes.Equal(cert, c.texts[0]) && bytes.Equal(key, c.texts[1]) {
 		return false, nil
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return false, badPair("PQ_HTTP_CERT", c.cert, "PQ_HTTP_KEY", c.key, err)
+		return false, settings.BadPair("PQ_HTTP_CERT", c.cert, "PQ_HTTP_KEY", c.key, err)
 	}
 	c.texts = [2][]byte{cert, key}
 	c.pair.Store(&pair)
 	return true, nil
-}
-
-// badPair says that two files are no certificate and its key.
-func badPair(certVariable string, cert existingFile, keyVariable string, key existingFile, err error) error {
-	return usagef("%s=%q and %s=%q: expected a certificate and its key: %w", certVariable, cert, keyVariable, key, err)
 }
 
 // get is the certificate for a connection. One connection at a time looks at the files, so

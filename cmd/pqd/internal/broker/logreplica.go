@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// LogReplica is the embedded server of a node of PQ_CLUSTER, as one of those that
+// replicate the log.
+type LogReplica struct {
+	Server *server.Server
+	Log    *nats.Conn
+}
+
+// Ready says what the server lacks to replicate the log, or nil. While it lacks something,
+// the loss of another node stops the log.
+func (r LogReplica) Ready() error {
+	if h := r.Server.Healthz(&server.HealthzOptions{Account: logAccount}); h.Error != "" {
+		return fmt.Errorf("the NATS server of this node: %s", h.Error)
+	}
+	return nil
+}
+
+// Failed says why the server replicates the log no more until pqd starts again, or nil. A server
+// whose disk is full, or cannot be written, gives up JetStream, or a stream, for good.
+func (r LogReplica) Failed() error {
+	if !r.Server.JetStreamEnabled() {
+		return errors.New("the NATS server of this node has ended JetStream")
+	}
+	if err := r.Ready(); err != nil && strings.Contains(err.Error(), "write error") {
+		return err
+	}
+	return nil
+}
+
+// leaderEvery lies between looks whether the log has a new leader.
+const leaderEvery = 5 * time.Millisecond
+
+// MoveLeader has another server lead the log, if this one does, and returns when it leads.
+// A server that ends before that takes the leadership with it, and the others elect a
+// leader only after seconds.
+func (r LogReplica) MoveLeader(ctx context.Context) error {
+	streams, err := r.led()
+	if err != nil {
+		return err
+	}
+	for _, s := range streams {
+		if err := r.resign(ctx, s.Name, furthest(s.Cluster.Replicas)); err != nil {
+			return fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	for look := time.NewTicker(leaderEvery); len(streams) > 0; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			look.Stop()
+			return ctx.Err()
+		}
+		if streams, err = r.led(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// led are the streams of the log of which no other server is the leader.
+func (r LogReplica) led() (found []server.StreamDetail, err error) {
+	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all.AccountDetails {
+		for _, s := range a.Streams {
+			if s.Cluster != nil && (s.Cluster.Leader == r.Server.Name() || s.Cluster.Leader == "") {
+				found = append(found, s)
+			}
+		}
+	}
+	return found, nil
+}
+
+// furthest is the server that has most of a stream; "" if none has been heard recently.
+func furthest(replicas []*server.PeerInfo) (name string) {
+	var least uint64
+	for _, p := range replicas {
+		if !p.Offline && p.Current && (name == "" || p.Lag < least) {
+			name, least = p.Name, p.Lag
+		}
+	}
+	return name
+}
+
+// resign asks this server to give the leadership of a stream to another one.
+func (r LogReplica) resign(ctx context.Context, stream, to string) error {
+	if to == "" {
+		return errors.New("no other server has all of it")
+	}
+	request, err := json.Marshal(server.JSApiLeaderStepdownRequest{Placement: &server.Placement{Preferred: to}})
+	if err != nil {
+		return err
+	}
+	reply, err := r.Log.RequestWithContext(ctx, fmt.Sprintf(server.JSApiStreamLeaderStepDownT, stream), request)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// messageFilter reads the embedded server's messages to the bridge. It replaces a
+// message whose headers exceed the bridge's limits by one without body and headers, with
+// a status that makes the bridge refuse it. nats.go would parse all headers before the
+// bridge could refuse them, on the goroutine that reads for the whole bridge. A hundred
+// messages with 100,000 headers each kept that goroutine busy until the server closed
+// the connection. Counting lines is a hundred times as fast.
+//
+// It replaces large messages too while the server holds too much for the bridge.
+// Otherwise the server would close the bridge's connection when clients push more than
+// the bridge can read. Skipping bytes is many times as fast as handing them to nats.go,
+// which copies each message.
+type messageFilter struct {
+	from   io.Reader
+	behind backlogCheck // nil: the server never holds too much
+	info   []byte       // the server's last INFO
+	passed int          // bytes of messages since the last call of behind
+	sheds  bool         // the result of that call
+
+	base []byte // the whole buffer
+	in   []byte // read, and not parsed yet: a part of base
+	pass []byte // parsed, for the next Read
+	rest int    // following bytes of from that Read returns unparsed
+	skip int    // following bytes of from to leave out
+	err  error  // that ended reading
+}
+
+// backlogCheck reports whether the server holds too much for the connection that it
+// described in that INFO, beside a message of that size which is being read.
+type backlogCheck func(info []byte, size int) bool
+
+const (
+	// filterRead is the most bytes read at a time.
+	filterRead = 64 << 10
+
+	// filterHold is the most bytes held back: a control line and a header block.
+	filterHold = protocol.MaxHeaderBytes + 8<<10
+
+	// filterLarge is the least size of a message that is replaced under pressure.
+	// Receiving a smaller one costs little more than refusing it.
+	filterLarge = 8 << 10
+
+	// filterAsk is how many bytes of messages pass between two calls of behind.
+	filterAsk = 256 << 10
+)
+
+// Read implements io.Reader. It returns all bytes at hand, and blocks only when there
+// are none.
+func (f *messageFilter) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		switch {
+		case len(f.pass) > 0:
+			copied := copy(p[n:], f.pass)
+			f.pass, n = f.pass[copied:], n+copied
+		case f.rest > 0 && len(f.in) > 0:
+			copied := copy(p[n:], f.in[:min(f.rest, len(f.in))])
+			f.in, f.rest, n = f.in[copied:], f.rest-copied, n+copied
+		case f.skip > 0 && len(f.in) > 0:
+			skipped := min(f.skip, len(f.in))
+			f.in, f.skip = f.in[skipped:], f.skip-skipped
+		case f.rest == 0 && f.skip == 0 && f.next():
+		case n > 0:
+			return n, nil
+		case f.err != nil:
+			return 0, f.err
+		case f.rest > 0:
+			n, err = f.from.Read(p[:min(len(p), f.rest)])
+			f.rest -= n
+			return n, err
+		default:
+			f.fill()
+		}
+	}
+	return n, nil
+}
+
+// fill reads more bytes behind the held ones. It first moves those to the front of base
+// if little room is left. pass is empty then, so no other slice has the bytes that move.
+func (f *messageFilter) fill() {
+	if len(f.in) == 0 {
+		f.in = f.base[:0]
+	}
+	if cap(f.in)-len(f.in) < filterRead/4 {
+		if need := len(f.in) + filterRead; len(f.base) < need {
+			f.in = append(make([]byte, 0, need), f.in...)
+			f.base = f.in[:need]
+		} else {
+			f.in = f.base[:copy(f.base, f.in)]
+		}
+	}
+	n, err := f.from.Read(f.in[len(f.in):cap(f.in)])
+	f.in, f.err = f.in[:len(f.in)+n], err
+}
+
+// next decides whether the next message is passed on or replaced. It reports false if
+// it needs more bytes for that. It passes on everything that it does not know.
+func (f *messageFilter) next() bool {
+	end := bytes.IndexByte(f.in, '\n') + 1
+	if end == 0 {
+		if len(f.in) > filterHold {
+			f.give(len(f.in), 0)
+			return true
+		}
+		return false
+	}
+	line := f.in[:end]
+	isMsg, isHMsg := bytes.HasPrefix(line, []byte("MSG ")), bytes.HasPrefix(line, []byte("HMSG "))
+	if !isMsg && !isHMsg {
+		if bytes.HasPrefix(line, []byte("INFO ")) {
+			f.info = append(f.info[:0], line...)
+		}
+		f.give(end, 0)
+		return true
+	}
+	size, to, ok := lastNumber(line)
+	if !ok {
+		f.give(end, 0)
+		return true
+	}
+	size += len("\r\n")
+	headers := 0
+	if isHMsg {
+		if headers, to, ok = lastNumber(to); !ok || headers > size {
+			f.give(end, size)
+			return true
+		}
+	}
+	switch {
+	case headers > protocol.MaxHeaderBytes:
+		f.replace(bridge.TooManyHeaders, to, end, size)
+	case f.mustShed(size):
+		f.replace(bridge.TooManyBytes, to, end, size)
+	case len(f.in) < end+headers:
+		return false
+	case bytes.Count(f.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
+		f.replace(bridge.TooManyHeaders, to, end, size)
+	default:
+		f.give(end, size)
+	}
+	return true
+}
+
+// mustShed reports whether to replace a message of that size.
+func (f *messageFilter) mustShed(size int) bool {
+	if f.behind == nil {
+		return false
+	}
+	large := size >= filterLarge
+	if f.passed += size; f.passed >= filterAsk || f.sheds && large {
+		f.passed, f.sheds = 0, f.behind(f.info, size)
+	}
+	return f.sheds && large
+}
+
+// lastNumber reads the number at the end of a control line, and returns the line before
+// the number.
+func lastNumber(line []byte) (n int, before []byte, ok bool) {
+	line = bytes.TrimRight(line, " \t\r\n")
+	at := len(line)
+	for unit := 1; at > 0 && line[at-1] >= '0' && line[at-1] <= '9' && unit <= 1e9; unit *= 10 {
+		at--
+		n += unit * int(line[at]-'0')
+	}
+	return n, line[:at], at < len(line) && at > 0 && line[at-1] == ' '
+}
+
+// give passes on the bytes that were parsed, and the given number after them.
+func (f *messageFilter) give(looked, behind int) {
+	f.pass, f.in = f.in[:looked:looked], f.in[looked:]
+	f.rest = behind
+}
+
+// replace puts a message that consists of a header block in the place of another one;
+// to is its control line without the sizes.
+func (f *messageFilter) replace(block string, to []byte, looked, behind int) {
+	f.pass = fmt.Appendf(nil, "HMSG %s%d %d\r\n%s\r\n", to[bytes.IndexByte(to, ' ')+1:], len(block), len(block), block)
+	f.in, f.skip = f.in[looked:], behind
+}

@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+)
+
+// logAccount is the account of the log, and of nothing else. A user who may purge the log
+// or append to it controls all queues.
+const logAccount = "PQ_CLUSTER"
+
+// clusterName is what the NATS servers of PQ_CLUSTER call their cluster.
+const clusterName = "pqd"
+
+// identities are the users that pqd adds to its embedded server. Each process makes new
+// ones, and only that process can log in as the user of the log.
+type identities struct {
+	Log       nkeys.KeyPair // of the account of the log
+	system    nkeys.KeyPair // of the system account
+	anonymous nkeys.KeyPair // clients without a login
+}
+
+var NewIdentities = sync.OnceValues(func() (i identities, err error) {
+	for _, user := range []*nkeys.KeyPair{&i.Log, &i.system, &i.anonymous} {
+		if *user, err = nkeys.CreateUser(); err != nil {
+			return i, err
+		}
+	}
+	return i, nil
+})
+
+// LoginAs is the option to log in as one of the users.
+func LoginAs(user nkeys.KeyPair) (nats.Option, error) {
+	public, err := user.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Nkey(public, user.Sign), nil
+}
+
+// IsAnonymous reports whether user is the one of clients without a login.
+func IsAnonymous(user string) bool {
+	who, err := NewIdentities()
+	if err != nil {
+		return false
+	}
+	public, err := who.anonymous.PublicKey()
+	return err == nil && user == public
+}
+
+// addCluster makes the server that o configures one of PQ_CLUSTER.
+func addCluster(o *server.Options, s settings.Settings) error {
+	switch {
+	case o.JetStream || o.Cluster.Port != 0 || o.Cluster.Name != "" || len(o.Routes) > 0:
+		return settings.Usagef("the file PQ_NATS_CONFIG=%q configures JetStream or a cluster, as PQ_CLUSTER does: expected one of them", s.NATSConfig)
+	case len(o.TrustedOperators) > 0 || o.Username != "" || o.Authorization != "" || o.AuthCallout != nil:
+		return settings.Usagef("the file PQ_NATS_CONFIG=%q: expected users in accounts or in authorization.users beside PQ_CLUSTER, which adds an account", s.NATSConfig)
+	}
+	self, err := s.Self()
+	if err != nil {
+		return err
+	}
+	secret, err := s.ClusterSecret()
+	if err != nil {
+		return err
+	}
+	const user = "pqd"
+	o.ServerName = self.Name()
+	o.Cluster = server.ClusterOpts{
+		Name: clusterName, Host: self.Host, Port: self.Port,
+		Username: user, Password: secret, AuthTimeout: routeTimeout,
+		PingInterval: routePing, MaxPingsOut: routePings,
+	}
+	if net.ParseIP(self.Host) == nil {
+		o.Cluster.Host = "0.0.0.0" // the node's name may not resolve yet when the first node starts
+		o.Cluster.Advertise = self.Address()
+	}
+	if o.Cluster.TLSConfig, err = s.RouteTLS(); err != nil {
+		return err
+	}
+	o.Cluster.TLSTimeout = routeTimeout
+	for _, n := range s.Cluster {
+		if n != self {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", User: url.UserPassword(user, secret), Host: n.Address()})
+		}
+	}
+	o.JetStream, o.SyncAlways = true, true
+	o.StoreDir = filepath.Join(string(s.Data), "nats")
+	o.JetStreamMaxMemory = 1 << 20 // all streams are in files
+	// Otherwise the server derives a limit from the room that the disk has when it starts. If
+	// that is less than the log may take, it refuses to have the log.
+	o.JetStreamMaxStore = math.MaxInt64 / 2
+	o.DisableJetStreamBanner = true
+	if err := addLogAccount(o); err != nil {
+		return err
+	}
+	return addSystemUser(o)
+}
+
+// A node that loses its power or its network closes no connection. The others send it a
+// part of the requests until it fails to answer their pings, and no node answers those
+// requests. With nats-server's defaults that takes a minute and a half.
+const (
+	routePing  = time.Second
+	routePings = 2
+)
+
+// routeTimeout is how many seconds the nodes have to know each other.
+const routeTimeout = 5
+
+// addLogAccount adds the account of the log. Clients that could connect without a login
+// still can.
+func addLogAccount(o *server.Options) error {
+	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == logAccount }) {
+		return settings.Usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", logAccount)
+	}
+	// An account gets JetStream from a configuration only.
+	var parsed server.Options
+	if err := parsed.ProcessConfigString("accounts { " + logAccount + " { jetstream: enabled } }"); err != nil {
+		return fmt.Errorf("configure the account of the log: %w", err)
+	}
+	who, err := NewIdentities()
+	if err != nil {
+		return err
+	}
+	owner, err := who.Log.PublicKey()
+	if err != nil {
+		return err
+	}
+	anonymous, err := who.anonymous.PublicKey()
+	if err != nil {
+		return err
+	}
+	open := len(o.Users) == 0 && len(o.Nkeys) == 0
+	o.Accounts = append(o.Accounts, parsed.Accounts...)
+	o.Nkeys = append(o.Nkeys, &server.NkeyUser{
+		Nkey: owner, Account: parsed.Accounts[0],
+		AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}},
+	})
+	if open {
+		o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: anonymous})
+		o.NoAuthUser = anonymous
+	}
+	return nil
+}
+
+// addSystemUser adds the user by which pqd asks about the nodes, and has one replaced.
+func addSystemUser(o *server.Options) error {
+	who, err := NewIdentities()
+	if err != nil {
+		return err
+	}
+	public, err := who.system.PublicKey()
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(o.SystemAccount, server.DEFAULT_SYSTEM_ACCOUNT)
+	at := slices.IndexFunc(o.Accounts, func(a *server.Account) bool { return a.Name == name })
+	if at < 0 {
+		at, o.Accounts = len(o.Accounts), append(o.Accounts, server.NewAccount(name))
+	}
+	o.Nkeys = append(o.Nkeys, &server.NkeyUser{
+		Nkey: public, Account: o.Accounts[at],
+		AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}},
+	})
+	return nil
+}
+
+// AskSystem sends a request to the system account.
+func AskSystem(ctx context.Context, srv *server.Server, subject string, request, answer any) error {
+	who, err := NewIdentities()
+	if err != nil {
+		return err
+	}
+	own, err := LoginAs(who.system)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect("", own, nats.Name("pqd system"), nats.InProcessServer(srv), nats.NoReconnect(), nats.Timeout(LogConnectLimit))
+	if err != nil {
+		return fmt.Errorf("connect to the system account: %w", err)
+	}
+	defer nc.Close()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	reply, err := nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return fmt.Errorf("ask the NATS servers of the nodes: %w", err)
+	}
+	return json.Unmarshal(reply.Data, answer)
+}
+
+const LogConnectLimit = 5 * time.Second

@@ -1,0 +1,221 @@
+package broker
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// A write to a pipe returns at once while the pipe has room, and otherwise waits for
+// room. All bytes arrive in order.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		p := newPipe(ours)
+		var want []byte
+		write := func(n int) {
+			b := bytes.Repeat([]byte{byte(len(want))}, n)
+			want = append(want, b...)
+			if got, err := p.Write(b); got != n || err != nil {
+				t.Errorf("write of %d bytes: %d, %v", n, got, err)
+			}
+		}
+		write(100)          // without a reader
+		synctest.Wait()     // on its way
+		write(2 * pipeRoom) // it holds nothing else
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			write(1)
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("a full pipe accepted more")
+		default:
+		}
+		got := make([]byte, 100)
+		if _, err := io.ReadFull(theirs, got); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		rest, err := io.ReadAll(theirs)
+		if err != nil {
+			t.Error(err)
+		}
+		if got = append(got, rest...); !bytes.Equal(got, want) {
+			t.Errorf("read %d bytes, expected the %d that were written", len(got), len(want))
+		}
+		if _, err := p.Write(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write to a closed pipe: %v", err)
+		}
+		if err := p.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed twice: %v", err)
+		}
+	})
+}
+
+// The dialer closes the pipe of an ended connection before it makes the next one.
+func TestPipeDialer(t *testing.T) {
+	t.Parallel()
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	d := NewPipeDialer(srv)
+	first, err := d.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := d.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write([]byte("PING\r\n")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("write to the one before: %v", err)
+	}
+	if _, err := second.Write([]byte("PING\r\n")); err != nil {
+		t.Error(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipe whose server end does not read is closed within a bounded time; one whose server
+// end is closed is closed at once.
+func TestPipeWithoutReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		p := newPipe(ours)
+		for range 2 {
+			if _, err := p.Write([]byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Read(make([]byte, 1)); err == nil { // returns when all is over
+			t.Error("there was something to read")
+		}
+		if err := theirs.Close(); err != nil {
+			t.Error(err)
+		}
+
+		ours, theirs = net.Pipe()
+		p = newPipe(ours)
+		if err := theirs.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Write(make([]byte, 2*pipeRoom)); err != nil {
+			t.Fatal(err) // it has room, and learns only now
+		}
+		if _, err := p.Write([]byte("hello")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("write to a pipe that the server has closed: %v", err)
+		}
+	})
+}
+
+// The server does not cut off a bridge that reads too slowly for what clients push: what
+// it holds too much of arrives without its content, to be refused.
+func TestPipeUnderPressure(t *testing.T) {
+	t.Parallel()
+	const size, room = 100_000, 16
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Patience, MaxPending: room * size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	dialer := NewPipeDialer(srv)
+	conn, err := dialer.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB large 1\r\nPING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(conn)
+	// next reads on to the next line with one of the prefixes.
+	next := func(prefixes ...string) string {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%v, expected %q", err, prefixes)
+			}
+			for _, prefix := range prefixes {
+				if strings.HasPrefix(line, prefix) {
+					return prefix
+				}
+			}
+		}
+	}
+	next("PONG")
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			if err := nc.Publish("large", make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nc.FlushTimeout(testenv.Patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := fmt.Sprintf("MSG large 1 %d\r\n", size)
+	empty := fmt.Sprintf("HMSG large 1 %[1]d %[1]d\r\n", len(bridge.TooManyBytes))
+	publish(room - 2)
+	kept := 0
+	for range room - 2 {
+		if next(whole, empty) == whole {
+			kept++
+		}
+	}
+	if kept > room/2 {
+		t.Errorf("%d messages of %d arrived whole", kept, room-2)
+	}
+	select {
+	case <-dialer.Backlog:
+	default:
+		t.Error("the bridge does not hear that the server holds far too much")
+	}
+	publish(1)
+	if next(whole, empty) != whole {
+		t.Error("a message after the others was left out")
+	}
+	if len(dialer.Backlog) > 0 {
+		t.Error("the bridge hears of a backlog that has gone")
+	}
+}

@@ -1,0 +1,96 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// OtherSecret notes nodes that have another PQ_CLUSTER_SECRET than this one. Their servers
+// refuse each other several times a second, in words that name no secret.
+type OtherSecret struct {
+	Log *slog.Logger
+
+	mu   sync.Mutex
+	node string    // that refused this one last
+	at   time.Time // when
+
+	strange struct { // refused servers of which none refused this one
+		since, last time.Time
+	}
+}
+
+// The lines of the server about a refusal: of this node by another one, and the other way
+// round. The second has no name of a node, but the port of a connection.
+var (
+	refusedBy = regexp.MustCompile(`^(\S+) - rid:\d+ - Route Error '(?i:authorization violation)'`)
+	refusedIt = regexp.MustCompile(`^(\S+) - rid:\d+ - authentication error`)
+	cutOff    = regexp.MustCompile(`^\S+ - rid:\d+ - Error flushing: `)
+)
+
+const (
+	// refusalFor is how long a refusal counts: the servers try again every second.
+	refusalFor = 5 * time.Second
+
+	// strangeFor is how long a server is refused until it is none that refuses this one, too.
+	strangeFor = 3 * time.Second
+)
+
+// reads notes what a line says, and reports whether it is about such a refusal.
+func (o *OtherSecret) reads(line string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	known := now.Sub(o.at) <= refusalFor
+	if by := refusedBy.FindStringSubmatch(line); by != nil {
+		if !known {
+			o.Log.Error("another node has another secret: expected the same line in the file PQ_CLUSTER_SECRET of each node", "node", by[1])
+		}
+		o.node, o.at = by[1], now
+		return true
+	}
+	it := refusedIt.FindStringSubmatch(line)
+	if it == nil {
+		return known && cutOff.MatchString(line)
+	}
+	s := &o.strange
+	if now.Sub(s.last) > refusalFor {
+		s.since = now
+	}
+	s.last = now
+	if !s.since.IsZero() && now.Sub(s.since) > strangeFor && !known {
+		s.since = time.Time{} // said
+		o.Log.Warn("a server that does not know the secret in PQ_CLUSTER_SECRET wants to be a node", "from", it[1])
+	}
+	return true
+}
+
+// Refusing says which node has refused this one just now, or returns nil.
+func (o *OtherSecret) Refusing() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.node == "" || time.Since(o.at) > refusalFor {
+		return nil
+	}
+	return fmt.Errorf("the node at %s has another secret than this one, and none is connected: expected the same line in the file PQ_CLUSTER_SECRET of each node", o.node)
+}
+
+// CloseClients closes the connections of all clients from outside this process.
+func CloseClients(srv *server.Server) (err error) {
+	list, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
+	if err != nil {
+		return err
+	}
+	for _, c := range list.Conns {
+		if c.IP != "" {
+			err = errors.Join(err, srv.DisconnectClientByID(c.Cid))
+		}
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+)
+
+// The NATS servers of the nodes replicate which streams there are, and each stream, in
+// groups with a directory each. A server that finds a damaged snapshot in one does not
+// begin to replicate, and never will.
+//
+// Such a directory is set aside, which is safe on one condition: at some moment after
+// this server has ceased to take part, every other node has all that its leader has
+// committed. What is committed later is committed without this server. So nothing
+// committed is in this directory alone, and a majority that includes this server, empty,
+// includes another one that has everything. The group's term and vote stay: it votes
+// once in a term.
+
+// MetaGroup is the group that replicates which streams there are.
+const MetaGroup = "_meta_"
+
+// DamagedGroups are the groups of this server that it cannot read.
+type DamagedGroups struct {
+	mu    sync.Mutex
+	found []string // by their names
+	spare string   // the one that the others can spare; "": none
+}
+
+// snapshotCorrupt is what the server logs about such a group.
+var snapshotCorrupt = regexp.MustCompile(`^RAFT \[\S+ - (\S+)\] Snapshot corrupt`)
+
+// reads takes the name of a damaged group from a line of the server's log.
+func (g *DamagedGroups) reads(line string) {
+	if m := snapshotCorrupt.FindStringSubmatch(line); m != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !slices.Contains(g.found, m[1]) {
+			g.found = append(g.found, m[1])
+		}
+	}
+}
+
+// First is the first damaged group, or nothing.
+func (g *DamagedGroups) First() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.found) == 0 {
+		return ""
+	}
+	return g.found[0]
+}
+
+// Forget is for groups that are mended.
+func (g *DamagedGroups) Forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.found = nil
+}
+
+// CanSpare notes that the others can spare a group.
+func (g *DamagedGroups) CanSpare(group string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.spare = group
+}
+
+// SetAside sets aside what the others can spare, after the server has stopped.
+func (g *DamagedGroups) SetAside(s settings.Settings, o *server.Options, log *slog.Logger) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.spare == "" {
+		return nil
+	}
+	return SetAside(s, o, g.spare, log)
+}
+
+// Err describes the damage, or is nil.
+func (g *DamagedGroups) Err() error {
+	group := g.First()
+	if group == "" {
+		return nil
+	}
+	return fmt.Errorf("files of the NATS server of this node are damaged (the snapshot of %s): they are set aside when each other node has all that is committed, so start the others", group)
+}
+
+// groupsOf is where the groups of a node's server are.
+func groupsOf(o *server.Options) string {
+	name := o.SystemAccount
+	if name == "" {
+		name = server.DEFAULT_SYSTEM_ACCOUNT
+	}
+	return filepath.Join(o.StoreDir, server.JetStreamStoreDir, name, "_js_")
+}
+
+// keptOfGroup are the files of a group that stay: its term and vote, and who belongs to it.
+var keptOfGroup = []string{"tav.idx", "peers.idx"}
+
+// SetAside moves the directory of a group away. The server must not run.
+func SetAside(s settings.Settings, o *server.Options, group string, log *slog.Logger) error {
+	from := filepath.Join(groupsOf(o), group)
+	to := ""
+	for n := 1; ; n++ {
+		to = filepath.Join(string(s.Data), fmt.Sprintf("damaged-%d-%s", n, group))
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("set damaged files of the NATS server aside: %w", err)
+	}
+	if err := os.MkdirAll(from, 0o700); err != nil {
+		return err
+	}
+	for _, name := range keptOfGroup {
+		content, err := os.ReadFile(filepath.Join(to, name))
+		if err == nil {
+			err = writeSynced(filepath.Join(from, name), content)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep the vote of a damaged group: %w", err)
+		}
+	}
+	log.Error("damaged files of the NATS server of this node are set aside: it fetches from the other nodes what was in them. Look at the disk, and remove them when you like", "files", to)
+	return nil
+}
+
+func writeSynced(path string, content []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Replica is what the leader of a group knows of another server in it.
+type Replica struct {
+	Name string
+	All  bool // it has what is committed
+}
+
+// Spared reports whether a group does not need what this node has of it: another one
+// leads it, and each other one has all.
+func Spared(s *settings.Settings, leader string, replicas []Replica) bool {
+	self, err := s.Self()
+	if err != nil || leader == "" || leader == self.Name() {
+		return false
+	}
+	for _, name := range s.Cluster.Names() {
+		if name != self.Name() && name != leader && !slices.Contains(replicas, Replica{name, true}) {
+			return false
+		}
+	}
+	return true
+}

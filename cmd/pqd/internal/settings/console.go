@@ -1,0 +1,97 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// consoleMode is what the console and the HTTP interface serve.
+type consoleMode string
+
+const (
+	ConsoleOff   consoleMode = "off"
+	consoleRead  consoleMode = "read"
+	ConsoleAdmin consoleMode = "admin"
+)
+
+func (m *consoleMode) Decode(value string) error {
+	switch *m = consoleMode(value); *m {
+	case ConsoleOff, consoleRead, ConsoleAdmin:
+		return nil
+	}
+	return errors.New("expected off, read or admin")
+}
+
+// inboxPrefix is the first tokens of inboxes.
+type inboxPrefix string
+
+func (p *inboxPrefix) Decode(value string) error {
+	if err := subjects.CheckPattern(value); err != nil || strings.ContainsAny(value, "*>") {
+		return errors.New("expected tokens joined by dots, such as _INBOX.console")
+	}
+	*p = inboxPrefix(value)
+	return nil
+}
+
+// Mode is what PQ_CONSOLE says, or what is safe if it says nothing.
+func (s *Settings) Mode() consoleMode {
+	open := s.HTTP.IsLoopback() && s.NATS.URL == "" && s.NATSConfig == ""
+	switch {
+	case s.Console != "":
+		return s.Console
+	case open, s.Token != "", s.OwnLogin():
+		return consoleRead
+	}
+	return ConsoleOff
+}
+
+// tokenPassword is the password that serves as the token of the HTTP interface, and the
+// variable that has it. Callers have the rights of its user, so whoever knows it may do as
+// much over NATS.
+func (s *Settings) tokenPassword() (variable, password string) {
+	switch {
+	case s.Token != "", s.HTTP.IsLoopback() && !s.OwnLogin():
+		return "", ""
+	case s.WebUser != "":
+		return "PQ_CONSOLE_PASSWORD", s.WebPass
+	case s.WebCreds == "":
+		return "NATS_PASSWORD", s.NATS.Password
+	}
+	return "", ""
+}
+
+// WebToken is what callers of the HTTP interface show; "": nothing.
+func (s *Settings) WebToken() (string, error) {
+	if s.Token != "" {
+		return secretIn("PQ_CONSOLE_TOKEN", s.Token)
+	}
+	variable, password := s.tokenPassword()
+	if password != "" && len(password) < MinSecret {
+		return "", Usagef("without PQ_CONSOLE_TOKEN, %s is the token of the HTTP interface: expected at least %d characters", variable, MinSecret)
+	}
+	return password, nil
+}
+
+// checkConsole finds settings of the console that are missing or contradict each other.
+func (s *Settings) checkConsole() error {
+	own := s.among("PQ_CONSOLE_TOKEN", "PQ_CONSOLE_CREDS", "PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD", "PQ_CONSOLE_INBOX")
+	_, password := s.tokenPassword()
+	switch {
+	case s.Mode() == ConsoleOff && len(own) > 0:
+		return Usagef("%s is set, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin", own[0])
+	case s.Mode() == ConsoleOff:
+		return nil
+	case s.Token == "" && password == "" && !s.HTTP.IsLoopback() && !s.Unprotected.Accepts(doorHTTP):
+		return Usagef("PQ_CONSOLE=%s, and other machines reach PQ_HTTP=%s: expected PQ_CONSOLE_TOKEN, a file with the token that users show, NATS_USER and NATS_PASSWORD, whose password is the token then, a loopback address, or PQ_UNPROTECTED=%s if everybody there may do that",
+			s.Console, s.HTTP, doorHTTP)
+	case s.set["PQ_CONSOLE_USER"] != s.set["PQ_CONSOLE_PASSWORD"]:
+		return Usagef("%s is set alone: expected PQ_CONSOLE_USER and PQ_CONSOLE_PASSWORD together", s.among("PQ_CONSOLE_USER", "PQ_CONSOLE_PASSWORD")[0])
+	case s.WebCreds != "" && s.WebUser != "":
+		return Usagef("PQ_CONSOLE_CREDS and PQ_CONSOLE_USER are set: expected one way to log in")
+	case (s.WebCreds != "" || s.WebUser != "") && s.NATS.URL == "" && s.NATSConfig == "":
+		return Usagef("%s is set, but the embedded NATS server asks for no login: expected NATS_URL, or PQ_NATS_CONFIG with users", s.among("PQ_CONSOLE_CREDS", "PQ_CONSOLE_USER")[0])
+	}
+	return nil
+}

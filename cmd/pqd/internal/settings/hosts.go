@@ -1,0 +1,64 @@
+package settings
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// A web page can make the browser call pqd under the page's own name, once that name
+// resolves to an address of pqd, and read the answer (DNS rebinding). The Host header still
+// has that name. So pqd's pages answer only under an address, under the machine's own name,
+// or under a name that the operator has allowed.
+//
+// A name without a dot may be that of a page, too: whoever gives out the search domain of a
+// network, an access point for one, resolves all of them. So over loopback, where pqd asks for
+// no token, no such name counts but localhost. Beyond it, the names of containers and services
+// have no dot, and pqd serves queues with a token alone.
+
+// HostNames are names by which pqd may be called; * is any.
+type HostNames []string
+
+const HostNotAllowed = "host name not allowed: expected an address, localhost, the name of the machine, or a name in PQ_HTTP_HOSTS"
+
+// Guard refuses requests for other host names.
+func (allowed HostNames) Guard(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed.Allow(r) {
+			http.Error(w, HostNotAllowed, http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Allow goes by the host that the client has called: no proxy's word for another one counts.
+func (allowed HostNames) Allow(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if _, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err == nil {
+		return true
+	}
+	switch {
+	case host == "", host == "localhost":
+		return true // HTTP/1.0 has none; a browser always sends one
+	case !overLoopback(r) && (!strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost")):
+		return true // a container's, a service's
+	}
+	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, host) {
+		return true
+	}
+	return slices.ContainsFunc(allowed, func(name string) bool { return name == "*" || strings.EqualFold(name, host) })
+}
+
+// overLoopback reports whether a request came to a loopback address, whatever PQ_HTTP says.
+func overLoopback(r *http.Request) bool {
+	to, is := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return !is || to.IP.IsLoopback()
+}

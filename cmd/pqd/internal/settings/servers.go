@@ -1,0 +1,61 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// ParseServers reads a list of server addresses as the NATS library does. The
+// error repeats nothing of an address: it may have a password in it.
+func ParseServers(list string) ([]*url.URL, error) {
+	var servers []*url.URL
+	for i, server := range strings.Split(list, ",") {
+		if server = strings.TrimSpace(server); server == "" {
+			continue
+		}
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server
+		}
+		parsed, err := url.Parse(server)
+		if err != nil || !isServer(parsed) {
+			return nil, fmt.Errorf("address %d of the list is malformed: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
+				"in a user or password, write all but letters and digits as %% and two hexadecimal digits", i+1)
+		}
+		servers = append(servers, parsed)
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("found no address: expected nats://<host>:<port>")
+	}
+	return servers, nil
+}
+
+// isServer reports whether u is a server's address. A password with an unescaped comma,
+// slash or question mark splits an address into parts that are none.
+func isServer(u *url.URL) bool {
+	if u.Port() != "" {
+		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+			return false
+		}
+	}
+	return u.Hostname() != "" && !strings.Contains(u.Path, "@") && u.RawQuery == "" && u.Fragment == ""
+}
+
+// Redact replaces the logins in a list of server addresses by xxxxx.
+func Redact(list string) string {
+	servers, err := ParseServers(list)
+	if err != nil {
+		return "xxxxx"
+	}
+	var shown []string
+	for _, server := range servers {
+		safe := url.URL{Scheme: server.Scheme, Host: server.Host}
+		if server.User != nil {
+			safe.User = url.User("xxxxx")
+		}
+		shown = append(shown, safe.String())
+	}
+	return strings.Join(shown, ",")
+}

@@ -1,0 +1,157 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// The types of settings. Their Decode methods say what was expected; the
+// caller that reports the error adds the variable and its value.
+
+// prefix is what the subjects begin with.
+type prefix string
+
+func (p *prefix) Decode(value string) error {
+	if _, err := subjects.New(value); err != nil {
+		return err
+	}
+	*p = prefix(value)
+	return nil
+}
+
+func (n *HostNames) Decode(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			return errors.New("expected names of hosts separated by commas, such as pqd.example.com, or *")
+		}
+		*n = append(*n, name)
+	}
+	return nil
+}
+
+// replySubjects are patterns of subjects.
+type replySubjects []string
+
+func (r *replySubjects) Decode(value string) error {
+	for pattern := range strings.SplitSeq(value, ",") {
+		pattern = strings.TrimSpace(pattern)
+		if err := subjects.CheckPattern(pattern); err != nil {
+			return err
+		}
+		*r = append(*r, pattern)
+	}
+	return nil
+}
+
+// Address is where to listen; port 0 takes any that is free.
+type Address struct {
+	Host string
+	Port int
+}
+
+func (a *Address) Decode(value string) error {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return errors.New("expected <host>:<port>, such as 127.0.0.1:4222")
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return errors.New("expected a port from 0 to 65535 after the last colon")
+	}
+	*a = Address{Host: host, Port: int(number)}
+	return nil
+}
+
+func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// ExistingFile is the path of a file that can be read.
+type ExistingFile string
+
+func (f *ExistingFile) Decode(value string) error {
+	file, err := os.Open(value)
+	if err != nil {
+		return fmt.Errorf("expected a readable file: %w", errors.Unwrap(err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return errors.New("expected a file, found a directory")
+	}
+	*f = ExistingFile(value)
+	return nil
+}
+
+type logFormat string
+
+func (f *logFormat) Decode(value string) error {
+	if value != "text" && value != "json" {
+		return errors.New("expected text or json")
+	}
+	*f = logFormat(value)
+	return nil
+}
+
+type logLevel slog.Level
+
+func (l *logLevel) Decode(value string) error {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(value, level.String()) {
+			*l = logLevel(level)
+			return nil
+		}
+	}
+	return errors.New("expected debug, info, warn or error")
+}
+
+// byteCount is a number of bytes.
+type byteCount int64
+
+func (c *byteCount) Decode(value string) error {
+	n, err := parseBytes(value)
+	*c = byteCount(n)
+	return err
+}
+
+// queueCount is how many queues have metrics of their own. Each costs some reads a scrape.
+type queueCount int
+
+const maxQueueCount = 10_000
+
+func (c *queueCount) Decode(value string) error {
+	n, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || n > maxQueueCount {
+		return fmt.Errorf("expected 0 to %d", maxQueueCount)
+	}
+	*c = queueCount(n)
+	return nil
+}
+
+// Option is the bridge's: there 0 is its default, and a negative number none.
+func (c queueCount) Option() int {
+	if c == 0 {
+		return -1
+	}
+	return int(c)
+}
+
+// IsLoopback reports whether no other machine can reach the address.
+func (a Address) IsLoopback() bool { return node{Host: a.Host}.isLoopback() }
+
+// Scheme is what the URLs of PQ_HTTP begin with.
+func Scheme(encrypted bool) string {
+	if encrypted {
+		return "https://"
+	}
+	return "http://"
+}

@@ -1,0 +1,179 @@
+package settings
+
+import (
+	"crypto/tls"
+	"errors"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// Settings are what pqd reads from its environment. The tags are the one table
+// of names, defaults and meanings: reading, checking and --help all use it.
+type Settings struct {
+	Store       StoreName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory>, jetstream:<name>?sync=always, or fdb:<cluster file>[?prefix=<name>]"`
+	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a replicated store, an odd number, separated by commas. <name>=<address> gives a node a name that stays when its address changes"`
+	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this node: with PQ_CLUSTER one of its names or addresses, otherwise any. Needed unless it is the address or the name of this machine"`
+	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a node: its copy of the store, and the files of its NATS server"`
+	MinFree     MinFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of it"`
+	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default: no limit"`
+	Secret      ExistingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share; at least 16 characters"`
+	RouteCA     ExistingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
+	RouteCert   ExistingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`
+	RouteKey    ExistingFile    `envconfig:"PQ_CLUSTER_KEY" desc:"private key file of PQ_CLUSTER_CERT"`
+	LogCreds    ExistingFile    `envconfig:"PQ_STORE_CREDS" desc:"credentials file of the NATS account that has the stream of PQ_STORE=jetstream:<name>, if it is not the clients'"`
+	Prefix      prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
+	Listen      Address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
+	NATSConfig  ExistingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
+	Unprotected doors           `envconfig:"PQ_UNPROTECTED" desc:"what may be open to everybody who reaches it, separated by commas: nats, the embedded NATS server beyond loopback addresses without a login; http, the console and the HTTP interface there without a token; log, the log of PQ_STORE=jetstream:<name> without a login. Otherwise pqd refuses to start"`
+	HTTP        Address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, /v1/, /healthz, /readyz, /metrics and /varz"`
+	HTTPHosts   HostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and the machine's own name always work, beyond loopback also names without a dot"`
+	WebCert     ExistingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there. Read again when it changes"`
+	WebKey      ExistingFile    `envconfig:"PQ_HTTP_KEY" desc:"private key file of PQ_HTTP_CERT"`
+	Console     consoleMode     `envconfig:"PQ_CONSOLE" desc:"the console and the HTTP interface: off, read to look, or admin to change, too. If not set: read where PQ_CONSOLE_TOKEN is set, NATS_PASSWORD guards the embedded server, or every user of the machine may do everything over NATS anyway (PQ_HTTP is a loopback address, and neither NATS_URL nor PQ_NATS_CONFIG is set); otherwise off"`
+	Token       ExistingFile    `envconfig:"PQ_CONSOLE_TOKEN" desc:"file with the token of the console and of the HTTP interface, a line of at least 16 characters; needed beyond loopback addresses. If not set: the password of the NATS user whose rights they have, there and where NATS_PASSWORD guards the embedded server"`
+	WebCreds    ExistingFile    `envconfig:"PQ_CONSOLE_CREDS" desc:"credentials file of the NATS user whose rights the console and the HTTP interface have, if it is not pqd's"`
+	WebUser     string          `envconfig:"PQ_CONSOLE_USER" desc:"the same by name, with PQ_CONSOLE_PASSWORD"`
+	WebPass     string          `envconfig:"PQ_CONSOLE_PASSWORD" desc:"password of PQ_CONSOLE_USER"`
+	WebInbox    inboxPrefix     `envconfig:"PQ_CONSOLE_INBOX" default:"_INBOX" desc:"prefix of that user's inboxes"`
+	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; always _INBOX.> and _R_.>"`
+	Sync        bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
+	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
+	Log         logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
+	LogLevel    logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
+	Queues      queueCount      `envconfig:"PQ_METRICS_QUEUES" default:"1000" desc:"how many queues have metrics of their own, up to 10000; the others are counted together"`
+	Profile     bool            `envconfig:"PQ_PROFILE" default:"false" desc:"true also serves /debug/pprof at PQ_HTTP, with profiles of blocking"`
+	NATS        NATS            `ignored:"true"`
+	set         map[string]bool // the variables that were set
+}
+
+// NATS are the variables that the nats command knows too.
+type NATS struct {
+	URL      string       `envconfig:"NATS_URL" desc:"NATS servers to connect to, separated by commas, instead of running one"`
+	Creds    ExistingFile `envconfig:"NATS_CREDS" desc:"credentials file to log in with"`
+	NKey     ExistingFile `envconfig:"NATS_NKEY" desc:"file with the NKey seed to log in with"`
+	User     string       `envconfig:"NATS_USER" desc:"user to log in as, with NATS_PASSWORD. Without NATS_URL and PQ_NATS_CONFIG: the login that the embedded NATS server asks for"`
+	Password string       `envconfig:"NATS_PASSWORD" desc:"password of NATS_USER"`
+	Token    string       `envconfig:"NATS_TOKEN" desc:"token to log in with"`
+	CA       ExistingFile `envconfig:"NATS_CA" desc:"file with the certificate authorities to trust"`
+	Cert     ExistingFile `envconfig:"NATS_CERT" desc:"client certificate file, with NATS_KEY"`
+	Key      ExistingFile `envconfig:"NATS_KEY" desc:"private key file of NATS_CERT"`
+}
+
+// Load reads the environment. A variable that is set to nothing counts
+// as not set.
+func Load() (Settings, error) {
+	var s Settings
+	s.set = make(map[string]bool)
+	for _, name := range variables() {
+		switch value, ok := os.LookupEnv(name); {
+		case value != "":
+			s.set[name] = true
+		case ok:
+			if err := os.Unsetenv(name); err != nil {
+				return s, err
+			}
+		}
+	}
+	for _, table := range []any{&s, &s.NATS} {
+		if err := envconfig.Process("", table); err != nil {
+			return s, explain(err)
+		}
+	}
+	return s, s.check()
+}
+
+// explain words an error of envconfig for operators.
+func explain(err error) error {
+	var parse *envconfig.ParseError
+	if !errors.As(err, &parse) {
+		return err
+	}
+	reason := parse.Err.Error()
+	if parse.TypeName == "bool" {
+		reason = "expected true or false"
+	}
+	return Usagef("%s=%q: %s", parse.KeyName, parse.Value, reason)
+}
+
+// check finds settings that contradict each other.
+func (s *Settings) check() error {
+	if s.NATS.URL != "" {
+		if _, err := ParseServers(s.NATS.URL); err != nil {
+			return Usagef("NATS_URL: %w", err)
+		}
+	}
+	logins := s.among("NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_TOKEN")
+	switch {
+	case s.NATS.URL != "" && s.set["PQ_NATS_CONFIG"]:
+		return Usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", Redact(s.NATS.URL))
+	case s.NATS.URL != "" && s.set["PQ_LISTEN"]:
+		return Usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", Redact(s.NATS.URL))
+	case len(logins) > 1:
+		return Usagef("%s are set: expected one way to log in", strings.Join(logins, " and "))
+	case s.set["NATS_USER"] != s.set["NATS_PASSWORD"]:
+		return Usagef("%s is set alone: expected NATS_USER and NATS_PASSWORD together (a token goes into NATS_TOKEN)", s.among("NATS_USER", "NATS_PASSWORD")[0])
+	case s.set["NATS_CERT"] != s.set["NATS_KEY"]:
+		return Usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
+	case s.set["PQ_HTTP_CERT"] != s.set["PQ_HTTP_KEY"]:
+		return Usagef("%s is set alone: expected PQ_HTTP_CERT and PQ_HTTP_KEY together", s.among("PQ_HTTP_CERT", "PQ_HTTP_KEY")[0])
+	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "" && !s.OwnLogin():
+		return Usagef("%s is set, but the embedded NATS server does not ask for it: expected NATS_URL, PQ_NATS_CONFIG with users, or NATS_USER and NATS_PASSWORD, which it then asks all clients for", logins[0])
+	}
+	if s.set["PQ_MIN_FREE"] && !s.Shared() && !s.Store.Embedded() {
+		return Usagef("PQ_MIN_FREE is for disks that pqd writes to, found PQ_STORE=%s: FoundationDB watches its own", s.Store)
+	}
+	if err := s.checkCluster(); err != nil {
+		return err
+	}
+	if err := s.checkConsole(); err != nil {
+		return err
+	}
+	if s.WebCert != "" {
+		if _, err := tls.LoadX509KeyPair(string(s.WebCert), string(s.WebKey)); err != nil {
+			return BadPair("PQ_HTTP_CERT", s.WebCert, "PQ_HTTP_KEY", s.WebKey, err)
+		}
+	}
+	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {
+		return Usagef("%s is for connecting to NATS_URL, which is not set", tls[0])
+	}
+	return nil
+}
+
+// IsSet reports whether a variable was set.
+func (s *Settings) IsSet(name string) bool { return s.set[name] }
+
+// among returns those of names that are set.
+func (s *Settings) among(names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !s.set[name] })
+}
+
+// variables are the names of all settings.
+func variables() []string {
+	var names []string
+	for _, table := range []any{Settings{}, NATS{}} {
+		for field := range reflect.TypeOf(table).Fields() {
+			if name := field.Tag.Get("envconfig"); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Unknown returns variables that begin like settings and are none, such as a
+// mistyped name.
+func Unknown(environment []string) []string {
+	known := variables()
+	var names []string
+	for _, entry := range environment {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "PQ_") && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

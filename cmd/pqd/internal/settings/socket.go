@@ -1,0 +1,20 @@
+package settings
+
+import "path/filepath"
+
+// SocketName is the Unix socket in the directory of an embedded store. pqd backup sends its
+// request there. Every user who may write to the directory may connect. There is no other
+// permission, and no network port.
+const SocketName = "pqd.sock"
+
+// CopyDir is where the copy of a store is. Copies of several stores may lie side by side.
+func (s *Settings) CopyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.Place) }
+
+// Socket is where pqd answers pqd backup and pqd recover. That of a copy lies beside it,
+// because another copy may take its place.
+func (s *Settings) Socket() string {
+	if s.Shared() {
+		return s.CopyDir() + ".sock"
+	}
+	return filepath.Join(s.Store.Place, SocketName)
+}

@@ -1,0 +1,48 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// doors are values of PQ_UNPROTECTED.
+type doors []string
+
+const (
+	DoorNATS = "nats" // the embedded NATS server
+	doorHTTP = "http" // the HTTP interface and the console
+	DoorLog  = "log"  // the log of PQ_STORE=jetstream:<name>, to clients of its NATS servers
+)
+
+func (d *doors) Decode(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains([]string{DoorNATS, doorHTTP, DoorLog}, name) {
+			return fmt.Errorf("found %q: expected nats, http or log, separated by commas", name)
+		}
+		*d = append(*d, name)
+	}
+	return nil
+}
+
+// Accepts reports whether the operator has named an open door.
+func (d doors) Accepts(door string) bool { return slices.Contains(d, door) }
+
+// Warn says at each start what is open.
+func (d doors) Warn(log *slog.Logger) {
+	for _, door := range d {
+		log.Warn("PQ_UNPROTECTED: "+map[string]string{
+			DoorNATS: "other machines need no login to use the embedded NATS server, and all queues",
+			doorHTTP: "other machines need no token to use the HTTP interface and the console",
+			DoorLog:  "NATS clients may be able to read and purge the log of the store, which has all items",
+		}[door], "door", door)
+	}
+}
+
+// OwnLogin reports whether NATS_USER and NATS_PASSWORD are the login that the embedded
+// server asks all clients for.
+func (s *Settings) OwnLogin() bool {
+	return s.NATS.URL == "" && s.NATSConfig == "" && s.NATS.User != ""
+}
