@@ -39,6 +39,8 @@ var endOfBatch = nats.Header{
 // answerItem sends one item. A leased one that cannot be sent is given back.
 func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 	l.writeHeaders(r, item, behind)
+	room := l.Limit.Left(&l.header, item.Size)
+	l.header.Backoff(item.Lease, &room)
 	m := nats.Msg{Subject: r.Msg.Reply, Header: l.header.Finish(), Data: item.Payload}
 	if item.Lease != nil {
 		m.Reply = m.Header[protocol.HeaderAck][0]
@@ -65,9 +67,11 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 func (l *lane) answerBundle(r *pop) {
 	l.out = l.out[:0]
 	var leases []*fdbpq.Lease
+	room := l.Limit.BundleLeft(r.Subject.Queue, r.found)
 	for i := range r.found {
 		item := &r.found[i]
 		l.writeHeaders(r, item, r.ready+int64(len(r.found)-1-i))
+		l.header.Backoff(item.Lease, &room)
 		l.lines = append(l.header.AppendLines(l.lines[:0]), item.Headers...)
 		l.out = protocol.AppendFrame(l.out, l.lines, item.Payload)
 		if item.Lease != nil {

@@ -67,7 +67,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
 	b := &Bridge{nc: nc, ending: errShutdown, keeper: newKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
-		Events: request.NewAnnouncer(nc, wr.Grammar, o.Logger, stats),
+		Events: request.NewAnnouncer(nc, wr.Grammar, o.Logger, stats, store.Display),
 	}}
 	if o.Cluster != nil {
 		b.ending = errMoved

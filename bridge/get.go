@@ -13,15 +13,23 @@ import (
 // get shows an item, whatever its state.
 type get struct {
 	request.Request
-	id    fdbpq.ID
-	item  *fdbpq.StoredItem
-	ready int64 // items in its queue
+	id       fdbpq.ID
+	item     *fdbpq.StoredItem
+	ready    int64  // items in its queue
+	asked    bool   // for the attempts of the item, and not only their number
+	attempts string // of the item, if they were asked for
 }
 
 func makeGet(subjects.Verb) work { return new(get) }
 
 func (g *get) Read(*codec.Wire) (f *failure.Failure) {
-	if f = codec.NoOptions(g.Msg, g.Subject.Verb.String()); f == nil {
+	f = codec.ReadOptions(g.Msg, g.Subject.Verb.String(), "attempts", func(name string, value any) (known bool, f *failure.Failure) {
+		if known = name == "attempts"; known {
+			g.asked, f = codec.ReadBool(name, value)
+		}
+		return known, f
+	})
+	if f == nil {
 		g.id, f = codec.ReadID(g.Subject.ID)
 	}
 	return f
@@ -34,6 +42,11 @@ func (g *get) find(v *view) (err error) {
 	if g.item == nil {
 		g.Failure = failure.NoItem(g.Subject.Queue, g.Subject.ID)
 		return nil
+	}
+	if g.asked && g.item.Attempts != "" {
+		if g.attempts, err = codec.AttemptsText(g.item.Attempts); err != nil {
+			return err
+		}
 	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
@@ -53,6 +66,7 @@ func (g *get) answer(l *lane) {
 	w.Reset()
 	w.Stored(item, l.store.Display)
 	w.Behind(g.ready)
+	w.Retries(item, g.attempts, l.Limit.Left(w, item.Size))
 	m := nats.Msg{Subject: g.Msg.Reply, Header: w.Finish(), Data: item.Payload}
 	codec.AddHeaders(m.Header, item.Headers)
 	l.Publish(&m)

@@ -41,14 +41,14 @@ func TestImport(t *testing.T) {
 			t.Fatalf("%s has %d items, expected %d", queue, len(ids), count)
 		}
 		for _, id := range ids {
-			item := from.ask("pq."+queue+".get."+id, "")
+			item := from.ask("pq."+queue+".get."+id, `{"attempts":true}`)
 			for _, duplicate := range []bool{false, true} {
 				ack := to.acknowledged(to.askMsg(&nats.Msg{Subject: "pq." + queue + ".import", Header: maps.Clone(item.Header), Data: item.Data}))
 				if ack.ID != id || ack.Duplicate != duplicate || ack.Stream != queue {
 					t.Errorf("%s %s: imported as %+v, expected duplicate %v", queue, id, ack, duplicate)
 				}
 			}
-			got, want := to.ask("pq."+queue+".get."+id, ""), item.Header
+			got, want := to.ask("pq."+queue+".get."+id, `{"attempts":true}`), item.Header
 			if want.Get("PQ-State") == "leased" {
 				want.Set("PQ-State", "ready")
 				want.Del("PQ-Lease-Expires")

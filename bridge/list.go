@@ -16,19 +16,23 @@ import (
 // list shows a page of items.
 type list struct {
 	jsonQuery
-	page fdbpq.Listing
+	page     fdbpq.Listing
+	attempts bool // with the attempts of the items
 }
 
 func makeList(subjects.Verb) work { return new(list) }
 
 func (l *list) Read(*codec.Wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, bodies, preview", l.field)
+	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, holder, bodies, preview, attempts", l.field)
 	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
 	}
 	if f == nil && l.page.Key != "" && l.page.State != "" && l.page.State != fdbpq.StateReady {
 		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because items of one key are listed that are ready`, l.page.State)
+	}
+	if f == nil && l.page.Holder != "" && l.page.State != fdbpq.StateLeased {
+		f = failure.Newf(400, `holder is set: expected state to be "leased", because leased items have holders`)
 	}
 	if f == nil && l.page.Bodies && l.page.Preview > 0 {
 		f = failure.Newf(400, "found bodies and preview: expected one of them")
@@ -42,6 +46,10 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		l.page.Limit, f = codec.ReadLimit(name, value)
 	case "bodies":
 		l.page.Bodies, f = codec.ReadBool(name, value)
+	case "attempts":
+		l.attempts, f = codec.ReadBool(name, value)
+	case "holder":
+		l.page.Holder, f = codec.ReadHolder(name, value)
 	case "preview":
 		l.page.Preview, f = codec.ReadInteger(name, value, 1, protocol.MaxPreview)
 	case "min", "max":
@@ -98,16 +106,21 @@ func (l *list) find(v *view) error {
 	}
 	space := int(v.Conn.MaxPayload()) - pageReserve
 	body := []byte(`{"items":[`)
-	var last string
+	last := page.Last.String()
 	more := page.More
 	for i := range page.Items {
 		item := listed(v.store, &page.Items[i], &l.page)
+		if l.attempts {
+			if item.LastAttempts, err = codec.Attempts(page.Items[i].Attempts); err != nil {
+				return err
+			}
+		}
 		text, err := json.Marshal(item)
 		if err != nil {
 			return err
 		}
 		if len(body)+len(text) > space && i > 0 {
-			more = true
+			more, last = true, page.Items[i-1].ID.String()
 			break
 		}
 		if text, err = fitting(item, text, space-len(body)); err != nil {
@@ -117,10 +130,9 @@ func (l *list) find(v *view) error {
 			body = append(body, ',')
 		}
 		body = append(body, text...)
-		last = item.ID
 	}
 	body = append(body, ']')
-	if more && last != "" {
+	if more {
 		body = append(append(append(body, `,"next":"`...), last...), '"')
 	}
 	l.body = append(body, '}')
@@ -132,9 +144,11 @@ func (l *list) find(v *view) error {
 func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body, l.Preview = nil, nil },
+		func() { l.LastAttempts = nil },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
 		func() { l.Unique, l.UniqueUntil = "", "" },
+		func() { l.Holder = "" },
 	} {
 		if len(text) <= space {
 			break
@@ -161,6 +175,8 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 		Size:       held.Size,
 		Fence:      held.Fence,
 		KeyFence:   held.KeyFence,
+		Holder:     held.Holder,
+		Attempts:   held.Attempts.Last(),
 	}
 	if protocol.ValidUTF8(headers) { // JSON would change others
 		item.Headers = headers

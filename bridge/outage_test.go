@@ -66,7 +66,7 @@ func TestStoreAway(t *testing.T) {
 	c.refused(c.next(waiter), 503)
 	id := leased.Header.Get("PQ-Id")
 	for _, subject := range []string{
-		"push", "push.5", "pop.min", "pop.max", "peek.min", "info", "list", "get." + id, "remove." + id, "move." + id + ".5", "requeue." + id,
+		"push", "push.5", "pop.min", "pop.max", "peek.min", "info", "list", "get." + id, "remove." + id, "move." + id + ".5", "requeue." + id, "revoke." + id,
 		"keys", "key.a", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a",
 	} {
 		m := c.refused(c.raw("pq.jobs."+subject, ""), 503)

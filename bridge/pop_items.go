@@ -15,7 +15,7 @@ import (
 func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
 	sel := todo[0].ask.Selection(&t.Limit, t.lane.queue.Name())
 	if len(todo) > 1 {
-		sel.Limit = len(todo)
+		sel.Limit, sel.Holders = len(todo), holdersOf(todo)
 		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
 	}
 	if t.alone {
@@ -27,6 +27,19 @@ func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
 		}
 	}
 	return sel
+}
+
+// holdersOf are what those call themselves who ask for one item each, nil if none says so.
+func holdersOf(todo []*pop) (holders []string) {
+	for i, r := range todo {
+		if r.ask.Holder != "" && holders == nil {
+			holders = make([]string, len(todo))
+		}
+		if holders != nil {
+			holders[i] = r.ask.Holder
+		}
+	}
+	return holders
 }
 
 // popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt

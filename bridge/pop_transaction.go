@@ -269,6 +269,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		first.ask.TakeOver(settled.Holder)
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
 		if settled.Frees {

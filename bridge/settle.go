@@ -57,7 +57,7 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case codec.SettleAck, codec.SettleNext:
 		done, err = q.Ack(tx, s.Lease)
 	case codec.SettleNack:
-		done, err = q.Nack(tx, s.Lease, fdbpq.Nack{Delay: &s.Delay})
+		done, err = q.Nack(tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
 	case codec.SettleProgress:
 		done, err = q.Extend(tx, s.Lease, s.Leased)
 	case codec.SettleTerm:

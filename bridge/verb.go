@@ -68,6 +68,7 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove},
 	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove},
 	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue},
+	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: makeRevoke},
 	{
 		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: makeAdmin,
 		subjects: []subjects.Verb{subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete},

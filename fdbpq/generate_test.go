@@ -31,6 +31,9 @@ func (w *world) operation(rng *rand.Rand) operation {
 		if l.state == fdbpq.StateReady || rng.IntN(20) == 0 {
 			l.key = w.key(rng)
 		}
+		if l.state == fdbpq.StateLeased && rng.IntN(3) == 0 || rng.IntN(50) == 0 {
+			l.holder = pick(rng, "w1", "w2", "nobody")
+		}
 		queue := w.queueName(rng)
 		if len(w.ids) > 0 && rng.IntN(2) == 0 {
 			after := pick(rng, w.ids...)

@@ -11,6 +11,7 @@ import (
 type Listing struct {
 	State  State  // of the items; "": ready items
 	Key    string // of the items, which are ready ones then; "": all items
+	Holder string // of the items, which are leased ones then; "": all items. A page looks at up to MaxBatch leases
 	Band   *Band  // of their priorities; nil: all
 	After  *ID    // start after this item; nil: from the beginning
 	Limit  int    // items at most; 1 to MaxBatch
@@ -24,6 +25,7 @@ type Listing struct {
 type Page struct {
 	Items []StoredItem
 	More  bool // there are items after the last one
+	Last  ID   // of the items that the page looked at
 }
 
 // listOfKey is how many items of one key are read at once: each may be maxInline bytes long.
@@ -35,6 +37,9 @@ const previewsApart = 16
 
 // ErrListKey refuses a list of one key whose items are not ready ones.
 var ErrListKey = errors.New("items of one key are listed that are ready")
+
+// ErrListHolder refuses a list of one holder whose items are not leased ones.
+var ErrListHolder = errors.New("items of one holder are listed that are leased")
 
 var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
 
@@ -54,6 +59,9 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		if space != spaceReady {
 			return Page{}, ErrListKey
 		}
+	}
+	if listing.Holder != "" && space != spaceLeased {
+		return Page{}, ErrListHolder
 	}
 	s, err := q.readState(r)
 	if err != nil {
@@ -132,7 +140,11 @@ func (rest *scan) behind(behind *place) *scan {
 // page reads one page of a space. It ends early when its content reaches
 // MaxBatchBytes.
 func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, listing Listing) (Page, error) {
-	entries, err := next(listing.Limit+1, MaxBatchBytes)
+	most := listing.Limit // rows
+	if listing.Holder != "" {
+		most = MaxBatch
+	}
+	entries, err := next(most+1, MaxBatchBytes)
 	if err != nil {
 		return Page{}, err
 	}
@@ -142,6 +154,14 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, 
 		l, err := parseItemRow(space, entry.value, entry.place)
 		if err != nil {
 			return Page{}, err
+		}
+		if i == most {
+			page.More = true
+			break
+		}
+		if listing.Holder != "" && l.holder != listing.Holder {
+			page.Last = l.id(l.place)
+			continue
 		}
 		size += l.headerSize
 		payload := listing.Preview
@@ -154,7 +174,7 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, 
 				payload = 0
 			}
 		}
-		if i == listing.Limit || (i > 0 && size > MaxBatchBytes) {
+		if n := len(page.Items); n == listing.Limit || n > 0 && size > MaxBatchBytes {
 			page.More = true
 			break
 		}
@@ -163,8 +183,9 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, 
 			return Page{}, err
 		}
 		page.Items = append(page.Items, *stored)
+		page.Last = stored.ID
 	}
-	if n := len(entries); !page.More && n > 0 && n == len(page.Items) {
+	if !page.More && len(entries) > 0 {
 		rest, err := next(1, 0)
 		if err != nil {
 			return Page{}, err

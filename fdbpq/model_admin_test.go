@@ -10,12 +10,13 @@ import (
 // listing is what List is asked for. After an item that is gone, the page
 // starts where it stood at first.
 type listing struct {
-	state fdbpq.State
-	key   string
-	after *knownID
-	band  *fdbpq.Band
-	limit int
-	plain bool // without bodies
+	state  fdbpq.State
+	key    string
+	holder string
+	after  *knownID
+	band   *fdbpq.Band
+	limit  int
+	plain  bool // without bodies
 
 	preview int // bytes of each payload, in a plain one
 }
@@ -70,6 +71,9 @@ func (m *model) list(queue string, l listing) outcome {
 	if l.key != "" && l.state != fdbpq.StateReady {
 		return outcome{Err: "list key"}
 	}
+	if l.holder != "" && l.state != fdbpq.StateLeased {
+		return outcome{Err: "list holder"}
+	}
 	q := m.queue(queue)
 	if q == nil {
 		return outcome{Err: "no queue"}
@@ -88,6 +92,9 @@ func (m *model) list(queue string, l listing) outcome {
 	}
 	if l.key != "" {
 		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.key != l.key })
+	}
+	if l.holder != "" { // fewer than a page looks at
+		items = slices.DeleteFunc(items, func(item *modelItem) bool { return item.holder != l.holder })
 	}
 	limit := l.limit
 	if l.key != "" {

@@ -55,7 +55,7 @@ func listOf(queue string, l listing) operation {
 	return operation{
 		name: fmt.Sprintf("list %s %+v", queue, l),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			ask := fdbpq.Listing{State: l.state, Key: l.key, Band: l.band, Limit: l.limit, Bodies: !l.plain, Preview: int64(l.preview)}
+			ask := fdbpq.Listing{State: l.state, Key: l.key, Holder: l.holder, Band: l.band, Limit: l.limit, Bodies: !l.plain, Preview: int64(l.preview)}
 			if l.after != nil {
 				id := parseID(l.after.id)
 				ask.After = &id

@@ -72,6 +72,8 @@ func kindOf(err error) string {
 		return "place"
 	case errors.Is(err, fdbpq.ErrListKey):
 		return "list key"
+	case errors.Is(err, fdbpq.ErrListHolder):
+		return "list holder"
 	case errors.Is(err, fdbpq.ErrKey):
 		return "key"
 	}

@@ -18,6 +18,8 @@ type ItemEvent struct {
 	Deliveries int64     `json:"deliveries"`
 	Reason     string    `json:"reason,omitempty"`
 	DeadLetter string    `json:"dead_letter,omitempty"`
+	Holder     string    `json:"holder,omitempty"`    // of a lease that its holder has lost
+	NotBefore  time.Time `json:"not_before,omitzero"` // its item is ready from then on
 }
 
 // ErrorEvent is published when pushes without a reply subject were not stored.

@@ -26,6 +26,7 @@ const (
 	HeaderWait   = "PQ-Wait"
 	HeaderLease  = "PQ-Lease"
 	HeaderBand   = "PQ-Band"
+	HeaderHolder = "PQ-Holder" // also of a leased item that is shown
 	HeaderRepeat = "PQ-Repeat"
 	HeaderMsgID  = "Nats-Msg-Id" // as JetStream has it
 )
@@ -38,6 +39,8 @@ const (
 	HeaderKeyFence     = "PQ-Key-Fence"
 	HeaderAck          = "PQ-Ack"
 	HeaderLeaseExpires = "PQ-Lease-Expires"
+	HeaderBackoff      = "PQ-Backoff"
+	HeaderAttempts     = "PQ-Attempts"
 	HeaderNumPending   = "PQ-Num-Pending"
 	HeaderState        = "PQ-State"
 	HeaderWaitsFor     = "PQ-Waits-For"

@@ -63,6 +63,9 @@ type Item struct {
 	Unique       string              `json:"unique,omitempty"`
 	UniqueUntil  string              `json:"unique_until,omitempty"`
 	Dead         *Death              `json:"dead,omitempty"`
+	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
+	Attempts     int64               `json:"attempts,omitempty"`      // number of the last one
+	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // if they were asked for
 }
 
 // SetPayload sets Payload or Base64, whichever fits.

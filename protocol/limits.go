@@ -22,6 +22,12 @@ const (
 	// item.
 	MaxReason = 200
 
+	// MaxNackReason bounds the reason of -NAK and of a revoke.
+	MaxNackReason = 1 << 10
+
+	// MaxAttemptsText bounds the attempts of an imported item.
+	MaxAttemptsText = 8 << 10
+
 	// MaxPayload bounds an item's payload and headers, whatever the server allows.
 	MaxPayload = 8 << 20
 

@@ -12,9 +12,12 @@ type ListRequest struct {
 	Max    *int64 `json:"max,omitempty"`    // greatest priority
 	Key    string `json:"key,omitempty"`    // of the items, which are ready ones then
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
+	Holder string `json:"holder,omitempty"` // of the items, which are leased ones then
 	Limit  int    `json:"limit,omitempty"`
 
 	Preview int `json:"preview,omitempty"` // bytes of each payload, up to MaxPreview; not with Bodies
+
+	Attempts bool `json:"attempts,omitempty"` // with LastAttempts
 }
 
 // Page is the answer to a ListRequest.
@@ -36,10 +39,14 @@ type Listed struct {
 	Fence      int64     `json:"fence,omitempty"`
 	KeyFence   int64     `json:"key_fence,omitempty"`
 	Dead       *Death    `json:"dead,omitempty"`
-	Size       int64     `json:"size"` // of payload and headers
+	Holder     string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
+	Attempts   int64     `json:"attempts,omitempty"` // number of the last one
+	Size       int64     `json:"size"`               // of payload and headers
 
 	Unique      string `json:"unique,omitempty"`
 	UniqueUntil string `json:"unique_until,omitempty"` // UntilLeased, or ""
+
+	LastAttempts []Attempt `json:"last_attempts,omitempty"` // if they were asked for and fit
 
 	// Headers is nil when a value is not UTF-8, which JSON cannot carry, or when the item does
 	// not fit into an answer with them. Dead is nil when it does not fit, too.

@@ -11,6 +11,7 @@ type PopRequest struct {
 	MaxBytes int           `json:"max_bytes,omitempty"`
 	Min      *int64        `json:"min,omitempty"`
 	Max      *int64        `json:"max,omitempty"`
+	Holder   string        `json:"holder,omitempty"` // what the holder of the leases calls itself
 	MsgID    string        `json:"msg_id,omitempty"` // to repeat the pop by
 	Repeat   bool          `json:"repeat,omitempty"` // it is a repetition, and final if it finds nothing
 }

@@ -84,6 +84,8 @@ type Config struct {
 	Rate              string   `json:"rate"`                // deliveries of the queue, such as 100/1m; "": no bound
 	KeyRate           string   `json:"key_rate"`            // deliveries of one key
 	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
+	Backoff           Backoff  `json:"backoff"`             // how long items stay away that come back from a lease
+	Attempts          int64    `json:"attempts"`            // last ones that items remember; 0: none
 	Strict            bool     `json:"strict"`              // no pop passes over an item that is there when it commits, on any store
 }
 
@@ -108,6 +110,8 @@ type ConfigChange struct {
 	Rate              *string   `json:"rate,omitempty"`
 	KeyRate           *string   `json:"key_rate,omitempty"`
 	HandOver          *string   `json:"hand_over,omitempty"`
+	Backoff           *Backoff  `json:"backoff,omitempty"`
+	Attempts          *int64    `json:"attempts,omitempty"`
 	Strict            *bool     `json:"strict,omitempty"`
 }
 

@@ -17,8 +17,3 @@ const (
 	ResultOK    = "+OK"  // and, behind it, when an extended lease ends
 	ResultError = "-ERR" // and, behind it, the code, the reason or -, and a text
 )
-
-// NackDelay is the JSON object that may follow -NAK.
-type NackDelay struct {
-	Delay int64 `json:"delay"` // nanoseconds
-}

@@ -42,6 +42,7 @@ const (
 	DescriptionShutdown   = "Server Shutdown"
 	DescriptionOccupied   = "Occupied"
 	DescriptionLeased     = "Leased"
+	DescriptionNotLeased  = "Not Leased"
 
 	DescriptionLeaseRequired = "Lease Required"
 	DescriptionOnlyMin       = "Only Min"
@@ -114,5 +115,6 @@ const (
 	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported one
 	ReasonLeaseRequired Reason = "lease_required" // leases of keys are counted
 	ReasonOnlyMin       Reason = "only_min"       // pops know the next item of each key alone
+	ReasonNotLeased     Reason = "not_leased"     // there is no lease to revoke
 	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
 )

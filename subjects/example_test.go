@@ -72,7 +72,7 @@ func ExamplePermissions() {
 	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* pq.*.keys pq.*.key.* pq._sys.cluster.status $SRV.* $SRV.*.pq $SRV.*.pq.*
 	//   subscribe _INBOX.> pq.*.event.*
 	// admin of jobs
-	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.keys pq.jobs.key.* pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.requeue.* pq.jobs.admin.* pq.jobs.admin.key.*
+	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.keys pq.jobs.key.* pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.requeue.* pq.jobs.revoke.* pq.jobs.admin.* pq.jobs.admin.key.*
 	//   subscribe _INBOX.> pq.jobs.event.*
 	// bridge
 	//   publish   pq.*.event.* _INBOX.> _R_.> $SYS.REQ.USER.INFO $SRV.* $SRV.*.pq $SRV.*.pq.*

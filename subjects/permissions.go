@@ -101,7 +101,7 @@ func (g Grammar) Viewer(queue string) (Permissions, error) {
 // Admin returns the permissions to read and change a queue and its items, except for
 // pushes and pops; with *, also to have the active one of several pqd step down, and a lost one replaced.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "admin.*", "admin.key.*")...)
+	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*")...)
 	if err == nil && queue == every {
 		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String(), g.prefix+SysClusterReplace.String())
 	}

@@ -13,7 +13,7 @@ type Subject struct {
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // tells priority 0 from none
-	ID          string // for Get, Remove, Move and Requeue
+	ID          string // for Get, Remove, Move, Requeue and Revoke
 	Key         string // for Key and AdminKey, as items have it
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
@@ -77,6 +77,10 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		}
 	case "requeue":
 		s.Verb, form = Requeue, "requeue.<id>"
+		s.ID = t.next()
+		err = checkID(s.ID)
+	case "revoke":
+		s.Verb, form = Revoke, "revoke.<id>"
 		s.ID = t.next()
 		err = checkID(s.ID)
 	case "keys":
@@ -197,7 +201,7 @@ func (g Grammar) Build(s Subject) (string, error) {
 	case Ack:
 		b = append(append(b, '.'), s.Conn...)
 		b = append(append(b, '.'), s.Token...)
-	case Get, Remove, Move, Requeue:
+	case Get, Remove, Move, Requeue, Revoke:
 		b = append(append(b, '.'), s.ID...)
 	case Key, AdminKey:
 		b = appendKey(append(b, '.'), s.Key)

@@ -71,6 +71,7 @@ var wellFormed = map[string]Subject{
 	"jobs.get." + id128:              {Queue: "jobs", Verb: Get, ID: id128},
 	"jobs.remove.x":                  {Queue: "jobs", Verb: Remove, ID: "x"},
 	"jobs.requeue.x":                 {Queue: "jobs", Verb: Requeue, ID: "x"},
+	"jobs.revoke.x":                  {Queue: "jobs", Verb: Revoke, ID: "x"},
 	"jobs.move.x.-1":                 {Queue: "jobs", Verb: Move, ID: "x", Priority: -1, HasPriority: true},
 	"jobs.move.push.0":               {Queue: "jobs", Verb: Move, ID: "push", HasPriority: true},
 	"jobs.keys":                      {Queue: "jobs", Verb: Keys},
@@ -120,7 +121,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, keys, key, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -220,6 +221,7 @@ var malformed = map[string]string{
 	"pq.jobs.get." + id128 + "i":           ruleID,
 	"pq.jobs.remove":                       "expected remove.<id>",
 	"pq.jobs.requeue":                      "expected requeue.<id>",
+	"pq.jobs.revoke":                       "expected revoke.<id>",
 	"pq.jobs.remove.>":                     ruleID,
 	"pq.jobs.remove.a.b":                   "expected remove.<id>",
 	"pq.jobs.move":                         "expected move.<id>.<priority>",

@@ -20,6 +20,7 @@ const (
 	Remove
 	Move
 	Requeue
+	Revoke
 	Keys
 	Key
 	AdminConfig
@@ -53,6 +54,7 @@ var verbNames = [...]string{
 	Remove:      "remove",
 	Move:        "move",
 	Requeue:     "requeue",
+	Revoke:      "revoke",
 	Keys:        "keys",
 	Key:         "key",
 	AdminConfig: "admin.config",

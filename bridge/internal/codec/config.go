@@ -52,7 +52,7 @@ func Config(c fdbpq.Config) protocol.Config {
 		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
 		Ties: string(c.Ties), MaxLength: c.MaxLength, MaxBytes: c.MaxBytes, Overflow: string(c.Overflow),
 		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
-		HandOver: c.HandOver, Strict: c.Strict,
+		HandOver: c.HandOver, Backoff: protocol.Backoff(c.Backoff), Attempts: c.Attempts, Strict: c.Strict,
 	}
 }
 

@@ -104,7 +104,9 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
-	case protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderAck, protocol.HeaderLeaseExpires:
+	case protocol.HeaderAttempts:
+		i.Attempts, f = readAttempts(value)
+	case protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderAck, protocol.HeaderLeaseExpires:
 		// These headers describe the answer and the lease, not the item.
 	default:
 		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)

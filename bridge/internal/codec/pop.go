@@ -29,6 +29,7 @@ type PopRequest struct {
 	Bundle   bool // asked for as a bundle: a batch in one message
 	MaxBytes int  // 0: no bound of the request's own
 	Wait     time.Duration
+	Holder   string // what the holder of the leases calls itself
 	ID       string // to repeat the pop by
 	Repeats  bool   // it is a repetition, and final if it finds nothing
 }
@@ -38,6 +39,9 @@ func (p *PopRequest) Selection(limit *Limit, queue string) fdbpq.Selection {
 	sel := fdbpq.Selection{
 		End: p.End, Band: &p.Band, Limit: p.Limit, MaxBytes: p.MaxBytes,
 		PopID: p.ID, Repeated: p.Repeats && p.Wait == 0, AnyLease: p.Lease == 0,
+	}
+	if p.Holder != "" {
+		sel.Holders = []string{p.Holder}
 	}
 	if p.Bundle {
 		sel.Room, sel.Frame = limit.BundleRoom(), limit.ItemFrame(queue)
@@ -82,6 +86,7 @@ type popOptions struct {
 	wait, lease   *time.Duration
 	min, max      *int64
 	id            *string
+	holder        *string
 	repeats       *bool
 	bandFromBody  bool
 }
@@ -95,7 +100,7 @@ func agree[T comparable](said **T, value T, body, header string) *failure.Failur
 	return nil
 }
 
-const popFields = "batch, bundle, expires, lease, max_bytes, min, max, msg_id, repeat"
+const popFields = "batch, bundle, expires, holder, lease, max_bytes, min, max, msg_id, repeat"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
@@ -161,6 +166,10 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure.Failu
 		}
 		o.id = &id
 		return true, f
+	case "holder":
+		holder, f := ReadHolder(name, value)
+		o.holder = &holder
+		return true, f
 	case "repeat":
 		repeats, f := ReadBool(name, value)
 		o.repeats = &repeats
@@ -185,6 +194,9 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 	if o.peek && o.lease != nil {
 		return failure.Newf(400, "a peek takes no lease: pop to get one")
 	}
+	if o.peek && o.holder != nil {
+		return failure.Newf(400, "a peek takes no holder: pop with a lease to be one")
+	}
 	if o.peek && o.id != nil {
 		return failure.Newf(400, "a peek has no %s: it can be repeated as it is", protocol.HeaderMsgID)
 	}
@@ -196,10 +208,10 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 
 func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID:
+	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID:
 	default:
-		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderRepeat, protocol.HeaderMsgID)
+		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -236,6 +248,12 @@ func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 			return f
 		}
 		return agree(&o.id, id, "msg_id", key)
+	case protocol.HeaderHolder:
+		holder, f := readHolder(key, value)
+		if f != nil {
+			return f
+		}
+		return agree(&o.holder, holder, "holder", key)
 	case protocol.HeaderRepeat:
 		if value != "true" && value != "false" {
 			return failure.Newf(400, "%s is %s: expected true or false", key, failure.Quote(value))
@@ -307,6 +325,9 @@ func (o *popOptions) apply(p *PopRequest) {
 	}
 	if o.id != nil {
 		p.ID = *o.id
+	}
+	if o.holder != nil {
+		p.Holder = *o.holder
 	}
 	if o.repeats != nil {
 		p.Repeats = *o.repeats

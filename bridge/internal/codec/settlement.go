@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,10 +28,10 @@ const (
 type Settlement struct {
 	Kind   SettleKind
 	Lease  fdbpq.Lease
-	Leased time.Duration // what the pop asked for that the lease is from
-	Delay  time.Duration // of a nack
-	Reason string        // of a term
-	Next   *PopRequest   // of a +NXT
+	Leased time.Duration  // what the pop asked for that the lease is from
+	Delay  *time.Duration // of a nack, nil if it names none
+	Reason string         // of a nack, or a term
+	Next   *PopRequest    // of a +NXT
 }
 
 // ReadSettlement reads a settlement.
@@ -60,7 +59,7 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 	return t, f
 }
 
-const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
+const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"…"}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
 // readWord reads what a settlement does. It returns what follows +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
@@ -74,8 +73,7 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 		s.Kind = SettleAck
 	case protocol.SettleNack:
 		s.Kind = SettleNack
-		s.Delay, f = readNackDelay(rest)
-		return nil, f
+		return nil, s.readNack(rest)
 	case protocol.SettleTerminate:
 		s.Kind = SettleTerm
 		s.Reason = reasonText(rest)
@@ -95,29 +93,6 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 
 func errFollowed(rest []byte) *failure.Failure {
 	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
-}
-
-// readNackDelay reads what may follow -NAK.
-func readNackDelay(rest []byte) (time.Duration, *failure.Failure) {
-	if len(rest) == 0 {
-		return 0, nil
-	}
-	if rest[0] != '{' {
-		return ReadDuration("the delay of -NAK", string(rest), 0, fdbpq.MaxDelay)
-	}
-	var delay time.Duration
-	f := ReadObject("the object behind -NAK", rest, "delay", func(name string, value any) (bool, *failure.Failure) {
-		if name != "delay" {
-			return false, nil
-		}
-		n, f := ReadInteger(name, value, math.MinInt64, math.MaxInt64)
-		delay = time.Duration(n)
-		if f == nil {
-			f = checkDuration(name, delay, 0, fdbpq.MaxDelay)
-		}
-		return true, f
-	})
-	return delay, f
 }
 
 func reasonText(b []byte) string {

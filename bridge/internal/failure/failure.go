@@ -102,13 +102,15 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrLeased):
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionLeased, Reason: protocol.ReasonLeased}
+	case errors.Is(err, fdbpq.ErrNotLeased):
+		return &Failure{Code: 409, Text: err.Error() + ", so no lease can be revoked", Description: protocol.DescriptionNotLeased, Reason: protocol.ReasonNotLeased}
 	case errors.Is(err, fdbpq.ErrAnotherKey):
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionAnotherKey, Reason: protocol.ReasonAnotherKey}
 	case errors.Is(err, fdbpq.ErrLeaseRequired):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
 	case errors.Is(err, fdbpq.ErrOnlyMin):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOnlyMin, Reason: protocol.ReasonOnlyMin}
-	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey), errors.Is(err, fdbpq.ErrWeight), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace):
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey), errors.Is(err, fdbpq.ErrWeight), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace), errors.Is(err, fdbpq.ErrAttempts):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}

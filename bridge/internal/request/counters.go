@@ -21,6 +21,7 @@ const (
 	Acknowledged
 	Returned
 	LeasesLost
+	Revoked
 	Expired
 	Dead
 	Evicted
@@ -30,7 +31,7 @@ const (
 
 // eventCounters are the counters of events.
 var eventCounters = map[fdbpq.EventType]Counter{
-	fdbpq.EventDead: Dead, fdbpq.EventExpired: Expired, fdbpq.EventLeaseLost: LeasesLost, fdbpq.EventEvicted: Evicted,
+	fdbpq.EventDead: Dead, fdbpq.EventExpired: Expired, fdbpq.EventLeaseLost: LeasesLost, fdbpq.EventRevoked: Revoked, fdbpq.EventEvicted: Evicted,
 }
 
 // Tally is what has happened to the items of a queue.

@@ -20,6 +20,7 @@ type Announcer struct {
 	grammar subjects.Grammar
 	log     *slog.Logger
 	stats   *Statistics
+	display func(storeTime int64) time.Time
 
 	mu           sync.Mutex
 	recentLosses map[string]*losses // by queue, to announce later
@@ -28,9 +29,9 @@ type Announcer struct {
 }
 
 // NewAnnouncer returns an announcer of nothing yet.
-func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics) *Announcer {
+func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics, display func(storeTime int64) time.Time) *Announcer {
 	return &Announcer{
-		nc: nc, grammar: grammar, log: log, stats: stats,
+		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
 		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
 	}
 }
@@ -50,11 +51,15 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	var tally Tally
 	tally[eventCounters[e.Type]]++
 	a.stats.Queues.Count(e.Queue, &tally)
-	a.publish(e.Queue, string(e.Type), protocol.ItemEvent{
+	event := protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
 		Queue: e.Queue, ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
-		Reason: e.Reason, DeadLetter: e.DeadLetter,
-	})
+		Reason: e.Reason, DeadLetter: e.DeadLetter, Holder: e.Holder,
+	}
+	if e.NotBefore != 0 {
+		event.NotBefore = a.display(e.NotBefore).UTC()
+	}
+	a.publish(e.Queue, string(e.Type), event)
 }
 
 // Counts are the events by type.

@@ -34,7 +34,7 @@ func newAnnounced(t *testing.T) *announced {
 		t.Fatal(err)
 	}
 	a := &announced{T: t, stats: request.NewStatistics(nil, 10), came: make(chan *nats.Msg, 1<<12)}
-	a.Announcer = request.NewAnnouncer(srv.Connect(t), grammar, slog.New(slog.DiscardHandler), a.stats)
+	a.Announcer = request.NewAnnouncer(srv.Connect(t), grammar, slog.New(slog.DiscardHandler), a.stats, nil)
 	listener := srv.Connect(t)
 	if _, err := listener.ChanSubscribe("pq.*.event.*", a.came); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func newResponder(t *testing.T) (re *request.Responder, came chan *nats.Msg) {
 		t.Fatal(err)
 	}
 	return &request.Responder{
-		Conn: nc, Log: log, Stats: stats, Gate: request.NewGate(10, 1<<30), Events: request.NewAnnouncer(nc, grammar, log, stats),
+		Conn: nc, Log: log, Stats: stats, Gate: request.NewGate(10, 1<<30), Events: request.NewAnnouncer(nc, grammar, log, stats, nil),
 	}, came
 }
 

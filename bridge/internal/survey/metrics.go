@@ -60,6 +60,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.Acknowledged: queueDesc("acknowledged_total", "Leased items that were acknowledged."),
 	request.Returned:     queueDesc("returned_total", "Leased items that -NAK returned, or that reached no client."),
 	request.LeasesLost:   queueDesc("leases_lost_total", "Leases that ran out."),
+	request.Revoked:      queueDesc("revoked_total", "Leases that were taken away."),
 	request.Expired:      queueDesc("expired_total", "Items that outlived their TTL, but for those that became dead letters."),
 	request.Dead:         queueDesc("dead_total", "Items that became dead letters, or were dropped as such."),
 	request.Evicted:      queueDesc("evicted_total", "Items that the full queue gave up for others."),

@@ -1,0 +1,214 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// readHolder reads what a holder calls itself.
+func readHolder(key, value string) (string, *failure.Failure) {
+	if fdbpq.CheckHolder(value) != nil {
+		return "", failure.Newf(400, "%s is %s: expected 1 to %d bytes of UTF-8 without control characters", key, failure.Quote(value), fdbpq.MaxHolder)
+	}
+	return value, nil
+}
+
+// ReadHolder reads what a holder calls itself, in a JSON object.
+func ReadHolder(name string, value any) (string, *failure.Failure) {
+	s, f := ReadString(name, value)
+	if f != nil {
+		return "", f
+	}
+	return readHolder(name, s)
+}
+
+// TakeOver has a +NXT lease for the holder of the lease that it settles, unless it names one.
+func (p *PopRequest) TakeOver(holder string) {
+	if p.Holder == "" {
+		p.Holder = holder
+	}
+}
+
+// readNack reads what may follow -NAK.
+func (s *Settlement) readNack(rest []byte) *failure.Failure {
+	if len(rest) == 0 {
+		return nil
+	}
+	if rest[0] != '{' {
+		delay, f := ReadDuration("the delay of -NAK", string(rest), 0, fdbpq.MaxDelay)
+		s.Delay = &delay
+		return f
+	}
+	return ReadObject("the object behind -NAK", rest, "delay, reason", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "delay":
+			n, f := ReadInteger(name, value, math.MinInt64, math.MaxInt64)
+			delay := time.Duration(n)
+			if f == nil {
+				f = checkDuration(name, delay, 0, fdbpq.MaxDelay)
+			}
+			s.Delay = &delay
+			return true, f
+		case "reason":
+			s.Reason, f = readReason(name, value)
+			return true, f
+		}
+		return false, nil
+	})
+}
+
+// readReason reads why a lease ends.
+func readReason(name string, value any) (string, *failure.Failure) {
+	reason, f := ReadString(name, value)
+	if f == nil && len(reason) > protocol.MaxNackReason {
+		f = failure.Newf(400, "%s has %d bytes: allowed are %d", name, len(reason), protocol.MaxNackReason)
+	}
+	return reason, f
+}
+
+// ReadRevoke reads which lease a revoke ends.
+func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failure) {
+	if f = NoOwnHeaders(m.Header, verb); f != nil {
+		return r, f
+	}
+	body := bytes.TrimSpace(m.Data)
+	if len(body) == 0 {
+		return r, nil
+	}
+	return r, ReadObject("the body of a revoke", body, "fence, delay, reason", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "fence":
+			r.Fence, f = ReadInteger(name, value, 1, maxNumber)
+		case "delay":
+			text, f := ReadString(name, value)
+			if f != nil {
+				return true, f
+			}
+			delay, f := ReadDuration(name, text, 0, fdbpq.MaxDelay)
+			r.Delay = &delay
+			return true, f
+		case "reason":
+			r.Reason, f = readReason(name, value)
+		default:
+			return false, nil
+		}
+		return true, f
+	})
+}
+
+// Attempts are the attempts of an item as answers show them, the oldest first.
+func Attempts(of fdbpq.Attempts) ([]protocol.Attempt, error) {
+	all, err := of.All()
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]protocol.Attempt, len(all))
+	for i, a := range all {
+		shown[i] = protocol.Attempt{N: a.N, End: a.End.UTC(), Holder: a.Holder, Outcome: protocol.Outcome(a.Outcome), Reason: a.Reason}
+		if !a.Start.IsZero() {
+			shown[i].Start = a.Start.UTC()
+		}
+	}
+	return shown, nil
+}
+
+// AttemptsText is the value of a header with the attempts of an item.
+func AttemptsText(of fdbpq.Attempts) (string, error) {
+	shown, err := Attempts(of)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err = e.Encode(shown)
+	return string(bytes.TrimSpace(text.Bytes())), err
+}
+
+// readAttempts reads the header of an import: the attempts, or the number of the last one, which
+// says nothing about them.
+func readAttempts(value string) ([]fdbpq.Attempt, *failure.Failure) {
+	if _, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return nil, nil
+	}
+	if len(value) > protocol.MaxAttemptsText {
+		return nil, failure.Newf(400, "%s has %d bytes: allowed are %d", protocol.HeaderAttempts, len(value), protocol.MaxAttemptsText)
+	}
+	var shown []protocol.Attempt
+	d := json.NewDecoder(bytes.NewReader([]byte(value)))
+	d.DisallowUnknownFields()
+	err := d.Decode(&shown)
+	if err == nil {
+		if _, after := d.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("there is more behind the array")
+		}
+	}
+	if err != nil {
+		return nil, failure.Newf(400, "%s is %s: %s: expected a JSON array of attempts", protocol.HeaderAttempts, failure.Quote(value), err)
+	}
+	all := make([]fdbpq.Attempt, len(shown))
+	for i, a := range shown {
+		all[i] = fdbpq.Attempt{N: a.N, Start: a.Start, End: a.End, Holder: a.Holder, Outcome: fdbpq.Outcome(a.Outcome), Reason: a.Reason}
+	}
+	return all, nil
+}
+
+// Headers that only inform are left out where the answer has no room for them: a worker's words
+// must not make its item undeliverable.
+
+// Backoff writes how long a leased item stays away if it is given back now, if there is room.
+func (w *HeaderWriter) Backoff(lease *fdbpq.Lease, room *int) {
+	if lease != nil && lease.Backoff > 0 {
+		w.optional(protocol.HeaderBackoff, lease.Backoff.String(), room)
+	}
+}
+
+// Retries writes who has an item in the store, and its attempts, as text or otherwise as the number
+// of the last one, as far as there is room.
+func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room int) {
+	if item.Holder != "" {
+		w.optional(protocol.HeaderHolder, item.Holder, &room)
+	}
+	if n := item.Attempts.Last(); n > 0 && (text == "" || !w.optional(protocol.HeaderAttempts, text, &room)) {
+		w.optional(protocol.HeaderAttempts, strconv.FormatInt(n, 10), &room)
+	}
+}
+
+func (w *HeaderWriter) optional(key, value string, room *int) bool {
+	size := lineOf(key, len(value))
+	if size > *room {
+		return false
+	}
+	*room -= size
+	w.string(key, value)
+	return true
+}
+
+// Left is how many bytes an answer has for more headers beside an item and those so far.
+func (l *Limit) Left(w *HeaderWriter, item int64) int {
+	left := l.MaxPayload() - int(item) - blockFrame - len(w.text)
+	for _, key := range w.keys {
+		left -= lineOf(key, 0)
+	}
+	return left
+}
+
+// BundleLeft is the same for a bundle beside its items.
+func (l *Limit) BundleLeft(queue string, items []fdbpq.Item) int {
+	left := l.BundleRoom()
+	for i := range items {
+		left -= int(items[i].Size) + l.frame(textsOf(queue, &items[i]))
+	}
+	return left
+}

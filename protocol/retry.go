@@ -1,0 +1,85 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+	"time"
+)
+
+// Backoff is the setting of a queue for how long items stay away that come back from a lease, as
+// JSON: "" for none, an object such as {"delay":"1s"}, or a list such as ["1s","10s"].
+type Backoff string
+
+// MarshalJSON implements json.Marshaler.
+func (b Backoff) MarshalJSON() ([]byte, error) {
+	if b == "" {
+		return []byte(`""`), nil
+	}
+	return []byte(b), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The bridge checks what is in the object, or the list.
+func (b *Backoff) UnmarshalJSON(text []byte) error {
+	switch {
+	case string(text) == `""`:
+		*b = ""
+	case bytes.HasPrefix(text, []byte("{")), bytes.HasPrefix(text, []byte("[")):
+		*b = Backoff(text)
+	default:
+		return errors.New(`expected "", an object such as {"delay":"1s"}, or a list such as ["1s","10s"]`)
+	}
+	return nil
+}
+
+// Outcome is how a lease ended without success.
+type Outcome string
+
+// Outcomes of attempts.
+const (
+	OutcomeNack       Outcome = "nak"        // its holder gave the item back
+	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeRevoked    Outcome = "revoked"    // it was taken away
+	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
+)
+
+// Attempt is a lease of an item that ended without success.
+type Attempt struct {
+	N       int64     `json:"n"`
+	Start   time.Time `json:"start,omitzero"` // zero: not known
+	End     time.Time `json:"end"`
+	Holder  string    `json:"holder,omitempty"`
+	Outcome Outcome   `json:"outcome"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Nack is the JSON object that may follow -NAK.
+type Nack struct {
+	Delay  *int64 `json:"delay,omitempty"` // nanoseconds; nil: as the queue's backoff says
+	Reason string `json:"reason,omitempty"`
+}
+
+// RevokeRequest is what the body of a revoke may say.
+type RevokeRequest struct {
+	Fence  int64     `json:"fence,omitempty"` // of the lease; 0: whichever it is
+	Delay  *Duration `json:"delay,omitempty"` // nil: as the queue's backoff says
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Revoked answers a revoke.
+type Revoked struct {
+	ID         string `json:"id"`
+	Priority   int64  `json:"priority"`
+	State      State  `json:"state"` // StateReady, StateDelayed, StateDead or StateGone
+	Deliveries int64  `json:"deliveries"`
+}
+
+// What became of an item that has left its queue when its lease was revoked.
+const (
+	StateDead State = "dead"
+	StateGone State = "gone"
+)
+
+// GetRequest is what the body of a get may say.
+type GetRequest struct {
+	Attempts bool `json:"attempts,omitempty"` // PQ-Attempts has all of them, and not only a number
+}
