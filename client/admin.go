@@ -33,12 +33,23 @@ func (q *Queue) History(ctx context.Context) (*History, error) {
 var withHistory = []byte(`{"history":true}`)
 
 // Get returns an item by its id, whatever its state, and leaves it as it is.
-func (q *Queue) Get(ctx context.Context, id string) (*Item, error) {
+func (q *Queue) Get(ctx context.Context, id string, opts ...GetOption) (*Item, error) {
+	var request protocol.GetRequest
+	for _, opt := range opts {
+		opt(&request)
+	}
+	var body []byte
+	if request != (protocol.GetRequest{}) {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return nil, err
+		}
+	}
 	subject, err := q.subject(subjects.Subject{Verb: subjects.Get, ID: id})
 	if err != nil {
 		return nil, err
 	}
-	m, err := q.client.do(ctx, &call{op: opGet, queue: q.name, subject: subject, repeatable: true})
+	m, err := q.client.do(ctx, &call{op: opGet, queue: q.name, subject: subject, body: body, repeatable: true})
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ const (
 	opRemove    = "remove"
 	opMove      = "move"
 	opRequeue   = "requeue"
+	opRevoke    = "revoke"
 	opConfig    = "config"
 	opKeys      = "list keys"
 	opKey       = "key"

@@ -50,6 +50,8 @@ type Client struct {
 	mailbox  *mailbox
 	inFlight *inFlight
 	bundles  bundles
+
+	noReasons noReasons
 }
 
 // patience has the time limits of requests.

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,8 +45,11 @@ type ConsumeOptions struct {
 	// StopWhenEmpty ends Consume when the queue has no ready item, instead of waiting.
 	StopWhenEmpty bool
 
+	// Holder is what the leases show as their holder; "": <host>-<process id>.
+	Holder string
+
 	// Backoff returns the delay before the next delivery of a failed item, given its
-	// deliveries; nil: [DefaultBackoff].
+	// deliveries; nil: what the backoff of the queue says, [DefaultBackoff] if it has none.
 	Backoff func(deliveries int) time.Duration
 
 	// Grace is how long handlers may continue after the context has ended, before their
@@ -112,9 +117,6 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	if o.Backoff == nil {
-		o.Backoff = DefaultBackoff
-	}
 	if o.OnError == nil {
 		o.OnError = func(*Item, error) {}
 	}
@@ -158,6 +160,8 @@ type consumer struct {
 
 	joint jointly // settles the items of all workers
 
+	anonymous atomic.Bool // a bridge takes no holder
+
 	mu   sync.Mutex
 	left int64 // items that may still be taken
 }
@@ -191,6 +195,11 @@ func (c *consumer) run() {
 	if !c.options.StopWhenEmpty {
 		pop = append(pop, Wait(consumeWait))
 	}
+	pop = append(pop, func(r *popRequest) {
+		if !c.anonymous.Load() {
+			r.Holder = cmp.Or(c.options.Holder, defaultHolder)
+		}
+	})
 	pop = append(pop, c.options.Pop...)
 	troubles := 0
 	for c.ctx.Err() == nil && c.claim() {
@@ -205,6 +214,8 @@ func (c *consumer) run() {
 		switch {
 		case c.ctx.Err() != nil:
 			return
+		case c.options.Holder == "" && refusesHolder(err) && !c.anonymous.Swap(true):
+			continue
 		case isFatal(err):
 			c.stop(&fatalError{err})
 			return
@@ -267,11 +278,22 @@ func (c *consumer) settle(item *Item, err error) error {
 	case errors.As(err, &giveUp):
 		return item.Terminate(ctx, giveUp.Error())
 	case errors.As(err, &retry):
-		return item.NackWithDelay(ctx, retry.after)
+		return item.NackWith(ctx, NackOptions{Delay: &retry.after, Reason: err.Error()})
 	case c.work.Err() != nil:
-		return item.Nack(ctx) // the end of Consume interrupted the handler: no backoff
+		return item.NackWithDelay(ctx, 0) // the end of Consume interrupted the handler: no backoff
 	}
-	return item.NackWithDelay(ctx, c.options.Backoff(item.Deliveries))
+	return item.NackWith(ctx, NackOptions{Delay: c.delay(item), Reason: err.Error()})
+}
+
+// delay is how long a failed item stays away, nil if its queue decides that.
+func (c *consumer) delay(item *Item) *time.Duration {
+	switch {
+	case c.options.Backoff != nil:
+		return new(c.options.Backoff(item.Deliveries))
+	case item.Backoff > 0:
+		return nil
+	}
+	return new(DefaultBackoff(item.Deliveries))
 }
 
 // call calls the handler.

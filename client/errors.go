@@ -51,7 +51,7 @@ var (
 // Errors of the client itself.
 var (
 	// ErrNotLeased: the item was popped without a lease, so there is nothing to
-	// settle.
+	// settle; or it has no lease that could be revoked.
 	ErrNotLeased = errors.New("item is not leased")
 
 	// ErrSettled: the item was settled already by the same handle.
@@ -91,6 +91,7 @@ const (
 // Reasons of 409. It has none if too many pops wait.
 const (
 	ReasonOccupied      = protocol.ReasonOccupied      // another item has the place, or the unique value, of the imported one
+	ReasonNotLeased     = protocol.ReasonNotLeased     // there is no lease to revoke
 	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
 	ReasonLeaseRequired = protocol.ReasonLeaseRequired // leases of keys are counted
 	ReasonOnlyMin       = protocol.ReasonOnlyMin       // pops know the next item of each key alone
@@ -133,6 +134,8 @@ func (e *Error) Is(target error) bool {
 		return e.Code == protocol.CodeTimeout || e.Code == protocol.CodeNotFound && looked
 	case ErrNotFound:
 		return e.Code == protocol.CodeNotFound && (!looked || e.Reason == ReasonUnknown)
+	case ErrNotLeased:
+		return e.Code == protocol.CodeConflict && e.Reason == ReasonNotLeased
 	case ErrLeaseLost:
 		return e.Code == protocol.CodeLeaseLost
 	case ErrTooLarge:

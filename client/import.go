@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -26,6 +27,7 @@ type Import struct {
 	Fence      uint64
 	KeyFence   uint64 // later leases of the key get higher ones
 	Dead       *Death
+	Attempts   []Attempt // the oldest first
 
 	Unique      string // [ErrOccupied] if another item has this value
 	UniqueUntil string // [UntilLeased], or ""
@@ -59,6 +61,13 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	}
 	if i.KeyFence > 0 {
 		header.Set(protocol.HeaderKeyFence, strconv.FormatUint(i.KeyFence, 10))
+	}
+	if len(i.Attempts) > 0 {
+		text, err := json.Marshal(i.Attempts)
+		if err != nil {
+			return nil, err
+		}
+		header.Set(protocol.HeaderAttempts, string(text))
 	}
 	texts := map[string]string{protocol.HeaderKey: i.Key, protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
 	if d := i.Dead; d != nil {

@@ -31,12 +31,15 @@ func TestImport(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if l.Attempts > 0 {
+					l.LastAttempts = from.shown(t, l.ID).LastAttempts
+				}
 				if l.Fence > 0 {
 					l.Fence += 5 // more than its deliveries need
 				}
 				f, err := to.queue.ImportAsync(t.Context(), &client.Import{
 					ID: l.ID, Priority: l.Priority, Payload: l.Body, Header: l.Header, Pushed: l.Pushed, NotBefore: l.Due,
-					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Dead: &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3},
+					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Attempts: l.LastAttempts, Dead: &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -45,7 +48,7 @@ func TestImport(t *testing.T) {
 					t.Errorf("imported %+v, %v; expected duplicate %v", p, err, duplicate)
 				}
 				l.Dead = &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3}
-				for have, err := range to.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true}) {
+				for have, err := range to.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true, Attempts: true}) {
 					if diff := cmp.Diff(l, have, cmpopts.EquateApproxTime(time.Minute)); diff != "" || err != nil {
 						t.Errorf("-there +here %v\n%s", err, diff)
 					}

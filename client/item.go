@@ -52,6 +52,20 @@ type Item struct {
 	Unique      string
 	UniqueUntil string
 
+	// Holder is set by [Queue.Get] only: what the holder of the item's lease calls itself, ""
+	// if that is not known.
+	Holder string
+
+	// Attempts is set by [Queue.Get] only: the number of the last lease of the item that ended
+	// without success. LastAttempts are those that it remembers, [WithAttempts], the oldest
+	// first.
+	Attempts     int64
+	LastAttempts []Attempt
+
+	// Backoff is how long a leased item stays away if Nack gives it back now; 0: the queue has
+	// no backoff.
+	Backoff time.Duration
+
 	// Dead is set for items of a dead-letter queue.
 	Dead *Death
 
@@ -135,6 +149,12 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.WaitsFor)
 	case protocol.HeaderKeyAhead:
 		return readHeader(key, values, &i.KeyAhead)
+	case protocol.HeaderHolder:
+		return readHeader(key, values, &i.Holder)
+	case protocol.HeaderAttempts:
+		return i.readAttempts(values)
+	case protocol.HeaderBackoff:
+		return readHeader(key, values, &i.Backoff)
 	case protocol.HeaderUnique:
 		return readHeader(key, values, &i.Unique)
 	case protocol.HeaderUniqueUntil:
@@ -172,6 +192,8 @@ func readHeader(key string, values []string, to any) (err error) {
 		*to, err = strconv.ParseInt(values[0], 10, 64)
 	case *uint64:
 		*to, err = strconv.ParseUint(values[0], 10, 64)
+	case *time.Duration:
+		*to, err = time.ParseDuration(values[0])
 	case *time.Time:
 		*to, err = time.Parse(time.RFC3339Nano, values[0])
 	}

@@ -26,7 +26,13 @@ type Listed struct {
 	Fence      uint64    `json:"fence,omitempty"`
 	KeyFence   uint64    `json:"key_fence,omitempty"`
 	Dead       *Death    `json:"dead,omitempty"`
-	Size       int64     `json:"size"` // of payload and headers
+	Holder     string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
+	Attempts   int64     `json:"attempts,omitempty"` // number of the last one
+	Size       int64     `json:"size"`               // of payload and headers
+
+	// LastAttempts are those that the item remembers, the oldest first, with
+	// [ListOptions.Attempts]. They are nil if the item does not fit into an answer with them.
+	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 
 	// Unique is a value that no other item of the queue has. UniqueUntil is [UntilLeased]
 	// or "".
@@ -51,11 +57,14 @@ type Listed struct {
 type ListOptions struct {
 	State  State  `json:"state,omitempty"`  // of the items; "": [Ready]
 	Key    string `json:"key,omitempty"`    // of the items, which are ready ones then
+	Holder string `json:"holder,omitempty"` // of the items, which are leased ones then
 	After  string `json:"after,omitempty"`  // begin behind the item with this id
 	Bodies bool   `json:"bodies,omitempty"` // with payloads
 	Page   int    `json:"-"`                // items of one request; 0: 200
 
 	Preview int `json:"preview,omitempty"` // bytes of each payload, up to 1024; not with Bodies
+
+	Attempts bool `json:"attempts,omitempty"` // with LastAttempts
 }
 
 // listPage is how many items one request lists by default.
@@ -86,7 +95,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 }
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
-	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
+	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, Holder: o.Holder, Attempts: o.Attempts, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}
@@ -99,6 +108,7 @@ func listed(i *protocol.Listed) Listed {
 		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
 		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
+		Holder: i.Holder, Attempts: i.Attempts, LastAttempts: i.LastAttempts,
 	}
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,14 +28,15 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 // [ErrLeaseLost] another consumer has had the item, or will.
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, protocol.SettleAck) }
 
-// Nack gives the item back. It is ready again at once, at its former place. After its
-// last delivery (16 unless configured otherwise) it goes to the dead-letter queue
+// Nack gives the item back. It is ready again at its former place as the queue's backoff says,
+// at once if it has none. After its last delivery (16 unless configured otherwise) it goes to the dead-letter queue
 // instead.
 func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, protocol.SettleNack) }
 
-// NackWithDelay is Nack, and the item becomes ready only after the delay.
+// NackWithDelay is Nack, and the item becomes ready after the delay, whatever the queue's backoff
+// says: at once with 0.
 func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
-	return i.settle(ctx, opNack, fmt.Sprintf(`%s {"delay":%d}`, protocol.SettleNack, delay.Nanoseconds()))
+	return i.NackWith(ctx, NackOptions{Delay: &delay})
 }
 
 // Terminate sends the item to the dead-letter queue, because trying again would
@@ -47,13 +47,16 @@ func (i *Item) Terminate(ctx context.Context, reason string) error {
 
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {
-	return i.once(func() error {
-		if i.joint != nil {
-			return i.joint.settle(ctx, i, op, body)
-		}
-		_, err := i.send(ctx, op, body)
-		return err
-	})
+	return i.once(func() error { return i.settleAs(ctx, op, body) })
+}
+
+// settleAs sends the settlement, with others if there are any.
+func (i *Item) settleAs(ctx context.Context, op, body string) error {
+	if i.joint != nil {
+		return i.joint.settle(ctx, i, op, body)
+	}
+	_, err := i.send(ctx, op, body)
+	return err
 }
 
 // once runs a function that ends the lease, unless the lease has ended.

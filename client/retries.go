@@ -1,0 +1,159 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Backoff is the backoff of a queue in its configuration, as JSON.
+type Backoff = protocol.Backoff
+
+// Attempt is a lease of an item that ended without success.
+type Attempt = protocol.Attempt
+
+// Holder says who leases the items: 1 to 128 bytes of UTF-8 without control characters. It
+// tells one worker from another, and proves nothing. Peeks have none.
+func Holder(name string) PopOption { return func(r *popRequest) { r.Holder = name } }
+
+// defaultHolder is what a consumer calls itself.
+var defaultHolder = func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	const most = 100
+	return fmt.Sprintf("%s-%d", strings.ToValidUTF8(host[:min(len(host), most)], ""), os.Getpid())
+}()
+
+// refusesHolder reports whether a bridge of an earlier version has refused a pop for its
+// holder.
+func refusesHolder(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == protocol.CodeBadRequest && strings.Contains(e.Description, `"holder"`)
+}
+
+// NackOptions say how an item is given back.
+type NackOptions struct {
+	// Delay is the time until the item is ready again; nil: what the backoff of the queue
+	// says, nothing if it has none.
+	Delay *time.Duration
+
+	// Reason says why, for the record of the attempt. Up to 1 KiB of it are sent.
+	Reason string
+}
+
+// NackWith is Nack with a delay, or a reason.
+func (i *Item) NackWith(ctx context.Context, o NackOptions) error {
+	return i.once(func() error {
+		err := i.nack(ctx, o)
+		if o.Reason != "" && i.queue.client.noReasons.refuses(err) {
+			o.Reason = ""
+			err = i.nack(ctx, o)
+		}
+		return err
+	})
+}
+
+func (i *Item) nack(ctx context.Context, o NackOptions) error {
+	if i.ack == "" {
+		return ErrNotLeased
+	}
+	word := protocol.Nack{Reason: o.Reason}
+	if len(word.Reason) > protocol.MaxNackReason {
+		word.Reason = word.Reason[:protocol.MaxNackReason]
+	}
+	if word.Reason = strings.ToValidUTF8(word.Reason, ""); i.queue.client.noReasons.Load() {
+		word.Reason = ""
+	}
+	if o.Delay != nil {
+		word.Delay = new(o.Delay.Nanoseconds())
+	}
+	body := protocol.SettleNack
+	if word != (protocol.Nack{}) {
+		text, err := json.Marshal(word)
+		if err != nil {
+			return err
+		}
+		body += " " + string(text)
+	}
+	return i.settleAs(ctx, opNack, body)
+}
+
+// noReasons is set when a bridge of an earlier version has refused the reason of a -NAK.
+type noReasons struct{ atomic.Bool }
+
+// refuses reports whether the error is that refusal, and remembers it.
+func (n *noReasons) refuses(err error) bool {
+	var e *Error
+	if errors.As(err, &e) && e.Code == protocol.CodeBadRequest && (e.Description == "" || strings.Contains(e.Description, `"reason"`)) {
+		n.Store(true)
+		return true
+	}
+	return false
+}
+
+// RevokeOptions say which lease of an item ends, and what becomes of the item.
+type RevokeOptions struct {
+	// Fence is that of the lease, as [Queue.Get] shows it. 0: whichever it is. A request
+	// without it is not repeated, because it might hit the next holder.
+	Fence uint64
+
+	// Delay is the time until the item is ready again; nil: as the queue's backoff says.
+	Delay *time.Duration
+
+	// Reason says why, for the record of the attempt.
+	Reason string
+}
+
+// Revoke takes the lease of an item away. Its holder has lost it for good. It fails with
+// [ErrNotLeased] if the item has no lease, and with [ErrLeaseLost] if the lease with the
+// fence has ended.
+func (q *Queue) Revoke(ctx context.Context, id string, o RevokeOptions) error {
+	subject, err := q.subject(subjects.Subject{Verb: subjects.Revoke, ID: id})
+	if err != nil {
+		return err
+	}
+	request := protocol.RevokeRequest{Fence: int64(o.Fence), Reason: o.Reason}
+	if o.Delay != nil {
+		request.Delay = new(protocol.Duration(*o.Delay))
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	r := &call{op: opRevoke, queue: q.name, subject: subject, body: body, repeatable: o.Fence > 0}
+	_, err = q.client.do(ctx, r)
+	if errors.Is(err, ErrLeaseLost) && r.open() {
+		return nil // an attempt without an answer may have ended it, and it has ended
+	}
+	return err
+}
+
+// GetOption is an option of [Queue.Get].
+type GetOption func(*protocol.GetRequest)
+
+// WithAttempts has Get return the attempts of the item, and not only the number of the last one.
+func WithAttempts() GetOption { return func(r *protocol.GetRequest) { r.Attempts = true } }
+
+// readAttempts reads the header of an item: a number, or the attempts.
+func (i *Item) readAttempts(values []string) error {
+	if len(values) != 1 || !strings.HasPrefix(values[0], "[") {
+		return readHeader(protocol.HeaderAttempts, values, &i.Attempts)
+	}
+	if err := json.Unmarshal([]byte(values[0]), &i.LastAttempts); err != nil {
+		return fmt.Errorf("header %s: %w", protocol.HeaderAttempts, err)
+	}
+	if n := len(i.LastAttempts); n > 0 {
+		i.Attempts = i.LastAttempts[n-1].N
+	}
+	return nil
+}
