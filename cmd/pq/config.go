@@ -40,6 +40,9 @@ whole; a queue that does not exist is made. The fields:
   rate                 of deliveries, such as 100/1m; empty: no bound
   key_rate             of deliveries of one key
   hand_over            queues that may get its leased items, separated by commas; *: all
+  backoff              how long items stay away that come back from a lease, as JSON:
+                       {"delay":"1s"}, or ["1s","10s"]; empty: not at all
+  attempts             last ones that items remember, up to 16
   strict               whether a pop that meets a more urgent push runs again`,
 		Example: `  # show it
   pq config jobs
@@ -129,6 +132,11 @@ func configValue(kind reflect.Type, text string) (any, error) {
 	case kind == reflect.TypeFor[client.Duration]():
 		d, err := parseDuration(text)
 		return d.String(), err
+	case kind == reflect.TypeFor[client.Backoff]() && text != "":
+		if !json.Valid([]byte(text)) {
+			return nil, errors.New(`expected JSON: {"delay":"1s"}, or ["1s","10s"]`)
+		}
+		return json.RawMessage(text), nil
 	case kind.Kind() == reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {

@@ -74,6 +74,7 @@ func (c *consuming) flags(f *pflag.FlagSet) {
 		return err
 	})
 	f.IntVar(&c.deadExit, "dead-exit", c.deadExit, "exit `code` of the program that makes the item a dead letter")
+	f.StringVar(&o.Holder, "holder", o.Holder, "`name` that leases show as their holder; otherwise the host and the process id")
 	durationVar(f, &o.Grace, "grace", "", "`duration` to let programs go on after Ctrl-C, before SIGTERM")
 }
 

@@ -42,7 +42,7 @@ func (s *session) deadLetters(c *client.Client, queue string) ([]*client.Queue, 
 }
 
 func deadListCommand(s *session) *cobra.Command {
-	count, bodies := 20, false
+	count, show := 20, deadShown{}
 	c := &cobra.Command{
 		Use: "list <queue>", Args: arguments(1, 1),
 		Short: "list the dead letters of a queue",
@@ -65,28 +65,32 @@ or outlived their TTL if the queue keeps those. If there are none the exit code 
 			if err != nil {
 				return err
 			}
-			return s.listDead(holders, args[0], count, bodies)
+			return s.listDead(holders, args[0], count, show)
 		},
 	}
 	f := c.Flags()
 	f.IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
-	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too; with --json they always are")
+	f.BoolVarP(&show.bodies, "bodies", "b", show.bodies, "show payloads, too; with --json they always are")
+	f.BoolVar(&show.attempts, "attempts", show.attempts, "show how the last lease without success ended")
 	return c
 }
 
+// deadShown is what a list of dead letters shows besides the usual.
+type deadShown struct{ bodies, attempts bool }
+
 // eachDead calls fn for the dead letters of a queue until fn returns false. Several queues
 // may share a queue for dead letters.
-func (s *session) eachDead(holders []*client.Queue, origin string, fn func(*client.Queue, *client.Listed) (bool, error)) error {
+func (s *session) eachDead(holders []*client.Queue, origin string, o client.ListOptions, fn func(*client.Queue, *client.Listed) (bool, error)) error {
 	for _, dead := range holders {
-		if more, err := s.eachDeadIn(dead, origin, fn); err != nil || !more {
+		if more, err := s.eachDeadIn(dead, origin, o, fn); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *session) eachDeadIn(dead *client.Queue, origin string, fn func(*client.Queue, *client.Listed) (bool, error)) (more bool, err error) {
-	for l, err := range dead.List(s.ctx, client.ListOptions{}) {
+func (s *session) eachDeadIn(dead *client.Queue, origin string, o client.ListOptions, fn func(*client.Queue, *client.Listed) (bool, error)) (more bool, err error) {
+	for l, err := range dead.List(s.ctx, o) {
 		if errors.Is(err, client.ErrNotFound) {
 			return true, nil // nothing has died yet
 		}
@@ -111,17 +115,24 @@ func died(d *client.Death, now time.Time) string {
 	return span(max(0, now.Sub(d.At)).Round(time.Second)) + " ago"
 }
 
-func (s *session) listDead(holders []*client.Queue, origin string, most int, bodies bool) error {
+func (s *session) listDead(holders []*client.Queue, origin string, most int, show deadShown) error {
 	rows := [][]string{{"ID", "PRIORITY", "DIED", "DELIVERIES", "SIZE", "REASON"}}
-	if bodies {
+	if show.attempts {
+		rows[0] = append(rows[0], "LAST ATTEMPT")
+	}
+	if show.bodies {
 		rows[0] = append(rows[0], "PAYLOAD")
 	}
+	var options []client.GetOption
+	if show.attempts {
+		options = append(options, client.WithAttempts())
+	}
 	n := 0
-	err := s.eachDead(holders, origin, func(dead *client.Queue, l *client.Listed) (bool, error) {
+	err := s.eachDead(holders, origin, client.ListOptions{Attempts: show.attempts}, func(dead *client.Queue, l *client.Listed) (bool, error) {
 		var whole *client.Item
-		if s.global.json || bodies {
+		if s.global.json || show.bodies {
 			var err error
-			if whole, err = dead.Get(s.ctx, l.ID); errors.Is(err, client.ErrNotFound) {
+			if whole, err = dead.Get(s.ctx, l.ID, options...); errors.Is(err, client.ErrNotFound) {
 				return true, nil // it was taken meanwhile
 			}
 			if err != nil {
@@ -133,7 +144,10 @@ func (s *session) listDead(holders []*client.Queue, origin string, most int, bod
 			return n != most, s.printJSON(shown(whole))
 		}
 		row := []string{l.ID, fmt.Sprint(l.Priority), died(l.Dead, time.Now()), fmt.Sprint(l.Dead.Deliveries), size(l.Size), l.Dead.Reason}
-		if bodies {
+		if show.attempts {
+			row = append(row, lastAttempt(l))
+		}
+		if show.bodies {
 			row = append(row, excerpt(whole.Payload))
 		}
 		rows = append(rows, row)

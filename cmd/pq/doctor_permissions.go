@@ -81,6 +81,9 @@ func (d *doctor) tryAll() {
 		attempt{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
 		attempt{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
 		attempt{"requeue", func(ctx context.Context) error { return ignore(q.Requeue(ctx, "FAUBAAAAAAAAAAAA", "")) }},
+		attempt{"revoke", func(ctx context.Context) error {
+			return q.Revoke(ctx, "FAUBAAAAAAAAAAAA", client.RevokeOptions{Fence: 1})
+		}},
 		attempt{"pop", func(ctx context.Context) (err error) {
 			leased, err = q.Pop(ctx, client.Min, client.Lease(time.Minute))
 			return err

@@ -18,7 +18,7 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "evicted", protocol.EventError, protocol.EventActive}
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", protocol.EventError, protocol.EventActive}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192

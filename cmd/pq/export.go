@@ -140,15 +140,15 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 	export := protocol.NewExportWriter(buffered)
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
-		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true, Page: exportPage})
+		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true, Attempts: true, Page: exportPage})
 	}
 	for l, err := range ahead(merged(lists)) {
 		if err != nil {
 			return export.Items(), err
 		}
 		i := listed(&l)
-		if l.Body == nil || l.Header == nil { // too large for a list
-			whole, err := q.Get(s.ctx, l.ID)
+		if l.Body == nil || l.Header == nil || l.Attempts > 0 && l.LastAttempts == nil { // too large for a list
+			whole, err := q.Get(s.ctx, l.ID, client.WithAttempts())
 			if errors.Is(err, client.ErrNotFound) {
 				continue // it was taken meanwhile
 			}
@@ -157,7 +157,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 			}
 			i.SetPayload(whole.Payload)
 			i.SetHeaders(whole.Header)
-			i.Dead = whole.Dead
+			i.Dead, i.LastAttempts = whole.Dead, whole.LastAttempts
 		}
 		if err := export.Write(&i.Item); err != nil {
 			return export.Items(), err

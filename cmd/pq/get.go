@@ -2,10 +2,12 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/client"
 )
 
 func getCommand(s *session) *cobra.Command {
-	var raw bool
+	var raw, attempts bool
 	c := &cobra.Command{
 		Use: "get <queue> <id>", Args: arguments(2, 2),
 		Short: "show an item by its id",
@@ -14,6 +16,9 @@ code is 3.`,
 		Example: `  # headers and payload
   pq get jobs FBUBAX_Af0DSUlItAA
 
+  # how its earlier deliveries ended
+  pq get jobs FBUBAX_Af0DSUlItAA --attempts
+
   # the payload alone
   pq get images FBUBAX_Af0DSUlItAA --raw > photo.jpg`,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -21,7 +26,11 @@ code is 3.`,
 			if err != nil {
 				return err
 			}
-			i, err := q.Get(s.ctx, args[1])
+			var options []client.GetOption
+			if attempts {
+				options = append(options, client.WithAttempts())
+			}
+			i, err := q.Get(s.ctx, args[1], options...)
 			switch {
 			case err != nil:
 				return err
@@ -34,6 +43,7 @@ code is 3.`,
 		},
 	}
 	f := c.Flags()
+	f.BoolVar(&attempts, "attempts", attempts, "show how its earlier leases ended")
 	f.BoolVar(&raw, "raw", raw, "print the payload alone, unchanged")
 	return c
 }

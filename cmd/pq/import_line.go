@@ -65,7 +65,7 @@ func (r *importRun) line(n int, text []byte) error {
 	i := &client.Import{
 		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
 		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, KeyFence: read.KeyFence, Dead: read.Dead,
-		Key: read.Key, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
+		Key: read.Key, Attempts: read.LastAttempts, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
 	}
 	if read.State == client.Delayed {
 		i.NotBefore = read.Due

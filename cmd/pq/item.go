@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/screen"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -20,6 +21,7 @@ func shown(from *client.Item) *item {
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
 	}}
 	if from.State != "" {
 		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
@@ -38,6 +40,7 @@ func listed(from *client.Listed) *item {
 		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
 	}}
 	i.SetHeaders(from.Header)
 	if from.Body != nil {
@@ -72,6 +75,15 @@ func (i *item) describe() string {
 	if i.Deliveries > 0 {
 		f.add("Deliveries", "%d", i.Deliveries)
 	}
+	if i.Holder != "" {
+		f.add("Held by", "%s", i.Holder)
+	}
+	if i.Attempts > 0 && i.LastAttempts == nil {
+		f.add("Attempts", "%d", i.Attempts)
+	}
+	for _, a := range i.LastAttempts {
+		f.add(fmt.Sprintf("Attempt %d", a.N), "%s, %s", at(a.End), attemptText(&a))
+	}
 	if d := i.Dead; d != nil {
 		f.add("Dead", "%s", d.Reason)
 		if !d.At.IsZero() {
@@ -94,6 +106,28 @@ func (i *item) describe() string {
 		}
 	}
 	return f.String()
+}
+
+// attemptText says how an attempt ended.
+func attemptText(a *client.Attempt) string {
+	text := string(a.Outcome)
+	if !a.Start.IsZero() {
+		text += " after " + span(a.End.Sub(a.Start).Round(time.Millisecond))
+	}
+	text += heldBy(a.Holder)
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// lastAttempt says how the last attempt of a listed item ended.
+func lastAttempt(l *client.Listed) string {
+	n := len(l.LastAttempts)
+	if n == 0 {
+		return ""
+	}
+	return screen.Visible(attemptText(&l.LastAttempts[n-1]))
 }
 
 func deliveriesOf(d *protocol.Death) string {

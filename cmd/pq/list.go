@@ -12,7 +12,8 @@ import (
 
 func listCommand(s *session) *cobra.Command {
 	state, count, bodies := string(client.Ready), 20, false
-	var key, after string
+	var key, holder, after string
+	var attempts bool
 	c := &cobra.Command{
 		Use: "list <queue>", Args: arguments(1, 1),
 		Short: "list the items of a queue",
@@ -20,6 +21,9 @@ func listCommand(s *session) *cobra.Command {
 If there are none the exit code is 3.`,
 		Example: `  # items that consumers work on
   pq list jobs --state leased
+
+  # those of one worker
+  pq list jobs --state leased --holder build-7-1234
 
   # the items of one key that are ready
   pq list jobs --key ann
@@ -39,7 +43,7 @@ If there are none the exit code is 3.`,
 			if err != nil {
 				return err
 			}
-			options := client.ListOptions{State: client.State(state), Key: key, After: after, Bodies: bodies}
+			options := client.ListOptions{State: client.State(state), Key: key, Holder: holder, After: after, Bodies: bodies, Attempts: attempts}
 			return s.list(q, options, count)
 		},
 	}
@@ -47,6 +51,8 @@ If there are none the exit code is 3.`,
 	f.StringVar(&state, "state", state, "items in this `state`: ready, leased or delayed")
 	f.IntVarP(&count, "count", "n", count, "list at most this `number`, 0 for all")
 	f.StringVar(&key, "key", "", "only ready items of this `key`")
+	f.StringVar(&holder, "holder", "", "only leased items of this `holder`")
+	f.BoolVar(&attempts, "attempts", attempts, "show how the last lease without success ended")
 	f.StringVar(&after, "after", after, "start behind the item with this `id`")
 	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too")
 	return c
@@ -56,6 +62,12 @@ func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {
 	rows := [][]string{{"ID", "PRIORITY", "AGE", "SIZE", "DELIVERIES"}}
 	if o.State != client.Ready {
 		rows[0] = append(rows[0], map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[o.State])
+	}
+	if o.State == client.Leased {
+		rows[0] = append(rows[0], "HOLDER")
+	}
+	if o.Attempts {
+		rows[0] = append(rows[0], "LAST ATTEMPT")
 	}
 	if o.Bodies {
 		rows[0] = append(rows[0], "PAYLOAD")
@@ -106,6 +118,12 @@ func listRow(i *client.Listed, o client.ListOptions) []string {
 	}
 	if o.State != client.Ready {
 		row = append(row, until(i.Due))
+	}
+	if o.State == client.Leased {
+		row = append(row, screen.Visible(i.Holder))
+	}
+	if o.Attempts {
+		row = append(row, lastAttempt(i))
 	}
 	if o.Bodies {
 		row = append(row, excerpt(i.Body))

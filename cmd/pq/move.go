@@ -1,7 +1,11 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/client"
 )
 
 func moveCommand(s *session) *cobra.Command {
@@ -55,4 +59,53 @@ func rmCommand(s *session) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func revokeCommand(s *session) *cobra.Command {
+	var delay time.Duration
+	var reason string
+	c := &cobra.Command{
+		Use: "revoke <queue> <id>", Args: arguments(2, 2),
+		Short: "take an item away from its holder",
+		Long: `Ends the lease that an item has now. Its holder has lost the item for good, also if
+it finishes: it learns that when it extends the lease, or settles. The item comes back
+as the queue's backoff says, and dies if this was its last delivery.`,
+		Example: `  # its worker hangs
+  pq revoke jobs FBUBAX_Af0DSUlItAA --reason 'the worker hangs'
+
+  # and not before an hour has passed
+  pq revoke jobs FBUBAX_Af0DSUlItAA --delay 1h`,
+	}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		q, err := s.queue(args[0])
+		if err != nil {
+			return err
+		}
+		item, err := q.Get(s.ctx, args[1])
+		if err != nil {
+			return err
+		}
+		o := client.RevokeOptions{Reason: reason}
+		if item.State == client.Leased {
+			o.Fence = item.Fence // of this holder, and not of the next one
+		}
+		if c.Flags().Changed("delay") {
+			o.Delay = &delay
+		}
+		if err := q.Revoke(s.ctx, args[1], o); err != nil {
+			return err
+		}
+		return s.answer(map[string]string{"id": args[1], "holder": item.Holder}, "revoked the lease of %s%s", args[1], heldBy(item.Holder))
+	}
+	f := c.Flags()
+	durationVar(f, &delay, "delay", "", "`duration` until the item is ready again; otherwise the queue's backoff says")
+	f.StringVar(&reason, "reason", reason, "`text` to keep with the attempt")
+	return c
+}
+
+func heldBy(holder string) string {
+	if holder == "" {
+		return ""
+	}
+	return ", held by " + holder
 }

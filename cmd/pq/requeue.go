@@ -39,7 +39,7 @@ is full, what has no room stays a dead letter.`,
 			}
 			r := &requeue{session: s, to: c.Queue(queue)}
 			if all {
-				err = s.eachDead(holders, queue, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.item(dead, i.ID) })
+				err = s.eachDead(holders, queue, client.ListOptions{}, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.item(dead, i.ID) })
 			}
 			for _, id := range ids {
 				if err = r.find(holders, id); err != nil {

@@ -45,7 +45,7 @@ func (c change) run(ctx context.Context, s *session, cl *client.Client, progress
 		err = r.find(holders, c.id)
 	default:
 		// What dies again meanwhile stays where it is.
-		err = s.eachDead(holders, c.queue, func(dead *client.Queue, i *client.Listed) (bool, error) {
+		err = s.eachDead(holders, c.queue, client.ListOptions{}, func(dead *client.Queue, i *client.Listed) (bool, error) {
 			err := r.item(dead, i.ID)
 			if r.done%100 == 0 {
 				progress(r.done)
