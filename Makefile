@@ -169,7 +169,7 @@ mutate: ## changes in the code of PACKAGE (./subjects) that its tests do not not
 
 pictures: ## draw the pictures in docs: a session, pq top, the console, and with GRAFANA=<where it is installed> the dashboard
 	$(GO) test ./docs -run '^TestPicture$$' -count 1 -draw
-	$(GO) test ./cmd/pq -run '^TestTopPicture$$' -count 1 -draw
+	$(GO) test ./cmd/pq/internal/top -run '^TestTopPicture$$' -count 1 -draw
 	mkdir -p docs/pictures
 	$(GO) test ./e2e/console -run '^TestConsolePictures$$' -count 1 -v -pq.draw
 ifdef GRAFANA

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // benching are the flags of bench.
@@ -20,10 +21,10 @@ type benching struct {
 	lease, together, ids    bool
 }
 
-func benchCommand(s *session) *cobra.Command {
+func benchCommand(s *session.Session) *cobra.Command {
 	b := &benching{items: 100_000, size: 128, priorities: 10, pushers: 64, poppers: 64, batch: 1}
 	c := &cobra.Command{
-		Use: "bench [<queue>]", Args: arguments(0, 1),
+		Use: "bench [<queue>]", Args: session.Arguments(0, 1),
 		Short: "measure how fast pushes and pops are",
 		Long: `Pushes items, pops them again, and prints how many a second and how long one took.
 Each pusher and each popper waits for its answer before it goes on. Without a
@@ -52,18 +53,18 @@ empty, because it is emptied.`,
 	return c
 }
 
-func (b *benching) run(s *session, args []string) (err error) {
+func (b *benching) run(s *session.Session, args []string) (err error) {
 	for name, n := range map[string]int{
 		"items": b.items, "priorities": b.priorities, "pushers": b.pushers, "poppers": b.poppers, "batch": b.batch,
 	} {
 		if n < 1 {
-			return usagef("--%s %d: expected 1 or more", name, n)
+			return session.Usagef("--%s %d: expected 1 or more", name, n)
 		}
 	}
 	if b.size < 0 {
-		return usagef("--size %d: expected 0 or more", b.size)
+		return session.Usagef("--size %d: expected 0 or more", b.size)
 	}
-	c, err := s.connect(client.RetryFor(patience), client.Timeout(max(time.Minute, s.global.timeout)))
+	c, err := s.Connect(client.RetryFor(session.Patience), client.Timeout(max(time.Minute, s.Global.Timeout)))
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (b *benching) run(s *session, args []string) (err error) {
 	if len(args) == 0 {
 		defer func() {
 			// Also after Ctrl-C; the client's own timeout bounds it.
-			if deleteErr := q.Delete(context.WithoutCancel(s.ctx)); !errors.Is(deleteErr, client.ErrNotFound) {
+			if deleteErr := q.Delete(context.WithoutCancel(s.Context)); !errors.Is(deleteErr, client.ErrNotFound) {
 				err = errors.Join(err, deleteErr)
 			}
 		}()

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // stage is a part of the benchmark: workers push or pop until enough is done.
@@ -25,13 +28,13 @@ type stage struct {
 }
 
 // run does the work. It shows its progress unless shown, which runs at the same time, does.
-func (g *stage) run(s *session, shown *stage) {
-	var bar *progress
+func (g *stage) run(s *session.Session, shown *stage) {
+	var bar *session.Progress
 	if shown == nil {
-		bar = s.progress(g.name, g.goal, thousands)
-		defer bar.end()
+		bar = s.Progress(g.name, g.goal, show.Thousands)
+		defer bar.End()
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.Context)
 	defer cancel()
 	began := time.Now()
 	var workers sync.WaitGroup
@@ -52,7 +55,7 @@ func (g *stage) run(s *session, shown *stage) {
 				times = append(times, time.Since(start))
 				done := g.done.Add(int64(n))
 				if bar != nil {
-					bar.set(done)
+					bar.Set(done)
 				}
 				if done >= g.goal {
 					cancel() // waiting pops would get no more items
@@ -72,18 +75,18 @@ func (g *stage) run(s *session, shown *stage) {
 }
 
 // summary prints the result.
-func (g *stage) summary(s *session, size int) error {
+func (g *stage) summary(s *session.Session, size int) error {
 	slices.Sort(g.times)
 	at := func(q float64) time.Duration { return g.times[int(q*float64(len(g.times)-1))] }
 	rate := float64(g.done.Load()) / g.took.Seconds()
-	if s.global.json {
-		return s.printJSON(map[string]any{
+	if s.Global.JSON {
+		return s.PrintJSON(map[string]any{
 			"phase": g.name, "items": g.done.Load(), "seconds": g.took.Seconds(), "per_second": rate,
 			"p50": at(0.5).Seconds(), "p90": at(0.9).Seconds(), "p99": at(0.99).Seconds(), "max": at(1).Seconds(),
 		})
 	}
-	return s.printf("%-9s %s in %s  %s/s  %.1f MiB/s  p50 %s  p90 %s  p99 %s  max %s",
-		g.name, many(g.done.Load(), "item"), span(g.took), thousands(int64(rate)), rate*float64(size)/(1<<20),
+	return s.Printf("%-9s %s in %s  %s/s  %.1f MiB/s  p50 %s  p90 %s  p99 %s  max %s",
+		g.name, show.Many(g.done.Load(), "item"), show.Span(g.took), show.Thousands(int64(rate)), rate*float64(size)/(1<<20),
 		milli(at(0.5)), milli(at(0.9)), milli(at(0.99)), milli(at(1)))
 }
 

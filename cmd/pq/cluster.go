@@ -7,9 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func clusterCommand(s *session) *cobra.Command {
+func clusterCommand(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "cluster", Args: cobra.ArbitraryArgs,
 		Short: "show several pqd with one store, change which one is active, or replace a lost one",
@@ -17,18 +19,18 @@ func clusterCommand(s *session) *cobra.Command {
 together: one is active and serves it, the others follow.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(c, args[0])
+				return session.UnknownCommand(c, args[0])
 			}
-			return usagef("found no command behind cluster: expected status, step-down or replace")
+			return session.Usagef("found no command behind cluster: expected status, step-down or replace")
 		},
 	}
 	c.AddCommand(clusterStatusCommand(s), clusterStepDownCommand(s), clusterReplaceCommand(s))
 	return c
 }
 
-func clusterStatusCommand(s *session) *cobra.Command {
+func clusterStatusCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Args: arguments(0, 0),
+		Use: "status", Args: session.Arguments(0, 0),
 		Short: "show which pqd is active, and how far the others are",
 		Long: `Shows each pqd that keeps the store: its role, the epoch and the last entry of the
 log that it has, how many entries it lacks, up to which entry its copy is on disk,
@@ -41,58 +43,58 @@ It works while no pqd is active, too. If none is, the exit code is 1.`,
   # how many entries each one lacks
   pq cluster status --json | jq '.members[] | {node, lag}'`,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
-			cluster, err := c.Cluster(s.ctx)
+			cluster, err := c.Cluster(s.Context)
 			if err != nil {
 				return err
 			}
-			if s.global.json {
-				err = s.printJSON(cluster)
+			if s.Global.JSON {
+				err = s.PrintJSON(cluster)
 			} else {
-				err = s.printCluster(cluster)
+				err = printCluster(s, cluster)
 			}
 			if err == nil && cluster.Members[0].Role != client.RoleActive {
-				s.say("no pqd is active")
-				return exitError(exitFailed)
+				s.Say("no pqd is active")
+				return session.ExitError(session.ExitFailed)
 			}
 			return err
 		},
 	}
 }
 
-func (s *session) printCluster(c *client.Cluster) error {
+func printCluster(s *session.Session, c *client.Cluster) error {
 	rows := [][]string{{"NODE", "ROLE", "EPOCH", "ENTRY", "LAG", "ON DISK", "HEARD", "VERSION"}}
 	for _, m := range c.Members {
 		heard := "now"
 		if m.Heard > 0 {
-			heard = span(seconds(m.Heard)) + " ago"
+			heard = show.Span(show.Seconds(m.Heard)) + " ago"
 		}
 		rows = append(rows, []string{
 			m.Node, string(m.Role), count(m.Epoch), count(m.Entry), count(m.Lag), count(m.Synced), heard, m.Version,
 		})
 	}
-	if err := table(s.stdout, rows); err != nil {
+	if err := show.Table(s.Stdout, rows); err != nil {
 		return err
 	}
 	for _, m := range c.Members {
 		if m.Reason != "" {
-			if err := s.printf("%s: %s", m.Node, m.Reason); err != nil {
+			if err := s.Printf("%s: %s", m.Node, m.Reason); err != nil {
 				return err
 			}
 		}
 	}
 	l := c.Log
-	return s.printf("\nStore %s, log: entries %d to %d, %s", c.Store, l.First, l.Last, size(int64(l.Bytes))+" of "+size(int64(l.MaxBytes))+" ("+count(filled(l))+" %)")
+	return s.Printf("\nStore %s, log: entries %d to %d, %s", c.Store, l.First, l.Last, show.Size(int64(l.Bytes))+" of "+show.Size(int64(l.MaxBytes))+" ("+count(filled(l))+" %)")
 }
 
 func count(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func clusterStepDownCommand(s *session) *cobra.Command {
+func clusterStepDownCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "step-down [<node>]", Args: arguments(0, 1),
+		Use: "step-down [<node>]", Args: session.Arguments(0, 1),
 		Short: "have the active pqd hand over to another one",
 		Long: `Has the active pqd answer the requests in flight and hand the store over to the
 node, or to the one whose copy lacks the least. Clients notice a pause of some
@@ -105,22 +107,22 @@ certainly not done, and client libraries repeat them.`,
 			if len(args) > 0 {
 				node = args[0]
 			}
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
-			done, err := c.StepDown(s.ctx, node)
+			done, err := c.StepDown(s.Context, node)
 			if err != nil {
 				return err
 			}
-			return s.answer(done, "%s has handed over to %s", done.Node, done.Successor)
+			return s.Answer(done, "%s has handed over to %s", done.Node, done.Successor)
 		},
 	}
 }
 
-func clusterReplaceCommand(s *session) *cobra.Command {
+func clusterReplaceCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "replace <lost node> <new node>", Args: arguments(2, 2),
+		Use: "replace <lost node> <new node>", Args: session.Arguments(2, 2),
 		Short: "have a new node take the place of one that is lost for good",
 		Long: `Has a node of PQ_CLUSTER that runs take the place of one that is lost for good and had
 another name. The log gets a replica on the new one. Without that the new one counts
@@ -131,15 +133,15 @@ replacement. One that was replaced must not be started again.`,
 		Example: `  # the machine 10.0.0.3 is lost, and 10.0.0.4 runs in its place
   pq cluster replace 10-0-0-3 10-0-0-4`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
-			done, err := c.Replace(s.ctx, args[0], args[1])
+			done, err := c.Replace(s.Context, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			return s.answer(done, "%s has taken the place of %s: the log is on %s", done.New, done.Old, strings.Join(done.Replicas, ", "))
+			return s.Answer(done, "%s has taken the place of %s: the log is on %s", done.New, done.Old, strings.Join(done.Replicas, ", "))
 		},
 	}
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
-func completionCommand(s *session) *cobra.Command {
+func completionCommand(s *session.Session) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Args: arguments(1, 1),
+		Use: "completion bash|zsh|fish", Args: session.Arguments(1, 1),
 		Short: "print a script for shell completion",
 		Long: `Prints a script that lets a shell complete commands, flags and the names of
 queues. The one for bash needs the package bash-completion.`,
@@ -34,32 +36,39 @@ queues. The one for bash needs the package bash-completion.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch args[0] {
 			case "bash":
-				return c.Root().GenBashCompletionV2(s.stdout, true)
+				return c.Root().GenBashCompletionV2(s.Stdout, true)
 			case "zsh":
-				return c.Root().GenZshCompletion(s.stdout)
+				return c.Root().GenZshCompletion(s.Stdout)
 			case "fish":
-				return c.Root().GenFishCompletion(s.stdout, true)
+				return c.Root().GenFishCompletion(s.Stdout, true)
 			}
-			return usagef("the shell %q: expected bash, zsh or fish", args[0])
+			return session.Usagef("the shell %q: expected bash, zsh or fish", args[0])
 		},
+	}
+}
+
+// completing is a function that cobra asks for completions.
+func completing(s *session.Session, complete func(*session.Session, *cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return complete(s, c, args, word)
 	}
 }
 
 // defineCompletion sets the completion of arguments and flags. By default a command
 // completes the name of its queue.
-func (s *session) defineCompletion(c *cobra.Command) {
-	c.Flags().VisitAll(func(f *pflag.Flag) { s.defineFlagCompletion(c, f) })
-	c.PersistentFlags().VisitAll(func(f *pflag.Flag) { s.defineFlagCompletion(c, f) })
+func defineCompletion(s *session.Session, c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) { defineFlagCompletion(s, c, f) })
+	c.PersistentFlags().VisitAll(func(f *pflag.Flag) { defineFlagCompletion(s, c, f) })
 	if c.ValidArgsFunction == nil && c.ValidArgs == nil {
-		c.ValidArgsFunction = s.completeQueue
+		c.ValidArgsFunction = completing(s, completeQueue)
 	}
 	for _, sub := range c.Commands() {
-		s.defineCompletion(sub)
+		defineCompletion(s, sub)
 	}
 }
 
 // defineFlagCompletion goes by what help shows for the value.
-func (s *session) defineFlagCompletion(c *cobra.Command, f *pflag.Flag) {
+func defineFlagCompletion(s *session.Session, c *cobra.Command, f *pflag.Flag) {
 	complete := cobra.NoFileCompletions
 	switch value, _ := pflag.UnquoteUsage(f); {
 	case value == "file":
@@ -69,10 +78,10 @@ func (s *session) defineFlagCompletion(c *cobra.Command, f *pflag.Flag) {
 	case value == "types":
 		complete = fixed(eventTypes...)
 	case value == "column":
-		complete = fixed(slices.Sorted(maps.Keys(orders))...)
+		complete = fixed(slices.Sorted(maps.Keys(figures.Orders))...)
 	case f.Name == "context":
 		complete = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return s.contextNames(), cobra.ShellCompDirectiveNoFileComp
+			return contextNames(s), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
@@ -95,16 +104,16 @@ func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-func (s *session) completeQueue(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func completeQueue(s *session.Session, c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || !strings.Contains(c.Use, "<queue>") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return beginning(s.queueNames(), word), cobra.ShellCompDirectiveNoFileComp
+	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
 
 // contextNames are the contexts of the nats command.
-func (s *session) contextNames() (names []string) {
-	entries, err := os.ReadDir(filepath.Join(s.configDir(), "context"))
+func contextNames(s *session.Session) (names []string) {
+	entries, err := os.ReadDir(filepath.Join(s.ConfigDir(), "context"))
 	if err != nil {
 		return nil // there are none
 	}
@@ -118,9 +127,9 @@ func (s *session) contextNames() (names []string) {
 
 // completeConfig completes the fields of a configuration, or the values of the
 // one that is being set.
-func (s *session) completeConfig(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func completeConfig(s *session.Session, c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return s.completeQueue(c, args, word)
+		return completeQueue(s, c, args, word)
 	}
 	values := map[string][]string{
 		"ties": {"newest", "oldest"}, "overflow": {"refuse", "evict"}, "dead_letter_expired": {"true", "false"},
@@ -146,13 +155,13 @@ func beginning(all []string, word string) []string {
 // completionTimeout bounds how long a user who presses the tab key waits.
 const completionTimeout = time.Second
 
-func (s *session) queueNames() (names []string) {
-	s.global.timeout = completionTimeout
-	c, err := s.connect()
+func queueNames(s *session.Session) (names []string) {
+	s.Global.Timeout = completionTimeout
+	c, err := s.Connect()
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, completionTimeout)
+	ctx, cancel := context.WithTimeout(s.Context, completionTimeout)
 	defer cancel()
 	for name, err := range c.Queues(ctx) {
 		if err != nil {

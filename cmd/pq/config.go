@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
-func configCommand(s *session) *cobra.Command {
+func configCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "config <queue> [<field>=<value>...]", Args: arguments(1, anyNumber),
-		ValidArgsFunction: s.completeConfig,
+		Use: "config <queue> [<field>=<value>...]", Args: session.Arguments(1, session.AnyNumber),
+		ValidArgsFunction: completing(s, completeConfig),
 		Short:             "show or change the configuration of a queue",
 		Long: `Shows the configuration of a queue. With fields, changes those and shows the
 whole; a queue that does not exist is made. The fields:
@@ -57,27 +58,27 @@ whole; a queue that does not exist is made. The fields:
 			if err != nil {
 				return err
 			}
-			q, err := s.queue(args[0])
+			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
 			}
 			var config client.Config
 			if len(args) > 1 {
-				config, err = q.Configure(s.ctx, change)
+				config, err = q.Configure(s.Context, change)
 			} else {
-				config, err = q.Config(s.ctx)
+				config, err = q.Config(s.Context)
 			}
 			if err != nil {
 				return err
 			}
-			if s.global.json {
-				return s.printJSON(config)
+			if s.Global.JSON {
+				return s.PrintJSON(config)
 			}
 			var b strings.Builder
 			for _, field := range configFields(config) {
 				fmt.Fprintf(&b, "%s=%s\n", field.name, field.value)
 			}
-			return s.print(b.String())
+			return s.Print(b.String())
 		},
 	}
 }
@@ -112,12 +113,12 @@ func parseConfig(args []string) (change client.ConfigChange, err error) {
 		kind, known := kinds[name]
 		switch {
 		case !ok:
-			return change, usagef("%q: expected <field>=<value>", arg)
+			return change, session.Usagef("%q: expected <field>=<value>", arg)
 		case !known:
-			return change, usagef("no field %q: expected one of %s", name, strings.Join(names, ", "))
+			return change, session.Usagef("no field %q: expected one of %s", name, strings.Join(names, ", "))
 		}
 		if object[name], err = configValue(kind, text); err != nil {
-			return change, usagef("%s: %q: %w", name, text, err)
+			return change, session.Usagef("%s: %q: %w", name, text, err)
 		}
 	}
 	text, err := json.Marshal(object)
@@ -130,7 +131,7 @@ func parseConfig(args []string) (change client.ConfigChange, err error) {
 func configValue(kind reflect.Type, text string) (any, error) {
 	switch {
 	case kind == reflect.TypeFor[client.Duration]():
-		d, err := parseDuration(text)
+		d, err := session.ParseDuration(text)
 		return d.String(), err
 	case kind == reflect.TypeFor[client.Backoff]() && text != "":
 		if !json.Valid([]byte(text)) {

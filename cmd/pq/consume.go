@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 )
 
 // consuming are the flags of consume.
@@ -22,17 +25,17 @@ type consuming struct {
 	max      bool
 	deadExit int
 	command  []string
-	session  *session
+	session  *session.Session
 
 	output  sync.Mutex // so that lines do not mix
 	handled atomic.Int64
 	failed  atomic.Int64
 }
 
-func consumeCommand(s *session) *cobra.Command {
+func consumeCommand(s *session.Session) *cobra.Command {
 	c := &consuming{session: s, options: client.ConsumeOptions{Workers: 1, Lease: 30 * time.Second}}
 	cmd := &cobra.Command{
-		Use: "consume <queue> [<program> [<argument>...]]", Args: arguments(1, anyNumber),
+		Use: "consume <queue> [<program> [<argument>...]]", Args: session.Arguments(1, session.AnyNumber),
 		Annotations: map[string]string{programFollows: "yes"},
 		Short:       "run a program for each item",
 		Long: `Leases items as they come and runs a program for each. The payload is its standard
@@ -65,17 +68,17 @@ func (c *consuming) flags(f *pflag.FlagSet) {
 	o := &c.options
 	f.IntVarP(&o.Workers, "workers", "w", o.Workers, "`number` of items at a time")
 	f.BoolVar(&c.max, "max", c.max, "the highest priority number first")
-	durationVar(f, &o.Lease, "lease", "l", "`duration` after which the item of a worker that died is delivered again")
+	session.DurationVar(f, &o.Lease, "lease", "l", "`duration` after which the item of a worker that died is delivered again")
 	f.IntVarP(&o.Limit, "count", "n", o.Limit, "stop after this `number` of items")
 	f.BoolVar(&o.StopWhenEmpty, "stop-when-empty", o.StopWhenEmpty, "stop instead of waiting for more")
 	f.Func("band", "only priorities `low..high`; either end may be left out", func(s string) error {
-		band, err := parseBand(s)
+		band, err := session.ParseBand(s)
 		o.Pop = append(o.Pop, band)
 		return err
 	})
 	f.IntVar(&c.deadExit, "dead-exit", c.deadExit, "exit `code` of the program that makes the item a dead letter")
 	f.StringVar(&o.Holder, "holder", o.Holder, "`name` that leases show as their holder; otherwise the host and the process id")
-	durationVar(f, &o.Grace, "grace", "", "`duration` to let programs go on after Ctrl-C, before SIGTERM")
+	session.DurationVar(f, &o.Grace, "grace", "", "`duration` to let programs go on after Ctrl-C, before SIGTERM")
 }
 
 // complete completes the queue, and leaves the program to the shell.
@@ -83,40 +86,40 @@ func (c *consuming) complete(cmd *cobra.Command, args []string, word string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	return c.session.completeQueue(cmd, args, word)
+	return completeQueue(c.session, cmd, args, word)
 }
 
-func (c *consuming) run(s *session, args []string) error {
+func (c *consuming) run(s *session.Session, args []string) error {
 	c.command = args[1:]
 	if c.options.Workers < 1 {
-		return usagef("--workers %d: expected 1 or more", c.options.Workers)
+		return session.Usagef("--workers %d: expected 1 or more", c.options.Workers)
 	}
 	if c.options.Limit < 0 {
-		return usagef("--count %d: expected 1 or more", c.options.Limit)
+		return session.Usagef("--count %d: expected 1 or more", c.options.Limit)
 	}
 	if len(c.command) > 0 {
 		if _, err := exec.LookPath(c.command[0]); err != nil {
-			return usagef("the program %q: %w", c.command[0], errors.Unwrap(err))
+			return session.Usagef("the program %q: %w", c.command[0], errors.Unwrap(err))
 		}
 	}
 	if c.max {
 		c.options.End = client.Max
 	}
 	c.options.OnError = c.onError
-	client, err := s.connect(client.RetryFor(patience), client.Timeout(patience))
+	client, err := s.Connect(client.RetryFor(session.Patience), client.Timeout(session.Patience))
 	if err != nil {
 		return err
 	}
-	s.nc.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+	s.NC.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
 		if err != nil {
 			c.logf("connection lost: %v", err)
 		}
 	})
-	s.nc.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", nc.ConnectedUrlRedacted()) })
-	err = client.Queue(args[0]).Consume(s.ctx, c.handle, c.options)
-	s.say("%s handled, %s", many(c.handled.Load(), "item"), many(c.failed.Load(), "failure"))
+	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", nc.ConnectedUrlRedacted()) })
+	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
+	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))
 	if err == nil {
-		err = interrupted(s.ctx, s.ctx.Err()) // by something else than Ctrl-C
+		err = top.Interrupted(s.Context, s.Context.Err()) // by something else than Ctrl-C
 	}
 	return err
 }
@@ -137,7 +140,7 @@ func (c *consuming) onError(item *client.Item, err error) {
 func (c *consuming) logf(format string, args ...any) {
 	c.output.Lock()
 	defer c.output.Unlock()
-	fmt.Fprintf(c.session.stderr, "pq: "+format+"\n", args...)
+	fmt.Fprintf(c.session.Stderr, "pq: "+format+"\n", args...)
 }
 
 func (c *consuming) handle(ctx context.Context, item *client.Item) error {
@@ -155,8 +158,8 @@ func (c *consuming) handle(ctx context.Context, item *client.Item) error {
 func (c *consuming) print(item *client.Item) error {
 	c.output.Lock()
 	defer c.output.Unlock()
-	if c.session.global.json {
-		return c.session.printJSON(shown(item))
+	if c.session.Global.JSON {
+		return c.session.PrintJSON(show.Shown(item))
 	}
-	return c.session.print(string(line(item.Payload)))
+	return c.session.Print(string(show.Line(item.Payload)))
 }

@@ -19,10 +19,10 @@ const killAfter = 5 * time.Second
 func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	cmd.Stdin = bytes.NewReader(item.Payload)
-	cmd.Stdout, cmd.Stderr = c.session.stdout, c.session.stderr
+	cmd.Stdout, cmd.Stderr = c.session.Stdout, c.session.Stderr
 	cmd.Env = c.environment(item)
 	cmd.WaitDelay = killAfter
-	err := c.session.programs.run(ctx, cmd)
+	err := c.session.Programs.Run(ctx, cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == c.deadExit {
 		return client.GiveUp(fmt.Errorf("%s: %w", c.command[0], err))
@@ -36,7 +36,7 @@ func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 // environment has the variables about the item for a program.
 func (c *consuming) environment(item *client.Item) []string {
 	var env []string
-	for name, value := range c.session.env {
+	for name, value := range c.session.Env {
 		env = append(env, name+"="+value)
 	}
 	env = append(env,

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -127,7 +128,7 @@ func TestContextNamesProxy(t *testing.T) {
 		"proxied": `{"url": "` + b.NATS.URL() + `", "socks_proxy": "socks5://` + address + `"}`,
 	})
 	code, text := pq(t, []string{"HOME=" + dir, "NATS_TIMEOUT=" + testenv.Patience.String()}, "ls")
-	if code != exitNothing || passed.Load() == 0 {
+	if code != session.ExitNothing || passed.Load() == 0 {
 		t.Errorf("exit code %d after %d connections through the proxy: %s", code, passed.Load(), text)
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func doctorCommand(s *session) *cobra.Command {
+func doctorCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor [<queue>]", Args: arguments(0, 1),
+		Use: "doctor [<queue>]", Args: session.Arguments(0, 1),
 		Short: "find out what is wrong",
 		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
 the permissions of this user, the speed of the store, the clocks and the queues,
@@ -34,11 +36,11 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
 				d.queue = args[0]
 			}
 			d.examine()
-			if s.nc != nil {
-				s.nc.Close()
+			if s.NC != nil {
+				s.NC.Close()
 			}
 			if d.failed {
-				return exitError(exitFailed)
+				return session.ExitError(session.ExitFailed)
 			}
 			return d.err
 		},
@@ -47,7 +49,7 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
 
 // doctor goes through the checks.
 type doctor struct {
-	session *session
+	session *session.Session
 	client  *client.Client
 	queue   string // "": one of its own
 	failed  bool
@@ -68,11 +70,11 @@ const (
 func (d *doctor) note(v verdict, check, format string, args ...any) {
 	d.failed = d.failed || v == bad
 	text := fmt.Sprintf(format, args...)
-	if d.session.global.json {
-		d.keep(d.session.printJSON(map[string]string{"check": check, "verdict": strings.ToLower(string(v)), "text": text}))
+	if d.session.Global.JSON {
+		d.keep(d.session.PrintJSON(map[string]string{"check": check, "verdict": strings.ToLower(string(v)), "text": text}))
 		return
 	}
-	d.keep(d.session.printf("%-4s  %-11s  %s", v, check, text))
+	d.keep(d.session.Printf("%-4s  %-11s  %s", v, check, text))
 }
 
 func (d *doctor) keep(err error) {
@@ -100,7 +102,7 @@ func (d *doctor) examine() {
 // connection checks the connection to the NATS server.
 func (d *doctor) connection() bool {
 	s := d.session
-	l, from, err := s.login()
+	l, from, err := s.Login()
 	if err != nil {
 		d.note(bad, "settings", "%v", err)
 		return false
@@ -108,26 +110,26 @@ func (d *doctor) connection() bool {
 	if from != "" {
 		d.note(fine, "settings", "context %s", from)
 	}
-	nc, err := s.dialWith(func(error) {}) // the checks continue after a permission error
+	nc, err := s.DialWith(func(error) {}) // the checks continue after a permission error
 	if err != nil {
-		d.note(bad, "connection", "%v. %s", err, hint(err))
+		d.note(bad, "connection", "%v. %s", err, session.Hint(err))
 		return false
 	}
-	s.nc = nc
+	s.NC = nc
 	rtt, err := nc.RTT()
 	if err != nil {
 		d.note(bad, "connection", "%s does not answer: %v", nc.ConnectedUrlRedacted(), err)
 		return false
 	}
 	d.note(fine, "connection", "%s, nats-server %s, round trip %s, messages up to %s",
-		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), span(rtt), limitSize(nc.MaxPayload()))
+		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), show.Span(rtt), show.LimitSize(nc.MaxPayload()))
 	if !nc.HeadersSupported() {
 		d.note(bad, "connection", "the server knows no headers: it needs version 2.2 or newer")
 	}
 	if !nc.TLSRequired() && !local(nc) && l.Token+l.User+l.Creds+l.NKey+l.UserJWT != "" {
 		d.note(warn, "connection", "it is not encrypted: configure TLS on the server")
 	}
-	d.client, err = s.connect()
+	d.client, err = s.Connect()
 	if err != nil {
 		d.note(bad, "settings", "%v", err)
 	}
@@ -136,14 +138,14 @@ func (d *doctor) connection() bool {
 
 // inbox checks that answers can arrive: nothing else says anything otherwise.
 func (d *doctor) inbox() bool {
-	sub, err := d.session.nc.SubscribeSync(d.session.nc.NewInbox())
+	sub, err := d.session.NC.SubscribeSync(d.session.NC.NewInbox())
 	if err != nil {
-		d.note(bad, "inbox", "%s", withoutPrefix(err))
+		d.note(bad, "inbox", "%s", session.WithoutPrefix(err))
 		return false
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection at the latest
 	if d.refused() {
-		d.note(bad, "inbox", "%s. %s", withoutPrefix(d.seen), d.session.inboxHint(d.seen))
+		d.note(bad, "inbox", "%s. %s", session.WithoutPrefix(d.seen), d.session.InboxHint(d.seen))
 		return false
 	}
 	return true
@@ -157,9 +159,9 @@ func local(nc *nats.Conn) bool {
 
 // refused reports whether there was a permission error since the last call.
 func (d *doctor) refused() bool {
-	nc := d.session.nc
+	nc := d.session.NC
 	// The server sends a permission error before it answers a later ping.
-	if err := nc.FlushTimeout(d.session.global.timeout); err != nil {
+	if err := nc.FlushTimeout(d.session.Global.Timeout); err != nil {
 		return false
 	}
 	last := nc.LastError()
@@ -176,7 +178,7 @@ const lookEvery = 20 * time.Millisecond
 // try sends a request and reports whether the server permits it. It does not wait for the
 // answer to a refused request.
 func (d *doctor) try(do func(ctx context.Context) error) (permitted bool, err error) {
-	ctx, cancel := context.WithTimeout(d.session.ctx, d.session.global.timeout)
+	ctx, cancel := context.WithTimeout(d.session.Context, d.session.Global.Timeout)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- do(ctx) }()

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // serviceName is the name of bridges in service discovery.
@@ -30,7 +31,7 @@ func (d *doctor) bridges() bool {
 	if err != nil {
 		d.note(warn, "discovery", "%v: bridges cannot be counted", err)
 	}
-	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool { return b.Metadata["prefix"] != s.global.prefix })
+	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool { return b.Metadata["prefix"] != s.Global.Prefix })
 	var system *client.System
 	permitted, err := d.try(func(ctx context.Context) (err error) {
 		system, err = d.client.System(ctx)
@@ -41,12 +42,12 @@ func (d *doctor) bridges() bool {
 		d.note(fine, "bridge", "not known: this user may not ask for it")
 		return true
 	case errors.Is(err, nats.ErrNoResponders) && len(found) > 0:
-		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.global.prefix, prefixes(found))
+		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.Global.Prefix, prefixes(found))
 		return false
 	case errors.Is(err, nats.ErrNoResponders) && d.idle():
 		return false
 	case errors.Is(err, nats.ErrNoResponders):
-		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", s.nc.ConnectedUrlRedacted())
+		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", s.NC.ConnectedUrlRedacted())
 		return false
 	case errors.Is(err, client.ErrUnavailable):
 		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)
@@ -55,7 +56,7 @@ func (d *doctor) bridges() bool {
 		d.note(bad, "bridge", "%v: is it busy, or is its store slow? pqd's log and /metrics say more", err)
 		return false
 	}
-	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, span(seconds(system.Uptime)), system.Store)
+	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, show.Span(show.Seconds(system.Uptime)), system.Store)
 	for _, damage := range system.Damage {
 		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/runbook.md", damage)
 	}
@@ -83,7 +84,7 @@ func (d *doctor) versions(pq string, ours []micro.Info, system *client.System) {
 	case system.Version != pq:
 		d.note(warn, "versions", "pq is version %s, the bridge %s: use the same if something does not fit", pq, system.Version)
 	default:
-		d.note(fine, "versions", "pq and %s: %s", many(int64(max(1, len(ours))), "bridge"), system.Version)
+		d.note(fine, "versions", "pq and %s: %s", show.Many(int64(max(1, len(ours))), "bridge"), system.Version)
 	}
 }
 
@@ -114,7 +115,7 @@ func prefixes(found []micro.Info) string {
 
 // discover asks all bridges for their identity.
 func (d *doctor) discover() ([]micro.Info, error) {
-	nc := d.session.nc
+	nc := d.session.NC
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
@@ -133,7 +134,7 @@ func (d *doctor) discover() ([]micro.Info, error) {
 	}
 	var found []micro.Info
 	for wait := gatherFor; ; wait = gatherMore {
-		ctx, cancel := context.WithTimeout(d.session.ctx, wait)
+		ctx, cancel := context.WithTimeout(d.session.Context, wait)
 		m, err := sub.NextMsgWithContext(ctx)
 		cancel()
 		if err != nil {

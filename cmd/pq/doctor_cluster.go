@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -28,9 +29,9 @@ func (d *doctor) cluster(c *client.Cluster) {
 		case m.Role == protocol.RoleStopped:
 			d.note(bad, "cluster", "%s has stopped: %s", m.Node, m.Reason)
 		case m.Role == protocol.RoleSilent:
-			wrong = append(wrong, fmt.Sprintf("%s was last heard %s ago: is it running?", m.Node, span(seconds(m.Heard))))
+			wrong = append(wrong, fmt.Sprintf("%s was last heard %s ago: is it running?", m.Node, show.Span(show.Seconds(m.Heard))))
 		case m.Lag > laggingMember:
-			wrong = append(wrong, fmt.Sprintf("%s lacks %s entries: is its disk slow, or does it catch up?", m.Node, thousands(int64(m.Lag))))
+			wrong = append(wrong, fmt.Sprintf("%s lacks %s entries: is its disk slow, or does it catch up?", m.Node, show.Thousands(int64(m.Lag))))
 		}
 		if m.Role == protocol.RoleActive {
 			active, epoch = m.Node, m.Epoch
@@ -52,7 +53,7 @@ func (d *doctor) cluster(c *client.Cluster) {
 		d.note(warn, "cluster", "%s", text)
 	}
 	if len(wrong) == 0 && !d.failed {
-		d.note(fine, "cluster", "%s is active in epoch %d, %s, the log is %d %% full", active, epoch, many(int64(len(c.Members)-1), "follower"), filled(c.Log))
+		d.note(fine, "cluster", "%s is active in epoch %d, %s, the log is %d %% full", active, epoch, show.Many(int64(len(c.Members)-1), "follower"), filled(c.Log))
 	}
 }
 
@@ -80,6 +81,6 @@ func (d *doctor) idle() bool {
 			reason = m.Node + " says: " + m.Reason
 		}
 	}
-	d.note(bad, "cluster", "%s, and none is active: %s", many(int64(len(c.Members)), "pqd"), reason)
+	d.note(bad, "cluster", "%s, and none is active: %s", show.Many(int64(len(c.Members)), "pqd"), reason)
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -38,7 +39,7 @@ func TestDoctorOfClusters(t *testing.T) {
 		}
 		tc.change(c)
 		var out strings.Builder
-		d := &doctor{session: &session{stdout: &out}}
+		d := &doctor{session: &session.Session{Stdout: &out}}
 		d.cluster(c)
 		if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), tc.says) || d.failed != tc.failed || d.err != nil {
 			t.Errorf("%s: %q, failed: %v, %v; expected one line that says %q", tc.name, out.String(), d.failed, d.err, tc.says)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // attempt is something that a user may be allowed to do.
@@ -51,7 +52,7 @@ func (d *doctor) tryReads() {
 // tryAll makes a queue and tries the usual requests on it.
 func (d *doctor) tryAll() {
 	q := d.client.Queue("doctor-" + nuid.Next())
-	ctx := d.session.ctx
+	ctx := d.session.Context
 	may, err := d.try(func(ctx context.Context) error { return ignore(q.Configure(ctx, client.ConfigChange{})) })
 	if may && err != nil {
 		d.note(bad, "store", "a queue cannot be made: %v", err)
@@ -130,7 +131,7 @@ func (d *doctor) store(q *client.Queue) {
 	var times []time.Duration
 	for range n {
 		started := time.Now()
-		if _, err := q.Push(d.session.ctx, []byte("doctor")); err != nil {
+		if _, err := q.Push(d.session.Context, []byte("doctor")); err != nil {
 			d.note(bad, "store", "%v", err)
 			return
 		}
@@ -138,7 +139,7 @@ func (d *doctor) store(q *client.Queue) {
 	}
 	slices.Sort(times)
 	median, worst := times[n/2], times[n-1]
-	text := fmt.Sprintf("a push is on disk within %s, at worst of %d within %s", span(median), n, span(worst))
+	text := fmt.Sprintf("a push is on disk within %s, at worst of %d within %s", show.Span(median), n, show.Span(worst))
 	if median > slowStore {
 		d.note(warn, "store", "%s: that is slow; is the disk busy, or is it a network's?", text)
 		return
@@ -155,9 +156,9 @@ func (d *doctor) clock(pushed, began, ended time.Time) {
 	behind, ahead := began.Sub(pushed), pushed.Sub(ended)
 	switch {
 	case behind > wrongClock:
-		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", span(behind))
+		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(behind))
 	case ahead > wrongClock:
-		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", span(ahead))
+		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(ahead))
 	default:
 		d.note(fine, "clock", "the bridge's agrees with this one")
 	}

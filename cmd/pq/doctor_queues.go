@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -31,7 +33,7 @@ func (d *doctor) queues() {
 			return
 		case err != nil:
 			found.note(d)
-			d.note(bad, "queues", "after %s: %v", many(int64(seen), "queue"), err)
+			d.note(bad, "queues", "after %s: %v", show.Many(int64(seen), "queue"), err)
 			return
 		}
 		seen += len(infos)
@@ -40,7 +42,7 @@ func (d *doctor) queues() {
 		}
 	}
 	if found.note(d); len(found.kinds) == 0 {
-		d.note(fine, "queues", "%s, nothing to remark", many(int64(seen), "queue"))
+		d.note(fine, "queues", "%s, nothing to remark", show.Many(int64(seen), "queue"))
 	}
 }
 
@@ -50,11 +52,11 @@ func (d *doctor) queuesBehind(ctx context.Context, after string) (infos []*clien
 		info, err := d.client.Queue(d.queue).Info(ctx)
 		return []*client.Info{info}, "", err
 	}
-	page, err := d.client.QueuesPage(ctx, client.QueuesOptions{After: after, Limit: namesPage})
+	page, err := d.client.QueuesPage(ctx, client.QueuesOptions{After: after, Limit: figures.NamesPage})
 	if err != nil {
 		return nil, "", err
 	}
-	infos, err = infosOf(ctx, d.client, page.Queues)
+	infos, err = figures.InfosOf(ctx, d.client, page.Queues)
 	return infos, page.Next, err
 }
 
@@ -97,7 +99,7 @@ func (r *remarks) note(d *doctor) {
 			d.note(warn, "queues", "%s", text)
 		}
 		if n := r.more[k]; n > 0 {
-			d.note(warn, "queues", "and %s more queues %s: \"pq ls\" shows all", thousands(n), k)
+			d.note(warn, "queues", "and %s more queues %s: \"pq ls\" shows all", show.Thousands(n), k)
 		}
 	}
 }
@@ -108,21 +110,21 @@ const unattended = time.Hour
 func examineQueue(i *client.Info, remark func(k kind, format string, args ...any)) {
 	if origin, is := strings.CutSuffix(i.Queue, "-dead"); is && i.Ready > 0 {
 		remark(holdsDead, `%s holds %s: "pq dead list %s" says why, "pq dead requeue %s --all" tries them again`,
-			i.Queue, many(i.Ready, "dead letter"), origin, origin)
+			i.Queue, show.Many(i.Ready, "dead letter"), origin, origin)
 		return
 	}
 	if i.Paused {
 		remark(isPaused, `%s is paused: "pq resume %s" ends that`, i.Queue, i.Queue)
 	}
 	if most := i.Config.MaxLength; most > 0 && i.Ready+i.Leased+i.Delayed >= most {
-		remark(isFull, "%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, thousands(most))
+		remark(isFull, "%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
 	}
 	if most := i.Config.MaxBytes; most > 0 && i.Bytes+protocol.ItemBytes*(i.Ready+i.Leased+i.Delayed) >= most {
-		remark("%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, thousands(most))
+		remark("%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
 	}
-	if age := seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
-		remark(unworked, "%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, many(i.Ready, "item"), span(age))
-	} else if age := seconds(i.OldestOfAll); !i.Paused && age > unattended && seconds(i.Oldest) < age/2 {
-		remark(starves, "%s has an item that has waited for %s behind more urgent ones: make deadlines its priorities, or start more workers", i.Queue, oldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
+	if age := show.Seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
+		remark(unworked, "%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, show.Many(i.Ready, "item"), show.Span(age))
+	} else if age := show.Seconds(i.OldestOfAll); !i.Paused && age > unattended && show.Seconds(i.Oldest) < age/2 {
+		remark(starves, "%s has an item that has waited for %s behind more urgent ones: make deadlines its priorities, or start more workers", i.Queue, figures.OldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -79,10 +80,10 @@ func TestDoctorOnManyQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	s := newSession(t.Context(), nil, strings.NewReader(""), &out, &out)
-	s.nc, s.global.prefix, s.global.timeout = nc, "pq", timeout
+	s := session.New(t.Context(), nil, strings.NewReader(""), &out, &out)
+	s.NC, s.Global.Prefix, s.Global.Timeout = nc, "pq", timeout
 	d := &doctor{session: s}
-	if d.client, err = s.connect(); err != nil {
+	if d.client, err = s.Connect(); err != nil {
 		t.Fatal(err)
 	}
 	d.queues()

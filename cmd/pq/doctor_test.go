@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // Builds of one checkout between releases have different versions, by how they were
@@ -23,7 +24,7 @@ func TestDoctorComparesVersions(t *testing.T) {
 		{"0.0.0-devel", "0.0.0-devel", "1.2.3", "warn"},
 	} {
 		var out strings.Builder
-		d := &doctor{session: &session{stdout: &out}}
+		d := &doctor{session: &session.Session{Stdout: &out}}
 		d.versions(tc.pq, []micro.Info{
 			{ServiceIdentity: micro.ServiceIdentity{Version: tc.bridge}}, {ServiceIdentity: micro.ServiceIdentity{Version: tc.other}},
 		}, &client.System{Version: tc.bridge})
@@ -52,7 +53,7 @@ func TestDoctorComparesClocks(t *testing.T) {
 		{time.Second, time.Minute, "59s ahead"},
 	} {
 		var out strings.Builder
-		d := &doctor{session: &session{stdout: &out}}
+		d := &doctor{session: &session.Session{Stdout: &out}}
 		d.clock(began.Add(tc.pushed), began, began.Add(tc.took))
 		if d.err != nil || !strings.Contains(out.String(), tc.want) || (tc.want == "ok") != strings.HasPrefix(out.String(), "ok ") {
 			t.Errorf("a push of %s that was noted %s after its begin: %q, expected %s", tc.took, tc.pushed, out.String(), tc.want)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -73,7 +74,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 	} {
 		_, wait := w.beginWith(t, tc.stdin, tc.args...)
 		code, text := wait()
-		if code == 0 || code == exitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 ||
+		if code == 0 || code == session.ExitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 ||
 			strings.Contains(text, "nats: ") || strings.Contains(text, "nkeys: ") {
 			t.Errorf("%s: exit code %d: %s\nexpected %q, once", strings.Join(tc.args, " "), code, text, tc.want)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 	"github.com/pqbridge/pqbridge/internal/screen"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -23,11 +25,11 @@ var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted",
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192
 
-func eventsCommand(s *session) *cobra.Command {
+func eventsCommand(s *session.Session) *cobra.Command {
 	var types []string
 	var count int
 	c := &cobra.Command{
-		Use: "events [<queue>]", Args: arguments(0, 1),
+		Use: "events [<queue>]", Args: session.Arguments(0, 1),
 		Short: "print events as they happen",
 		Long: `Prints what happens that no answer reports, from now on, of one queue or of all:
 items that died (dead) or outlived their TTL (expired), leases that ran out
@@ -42,17 +44,17 @@ events: those of a time without a connection are lost, and pq says so. Ctrl-C en
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, name := range types {
 				if !slices.Contains(eventTypes, name) {
-					return usagef("--type %q: expected %s", name, strings.Join(eventTypes, ", "))
+					return session.Usagef("--type %q: expected %s", name, strings.Join(eventTypes, ", "))
 				}
 			}
 			if count < 0 {
-				return usagef("--count %d: expected 0 or more", count)
+				return session.Usagef("--count %d: expected 0 or more", count)
 			}
 			queue := "*"
 			if len(args) > 0 {
 				queue = args[0]
 			}
-			return s.events(queue, types, count)
+			return printEvents(s, queue, types, count)
 		},
 	}
 	f := c.Flags()
@@ -61,12 +63,12 @@ events: those of a time without a connection are lost, and pq says so. Ctrl-C en
 	return c
 }
 
-// events prints the events of a queue, or of all queues if it is *.
-func (s *session) events(queue string, types []string, most int) error {
-	if _, err := s.connect(); err != nil {
+// printEvents prints the events of a queue, or of all queues if it is *.
+func printEvents(s *session.Session, queue string, types []string, most int) error {
+	if _, err := s.Connect(); err != nil {
 		return err
 	}
-	grammar, err := subjects.New(s.global.prefix)
+	grammar, err := subjects.New(s.Global.Prefix)
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,9 @@ func (s *session) events(queue string, types []string, most int) error {
 		default: // what is to be said is to be said once
 		}
 	}
-	s.nc.SetDisconnectErrHandler(func(*nats.Conn, error) { link(errEventsLost) })
-	denied := s.nc.ErrorHandler()
-	s.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+	s.NC.SetDisconnectErrHandler(func(*nats.Conn, error) { link(errEventsLost) })
+	denied := s.NC.ErrorHandler()
+	s.NC.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrSlowConsumer) {
 			link(errEventsSlow)
 			return
@@ -90,25 +92,25 @@ func (s *session) events(queue string, types []string, most int) error {
 		denied(nc, sub, err)
 	})
 	for _, name := range types {
-		if _, err := s.nc.ChanSubscribe(strings.TrimSuffix(grammar.Events(queue), "*")+name, came); err != nil {
+		if _, err := s.NC.ChanSubscribe(strings.TrimSuffix(grammar.Events(queue), "*")+name, came); err != nil {
 			return err
 		}
 	}
-	if err := s.nc.FlushTimeout(s.global.timeout); err != nil {
+	if err := s.NC.FlushTimeout(s.Global.Timeout); err != nil {
 		return err
 	}
-	s.say("listening; Ctrl-C ends it")
+	s.Say("listening; Ctrl-C ends it")
 	for n := 0; most == 0 || n < most; {
 		select {
 		case m := <-came:
 			n++
-			if err := s.printEvent(m); err != nil {
+			if err := printEvent(s, m); err != nil {
 				return err
 			}
 		case err := <-links:
-			s.warn(err)
-		case <-s.ctx.Done():
-			return interrupted(s.ctx, s.ctx.Err())
+			s.Warn(err)
+		case <-s.Context.Done():
+			return top.Interrupted(s.Context, s.Context.Err())
 		}
 	}
 	return nil
@@ -120,7 +122,7 @@ var (
 )
 
 // printEvent prints an event.
-func (s *session) printEvent(m *nats.Msg) error {
+func printEvent(s *session.Session, m *nats.Msg) error {
 	var event struct {
 		protocol.ItemEvent
 		Code  int    `json:"code"`
@@ -130,15 +132,15 @@ func (s *session) printEvent(m *nats.Msg) error {
 		Epoch uint64 `json:"epoch"`
 	}
 	if err := json.Unmarshal(m.Data, &event); err != nil {
-		s.warn(fmt.Errorf("an event on %s that cannot be read: %w", screen.Visible(m.Subject), err))
+		s.Warn(fmt.Errorf("an event on %s that cannot be read: %w", screen.Visible(m.Subject), err))
 		return nil
 	}
-	if s.global.json {
+	if s.Global.JSON {
 		var line bytes.Buffer
 		if err := json.Compact(&line, m.Data); err != nil {
 			return err
 		}
-		return s.print(line.String() + "\n")
+		return s.Print(line.String() + "\n")
 	}
 	kind := strings.TrimPrefix(event.Type, protocol.EventTypePrefix)
 	text := []string{event.Time.Local().Format(time.TimeOnly), fmt.Sprintf("%-10s", kind)}
@@ -160,5 +162,5 @@ func (s *session) printEvent(m *nats.Msg) error {
 			text = append(text, "dropped")
 		}
 	}
-	return s.print(screen.Visible(strings.Join(text, "  ")) + "\n")
+	return s.Print(screen.Visible(strings.Join(text, "  ")) + "\n")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -117,9 +118,9 @@ func TestHostileEvents(t *testing.T) {
 		{true, "{\x1b[2J", `an event on`},
 	} {
 		var out bytes.Buffer
-		s := newSession(t.Context(), []string{"TZ=UTC"}, strings.NewReader(""), &out, &out)
-		s.global.json = one.json
-		if err := s.printEvent(&nats.Msg{Subject: "pq.\x1b.event.dead", Data: []byte(one.data)}); err != nil {
+		s := session.New(t.Context(), []string{"TZ=UTC"}, strings.NewReader(""), &out, &out)
+		s.Global.JSON = one.json
+		if err := printEvent(s, &nats.Msg{Subject: "pq.\x1b.event.dead", Data: []byte(one.data)}); err != nil {
 			t.Fatal(err)
 		}
 		if text := out.String(); !strings.Contains(text, one.want) || strings.Count(text, "\n") != 1 || strings.ContainsAny(text, "\x1b\a\u202e") {

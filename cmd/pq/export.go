@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -19,10 +21,10 @@ type exporting struct {
 	states []client.State
 }
 
-func exportCommand(s *session) *cobra.Command {
+func exportCommand(s *session.Session) *cobra.Command {
 	e := &exporting{}
 	c := &cobra.Command{
-		Use: "export <queue>", Args: arguments(1, 1),
+		Use: "export <queue>", Args: session.Arguments(1, 1),
 		Short: "write the items of a queue as JSON lines",
 		Long: `Writes all items of a queue, one JSON object a line, in the order of their
 priorities and of their pushes, and removes none. "pq import" puts them where
@@ -54,16 +56,16 @@ an import. Settings of single keys are in the last line, too.`,
 	return c
 }
 
-func (e *exporting) run(s *session, args []string) (err error) {
+func (e *exporting) run(s *session.Session, args []string) (err error) {
 	if len(e.states) == 0 {
 		e.states = []client.State{client.Ready, client.Delayed, client.Leased}
 	}
-	c, err := s.connectPatiently()
+	c, err := s.ConnectPatiently()
 	if err != nil {
 		return err
 	}
 	q := c.Queue(args[0])
-	info, err := q.Info(s.ctx)
+	info, err := q.Info(s.Context)
 	if err != nil {
 		return err
 	}
@@ -79,12 +81,12 @@ func (e *exporting) run(s *session, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	s.say("exported %s", many(n, "item"))
+	s.Say("exported %s", show.Many(n, "item"))
 	if len(keys) > 0 {
-		s.say("exported the settings of %s", many(int64(len(keys)), "key"))
+		s.Say("exported the settings of %s", show.Many(int64(len(keys)), "key"))
 	}
-	if after, err := q.Info(s.ctx); err == nil && n > 0 && (after.Leased > 0 || n != total || changed(info, after)) {
-		s.say("the queue was in use, so this need not be all of it: see \"pq help export\"")
+	if after, err := q.Info(s.Context); err == nil && n > 0 && (after.Leased > 0 || n != total || changed(info, after)) {
+		s.Say("the queue was in use, so this need not be all of it: see \"pq help export\"")
 	}
 	return nil
 }
@@ -98,12 +100,12 @@ func changed(before, after *client.Info) bool {
 }
 
 // settingsOfKeys reads the settings of so many keys.
-func settingsOfKeys(s *session, q *client.Queue, n int64) (map[string]client.KeySettings, error) {
+func settingsOfKeys(s *session.Session, q *client.Queue, n int64) (map[string]client.KeySettings, error) {
 	keys := make(map[string]client.KeySettings)
 	if n == 0 {
 		return keys, nil
 	}
-	for k, err := range q.Keys(s.ctx, "") {
+	for k, err := range q.Keys(s.Context, "") {
 		if err != nil {
 			return nil, err
 		}
@@ -118,9 +120,9 @@ func settingsOfKeys(s *session, q *client.Queue, n int64) (map[string]client.Key
 }
 
 // save writes the export to the output of the flags.
-func (e *exporting) save(s *session, q *client.Queue, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
+func (e *exporting) save(s *session.Session, q *client.Queue, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
 	if e.output == "" {
-		return e.write(s, q, s.stdout, total, config, keys)
+		return e.write(s, q, s.Stdout, total, config, keys)
 	}
 	file, err := createOutput(e.output, e.force)
 	if err != nil {
@@ -133,22 +135,22 @@ func (e *exporting) save(s *session, q *client.Queue, total int64, config *clien
 // exportPage is how many items are asked for at a time.
 const exportPage = 1000
 
-func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
-	p := s.progress("exporting", total, thousands)
-	defer p.end()
+func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
+	p := s.Progress("exporting", total, show.Thousands)
+	defer p.End()
 	buffered := bufio.NewWriterSize(out, 1<<16)
 	export := protocol.NewExportWriter(buffered)
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
-		lists[i] = q.List(s.ctx, client.ListOptions{State: state, Bodies: true, Attempts: true, Page: exportPage})
+		lists[i] = q.List(s.Context, client.ListOptions{State: state, Bodies: true, Attempts: true, Page: exportPage})
 	}
 	for l, err := range ahead(merged(lists)) {
 		if err != nil {
 			return export.Items(), err
 		}
-		i := listed(&l)
+		i := show.Listed(&l)
 		if l.Body == nil || l.Header == nil || l.Attempts > 0 && l.LastAttempts == nil { // too large for a list
-			whole, err := q.Get(s.ctx, l.ID, client.WithAttempts())
+			whole, err := q.Get(s.Context, l.ID, client.WithAttempts())
 			if errors.Is(err, client.ErrNotFound) {
 				continue // it was taken meanwhile
 			}
@@ -162,7 +164,7 @@ func (e *exporting) write(s *session, q *client.Queue, out io.Writer, total int6
 		if err := export.Write(&i.Item); err != nil {
 			return export.Items(), err
 		}
-		p.add(1)
+		p.Add(1)
 	}
 	if err := export.End(q.Name(), config, keys); err != nil {
 		return export.Items(), err

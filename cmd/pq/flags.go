@@ -5,34 +5,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
-
-// durationValue is a flag for a duration that may have days. pflag's own type has no days,
-// and no message about what was expected.
-type durationValue time.Duration
-
-func (d *durationValue) String() string {
-	if *d == 0 {
-		return "" // help shows no default then
-	}
-	return limit(time.Duration(*d))
-}
-
-func (d *durationValue) Set(text string) error {
-	parsed, err := parseDuration(text)
-	*d = durationValue(parsed)
-	return err
-}
-
-func (d *durationValue) Type() string { return "duration" }
-
-func durationVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) {
-	f.VarP((*durationValue)(p), name, shorthand, usage)
-}
 
 // flagError adds to an error what the flag expected.
 func flagError(c *cobra.Command, err error) error {
@@ -41,15 +19,15 @@ func flagError(c *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return usagef("unknown flag -%s", unknown.GetSpecifiedName())
+		return session.Usagef("unknown flag -%s", unknown.GetSpecifiedName())
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if near := nearFlags(c, name); len(near) > 0 {
-			return usagef("unknown flag --%s: perhaps %s", name, alternatives("--", near))
+			return session.Usagef("unknown flag --%s: perhaps %s", name, session.Alternatives("--", near))
 		}
-		return usagef("unknown flag --%s", name)
+		return session.Usagef("unknown flag --%s", name)
 	case errors.As(err, &missing):
-		return usagef("flag --%s: expected a value", missing.GetFlag().Name)
+		return session.Usagef("flag --%s: expected a value", missing.GetFlag().Name)
 	case errors.As(err, &invalid):
 		reason := errors.Unwrap(invalid).Error()
 		switch invalid.GetFlag().Value.Type() {
@@ -58,15 +36,15 @@ func flagError(c *cobra.Command, err error) error {
 		case "bool":
 			reason = "expected true or false"
 		}
-		return usagef("flag --%s: %q: %s", invalid.GetFlag().Name, invalid.GetValue(), reason)
+		return session.Usagef("flag --%s: %q: %s", invalid.GetFlag().Name, invalid.GetValue(), reason)
 	}
-	return &usageError{error: err}
+	return session.Usagef("%w", err)
 }
 
 // nearFlags are flags with similar names. cobra only suggests commands, so nearFlags makes a
 // command of each flag.
 func nearFlags(c *cobra.Command, name string) []string {
-	flags := &cobra.Command{SuggestionsMinimumDistance: maxTypos}
+	flags := &cobra.Command{SuggestionsMinimumDistance: session.MaxTypos}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 	})
@@ -91,7 +69,7 @@ func arranged(root *cobra.Command, args []string) []string {
 		return args
 	}
 	c.InheritedFlags() // makes them known to c.Flags()
-	flags, arguments := strings.Fields(commandName(c)), []string{"--"}
+	flags, arguments := strings.Fields(session.CommandName(c)), []string{"--"}
 	for len(rest) > 0 {
 		arg, n := rest[0], 1
 		switch {

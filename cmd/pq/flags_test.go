@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // reading has a value of each kind of flag.
@@ -30,7 +32,7 @@ func read(line string, annotations map[string]string) (r reading, args string, e
 	c.Flags().StringVarP(&r.Text, "text", "t", "", "")
 	c.Flags().IntVarP(&r.Number, "number", "n", 0, "")
 	c.Flags().BoolVarP(&r.Yes, "yes", "y", false, "")
-	durationVar(c.Flags(), &r.Wait, "wait", "", "")
+	session.DurationVar(c.Flags(), &r.Wait, "wait", "", "")
 	c.Flags().FuncP("many", "m", "", func(s string) error {
 		r.Many = append(r.Many, s)
 		return nil
@@ -93,24 +95,8 @@ func TestFlagMistakes(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, expected %s", line, err, want)
 		}
-		if !errors.As(err, new(*usageError)) {
+		if !errors.As(err, new(*session.UsageError)) {
 			t.Errorf("%s: %T, expected a usage error", line, err)
-		}
-	}
-}
-
-func TestDurations(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"1d": 24 * time.Hour, "7d12h": 180 * time.Hour, "0d": 0, "90s": 90 * time.Second, "65535d": 65535 * 24 * time.Hour,
-	} {
-		if got, err := parseDuration(text); got != want || err != nil {
-			t.Errorf("%s is %s, %v, expected %s", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "d", "1", "-1d", "-5s", "1d-2h", "1.5d", "1d1d", "1h1d", "65536d", "65535d2000000h"} {
-		if got, err := parseDuration(text); err == nil {
-			t.Errorf("%s is %s, expected an error", text, got)
 		}
 	}
 }

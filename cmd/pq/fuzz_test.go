@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // import reads every payload and all headers from the line that export writes, unchanged.
@@ -21,7 +23,7 @@ func FuzzExportedLine(f *testing.F) {
 	f.Add([]byte{0xff, 0}, "Nats-Expected", "<&>", int64(0))
 	f.Add([]byte(nil), "a", "\xff", int64(1))
 	f.Fuzz(func(t *testing.T, payload []byte, key, value string, priority int64) {
-		i := listed(&client.Listed{ID: "x", Priority: priority, Header: nats.Header{"Key": {key, value}}})
+		i := show.Listed(&client.Listed{ID: "x", Priority: priority, Header: nats.Header{"Key": {key, value}}})
 		i.SetPayload(payload)
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
@@ -68,32 +70,6 @@ func FuzzImportedLine(f *testing.F) {
 	})
 }
 
-// The same for any context of the nats command.
-func FuzzContext(f *testing.F) {
-	f.Add([]byte(`{"url":"nats://127.0.0.1:4222","user":"a","password":"b","creds":"~/x","ca":"$HOME/y"}`))
-	f.Add([]byte(`{"nsc":"nsc://a/b/c"}`))
-	f.Add([]byte(`{"user_jwt":"a","user_seed":5}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		saved, err := readContext(text)
-		if err != nil {
-			return
-		}
-		saved.NSC = "" // nsc is not to be run
-		if strings.HasPrefix(saved.Creds, nscScheme) {
-			return
-		}
-		if err := saved.resolve(map[string]string{"HOME": "/home"}); err != nil {
-			return
-		}
-		var own login
-		l := own.or(saved.login)
-		l.Creds, l.NKey, l.CA, l.Cert, l.Key = "", "", "", "", "" // not to be looked for
-		if _, err := l.options(); err != nil && l.SOCKSProxy == "" {
-			t.Errorf("%q: %v", text, err)
-		}
-	})
-}
-
 // Any command line is read, or refused as a mistake in the use of the command.
 func FuzzArguments(f *testing.F) {
 	for _, args := range []string{
@@ -107,7 +83,7 @@ func FuzzArguments(f *testing.F) {
 		for part := range bytes.SplitSeq(joined, []byte{0}) {
 			args = append(args, string(part))
 		}
-		s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+		s := session.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 		root := rootCommand(s)
 		leaves(root, func(c *cobra.Command) {
 			c.RunE = func(_ *cobra.Command, args []string) (err error) {
@@ -119,7 +95,7 @@ func FuzzArguments(f *testing.F) {
 		})
 		root.SetArgs(arranged(root, args))
 		err := root.Execute()
-		var usage *usageError
+		var usage *session.UsageError
 		if err != nil && !errors.As(err, &usage) {
 			t.Errorf("%q: %v is no mistake in the use", args, err)
 		}

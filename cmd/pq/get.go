@@ -4,12 +4,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func getCommand(s *session) *cobra.Command {
+func getCommand(s *session.Session) *cobra.Command {
 	var raw, attempts bool
 	c := &cobra.Command{
-		Use: "get <queue> <id>", Args: arguments(2, 2),
+		Use: "get <queue> <id>", Args: session.Arguments(2, 2),
 		Short: "show an item by its id",
 		Long: `Shows an item in any state, and changes nothing. If there is no such item the exit
 code is 3.`,
@@ -22,7 +24,7 @@ code is 3.`,
   # the payload alone
   pq get images FBUBAX_Af0DSUlItAA --raw > photo.jpg`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			q, err := s.queue(args[0])
+			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
 			}
@@ -30,16 +32,16 @@ code is 3.`,
 			if attempts {
 				options = append(options, client.WithAttempts())
 			}
-			i, err := q.Get(s.ctx, args[1], options...)
+			i, err := q.Get(s.Context, args[1], options...)
 			switch {
 			case err != nil:
 				return err
 			case raw:
-				return s.print(string(i.Payload))
-			case s.global.json:
-				return s.printJSON(shown(i))
+				return s.Print(string(i.Payload))
+			case s.Global.JSON:
+				return s.PrintJSON(show.Shown(i))
 			}
-			return s.print(shown(i).describe() + "\n" + string(line(i.Payload)))
+			return s.Print(show.Shown(i).Describe() + "\n" + string(show.Line(i.Payload)))
 		},
 	}
 	f := c.Flags()

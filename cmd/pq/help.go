@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // helpLogin explains how pq finds the server.
@@ -24,15 +26,15 @@ do it and nothing was done, so trying again may help.
 // commonFlags are the flags of all commands that every help shows.
 var commonFlags = map[string]bool{"server": true, "context": true, "prefix": true, "timeout": true, "json": true}
 
-// help prints the help of a command. It leaves the flags to log in with to a topic
+// printHelp prints the help of a command. It leaves the flags to log in with to a topic
 // of their own, see flagsTopic.
-func (s *session) help(c *cobra.Command) error {
+func printHelp(s *session.Session, c *cobra.Command) error {
 	c.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = !commonFlags[f.Name] })
 	text := c.Long + "\n"
 	if c.Runnable() {
 		text += "\n" + c.UsageString()
 	}
-	return s.print(text)
+	return s.Print(text)
 }
 
 // flagsTopic is a topic of the help, and no command.
@@ -44,7 +46,7 @@ func flagsTopic(f *pflag.FlagSet) *cobra.Command {
 	}
 }
 
-func helpCommand(s *session) *cobra.Command {
+func helpCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [<command>]",
 		Short:   "show the help of a command",
@@ -63,12 +65,12 @@ func helpCommand(s *session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			if err == nil && len(rest) > 0 {
-				err = unknownCommand(found, rest[0])
+				err = session.UnknownCommand(found, rest[0])
 			}
 			if err != nil {
 				return err
 			}
-			return s.help(found)
+			return printHelp(s, found)
 		},
 	}
 }

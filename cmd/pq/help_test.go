@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -22,7 +23,7 @@ func TestHelpThatCannotBeWritten(t *testing.T) {
 	for _, line := range []string{"", "help", "--help", "pop -h", "help dead list", "help flags", "completion zsh", "--version"} {
 		var stderr strings.Builder
 		code := run(t.Context(), strings.Fields(line), nil, strings.NewReader(""), brokenPipe{}, &stderr)
-		if code != exitFailed || stderr.String() != "pq: broken pipe\n" {
+		if code != session.ExitFailed || stderr.String() != "pq: broken pipe\n" {
 			t.Errorf("pq %s: exit code %d: %s", line, code, &stderr)
 		}
 	}
@@ -53,9 +54,9 @@ func leaves(c *cobra.Command, fn func(*cobra.Command)) {
 // Every command has a description and examples, whose flags and arguments exist.
 func TestHelpMatchesTheCommands(t *testing.T) {
 	t.Parallel()
-	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	s := session.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 	leaves(rootCommand(s), func(c *cobra.Command) {
-		name := commandName(c)
+		name := session.CommandName(c)
 		if c.Short == "" || c.Long == "" || c.Example == "" || c.RunE == nil {
 			t.Errorf("%s: expected it to be explained", name)
 		}
@@ -88,7 +89,7 @@ func checkExample(t *testing.T, name, line string) {
 		rest += " X" // what xargs adds
 	}
 	// A new command each time: flags that collect values keep them.
-	s := newSession(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	s := session.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
 	root := rootCommand(s)
 	leaves(root, func(c *cobra.Command) { c.RunE = func(*cobra.Command, []string) error { return nil } })
 	root.SetArgs(arranged(root, append(strings.Fields(name), testenv.Words(rest)...)))

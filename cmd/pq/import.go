@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // importFlags are the flags of import.
@@ -26,10 +28,10 @@ type importFlags struct {
 	resume bool
 }
 
-func importCommand(s *session) *cobra.Command {
+func importCommand(s *session.Session) *cobra.Command {
 	i := &importFlags{verify: true, ids: true}
 	c := &cobra.Command{
-		Use: "import <queue>", Args: arguments(1, 1),
+		Use: "import <queue>", Args: session.Arguments(1, 1),
 		Short: "put exported items back",
 		Long: `Puts items where they stood when "pq export" wrote them: with their ids, their
 order, headers, deliveries, time stamps, delays and times to live, in this or
@@ -77,7 +79,7 @@ as message ids. A queue remembers 1,000,000 of those unless configured otherwise
 // importRun is one run of the command.
 type importRun struct {
 	*importFlags
-	session      *session
+	session      *session.Session
 	queue        *client.Queue
 	pipe         *pipeline
 	sum          *checksum
@@ -90,7 +92,7 @@ type importRun struct {
 	keysSet      int64          // keys whose settings were set
 }
 
-func (i *importFlags) run(s *session, args []string) error {
+func (i *importFlags) run(s *session.Session, args []string) error {
 	in, total, err := i.open(s)
 	if err != nil {
 		return err
@@ -102,18 +104,18 @@ func (i *importFlags) run(s *session, args []string) error {
 			return fmt.Errorf("%s: %w; nothing was imported, --verify=false imports it anyway", i.file, err)
 		}
 	}
-	c, err := s.connectPatiently()
+	c, err := s.ConnectPatiently()
 	if err != nil {
 		return err
 	}
 	j.queue = c.Queue(args[0])
 	j.pipe = newPipeline(s, j.queue)
-	p := s.progress("importing", total, size)
+	p := s.Progress("importing", total, show.Size)
 	started := time.Now()
-	err = j.lines(io.TeeReader(in, counter(p.add)))
-	p.end()
+	err = j.lines(io.TeeReader(in, counter(p.Add)))
+	p.End()
 	if err != nil {
-		return j.stopped(fmt.Errorf("after %s (continue with --skip %d): %w", many(j.pipe.done, "line"), j.pipe.done+int64(i.skip), err))
+		return j.stopped(fmt.Errorf("after %s (continue with --skip %d): %w", show.Many(j.pipe.done, "line"), j.pipe.done+int64(i.skip), err))
 	}
 	if err := j.finish(); err != nil {
 		return err
@@ -122,10 +124,10 @@ func (i *importFlags) run(s *session, args []string) error {
 }
 
 // open opens the input and returns its size, or 0 if that is unknown.
-func (i *importFlags) open(s *session) (io.ReadCloser, int64, error) {
+func (i *importFlags) open(s *session.Session) (io.ReadCloser, int64, error) {
 	if i.file == "" || i.file == "-" {
-		s.hintAtInput()
-		return io.NopCloser(s.input()), 0, nil
+		s.HintAtInput()
+		return io.NopCloser(s.Input()), 0, nil
 	}
 	file, err := os.Open(i.file)
 	if err != nil {
@@ -143,11 +145,11 @@ func (i *importFlags) open(s *session) (io.ReadCloser, int64, error) {
 
 // look checks a file before the import, and returns its last line. A file without ids is no
 // export and has no checksum.
-func (i *importFlags) look(s *session, file *os.File, total int64) (*trailer, error) {
-	p := s.progress("checking", total, size)
-	defer p.end()
+func (i *importFlags) look(s *session.Session, file *os.File, total int64) (*trailer, error) {
+	p := s.Progress("checking", total, show.Size)
+	defer p.End()
 	all, exported := newChecksum(), false
-	lines := lineScanner(io.TeeReader(file, counter(p.add)))
+	lines := lineScanner(io.TeeReader(file, counter(p.Add)))
 	for lines.Scan() {
 		item, err := all.line(lines.Bytes())
 		if err != nil {
@@ -183,7 +185,7 @@ func (r *importRun) finish() error {
 	}
 	if r.placed > 0 && r.verify {
 		if err := r.sum.check(); err != nil {
-			return r.stopped(fmt.Errorf("imported %s, but %w (--verify=false skips this check)", many(r.pipe.done, "item"), err))
+			return r.stopped(fmt.Errorf("imported %s, but %w (--verify=false skips this check)", show.Many(r.pipe.done, "item"), err))
 		}
 	}
 	if r.created && r.trailer == nil && r.sum.trailer != nil {
@@ -192,7 +194,7 @@ func (r *importRun) finish() error {
 		}
 	}
 	if r.paused || r.pausedBefore && r.resume {
-		return r.queue.Resume(r.session.ctx)
+		return r.queue.Resume(r.session.Context)
 	}
 	return nil
 }
@@ -200,42 +202,42 @@ func (r *importRun) finish() error {
 func (r *importRun) summary(took time.Duration) error {
 	s, pipe := r.session, r.pipe
 	if r.sum.items == 0 && r.sum.trailer == nil {
-		s.say("found nothing to import")
-		return exitError(exitNothing)
+		s.Say("found nothing to import")
+		return session.ExitError(session.ExitNothing)
 	}
 	verified := r.placed > 0 && r.verify
-	if s.global.json {
-		return s.printJSON(map[string]any{
+	if s.Global.JSON {
+		return s.PrintJSON(map[string]any{
 			"imported": pipe.done - pipe.doubles, "duplicates": pipe.doubles, "disordered": pipe.disorder, "verified": verified,
 		})
 	}
-	s.say("imported %s in %s", many(pipe.done-pipe.doubles, "item"), span(took))
+	s.Say("imported %s in %s", show.Many(pipe.done-pipe.doubles, "item"), show.Span(took))
 	switch {
 	case pipe.doubles > 0 && r.placed > 0:
-		s.say("skipped %s that the queue had already", many(pipe.doubles, "item"))
+		s.Say("skipped %s that the queue had already", show.Many(pipe.doubles, "item"))
 	case pipe.doubles > 0:
-		s.say("skipped %s imported within the last minutes", many(pipe.doubles, "item"))
+		s.Say("skipped %s imported within the last minutes", show.Many(pipe.doubles, "item"))
 	}
 	if pipe.disorder > 0 {
-		s.say("the order of %s differs from the file, because a push was repeated or several bridges serve the queue: --strict keeps the order", many(pipe.disorder, "item"))
+		s.Say("the order of %s differs from the file, because a push was repeated or several bridges serve the queue: --strict keeps the order", show.Many(pipe.disorder, "item"))
 	}
 	if verified {
-		s.say("all %s of the export are there, unchanged", many(r.sum.items, "item"))
+		s.Say("all %s of the export are there, unchanged", show.Many(r.sum.items, "item"))
 	}
 	names, err := r.kept()
 	if err != nil {
 		return err
 	}
 	if len(names) > 0 {
-		s.say("kept the configuration of the queue, which differs from the export in %s: an import sets it when it makes the queue", strings.Join(names, ", "))
+		s.Say("kept the configuration of the queue, which differs from the export in %s: an import sets it when it makes the queue", strings.Join(names, ", "))
 	}
 	if r.keysSet > 0 {
-		s.say("set the settings of %s", many(r.keysSet, "key"))
+		s.Say("set the settings of %s", show.Many(r.keysSet, "key"))
 	} else if t := r.sum.trailer; t != nil && len(t.Keys) > 0 && !r.asNew {
-		s.say("did not set the settings of %s in the export: an import does so when it makes the queue", many(int64(len(t.Keys)), "key"))
+		s.Say("did not set the settings of %s in the export: an import does so when it makes the queue", show.Many(int64(len(t.Keys)), "key"))
 	}
 	if r.pausedBefore && !r.resume {
-		s.say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())
+		s.Say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())
 	}
 	return nil
 }

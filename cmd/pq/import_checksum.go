@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -65,7 +66,7 @@ func (s *checksum) check() error {
 	case s.trailer == nil:
 		return fmt.Errorf("the last line of an export is missing, so items may be missing too")
 	case s.trailer.Items != s.items:
-		return fmt.Errorf("%s were exported, found %s", many(s.trailer.Items, "item"), thousands(s.items))
+		return fmt.Errorf("%s were exported, found %s", show.Many(s.trailer.Items, "item"), show.Thousands(s.items))
 	case s.trailer.SHA256 != s.text():
 		return fmt.Errorf("the items are not as they were exported: the SHA-256 sum differs")
 	}

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // imported is a line of an import.
 type imported struct {
-	item
+	show.Item
 	Priority *int64 `json:"priority"`
 }
 

@@ -14,7 +14,7 @@ import (
 // openQueue makes the queue if it does not exist, and stops deliveries until all items are
 // in their places. What the end of a pipe says of a new queue, finish sets.
 func (r *importRun) openQueue() error {
-	ctx := r.session.ctx
+	ctx := r.session.Context
 	info, err := r.queue.Info(ctx)
 	switch {
 	case err == nil:
@@ -44,11 +44,11 @@ func (r *importRun) configure(from *trailer) error {
 	if from != nil && from.Config != nil {
 		change = *from.Config
 	}
-	if _, err := r.queue.Configure(r.session.ctx, change); err != nil || from == nil {
+	if _, err := r.queue.Configure(r.session.Context, change); err != nil || from == nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(from.Keys)) {
-		if _, err := r.queue.SetKey(r.session.ctx, key, client.KeyChange{KeySettings: from.Keys[key]}); err != nil {
+		if _, err := r.queue.SetKey(r.session.Context, key, client.KeyChange{KeySettings: from.Keys[key]}); err != nil {
 			return fmt.Errorf("settings of the key %q: %w", key, err)
 		}
 		r.keysSet++
@@ -85,9 +85,9 @@ func (r *importRun) kept() (names []string, err error) {
 func (r *importRun) stopped(err error) error {
 	switch {
 	case r.paused && r.pipe.done == 0:
-		return errors.Join(err, r.queue.Resume(context.WithoutCancel(r.session.ctx)))
+		return errors.Join(err, r.queue.Resume(context.WithoutCancel(r.session.Context)))
 	case r.paused || r.pausedBefore:
-		r.session.unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or resume it with "pq resume %s".`, r.queue.Name(), r.queue.Name())
+		r.session.Unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or resume it with "pq resume %s".`, r.queue.Name(), r.queue.Name())
 	}
 	return err
 }

@@ -8,12 +8,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func infoCommand(s *session) *cobra.Command {
+func infoCommand(s *session.Session) *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "info [<queue>]", Args: arguments(0, 1),
+		Use: "info [<queue>]", Args: session.Arguments(0, 1),
 		Short: "show a queue, or the bridge",
 		Long: `Shows the counts, rates and configuration of a queue. Without a queue it shows
 version, store and limits of a bridge.`,
@@ -26,23 +29,23 @@ version, store and limits of a bridge.`,
   # the bridge
   pq info`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
-			return s.watch(every, func(ctx context.Context) (string, error) {
+			return watch(s, every, func(ctx context.Context) (string, error) {
 				if len(args) == 0 {
 					system, err := c.System(ctx)
 					if err != nil {
 						return "", err
 					}
-					return s.described(system, func() string { return describeSystem(system) })
+					return described(s, system, func() string { return describeSystem(system) })
 				}
 				info, err := c.Queue(args[0]).Info(ctx)
 				if err != nil {
 					return "", err
 				}
-				return s.described(info, func() string { return describeQueue(info) })
+				return described(s, info, func() string { return describeQueue(info) })
 			})
 		},
 	}
@@ -51,59 +54,47 @@ version, store and limits of a bridge.`,
 }
 
 // described is an object with --json, and a text for people without.
-func (s *session) described(v any, text func() string) (string, error) {
-	if !s.global.json {
+func described(s *session.Session, v any, text func() string) (string, error) {
+	if !s.Global.JSON {
 		return text(), nil
 	}
 	var b strings.Builder
-	err := writeJSON(&b, v)
+	err := show.WriteJSON(&b, v)
 	return b.String(), err
 }
 
 func describeQueue(i *client.Info) string {
-	var f facts
-	f.add("Queue", "%s", strings.TrimSpace(i.Queue+" "+paused(i)))
-	f.add("Ready", "%s", thousands(i.Ready))
-	f.add("Leased", "%s", thousands(i.Leased))
-	f.add("Delayed", "%s", thousands(i.Delayed))
-	f.add("Waiting pops", "%s", thousands(int64(i.Waiting)))
-	f.add("Size", "%s", size(i.Bytes))
-	f.add("Oldest", "%s", oldest(i))
-	f.add("Oldest of all", "%s", oldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
-	f.add("Oldest lease", "%s", oldestOf(i.Leased, i.OldestLease, i.LeaseAtLeast))
-	f.add("Rates", "%s pushes, %s pops, %s settlements a second", rate(i.Rates.Push), rate(i.Rates.Pop), rate(i.Rates.Settle))
-	f.add("", "")
+	var f show.Facts
+	f.Add("Queue", "%s", strings.TrimSpace(i.Queue+" "+figures.Paused(i)))
+	f.Add("Ready", "%s", show.Thousands(i.Ready))
+	f.Add("Leased", "%s", show.Thousands(i.Leased))
+	f.Add("Delayed", "%s", show.Thousands(i.Delayed))
+	f.Add("Waiting pops", "%s", show.Thousands(int64(i.Waiting)))
+	f.Add("Size", "%s", show.Size(i.Bytes))
+	f.Add("Oldest", "%s", figures.Oldest(i))
+	f.Add("Oldest of all", "%s", figures.OldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
+	f.Add("Oldest lease", "%s", figures.OldestOf(i.Leased, i.OldestLease, i.LeaseAtLeast))
+	f.Add("Rates", "%s pushes, %s pops, %s settlements a second", show.Rate(i.Rates.Push), show.Rate(i.Rates.Pop), show.Rate(i.Rates.Settle))
+	f.Add("", "")
 	for _, field := range configFields(i.Config) {
-		f.add(field.name, "%s", field.value)
+		f.Add(field.name, "%s", field.value)
 	}
 	return f.String()
-}
-
-// oldestOf is the age of the oldest of n things, or a lower bound of it.
-func oldestOf(n int64, age float64, atLeast bool) string {
-	if n == 0 {
-		return "-"
-	}
-	text := span(seconds(age).Round(time.Second))
-	if atLeast {
-		return text + " or more"
-	}
-	return text
 }
 
 // describeSystem writes a bridge's answer about itself, for people.
 func describeSystem(system *client.System) string {
 	l := system.Limits
-	var f facts
-	f.add("Version", "%s", system.Version)
-	f.add("Store", "%s (%s)", system.Store, system.StoreID)
-	f.add("Prefix", "%s", system.Prefix)
-	f.add("Uptime", "%s", span(seconds(system.Uptime)))
-	f.add("Payload", "up to %s, headers included", limitSize(l.Payload))
-	f.add("Batch", "up to %s and %s", many(int64(l.Batch), "item"), limitSize(int64(l.BatchBytes)))
-	f.add("Wait", "up to %s", limit(time.Duration(l.Wait)))
-	f.add("Lease", "up to %s", limit(time.Duration(l.Lease)))
-	f.add("In flight", "up to %s and %s", many(int64(l.Requests), "request"), limitSize(l.Bytes))
-	f.add("Waiting pops", "up to %s", thousands(int64(l.Waiters)))
+	var f show.Facts
+	f.Add("Version", "%s", system.Version)
+	f.Add("Store", "%s (%s)", system.Store, system.StoreID)
+	f.Add("Prefix", "%s", system.Prefix)
+	f.Add("Uptime", "%s", show.Span(show.Seconds(system.Uptime)))
+	f.Add("Payload", "up to %s, headers included", show.LimitSize(l.Payload))
+	f.Add("Batch", "up to %s and %s", show.Many(int64(l.Batch), "item"), show.LimitSize(int64(l.BatchBytes)))
+	f.Add("Wait", "up to %s", show.Limit(time.Duration(l.Wait)))
+	f.Add("Lease", "up to %s", show.Limit(time.Duration(l.Lease)))
+	f.Add("In flight", "up to %s and %s", show.Many(int64(l.Requests), "request"), show.LimitSize(l.Bytes))
+	f.Add("Waiting pops", "up to %s", show.Thousands(int64(l.Waiters)))
 	return f.String()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -75,7 +76,7 @@ func TestTimeoutOfPatientCommands(t *testing.T) {
 	for _, prefix := range []string{"nobody", "away", "silent"} {
 		// Without the test's deadline, which would count instead.
 		var out bytes.Buffer
-		if code := run(t.Context(), []string{"--prefix", prefix, "export", "jobs", "--timeout", "300ms"}, env, strings.NewReader(""), &out, &out); code == exitOK || code == exitInterrupted {
+		if code := run(t.Context(), []string{"--prefix", prefix, "export", "jobs", "--timeout", "300ms"}, env, strings.NewReader(""), &out, &out); code == session.ExitOK || code == session.ExitInterrupted {
 			t.Errorf("prefix %s: exit code %d, expected a failure: %s", prefix, code, &out)
 		}
 	}
@@ -98,7 +99,7 @@ func TestInterruptedPop(t *testing.T) {
 	interrupt, wait := w.begin(t, "pop", "jobs", "--wait", "1h")
 	w.until(t, func(i *client.Info) bool { return i.Waiting == 1 })
 	interrupt()
-	if code, text := wait(); code != exitInterrupted || text != "" {
+	if code, text := wait(); code != session.ExitInterrupted || text != "" {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
@@ -121,7 +122,7 @@ func TestInterruptedInput(t *testing.T) {
 			}
 			interrupt()
 			code, text := wait()
-			if code != exitInterrupted || strings.Contains(text, "pq:") {
+			if code != session.ExitInterrupted || strings.Contains(text, "pq:") {
 				t.Errorf("exit code %d: %s", code, text)
 			}
 		})
@@ -213,7 +214,7 @@ func TestSecondInterrupt(t *testing.T) {
 		}
 		break
 	}
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != session.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := file.Read(make([]byte, 1)); err != io.EOF {

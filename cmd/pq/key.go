@@ -8,44 +8,45 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
-func keyCommand(s *session) *cobra.Command {
+func keyCommand(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "key", Args: cobra.ArbitraryArgs,
 		Short: "show or change the settings of one key of a queue",
 		Long:  `A key says whose items they are. It can have a limit, a rate, a weight or a pause of its own.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(c, args[0])
+				return session.UnknownCommand(c, args[0])
 			}
-			return usagef("found no command behind key: expected show, set, pause or resume")
+			return session.Usagef("found no command behind key: expected show, set, pause or resume")
 		},
 	}
 	c.AddCommand(keyShowCommand(s), keySetCommand(s), keyPauseCommand(s), keyResumeCommand(s))
 	return c
 }
 
-func keyShowCommand(s *session) *cobra.Command {
+func keyShowCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "show <queue> <key>", Args: arguments(2, 2),
+		Use: "show <queue> <key>", Args: session.Arguments(2, 2),
 		Short: "show a key",
 		Long:  `Shows how many items a key has, what holds for it, and why its first item waits.`,
 		Example: `  # why Ann's items wait
   pq key show jobs ann`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			q, err := s.queue(args[0])
+			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
 			}
-			k, err := q.Key(s.ctx, args[1])
+			k, err := q.Key(s.Context, args[1])
 			if err != nil {
 				return err
 			}
-			if s.global.json {
-				return s.printJSON(k)
+			if s.Global.JSON {
+				return s.PrintJSON(k)
 			}
-			return s.print(keyText(&k))
+			return s.Print(keyText(&k))
 		},
 	}
 }
@@ -91,9 +92,9 @@ func keySettings(k *client.KeySettings) string {
 	return b.String()
 }
 
-func keySetCommand(s *session) *cobra.Command {
+func keySetCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "set <queue> <key> <setting>=<value>...", Args: arguments(3, anyNumber),
+		Use: "set <queue> <key> <setting>=<value>...", Args: session.Arguments(3, session.AnyNumber),
 		Short: "change settings of a key",
 		Long: `Changes settings of a key. Without a value a setting is dropped, and that of the
 queue holds again. The settings:
@@ -112,21 +113,21 @@ queue holds again. The settings:
 			if err != nil {
 				return err
 			}
-			return s.setKey(args[0], args[1], change)
+			return setKey(s, args[0], args[1], change)
 		},
 	}
 }
 
-func (s *session) setKey(queue, key string, change client.KeyChange) error {
-	q, err := s.queue(queue)
+func setKey(s *session.Session, queue, key string, change client.KeyChange) error {
+	q, err := s.Queue(queue)
 	if err != nil {
 		return err
 	}
-	settings, err := q.SetKey(s.ctx, key, change)
+	settings, err := q.SetKey(s.Context, key, change)
 	if err != nil {
 		return err
 	}
-	return s.answer(settings, "settings:%s", keySettings(&settings))
+	return s.Answer(settings, "settings:%s", keySettings(&settings))
 }
 
 // parseKeyChange reads <setting>=<value>.
@@ -135,10 +136,10 @@ func parseKeyChange(args []string) (change client.KeyChange, err error) {
 	for _, arg := range args {
 		name, text, ok := strings.Cut(arg, "=")
 		if !ok {
-			return change, usagef("%q: expected <setting>=<value>", arg)
+			return change, session.Usagef("%q: expected <setting>=<value>", arg)
 		}
 		if seen[name] {
-			return change, usagef("%s is given twice", name)
+			return change, session.Usagef("%s is given twice", name)
 		}
 		seen[name] = true
 		switch name {
@@ -155,13 +156,13 @@ func parseKeyChange(args []string) (change client.KeyChange, err error) {
 			paused, err = strconv.ParseBool(text)
 			change.Paused = &paused
 		default:
-			return change, usagef("no setting %q: expected one of limit, rate, weight, paused", name)
+			return change, session.Usagef("no setting %q: expected one of limit, rate, weight, paused", name)
 		}
 		if text == "" {
 			err, change.Drop = nil, append(change.Drop, name)
 		}
 		if err != nil {
-			return change, usagef("%s: %q: expected %s", name, text, map[string]string{
+			return change, session.Usagef("%s: %q: expected %s", name, text, map[string]string{
 				"limit": "an integer", "weight": "an integer", "paused": "true or false"}[name])
 		}
 	}
@@ -174,29 +175,29 @@ func keyNumber(text string, to **int64) error {
 	return err
 }
 
-func keyPauseCommand(s *session) *cobra.Command {
+func keyPauseCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "pause <queue> <key>", Args: arguments(2, 2),
+		Use: "pause <queue> <key>", Args: session.Arguments(2, 2),
 		Short: "keep the items of a key from being popped",
 		Long: `Keeps the items of a key from being popped until "pq key resume". Its pushes and
 leases, and other keys, go on.`,
 		Example: `  # an API that has had enough
   pq key pause calls api.example.com`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return s.setKey(args[0], args[1], client.KeyChange{KeySettings: client.KeySettings{Paused: new(true)}})
+			return setKey(s, args[0], args[1], client.KeyChange{KeySettings: client.KeySettings{Paused: new(true)}})
 		},
 	}
 }
 
-func keyResumeCommand(s *session) *cobra.Command {
+func keyResumeCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume <queue> <key>", Args: arguments(2, 2),
+		Use: "resume <queue> <key>", Args: session.Arguments(2, 2),
 		Short: "let the items of a key be popped again",
 		Long:  `Ends the pause that "pq key pause" began.`,
 		Example: `  # the next call may go
   pq key resume calls api.example.com`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return s.setKey(args[0], args[1], client.KeyChange{Drop: []string{"paused"}})
+			return setKey(s, args[0], args[1], client.KeyChange{Drop: []string{"paused"}})
 		},
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func keysCommand(s *session) *cobra.Command {
+func keysCommand(s *session.Session) *cobra.Command {
 	count, after := 20, ""
 	c := &cobra.Command{
-		Use: "keys <queue>", Args: arguments(1, 1),
+		Use: "keys <queue>", Args: session.Arguments(1, 1),
 		Short: "list the keys of a queue",
 		Long: `Lists the keys that have ready or leased items, or settings of their own, and why
 the first item of each has to wait. If there are none the exit code is 3.`,
@@ -22,13 +24,13 @@ the first item of each has to wait. If there are none the exit code is 3.`,
   pq keys jobs -n 0 --json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if count < 0 {
-				return usagef("--count %d: expected 0 or more", count)
+				return session.Usagef("--count %d: expected 0 or more", count)
 			}
-			q, err := s.queue(args[0])
+			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
 			}
-			return s.keys(q, after, count)
+			return printKeys(s, q, after, count)
 		},
 	}
 	f := c.Flags()
@@ -37,10 +39,10 @@ the first item of each has to wait. If there are none the exit code is 3.`,
 	return c
 }
 
-func (s *session) keys(q *client.Queue, after string, most int) error {
+func printKeys(s *session.Session, q *client.Queue, after string, most int) error {
 	rows := [][]string{{"READY", "LEASED", "LIMIT", "RATE", "WEIGHT", "WAITS FOR", "KEY"}}
 	n, last, more := 0, "", false
-	for k, err := range q.Keys(s.ctx, after) {
+	for k, err := range q.Keys(s.Context, after) {
 		if err != nil {
 			return err
 		}
@@ -49,8 +51,8 @@ func (s *session) keys(q *client.Queue, after string, most int) error {
 		}
 		n++
 		last = k.Key
-		if s.global.json {
-			if err := s.printJSON(k); err != nil {
+		if s.Global.JSON {
+			if err := s.PrintJSON(k); err != nil {
 				return err
 			}
 			continue
@@ -59,16 +61,16 @@ func (s *session) keys(q *client.Queue, after string, most int) error {
 	}
 	switch {
 	case n == 0:
-		s.say("no keys")
-		return exitError(exitNothing)
-	case s.global.json:
+		s.Say("no keys")
+		return session.ExitError(session.ExitNothing)
+	case s.Global.JSON:
 		return nil
 	}
-	if err := table(s.stdout, rows); err != nil {
+	if err := show.Table(s.Stdout, rows); err != nil {
 		return err
 	}
 	if more {
-		s.say("there are more: --count, or --after %q", last)
+		s.Say("there are more: --count, or --after %q", last)
 	}
 	return nil
 }

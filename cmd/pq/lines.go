@@ -4,6 +4,8 @@ import (
 	"bufio"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // maxLine bounds the lines that are read: beyond the largest payload there is, and the
@@ -11,19 +13,19 @@ import (
 const maxLine = 64 << 20
 
 // lines pushes each line of standard input.
-func (p *pushing) lines(s *session, queue string) error {
-	c, err := s.connectPatiently()
+func (p *pushing) lines(s *session.Session, queue string) error {
+	c, err := s.ConnectPatiently()
 	if err != nil {
 		return err
 	}
-	s.hintAtInput()
+	s.HintAtInput()
 	pipe := newPipeline(s, c.Queue(queue))
-	if s.global.json {
-		pipe.each = func(a client.Pushed) error { return s.printJSON(shownPush(queue, a)) }
+	if s.Global.JSON {
+		pipe.each = func(a client.Pushed) error { return s.PrintJSON(show.ShownPush(queue, a)) }
 	}
-	bar := s.progress("pushing", 0, thousands)
-	pipe.progress = bar.set
-	lines := bufio.NewScanner(s.input())
+	bar := s.Progress("pushing", 0, show.Thousands)
+	pipe.progress = bar.Set
+	lines := bufio.NewScanner(s.Input())
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() && err == nil {
 		err = pipe.push([]byte(lines.Text()), p.options...)
@@ -32,7 +34,7 @@ func (p *pushing) lines(s *session, queue string) error {
 	if err = pipe.finish(); err == nil {
 		err = lines.Err()
 	}
-	bar.end()
-	s.say("pushed %s", many(pipe.done, "item"))
+	bar.End()
+	s.Say("pushed %s", show.Many(pipe.done, "item"))
 	return err
 }

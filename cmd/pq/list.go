@@ -7,15 +7,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
-func listCommand(s *session) *cobra.Command {
+func listCommand(s *session.Session) *cobra.Command {
 	state, count, bodies := string(client.Ready), 20, false
 	var key, holder, after string
 	var attempts bool
 	c := &cobra.Command{
-		Use: "list <queue>", Args: arguments(1, 1),
+		Use: "list <queue>", Args: session.Arguments(1, 1),
 		Short: "list the items of a queue",
 		Long: `Lists items in the order in which "pq pop" would take them, and changes nothing.
 If there are none the exit code is 3.`,
@@ -34,17 +36,17 @@ If there are none the exit code is 3.`,
 			switch client.State(state) {
 			case client.Ready, client.Leased, client.Delayed:
 			default:
-				return usagef("--state %q: expected ready, leased or delayed", state)
+				return session.Usagef("--state %q: expected ready, leased or delayed", state)
 			}
 			if count < 0 {
-				return usagef("--count %d: expected 0 or more", count)
+				return session.Usagef("--count %d: expected 0 or more", count)
 			}
-			q, err := s.queue(args[0])
+			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
 			}
 			options := client.ListOptions{State: client.State(state), Key: key, Holder: holder, After: after, Bodies: bodies, Attempts: attempts}
-			return s.list(q, options, count)
+			return printList(s, q, options, count)
 		},
 	}
 	f := c.Flags()
@@ -58,7 +60,7 @@ If there are none the exit code is 3.`,
 	return c
 }
 
-func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {
+func printList(s *session.Session, q *client.Queue, o client.ListOptions, most int) error {
 	rows := [][]string{{"ID", "PRIORITY", "AGE", "SIZE", "DELIVERIES"}}
 	if o.State != client.Ready {
 		rows[0] = append(rows[0], map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[o.State])
@@ -73,7 +75,7 @@ func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {
 		rows[0] = append(rows[0], "PAYLOAD")
 	}
 	n, more := 0, false
-	for i, err := range q.List(s.ctx, o) {
+	for i, err := range q.List(s.Context, o) {
 		if err != nil {
 			return err
 		}
@@ -82,14 +84,14 @@ func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {
 		}
 		n++
 		if o.Bodies && i.Body == nil && i.Size > 0 { // too large for a list
-			whole, err := q.Get(s.ctx, i.ID)
+			whole, err := q.Get(s.Context, i.ID)
 			if err != nil {
 				return err
 			}
 			i.Body = whole.Payload
 		}
-		if s.global.json {
-			if err := s.printJSON(listed(&i)); err != nil {
+		if s.Global.JSON {
+			if err := s.PrintJSON(show.Listed(&i)); err != nil {
 				return err
 			}
 			continue
@@ -98,46 +100,35 @@ func (s *session) list(q *client.Queue, o client.ListOptions, most int) error {
 	}
 	switch {
 	case n == 0:
-		s.say("no %s items", o.State)
-		return exitError(exitNothing)
-	case s.global.json:
+		s.Say("no %s items", o.State)
+		return session.ExitError(session.ExitNothing)
+	case s.Global.JSON:
 		return nil
 	}
-	if err := table(s.stdout, rows); err != nil {
+	if err := show.Table(s.Stdout, rows); err != nil {
 		return err
 	}
 	if more {
-		s.say("there are more: --count, or --after %s", rows[len(rows)-1][0])
+		s.Say("there are more: --count, or --after %s", rows[len(rows)-1][0])
 	}
 	return nil
 }
 
 func listRow(i *client.Listed, o client.ListOptions) []string {
 	row := []string{
-		i.ID, fmt.Sprint(i.Priority), span(time.Since(i.Pushed).Round(time.Second)), size(i.Size), fmt.Sprint(i.Deliveries),
+		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), fmt.Sprint(i.Deliveries),
 	}
 	if o.State != client.Ready {
-		row = append(row, until(i.Due))
+		row = append(row, show.Until(i.Due))
 	}
 	if o.State == client.Leased {
 		row = append(row, screen.Visible(i.Holder))
 	}
 	if o.Attempts {
-		row = append(row, lastAttempt(i))
+		row = append(row, show.LastAttempt(i))
 	}
 	if o.Bodies {
-		row = append(row, excerpt(i.Body))
+		row = append(row, show.Excerpt(i.Body))
 	}
 	return row
-}
-
-// excerpt shows the beginning of a payload on one line.
-func excerpt(payload []byte) string {
-	const most = 50
-	text := fmt.Sprintf("%q", payload[:min(len(payload), most)])
-	text = screen.Visible(text[1 : len(text)-1])
-	if len(payload) > most {
-		text += "…"
-	}
-	return text
 }

@@ -8,13 +8,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func lsCommand(s *session) *cobra.Command {
+func lsCommand(s *session.Session) *cobra.Command {
 	var names bool
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "ls [<prefix>]", Args: arguments(0, 1),
+		Use: "ls [<prefix>]", Args: session.Arguments(0, 1),
 		Short: "list the queues",
 		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
 DEAD are the items of the queue for dead letters. If there are no queues the exit
@@ -29,31 +32,31 @@ code is 3.`,
   pq ls --watch=5s`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			prefix := strings.Join(args, "")
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
 			if names {
-				return s.names(c, prefix)
+				return printNames(s, c, prefix)
 			}
-			return s.watch(every, func(ctx context.Context) (string, error) {
-				infos, err := queuesOf(ctx, c, prefix)
+			return watch(s, every, func(ctx context.Context) (string, error) {
+				infos, err := figures.QueuesOf(ctx, c, prefix)
 				if err != nil {
 					return "", err
 				}
 				if len(infos) == 0 && every == 0 {
 					if prefix != "" {
-						s.say("no queues that begin with %s", prefix)
+						s.Say("no queues that begin with %s", prefix)
 					} else {
-						s.say("no queues")
+						s.Say("no queues")
 					}
-					return "", exitError(exitNothing)
+					return "", session.ExitError(session.ExitNothing)
 				}
-				named, err := withHolders(ctx, c, infos)
+				named, err := figures.WithHolders(ctx, c, infos)
 				if err != nil {
 					return "", err
 				}
-				return s.queueTable(figuresOf(infos, named, time.Now()))
+				return queueTable(s, figures.Of(infos, named, time.Now()))
 			})
 		},
 	}
@@ -70,15 +73,15 @@ type listedQueue struct {
 }
 
 // queueTable writes queues for people, or an object a line.
-func (s *session) queueTable(all []*figures) (string, error) {
-	if s.global.json {
+func queueTable(s *session.Session, all []*figures.Queue) (string, error) {
+	if s.Global.JSON {
 		var b strings.Builder
 		for _, f := range all {
 			q := listedQueue{Info: f.Info}
-			if f.dead != none {
-				q.Dead = &f.dead
+			if f.Dead != figures.None {
+				q.Dead = &f.Dead
 			}
-			if err := writeJSON(&b, q); err != nil {
+			if err := show.WriteJSON(&b, q); err != nil {
 				return "", err
 			}
 		}
@@ -87,34 +90,26 @@ func (s *session) queueTable(all []*figures) (string, error) {
 	if len(all) == 0 {
 		return "no queues\n", nil
 	}
-	return strings.Join(queueLines(all, lsColumns), "\n") + "\n", nil
+	return strings.Join(figures.QueueLines(all, lsColumns), "\n") + "\n", nil
 }
 
-var lsColumns = queueColumnsBut("waiting", "push", "pop", "settle")
+var lsColumns = figures.QueueColumnsBut("waiting", "push", "pop", "settle")
 
-func (s *session) names(c *client.Client, prefix string) error {
+func printNames(s *session.Session, c *client.Client, prefix string) error {
 	n := 0
-	for names, err := range pagesOf(s.ctx, c, prefix) {
+	for names, err := range figures.PagesOf(s.Context, c, prefix) {
 		if err != nil {
 			return err
 		}
 		n += len(names)
 		for _, name := range names {
-			if err := s.answer(map[string]string{"queue": name}, "%s", name); err != nil {
+			if err := s.Answer(map[string]string{"queue": name}, "%s", name); err != nil {
 				return err
 			}
 		}
 	}
 	if n == 0 {
-		return exitError(exitNothing)
+		return session.ExitError(session.ExitNothing)
 	}
 	return nil
-}
-
-// oldest writes the age of the next item.
-func oldest(i *client.Info) string {
-	if i.Ready == 0 {
-		return "-"
-	}
-	return span(seconds(i.Oldest).Round(time.Second))
 }

@@ -13,21 +13,23 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
-	s := newSession(ctx, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	s := session.New(ctx, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, ends()...)
 	go func() {
 		<-signals
 		stop()
 		<-signals // a second one ends pq at once
-		s.programs.kill()
-		os.Exit(exitInterrupted)
+		s.Programs.Kill()
+		os.Exit(session.ExitInterrupted)
 	}()
-	os.Exit(s.run(os.Args[1:]))
+	os.Exit(execute(s, os.Args[1:]))
 }
 
 // ends are the signals that end pq. A closed terminal sends SIGHUP, which ends pq unless it
@@ -42,11 +44,11 @@ func ends() []os.Signal {
 
 // run is the program, signals aside: it returns the exit code.
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newSession(ctx, env, stdin, stdout, stderr).run(args)
+	return execute(session.New(ctx, env, stdin, stdout, stderr), args)
 }
 
-// run runs a command and returns the exit code.
-func (s *session) run(args []string) int {
-	defer s.close()
-	return s.report(s.execute(args))
+// execute runs a command and returns the exit code.
+func execute(s *session.Session, args []string) int {
+	defer s.Close()
+	return s.Report(command(s, args))
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // outputFile is a file that a command writes. It gets its name when it is complete, so a
@@ -46,7 +48,7 @@ func createOutput(name string, overwrite bool) (*outputFile, error) {
 }
 
 func errExists(name string) error {
-	return usagef("%s exists: expected --force to overwrite it", name)
+	return session.Usagef("%s exists: expected --force to overwrite it", name)
 }
 
 // end syncs the file and gives it its name, unless writing failed. It returns why the file

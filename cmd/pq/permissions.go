@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -24,11 +25,11 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"admin":    subjects.Grammar.Admin,
 }
 
-func permissionsCommand(s *session) *cobra.Command {
+func permissionsCommand(s *session.Session) *cobra.Command {
 	var user string
 	c := &cobra.Command{
-		Use: "permissions <role> [<queue>...]", Args: arguments(1, anyNumber),
-		ValidArgsFunction: s.completePermissions,
+		Use: "permissions <role> [<queue>...]", Args: session.Arguments(1, session.AnyNumber),
+		ValidArgsFunction: completing(s, completePermissions),
 		Short:             "print the permissions that a user needs",
 		Long: `Prints a user for the configuration of a NATS server with the least permissions
 that a role needs: producer, consumer, requeuer, importer, viewer or admin of some queues,
@@ -45,35 +46,35 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
 
   # an admin of a queue and its dead letters
   pq permissions admin jobs jobs-dead`,
-		RunE: func(_ *cobra.Command, args []string) error { return s.permissions(args[0], args[1:], user) },
+		RunE: func(_ *cobra.Command, args []string) error { return printPermissions(s, args[0], args[1:], user) },
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
 	return c
 }
 
 // completePermissions completes a role, and then queues.
-func (s *session) completePermissions(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func completePermissions(s *session.Session, _ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return beginning(append(slices.Sorted(maps.Keys(roles)), bridgeRole), word), cobra.ShellCompDirectiveNoFileComp
 	}
-	return beginning(s.queueNames(), word), cobra.ShellCompDirectiveNoFileComp
+	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (s *session) permissions(role string, queues []string, user string) error {
+func printPermissions(s *session.Session, role string, queues []string, user string) error {
 	if user == "" {
 		user = role
 	}
-	p, err := permissionsOf(s.global.prefix, role, queues)
+	p, err := permissionsOf(s.Global.Prefix, role, queues)
 	if err == nil && role != bridgeRole { // pqd's inboxes are its own already: it reads answers of bridges alone
 		p, err = p.WithInbox(user)
 	}
 	if err != nil {
-		return &usageError{error: err}
+		return session.Usagef("%w", err)
 	}
-	if s.global.json {
-		return s.printJSON(map[string][]string{"publish": p.Publish, "subscribe": p.Subscribe})
+	if s.Global.JSON {
+		return s.PrintJSON(map[string][]string{"publish": p.Publish, "subscribe": p.Subscribe})
 	}
-	return s.printf("{user: %s, password: $%s_PASSWORD, permissions: {\n  publish: %s\n  subscribe: %s\n}}",
+	return s.Printf("{user: %s, password: $%s_PASSWORD, permissions: {\n  publish: %s\n  subscribe: %s\n}}",
 		user, variable(user), patterns(p.Publish), patterns(p.Subscribe))
 }
 

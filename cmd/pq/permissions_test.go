@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -60,7 +61,7 @@ func TestPrintedPermissions(t *testing.T) {
 	}
 	// It may look at the queue, and not at its items: nothing is left of the file.
 	dir := t.TempDir()
-	if code, text := as("importer", "export", "jobs", "-o", filepath.Join(dir, "jobs.jsonl")); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
+	if code, text := as("importer", "export", "jobs", "-o", filepath.Join(dir, "jobs.jsonl")); code != session.ExitFailed || !strings.Contains(text, "does not let this user do that") {
 		t.Errorf("export without the right to list: exit code %d: %s", code, text)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -76,14 +77,14 @@ func TestPrintedPermissions(t *testing.T) {
 		"peek jobs --inbox-prefix _INBOX.viewer": "on _INBOX.viewer.>: say where it may with --inbox-prefix _INBOX.consumer (",
 		"peek jobs --user viewer --inbox-prefix _INBOX.view": "--inbox-prefix _INBOX.viewer",
 	} {
-		if code, text := pq(t, env, strings.Fields(args)...); code != exitFailed || strings.Count(text, says) != 1 || strings.Contains(text, "violation: ") {
+		if code, text := pq(t, env, strings.Fields(args)...); code != session.ExitFailed || strings.Count(text, says) != 1 || strings.Contains(text, "violation: ") {
 			t.Errorf("%s without the inbox prefix: exit code %d: %s", args, code, text)
 		}
 	}
 	for user, args := range map[string]string{
 		"producer": "pop jobs", "consumer": "purge jobs --force", "viewer": "push jobs x", "importer": "peek jobs", "admin": "push jobs x",
 	} {
-		if code, text := as(user, strings.Fields(args)...); code != exitFailed || !strings.Contains(text, "does not let this user do that") {
+		if code, text := as(user, strings.Fields(args)...); code != session.ExitFailed || !strings.Contains(text, "does not let this user do that") {
 			t.Errorf("%s: %s: exit code %d: %s", user, args, code, text)
 		}
 	}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // pipeline pushes many items without waiting for each answer, and stops at the
 // first that fails.
 type pipeline struct {
-	session  *session
+	session  *session.Session
 	queue    *client.Queue
 	pending  []*client.Future // unanswered, in the order in which they were sent
 	done     int64            // acknowledged, all of the first ones
@@ -25,7 +26,7 @@ type pipeline struct {
 // of order.
 const pipelineDepth = 2048
 
-func newPipeline(s *session, q *client.Queue) *pipeline {
+func newPipeline(s *session.Session, q *client.Queue) *pipeline {
 	return &pipeline{
 		session: s, queue: q, last: make(map[int64]uint64),
 		each: func(client.Pushed) error { return nil }, progress: func(int64) {},
@@ -35,13 +36,13 @@ func newPipeline(s *session, q *client.Queue) *pipeline {
 // push sends an item. It returns the error of this or of an earlier item, and sends no more
 // items after an error.
 func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
-	return p.send(func() (*client.Future, error) { return p.queue.PushAsync(p.session.ctx, payload, options...) })
+	return p.send(func() (*client.Future, error) { return p.queue.PushAsync(p.session.Context, payload, options...) })
 }
 
 // place is push for an item that has a place.
 func (p *pipeline) place(i *client.Import) error {
 	p.placed = true
-	return p.send(func() (*client.Future, error) { return p.queue.ImportAsync(p.session.ctx, i) })
+	return p.send(func() (*client.Future, error) { return p.queue.ImportAsync(p.session.Context, i) })
 }
 
 func (p *pipeline) send(item func() (*client.Future, error)) error {

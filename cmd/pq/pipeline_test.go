@@ -10,12 +10,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // answering returns a session and the queue jobs of a bridge that answers requests as a
 // test says.
-func answering(t *testing.T, answers map[string]func(n int) *nats.Msg) (*session, *client.Queue) {
+func answering(t *testing.T, answers map[string]func(n int) *nats.Msg) (*session.Session, *client.Queue) {
 	t.Helper()
 	s := testenv.NATS(t)
 	bridge := s.Connect(t)
@@ -39,7 +40,7 @@ func answering(t *testing.T, answers map[string]func(n int) *nats.Msg) (*session
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	return newSession(t.Context(), nil, strings.NewReader(""), &out, &out), c.Queue("jobs")
+	return session.New(t.Context(), nil, strings.NewReader(""), &out, &out), c.Queue("jobs")
 }
 
 func refusal(code int) *nats.Msg {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // popping are the flags of pop and peek.
@@ -20,10 +22,10 @@ type popping struct {
 	named   bool // with an id: repeating it returns the same items
 }
 
-func popCommand(s *session) *cobra.Command {
+func popCommand(s *session.Session) *cobra.Command {
 	p := &popping{}
 	c := &cobra.Command{
-		Use: "pop <queue>", Args: arguments(1, 1),
+		Use: "pop <queue>", Args: session.Arguments(1, 1),
 		Short: "remove or lease the next items of a queue",
 		Long: `Removes the item with the lowest priority number and prints its payload as a line.
 With --lease the item stays and is delivered again unless "pq ack" settles it in
@@ -49,7 +51,7 @@ time. On an empty queue the exit code is 3.`,
 	f := c.Flags()
 	p.flags(f)
 	f.FuncP("lease", "l", "lease the items for this `duration`", func(s string) error {
-		d, err := parseDuration(s)
+		d, err := session.ParseDuration(s)
 		p.options = append(p.options, client.Lease(d))
 		return err
 	})
@@ -61,10 +63,10 @@ time. On an empty queue the exit code is 3.`,
 	return c
 }
 
-func peekCommand(s *session) *cobra.Command {
+func peekCommand(s *session.Session) *cobra.Command {
 	p := &popping{}
 	c := &cobra.Command{
-		Use: "peek <queue>", Args: arguments(1, 1),
+		Use: "peek <queue>", Args: session.Arguments(1, 1),
 		Short: "look at the next items of a queue",
 		Long: `Prints the payload that "pq pop" would take, and leaves it there. On an empty
 queue the exit code is 3.`,
@@ -86,7 +88,7 @@ func (p *popping) flags(f *pflag.FlagSet) {
 	p.count = 1
 	f.IntVarP(&p.count, "count", "n", p.count, "up to this `number` of items")
 	f.FuncP("wait", "w", "wait up to this `duration` for something to arrive", func(s string) error {
-		d, err := parseDuration(s)
+		d, err := session.ParseDuration(s)
 		p.options = append(p.options, client.Wait(d))
 		return err
 	})
@@ -95,7 +97,7 @@ func (p *popping) flags(f *pflag.FlagSet) {
 }
 
 func (p *popping) band(s string) error {
-	option, err := parseBand(s)
+	option, err := session.ParseBand(s)
 	p.options = append(p.options, option)
 	return err
 }
@@ -103,11 +105,11 @@ func (p *popping) band(s string) error {
 // popFunc is a pop or a peek.
 type popFunc = func(*client.Queue, context.Context, client.End, int, ...client.PopOption) ([]*client.Item, error)
 
-func (p *popping) run(s *session, queue string, again bool, pop popFunc) error {
+func (p *popping) run(s *session.Session, queue string, again bool, pop popFunc) error {
 	if p.count < 1 {
-		return usagef("--count %d: expected 1 or more", p.count)
+		return session.Usagef("--count %d: expected 1 or more", p.count)
 	}
-	q, err := s.queue(queue)
+	q, err := s.Queue(queue)
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (p *popping) run(s *session, queue string, again bool, pop popFunc) error {
 		end = client.Max
 	}
 	for left := p.count; left > 0; {
-		items, err := pop(q, s.ctx, end, left, p.options...)
+		items, err := pop(q, s.Context, end, left, p.options...)
 		if errors.Is(err, client.ErrEmpty) && left < p.count {
 			return nil
 		}
@@ -138,20 +140,20 @@ func (p *popping) run(s *session, queue string, again bool, pop popFunc) error {
 	return nil
 }
 
-func (p *popping) show(s *session, i *client.Item) error {
+func (p *popping) show(s *session.Session, i *client.Item) error {
 	switch {
-	case s.global.json:
-		return s.printJSON(shown(i))
+	case s.Global.JSON:
+		return s.PrintJSON(show.Shown(i))
 	case p.verbose:
-		if err := s.print(shown(i).describe() + "\n"); err != nil {
+		if err := s.Print(show.Shown(i).Describe() + "\n"); err != nil {
 			return err
 		}
 	}
-	if err := s.print(string(line(i.Payload))); err != nil {
+	if err := s.Print(string(show.Line(i.Payload))); err != nil {
 		return err
 	}
 	if i.Leased() && !p.verbose {
-		s.say("%s is leased for %s; settle it: pq ack %s", i.ID, span(time.Until(i.LeaseExpires()).Round(time.Second)), i.AckSubject())
+		s.Say("%s is leased for %s; settle it: pq ack %s", i.ID, show.Span(time.Until(i.LeaseExpires()).Round(time.Second)), i.AckSubject())
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // pushing are the flags of push.
@@ -25,10 +27,10 @@ type pushing struct {
 	item    *client.Item // with that subject
 }
 
-func pushCommand(s *session) *cobra.Command {
+func pushCommand(s *session.Session) *cobra.Command {
 	p := &pushing{header: make(nats.Header)}
 	c := &cobra.Command{
-		Use: "push <queue> [<payload>...]", Args: arguments(1, anyNumber),
+		Use: "push <queue> [<payload>...]", Args: session.Arguments(1, session.AnyNumber),
 		Short: "add items to a queue",
 		Long: `Adds each payload as an item and prints its id when it is on disk. The payload
 "-" is standard input, where each line is an item: their number is printed at the
@@ -66,12 +68,12 @@ func (p *pushing) add(o client.PushOption) { p.options = append(p.options, o) }
 
 func (p *pushing) flags(f *pflag.FlagSet) {
 	f.FuncP("priority", "p", "its priority, a `number`; the queue's default if not given", func(s string) error {
-		priority, err := parsePriority(s)
+		priority, err := session.ParsePriority(s)
 		p.add(client.Priority(priority))
 		return err
 	})
 	f.FuncP("delay", "d", "keep it back for this `duration`", func(s string) error {
-		d, err := parseDuration(s)
+		d, err := session.ParseDuration(s)
 		p.add(client.Delay(d))
 		return err
 	})
@@ -84,7 +86,7 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		return nil
 	})
 	f.Func("ttl", "drop it when it is not taken within this `duration`", func(s string) error {
-		d, err := parseDuration(s)
+		d, err := session.ParseDuration(s)
 		p.add(client.TTL(d))
 		return err
 	})
@@ -135,29 +137,29 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }
 
-func (p *pushing) run(s *session, args []string) error {
+func (p *pushing) run(s *session.Session, args []string) error {
 	queue, payloads := args[0], args[1:]
 	if len(payloads)+len(p.files) == 0 {
-		return usagef("nothing to push: expected a payload, - to read lines, or --file")
+		return session.Usagef("nothing to push: expected a payload, - to read lines, or --file")
 	}
 	one := len(payloads)+len(p.files) == 1 && !slices.Contains(payloads, "-")
 	if p.id != "" {
 		if !one {
-			return usagef("--id names one item: expected one payload")
+			return session.Usagef("--id names one item: expected one payload")
 		}
 		p.add(client.MsgID(p.id))
 	}
 	if p.settles != "" && !one {
-		return usagef("--settle acknowledges one item: expected one payload")
+		return session.Usagef("--settle acknowledges one item: expected one payload")
 	}
 	p.add(client.Header(p.header))
-	c, err := s.connect()
+	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	if p.settles != "" {
 		if p.item, err = c.Attach(p.settles); err != nil {
-			return &usageError{error: err}
+			return session.Usagef("%w", err)
 		}
 	}
 	q := c.Queue(queue)
@@ -172,7 +174,7 @@ func (p *pushing) run(s *session, args []string) error {
 		}
 	}
 	for _, file := range p.files {
-		payload, err := s.read(file)
+		payload, err := s.Read(file)
 		if err != nil {
 			return err
 		}
@@ -183,20 +185,6 @@ func (p *pushing) run(s *session, args []string) error {
 	return nil
 }
 
-// pushed is the answer to a push as JSON.
-type pushed struct {
-	Queue     string `json:"queue"`
-	ID        string `json:"id"`
-	Priority  int64  `json:"priority"`
-	Seq       uint64 `json:"seq"`
-	Duplicate bool   `json:"duplicate,omitempty"`
-	Evicted   bool   `json:"evicted,omitempty"`
-}
-
-func shownPush(queue string, a client.Pushed) pushed {
-	return pushed{queue, a.ID, a.Priority, a.Seq, a.Duplicate, a.Evicted}
-}
-
 // addItem adds an item, in the place of the leased one if there is one.
 func (p *pushing) addItem(ctx context.Context, q *client.Queue, payload []byte) (client.Pushed, error) {
 	if p.item != nil {
@@ -205,16 +193,16 @@ func (p *pushing) addItem(ctx context.Context, q *client.Queue, payload []byte) 
 	return q.Push(ctx, payload, p.options...)
 }
 
-func (p *pushing) push(s *session, q *client.Queue, payload []byte) error {
-	a, err := p.addItem(s.ctx, q, payload)
+func (p *pushing) push(s *session.Session, q *client.Queue, payload []byte) error {
+	a, err := p.addItem(s.Context, q, payload)
 	if err != nil {
 		return err
 	}
 	switch {
 	case a.Duplicate:
-		s.say("it is there, or was pushed before: not added again")
+		s.Say("it is there, or was pushed before: not added again")
 	case a.Evicted:
-		s.say("the queue is full: it was dropped as the least urgent item")
+		s.Say("the queue is full: it was dropped as the least urgent item")
 	}
-	return s.answer(shownPush(q.Name(), a), "%s", a.ID)
+	return s.Answer(show.ShownPush(q.Name(), a), "%s", a.ID)
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 )
 
 // Tables of queues agree on what their columns say: the oldest item is the one of all, and
@@ -17,15 +19,15 @@ func TestTablesOfQueues(t *testing.T) {
 		{Queue: "jobs-dead", Ready: 7, Oldest: 60, OldestOfAll: 60},
 		{Queue: "mail", Leased: 1, Oldest: 0},
 	}
-	all := figuresOf(infos, byName(infos), time.Now())
+	all := figures.Of(infos, figures.ByName(infos), time.Now())
 	for what, table := range map[string]struct{ got, want []string }{
-		"pq ls": {queueLines(all, lsColumns), []string{
+		"pq ls": {figures.QueueLines(all, lsColumns), []string{
 			"QUEUE      READY  LEASED  DELAYED  DEAD     SIZE  OLDEST",
 			"jobs       1,200       3        4     7  2.0 KiB   2h0m+  paused",
 			"jobs-dead      7       0        0     -      0 B    1m0s",
 			"mail           0       1        0     0      0 B       -",
 		}},
-		"pq top without a terminal": {queueLines(all, lineColumns), []string{
+		"pq top without a terminal": {figures.QueueLines(all, top.LineColumns), []string{
 			"QUEUE      READY  LEASED  DELAYED  OLDEST  WAITING  PUSH/S  POP/S  SETTLE/S",
 			"jobs       1,200       3        4   2h0m+        5     1.0    2.0       3.0  paused",
 			"jobs-dead      7       0        0    1m0s        0     0.0    0.0       0.0",

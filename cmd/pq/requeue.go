@@ -1,17 +1,18 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/deadletters"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func deadRequeueCommand(s *session) *cobra.Command {
+func deadRequeueCommand(s *session.Session) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "requeue <queue> [<id>...]", Args: arguments(1, anyNumber),
+		Use: "requeue <queue> [<id>...]", Args: session.Arguments(1, session.AnyNumber),
 		Short: "push dead letters to their queue again",
 		Long: `Takes dead letters out of the dead-letter queue and pushes them to the queue they
 come from, with their priority, key and headers. They are new items there: their
@@ -27,69 +28,32 @@ is full, what has no room stays a dead letter.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
 			if all == (len(ids) > 0) {
-				return usagef("expected ids, or --all")
+				return session.Usagef("expected ids, or --all")
 			}
-			c, err := s.connect()
+			c, err := s.Connect()
 			if err != nil {
 				return err
 			}
-			holders, err := s.deadLetters(c, queue)
+			holders, err := deadletters.Letters(s, c, queue)
 			if err != nil {
 				return err
 			}
-			r := &requeue{session: s, to: c.Queue(queue)}
+			r := &deadletters.Requeue{Session: s, To: c.Queue(queue)}
 			if all {
-				err = s.eachDead(holders, queue, client.ListOptions{}, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.item(dead, i.ID) })
+				err = deadletters.Each(s, holders, queue, client.ListOptions{}, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.Item(dead, i.ID) })
 			}
 			for _, id := range ids {
-				if err = r.find(holders, id); err != nil {
+				if err = r.Find(holders, id); err != nil {
 					break
 				}
 			}
-			s.say("requeued %s", many(r.done, "item"))
-			if err == nil && r.done == 0 {
-				err = exitError(exitNothing)
+			s.Say("requeued %s", show.Many(r.Done, "item"))
+			if err == nil && r.Done == 0 {
+				err = session.ExitError(session.ExitNothing)
 			}
 			return err
 		},
 	}
 	c.Flags().BoolVarP(&all, "all", "a", all, "all dead letters of the queue")
 	return c
-}
-
-// requeue brings dead letters back to a queue.
-type requeue struct {
-	session *session
-	to      *client.Queue
-	done    int64
-}
-
-// find requeues the item with an id, which is in one of several queues.
-func (r *requeue) find(holders []*client.Queue, id string) (err error) {
-	for _, dead := range holders {
-		if err = r.bring(dead, id); !errors.Is(err, client.ErrNotFound) {
-			break
-		}
-	}
-	return err
-}
-
-// item requeues one of many items, if it is still there.
-func (r *requeue) item(from *client.Queue, id string) error {
-	if err := r.bring(from, id); !errors.Is(err, client.ErrNotFound) {
-		return err
-	}
-	return nil
-}
-
-func (r *requeue) bring(from *client.Queue, id string) error {
-	pushed, err := from.Requeue(r.session.ctx, id, r.to.Name())
-	if err != nil {
-		return err
-	}
-	r.done++
-	if r.session.global.json {
-		return r.session.printJSON(shownPush(r.to.Name(), *pushed))
-	}
-	return nil
 }

@@ -6,21 +6,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // settleLeases makes the command c settle leases by their subjects.
-func settleLeases(s *session, c *cobra.Command, settle func(*client.Item) error) *cobra.Command {
+func settleLeases(s *session.Session, c *cobra.Command, settle func(*client.Item) error) *cobra.Command {
 	c.Use += " <ack subject>..."
-	c.Args = arguments(1, anyNumber)
+	c.Args = session.Arguments(1, session.AnyNumber)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		connected, err := s.connect()
+		connected, err := s.Connect()
 		if err != nil {
 			return err
 		}
 		for _, subject := range args {
 			item, err := connected.Attach(subject)
 			if err != nil {
-				return &usageError{error: err}
+				return session.Usagef("%w", err)
 			}
 			if err := settle(item); err != nil {
 				return err
@@ -31,7 +33,7 @@ func settleLeases(s *session, c *cobra.Command, settle func(*client.Item) error)
 	return c
 }
 
-func ackCommand(s *session) *cobra.Command {
+func ackCommand(s *session.Session) *cobra.Command {
 	return settleLeases(s, &cobra.Command{
 		Use:   "ack",
 		Short: "acknowledge leased items: they are done",
@@ -39,10 +41,10 @@ func ackCommand(s *session) *cobra.Command {
 printed. Fails when the lease is lost: the item goes to another consumer then.`,
 		Example: `  # in a script
   pq pop jobs --lease 1m --json > item && ./work item && pq ack $(jq -r .ack item)`,
-	}, func(i *client.Item) error { return i.Ack(s.ctx) })
+	}, func(i *client.Item) error { return i.Ack(s.Context) })
 }
 
-func nackCommand(s *session) *cobra.Command {
+func nackCommand(s *session.Session) *cobra.Command {
 	var delay time.Duration
 	c := &cobra.Command{
 		Use:   "nack",
@@ -52,11 +54,11 @@ many deliveries (16 unless configured otherwise) they go to the dead-letter queu
 		Example: `  # to be delivered again in a minute
   pq nack --delay 1m pq.jobs.ack.…`,
 	}
-	durationVar(c.Flags(), &delay, "delay", "d", "`duration` before they are ready again")
-	return settleLeases(s, c, func(i *client.Item) error { return i.NackWithDelay(s.ctx, delay) })
+	session.DurationVar(c.Flags(), &delay, "delay", "d", "`duration` before they are ready again")
+	return settleLeases(s, c, func(i *client.Item) error { return i.NackWithDelay(s.Context, delay) })
 }
 
-func extendCommand(s *session) *cobra.Command {
+func extendCommand(s *session.Session) *cobra.Command {
 	return settleLeases(s, &cobra.Command{
 		Use:   "extend",
 		Short: "restart the leases of items",
@@ -64,14 +66,14 @@ func extendCommand(s *session) *cobra.Command {
 		Example: `  # while the work goes on
   pq extend pq.jobs.ack.…`,
 	}, func(i *client.Item) error {
-		if err := i.Extend(s.ctx); err != nil {
+		if err := i.Extend(s.Context); err != nil {
 			return err
 		}
-		return s.answer(map[string]time.Time{"lease_expires": i.LeaseExpires()}, "%s", until(i.LeaseExpires()))
+		return s.Answer(map[string]time.Time{"lease_expires": i.LeaseExpires()}, "%s", show.Until(i.LeaseExpires()))
 	})
 }
 
-func terminateCommand(s *session) *cobra.Command {
+func terminateCommand(s *session.Session) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "terminate",
@@ -82,5 +84,5 @@ another delivery would not help.`,
   pq terminate --reason 'no such address' pq.mails.ack.…`,
 	}
 	c.Flags().StringVarP(&reason, "reason", "r", reason, "`text` to be kept with the item")
-	return settleLeases(s, c, func(i *client.Item) error { return i.Terminate(s.ctx, reason) })
+	return settleLeases(s, c, func(i *client.Item) error { return i.Terminate(s.Context, reason) })
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
 // release is set by the linker in released builds: -X main.release=1.2.3.
@@ -21,16 +23,16 @@ func version() string {
 	return "0.0.0-devel"
 }
 
-func versionCommand(s *session) *cobra.Command {
+func versionCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Args: arguments(0, 0),
+		Use: "version", Args: session.Arguments(0, 0),
 		Short:   "show the version of pq",
 		Long:    `Shows the version of pq, as "pq --version" does. "pq info" shows the bridge's.`,
 		Example: "  # for a script\n  pq version --json | jq -r .version",
-		RunE:    func(*cobra.Command, []string) error { return s.printVersion() },
+		RunE:    func(*cobra.Command, []string) error { return printVersion(s) },
 	}
 }
 
-func (s *session) printVersion() error {
-	return s.answer(map[string]string{"version": version()}, "pq %s", version())
+func printVersion(s *session.Session) error {
+	return s.Answer(map[string]string{"version": version()}, "pq %s", version())
 }

@@ -9,50 +9,52 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // watchVar defines --watch: how long to wait before the same is shown again.
 func watchVar(f *pflag.FlagSet, every *time.Duration) {
-	durationVar(f, every, "watch", "w", "show it again every `duration`, until q or Ctrl-C")
+	session.DurationVar(f, every, "watch", "w", "show it again every `duration`, until q or Ctrl-C")
 	f.Lookup("watch").NoOptDefVal = "1s"
 }
 
 // watch shows something once, or again and again: in a terminal in the same place, otherwise
 // one below the other. What is shown ends with a line feed.
-func (s *session) watch(every time.Duration, look func(context.Context) (string, error)) error {
+func watch(s *session.Session, every time.Duration, look func(context.Context) (string, error)) error {
 	if every == 0 {
-		text, err := look(s.ctx)
+		text, err := look(s.Context)
 		if err != nil {
 			return err
 		}
-		return s.print(text)
+		return s.Print(text)
 	}
-	if t := s.tty(); t != nil && !s.global.json {
-		return s.watchScreen(t, every, look)
+	if t := s.Tty(); t != nil && !s.Global.JSON {
+		return watchScreen(s, t, every, look)
 	}
 	for n := 1; ; n++ {
-		if n > 1 && !s.global.json {
-			if err := s.print("\n"); err != nil {
+		if n > 1 && !s.Global.JSON {
+			if err := s.Print("\n"); err != nil {
 				return err
 			}
 		}
 		began := time.Now()
-		text, err := look(s.ctx)
+		text, err := look(s.Context)
 		switch {
 		case err == nil:
-			if err := s.print(text); err != nil {
+			if err := s.Print(text); err != nil {
 				return err
 			}
-		case n == 1, s.ctx.Err() != nil:
-			return interrupted(s.ctx, err)
+		case n == 1, s.Context.Err() != nil:
+			return top.Interrupted(s.Context, err)
 		default:
-			s.warn(err)
+			s.Warn(err)
 		}
 		select {
-		case <-time.After(seen{took: time.Since(began)}.spare(every)):
-		case <-s.ctx.Done():
-			return interrupted(s.ctx, s.ctx.Err())
+		case <-time.After(top.Seen{Took: time.Since(began)}.Spare(every)):
+		case <-s.Context.Done():
+			return top.Interrupted(s.Context, s.Context.Err())
 		}
 	}
 }
@@ -66,32 +68,32 @@ type looked struct {
 }
 
 // watchScreen shows something in a terminal until q.
-func (s *session) watchScreen(t *tty, every time.Duration, look func(context.Context) (string, error)) (err error) {
-	ctx, cancel := context.WithCancel(s.ctx)
+func watchScreen(s *session.Session, t *session.Tty, every time.Duration, look func(context.Context) (string, error)) (err error) {
+	ctx, cancel := context.WithCancel(s.Context)
 	defer cancel()
-	restore, err := t.raw()
+	restore, err := t.Raw()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, restore()) }()
-	w := &watcher{screen: screen.New(t.out, s.env["NO_COLOR"] == "")}
+	w := &watcher{screen: screen.New(t.Out, s.Env["NO_COLOR"] == "")}
 	if err := w.screen.Open(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.screen.Close()) }()
-	defer t.watchSize()()
+	defer t.WatchSize()()
 	leave := make(chan struct{})
 	go func() {
 		defer close(leave)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		_ = screen.Keys(ctx, t.in, func(k screen.Key) {
+		_ = screen.Keys(ctx, t.In, func(k screen.Key) {
 			if k == "q" || k == screen.CtrlC || k == screen.Escape {
 				cancel()
 			}
 		})
 	}()
-	w.resize(t.size())
+	w.resize(t.Size())
 	answers := make(chan looked, 1)
 	next := time.After(0)
 	clock := time.NewTicker(time.Second)
@@ -106,17 +108,17 @@ func (s *session) watchScreen(t *tty, every time.Duration, look func(context.Con
 			}()
 		case a := <-answers:
 			if a.err != nil && w.good.IsZero() {
-				return interrupted(s.ctx, a.err)
+				return top.Interrupted(s.Context, a.err)
 			}
 			w.take(a)
-			next = time.After(seen{took: a.took}.spare(every))
+			next = time.After(top.Seen{Took: a.took}.Spare(every))
 		case <-clock.C:
-		case <-t.resized:
-			w.resize(t.size())
+		case <-t.Resized:
+			w.resize(t.Size())
 		case <-leave:
 			return nil
-		case <-s.ctx.Done():
-			return interrupted(s.ctx, s.ctx.Err())
+		case <-s.Context.Done():
+			return top.Interrupted(s.Context, s.Context.Err())
 		}
 		if err := w.draw(time.Now()); err != nil {
 			return err
@@ -144,7 +146,7 @@ func (w *watcher) take(a looked) {
 		w.text, w.good, w.down = a.text, a.at, time.Time{}
 		return
 	}
-	if w.why = withoutPrefix(a.err); w.down.IsZero() {
+	if w.why = session.WithoutPrefix(a.err); w.down.IsZero() {
 		w.down = a.at
 	}
 }
@@ -154,7 +156,7 @@ func (w *watcher) draw(now time.Time) error {
 	head := screen.Line{{Text: now.Format(time.TimeOnly)}, {Text: "  q: quit", Style: screen.Faint}}
 	if !w.down.IsZero() {
 		style = screen.Faint
-		head = screen.Line{{Text: disconnected(now, w.down, w.good, w.why), Style: screen.Reverse | screen.Red}}
+		head = screen.Line{{Text: top.Disconnected(now, w.down, w.good, w.why), Style: screen.Reverse | screen.Red}}
 	}
 	lines := []screen.Line{head, nil}
 	for text := range strings.SplitSeq(strings.TrimSuffix(w.text, "\n"), "\n") {
@@ -165,13 +167,4 @@ func (w *watcher) draw(now time.Time) error {
 		lines = append(lines[:w.lines-1], screen.Text(fmt.Sprintf("… %d more lines", more)))
 	}
 	return w.screen.Draw(lines)
-}
-
-// disconnected says since when nobody answers, and from when the numbers are.
-func disconnected(now, since, good time.Time, why string) string {
-	if good.IsZero() {
-		return fmt.Sprintf(" disconnected since %s, %s: %s", since.Format(time.TimeOnly), span(now.Sub(since).Round(time.Second)), why)
-	}
-	return fmt.Sprintf(" disconnected since %s, %s: %s; numbers from %s",
-		since.Format(time.TimeOnly), span(now.Sub(since).Round(time.Second)), why, good.Format(time.TimeOnly))
 }

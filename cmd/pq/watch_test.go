@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -34,7 +35,7 @@ func TestWatchPrints(t *testing.T) {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 	}
-	if code, text := pq(t, w.env, "info", "none", "--watch"); code != exitNothing {
+	if code, text := pq(t, w.env, "info", "none", "--watch"); code != session.ExitNothing {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
@@ -62,14 +63,14 @@ func (c *changing) look(context.Context) (string, error) {
 func TestWatchOnTheScreen(t *testing.T) {
 	t.Parallel()
 	in, keys := io.Pipe()
-	terminal := newVT(70, 6)
+	terminal := vt.NewWide(70, 6)
 	c := &changing{text: "one\n\x1b[31mtwo\n"}
-	s := newSession(t.Context(), nil, in, terminal, io.Discard)
+	s := session.New(t.Context(), nil, in, terminal, io.Discard)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.watchScreen(&tty{
-			in: in, out: terminal, resized: make(chan os.Signal, 1), size: func() (int, int) { return 70, 6 },
-			raw: func() (func() error, error) { return func() error { return nil }, nil },
+		ended <- watchScreen(s, &session.Tty{
+			In: in, Out: terminal, Resized: make(chan os.Signal, 1), Size: func() (int, int) { return 70, 6 },
+			Raw: func() (func() error, error) { return func() error { return nil }, nil },
 		}, time.Millisecond, c.look)
 	}()
 	sees(t, terminal, "one", `\x1b[31mtwo`, "q: quit")
@@ -91,10 +92,10 @@ func TestWatchOnTheScreen(t *testing.T) {
 	keys.Close()
 
 	c.set("", errors.New("no way"))
-	s = newSession(t.Context(), nil, strings.NewReader(""), terminal, io.Discard)
-	if err := s.watchScreen(&tty{
-		in: &io.PipeReader{}, out: terminal, size: func() (int, int) { return 70, 6 },
-		raw: func() (func() error, error) { return nil, errors.New("no terminal") },
+	s = session.New(t.Context(), nil, strings.NewReader(""), terminal, io.Discard)
+	if err := watchScreen(s, &session.Tty{
+		In: &io.PipeReader{}, Out: terminal, Size: func() (int, int) { return 70, 6 },
+		Raw: func() (func() error, error) { return nil, errors.New("no terminal") },
 	}, time.Second, c.look); err == nil {
 		t.Error("no error")
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // Cell is a place on the screen.
@@ -42,6 +44,16 @@ type Screen struct {
 func New(columns, lines int) *Screen {
 	s := &Screen{modes: map[string]bool{"25": true, "7": true}, changed: make(chan struct{})}
 	s.resize(columns, lines)
+	return s
+}
+
+// NewWide returns one on which the wide characters of East Asia take two columns.
+func NewWide(columns, lines int) *Screen {
+	s := New(columns, lines)
+	s.Wide = func(r rune) bool {
+		kind := width.LookupRune(r).Kind()
+		return kind == width.EastAsianWide || kind == width.EastAsianFullwidth
+	}
 	return s
 }
 

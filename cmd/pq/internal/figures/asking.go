@@ -1,0 +1,86 @@
+package figures
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/client"
+)
+
+// AsksAtOnce bounds how many requests are sent without an answer.
+const AsksAtOnce = 16
+
+// NamesPage is how many names are asked for at a time.
+const NamesPage = 200
+
+// PagesOf returns the names of the queues that begin with a prefix, a page at a time.
+func PagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		for after := ""; ; {
+			page, err := c.QueuesPage(ctx, client.QueuesOptions{Prefix: prefix, After: after, Limit: NamesPage})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(page.Queues, nil) || page.Next == "" {
+				return
+			}
+			after = page.Next
+		}
+	}
+}
+
+// QueuesOf asks about the queues that begin with a prefix. One that is deleted meanwhile is left
+// out.
+func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*client.Info, err error) {
+	for names, err := range PagesOf(ctx, c, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		page, err := InfosOf(ctx, c, names)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, page...)
+	}
+	return infos, nil
+}
+
+// InfosOf asks about queues. Those that do not exist are left out. After an error it asks
+// no more.
+func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.Info, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	infos := make([]*client.Info, len(names))
+	turns := make(chan struct{}, AsksAtOnce)
+	var asking sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-turns }()
+			if ctx.Err() != nil {
+				return
+			}
+			info, err := c.Queue(name).Info(ctx)
+			switch {
+			case err == nil:
+				infos[i] = info
+			case !errors.Is(err, client.ErrNotFound):
+				cancel(err)
+			}
+		})
+	}
+	asking.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	there := infos[:0]
+	for _, info := range infos {
+		if info != nil {
+			there = append(there, info)
+		}
+	}
+	return there, nil
+}

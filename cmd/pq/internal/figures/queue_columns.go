@@ -1,0 +1,69 @@
+package figures
+
+import (
+	"slices"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+)
+
+// queueColumn is a column of a table of queues.
+type queueColumn struct {
+	GridColumn
+	Text func(f *Queue) string
+}
+
+// queueColumns are all there are. The last ones to go in a narrow terminal are those with a
+// low rank.
+var queueColumns = []queueColumn{
+	{GridColumn{Key: "name", Title: "QUEUE", Wide: true}, func(f *Queue) string { return f.Queue }},
+	{GridColumn{Key: "ready", Title: "READY", Number: true}, func(f *Queue) string { return show.Thousands(f.Ready) }},
+	{GridColumn{Key: "leased", Title: "LEASED", Number: true, Rank: 2}, func(f *Queue) string { return show.Thousands(f.Leased) }},
+	{GridColumn{Key: "delayed", Title: "DELAYED", Number: true, Rank: 3}, func(f *Queue) string { return show.Thousands(f.Delayed) }},
+	{GridColumn{Key: "dead", Title: "DEAD", Number: true, Rank: 1}, func(f *Queue) string { return DeadLettersOf(f.Dead) }},
+	{GridColumn{Key: "size", Title: "SIZE", Number: true, Rank: 5}, func(f *Queue) string { return show.Size(f.Bytes) }},
+	{GridColumn{Key: "oldest", Title: "OLDEST", Number: true, Rank: 2}, (*Queue).Oldest},
+	{GridColumn{Key: "waiting", Title: "WAITING", Number: true, Rank: 5}, func(f *Queue) string { return show.Thousands(int64(f.Waiting)) }},
+	{GridColumn{Key: "push", Title: "PUSH/S", Number: true, Rank: 4}, func(f *Queue) string { return show.Rate(f.Rates.Push) }},
+	{GridColumn{Key: "pop", Title: "POP/S", Number: true, Rank: 4}, func(f *Queue) string { return show.Rate(f.Rates.Pop) }},
+	{GridColumn{Key: "settle", Title: "SETTLE/S", Number: true, Rank: 6}, func(f *Queue) string { return show.Rate(f.Rates.Settle) }},
+	{GridColumn{Key: "state", Rank: 1}, func(f *Queue) string { return Paused(f.Info) }},
+}
+
+// QueueColumnsBut are all columns but some.
+func QueueColumnsBut(keys ...string) (some []queueColumn) {
+	for _, c := range queueColumns {
+		if !slices.Contains(keys, c.Key) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// QueueLines are the lines of a table of queues.
+func QueueLines(all []*Queue, shown []queueColumn) []string {
+	rows := make([][]string, 1+len(all))
+	for _, c := range shown {
+		rows[0] = append(rows[0], c.Title)
+		for i, f := range all {
+			rows[1+i] = append(rows[1+i], c.Text(f))
+		}
+	}
+	return show.Columns(rows)
+}
+
+// Oldest writes the age of the oldest ready item, with + if there may be an older one.
+func (f *Queue) Oldest() string {
+	age := OldestOf(f.Ready, f.age, false)
+	if f.Ready > 0 && f.OldestAtLeast {
+		age += "+"
+	}
+	return age
+}
+
+func Paused(i *client.Info) string {
+	if i.Paused {
+		return "paused"
+	}
+	return ""
+}

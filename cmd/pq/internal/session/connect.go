@@ -1,0 +1,55 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+)
+
+// dial connects to the NATS server. A permission error ends the session, because the refused
+// request will never be answered.
+func (s *Session) dial() (*nats.Conn, error) {
+	return s.DialWith(func(err error) { s.fail(err) })
+}
+
+// DialWith connects, and calls denied with each permission error.
+func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
+	l, _, err := s.Login()
+	if err != nil {
+		return nil, err
+	}
+	options, err := l.options()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
+		nats.Name("pq"), nats.Timeout(s.Global.Timeout), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				denied(err)
+			}
+		}))
+	if s.Global.Timeout == 0 {
+		return nil, Usagef("--timeout 0s: expected more")
+	}
+	server := cmp.Or(l.Server, nats.DefaultURL)
+	nc, err := nats.Connect(server, options...)
+	if err != nil {
+		return nil, &connectError{server, err}
+	}
+	return nc, nil
+}
+
+// connectError is a NATS server that cannot be reached or refuses the login.
+type connectError struct {
+	server string
+	err    error
+}
+
+func (e *connectError) Error() string {
+	return fmt.Sprintf("connect to %s: %s", e.server, WithoutPrefix(e.err))
+}
+
+func (e *connectError) Unwrap() error { return e.err }

@@ -1,0 +1,38 @@
+package session
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+)
+
+// Print writes to standard output.
+func (s *Session) Print(text string) error {
+	_, err := io.WriteString(s.Stdout, text)
+	return err
+}
+
+// Printf writes a line to standard output.
+func (s *Session) Printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(s.Stdout, format+"\n", args...)
+	return err
+}
+
+// Say writes a line for people. With --json it writes nothing.
+func (s *Session) Say(format string, args ...any) {
+	if !s.Global.JSON {
+		fmt.Fprintf(s.Stderr, format+"\n", args...)
+	}
+}
+
+// PrintJSON writes an object as one line.
+func (s *Session) PrintJSON(v any) error { return show.WriteJSON(s.Stdout, v) }
+
+// Answer writes an object with --json, and the text without.
+func (s *Session) Answer(v any, format string, args ...any) error {
+	if s.Global.JSON {
+		return s.PrintJSON(v)
+	}
+	return s.Printf(format, args...)
+}

@@ -1,0 +1,2 @@
+// Package show writes numbers, times, tables and items for people.
+package show

@@ -1,0 +1,178 @@
+package show
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/screen"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Item is an item as pop, peek, get, list and export write it, and import reads it.
+type Item struct{ protocol.Item }
+
+// Shown makes JSON of an item that was popped, peeked at or got.
+func Shown(from *client.Item) *Item {
+	i := &Item{protocol.Item{
+		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
+		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
+		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
+	}}
+	if from.State != "" {
+		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
+	} else {
+		i.LeaseExpires = from.LeaseExpires()
+	}
+	i.Dead = from.Dead
+	i.SetHeaders(from.Header)
+	i.SetPayload(from.Payload)
+	return i
+}
+
+// Listed makes JSON of an item of a list.
+func Listed(from *client.Listed) *Item {
+	i := &Item{protocol.Item{
+		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
+		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
+		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
+		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
+	}}
+	i.SetHeaders(from.Header)
+	if from.Body != nil {
+		i.SetPayload(from.Body)
+	}
+	return i
+}
+
+// Describe writes everything about an item, for people.
+func (i *Item) Describe() string {
+	at := func(t time.Time) string { return fmt.Sprintf("%s (%s)", t.Local().Format(time.RFC3339), Until(t)) }
+	var f Facts
+	f.Add("Id", "%s", i.ID)
+	f.Add("Queue", "%s", i.Queue)
+	f.Add("Priority", "%d", i.Priority)
+	if i.Key != "" {
+		f.Add("Key", "%s", i.Key)
+	}
+	if i.State != "" {
+		f.Add("State", "%s", i.State)
+	}
+	if i.WaitsFor != "" {
+		f.Add("Waits for", "%s", i.WaitsFor)
+	}
+	if i.KeyAhead > 0 {
+		f.Add("Of its key before it", "%d", i.KeyAhead)
+	}
+	f.Add("Pushed", "%s", at(i.Pushed))
+	if !i.Due.IsZero() {
+		f.Add("Due", "%s", at(i.Due))
+	}
+	if i.Deliveries > 0 {
+		f.Add("Deliveries", "%d", i.Deliveries)
+	}
+	if i.Holder != "" {
+		f.Add("Held by", "%s", i.Holder)
+	}
+	if i.Attempts > 0 && i.LastAttempts == nil {
+		f.Add("Attempts", "%d", i.Attempts)
+	}
+	for _, a := range i.LastAttempts {
+		f.Add(fmt.Sprintf("Attempt %d", a.N), "%s, %s", at(a.End), attemptText(&a))
+	}
+	if d := i.Dead; d != nil {
+		f.Add("Dead", "%s", d.Reason)
+		if !d.At.IsZero() {
+			f.Add("Died", "%s, after %s", at(d.At), deliveriesOf(d))
+		}
+		f.Add("Origin", "%s %s", d.Origin, d.OriginID)
+	}
+	if i.Ack != "" {
+		f.Add("Leased until", "%s", at(i.LeaseExpires))
+		f.Add("Fence", "%d", i.Fence)
+		if i.KeyFence > 0 {
+			f.Add("Key fence", "%d", i.KeyFence)
+		}
+		f.Add("Settle with", "pq ack %s", i.Ack)
+	}
+	headers := i.AllHeaders()
+	for _, key := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[key] {
+			f.Add("Header", "%s: %s", key, value)
+		}
+	}
+	return f.String()
+}
+
+// attemptText says how an attempt ended.
+func attemptText(a *client.Attempt) string {
+	text := string(a.Outcome)
+	if !a.Start.IsZero() {
+		text += " after " + Span(a.End.Sub(a.Start).Round(time.Millisecond))
+	}
+	text += HeldBy(a.Holder)
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// LastAttempt says how the last attempt of a listed item ended.
+func LastAttempt(l *client.Listed) string {
+	n := len(l.LastAttempts)
+	if n == 0 {
+		return ""
+	}
+	return screen.Visible(attemptText(&l.LastAttempts[n-1]))
+}
+
+func deliveriesOf(d *protocol.Death) string {
+	if d.Deliveries == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", d.Deliveries)
+}
+
+// Line is a payload as lines of text have it: with a line feed at its end.
+func Line(payload []byte) []byte {
+	if bytes.HasSuffix(payload, []byte("\n")) {
+		return payload
+	}
+	return append(payload[:len(payload):len(payload)], '\n')
+}
+
+// Excerpt shows the beginning of a payload on one line.
+func Excerpt(payload []byte) string {
+	const most = 50
+	text := fmt.Sprintf("%q", payload[:min(len(payload), most)])
+	text = screen.Visible(text[1 : len(text)-1])
+	if len(payload) > most {
+		text += "…"
+	}
+	return text
+}
+
+func HeldBy(holder string) string {
+	if holder == "" {
+		return ""
+	}
+	return ", held by " + holder
+}
+
+// pushed is the answer to a push as JSON.
+type pushed struct {
+	Queue     string `json:"queue"`
+	ID        string `json:"id"`
+	Priority  int64  `json:"priority"`
+	Seq       uint64 `json:"seq"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Evicted   bool   `json:"evicted,omitempty"`
+}
+
+func ShownPush(queue string, a client.Pushed) pushed {
+	return pushed{queue, a.ID, a.Priority, a.Seq, a.Duplicate, a.Evicted}
+}
