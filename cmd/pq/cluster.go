@@ -87,7 +87,7 @@ func printCluster(s *session.Session, c *client.Cluster) error {
 		}
 	}
 	l := c.Log
-	return s.Printf("\nStore %s, log: entries %d to %d, %s", c.Store, l.First, l.Last, show.Size(int64(l.Bytes))+" of "+show.Size(int64(l.MaxBytes))+" ("+count(filled(l))+" %)")
+	return s.Printf("\nStore %s, log: entries %d to %d, %s", c.Store, l.First, l.Last, show.Size(int64(l.Bytes))+" of "+show.Size(int64(l.MaxBytes))+" ("+count(show.Filled(l))+" %)")
 }
 
 func count(n uint64) string { return strconv.FormatUint(n, 10) }

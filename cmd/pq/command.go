@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/doctor"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 )
@@ -55,7 +56,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{
-			top.Command(s), eventsCommand(s), benchCommand(s), doctorCommand(s), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
+			top.Command(s), eventsCommand(s), benchCommand(s), doctor.Command(s, version()), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})

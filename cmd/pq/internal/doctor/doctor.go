@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-func doctorCommand(s *session.Session) *cobra.Command {
+// Command is the command of a pq of this version.
+func Command(s *session.Session, version string) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor [<queue>]", Args: session.Arguments(0, 1),
 		Short: "find out what is wrong",
@@ -31,7 +32,7 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
   # as a user who may see one queue only
   pq doctor jobs`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			d := &doctor{session: s}
+			d := &doctor{session: s, version: version}
 			if len(args) > 0 {
 				d.queue = args[0]
 			}
@@ -50,6 +51,7 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
 // doctor goes through the checks.
 type doctor struct {
 	session *session.Session
+	version string // of pq
 	client  *client.Client
 	queue   string // "": one of its own
 	failed  bool

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func (d *doctor) bridges() bool {
 	if system.Cluster != nil {
 		d.cluster(system.Cluster)
 	}
-	d.versions(version(), ours, system)
+	d.versions(d.version, ours, system)
 	d.stores(ours)
 	return true
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -46,23 +46,15 @@ func (d *doctor) cluster(c *client.Cluster) {
 	if len(versions) > 1 {
 		wrong = append(wrong, "the versions are "+strings.Join(versions, " and ")+": finish the upgrade")
 	}
-	if percent := filled(c.Log); percent >= fullLog {
+	if percent := show.Filled(c.Log); percent >= fullLog {
 		wrong = append(wrong, fmt.Sprintf("the log is %d %% full, and takes no pushes at 90: it forgets what the disks of two pqd have, so start those that are away", percent))
 	}
 	for _, text := range wrong {
 		d.note(warn, "cluster", "%s", text)
 	}
 	if len(wrong) == 0 && !d.failed {
-		d.note(fine, "cluster", "%s is active in epoch %d, %s, the log is %d %% full", active, epoch, show.Many(int64(len(c.Members)-1), "follower"), filled(c.Log))
+		d.note(fine, "cluster", "%s is active in epoch %d, %s, the log is %d %% full", active, epoch, show.Many(int64(len(c.Members)-1), "follower"), show.Filled(c.Log))
 	}
-}
-
-// filled is how many percent of the log are taken.
-func filled(l protocol.ClusterLog) uint64 {
-	if l.MaxBytes == 0 {
-		return 0
-	}
-	return 100 * l.Bytes / l.MaxBytes
 }
 
 // idle says why no bridge answers, if several pqd keep the store and none is active.
