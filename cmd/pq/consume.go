@@ -16,7 +16,6 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
-	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 )
 
 // consuming are the flags of consume.
@@ -119,7 +118,7 @@ func (c *consuming) run(s *session.Session, args []string) error {
 	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
 	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))
 	if err == nil {
-		err = top.Interrupted(s.Context, s.Context.Err()) // by something else than Ctrl-C
+		err = session.Interrupted(s.Context, s.Context.Err()) // by something else than Ctrl-C
 	}
 	return err
 }

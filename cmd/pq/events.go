@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
-	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
 	"github.com/pqbridge/pqbridge/internal/screen"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -110,7 +109,7 @@ func printEvents(s *session.Session, queue string, types []string, most int) err
 		case err := <-links:
 			s.Warn(err)
 		case <-s.Context.Done():
-			return top.Interrupted(s.Context, s.Context.Err())
+			return session.Interrupted(s.Context, s.Context.Err())
 		}
 	}
 	return nil

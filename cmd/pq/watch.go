@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
-	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
@@ -47,14 +47,14 @@ func watch(s *session.Session, every time.Duration, look func(context.Context) (
 				return err
 			}
 		case n == 1, s.Context.Err() != nil:
-			return top.Interrupted(s.Context, err)
+			return session.Interrupted(s.Context, err)
 		default:
 			s.Warn(err)
 		}
 		select {
-		case <-time.After(top.Seen{Took: time.Since(began)}.Spare(every)):
+		case <-time.After(session.Pause(time.Since(began), every)):
 		case <-s.Context.Done():
-			return top.Interrupted(s.Context, s.Context.Err())
+			return session.Interrupted(s.Context, s.Context.Err())
 		}
 	}
 }
@@ -108,17 +108,17 @@ func watchScreen(s *session.Session, t *session.Tty, every time.Duration, look f
 			}()
 		case a := <-answers:
 			if a.err != nil && w.good.IsZero() {
-				return top.Interrupted(s.Context, a.err)
+				return session.Interrupted(s.Context, a.err)
 			}
 			w.take(a)
-			next = time.After(top.Seen{Took: a.took}.Spare(every))
+			next = time.After(session.Pause(a.took, every))
 		case <-clock.C:
 		case <-t.Resized:
 			w.resize(t.Size())
 		case <-leave:
 			return nil
 		case <-s.Context.Done():
-			return top.Interrupted(s.Context, s.Context.Err())
+			return session.Interrupted(s.Context, s.Context.Err())
 		}
 		if err := w.draw(time.Now()); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (w *watcher) draw(now time.Time) error {
 	head := screen.Line{{Text: now.Format(time.TimeOnly)}, {Text: "  q: quit", Style: screen.Faint}}
 	if !w.down.IsZero() {
 		style = screen.Faint
-		head = screen.Line{{Text: top.Disconnected(now, w.down, w.good, w.why), Style: screen.Reverse | screen.Red}}
+		head = screen.Line{{Text: show.Disconnected(now, w.down, w.good, w.why), Style: screen.Reverse | screen.Red}}
 	}
 	lines := []screen.Line{head, nil}
 	for text := range strings.SplitSeq(strings.TrimSuffix(w.text, "\n"), "\n") {

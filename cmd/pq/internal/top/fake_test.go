@@ -89,7 +89,7 @@ func (f *fakeTop) happens(what any) {
 			break
 		}
 		found, err := f.answer(l), f.err
-		f.model.update(f.now, Seen{look: l, began: f.now, Took: time.Millisecond, found: found, err: err})
+		f.model.update(f.now, seen{look: l, began: f.now, took: time.Millisecond, found: found, err: err})
 	}
 	f.ok(f.screen.Draw(f.model.view()))
 	f.ok(f.terminal.Err())

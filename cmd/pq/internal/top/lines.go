@@ -2,8 +2,6 @@ package top
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,7 +29,7 @@ func (w *watching) lines(s *session.Session) error {
 		switch err := w.look(s, c); {
 		case err == nil:
 		case n == 1, n == w.count, s.Context.Err() != nil:
-			return Interrupted(s.Context, err)
+			return session.Interrupted(s.Context, err)
 		default:
 			s.Warn(err)
 		}
@@ -41,17 +39,9 @@ func (w *watching) lines(s *session.Session) error {
 		select {
 		case <-ticker.C:
 		case <-s.Context.Done():
-			return Interrupted(s.Context, s.Context.Err())
+			return session.Interrupted(s.Context, s.Context.Err())
 		}
 	}
-}
-
-// Interrupted returns nil for Ctrl-C, which is how a user ends an endless command.
-func Interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // look prints the queues once.

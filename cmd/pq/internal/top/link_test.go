@@ -87,7 +87,7 @@ func TestTopLateAnswer(t *testing.T) {
 	l := f.looks[len(f.looks)-1]
 	f.happens(linked{false})
 	f.queues["jobs"].Ready = 99
-	f.happens(Seen{look: l, began: f.now, found: f.answer(l)})
+	f.happens(seen{look: l, began: f.now, found: f.answer(l)})
 	f.expectOld("12:00:02")
 	f.shows("~99")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
@@ -247,7 +248,7 @@ func TestTopAsksOnceAtATime(t *testing.T) {
 func TestTopSparesABridge(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]time.Duration{0: time.Second, 300 * time.Millisecond: 700 * time.Millisecond, 4 * time.Second: 4 * time.Second} {
-		if got := (Seen{Took: took}).Spare(time.Second); got != want {
+		if got := session.Pause(took, time.Second); got != want {
 			t.Errorf("after %s: %s, expected %s", took, got, want)
 		}
 	}

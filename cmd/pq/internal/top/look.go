@@ -17,11 +17,11 @@ type look interface {
 	ask(ctx context.Context, c *client.Client) (any, error)
 }
 
-// Seen is the answer to a look, or why there is none.
-type Seen struct {
+// seen is the answer to a look, or why there is none.
+type seen struct {
 	look  look
 	began time.Time
-	Took  time.Duration
+	took  time.Duration
 	found any
 	err   error
 }
@@ -185,7 +185,3 @@ func (l itemLook) ask(ctx context.Context, c *client.Client) (any, error) {
 	}
 	return itemFound{item}, err
 }
-
-// Spare is how long to wait after a look before the next one: at least as long as it took,
-// so that top asks for at most half of the time, however slow the answers are.
-func (s Seen) Spare(interval time.Duration) time.Duration { return max(interval-s.Took, s.Took) }

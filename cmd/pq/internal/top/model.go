@@ -86,7 +86,7 @@ func (m *topModel) update(now time.Time, happened any) {
 	switch h := happened.(type) {
 	case screen.Key:
 		m.press(h)
-	case Seen:
+	case seen:
 		m.answered(h)
 	case resized:
 		m.columns, m.lines = h.columns, h.lines
@@ -181,10 +181,10 @@ func (m *topModel) look() look {
 }
 
 // answered takes the answer to a look.
-func (m *topModel) answered(s Seen) {
+func (m *topModel) answered(s seen) {
 	m.looking = false
 	if _, rows := s.look.(rowsLook); !rows || s.err != nil {
-		m.next = m.now.Add(s.Spare(m.interval))
+		m.next = m.now.Add(session.Pause(s.took, m.interval))
 	}
 	if s.err != nil {
 		if m.down.IsZero() {
@@ -199,7 +199,7 @@ func (m *topModel) answered(s Seen) {
 	if m.linked {
 		m.down, m.why = time.Time{}, ""
 	}
-	m.good, m.took = s.began, s.Took
+	m.good, m.took = s.began, s.took
 	switch l := s.look.(type) {
 	case overviewLook:
 		m.list.found(l, s.found.(overviewFound))

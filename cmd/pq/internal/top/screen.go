@@ -58,7 +58,7 @@ func (w *watching) full(s *session.Session, t *session.Tty) (err error) {
 		_ = screen.Keys(ctx, t.In, func(k screen.Key) { top.tell(k) })
 		top.tell(ended{})
 	}()
-	return Interrupted(s.Context, top.loop(t))
+	return session.Interrupted(s.Context, top.loop(t))
 }
 
 // tell passes on what happened.
@@ -112,7 +112,7 @@ func (t *topScreen) look(l look) {
 		defer cancel()
 		began := time.Now()
 		found, err := l.ask(ctx, t.client)
-		t.tell(Seen{l, began, time.Since(began), found, err})
+		t.tell(seen{l, began, time.Since(began), found, err})
 	}()
 }
 

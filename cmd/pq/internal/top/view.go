@@ -53,7 +53,7 @@ func (m *topModel) state() screen.Line {
 		if why == "" {
 			why = "no answer"
 		}
-		text := screen.Visible(Disconnected(m.now, since, m.good, why))
+		text := screen.Visible(show.Disconnected(m.now, since, m.good, why))
 		return screen.Line{{Text: screen.Pad(text, m.columns, false), Style: screen.Reverse | screen.Red}}
 	case m.now.Sub(m.noted) < noteFor:
 		return m.note
@@ -194,13 +194,4 @@ func (m *topModel) cellsOf(name string) []screen.Span {
 		}
 	}
 	return cells
-}
-
-// Disconnected says since when nobody answers, and from when the numbers are.
-func Disconnected(now, since, good time.Time, why string) string {
-	if good.IsZero() {
-		return fmt.Sprintf(" disconnected since %s, %s: %s", since.Format(time.TimeOnly), show.Span(now.Sub(since).Round(time.Second)), why)
-	}
-	return fmt.Sprintf(" disconnected since %s, %s: %s; numbers from %s",
-		since.Format(time.TimeOnly), show.Span(now.Sub(since).Round(time.Second)), why, good.Format(time.TimeOnly))
 }
