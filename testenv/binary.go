@@ -31,16 +31,20 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// The programs, built once for all tests of the process.
-var (
-	buildPQD = sync.OnceValues(func() (string, error) { return build("cmd/pqd") })
-	buildPQ  = sync.OnceValues(func() (string, error) { return build("cmd/pq") })
-)
+// programs are those that tests of this process have asked for, by their directories. Each is built once:
+// a program that runs cannot be written.
+var programs sync.Map
+
+// built is the path of a program of this repository.
+func built(dir string) (string, error) {
+	once, _ := programs.LoadOrStore(dir, sync.OnceValues(func() (string, error) { return build(dir) }))
+	return once.(func() (string, error))()
+}
 
 // Build builds a program of this repository and returns its path.
 func Build(t testing.TB, dir string) string {
 	t.Helper()
-	path, err := build(dir)
+	path, err := built(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,7 @@ func environment() []string {
 // command prepares pqd with these settings and no others.
 func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := buildPQD()
+	path, err := built("cmd/pqd")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ const endMark = "\x01end of output"
 
 // tools builds the programs and returns a directory with the commands of a shell.
 var tools = sync.OnceValues(func() (string, error) {
-	pq, err := buildPQ()
-	pqd, daemonErr := buildPQD()
+	pq, err := built("cmd/pq")
+	pqd, daemonErr := built("cmd/pqd")
 	if err := errors.Join(err, daemonErr); err != nil {
 		return "", err
 	}
