@@ -172,7 +172,7 @@ func TestTopInTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	term := inTerminal(t, p, 80, 15, nil, "top", "--interval", "100ms", "--sort", "ready")
+	term := inTerminal(t, p, 80, 16, nil, "top", "--interval", "100ms", "--sort", "ready")
 	term.shows("4 queues by ready  6 ready")
 	if term.settings().Lflag&(unix.ECHO|unix.ICANON|unix.ISIG) != 0 {
 		t.Error("the terminal is not raw")
