@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -94,6 +93,6 @@ func (c *client) queueCount(name, queue string) (n float64) {
 			}
 		}
 	}
-	c.Fatal(fmt.Sprintf("no counter %s of %s", name, queue))
+	c.Fatalf("no counter %s of %s", name, queue)
 	return 0
 }
