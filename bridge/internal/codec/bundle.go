@@ -28,9 +28,18 @@ func readBundleSize(values []string) (int, *failure.Failure) {
 	return int(n), f
 }
 
-// ReadBundle reads the items of a bundle, and the few headers that a bundle has itself. size is
-// the header that says how many items it has.
-func (w *Wire) ReadBundle(s *subjects.Subject, m *nats.Msg, size []string) ([]fdbpq.NewItem, *failure.Failure) {
+// Bundle is a bundle of pushes whose items are not read yet.
+type Bundle struct {
+	Len     int // items, as it says itself
+	wire    *Wire
+	subject *subjects.Subject
+	id      string
+	frames  []byte
+}
+
+// OpenBundle reads the few headers that a bundle has itself. size is the one that says how many
+// items it has. Items takes as long as they are many, so it is a step of its own.
+func (w *Wire) OpenBundle(s *subjects.Subject, m *nats.Msg, size []string) (*Bundle, *failure.Failure) {
 	n, f := readBundleSize(size)
 	if f != nil {
 		return nil, f
@@ -42,20 +51,26 @@ func (w *Wire) ReadBundle(s *subjects.Subject, m *nats.Msg, size []string) ([]fd
 	if most := w.Limit.MaxPayload() / maxResult; n > most {
 		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
 	}
-	items, rest, lines := make([]fdbpq.NewItem, n), m.Data, make(nats.Header)
+	return &Bundle{Len: n, wire: w, subject: s, id: id, frames: m.Data}, nil
+}
+
+// Items reads the items of the bundle.
+func (b *Bundle) Items() ([]fdbpq.NewItem, *failure.Failure) {
+	items, rest, lines := make([]fdbpq.NewItem, b.Len), b.frames, make(nats.Header)
 	for i := range items {
+		var f *failure.Failure
 		item := &items[i]
-		if rest, f = w.readFrame(s, item, lines, rest); f != nil {
+		if rest, f = b.wire.readFrame(b.subject, item, lines, rest); f != nil {
 			return nil, f.OfItem(i)
 		}
-		if item.MsgID == "" && id != "" {
-			item.MsgID = id + idInBundle + strconv.Itoa(i)
+		if item.MsgID == "" && b.id != "" {
+			item.MsgID = b.id + idInBundle + strconv.Itoa(i)
 		}
 	}
 	if len(rest) > 0 {
-		return nil, failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), n-1, n, protocol.HeaderBundle)
+		return nil, failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), b.Len-1, b.Len, protocol.HeaderBundle)
 	}
-	if err := fdbpq.CheckPushSize(s.Queue, items); err != nil {
+	if err := fdbpq.CheckPushSize(b.subject.Queue, items); err != nil {
 		return nil, failure.Explain(err)
 	}
 	return items, nil
