@@ -113,6 +113,7 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 	if err == nil {
 		tx.Clear(queueRow(spaceHigh, q.name))
 		q.forgetKeys(tx)
+		scheduler{q}.forget(tx)
 		err = q.forgetAllIDs(tx)
 	}
 	return n, err

@@ -23,6 +23,7 @@ import (
 //   - the rows of keys are those of their items, and pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - the next fence of a key is higher than those of its items, and old ones are forgotten;
+//   - a schedule has the one index row that it needs, and is counted;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -59,6 +60,8 @@ func newWalk(s *Store) *walk {
 		keys:     make(map[keyOf]*keyFound),
 		keyRows:  make(map[string]bool),
 		turns:    newTurnsFound(),
+
+		schedules: newSchedulesFound(),
 	}
 }
 
@@ -73,6 +76,7 @@ var walkOrder = []string{
 	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
 	spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens, spaceFairKey, spaceUnnamed, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
 	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
+	spaceSchedule, spaceProgress, spaceSchedules, spaceDue,
 }
 
 // lineage is one generation of a queue; remembered ids count for generation 0.
@@ -98,6 +102,8 @@ type walk struct {
 	keys     map[keyOf]*keyFound
 	keyRows  map[string]bool // expected rows of keys; true once seen
 	turns    turnsFound
+
+	schedules schedulesFound
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -132,7 +138,7 @@ func (w *walk) space(ctx context.Context, space string) error {
 }
 
 func (w *walk) queueOf(space string, key []byte) (queue string, rest []byte, err error) {
-	if space == spaceTimer {
+	if space == spaceTimer || space == spaceDue {
 		return "", key, nil
 	}
 	return tuple.ConsumeString(key)
@@ -162,6 +168,10 @@ func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
 		return w.timer(pair.Key)
 	case spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens:
 		return w.keyKnown(space, queue, rest, pair.Value)
+	case spaceSchedule, spaceProgress, spaceSchedules:
+		return w.schedule(space, queue, rest, pair.Value)
+	case spaceDue:
+		return w.scheduleDue(pair.Key)
 	}
 	generation, rest, err := tuple.ConsumeInt(rest)
 	if err != nil {
@@ -452,4 +462,5 @@ func (w *walk) balance() {
 		w.problem("forwarding row %q is missing", key)
 	}
 	w.balanceKeys()
+	w.balanceSchedules()
 }

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -73,6 +74,10 @@ func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, payload int64)
 	item, err := f.item()
 	if err != nil {
 		return nil, err
+	}
+	if strings.HasPrefix(l.unique, reservedUnique) {
+		l = &f
+		l.unique, l.untilLeased = "", false // nobody else can use it
 	}
 	return &StoredItem{
 		Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased,

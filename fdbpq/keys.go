@@ -48,6 +48,13 @@ import (
 //	("y", queue, pop id)                    the pop was repeated: a delete keeps its id
 //	("o", queue, count, random)             request of a staged pop
 //	("e", queue, count, random)             what was reserved for it
+//	("sd", queue, born, name)               schedule: what it is, and its item
+//	("ss", queue, born, name)               how far it is
+//	("sn", queue, born)                     how many there are
+//	("zs", lane, due, queue, born, name)    schedules, in the order of the schedule times at which there is something to do
+//	("zr")                                  the process that fires schedules, and until when
+//	("zc")                                  schedule time minus store time
+//	("zt")                                  oldest version of the tz database by which a schedule was planned
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -92,8 +99,17 @@ const (
 	spaceRequest  = "o"
 	spaceResult   = "e"
 	spaceGarbage  = "g"
-	spaceTimer    = "z"
-	spaceSweeper  = "s"
+
+	spaceSchedule      = "sd"
+	spaceProgress      = "ss"
+	spaceSchedules     = "sn"
+	spaceDue           = "zs"
+	spaceRunner        = "zr"
+	spaceScheduleClock = "zc"
+	spaceZones         = "zt"
+
+	spaceTimer   = "z"
+	spaceSweeper = "s"
 )
 
 // queueSpaces are the spaces whose second element is a queue, except timers.
@@ -102,6 +118,7 @@ var queueSpaces = []string{
 	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens,
 	spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
 	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
+	spaceSchedule, spaceProgress, spaceSchedules,
 }
 
 // row returns the key of a store-wide row.

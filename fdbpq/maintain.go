@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -19,9 +20,13 @@ type Maintenance struct {
 	Event   func(Event)
 	Problem func(error) // a step failed; Maintain goes on
 	Alive   func()      // a heartbeat was committed, as happens every second
+	Fired   func(Fired) // schedules were looked at
+
+	// Room says why the store takes no new items of this many bytes now, or nil.
+	Room func(bytes int) error
 }
 
-// Maintain writes heartbeats, sweeps due timers and clears garbage until ctx ends.
+// Maintain writes heartbeats, sweeps due timers, fires schedules and clears garbage until ctx ends.
 // Every process that serves a store runs it once.
 func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Event == nil {
@@ -33,6 +38,10 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Alive == nil {
 		m.Alive = func() {}
 	}
+	m = m.oneAtATime()
+	var schedules sync.WaitGroup
+	schedules.Go(func() { s.runSchedules(ctx, &m) }) // on its own: leases do not wait for schedules
+	defer schedules.Wait()
 	heartbeat := heartbeat{store: s}
 	begin := s.clock.elapsed()
 	if s.wasDown {
@@ -76,6 +85,23 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 			}
 		}
 	}
+}
+
+// oneAtATime returns callbacks that never run at the same time.
+func (m Maintenance) oneAtATime() Maintenance {
+	var mu sync.Mutex
+	event, problem := m.Event, m.Problem
+	m.Event = func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		event(e)
+	}
+	m.Problem = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		problem(err)
+	}
+	return m
 }
 
 // step runs work for at most stepTimeout and reports whether it succeeded. It reports

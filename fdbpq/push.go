@@ -39,6 +39,7 @@ type NewItem struct {
 	UniqueUntilLeased bool
 
 	attempts Attempts // of a requeued one
+	reserved bool     // its unique value may be one that no push may have
 }
 
 // size is what the item counts in the queue's bytes.

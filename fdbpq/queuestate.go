@@ -27,7 +27,7 @@ type queueState struct {
 	keyRateSince int64 // store time at which key_rate was changed
 
 	backoff *backoff // of the configuration, nil: none
-	born    int64    // generation at which the queue was made, or had its first backoff; 0: it had none yet
+	born    int64    // generation at which the queue was made, or had its first backoff or schedule; 0: it had none yet
 
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
@@ -61,7 +61,7 @@ const (
 	// configuration has what no program before it keeps.
 	stateUnique = 4
 
-	// stateBorn is the version of a queue that has had a backoff.
+	// stateBorn is the version of a queue that has had a backoff, or schedules.
 	stateBorn = 5
 
 	flagPaused  = 1 << 0

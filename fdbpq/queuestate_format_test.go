@@ -69,6 +69,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 		}},
 		"settings of a key": {3, func(f *fixture) { f.setKey("q", "a", `{"paused":true}`) }},
 		"unique values":     {4, func(f *fixture) { f.push("q", fdbpq.NewItem{Unique: "u"}) }},
+		"schedules":         {5, func(f *fixture) { f.schedule("q", "s", `{"spec":"@daily"}`) }},
 		"unique values, imported": {4, func(f *fixture) {
 			id := f.pushed("other", 0, "one")[0]
 			f.imports("q", fdbpq.Import{ID: id, Unique: "u"})

@@ -357,7 +357,7 @@ func TestLargestItemsWithAttempts(t *testing.T) {
 		f.configure("q", `{"max_deliveries":0}`)
 		for _, size := range []int{32 << 10, fdbpq.MaxContent} {
 			content := bytes.Repeat([]byte{0}, size)
-			id := f.push("q", fdbpq.NewItem{Payload: content, Key: strings.Repeat("k", fdbpq.MaxKey), Unique: strings.Repeat("\x00", fdbpq.MaxUnique)})[0].ID
+			id := f.push("q", fdbpq.NewItem{Payload: content, Key: strings.Repeat("k", fdbpq.MaxKey), Unique: "u" + strings.Repeat("\x00", fdbpq.MaxUnique-1)})[0].ID
 			for range 20 {
 				item := f.leaseAs("q", strings.Repeat("h", fdbpq.MaxHolder), time.Minute)
 				if !bytes.Equal(item.Payload, content) {

@@ -73,6 +73,7 @@ type Store struct {
 	alarm         alarm
 	lines         lines
 	damagedTimers damagedTimers
+	runner        runner
 }
 
 // Open opens the store in db, and makes one when db is empty. The caller closes db.
@@ -83,6 +84,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
 	s.clock.init(options)
 	s.alarm.init()
+	s.runner.init()
 	if _, err := rand.Read(s.sessions.process[:]); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // A unique value has one row, which names the item by its id. A push depends on that row and on
@@ -141,6 +142,8 @@ func (item *NewItem) checkUnique() error {
 	switch {
 	case len(item.Unique) > MaxUnique:
 		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrUnique, len(item.Unique), MaxUnique)
+	case strings.HasPrefix(item.Unique, reservedUnique) && !item.reserved:
+		return fmt.Errorf("%w %q begins with a zero byte: such values are those of schedules", ErrUnique, item.Unique)
 	case item.Unique == "" && (item.OnConflict != "" || item.UniqueUntilLeased):
 		return fmt.Errorf("%w is missing: expected one together with what is done about it", ErrUnique)
 	}

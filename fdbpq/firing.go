@@ -1,0 +1,390 @@
+package fdbpq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/calendar"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// The bounds of the transaction of one Fire.
+const (
+	fireFromLane = 16  // schedules of each lane
+	fireTimes    = 100 // times of one schedule
+	fireTotal    = 256
+	fireTxSize   = 1 << 20 // of all but the last item
+
+	// maxCaughtUp bounds how many times of one schedule fire late.
+	maxCaughtUp = 1000
+
+	// maxMissedCount bounds how many misses are counted at a time.
+	maxMissedCount = 10_000
+
+	// fullRetry is after what time a schedule tries a full queue again.
+	fullRetry = 5 * time.Second
+)
+
+// Fired is the result of a Fire.
+type Fired struct {
+	Schedules int // looked at
+	Events    []Event
+	Queues    map[string]FiredQueue
+	Lateness  []time.Duration // of each firing
+	Next      time.Duration   // until there is something to do; 0: there are no schedules
+	Busy      bool            // another process fires
+	Clock     time.Duration   // by how much the clock of schedules was set, 0 if it was not
+	Offset    time.Duration   // of the clock of schedules from this process's
+}
+
+// FiredQueue is what the schedules of a queue did.
+type FiredQueue struct{ Fired, Missed, Overlapped int64 }
+
+// Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
+// processes one fires at a time. room says why the store takes no new items of some bytes, nil:
+// it always takes them.
+//
+// A nominal time fires once. The transaction that pushes for it depends on how far the schedule
+// was, and moves that on.
+func (s *Store) Fire(ctx context.Context, room func(bytes int) error) (Fired, error) {
+	if none, err := s.noSchedules(ctx); none || err != nil {
+		return Fired{}, err
+	}
+	session := s.Session()
+	defer session.Release()
+	var f firing
+	err := session.Update(ctx, func(tx kv.Tx) (err error) {
+		f = firing{store: s, tx: tx, room: room, queues: make(map[string]Queue)}
+		return f.run()
+	})
+	if err != nil {
+		var damage *timerError
+		if errors.As(err, &damage) {
+			s.damagedTimers.add(damage.key)
+		}
+		return Fired{}, fmt.Errorf("fire schedules: %w", err)
+	}
+	if f.replanned {
+		s.runner.replan(f.replannedTo)
+	}
+	return f.fired, nil
+}
+
+// noSchedules reports whether the store has no schedule that waits for a time.
+func (s *Store) noSchedules(ctx context.Context) (none bool, err error) {
+	begin, end := tuple.Range(row(spaceDue))
+	err = s.db.View(ctx, func(r kv.Reader) error {
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
+		none = len(rows) == 0
+		return err
+	})
+	return none && err == nil, err
+}
+
+// firing is the transaction of one Fire.
+type firing struct {
+	store  *Store
+	tx     kv.Tx
+	room   func(int) error
+	now    int64 // schedule time
+	txSize int
+	total  int
+	queues map[string]Queue
+	fired  Fired
+
+	replanned   bool // it has planned schedules again, after the zones have changed
+	replannedTo []byte
+}
+
+func (f *firing) run() error {
+	ready, err := f.becomeRunner()
+	if err != nil || !ready {
+		return err
+	}
+	var prefixes [scheduleLanes][]byte
+	options := kv.RangeOptions{Limit: fireFromLane + 1 + f.store.damagedTimers.len()}
+	for lane := range prefixes {
+		prefixes[lane] = lanePrefix(int64(lane))
+		begin, end := tuple.Range(prefixes[lane])
+		f.tx.PrefetchRange(begin, end, options)
+	}
+	earliest := int64(math.MaxInt64)
+	for _, prefix := range prefixes {
+		begin, end := tuple.Range(prefix)
+		rows, err := f.tx.Snapshot().Range(begin, end, options)
+		if err != nil {
+			return err
+		}
+		taken := 0
+		for _, pair := range rows {
+			if f.store.damagedTimers.has(pair.Key) {
+				continue
+			}
+			e, err := parseDue(pair.Key)
+			if err != nil {
+				return &timerError{key: pair.Key, err: err}
+			}
+			if e.due > f.now || taken == fireFromLane || f.total >= fireTotal || f.txSize >= fireTxSize {
+				earliest = min(earliest, e.due)
+				break
+			}
+			taken++
+			again, err := f.fire(e)
+			if err != nil {
+				if isDamage(err) {
+					err = &timerError{key: pair.Key, queue: e.home.queue, err: err}
+				}
+				return err
+			}
+			earliest = min(earliest, again)
+		}
+	}
+	if earliest != math.MaxInt64 {
+		f.fired.Next = max(time.Duration(earliest-f.now), 1)
+	}
+	if f.replannedTo != nil {
+		f.fired.Next = 1
+	}
+	return nil
+}
+
+// fire does what is to be done about a schedule, and returns when it is to be looked at again.
+func (f *firing) fire(e dueEntry) (again int64, err error) {
+	again = math.MaxInt64
+	q, known := f.queues[e.home.queue]
+	if !known {
+		q = f.store.Queue(e.home.queue).In(f.tx)
+		f.queues[e.home.queue] = q
+	}
+	s, err := q.readState(f.tx)
+	if err != nil {
+		return again, err
+	}
+	if s == nil || s.born != e.home.born {
+		f.tx.Clear(e.key) // of a queue that was deleted
+		return again, nil
+	}
+	before, err := e.home.read(f.tx, e.name)
+	if err != nil {
+		return again, err
+	}
+	if before == nil || before.due != e.due {
+		f.tx.Clear(e.key)
+		return again, nil
+	}
+	f.fired.Schedules++
+	if before.next == 0 {
+		return again, e.home.remove(f.tx, e.name, before) // it was done a day ago
+	}
+	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
+	if err != nil {
+		return again, err
+	}
+	after := *before
+	if err := f.catchUp(q, p, &after); err != nil {
+		return again, err
+	}
+	e.home.advance(f.tx, e.name, before, &after)
+	if after.due != 0 {
+		again = after.due
+	}
+	return again, f.store.planned(f.tx, &after)
+}
+
+// catchUp handles the times of a schedule that are due, or the first ones of them.
+func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
+	last, kept := f.dueTimes(p, row)
+	miss := missReport{firing: f, plan: p, row: row}
+	from := instant(row.after + 1)
+	switch {
+	case len(kept) > 0 && kept[0].After(from):
+		miss.count(from, kept[0].Add(-1))
+	case len(kept) == 0 && !last.IsZero():
+		miss.count(from, last)
+	}
+	wasFull := row.full
+	done := row.after
+	full := false
+	overlapped := 0
+	for n, t := range kept {
+		if n == fireTimes || n > 0 && (f.txSize >= fireTxSize || f.total >= fireTotal) || p.Count > 0 && row.fired >= p.Count {
+			break
+		}
+		pushed, err := f.push(q, row, p.name, t)
+		if err != nil {
+			return err
+		}
+		f.fired.Events = append(f.fired.Events, pushed.Events...)
+		if full = pushed.Err != nil && !errors.Is(pushed.Err, ErrLeased) && !errors.Is(pushed.Err, ErrAnotherKey); full {
+			break
+		}
+		if pushed.Err != nil || pushed.Duplicate && row.config.Overlap != OverlapReplace {
+			row.overlapped++
+			overlapped++
+		} else {
+			row.fired++
+			row.last = t.UnixNano()
+			f.fired.Lateness = append(f.fired.Lateness, time.Duration(f.now-p.dueAt(t).UnixNano()))
+		}
+		done = t.UnixNano()
+	}
+	if len(kept) == 0 && !last.IsZero() {
+		done = last.UnixNano()
+	} else if len(kept) > 0 {
+		done = max(done, kept[0].UnixNano()-1) // what is before them is missed
+	}
+	row.after = done
+	row.plan(p, f.now)
+	if full && row.next != 0 {
+		row.full, row.due = true, f.now+int64(fullRetry)
+	}
+	miss.tell(wasFull, overlapped, kept)
+	f.note(p.queue, func(n *FiredQueue) {
+		n.Missed += miss.counted
+		n.Overlapped += int64(overlapped)
+	})
+	return nil
+}
+
+// dueTimes returns the last time that is due, and those of the due times that are to fire.
+func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []time.Time) {
+	most := 1
+	if p.Missed == MissedAll {
+		most = maxCaughtUp
+	}
+	earliest := instant(f.now - int64(p.CatchUp))
+	for t, ok := p.times.Last(instant(f.now + 1)); ok && t.UnixNano() > row.after && len(kept) < most; t, ok = p.times.Last(t) {
+		due := p.dueAt(t)
+		if due.UnixNano() > f.now {
+			continue // its jitter is not over
+		}
+		if last.IsZero() {
+			last = t
+		}
+		if due.Before(earliest) {
+			break
+		}
+		kept = append(kept, t)
+	}
+	slices.Reverse(kept)
+	return last, kept
+}
+
+// push pushes the item of a schedule for a time.
+func (f *firing) push(q Queue, row *scheduleRow, name string, t time.Time) (Pushed, error) {
+	item := row.newItem(name, t)
+	if f.room != nil {
+		q = q.Full(f.room(len(item.Headers) + len(item.Payload)))
+	}
+	pushed, err := q.Push(f.tx, item)
+	if err != nil {
+		return Pushed{}, err
+	}
+	f.total++
+	f.txSize += item.txSize(q.name)
+	if p := &pushed[0]; p.Err == nil && (!p.Duplicate || row.config.Overlap == OverlapReplace) {
+		f.note(q.name, func(n *FiredQueue) { n.Fired++ })
+	}
+	return pushed[0], nil
+}
+
+func (f *firing) note(queue string, count func(*FiredQueue)) {
+	if f.fired.Queues == nil {
+		f.fired.Queues = make(map[string]FiredQueue)
+	}
+	n := f.fired.Queues[queue]
+	count(&n)
+	f.fired.Queues[queue] = n
+}
+
+// missReport counts the times of a schedule that pass without an item.
+type missReport struct {
+	*firing
+	plan     *plan
+	row      *scheduleRow
+	counted  int64
+	from, to time.Time
+	atLeast  bool
+}
+
+func (m *missReport) count(from, to time.Time) {
+	n := m.plan.times.Count(from, to, maxMissedCount)
+	if n == 0 {
+		return
+	}
+	m.from, _ = m.plan.times.Next(from.Add(-1))
+	m.to, _ = m.plan.times.Last(to.Add(1))
+	m.counted, m.atLeast = int64(n), n == maxMissedCount
+	m.row.missed += m.counted
+}
+
+// tell reports the misses, once a minute.
+func (m *missReport) tell(full bool, overlapped int, kept []time.Time) {
+	minute := m.now / int64(time.Minute)
+	if m.counted == 0 && overlapped == 0 || m.row.told == minute {
+		return
+	}
+	m.row.told = minute
+	e := Event{Type: EventScheduleMissed, Queue: m.plan.queue, Schedule: m.plan.name, From: m.from, To: m.to, Count: m.counted, AtLeast: m.atLeast, Reason: "down"}
+	switch {
+	case m.counted == 0:
+		e.Reason, e.Count, e.From, e.To = "overlap", int64(overlapped), kept[0], kept[len(kept)-1]
+	case full:
+		e.Reason = "full"
+	}
+	m.fired.Events = append(m.fired.Events, e)
+}
+
+// plan is a definition as its schedule works with it.
+type plan struct {
+	ScheduleConfig
+	times       *calendar.Calendar
+	queue, name string
+}
+
+func newPlan(queue, name string, c ScheduleConfig, created int64) (*plan, error) {
+	rule := calendar.Rule{Spec: c.Spec, Zone: c.Zone, Created: instant(created - created%int64(time.Second))}
+	if c.Start != nil {
+		rule.Start = *c.Start
+	}
+	if c.End != nil {
+		rule.End = *c.End
+	}
+	times, err := calendar.New(rule)
+	if err != nil {
+		return nil, scheduleError(err)
+	}
+	return &plan{ScheduleConfig: c, times: times, queue: queue, name: name}, nil
+}
+
+// instant turns a schedule time into the time of day that it stands for.
+func instant(at int64) time.Time { return time.Unix(0, at).UTC() }
+
+// dueAt is when a time fires: later by its jitter, and before the next time in any case, so
+// that times fire in their order.
+func (p *plan) dueAt(t time.Time) time.Time {
+	if p.Jitter == 0 {
+		return t
+	}
+	most := int64(p.Jitter)
+	if next, ok := p.times.Next(t); ok {
+		most = min(most, int64(next.Sub(t)))
+	}
+	return t.Add(time.Duration(jitterOf(p.queue, p.name, t.UnixNano(), most)))
+}
+
+// dense reports whether the schedule fires twice within a minute soon.
+func (p *plan) dense(after time.Time) bool {
+	times := p.times.Preview(after, denseTimes)
+	for i := 1; i < len(times); i++ {
+		if times[i].Sub(times[i-1]) < denseGap {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,486 @@
+package fdbpq
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// scheduleHome is where the rows of a queue's schedules are. A purge leaves them there; they
+// go with the queue.
+type scheduleHome struct {
+	queue string
+	born  int64
+}
+
+func (h scheduleHome) prefix(space string) []byte { return generationPrefix(space, h.queue, h.born) }
+
+func (h scheduleHome) key(space, name string) []byte {
+	return tuple.AppendString(h.prefix(space), name)
+}
+
+// scheduleProgress is how far a schedule is. Its times are schedule times.
+type scheduleProgress struct {
+	created int64
+	after   int64 // it is done with all times up to this one
+	next    int64 // its first time behind that; 0: there is none, or it is paused
+	due     int64 // of its index row; 0: it has none
+	last    int64 // the last time that fired; 0: none
+	told    int64 // minute in which its last event was
+	full    bool  // the queue took no item
+	dense   bool  // it counts among those that fire often
+
+	fired, missed, overlapped int64
+}
+
+// scheduleRow is all that is known of a schedule.
+type scheduleRow struct {
+	config ScheduleConfig
+	item   ScheduleItem
+	scheduleProgress
+	anew bool // it is to begin with the first time after now
+}
+
+func (s *scheduleProgress) fields() []*int64 {
+	return []*int64{&s.created, &s.after, &s.next, &s.due, &s.last, &s.told, &s.fired, &s.missed, &s.overlapped}
+}
+
+const (
+	scheduleVersion = 1
+
+	scheduleFull  = 1 << 0
+	scheduleDense = 1 << 1
+)
+
+func (s *scheduleProgress) pack() []byte {
+	var flags int64
+	if s.full {
+		flags |= scheduleFull
+	}
+	if s.dense {
+		flags |= scheduleDense
+	}
+	b := tuple.AppendInt(tuple.AppendInt(nil, scheduleVersion), flags)
+	for _, field := range s.fields() {
+		b = tuple.AppendInt(b, *field)
+	}
+	return b
+}
+
+func (s *scheduleProgress) parse(b []byte) error {
+	version, b, err := tuple.ConsumeInt(b)
+	if err != nil {
+		return err
+	}
+	if version != scheduleVersion {
+		return fmt.Errorf("schedule has version %d: this program reads %d", version, scheduleVersion)
+	}
+	flags, b, err := tuple.ConsumeInt(b)
+	if err != nil {
+		return err
+	}
+	s.full, s.dense = flags&scheduleFull != 0, flags&scheduleDense != 0
+	for _, field := range s.fields() {
+		if *field, b, err = tuple.ConsumeInt(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// definition is the part of a schedule's row that is JSON.
+type definition struct {
+	ScheduleConfig
+	Priority *int64   `json:"priority,omitempty"`
+	Key      string   `json:"key,omitempty"`
+	Weight   int64    `json:"weight,omitempty"`
+	TTL      Duration `json:"ttl,omitempty"`
+}
+
+// packDefinition packs what a schedule is. Headers and payload stand behind it as they are:
+// zero bytes that a tuple escapes could make them too long for a value.
+func (row *scheduleRow) packDefinition() ([]byte, error) {
+	d := definition{ScheduleConfig: row.config, Key: row.item.Key, Weight: row.item.Weight, TTL: Duration(row.item.TTL)}
+	if row.item.HasPriority {
+		d.Priority = &row.item.Priority
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: %w", err)
+	}
+	b := tuple.AppendBytes(tuple.AppendInt(nil, scheduleVersion), text)
+	b = tuple.AppendInt(b, int64(len(row.item.Headers)))
+	return append(append(b, row.item.Headers...), row.item.Payload...), nil
+}
+
+func (row *scheduleRow) parseDefinition(b []byte) error {
+	version, b, err := tuple.ConsumeInt(b)
+	if err != nil {
+		return err
+	}
+	if version != scheduleVersion {
+		return fmt.Errorf("schedule has version %d: this program reads %d", version, scheduleVersion)
+	}
+	text, b, err := tuple.ConsumeBytes(b)
+	if err != nil {
+		return err
+	}
+	var d definition
+	if err := json.Unmarshal(text, &d); err != nil {
+		return err
+	}
+	headers, b, err := tuple.ConsumeInt(b)
+	if err != nil {
+		return err
+	}
+	if headers < 0 || headers > int64(len(b)) {
+		return fmt.Errorf("%d bytes of headers in %d bytes", headers, len(b))
+	}
+	row.config = d.ScheduleConfig
+	row.item = ScheduleItem{Headers: b[:headers:headers], Payload: b[headers:], Key: d.Key, Weight: d.Weight, TTL: time.Duration(d.TTL)}
+	if d.Priority != nil {
+		row.item.Priority, row.item.HasPriority = *d.Priority, true
+	}
+	return nil
+}
+
+// read returns a schedule, nil if there is none.
+func (h scheduleHome) read(r kv.Reader, name string) (*scheduleRow, error) {
+	rows, err := r.GetAll([][]byte{h.key(spaceSchedule, name), h.key(spaceProgress, name)})
+	if err != nil || rows[0] == nil && rows[1] == nil {
+		return nil, err
+	}
+	row := new(scheduleRow)
+	err = row.parseDefinition(rows[0])
+	if err == nil {
+		err = row.parse(rows[1])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("damaged schedule %q: %w", name, err)
+	}
+	return row, nil
+}
+
+// write writes a schedule, and moves its index row. before is the schedule as the store has it,
+// nil: there is none.
+func (h scheduleHome) write(tx kv.Tx, name string, before, after *scheduleRow) error {
+	value, err := after.packDefinition()
+	if err != nil {
+		return err
+	}
+	tx.Set(h.key(spaceSchedule, name), value)
+	h.advance(tx, name, before, after)
+	return nil
+}
+
+// advance writes how far a schedule is, and moves its index row.
+func (h scheduleHome) advance(tx kv.Tx, name string, before, after *scheduleRow) {
+	tx.Set(h.key(spaceProgress, name), after.pack())
+	was := int64(0)
+	if before != nil {
+		was = before.due
+	}
+	if was == after.due {
+		return
+	}
+	if was != 0 {
+		tx.Clear(dueRow(was, h, name))
+	}
+	if after.due != 0 {
+		tx.Set(dueRow(after.due, h, name), nil)
+	}
+}
+
+// remove clears a schedule.
+func (h scheduleHome) remove(tx kv.Tx, name string, row *scheduleRow) error {
+	if err := h.count(tx, row, nil); err != nil {
+		return err
+	}
+	tx.Clear(h.key(spaceSchedule, name))
+	tx.Clear(h.key(spaceProgress, name))
+	if row.due != 0 {
+		tx.Clear(dueRow(row.due, h, name))
+	}
+	return nil
+}
+
+// scheduleCounts are what the limits of a queue's schedules are about.
+type scheduleCounts struct{ schedules, bytes, dense int64 }
+
+func (n *scheduleCounts) add(row *scheduleRow, times int64) {
+	if row == nil {
+		return
+	}
+	n.schedules += times
+	n.bytes += times * row.item.size()
+	if row.dense {
+		n.dense += times
+	}
+}
+
+func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
+	value, err := r.Get(h.prefix(spaceSchedules))
+	if err != nil || value == nil {
+		return n, err
+	}
+	for _, field := range []*int64{&n.schedules, &n.bytes, &n.dense} {
+		if *field, value, err = tuple.ConsumeInt(value); err != nil {
+			return n, fmt.Errorf("damaged counts of schedules: %w", err)
+		}
+	}
+	return n, nil
+}
+
+// count counts a schedule as it is from now on, nil: it is gone. It refuses one too many.
+func (h scheduleHome) count(tx kv.Tx, before, after *scheduleRow) error {
+	n, err := h.counts(tx)
+	if err != nil {
+		return err
+	}
+	was := n
+	n.add(before, -1)
+	n.add(after, 1)
+	switch {
+	case n == was:
+		return nil
+	case n.schedules > was.schedules && n.schedules > MaxSchedules:
+		return fmt.Errorf("%w: the queue has %d, allowed are %d", ErrSchedules, was.schedules, MaxSchedules)
+	case n.bytes > was.bytes && n.bytes > MaxScheduleBytes:
+		return fmt.Errorf("%w: their items have %d bytes, allowed are %d", ErrSchedules, was.bytes, MaxScheduleBytes)
+	case n.dense > was.dense && n.dense > MaxDenseSchedules:
+		return fmt.Errorf("%w: %d of the queue fire twice within %s, allowed are %d", ErrSchedules, was.dense, denseGap, MaxDenseSchedules)
+	}
+	value := []byte(nil)
+	for _, field := range []int64{n.schedules, n.bytes, n.dense} {
+		value = tuple.AppendInt(value, field)
+	}
+	if tx.Set(h.prefix(spaceSchedules), value); n == (scheduleCounts{}) {
+		tx.Clear(h.prefix(spaceSchedules))
+	}
+	return nil
+}
+
+// scheduleLanes is how many parts the index has. Each firing takes some of each part, so a
+// queue with many schedules at one time delays few others.
+const scheduleLanes = 16
+
+func dueRow(due int64, h scheduleHome, name string) []byte {
+	key := tuple.AppendInt(lanePrefix(laneOf(h.queue)), due)
+	return tuple.AppendString(appendHome(key, h.queue, h.born), name)
+}
+
+func lanePrefix(lane int64) []byte { return tuple.AppendInt(row(spaceDue), lane) }
+
+func laneOf(queue string) int64 {
+	hash := fnv.New32a()
+	hash.Write([]byte(queue))
+	return int64(hash.Sum32() % scheduleLanes)
+}
+
+// dueEntry is a parsed index row.
+type dueEntry struct {
+	key  []byte
+	due  int64
+	home scheduleHome
+	name string
+}
+
+func parseDue(key []byte) (e dueEntry, err error) {
+	e.key = key
+	rest := key[len(row(spaceDue)):]
+	if _, rest, err = tuple.ConsumeInt(rest); err == nil {
+		e.due, rest, err = tuple.ConsumeInt(rest)
+	}
+	if err == nil {
+		e.home.queue, rest, err = tuple.ConsumeString(rest)
+	}
+	if err == nil {
+		e.home.born, rest, err = tuple.ConsumeInt(rest)
+	}
+	if err == nil {
+		e.name, _, err = tuple.ConsumeString(rest)
+	}
+	if err != nil {
+		return e, fmt.Errorf("damaged index of schedules: %w", err)
+	}
+	return e, nil
+}
+
+// plan sets the next time of a schedule, and when there is something to do about it.
+func (row *scheduleRow) plan(p *plan, now int64) {
+	row.next, row.due, row.full = 0, 0, false
+	if p.Paused {
+		return
+	}
+	next, ok := p.times.Next(instant(row.after))
+	if !ok || p.Count > 0 && row.fired >= p.Count {
+		row.due = now + int64(doneKept) // then it goes
+		return
+	}
+	row.next, row.due = next.UnixNano(), p.dueAt(next).UnixNano()
+}
+
+// schedule is the row as it is shown.
+func (row *scheduleRow) schedule(name string) Schedule {
+	s := Schedule{
+		Name: name, Config: row.config, Item: row.item, Full: row.full,
+		Fired: row.fired, Missed: row.missed, Overlapped: row.overlapped,
+	}
+	if row.next != 0 {
+		s.Next, s.Due = instant(row.next), instant(row.due)
+	}
+	if row.last != 0 {
+		s.Last = instant(row.last)
+	}
+	return s
+}
+
+// Each item of a schedule says whose it is, in lines of its headers.
+const (
+	scheduleHeader    = "PQ-Schedule: "
+	scheduledAtHeader = "PQ-Scheduled-At: "
+)
+
+// reservedUnique begins the unique values that no push may have.
+const reservedUnique = "\x00"
+
+// newItem is what the schedule pushes for a time.
+func (row *scheduleRow) newItem(name string, at time.Time) NewItem {
+	i := &row.item
+	headers := make([]byte, 0, len(i.Headers)+len(scheduleHeader)+len(name)+len(scheduledAtHeader)+len(time.RFC3339Nano)+4)
+	headers = append(append(append(headers, i.Headers...), scheduleHeader...), name...)
+	headers = append(append(headers, "\r\n"...), scheduledAtHeader...)
+	headers = append(at.AppendFormat(headers, time.RFC3339Nano), "\r\n"...)
+	item := NewItem{
+		Headers: headers, Payload: i.Payload, Priority: i.Priority, HasPriority: i.HasPriority,
+		Key: i.Key, Weight: i.Weight, TTL: i.TTL, reserved: true,
+	}
+	if row.config.Overlap == OverlapAllow {
+		return item
+	}
+	item.Unique = reservedUnique + "schedule" + reservedUnique + name
+	switch row.config.Overlap {
+	case OverlapOne:
+		item.UniqueUntilLeased = true
+	case OverlapReplace:
+		item.OnConflict = ConflictReplace
+	}
+	return item
+}
+
+// jitterOf is the part of a time that a schedule is late on purpose, the same for all
+// processes.
+func jitterOf(queue, name string, at, most int64) int64 {
+	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", queue, name, at))
+	part := float64(binary.BigEndian.Uint64(hash[:8])>>11) / (1 << 53)
+	return int64(part * float64(most))
+}
+
+// schedulesFound is what a Check has found of schedules.
+type schedulesFound struct {
+	rows   map[scheduleID]*scheduleRow
+	counts map[scheduleHome]scheduleCounts // as the store has them
+	due    map[string]bool                 // expected index rows; true once seen
+}
+
+type scheduleID struct {
+	scheduleHome
+	name string
+}
+
+func newSchedulesFound() schedulesFound {
+	return schedulesFound{make(map[scheduleID]*scheduleRow), make(map[scheduleHome]scheduleCounts), make(map[string]bool)}
+}
+
+// schedule checks a row of a schedule. The definition comes before the progress.
+func (w *walk) schedule(space, queue string, rest, value []byte) error {
+	born, rest, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return err
+	}
+	h := scheduleHome{queue, born}
+	if s := w.queues[queue]; s == nil || !s.exists || s.born != born {
+		return fmt.Errorf("schedules of no queue: born in %d", born)
+	}
+	if space == spaceSchedules {
+		n := scheduleCounts{}
+		for _, field := range []*int64{&n.schedules, &n.bytes, &n.dense} {
+			if *field, value, err = tuple.ConsumeInt(value); err != nil {
+				return err
+			}
+		}
+		w.schedules.counts[h] = n
+		return nil
+	}
+	name, _, err := tuple.ConsumeString(rest)
+	if err != nil {
+		return err
+	}
+	id := scheduleID{h, name}
+	if space == spaceSchedule {
+		w.schedules.rows[id] = new(scheduleRow)
+		return w.schedules.rows[id].parseDefinition(value)
+	}
+	row := w.schedules.rows[id]
+	if row == nil {
+		return fmt.Errorf("progress of no schedule")
+	}
+	if err := row.parse(value); err != nil {
+		return err
+	}
+	if row.created == 0 || (row.due == 0) != row.config.Paused {
+		w.problem("schedule %q of queue %q has the due time %d, paused: %t", name, queue, row.due, row.config.Paused)
+	}
+	if row.due != 0 {
+		w.schedules.due[string(dueRow(row.due, h, name))] = false
+	}
+	return nil
+}
+
+// scheduleDue checks a row of the index. One of a queue that was deleted goes when it falls due.
+func (w *walk) scheduleDue(key []byte) error {
+	e, err := parseDue(key)
+	if err != nil {
+		return err
+	}
+	if _, expected := w.schedules.due[string(key)]; expected {
+		w.schedules.due[string(key)] = true
+		return nil
+	}
+	if s := w.queues[e.home.queue]; s != nil && s.exists && s.born == e.home.born {
+		return fmt.Errorf("a schedule is to be looked at at another time, or not at all")
+	}
+	return nil
+}
+
+func (w *walk) balanceSchedules() {
+	for key, seen := range w.schedules.due {
+		if !seen {
+			w.problem("index row %q of a schedule is missing", key)
+		}
+	}
+	counted := make(map[scheduleHome]scheduleCounts)
+	for id, row := range w.schedules.rows {
+		n := counted[id.scheduleHome]
+		n.add(row, 1)
+		counted[id.scheduleHome] = n
+		if row.created == 0 {
+			w.problem("schedule %q of queue %q has no progress", id.name, id.queue)
+		}
+	}
+	for h, n := range counted {
+		if stored := w.schedules.counts[h]; stored != n {
+			w.problem("queue %q: counts of schedules are %+v, counted %+v", h.queue, stored, n)
+		}
+		delete(w.schedules.counts, h)
+	}
+	for h, n := range w.schedules.counts {
+		w.problem("queue %q: counts of schedules are %+v, there are none", h.queue, n)
+	}
+}

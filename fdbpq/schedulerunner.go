@@ -1,0 +1,272 @@
+package fdbpq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/calendar"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// Schedules go by schedule time: store time and an offset, which a row has. So all processes
+// agree on it, whatever their wall clocks say. The process that fires keeps it at its own wall
+// clock.
+
+const (
+	runnerTerm = 2 * time.Second
+
+	// clockAgrees is how far a wall clock may be from schedule time. A process with such a clock
+	// may fire. It sets schedule time right if the difference is more than clockSlack.
+	clockAgrees = 2 * time.Second
+	clockSlack  = 50 * time.Millisecond
+
+	// clockStays is how long a wall clock has to differ by the same amount, while nobody fires,
+	// before its process sets schedule time by it. A clock that is set wrong for a moment changes
+	// nothing, and a process that was restarted finds its place still free.
+	clockStays = 60 * time.Second
+
+	// replanAtOnce is how many schedules one transaction looks at after the zones have changed.
+	replanAtOnce = 500
+)
+
+// runner is what a process knows of its turn to fire.
+type runner struct {
+	mu       sync.Mutex
+	differs  bool          // its clock differs, and nobody fires
+	by       int64         // by how much
+	since    time.Duration // since when, by the process's clock
+	zoneData string        // the version of this program's zones
+
+	replanBehind []byte // key behind which schedules are to be planned again by these zones; nil: from the first on
+}
+
+// scheduleTime is schedule time in nanoseconds since 1970. Before a process has fired, it is the
+// wall clock of this one.
+func (s *Store) scheduleTime(r kv.Reader) (int64, error) {
+	now, err := s.now(r)
+	if err != nil {
+		return 0, err
+	}
+	offset, known, err := scheduleOffset(r)
+	if err != nil {
+		return 0, err
+	}
+	if !known {
+		return s.clock.wall().UnixNano(), nil
+	}
+	return now + offset, nil
+}
+
+func scheduleOffset(r kv.Reader) (offset int64, known bool, err error) {
+	value, err := r.Get(row(spaceScheduleClock))
+	if err != nil || value == nil {
+		return 0, false, err
+	}
+	if offset, _, err = tuple.ConsumeInt(value); err != nil {
+		return 0, false, fmt.Errorf("damaged clock of schedules: %w", err)
+	}
+	return offset, true, nil
+}
+
+// becomeRunner makes this process the one that fires, and reports whether it is.
+func (f *firing) becomeRunner() (ready bool, err error) {
+	s := f.store
+	now, err := s.now(f.tx.Snapshot())
+	if err != nil {
+		return false, err
+	}
+	value, err := f.tx.Get(row(spaceRunner))
+	if err != nil {
+		return false, err
+	}
+	offset, known, err := scheduleOffset(f.tx)
+	if err != nil {
+		return false, err
+	}
+	own, until := string(s.sessions.process[:]), int64(0)
+	if value != nil {
+		process, rest, err := tuple.ConsumeBytes(value)
+		if err == nil {
+			until, _, err = tuple.ConsumeInt(rest)
+		}
+		if err != nil {
+			return false, fmt.Errorf("damaged runner row: %w", err)
+		}
+		if string(process) != own && until > now {
+			s.runner.agree()
+			f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
+			return false, nil
+		}
+		if string(process) != own {
+			until = 0
+		}
+	}
+	difference := s.clock.wall().UnixNano() - (now + offset)
+	far := time.Duration(difference).Abs() > clockAgrees
+	if f.fired.Offset = time.Duration(-difference); !known {
+		f.fired.Offset, far = 0, false
+	}
+	if far && !s.runner.stays(difference, s.clock.elapsed()) {
+		f.fired.Next = heartbeatEvery
+		return false, nil
+	}
+	if far {
+		f.fired.Clock = time.Duration(difference)
+	}
+	if !known || time.Duration(difference).Abs() > clockSlack {
+		offset += difference
+		f.tx.Set(row(spaceScheduleClock), tuple.AppendInt(nil, offset))
+		f.fired.Offset = 0
+	}
+	if until-now < int64(runnerTerm)/2 {
+		f.tx.Set(row(spaceRunner), tuple.AppendInt(tuple.AppendBytes(nil, []byte(own)), now+int64(runnerTerm)))
+	}
+	f.now = now + offset
+	return true, f.replan()
+}
+
+// agree notes that another process fires, or that this one may.
+func (r *runner) agree() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.differs = false
+}
+
+// stays reports whether the wall clock has differed from schedule time by the same amount for
+// so long that it counts.
+func (r *runner) stays(by int64, now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.differs || time.Duration(by-r.by).Abs() > clockAgrees {
+		r.differs, r.by, r.since = true, by, now
+	}
+	return now-r.since >= clockStays
+}
+
+// A row has a version of the zones of the tz database: no time of a schedule was planned with
+// older ones. planned keeps that so.
+func (s *Store) planned(tx kv.Tx, row *scheduleRow) error {
+	if row.next == 0 || row.config.Zone == "UTC" {
+		return nil
+	}
+	version, err := zonesVersion(tx.Snapshot())
+	if err == nil && version > s.runner.zoneData {
+		tx.Set(zonesRow(), []byte(s.runner.zoneData))
+	}
+	return err
+}
+
+func zonesRow() []byte { return row(spaceZones) }
+
+func zonesVersion(r kv.Reader) (string, error) {
+	value, err := r.Get(zonesRow())
+	return string(value), err
+}
+
+// replan plans schedules again after the zones have changed, some at a time. A process with
+// older zones than those that planned them changes nothing.
+func (f *firing) replan() error {
+	r := &f.store.runner
+	version, err := zonesVersion(f.tx) // a process with older zones may plan one meanwhile
+	if err != nil || version >= r.zoneData {
+		return err
+	}
+	behind := r.replannedTo()
+	begin, end := tuple.Range(row(spaceProgress))
+	if behind != nil {
+		begin = append(behind[:len(behind):len(behind)], 0)
+	}
+	rows, err := f.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: replanAtOnce})
+	if err != nil {
+		return err
+	}
+	for _, pair := range rows {
+		if err := f.replanOne(pair.Key); err != nil {
+			return err
+		}
+	}
+	if f.replanned = true; len(rows) == replanAtOnce {
+		f.replannedTo = rows[len(rows)-1].Key
+	} else {
+		f.tx.Set(zonesRow(), []byte(r.zoneData))
+	}
+	return nil
+}
+
+func (r *runner) replannedTo() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.replanBehind
+}
+
+// replan notes how far the schedules are planned again, nil: all are.
+func (r *runner) replan(behind []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replanBehind = behind
+}
+
+func (f *firing) replanOne(key []byte) error {
+	var e dueEntry
+	rest := key[len(row(spaceProgress)):]
+	var err error
+	if e.home.queue, rest, err = tuple.ConsumeString(rest); err == nil {
+		if e.home.born, rest, err = tuple.ConsumeInt(rest); err == nil {
+			e.name, _, err = tuple.ConsumeString(rest)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("damaged schedule: %w", err)
+	}
+	before, err := e.home.read(f.tx, e.name)
+	if err != nil || before == nil || before.config.Paused || before.next == 0 || before.config.Zone == "UTC" {
+		return err
+	}
+	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
+	if err != nil {
+		return err
+	}
+	after := *before
+	if after.plan(p, f.now); after.next != before.next {
+		e.home.advance(f.tx, e.name, before, &after)
+	}
+	return nil
+}
+
+// runSchedules fires schedules until ctx ends.
+func (s *Store) runSchedules(ctx context.Context, m *Maintenance) {
+	due := time.NewTimer(heartbeatEvery)
+	defer due.Stop()
+	for {
+		wait := heartbeatEvery
+		m.step(ctx, func(ctx context.Context) error {
+			fired, err := s.Fire(ctx, m.Room)
+			var damage *timerError
+			if errors.As(err, &damage) {
+				wait = 1
+			}
+			if err == nil && fired.Next > 0 {
+				wait = min(wait, fired.Next)
+			}
+			for _, event := range fired.Events {
+				m.Event(event)
+			}
+			if err == nil && m.Fired != nil {
+				m.Fired(fired)
+			}
+			return err
+		})
+		due.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+		}
+	}
+}
+
+func (r *runner) init() { r.zoneData = calendar.ZoneData }

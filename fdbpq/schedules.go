@@ -1,0 +1,468 @@
+package fdbpq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// A schedule pushes its item to its own queue at each time of a calendar. What it is lies in
+// one row, how far it is in another one, which each firing writes; its only index row stands at
+// the schedule time at which there is something to do.
+
+// ScheduleConfig is what an administrator sets of a schedule, but for the item.
+type ScheduleConfig struct {
+	Spec    string     `json:"spec"`
+	Zone    string     `json:"zone"`            // of the fields of the spec
+	Start   *time.Time `json:"start,omitempty"` // the first and the last time that may fire; nil: no bound
+	End     *time.Time `json:"end,omitempty"`
+	Count   int64      `json:"count"`    // how many times it fires in all; 0: no bound
+	Overlap Overlap    `json:"overlap"`  // what it does while an earlier item of it lives
+	CatchUp Duration   `json:"catch_up"` // how late it may fire
+	Missed  Missed     `json:"missed"`   // which of several times that are due fire
+	Jitter  Duration   `json:"jitter"`   // it fires later by a part of it
+	Paused  bool       `json:"paused"`
+}
+
+// Overlap says what a schedule does while an earlier item of it lives.
+type Overlap string
+
+const (
+	OverlapSkip    Overlap = "skip"    // nothing
+	OverlapOne     Overlap = "one"     // it pushes unless one waits that was never leased
+	OverlapReplace Overlap = "replace" // the item gets the new content, unless it is leased
+	OverlapAllow   Overlap = "allow"   // it pushes
+)
+
+// Missed says which of several times that are due fire.
+type Missed string
+
+const (
+	MissedOne Missed = "one" // the last
+	MissedAll Missed = "all" // each
+)
+
+// ScheduleItem is what a schedule pushes.
+type ScheduleItem struct {
+	Headers, Payload []byte
+
+	Priority    int64
+	HasPriority bool
+	Key         string
+	Weight      int64
+	TTL         time.Duration
+}
+
+// Schedule is a schedule as it stands.
+type Schedule struct {
+	Name   string
+	Config ScheduleConfig
+	Item   ScheduleItem
+
+	Next, Due time.Time // its next time, and when it fires with its jitter; zero: none
+	Last      time.Time // the last time that fired; zero: none
+	Full      bool      // its time has come, and the queue takes no items
+
+	Fired, Missed, Overlapped int64
+}
+
+// Done reports whether it has no further time.
+func (s *Schedule) Done() bool { return s.Next.IsZero() && !s.Config.Paused }
+
+// The bounds of schedules.
+const (
+	MaxScheduleName   = 64
+	MaxScheduleItem   = 64 << 10  // bytes of headers and payload
+	MaxSchedules      = 100_000   // of a queue
+	MaxScheduleBytes  = 256 << 20 // of the items of a queue's schedules
+	MaxDenseSchedules = 100       // of a queue, with less than a minute between two of their next ten times
+	MaxScheduleJitter = time.Hour //
+	MinCatchUp        = 10 * time.Second
+	MaxCatchUp        = 8760 * time.Hour
+	MaxSchedulesPage  = 100
+
+	denseTimes = 10
+	denseGap   = time.Minute
+
+	// doneKept is how long a schedule without a further time is kept.
+	doneKept = 24 * time.Hour
+)
+
+var (
+	// ErrNoSchedule: the queue has no schedule of this name.
+	ErrNoSchedule = errors.New("no such schedule")
+	// ErrSchedules: the queue has as many schedules as it may have.
+	ErrSchedules = errors.New("too many schedules")
+)
+
+var scheduleFields = []string{"spec", "zone", "item", "start", "end", "count", "overlap", "catch_up", "missed", "jitter", "paused"}
+
+func defaultSchedule() ScheduleConfig {
+	return ScheduleConfig{Zone: "UTC", Overlap: OverlapSkip, CatchUp: Duration(time.Hour), Missed: MissedOne}
+}
+
+// merge returns the definition with the fields of the JSON object replaced, but for the item.
+// null drops a bound.
+func (c ScheduleConfig) merge(object []byte) (ScheduleConfig, error) {
+	if err := checkObject(object, scheduleFields, true); err != nil {
+		return c, scheduleError(err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return c, scheduleError(err)
+	}
+	for name, value := range fields {
+		if string(value) == "null" && name != "start" && name != "end" {
+			return c, scheduleError(configError("%s is null: leave it out to keep it as it is", name))
+		}
+	}
+	if err := decode(object, &c); err != nil {
+		return c, scheduleError(err)
+	}
+	return c, scheduleError(c.check())
+}
+
+// ScheduleError says what is wrong with a schedule.
+type ScheduleError struct{ Text string }
+
+func (e *ScheduleError) Error() string { return "schedule: " + e.Text }
+
+// scheduleError has an error about the fields of an object say that they are of a schedule.
+func scheduleError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ScheduleError{strings.TrimPrefix(err.Error(), "configuration: ")}
+}
+
+func (c *ScheduleConfig) check() error {
+	switch {
+	case c.Count < 0:
+		return configError("count is %d: it cannot be negative", c.Count)
+	case !slices.Contains([]Overlap{OverlapSkip, OverlapOne, OverlapReplace, OverlapAllow}, c.Overlap):
+		return configError("overlap is %q: expected skip, one, replace or allow", c.Overlap)
+	case c.Missed != MissedOne && c.Missed != MissedAll:
+		return configError("missed is %q: expected one or all", c.Missed)
+	case c.CatchUp < Duration(MinCatchUp) || c.CatchUp > Duration(MaxCatchUp):
+		return configError("catch_up is %s: allowed are %s to %s", c.CatchUp, MinCatchUp, MaxCatchUp)
+	case c.Jitter < 0 || c.Jitter > Duration(MaxScheduleJitter):
+		return configError("jitter is %s: allowed are 0s to %s", c.Jitter, MaxScheduleJitter)
+	}
+	return nil
+}
+
+// check returns an error when the item is not one that could be pushed.
+func (i *ScheduleItem) check() error {
+	if size := len(i.Headers) + len(i.Payload); size > MaxScheduleItem {
+		return scheduleError(fmt.Errorf("item: payload and headers have %d bytes, allowed are %d", size, MaxScheduleItem))
+	}
+	if i.TTL < 0 || i.TTL > MaxDelay {
+		return scheduleError(fmt.Errorf("item: ttl is %s, allowed are up to %s", i.TTL, MaxDelay))
+	}
+	if err := CheckKey(i.Key); err != nil {
+		return err
+	}
+	item := NewItem{Key: i.Key, Weight: i.Weight}
+	return item.checkWeight()
+}
+
+func (i *ScheduleItem) size() int64 { return int64(len(i.Headers) + len(i.Payload)) }
+
+// CheckScheduleName returns an error when a schedule may not have the name.
+func CheckScheduleName(name string) error {
+	bad := strings.ContainsFunc(name, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
+	})
+	if bad || name == "" || len(name) > MaxScheduleName {
+		return scheduleError(fmt.Errorf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxScheduleName))
+	}
+	return nil
+}
+
+// scheduler changes schedules of a queue.
+type scheduler struct{ Queue }
+
+// SetSchedule changes the fields of a schedule that the JSON object names, and its item unless
+// that is nil. It makes the schedule and the queue if need be.
+func (q Queue) SetSchedule(tx kv.Tx, name string, object []byte, item *ScheduleItem) (Schedule, error) {
+	if err := CheckScheduleName(name); err != nil {
+		return Schedule{}, err
+	}
+	s, err := q.openOrCreate(tx)
+	if err != nil {
+		return Schedule{}, err
+	}
+	if s, err = (scheduler{q}).born(tx, s); err != nil {
+		return Schedule{}, err
+	}
+	return scheduler{q}.change(tx, s, name, true, func(row *scheduleRow) (err error) {
+		if item != nil {
+			row.item = *item
+		}
+		row.config, err = row.config.merge(object)
+		return err
+	})
+}
+
+// PauseSchedule stops a schedule. Times that pass until it is resumed are no misses. The
+// methods of one schedule return ErrNoSchedule if there is none.
+func (q Queue) PauseSchedule(tx kv.Tx, name string) (Schedule, error) {
+	return scheduler{q}.changeKnown(tx, name, func(row *scheduleRow) error {
+		row.config.Paused = true
+		return nil
+	})
+}
+
+// ResumeSchedule ends a pause. With fromNow it begins anew with the first time after now, also
+// with times that have fired, as a clock that was ahead may have had it do.
+func (q Queue) ResumeSchedule(tx kv.Tx, name string, fromNow bool) (Schedule, error) {
+	return scheduler{q}.changeKnown(tx, name, func(row *scheduleRow) error {
+		row.config.Paused = false
+		row.anew = fromNow
+		return nil
+	})
+}
+
+func (q scheduler) changeKnown(tx kv.Tx, name string, change func(*scheduleRow) error) (Schedule, error) {
+	if err := CheckScheduleName(name); err != nil {
+		return Schedule{}, err
+	}
+	s, err := q.readState(tx)
+	if err == nil && s == nil {
+		err = ErrNoQueue
+	}
+	if err != nil {
+		return Schedule{}, err
+	}
+	return q.change(tx, s, name, false, change)
+}
+
+func (q scheduler) change(tx kv.Tx, s *queueState, name string, makes bool, change func(*scheduleRow) error) (Schedule, error) {
+	h := scheduleHome{q.name, s.born}
+	now, err := q.store.scheduleTime(tx.Snapshot())
+	if err != nil {
+		return Schedule{}, err
+	}
+	before, err := h.read(tx, name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	after := &scheduleRow{config: defaultSchedule(), scheduleProgress: scheduleProgress{created: now, after: now}}
+	if before != nil {
+		copied := *before
+		after = &copied
+	} else if !makes {
+		return Schedule{}, ErrNoSchedule
+	}
+	if err := change(after); err != nil {
+		return Schedule{}, err
+	}
+	if err := after.item.check(); err != nil {
+		return Schedule{}, err
+	}
+	p, err := newPlan(q.name, name, after.config, after.created)
+	if err != nil {
+		return Schedule{}, err
+	}
+	anew := before == nil || after.anew || after.config.timesDiffer(&before.config)
+	switch {
+	case after.anew:
+		after.after = now
+	case anew, before.config.Paused && !after.config.Paused, before.next == 0:
+		after.after = max(now, after.after)
+	}
+	after.plan(p, now)
+	if anew && after.next == 0 && !after.config.Paused {
+		return Schedule{}, scheduleError(fmt.Errorf("spec %q has no time within eight years from now", after.config.Spec))
+	}
+	if anew {
+		after.dense = p.dense(instant(after.after))
+	}
+	if err := h.count(tx, before, after); err != nil {
+		return Schedule{}, err
+	}
+	if err := h.write(tx, name, before, after); err != nil {
+		return Schedule{}, err
+	}
+	if err := q.store.planned(tx, after); err != nil {
+		return Schedule{}, err
+	}
+	return after.schedule(name), nil
+}
+
+// timesDiffer reports whether another definition has other times.
+func (c *ScheduleConfig) timesDiffer(before *ScheduleConfig) bool {
+	same := func(a, b *time.Time) bool { return a == b || a != nil && b != nil && a.Equal(*b) }
+	return c.Spec != before.Spec || c.Zone != before.Zone || !same(c.Start, before.Start)
+}
+
+// DeleteSchedule removes a schedule.
+func (q Queue) DeleteSchedule(tx kv.Tx, name string) error {
+	s, err := q.readState(tx)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return ErrNoQueue
+	}
+	h := scheduleHome{q.name, s.born}
+	row, err := h.read(tx, name)
+	if err != nil {
+		return err
+	}
+	if row == nil {
+		return ErrNoSchedule
+	}
+	return h.remove(tx, name, row)
+}
+
+// RunSchedule pushes the item of a schedule now, as a firing does. A repetition with the same
+// message id pushes nothing.
+func (q Queue) RunSchedule(tx kv.Tx, name, msgID string) (Pushed, error) {
+	row, err := scheduler{q}.read(tx, name)
+	if err != nil {
+		return Pushed{}, err
+	}
+	now, err := q.store.scheduleTime(tx.Snapshot())
+	if err != nil {
+		return Pushed{}, err
+	}
+	item := row.newItem(name, instant(now).Truncate(time.Millisecond))
+	item.MsgID = msgID
+	pushed, err := q.Push(tx, item)
+	if err != nil {
+		return Pushed{}, err
+	}
+	return pushed[0], nil
+}
+
+// Schedule returns a schedule, and its next times.
+func (q Queue) Schedule(r kv.Reader, name string, times int) (Schedule, []time.Time, error) {
+	row, err := scheduler{q}.read(r, name)
+	if err != nil {
+		return Schedule{}, nil, err
+	}
+	p, err := newPlan(q.name, name, row.config, row.created)
+	if err != nil {
+		return Schedule{}, nil, err
+	}
+	if row.next == 0 && !row.config.Paused {
+		return row.schedule(name), nil, nil
+	}
+	return row.schedule(name), p.times.Preview(instant(row.after), times), nil
+}
+
+// PreviewSchedule returns the next times that a schedule would have with the fields of a JSON
+// object.
+func (q Queue) PreviewSchedule(r kv.Reader, name string, object []byte, times int) ([]time.Time, error) {
+	config := defaultSchedule()
+	now, err := q.store.scheduleTime(r)
+	if err != nil {
+		return nil, err
+	}
+	created := now
+	row, err := scheduler{q}.read(r, name)
+	switch {
+	case err == nil:
+		config, created = row.config, row.created
+	case err != ErrNoSchedule && err != ErrNoQueue:
+		return nil, err
+	}
+	if config, err = config.merge(object); err != nil {
+		return nil, err
+	}
+	p, err := newPlan(q.name, name, config, created)
+	if err != nil {
+		return nil, err
+	}
+	return p.times.Preview(instant(now), times), nil
+}
+
+// Schedules returns a page of schedules behind a name, without what they push.
+func (q Queue) Schedules(r kv.Reader, after string, limit int) ([]Schedule, error) {
+	s, err := q.readState(r)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrNoQueue
+	}
+	h := scheduleHome{q.name, s.born}
+	prefix := h.prefix(spaceSchedule)
+	begin, end := tuple.Range(prefix)
+	if after != "" {
+		begin = append(h.key(spaceSchedule, after), 0)
+	}
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	var page []Schedule
+	for _, pair := range rows {
+		name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
+		if err != nil {
+			return nil, fmt.Errorf("damaged schedule: %w", err)
+		}
+		row, err := h.read(r, name)
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			page = append(page, row.schedule(name))
+		}
+	}
+	return page, nil
+}
+
+// ScheduleCount is how many schedules the queue has.
+func (q Queue) ScheduleCount(r kv.Reader) (int64, error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil || s.born == 0 {
+		return 0, err
+	}
+	n, err := scheduleHome{q.name, s.born}.counts(r)
+	return n.schedules, err
+}
+
+func (q scheduler) read(r kv.Reader, name string) (*scheduleRow, error) {
+	if err := CheckScheduleName(name); err != nil {
+		return nil, err
+	}
+	s, err := q.readState(r)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrNoQueue
+	}
+	row, err := scheduleHome{q.name, s.born}.read(r, name)
+	if err == nil && row == nil {
+		err = ErrNoSchedule
+	}
+	return row, err
+}
+
+// born returns the queue's state with the generation at which it was made. Rows that outlive
+// a purge, and end with a delete, have it in their keys.
+func (q scheduler) born(tx kv.Tx, s *queueState) (*queueState, error) {
+	if s.born != 0 {
+		return s, nil
+	}
+	changed := *s
+	changed.born = s.generation
+	return &changed, q.writeState(tx, &changed)
+}
+
+// forgetSchedules clears the schedules of a queue that is deleted. Index rows go when they fall
+// due.
+func (q scheduler) forget(tx kv.Tx) {
+	for _, space := range []string{spaceSchedule, spaceProgress, spaceSchedules} {
+		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
+	}
+}

@@ -1,0 +1,497 @@
+package fdbpq_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/fault"
+)
+
+// schedule makes or changes a schedule.
+func (f *fixture) schedule(queue, name, object string) fdbpq.Schedule {
+	f.Helper()
+	var made fdbpq.Schedule
+	f.update(func(tx kv.Tx) (err error) {
+		made, err = f.Queue(queue).SetSchedule(tx, name, []byte(object), nil)
+		return err
+	})
+	return made
+}
+
+// scheduled shows a schedule.
+func (f *fixture) scheduled(queue, name string) fdbpq.Schedule {
+	f.Helper()
+	var shown fdbpq.Schedule
+	f.view(func(r kv.Reader) (err error) {
+		shown, _, err = f.Queue(queue).Schedule(r, name, 10)
+		return err
+	})
+	return shown
+}
+
+func (f *fixture) resume(queue, name string, fromNow bool) {
+	f.Helper()
+	f.update(func(tx kv.Tx) error {
+		_, err := f.Queue(queue).ResumeSchedule(tx, name, fromNow)
+		return err
+	})
+}
+
+// fire fires all that is due, and returns the events.
+func (f *fixture) fire() (events []fdbpq.Event) {
+	f.Helper()
+	for {
+		fired, err := f.Fire(f.Context(), nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		events = append(events, fired.Events...)
+		if fired.Schedules == 0 && fired.Next != 1 {
+			return events
+		}
+	}
+}
+
+// nominal is what the headers of an item say about its schedule and its time.
+func nominal(t testing.TB, headers []byte) (name string, at time.Time) {
+	t.Helper()
+	header, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(slices.Clone(headers), "\r\n"...)))).ReadMIMEHeader()
+	if err != nil {
+		t.Fatalf("headers %q: %v", headers, err)
+	}
+	if at, err = time.Parse(time.RFC3339Nano, header.Get("PQ-Scheduled-At")); err != nil {
+		t.Fatal(err)
+	}
+	return header.Get("PQ-Schedule"), at
+}
+
+// drained pops all items and returns their nominal times, as those since the test began.
+func (f *fixture) drained(queue string) []string {
+	f.Helper()
+	times := []string{}
+	for {
+		popped := f.pop(queue, fdbpq.Min, 100)
+		for _, item := range popped.Items {
+			_, at := nominal(f, item.Headers)
+			times = append(times, at.Sub(time.Unix(1_800_000_000, 0)).String())
+		}
+		if len(popped.Items) == 0 {
+			return times
+		}
+	}
+}
+
+func (f *fixture) expectFired(queue string, times ...string) {
+	f.Helper()
+	f.fire()
+	if got := f.drained(queue); !slices.Equal(got, times) {
+		f.Errorf("fired at %v, expected %v", got, times)
+	}
+}
+
+// allow has a schedule fire whatever its earlier items do.
+const allow = `,"overlap":"allow"`
+
+func eachSchedule(t *testing.T, test func(f *fixture)) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) { test(openFixture(t, open)) })
+}
+
+func TestScheduleFires(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").SetSchedule(tx, "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &fdbpq.ScheduleItem{
+				Headers: []byte("A: b\r\n"), Payload: []byte("\x00 report \x00"), Priority: -7, HasPriority: true, Key: "k", TTL: time.Hour,
+			})
+			return err
+		})
+		f.expectFired("q")
+		f.pass(10 * time.Second)
+		f.fire()
+		item := f.leaseOne("q", time.Minute)
+		if want := "A: b\r\nPQ-Schedule: s\r\nPQ-Scheduled-At: 2027-01-15T08:00:10Z\r\n"; string(item.Headers) != want {
+			t.Errorf("headers %q, expected %q", item.Headers, want)
+		}
+		if string(item.Payload) != "\x00 report \x00" || item.Priority != -7 || item.Key != "k" {
+			t.Errorf("item %+v", item)
+		}
+		f.pass(9 * time.Second)
+		f.expectFired("q")
+		f.pass(time.Second)
+		f.expectFired("q", "20s")
+		if s := f.scheduled("q", "s"); s.Fired != 2 || s.Missed != 0 || s.Overlapped != 0 || s.Last.Second() != 20 || s.Next.Second() != 30 {
+			t.Errorf("schedule %+v", s)
+		}
+	})
+}
+
+func TestScheduleAndQueueMadeAgain(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
+		f.pass(5 * time.Second)
+		f.update(func(tx kv.Tx) error { return f.Queue("q").DeleteSchedule(tx, "s") })
+		f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
+		f.pass(6 * time.Second)
+		f.expectFired("q")
+		f.pass(4 * time.Second)
+		f.expectFired("q", "15s")
+
+		f.purge("q") // schedules stay
+		f.pass(10 * time.Second)
+		f.expectFired("q", "25s")
+
+		f.delete("q")
+		f.pass(10 * time.Second)
+		f.fire()
+		f.pushed("q", 0, "new")
+		f.pass(20 * time.Second)
+		f.fire()
+		if n := f.counts("q").Length(); n != 1 {
+			t.Errorf("the queue has %d items, expected one", n)
+		}
+		f.collectGarbage()
+		f.pop("q", fdbpq.Min, 1)
+		f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
+		f.pass(10 * time.Second)
+		f.expectFired("q", "1m5s")
+	})
+}
+
+// A full queue is like downtime: what is due is pushed when there is room.
+func TestScheduleFullQueue(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.configure("q", `{"max_length":1}`)
+		filler := f.pushed("q", 0, "filler")[0]
+		f.schedule("q", "s", `{"spec":"@every 10s","catch_up":"1m"`+allow+`}`)
+		f.pass(10 * time.Second)
+		f.fire()
+		if s := f.scheduled("q", "s"); !s.Full || s.Fired != 0 || s.Missed != 0 || s.Next.Second() != 10 {
+			t.Errorf("schedule %+v", s)
+		}
+		f.pass(15 * time.Second)
+		f.remove("q", filler)
+		f.expectFired("q", "20s")
+
+		f.pushed("q", 0, "filler")
+		for range 20 {
+			f.pass(5 * time.Second)
+			events := f.fire()
+			for _, e := range events {
+				if e.Type != fdbpq.EventScheduleMissed || e.Schedule != "s" || e.Count == 0 {
+					t.Errorf("event %+v", e)
+				}
+			}
+		}
+		f.pop("q", fdbpq.Min, 1)
+		f.pass(5 * time.Second)
+		f.expectFired("q", "2m10s")
+		// 10s with the first firing, and 30s to 2m with the second one
+		if s := f.scheduled("q", "s"); s.Fired != 2 || s.Missed != 11 || s.Full {
+			t.Errorf("schedule %+v", s)
+		}
+	})
+}
+
+// After a downtime with a million due times a bounded number fires, and the rest is counted.
+func TestScheduleMillionDue(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		for _, spec := range []string{"@every 1s", "* * * * * *"} {
+			queue := fmt.Sprintf("q%d", len(spec))
+			f.schedule(queue, "s", fmt.Sprintf(`{"spec":%q,"catch_up":"720h","missed":"all"%s}`, spec, allow))
+		}
+		f.fire()
+		f.pass(1_000_000 * time.Second)
+		f.fire()
+		for _, queue := range []string{"q9", "q11"} {
+			times := f.drained(queue)
+			if len(times) != 1000 || times[0] != (999_001*time.Second).String() || times[999] != (1_000_000*time.Second).String() {
+				t.Errorf("%s: %d times from %s", queue, len(times), times[0])
+			}
+			if s := f.scheduled(queue, "s"); s.Fired != 1000 || s.Missed != 10_000 || s.Next.Unix() != 1_801_000_001 {
+				t.Errorf("%s: schedule %+v", queue, s)
+			}
+		}
+	})
+}
+
+func TestScheduleDownLongerThanCatchUp(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "one", `{"spec":"@every 10m","catch_up":"25m"`+allow+`}`)
+		f.schedule("p", "all", `{"spec":"@every 10m","catch_up":"25m","missed":"all"`+allow+`}`)
+		f.schedule("n", "none", `{"spec":"@every 7m","catch_up":"10s"`+allow+`}`)
+		f.fire()
+		f.pass(61 * time.Minute)
+		var missed []string
+		for _, e := range f.fire() {
+			missed = append(missed, fmt.Sprintf("%s %d %s %s %s", e.Schedule, e.Count, e.From.Format("15:04"), e.To.Format("15:04"), e.Reason))
+		}
+		slices.Sort(missed)
+		if want := []string{"all 3 08:10 08:30 down", "none 8 08:07 08:56 down", "one 5 08:10 08:50 down"}; !slices.Equal(missed, want) {
+			t.Errorf("misses %v, expected %v", missed, want)
+		}
+		for queue, want := range map[string][]string{"q": {"1h0m0s"}, "p": {"40m0s", "50m0s", "1h0m0s"}, "n": {}} {
+			if got := f.drained(queue); !slices.Equal(got, want) {
+				t.Errorf("%s fired at %v, expected %v", queue, got, want)
+			}
+		}
+	})
+}
+
+func TestScheduleOverlap(t *testing.T) {
+	for _, test := range []struct {
+		overlap           string
+		waiting, leased   int64 // items after a time that comes while one waits, and is leased
+		fired, overlapped int64
+		content           string
+	}{
+		{"skip", 1, 1, 1, 2, "first"},
+		{"one", 1, 2, 2, 1, "first"},
+		{"replace", 1, 1, 2, 1, "second"},
+		{"allow", 2, 3, 3, 0, "first"},
+	} {
+		t.Run(test.overlap, func(t *testing.T) {
+			eachSchedule(t, func(f *fixture) {
+				set := func(payload string) {
+					f.update(func(tx kv.Tx) error {
+						_, err := f.Queue("q").SetSchedule(tx, "s", fmt.Appendf(nil, `{"spec":"@every 1m","overlap":%q}`, test.overlap), &fdbpq.ScheduleItem{Payload: []byte(payload)})
+						return err
+					})
+				}
+				set("first")
+				f.pass(time.Minute)
+				f.fire()
+				set("second")
+				f.pass(time.Minute)
+				f.fire()
+				if n := f.counts("q").Length(); n != test.waiting {
+					t.Errorf("%d items beside one that waits, expected %d", n, test.waiting)
+				}
+				item := f.leaseOne("q", time.Hour)
+				if string(item.Payload) != test.content {
+					t.Errorf("content %q, expected %q", item.Payload, test.content)
+				}
+				f.pass(time.Minute)
+				f.fire()
+				if n := f.counts("q").Length(); n != test.leased {
+					t.Errorf("%d items beside a leased one, expected %d", n, test.leased)
+				}
+				if s := f.scheduled("q", "s"); s.Fired != test.fired || s.Overlapped != test.overlapped || s.Missed != 0 {
+					t.Errorf("fired %d, overlapped %d, missed %d: expected %d, %d and 0", s.Fired, s.Overlapped, s.Missed, test.fired, test.overlapped)
+				}
+				if err := f.nack(*item.Lease, 30*time.Second); err != nil { // an item that waits for its retry lives
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// A jitter beyond catch_up is no lateness, and one beyond the period keeps each time.
+func TestScheduleJitter(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 1m","catch_up":"10s","jitter":"1h"`+allow+`}`)
+		f.schedule("p", "s", `{"spec":"0 * * * *","catch_up":"10s","jitter":"1h"`+allow+`}`)
+		var late []time.Duration
+		for range 3 * 3600 {
+			f.clock.advance(time.Second)
+			fired, err := f.Fire(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, fired.Lateness...)
+		}
+		if n := len(f.drained("q")); n != 179 && n != 180 {
+			t.Errorf("%d firings, expected 180", n)
+		}
+		if s := f.scheduled("q", "s"); s.Missed != 0 {
+			t.Errorf("%d misses", s.Missed)
+		}
+		if n := len(f.drained("p")); n < 2 || n > 3 {
+			t.Errorf("%d hourly firings", n)
+		}
+		if worst := slices.Max(late); worst > time.Second {
+			t.Errorf("a firing was %s late", worst)
+		}
+	})
+}
+
+func TestScheduleEnds(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "at", `{"spec":"@at 2027-01-15T08:00:05Z"`+allow+`}`)
+		f.schedule("q", "count", `{"spec":"@every 10s","count":2`+allow+`}`)
+		f.schedule("q", "end", `{"spec":"@every 10s","end":"2027-01-15T08:00:10Z"`+allow+`}`)
+		for range 50 {
+			f.pass(time.Second)
+			f.fire()
+		}
+		got := f.drained("q")
+		slices.Sort(got)
+		if want := []string{"10s", "10s", "20s", "5s"}; !slices.Equal(got, want) {
+			t.Errorf("fired at %v, expected %v", got, want)
+		}
+		for _, name := range []string{"at", "count", "end"} {
+			if s := f.scheduled("q", name); !s.Done() || s.Missed != 0 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+		f.schedule("q", "count", `{"count":3}`)
+		f.pass(10 * time.Second)
+		f.expectFired("q", "1m0s")
+		f.pass(25 * time.Hour)
+		f.fire()
+		f.view(func(r kv.Reader) error {
+			left, err := f.Queue("q").Schedules(r, "", 10)
+			if err == nil && len(left) != 0 {
+				t.Errorf("a day later %d schedules are left", len(left))
+			}
+			return err
+		})
+	})
+}
+
+func TestSchedulePaused(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 10s","missed":"all"`+allow+`}`)
+		f.pass(10 * time.Second)
+		f.fire()
+		f.schedule("q", "s", `{"paused":true}`)
+		f.pass(25 * time.Second)
+		f.fire()
+		f.resume("q", "s", false)
+		f.pass(5 * time.Second)
+		f.expectFired("q", "10s", "40s")
+		if s := f.scheduled("q", "s"); s.Missed != 0 {
+			t.Errorf("%d misses", s.Missed)
+		}
+	})
+}
+
+func TestScheduleRun(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@daily"}`)
+		run := func(id string) (pushed fdbpq.Pushed) {
+			f.update(func(tx kv.Tx) (err error) {
+				pushed, err = f.Queue("q").RunSchedule(tx, "s", id)
+				return err
+			})
+			return pushed
+		}
+		first := run("a")
+		if again := run("a"); !again.Duplicate || again.ID != first.ID {
+			t.Errorf("a repetition answers %+v", again)
+		}
+		if other := run("b"); !other.Duplicate || other.ID != first.ID { // it overlaps
+			t.Errorf("another run answers %+v", other)
+		}
+		f.expectFired("q", "0s")
+		if other := run("c"); other.Duplicate || other.Err != nil {
+			t.Errorf("a run answers %+v", other)
+		}
+	})
+}
+
+func TestScheduleRefused(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		set := func(name, object string, item *fdbpq.ScheduleItem) error {
+			return f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue("q").SetSchedule(tx, name, []byte(object), item)
+				return err
+			})
+		}
+		for _, test := range []struct{ name, object, says string }{
+			{"s", `{}`, "fields"},
+			{"s", `{"spec":"0 0 30 2 *"}`, "eight years"},
+			{"s", `{"spec":"@at 2020-01-01T00:00:00Z"}`, "eight years"},
+			{"s", `{"spec":"@daily","zone":"Local"}`, "Europe/Berlin"},
+			{"s", `{"spec":"@daily","zone":null}`, "null"},
+			{"s", `{"spec":"@daily","count":-1}`, "negative"},
+			{"s", `{"spec":"@daily","overlap":"queue"}`, "replace"},
+			{"s", `{"spec":"@daily","missed":"none"}`, "all"},
+			{"s", `{"spec":"@daily","catch_up":"5s"}`, "10s"},
+			{"s", `{"spec":"@daily","jitter":"2h"}`, "1h"},
+			{"s", `{"spec":"@daily","cron":"x"}`, "unknown field"},
+			{"s.t", `{"spec":"@daily"}`, "name"},
+			{"", `{"spec":"@daily"}`, "name"},
+			{strings.Repeat("s", 65), `{"spec":"@daily"}`, "name"},
+		} {
+			err := set(test.name, test.object, nil)
+			var wrong *fdbpq.ScheduleError
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s %s: error %v, expected one that says %q", test.name, test.object, err, test.says)
+			}
+		}
+		if err := set("s", `{"spec":"@daily"}`, &fdbpq.ScheduleItem{Payload: make([]byte, fdbpq.MaxScheduleItem+1)}); !strings.Contains(err.Error(), "65536") {
+			t.Error(err)
+		}
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").SetSchedule(tx, "large", []byte(`{"spec":"@daily"}`), &fdbpq.ScheduleItem{Payload: make([]byte, fdbpq.MaxScheduleItem)})
+			return err
+		})
+		for n := range fdbpq.MaxDenseSchedules {
+			f.schedule("q", fmt.Sprint("s", n), `{"spec":"@every 59s"}`)
+		}
+		if err := set("more", `{"spec":"@every 59s"}`, nil); !errors.Is(err, fdbpq.ErrSchedules) {
+			t.Error(err)
+		}
+		f.schedule("q", "more", `{"spec":"@every 60s"}`)
+		if err := set("more", `{"spec":"* * * * * *"}`, nil); !errors.Is(err, fdbpq.ErrSchedules) {
+			t.Error(err)
+		}
+		for _, err := range []error{
+			f.fails(func(tx kv.Tx) error { return f.Queue("q").DeleteSchedule(tx, "none") }),
+			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").RunSchedule(tx, "none", ""); return err }),
+			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").PauseSchedule(tx, "none"); return err }),
+		} {
+			if !errors.Is(err, fdbpq.ErrNoSchedule) {
+				t.Error(err)
+			}
+		}
+		if p := f.push("q", fdbpq.NewItem{Unique: "\x00schedule\x00s1"})[0]; !errors.Is(p.Err, fdbpq.ErrUnique) {
+			t.Errorf("a push with a unique value of a schedule: %+v", p)
+		}
+	})
+}
+
+// A schedule that ends in the middle of a firing fires nothing.
+func TestScheduleEndsDuringFiring(t *testing.T) {
+	for name, end := range map[string]func(kv.Tx, fdbpq.Queue) error{
+		"deleted": func(tx kv.Tx, q fdbpq.Queue) error { return q.DeleteSchedule(tx, "s") },
+		"paused": func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.PauseSchedule(tx, "s")
+			return err
+		},
+		"its queue is deleted": func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Delete(tx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSchedule(t, func(f *fixture) {
+				other := f.another(0)
+				f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
+				f.fire()
+				f.pass(10 * time.Second)
+				ended := false
+				f.hook = func(at fault.Point) {
+					if at == fault.BeforeCommit && !ended {
+						ended = true
+						other.update(func(tx kv.Tx) error { return end(tx, other.Queue("q")) })
+					}
+				}
+				f.fire()
+				if f.hook = nil; !ended || f.counts("q").Length() != 0 {
+					t.Errorf("ended in time: %t; %d items", ended, f.counts("q").Length())
+				}
+			})
+		})
+	}
+}
