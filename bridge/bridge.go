@@ -120,7 +120,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.responder.Events.Item)
+	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), o.Room)
 	b.historian.Start()
 	b.peers.Standby.Start()
 	return b, nil

@@ -29,6 +29,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("get.FQEVAgE", []byte("x"), "X-Mine")
 	f.Add("move.FQEVAgE.5", []byte(nil), "PQ-Id")
 	f.Add("admin.config", []byte(`{"dead_letter":"_sys"}`), "X-Mine")
+	f.Add("admin.schedule.s", []byte(`{"spec":"*/5 1-3 * * 7","item":{"headers":{"A":["b"]},"payload_base64":"AA=="}}`), "X-Mine")
 	f.Add("keys", []byte(`{"after":"\u00e9","limit":5}`), "X-Mine")
 	f.Add("key.%C3%A9", []byte(nil), "X-Mine")
 	f.Add("admin.key.%FF", []byte(`{"limit":null}`), "X-Mine")
@@ -37,6 +38,7 @@ func FuzzRequest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	w.Limit.Refresh()
 	f.Fuzz(func(t *testing.T, verb string, body []byte, key string) {
 		for _, subject := range []string{"pq.jobs." + verb, "pq._sys.list", "pq._sys.info"} {
 			s, err := w.Grammar.Parse(subject)

@@ -118,7 +118,9 @@ func (q *Queue) Delete(ctx context.Context) error {
 // repetition leads to the same state. A second purge would remove items pushed meanwhile,
 // and a second removal would find no item.
 var repeatable = map[string]bool{
-	opInfo: true, opList: true, opMove: true, opConfig: true, opKeys: true, opKey: true, opSetKey: true, opPause: true, opResume: true,
+	opInfo: true, opList: true, opMove: true, opConfig: true, opKeys: true, opKey: true, opSetKey: true,
+	opSchedules: true, opSchedule: true, opSetSchedule: true, opPauseSchedule: true, opResumeSchedule: true,
+	opPause: true, opResume: true,
 	opQueues: true, opSystem: true,
 }
 

@@ -33,14 +33,23 @@ const (
 	opKey       = "key"
 	opSetKey    = "set key"
 	opPurge     = "purge"
-	opPause     = "pause"
-	opResume    = "resume"
-	opDelete    = "delete"
-	opQueues    = "list queues"
-	opSystem    = "system info"
-	opCluster   = "cluster status"
-	opStepDown  = "step down"
-	opReplace   = "replace"
+
+	opSchedules      = "list schedules"
+	opSchedule       = "schedule"
+	opSetSchedule    = "set schedule"
+	opPauseSchedule  = "pause schedule"
+	opResumeSchedule = "resume schedule"
+	opDeleteSchedule = "delete schedule"
+	opRunSchedule    = "run schedule"
+
+	opPause    = "pause"
+	opResume   = "resume"
+	opDelete   = "delete"
+	opQueues   = "list queues"
+	opSystem   = "system info"
+	opCluster  = "cluster status"
+	opStepDown = "step down"
+	opReplace  = "replace"
 )
 
 // call is a request that is answered by one message.

@@ -66,6 +66,11 @@ type Item struct {
 	// no backoff.
 	Backoff time.Duration
 
+	// Schedule is the schedule that has pushed the item, and ScheduledAt the time for which it
+	// did; "": none has.
+	Schedule    string
+	ScheduledAt time.Time
+
 	// Dead is set for items of a dead-letter queue.
 	Dead *Death
 
@@ -159,6 +164,10 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Unique)
 	case protocol.HeaderUniqueUntil:
 		return readHeader(key, values, &i.UniqueUntil)
+	case protocol.HeaderSchedule:
+		return readHeader(key, values, &i.Schedule)
+	case protocol.HeaderScheduledAt:
+		return readHeader(key, values, &i.ScheduledAt)
 	case protocol.HeaderNotBefore:
 		return readHeader(key, values, &i.Due)
 	case protocol.HeaderLeaseExpires:

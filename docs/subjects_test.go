@@ -49,7 +49,7 @@ func TestSubjectsOfTheProtocol(t *testing.T) {
 	}
 	known := make(map[string]bool)
 	for v := subjects.Push; int(v) < subjects.Verbs; v++ {
-		subject := "pq.<queue>." + v.String()
+		subject := "pq.<queue>." + strings.Replace(v.String(), "admin.schedule.", "admin.schedule.<name>.", 1)
 		if strings.HasPrefix(v.String(), "_sys.") {
 			subject = "pq." + v.String()
 		}

@@ -22,6 +22,19 @@ type ItemEvent struct {
 	NotBefore  time.Time `json:"not_before,omitzero"` // its item is ready from then on
 }
 
+// ScheduleEvent is published when times of a schedule passed without an item.
+type ScheduleEvent struct {
+	Type     string    `json:"type"`
+	Time     time.Time `json:"time"`
+	Queue    string    `json:"queue"`
+	Schedule string    `json:"name"`
+	From     time.Time `json:"from"` // the first and the last of these times
+	To       time.Time `json:"to"`
+	Count    int64     `json:"count"`
+	AtLeast  bool      `json:"at_least,omitempty"` // there may be more
+	Reason   string    `json:"reason"`             // down, full or overlap
+}
+
 // ErrorEvent is published when pushes without a reply subject were not stored.
 type ErrorEvent struct {
 	Type  string    `json:"type"`

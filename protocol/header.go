@@ -52,6 +52,8 @@ const (
 	HeaderOrigin       = "PQ-Origin"
 	HeaderOriginID     = "PQ-Origin-Id"
 	HeaderExpires      = "PQ-Expires"
+	HeaderSchedule     = "PQ-Schedule"     // the schedule that has pushed the item
+	HeaderScheduledAt  = "PQ-Scheduled-At" // the time for which it did
 )
 
 // Headers of answers that are no items. The error's text and code are in

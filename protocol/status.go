@@ -107,6 +107,7 @@ const (
 	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
 	ReasonFull       Reason = "full"       // items in the queue
 	ReasonRemembered Reason = "remembered" // ids that the queue remembers
+	ReasonSchedules  Reason = "schedules"  // schedules of the queue
 	ReasonStoreFull  Reason = "store_full" // bytes in the store's log, or on a disk that it is on
 )
 

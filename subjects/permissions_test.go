@@ -12,8 +12,8 @@ func allowed(patterns []string, subject string) bool {
 }
 
 var (
-	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1"}
-	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.x"}
+	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s"}
+	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run"}
 	pushes  = []string{"push", "push.5", "push.-5"}
 	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
 	peeks   = []string{"peek.min", "peek.max"}

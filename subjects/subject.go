@@ -15,6 +15,7 @@ type Subject struct {
 	HasPriority bool   // tells priority 0 from none
 	ID          string // for Get, Remove, Move, Requeue and Revoke
 	Key         string // for Key and AdminKey, as items have it
+	Schedule    string // its name, for the verbs of one schedule
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
 }
@@ -88,10 +89,23 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 	case "key":
 		s.Verb, form = Key, "key.<key>"
 		s.Key, err = unescapeKey(t.next())
+	case "schedules":
+		s.Verb, form = Schedules, "schedules alone"
+	case "schedule":
+		s.Verb, form = Schedule, "schedule.<name>"
+		s.Schedule = t.next()
+		err = checkSchedule(s.Schedule)
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete or admin.key.<key>"
-		if s.Verb == AdminKey {
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key.<key> or admin.schedule.<name>"
+		switch s.Verb {
+		case AdminKey:
 			s.Key, err = unescapeKey(t.next())
+		case AdminSchedule:
+			s.Schedule, form = t.next(), "admin.schedule.<name>, alone or with pause, resume, delete or run"
+			err = checkSchedule(s.Schedule)
+			if t.left {
+				s.Verb = adminSchedule(t.next())
+			}
 		}
 	case "event":
 		s.Verb, form = Event, "event.<type>"
@@ -161,9 +175,39 @@ func admin(what string) Verb {
 		return AdminDelete
 	case "key":
 		return AdminKey
+	case "schedule":
+		return AdminSchedule
 	}
 	return 0
 }
+
+func adminSchedule(what string) Verb {
+	switch what {
+	case "pause":
+		return AdminSchedulePause
+	case "resume":
+		return AdminScheduleResume
+	case "delete":
+		return AdminScheduleDelete
+	case "run":
+		return AdminScheduleRun
+	}
+	return 0
+}
+
+// checkSchedule returns an error unless a schedule may have the name.
+func checkSchedule(name string) error {
+	other := func(c rune) bool { return !strings.ContainsRune(scheduleNames, c) }
+	if name != "" && len(name) <= maxSchedule && !strings.ContainsFunc(name, other) {
+		return nil
+	}
+	return fmt.Errorf("schedule %s: expected a name of 1 to %d of A-Z a-z 0-9 - _", quote(name), maxSchedule)
+}
+
+const (
+	maxSchedule   = 64
+	scheduleNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+)
 
 // tokens iterates over the tokens of a subject. A token may be empty
 // in a subject that a server would not deliver.
@@ -196,8 +240,15 @@ func (g Grammar) Build(s Subject) (string, error) {
 		}
 		b = append(append(b, s.Queue...), '.')
 	}
-	b = append(b, s.Verb.String()...)
+	name := s.Verb.String()
+	if last := strings.LastIndexByte(name, '.'); s.Verb > AdminSchedule && s.Verb < Event {
+		b = append(append(append(b, name[:last+1]...), s.Schedule...), name[last:]...)
+	} else {
+		b = append(b, name...)
+	}
 	switch s.Verb {
+	case Schedule, AdminSchedule:
+		b = append(append(b, '.'), s.Schedule...)
 	case Ack:
 		b = append(append(b, '.'), s.Conn...)
 		b = append(append(b, '.'), s.Token...)

@@ -75,6 +75,13 @@ var wellFormed = map[string]Subject{
 	"jobs.move.x.-1":                 {Queue: "jobs", Verb: Move, ID: "x", Priority: -1, HasPriority: true},
 	"jobs.move.push.0":               {Queue: "jobs", Verb: Move, ID: "push", HasPriority: true},
 	"jobs.keys":                      {Queue: "jobs", Verb: Keys},
+	"jobs.schedules":                 {Queue: "jobs", Verb: Schedules},
+	"jobs.schedule.a-Z_9":            {Queue: "jobs", Verb: Schedule, Schedule: "a-Z_9"},
+	"jobs.admin.schedule.s":          {Queue: "jobs", Verb: AdminSchedule, Schedule: "s"},
+	"jobs.admin.schedule.run.run":    {Queue: "jobs", Verb: AdminScheduleRun, Schedule: "run"},
+	"jobs.admin.schedule.s.pause":    {Queue: "jobs", Verb: AdminSchedulePause, Schedule: "s"},
+	"jobs.admin.schedule.s.resume":   {Queue: "jobs", Verb: AdminScheduleResume, Schedule: "s"},
+	"jobs.admin.schedule.s.delete":   {Queue: "jobs", Verb: AdminScheduleDelete, Schedule: "s"},
 	"jobs.key.Ann-1_x":               {Queue: "jobs", Verb: Key, Key: "Ann-1_x"},
 	"jobs.admin.key." + id128:        {Queue: "jobs", Verb: AdminKey, Key: id128},
 	"jobs.admin.config":              {Queue: "jobs", Verb: AdminConfig},
@@ -121,7 +128,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, admin.schedule, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -231,11 +238,19 @@ var malformed = map[string]string{
 	"pq.jobs.move.x.01":                    rulePriority,
 	"pq.jobs.move..1":                      ruleID,
 	"pq.jobs.move.x.9223372036854775808":   ruleRange,
-	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete or admin.key.<key>",
+	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key.<key> or admin.schedule.<name>",
 	"pq.jobs.admin.":                       "expected admin.config",
 	"pq.jobs.admin.drop":                   "expected admin.config",
 	"pq.jobs.admin.purge.all":              "expected admin.config",
 	"pq.jobs.keys.x":                       "expected keys alone",
+	"pq.jobs.schedules.x":                  "expected schedules alone",
+	"pq.jobs.schedule":                     "expected schedule.<name>",
+	"pq.jobs.schedule.s.t":                 "expected schedule.<name>",
+	"pq.jobs.schedule.s%20":                "expected a name of 1 to 64",
+	"pq.jobs.admin.schedule":               "expected admin.schedule.<name>",
+	"pq.jobs.admin.schedule.s.stop":        "expected admin.schedule.<name>",
+	"pq.jobs.admin.schedule.s.run.x":       "expected admin.schedule.<name>",
+	"pq.jobs.admin.schedule.a b":           "expected a name of 1 to 64",
 	"pq.jobs.key":                          "expected key.<key>",
 	"pq.jobs.key.":                         `key "": ` + ruleKey,
 	"pq.jobs.key.*":                        `key "*": ` + ruleKey,

@@ -1,11 +1,14 @@
 package subjects
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Verb is the operation that a subject requests. The zero Verb is invalid.
 type Verb uint8
 
-// The verbs. Those behind Event belong to no queue.
+// The verbs. Those from SysList on belong to no queue.
 const (
 	Push Verb = iota + 1
 	Import
@@ -23,12 +26,19 @@ const (
 	Revoke
 	Keys
 	Key
+	Schedules
+	Schedule
 	AdminConfig
 	AdminPurge
 	AdminPause
 	AdminResume
 	AdminDelete
 	AdminKey
+	AdminSchedule
+	AdminSchedulePause
+	AdminScheduleResume
+	AdminScheduleDelete
+	AdminScheduleRun
 	Event
 	SysList
 	SysInfo
@@ -57,15 +67,24 @@ var verbNames = [...]string{
 	Revoke:      "revoke",
 	Keys:        "keys",
 	Key:         "key",
+	Schedules:   "schedules",
+	Schedule:    "schedule",
 	AdminConfig: "admin.config",
 	AdminPurge:  "admin.purge",
 	AdminPause:  "admin.pause",
 	AdminResume: "admin.resume",
 	AdminDelete: "admin.delete",
 	AdminKey:    "admin.key",
-	Event:       "event",
-	SysList:     "_sys.list",
-	SysInfo:     "_sys.info",
+
+	AdminSchedule:       "admin.schedule",
+	AdminSchedulePause:  "admin.schedule.pause", // the name of the schedule stands before the last token
+	AdminScheduleResume: "admin.schedule.resume",
+	AdminScheduleDelete: "admin.schedule.delete",
+	AdminScheduleRun:    "admin.schedule.run",
+
+	Event:   "event",
+	SysList: "_sys.list",
+	SysInfo: "_sys.info",
 
 	SysClusterStatus:   "_sys.cluster.status",
 	SysClusterStepDown: "_sys.cluster.step-down",
@@ -73,7 +92,7 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-var queueVerbs = strings.Join(verbNames[Push:Event+1], ", ")
+var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[Event]), ", ")
 
 // String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {

@@ -104,6 +104,8 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
+	case protocol.HeaderSchedule, protocol.HeaderScheduledAt:
+		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)
 	case protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderAck, protocol.HeaderLeaseExpires:

@@ -77,7 +77,7 @@ func (h *itemHeaders) end() *failure.Failure {
 func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFence, protocol.HeaderKeyFence, protocol.HeaderAck, protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderAttempts, protocol.HeaderLeaseExpires, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires:
+		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
 		protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:

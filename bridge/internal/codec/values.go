@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -44,6 +45,8 @@ func readUnique(key, value string) (string, *failure.Failure) {
 		return "", failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), fdbpq.MaxUnique)
 	case !utf8.ValidString(value):
 		return "", failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
+	case strings.HasPrefix(value, "\x00"):
+		return "", failure.Newf(400, "%s begins with a zero byte: such values are those of schedules", key)
 	}
 	return value, nil
 }

@@ -86,18 +86,29 @@ func NoItem(queue, id string) *Failure {
 	}
 }
 
+// NoSchedule says that a queue has no such schedule.
+func NoSchedule(queue, name string) *Failure {
+	return &Failure{
+		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
+		Text: "queue " + queue + " has no schedule " + name,
+	}
+}
+
 // Explain turns an error of the core or the store into a failure.
 func Explain(err error) *Failure {
 	var f *Failure
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
+	var schedule *fdbpq.ScheduleError
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &lost):
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
-	case errors.As(err, &config):
+	case errors.As(err, &config), errors.As(err, &schedule):
 		return BadRequest(err)
+	case errors.Is(err, fdbpq.ErrSchedules):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}
 	case errors.Is(err, fdbpq.ErrOccupied):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrLeased):

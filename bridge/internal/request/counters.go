@@ -26,6 +26,9 @@ const (
 	Dead
 	Evicted
 	Removed
+	ScheduleFired
+	ScheduleMissed
+	ScheduleOverlapped
 	Counters
 )
 

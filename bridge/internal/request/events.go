@@ -48,6 +48,13 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
+	if e.Type == fdbpq.EventScheduleMissed {
+		a.publish(e.Queue, string(e.Type), protocol.ScheduleEvent{
+			Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(), Queue: e.Queue,
+			Schedule: e.Schedule, From: e.From, To: e.To, Count: e.Count, AtLeast: e.AtLeast, Reason: e.Reason,
+		})
+		return
+	}
 	var tally Tally
 	tally[eventCounters[e.Type]]++
 	a.stats.Queues.Count(e.Queue, &tally)

@@ -64,7 +64,11 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.Expired:      queueDesc("expired_total", "Items that outlived their TTL, but for those that became dead letters."),
 	request.Dead:         queueDesc("dead_total", "Items that became dead letters, or were dropped as such."),
 	request.Evicted:      queueDesc("evicted_total", "Items that the full queue gave up for others."),
-	request.Removed:      queueDesc("removed_total", "Items that were removed or purged."),
+
+	request.ScheduleFired:      queueDesc("schedule_fired_total", "Items that schedules of the queue have pushed."),
+	request.ScheduleMissed:     queueDesc("schedule_missed_total", "Times of schedules that passed without an item: pqd was down, or the queue full."),
+	request.ScheduleOverlapped: queueDesc("schedule_overlapped_total", "Times of schedules that passed because an earlier item was still there."),
+	request.Removed:            queueDesc("removed_total", "Items that were removed or purged."),
 }
 
 // Describe implements [prometheus.Collector].

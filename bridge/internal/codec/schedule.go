@@ -1,0 +1,167 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// ReadScheduleItem reads the item in the body of a schedule, nil if it says nothing about it. The
+// core reads the rest.
+func (w *Wire) ReadScheduleItem(queue string, object []byte) (*fdbpq.ScheduleItem, *failure.Failure) {
+	var body struct {
+		Item json.RawMessage `json:"item"`
+	}
+	if json.Unmarshal(object, &body) != nil || body.Item == nil {
+		return nil, nil // the core refuses it, if it has to be refused
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body.Item, &fields); err != nil || fields == nil {
+		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.Quote(string(body.Item)))
+	}
+	item := new(fdbpq.ScheduleItem)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if f := readItemField(item, queue, name, fields[name]); f != nil {
+			return nil, f
+		}
+	}
+	if fields["payload"] != nil && fields["payload_base64"] != nil {
+		return nil, failure.Newf(400, "item: payload together with payload_base64: expected one of them")
+	}
+	if item.Weight != 0 && item.Key == "" {
+		return nil, failure.Newf(400, "item: weight without key: expected the key that it is about")
+	}
+	return item, w.Limit.Admit(item.Payload, append(bytes.Clone(item.Headers), make([]byte, scheduleLines)...), item.Key, "", 0, nil)
+}
+
+// ReadRun reads a request that pushes the item of a schedule.
+func ReadRun(m *nats.Msg, verb string) (msgID string, f *failure.Failure) {
+	if f = NoOptions(m, verb); f == nil && len(m.Header[protocol.HeaderMsgID]) > 0 {
+		msgID, f = readMsgID(m.Header[protocol.HeaderMsgID])
+	}
+	return msgID, f
+}
+
+// scheduleLines bounds the lines that each item of a schedule has of it.
+const scheduleLines = len(protocol.HeaderSchedule) + len(protocol.HeaderScheduledAt) + 2*lineFrame + fdbpq.MaxScheduleName + len(time.RFC3339Nano)
+
+func readItemField(item *fdbpq.ScheduleItem, queue, name string, value json.RawMessage) (f *failure.Failure) {
+	read := func(to any, expected string) *failure.Failure {
+		if err := json.Unmarshal(value, to); err != nil || string(value) == "null" {
+			return failure.Newf(400, "item: %s is %s: expected %s", name, failure.Quote(string(value)), expected)
+		}
+		return nil
+	}
+	switch name {
+	case "payload":
+		var text string
+		f = read(&text, "a string")
+		item.Payload = []byte(text)
+	case "payload_base64":
+		f = read(&item.Payload, "base64")
+	case "priority":
+		item.HasPriority = true
+		f = read(&item.Priority, "an integer")
+	case "weight":
+		if f = read(&item.Weight, "an integer"); f == nil && (item.Weight < 1 || item.Weight > fdbpq.MaxWeight) {
+			f = failure.Newf(400, "item: weight is %d: expected 1 to %d", item.Weight, fdbpq.MaxWeight)
+		}
+	case "key":
+		if f = read(&item.Key, "a string"); f == nil {
+			_, f = ReadKey("item: key", item.Key)
+		}
+	case "ttl":
+		var text string
+		if f = read(&text, "a duration such as 1h"); f == nil {
+			item.TTL, f = ReadDuration("item: ttl", text, 1, fdbpq.MaxDelay)
+		}
+	case "headers":
+		var headers map[string]json.RawMessage
+		if f = read(&headers, `an object such as {"Name":"value"}`); f == nil {
+			item.Headers, f = readScheduleHeaders(queue, headers)
+		}
+	default:
+		f = failure.Newf(400, "item has no field %s: expected some of payload, payload_base64, headers, priority, key, weight, ttl", failure.Quote(name))
+	}
+	return f
+}
+
+// readScheduleHeaders reads headers whose values are strings or lists of them.
+func readScheduleHeaders(queue string, headers map[string]json.RawMessage) (lines []byte, f *failure.Failure) {
+	if len(headers) > protocol.MaxHeaderLines {
+		return nil, failure.Newf(400, "item: there are %d headers: allowed are %d", len(headers), protocol.MaxHeaderLines)
+	}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		var one string
+		var values []string
+		if json.Unmarshal(headers[name], &one) == nil {
+			values = []string{one}
+		} else if json.Unmarshal(headers[name], &values) != nil {
+			return nil, failure.Newf(400, "item: header %s: expected a string, or a list of strings", failure.Quote(name))
+		}
+		switch {
+		case strings.HasPrefix(name, protocol.HeaderPrefix):
+			return nil, failure.Newf(400, "item: header %s: expected none with %s, but fields of the item and of the schedule", failure.Quote(name), protocol.HeaderPrefix)
+		case name == protocol.HeaderMsgID:
+			return nil, failure.Newf(400, "item: header %s: each item of a schedule is a new one", name)
+		}
+		for i, value := range values {
+			trimmed, err := protocol.HeaderValue(name, value)
+			if err != nil || strings.ContainsAny(value, "\r\n\x00") {
+				return nil, failure.Newf(400, "item: header %s is %s: expected text in one line", failure.Quote(name), failure.Quote(value))
+			}
+			values[i] = trimmed
+		}
+		travels, f := travelsWithItem(name, values, queue)
+		if f != nil {
+			return nil, f
+		}
+		if !travels {
+			return nil, failure.Newf(400, "item: header %s does not stay with an item", failure.Quote(name))
+		}
+		if lines, f = appendHeader(lines, name, values); f != nil {
+			return nil, f
+		}
+	}
+	return lines, nil
+}
+
+// Schedule is a schedule as it is answered; listed ones are without what they push.
+func Schedule(s *fdbpq.Schedule, listed bool) protocol.Schedule {
+	shown := protocol.Schedule{
+		Name: s.Name, Spec: s.Config.Spec, Zone: s.Config.Zone, Start: s.Config.Start, End: s.Config.End, Count: s.Config.Count,
+		Overlap: string(s.Config.Overlap), CatchUp: protocol.Duration(s.Config.CatchUp), Missed: string(s.Config.Missed),
+		Jitter: protocol.Duration(s.Config.Jitter), Paused: s.Config.Paused,
+		Next: s.Next, Due: s.Due, Last: s.Last, Done: s.Done(), Full: s.Full,
+		Counts: protocol.ScheduleCount{Fired: s.Fired, Missed: s.Missed, Overlapped: s.Overlapped},
+	}
+	if listed {
+		return shown
+	}
+	item := &protocol.ScheduleItem{Key: s.Item.Key, Weight: s.Item.Weight, TTL: protocol.Duration(s.Item.TTL)}
+	if s.Item.HasPriority {
+		item.Priority = &s.Item.Priority
+	}
+	if text := string(s.Item.Payload); utf8.ValidString(text) {
+		item.Payload = &text
+	} else {
+		item.Base64 = s.Item.Payload
+	}
+	if len(s.Item.Headers) > 0 {
+		headers := make(nats.Header)
+		AddHeaders(headers, s.Item.Headers)
+		item.Headers = headers
+	}
+	shown.Item = item
+	return shown
+}

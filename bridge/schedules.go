@@ -1,0 +1,244 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// schedules shows a page of schedules.
+type schedules struct {
+	jsonQuery
+	after string
+	limit int
+}
+
+func makeSchedules(subjects.Verb) work { return new(schedules) }
+
+func (s *schedules) Read(*codec.Wire) *failure.Failure {
+	s.limit = protocol.MaxSchedulesPage
+	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "limit, after", s.field)
+}
+
+func (s *schedules) field(name string, value any) (known bool, f *failure.Failure) {
+	switch name {
+	case "limit":
+		s.limit, f = codec.ReadLimit(name, value)
+		s.limit = min(s.limit, protocol.MaxSchedulesPage)
+	case "after":
+		if s.after, f = codec.ReadString(name, value); f == nil && s.after != "" {
+			if err := fdbpq.CheckScheduleName(s.after); err != nil {
+				f = failure.BadRequest(err)
+			}
+		}
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+func (s *schedules) find(v *view) error {
+	found, err := v.queue.Schedules(v.reader, s.after, s.limit+1)
+	if err != nil {
+		return unlessUnknown(&s.Request, err)
+	}
+	page := protocol.SchedulesPage{Schedules: []protocol.Schedule{}}
+	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxScheduleName
+	for i := range found {
+		shown := codec.Schedule(&found[i], true)
+		text, err := json.Marshal(shown)
+		if err != nil {
+			return err
+		}
+		if space -= len(text) + len(","); i == s.limit || space < 0 && i > 0 {
+			page.Next = found[i-1].Name
+			break
+		}
+		page.Schedules = append(page.Schedules, shown)
+	}
+	return s.answerJSON(page)
+}
+
+// schedule shows a schedule with its next times, or the times that it would have.
+type schedule struct {
+	jsonQuery
+	object []byte // what it would be, nil: as it is
+}
+
+func makeSchedule(subjects.Verb) work { return new(schedule) }
+
+func (s *schedule) Read(w *codec.Wire) *failure.Failure {
+	if f := codec.NoOwnHeaders(s.Msg.Header, s.Subject.Verb.String()); f != nil {
+		return f
+	}
+	if s.object = bytes.TrimSpace(s.Msg.Data); len(s.object) == 0 {
+		return nil
+	}
+	_, f := w.ReadScheduleItem(s.Subject.Queue, s.object)
+	return f
+}
+
+func (s *schedule) find(v *view) error {
+	if len(s.object) > 0 {
+		times, err := v.queue.PreviewSchedule(v.reader, s.Subject.Schedule, s.object, protocol.ScheduleTimesShown)
+		if err != nil {
+			return noSchedule(&s.Request, err)
+		}
+		return s.answerJSON(protocol.ScheduleTimes{Times: times})
+	}
+	found, times, err := v.queue.Schedule(v.reader, s.Subject.Schedule, protocol.ScheduleTimesShown)
+	if err != nil {
+		return noSchedule(&s.Request, err)
+	}
+	return s.answerJSON(shownSchedule(&found, times))
+}
+
+func shownSchedule(s *fdbpq.Schedule, times []time.Time) protocol.Schedule {
+	shown := codec.Schedule(s, false)
+	shown.Times = times
+	return shown
+}
+
+// noSchedule turns the error of a missing queue or schedule into the answer.
+func noSchedule(r *request.Request, err error) error {
+	if err == fdbpq.ErrNoSchedule {
+		r.Failure = failure.NoSchedule(r.Subject.Queue, r.Subject.Schedule)
+		return nil
+	}
+	return unlessUnknown(r, err)
+}
+
+func makeAdminSchedule(v subjects.Verb) work {
+	if v == subjects.AdminScheduleRun {
+		return new(runSchedule)
+	}
+	return new(adminSchedule)
+}
+
+// adminSchedule changes a schedule, or shows it when the body is empty.
+type adminSchedule struct {
+	change
+	object  []byte
+	item    *fdbpq.ScheduleItem
+	fromNow bool
+}
+
+func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
+	if f := codec.NoOwnHeaders(a.Msg.Header, a.Subject.Verb.String()); f != nil {
+		return f
+	}
+	a.object = bytes.TrimSpace(a.Msg.Data)
+	switch {
+	case a.Subject.Verb == subjects.AdminSchedule:
+		a.item, f = w.ReadScheduleItem(a.Subject.Queue, a.object)
+		return f
+	case a.Subject.Verb == subjects.AdminScheduleResume:
+		return codec.ReadOptions(a.Msg, a.Subject.Verb.String(), "from", func(name string, value any) (known bool, f *failure.Failure) {
+			if known = name == "from"; known {
+				var from string
+				if from, f = codec.ReadString(name, value); f == nil && from != protocol.ResumeFromNow {
+					f = failure.Newf(400, "from is %s: expected %s", failure.Quote(from), protocol.ResumeFromNow)
+				}
+				a.fromNow = true
+			}
+			return known, f
+		})
+	}
+	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
+}
+
+func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	a.Failure = nil
+	var answer any
+	var s fdbpq.Schedule
+	var err error
+	name := a.Subject.Schedule
+	switch a.Subject.Verb {
+	case subjects.AdminSchedulePause:
+		s, err = q.PauseSchedule(tx, name)
+	case subjects.AdminScheduleResume:
+		s, err = q.ResumeSchedule(tx, name, a.fromNow)
+	case subjects.AdminScheduleDelete:
+		answer, err = protocol.ScheduleNamed{Queue: q.Name(), Name: name}, q.DeleteSchedule(tx, name)
+	default:
+		if len(a.object) > 0 {
+			s, err = q.SetSchedule(tx, name, a.object, a.item)
+		} else {
+			s, _, err = q.Schedule(tx.Snapshot(), name, 0)
+		}
+	}
+	if err == fdbpq.ErrNoSchedule {
+		return nil, noSchedule(&a.Request, err)
+	}
+	if answer == nil {
+		answer = shownSchedule(&s, nil)
+	}
+	return nil, a.did(answer, err)
+}
+
+// runSchedule pushes the item of a schedule now.
+type runSchedule struct {
+	change
+	msgID  string
+	pushed fdbpq.Pushed
+}
+
+func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
+	if r.msgID, f = codec.ReadRun(r.Msg, r.Subject.Verb.String()); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (r *runSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+	r.Failure = nil
+	pushed, err := q.RunSchedule(tx, r.Subject.Schedule, r.msgID)
+	switch {
+	case err != nil:
+		return nil, noSchedule(&r.Request, err)
+	case pushed.Err != nil:
+		r.Failure = failure.Explain(pushed.Err)
+	default:
+		r.pushed = pushed
+		r.body = codec.AppendPubAck(r.body[:0], q.Name(), &pushed)
+	}
+	return pushed.Events, nil
+}
+
+func (r *runSchedule) count(tally *request.Tally) {
+	switch {
+	case r.Failure != nil:
+	case r.pushed.Duplicate:
+		tally[request.Duplicates]++
+	default:
+		tally[request.Pushed]++
+	}
+}
+
+func (r *runSchedule) answer(re *request.Responder) {
+	if !r.pushed.Duplicate {
+		re.Stats.Moved(r.Subject.Queue, request.FlowIn, 1)
+	}
+	r.change.answer(re)
+}
+
+// fired counts what schedules have done, and tells when their clock was set.
+func fired(re *request.Responder) func(fdbpq.Fired) {
+	return func(f fdbpq.Fired) {
+		for queue, n := range f.Queues {
+			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
+			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired, request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
+		}
+		if f.Clock != 0 {
+			re.Log.Warn("the clock of schedules was set by this machine's", "by", f.Clock.Round(time.Millisecond))
+		}
+	}
+}

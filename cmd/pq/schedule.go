@@ -1,0 +1,450 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// schedules are the commands about schedules.
+type schedules struct{ *session.Session }
+
+func scheduleCommand(s *session.Session) *cobra.Command {
+	c := &cobra.Command{
+		Use: "schedule", Args: cobra.ArbitraryArgs,
+		Short: "push an item at each time of a calendar",
+		Long:  `A schedule pushes its item to its own queue at each time of a calendar.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return session.UnknownCommand(c, args[0])
+			}
+			return session.Usagef("found no command behind schedule: expected set, ls, show, next, run, pause, resume or rm")
+		},
+	}
+	w := schedules{s}
+	c.AddCommand(w.setCommand(), w.lsCommand(), w.showCommand(), w.nextCommand(), w.runCommand(), w.pauseCommand(), w.resumeCommand(), w.rmCommand())
+	return c
+}
+
+const scheduleFields = `
+  spec      "30 7 * * mon-fri", "@every 90s", "@daily", "@at 2027-01-31T09:00:00Z"
+  zone      of the fields of the spec, such as Europe/Berlin
+  start     the first time that may fire; empty: any
+  end       the last time that may fire; empty: any
+  count     how many times it fires in all; 0: no bound
+  overlap   while an earlier item of it lives: skip, one, replace or allow
+  catch_up  how late it may fire
+  missed    of several times that are due, the last or each: one or all
+  jitter    it fires later by a part of this time
+  paused    true or false`
+
+func (s schedules) setCommand() *cobra.Command {
+	var item scheduleItem
+	from, run := "", false
+	c := &cobra.Command{
+		Use: "set <queue> <name> <field>=<value>...", Args: session.Arguments(1, session.AnyNumber),
+		Short: "make or change a schedule",
+		Long: `Makes a schedule, or changes the fields that are named. A flag about the item
+replaces the whole item. The fields:
+` + scheduleFields + `
+
+With --from it reads the lines that "pq schedule ls --json" prints, and makes these
+schedules. They are paused, unless --run is given.`,
+		Example: `  # a report on each working day
+  pq schedule set reports morning spec='30 7 * * mon-fri' zone=Europe/Berlin --payload report
+
+  # the schedules of one queue for another one
+  pq schedule ls reports --json | pq schedule set copies --from -`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.Queue(args[0])
+			if err != nil {
+				return err
+			}
+			if from != "" {
+				if len(args) > 1 || item.set() {
+					return session.Usagef("--from %s: expected the queue alone", from)
+				}
+				return s.from(q, from, run)
+			}
+			if run {
+				return session.Usagef("--run is about the lines of --from")
+			}
+			if len(args) < 2 {
+				return session.Usagef("found no name: expected <queue> <name> <field>=<value>...")
+			}
+			change, err := parseSchedule(args[2:])
+			if err != nil {
+				return err
+			}
+			if change.Item, err = item.read(); err != nil {
+				return err
+			}
+			set, err := q.SetSchedule(s.Context, args[1], change)
+			if err != nil {
+				return err
+			}
+			return s.Answer(set, "%s", scheduleText(&set))
+		},
+	}
+	item.flags(c)
+	f := c.Flags()
+	f.StringVar(&from, "from", from, "read schedules from this `file`, - for standard input")
+	f.BoolVar(&run, "run", run, "let those that --from reads run as they did")
+	return c
+}
+
+// scheduleItem has the flags about the item of a schedule.
+type scheduleItem struct {
+	command  *cobra.Command
+	payload  string
+	headers  []string
+	priority int64
+	key      string
+	weight   int64
+	ttl      time.Duration
+}
+
+func (i *scheduleItem) flags(c *cobra.Command) {
+	i.command = c
+	f := c.Flags()
+	f.StringVar(&i.payload, "payload", "", "`text` of the item")
+	f.StringArrayVarP(&i.headers, "header", "H", nil, "header of the item, `name:value`; may be repeated")
+	f.Int64VarP(&i.priority, "priority", "p", 0, "its `priority`; without: the queue's default")
+	f.StringVar(&i.key, "key", "", "its `key`")
+	f.Int64Var(&i.weight, "weight", 0, "`weight` of its key where keys take turns")
+	session.DurationVar(f, &i.ttl, "ttl", "", "`time` after which it expires")
+}
+
+func (i *scheduleItem) set() bool {
+	for _, name := range []string{"payload", "header", "priority", "key", "weight", "ttl"} {
+		if i.command.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// read returns the item, nil if no flag is about it.
+func (i *scheduleItem) read() (*client.ScheduleItem, error) {
+	if !i.set() {
+		return nil, nil
+	}
+	item := &client.ScheduleItem{Key: i.key, Weight: i.weight, TTL: protocol.Duration(i.ttl)}
+	if utf8.ValidString(i.payload) {
+		item.Payload = &i.payload
+	} else {
+		item.Base64 = []byte(i.payload)
+	}
+	if i.command.Flags().Changed("priority") {
+		item.Priority = &i.priority
+	}
+	for _, header := range i.headers {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok {
+			return nil, session.Usagef("--header %q: expected name:value", header)
+		}
+		if item.Headers == nil {
+			item.Headers = make(map[string][]string)
+		}
+		item.Headers[name] = append(item.Headers[name], strings.TrimSpace(value))
+	}
+	return item, nil
+}
+
+// parseSchedule reads <field>=<value>.
+func parseSchedule(args []string) (change client.ScheduleChange, err error) {
+	seen := make(map[string]bool)
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok {
+			return change, session.Usagef("%q: expected <field>=<value>", arg)
+		}
+		if seen[name] {
+			return change, session.Usagef("%s is given twice", name)
+		}
+		seen[name] = true
+		switch name {
+		case "spec":
+			change.Spec = &text
+		case "zone":
+			change.Zone = &text
+		case "overlap":
+			change.Overlap = &text
+		case "missed":
+			change.Missed = &text
+		case "start", "end":
+			if text == "" {
+				change.Drop = append(change.Drop, name)
+				continue
+			}
+			at, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return change, session.Usagef("%s=%s: expected a time such as 2027-01-31T09:00:00Z", name, text)
+			}
+			if change.Start = &at; name == "end" {
+				change.Start, change.End = nil, &at
+			}
+		case "catch_up", "jitter":
+			d, err := session.ParseDuration(text)
+			if err != nil {
+				return change, session.Usagef("%s=%s: expected a duration such as 1h", name, text)
+			}
+			if name == "jitter" {
+				change.Jitter = new(protocol.Duration(d))
+			} else {
+				change.CatchUp = new(protocol.Duration(d))
+			}
+		case "count":
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return change, session.Usagef("count=%s: expected an integer", text)
+			}
+			change.Count = &n
+		case "paused":
+			paused, err := strconv.ParseBool(text)
+			if err != nil {
+				return change, session.Usagef("paused=%s: expected true or false", text)
+			}
+			change.Paused = &paused
+		default:
+			return change, session.Usagef("unknown field %q: expected spec, zone, start, end, count, overlap, catch_up, missed, jitter or paused", name)
+		}
+	}
+	return change, nil
+}
+
+// from makes the schedules that lines say.
+func (s schedules) from(q *client.Queue, file string, run bool) error {
+	text, err := s.Read(file)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(bytes.NewReader(text))
+	n := 0
+	for {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			var read client.Schedule
+			if jsonErr := json.Unmarshal(line, &read); jsonErr != nil || read.Name == "" {
+				return fmt.Errorf("line %d of %s is no schedule, as \"pq schedule ls --json\" prints it: %.100s", n+1, file, line)
+			}
+			change := client.ScheduleChange{
+				Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count,
+				Overlap: &read.Overlap, CatchUp: &read.CatchUp, Missed: &read.Missed, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
+			}
+			if read.Zone != "" {
+				change.Zone = &read.Zone
+			}
+			if _, err := q.SetSchedule(s.Context, read.Name, change); err != nil {
+				return err
+			}
+			n++
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.Say("set %s", show.Many(int64(n), "schedule"))
+	return nil
+}
+
+func (s schedules) lsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls <queue>", Args: session.Arguments(1, 1),
+		Short: "list the schedules of a queue",
+		Long: `Lists the schedules of a queue. If there are none the exit code is 3. With --json
+it prints all that "pq schedule set --from" needs.`,
+		Example: `  # what fires next
+  pq schedule ls reports`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.Queue(args[0])
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"NEXT", "FIRED", "MISSED", "OVERLAPPED", "SPEC", "ZONE", "NAME"}}
+			for one, err := range q.Schedules(s.Context, "") {
+				if err == nil && s.Global.JSON {
+					if one, err = q.Schedule(s.Context, one.Name); err == nil {
+						one.Times = nil
+						err = s.PrintJSON(one)
+					}
+				}
+				if err != nil {
+					return err
+				}
+				rows = append(rows, []string{nextOf(&one), fmt.Sprint(one.Counts.Fired), fmt.Sprint(one.Counts.Missed), fmt.Sprint(one.Counts.Overlapped), one.Spec, one.Zone, one.Name})
+			}
+			if len(rows) == 1 {
+				s.Say("no schedules")
+				return session.ExitError(session.ExitNothing)
+			}
+			if s.Global.JSON {
+				return nil
+			}
+			return show.Table(s.Stdout, rows)
+		},
+	}
+}
+
+// nextOf says when a schedule fires next, or why it does not.
+func nextOf(s *client.Schedule) string {
+	switch {
+	case s.Paused:
+		return "paused"
+	case s.Done:
+		return "done"
+	case s.Full:
+		return "full"
+	}
+	return s.Next.Format(time.RFC3339)
+}
+
+// scheduleText is a schedule for people.
+func scheduleText(s *client.Schedule) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spec: %s\nzone: %s\nnext: %s\n", s.Spec, s.Zone, nextOf(s))
+	if !s.Last.IsZero() {
+		fmt.Fprintf(&b, "last: %s\n", s.Last.Format(time.RFC3339))
+	}
+	for _, bound := range []struct {
+		name string
+		at   *time.Time
+	}{{"start", s.Start}, {"end", s.End}} {
+		if bound.at != nil {
+			fmt.Fprintf(&b, "%s: %s\n", bound.name, bound.at.Format(time.RFC3339))
+		}
+	}
+	fmt.Fprintf(&b, "count: %d\noverlap: %s\ncatch_up: %s\nmissed: %s\njitter: %s\n", s.Count, s.Overlap, s.CatchUp, s.Missed, s.Jitter)
+	fmt.Fprintf(&b, "counts: %d fired, %d missed, %d overlapped\n", s.Counts.Fired, s.Counts.Missed, s.Counts.Overlapped)
+	return b.String()
+}
+
+func (s schedules) showCommand() *cobra.Command {
+	return s.oneCommand("show", "show a schedule", "Shows a schedule.", func(q *client.Queue, name string) error {
+		one, err := q.Schedule(s.Context, name)
+		if err != nil {
+			return err
+		}
+		return s.Answer(one, "%s", scheduleText(&one))
+	})
+}
+
+// oneCommand is a command about one schedule.
+func (s schedules) oneCommand(verb, short, long string, do func(q *client.Queue, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " <queue> <name>", Args: session.Arguments(2, 2), Short: short, Long: long,
+		Example: "  pq schedule " + verb + " reports morning",
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.Queue(args[0])
+			if err != nil {
+				return err
+			}
+			return do(q, args[1])
+		},
+	}
+}
+
+func (s schedules) nextCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "next <queue> <name> [<field>=<value>...]", Args: session.Arguments(2, session.AnyNumber),
+		Short: "show the next times of a schedule",
+		Long: `Shows the next times of a schedule. With fields it shows those that the schedule
+would have, and changes nothing; the schedule need not exist. The fields:
+` + scheduleFields,
+		Example: `  # what does a spec mean?
+  pq schedule next reports new spec='0 12 * * sun' zone=Europe/Berlin`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.Queue(args[0])
+			if err != nil {
+				return err
+			}
+			var times []time.Time
+			if change, err := parseSchedule(args[2:]); err != nil {
+				return err
+			} else if len(args) > 2 {
+				if times, err = q.ScheduleTimes(s.Context, args[1], change); err != nil {
+					return err
+				}
+			} else {
+				one, err := q.Schedule(s.Context, args[1])
+				if err != nil {
+					return err
+				}
+				times = one.Times
+			}
+			if s.Global.JSON {
+				return s.PrintJSON(protocol.ScheduleTimes{Times: times})
+			}
+			if len(times) == 0 {
+				s.Say("no times")
+				return session.ExitError(session.ExitNothing)
+			}
+			for _, at := range times {
+				if err := s.Printf("%s\n", at.Format(time.RFC3339)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (s schedules) runCommand() *cobra.Command {
+	id := ""
+	c := s.oneCommand("run", "push the item of a schedule now", `Pushes the item of a schedule now, and prints its id. If an earlier item still lives
+it may be that one's: see overlap.`, func(q *client.Queue, name string) error {
+		pushed, err := q.RunSchedule(s.Context, name, id)
+		if err != nil {
+			return err
+		}
+		return s.Answer(show.ShownPush(q.Name(), *pushed), "%s\n", pushed.ID)
+	})
+	c.Flags().StringVar(&id, "id", id, "push once with this message `id`")
+	return c
+}
+
+func (s schedules) pauseCommand() *cobra.Command {
+	return s.oneCommand("pause", "stop a schedule", "Stops a schedule. Times that pass until it is resumed are no misses.", func(q *client.Queue, name string) error {
+		one, err := q.PauseSchedule(s.Context, name)
+		if err != nil {
+			return err
+		}
+		return s.Answer(one, "next: %s\n", nextOf(&one))
+	})
+}
+
+func (s schedules) resumeCommand() *cobra.Command {
+	anew := false
+	c := s.oneCommand("resume", "start a schedule again", `Starts a schedule again. One that lies far ahead, because a clock was wrong, begins
+anew with --from-now; it may then fire for a time again.`, func(q *client.Queue, name string) error {
+		one, err := q.ResumeSchedule(s.Context, name, anew)
+		if err != nil {
+			return err
+		}
+		return s.Answer(one, "next: %s\n", nextOf(&one))
+	})
+	c.Flags().BoolVar(&anew, "from-now", anew, "begin with the first time after now, whatever has fired")
+	return c
+}
+
+func (s schedules) rmCommand() *cobra.Command {
+	return s.oneCommand("rm", "remove a schedule", "Removes a schedule. What it has pushed stays.", func(q *client.Queue, name string) error {
+		return q.DeleteSchedule(s.Context, name)
+	})
+}

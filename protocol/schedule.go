@@ -1,0 +1,120 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ScheduleItem is what a schedule pushes.
+type ScheduleItem struct {
+	Headers  map[string][]string `json:"headers,omitempty"`
+	Payload  *string             `json:"payload,omitempty"`        // when it is UTF-8
+	Base64   []byte              `json:"payload_base64,omitempty"` // when it is not
+	Priority *int64              `json:"priority,omitempty"`       // nil: the queue's default
+	Key      string              `json:"key,omitempty"`
+	Weight   int64               `json:"weight,omitempty"`
+	TTL      Duration            `json:"ttl,omitzero"`
+}
+
+// Schedule is a schedule as it stands.
+type Schedule struct {
+	Name    string        `json:"name"`
+	Spec    string        `json:"spec"`
+	Zone    string        `json:"zone"`
+	Item    *ScheduleItem `json:"item,omitempty"` // missing in lists
+	Start   *time.Time    `json:"start,omitempty"`
+	End     *time.Time    `json:"end,omitempty"`
+	Count   int64         `json:"count"`
+	Overlap string        `json:"overlap"`
+	CatchUp Duration      `json:"catch_up"`
+	Missed  string        `json:"missed"`
+	Jitter  Duration      `json:"jitter"`
+	Paused  bool          `json:"paused"`
+
+	Next   time.Time     `json:"next,omitzero"` // zero: there is none, or it is paused
+	Due    time.Time     `json:"due,omitzero"`  // when it fires for Next
+	Last   time.Time     `json:"last,omitzero"` // the last time that fired
+	Done   bool          `json:"done,omitempty"`
+	Full   bool          `json:"full,omitempty"` // the queue took no item
+	Counts ScheduleCount `json:"counts"`
+	Times  []time.Time   `json:"times,omitempty"` // the next ones; missing in lists
+}
+
+// ScheduleCount says how many times of a schedule fired, and how many passed without an item.
+type ScheduleCount struct {
+	Fired      int64 `json:"fired"`
+	Missed     int64 `json:"missed"`
+	Overlapped int64 `json:"overlapped"`
+}
+
+// ScheduleChange has the fields of a schedule to change. What is nil stays as it is.
+type ScheduleChange struct {
+	Spec    *string       `json:"spec,omitempty"`
+	Zone    *string       `json:"zone,omitempty"`
+	Item    *ScheduleItem `json:"item,omitempty"` // replaced as a whole
+	Start   *time.Time    `json:"start,omitempty"`
+	End     *time.Time    `json:"end,omitempty"`
+	Count   *int64        `json:"count,omitempty"`
+	Overlap *string       `json:"overlap,omitempty"`
+	CatchUp *Duration     `json:"catch_up,omitempty"`
+	Missed  *string       `json:"missed,omitempty"`
+	Jitter  *Duration     `json:"jitter,omitempty"`
+	Paused  *bool         `json:"paused,omitempty"`
+	Drop    []string      `json:"-"` // names of bounds that go: start, end
+}
+
+// MarshalJSON implements json.Marshaler: a bound that is dropped is null.
+func (c ScheduleChange) MarshalJSON() ([]byte, error) {
+	type plain ScheduleChange
+	text, err := json.Marshal(plain(c))
+	if err != nil || len(c.Drop) == 0 {
+		return text, err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil {
+		return nil, err
+	}
+	for _, name := range c.Drop {
+		object[name] = json.RawMessage("null")
+	}
+	return json.Marshal(object)
+}
+
+// SchedulesRequest is the body of a request for a page of schedules.
+type SchedulesRequest struct {
+	After string `json:"after,omitempty"` // begin behind this name
+	Limit int    `json:"limit,omitempty"`
+}
+
+// SchedulesPage answers it.
+type SchedulesPage struct {
+	Schedules []Schedule `json:"schedules"`
+	Next      string     `json:"next,omitempty"` // After of the next page; "" when this is the last one
+}
+
+// ScheduleTimes answers a preview.
+type ScheduleTimes struct {
+	Times []time.Time `json:"times"`
+}
+
+// ScheduleResume is what the body of a resume may say.
+type ScheduleResume struct {
+	From string `json:"from,omitempty"` // now: begin anew, also with times that have fired
+}
+
+// ScheduleNamed answers a request about a schedule that is gone.
+type ScheduleNamed struct {
+	Queue string `json:"queue"`
+	Name  string `json:"name"`
+}
+
+const (
+	// MaxSchedulesPage bounds a page of schedules.
+	MaxSchedulesPage = 100
+
+	// ScheduleTimesShown is how many next times a schedule shows.
+	ScheduleTimesShown = 10
+
+	// ResumeFromNow is the value of ScheduleResume.From.
+	ResumeFromNow = "now"
+)
