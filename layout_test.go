@@ -130,7 +130,6 @@ var largeFolders = map[string]int{
 const maxUnexported = 40
 
 var largeTypes = map[string]int{
-	"fdbpq.Queue":         48,
 	"fdbpq/kv/cluster.DB": 69,
 }
 

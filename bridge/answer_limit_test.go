@@ -114,7 +114,7 @@ func TestItemTooLargeToAnswerStays(t *testing.T) {
 	lane := c.env.Store.Session()
 	defer lane.Release()
 	if err := lane.Update(t.Context(), func(tx kv.Tx) error {
-		_, err := queue.In(tx).Import(tx, fdbpq.Import{
+		_, err := queue.Import(tx, fdbpq.Import{
 			ID: id, Priority: 5, Payload: make([]byte, 1_046_900), Pushed: time.Now(),
 			Dead: &fdbpq.DeadLetter{Reason: long, Origin: long, OriginID: long},
 		})

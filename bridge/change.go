@@ -53,21 +53,23 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 		Prefetch: prefetch,
 		Do: func(tx kv.Tx) error {
 			l.happened, at = l.happened[:0], len(requests)
-			queue := receiving.In(tx)
 			prefetch(tx)
-			if err := queue.PrefetchKeys(tx, leases...); err != nil {
-				return err
-			}
-			for i, r := range requests {
-				at = i
-				more, err := r.apply(tx, queue)
-				if err != nil {
+			return l.store.In(tx, func(w *fdbpq.Work) error {
+				queue := receiving.Within(w)
+				if err := queue.PrefetchKeys(tx, leases...); err != nil {
 					return err
 				}
-				l.happened = append(l.happened, more...)
-			}
-			at = len(requests) // and the commit may fail
-			return nil
+				for i, r := range requests {
+					at = i
+					more, err := r.apply(tx, queue)
+					if err != nil {
+						return err
+					}
+					l.happened = append(l.happened, more...)
+				}
+				at = len(requests) // what they write together, and the commit, may fail
+				return nil
+			})
 		},
 	})
 	if err == nil {

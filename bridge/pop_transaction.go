@@ -45,7 +45,8 @@ type popTransaction struct {
 	failedTogether bool
 
 	keeps      bool        // it serves what it has, although another bridge owns the queue
-	queue      fdbpq.Queue // within the transaction
+	inside     *fdbpq.Work // the transaction
+	queue      fdbpq.Queue // within it
 	popResults             // of the last run
 }
 
@@ -156,7 +157,24 @@ func (t *popTransaction) fail(n int, err error) {
 func (t *popTransaction) transaction(tx kv.Tx) error {
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
-	t.queue = t.lane.queue.In(tx)
+	err := t.store.In(tx, func(w *fdbpq.Work) error {
+		t.inside, t.queue = w, t.lane.queue.Within(w)
+		return t.serve(tx)
+	})
+	if err != nil {
+		return err
+	}
+	t.more = t.served < len(t.todo) || t.passesOver()
+	if waits := !t.more && !t.waiting.Watched && t.leavesWaiting(); waits && t.freed {
+		t.more = true // a watch of this transaction does not see what it freed
+	} else if waits {
+		t.watch = t.lane.queue.Arrivals(tx)
+	}
+	return nil
+}
+
+// serve settles and pops.
+func (t *popTransaction) serve(tx kv.Tx) error {
 	if leases := t.leases(); len(leases) > 0 {
 		if err := t.queue.PrefetchKeys(tx, leases...); err != nil {
 			return err
@@ -187,12 +205,6 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	}
 	if t.findGone() {
 		return errClientsGone
-	}
-	t.more = t.served < len(t.todo) || t.passesOver()
-	if waits := !t.more && !t.waiting.Watched && t.leavesWaiting(); waits && t.freed {
-		t.more = true // a watch of this transaction does not see what it freed
-	} else if waits {
-		t.watch = t.queue.Arrivals(tx)
 	}
 	return nil
 }
@@ -272,7 +284,11 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.ask.TakeOver(settled.Holder)
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
-		if settled.Frees {
+		freed, err := t.inside.Freed(t.lane.queue.Name())
+		if err != nil {
+			return 0, err
+		}
+		if freed {
 			clear(t.empty)
 			t.freed = true
 		}
@@ -287,7 +303,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, err
 	}
 	if first.peeks {
-		taken, err := t.lane.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.lane.queue.Name()))
+		taken, err := t.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.lane.queue.Name()))
 		if refusedByKeys(err) {
 			first.Failure = failure.Explain(err)
 			return 1, nil

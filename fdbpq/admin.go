@@ -8,10 +8,14 @@ import (
 // Configure changes the fields of the queue's configuration that the JSON
 // object names, and makes the queue if need be.
 func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
-	s, exists, err := q.stateOrNew(tx)
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orNew()
+	}
 	if err != nil {
 		return Config{}, err
 	}
+	s := qtx.state
 	changed := *s
 	if changed.config, err = s.config.Merge(object); err != nil {
 		return Config{}, err
@@ -23,41 +27,62 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		return Config{}, configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
 	}
 	if name := changed.config.DeadLetter; name != "" && name != s.config.DeadLetter {
-		if err := q.checkDeadLetter(tx, name); err != nil {
+		if err := (deadLetters{qtx}).mayGoTo(name); err != nil {
 			return Config{}, err
 		}
 	}
-	if c := &changed.config; c.DeadLetterExpired && c.DeadLetter == "" && q.defaultDeadLetters() == "" {
+	if c := &changed.config; c.DeadLetterExpired && c.DeadLetter == "" && defaultDeadLetters(q.name) == "" {
 		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
 			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
 	}
 	if s.config.KeyRate != changed.config.KeyRate {
-		if changed.keyRateSince, err = q.newQueueTx(tx, s).now(); err != nil {
+		if changed.keyRateSince, err = qtx.now(); err != nil {
 			return Config{}, err
 		}
 	}
 	if s.config.Fair != changed.config.Fair {
-		fair{q.newQueueTx(tx, s)}.leave()
+		fair{qtx}.leave()
 		changed.beginFairOrder()
 	}
-	if !exists {
-		return changed.config, q.createWithDeadLetterQueue(tx, &changed)
+	if qtx.missing {
+		if err := qtx.create(&changed); err != nil {
+			return Config{}, err
+		}
+		return changed.config, deadLetters{qtx}.create()
 	}
-	if err := q.writeState(tx, &changed); err != nil {
+	if err := qtx.writeState(&changed); err != nil {
 		return Config{}, err
 	}
-	qtx := q.newQueueTx(tx, &changed)
 	if err := qtx.applyConfig(&s.config); err != nil {
 		return Config{}, err
 	}
-	return changed.config, qtx.finish()
+	return changed.config, qtx.done()
+}
+
+// administer begins an operation on the queue itself, which need not exist. It finds written
+// what others have changed together: the rows belong to the state that the queue has now.
+func (q Queue) administer(tx kv.Tx) (*queueTx, error) {
+	qtx, err := q.open(tx)
+	if err == nil {
+		err = qtx.flush()
+	}
+	return qtx, err
+}
+
+// administerIt is administer of a queue that has to exist.
+func (q Queue) administerIt(tx kv.Tx) (*queueTx, error) {
+	qtx, err := q.administer(tx)
+	if err == nil && !qtx.there() {
+		err = ErrNoQueue
+	}
+	return qtx, err
 }
 
 // applyConfig has pops look again at what another configuration may let go.
 func (qtx *queueTx) applyConfig(before *Config) error {
 	c := &qtx.state.config
 	if c.Rate != before.Rate {
-		qtx.arrived = true
+		qtx.arrive()
 		if err := (rates{qtx}).changeOwn(before.Rate, c.Rate); err != nil {
 			return err
 		}
@@ -81,19 +106,16 @@ func (q Queue) Pause(tx kv.Tx) error { return q.setPaused(tx, true) }
 func (q Queue) Resume(tx kv.Tx) error { return q.setPaused(tx, false) }
 
 func (q Queue) setPaused(tx kv.Tx, paused bool) error {
-	s, err := q.readState(tx)
+	qtx, err := q.administerIt(tx)
 	if err != nil {
 		return err
 	}
-	if s == nil {
-		return ErrNoQueue
-	}
-	changed := *s
+	changed := *qtx.state
 	changed.paused = paused
 	if !paused {
 		tx.Add(queueRow(spaceArrivals, q.name), 1) // wakes waiting pops
 	}
-	return q.writeState(tx, &changed)
+	return qtx.writeState(&changed)
 }
 
 // Purge removes all items, leased and delayed ones included, and returns their
@@ -112,22 +134,20 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 	})
 	if err == nil {
 		tx.Clear(queueRow(spaceHigh, q.name))
-		q.forgetKeys(tx)
+		forgetKeys(tx, q.name)
 		scheduler{q}.forget(tx)
-		err = q.forgetAllIDs(tx)
+		err = forgetAllIDs(tx, q.name)
 	}
 	return n, err
 }
 
 func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
-	s, err := q.readState(tx)
+	qtx, err := q.administerIt(tx)
 	if err != nil {
 		return 0, err
 	}
-	if s == nil {
-		return 0, ErrNoQueue
-	}
-	n, err := q.counts(tx.Snapshot(), s.generation)
+	s := qtx.state
+	n, err := countsOf(q.name, tx.Snapshot(), s.generation)
 	if err != nil {
 		return 0, err
 	}
@@ -135,5 +155,6 @@ func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
 	next.generation++
 	alter(&next)
 	tx.Set(tuple.AppendInt(queueRow(spaceGarbage, q.name), s.generation), nil)
-	return n.Length(), q.writeState(tx, &next)
+	qtx.issued = issued{}
+	return n.Length(), qtx.writeState(&next)
 }

@@ -29,7 +29,9 @@ func (qtx *queueTx) change(before, after *located) {
 	}
 	qtx.tally.item(before, -1)
 	qtx.tally.item(after, 1)
-	qtx.arrived = qtx.arrived || after.state == StateReady
+	if after.state == StateReady {
+		qtx.arrive()
+	}
 }
 
 // nowhere is the record of an item that is not there: it has no rows.
@@ -48,7 +50,7 @@ func (qtx *queueTx) rowChanged(before, after *located) {
 		}
 	}
 	if after.state != "" {
-		qtx.set(after.space(), after.place, after.appendRow(qtx.buffers.value[:0]))
+		qtx.set(after.space(), after.place, after.appendRow(qtx.valueBuffer[:0]))
 	}
 }
 
@@ -107,7 +109,7 @@ func (qtx *queueTx) forwardChanged(before, after *located) {
 	was, is := before.place.priority != before.idPriority, after.place.priority != after.idPriority
 	switch {
 	case is && !(was && before.place.priority == after.place.priority):
-		qtx.set(spaceForward, after.id(after.place).place, tuple.AppendInt(qtx.buffers.value[:0], after.place.priority))
+		qtx.set(spaceForward, after.id(after.place).place, tuple.AppendInt(qtx.valueBuffer[:0], after.place.priority))
 	case was && !is:
 		qtx.tx.Clear(qtx.key(spaceForward, before.id(before.place).place))
 	}

@@ -143,7 +143,7 @@ func (w *walk) balanceTurns() {
 	w.balanceFences()
 	set, limited := make(map[string]int64), make(map[string]int64)
 	for of, k := range w.turns.settings {
-		set[of.queue] += settings(k)
+		set[of.queue] += counted(k)
 		limited[of.queue] += limits(k)
 	}
 	for name, s := range w.queues {

@@ -86,7 +86,7 @@ func (t *pricedTx) wrote(key []byte, value int) {
 var costs = []struct {
 	name, config string
 	item         fdbpq.NewItem
-	do           string // push, pop, lease, ack or nak
+	do           string // push, pop, lease, ack, nak, term or hand over
 }{
 	{name: "push", do: "push"},
 	{name: "push with a message id", item: fdbpq.NewItem{MsgID: "0123456789"}, do: "push"},
@@ -95,9 +95,12 @@ var costs = []struct {
 	{name: "lease", do: "lease"},
 	{name: "`+ACK`", do: "ack"},
 	{name: "`-NAK`", do: "nak"},
+	{name: "`+TERM`", do: "term"},
+	{name: "push that hands over", config: `{"hand_over":"*"}`, do: "hand over"},
 	{name: "push with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "push"},
 	{name: "lease with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "lease"},
 	{name: "`+ACK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "ack"},
+	{name: "`-NAK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "nak"},
 }
 
 // What docs/scaling.md says an operation costs is what it costs. Bytes depend a little on
@@ -171,16 +174,21 @@ func costOf(t *testing.T, do, config string, item fdbpq.NewItem, n int) cost {
 		f.pop("jobs", fdbpq.Min, n)
 	case "lease":
 		f.lease("jobs", fdbpq.Min, n, time.Hour)
-	case "ack", "nak":
+	case "ack", "nak", "term", "hand over":
 		leased := f.lease("jobs", fdbpq.Min, n, time.Hour)
-		f.update(func(tx kv.Tx) error {
-			queue := f.Queue("jobs").In(tx)
+		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+			queue := w.Queue("jobs")
 			for _, item := range leased.Items {
 				var err error
-				if do == "ack" {
+				switch do {
+				case "ack":
 					_, err = queue.Ack(tx, *item.Lease)
-				} else {
+				case "nak":
 					_, err = queue.Nack(tx, *item.Lease, fdbpq.Nack{})
+				case "term":
+					_, err = queue.Terminate(tx, *item.Lease, "")
+				case "hand over":
+					_, err = w.Queue("next").Push(tx, fdbpq.NewItem{Payload: item.Payload, HandOver: item.Lease})
 				}
 				if err != nil {
 					return err

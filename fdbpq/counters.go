@@ -23,18 +23,18 @@ func (t *tally) fields() [counters]*int64 {
 	return [counters]*int64{&t.ready, &t.leased, &t.delayed, &t.bytes, &t.expiring, &t.remembered, &t.owing}
 }
 
-func (q Queue) counterKey(generation int64, counter int) []byte {
+func counterKey(queue string, generation int64, counter int) []byte {
 	if counter >= counterRemembered {
 		generation = 0
 	}
-	return tuple.AppendInt(generationPrefix(spaceCounter, q.name, generation), int64(counter))
+	return tuple.AppendInt(generationPrefix(spaceCounter, queue, generation), int64(counter))
 }
 
 // counterKeys are the keys of the counters of [Counts], in their order.
-func (q Queue) counterKeys(generation int64) [][]byte {
+func counterKeys(queue string, generation int64) [][]byte {
 	keys := make([][]byte, counterOwing)
 	for i := range keys {
-		keys[i] = q.counterKey(generation, i)
+		keys[i] = counterKey(queue, generation, i)
 	}
 	return keys
 }
@@ -50,9 +50,16 @@ type Counts struct {
 // Length is the number of items, whatever their state.
 func (c Counts) Length() int64 { return c.Ready + c.Leased + c.Delayed }
 
-// counts reads the counters of a generation, each as it stands in r.
-func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
-	values, err := r.GetAll(q.counterKeys(generation))
+// with returns the counts with what a Work has not written yet.
+func (c Counts) with(t *tally) Counts {
+	c.Ready, c.Leased, c.Delayed = c.Ready+t.ready, c.Leased+t.leased, c.Delayed+t.delayed
+	c.Bytes, c.Expiring, c.Remembered = c.Bytes+t.bytes, c.Expiring+t.expiring, c.Remembered+t.remembered
+	return c
+}
+
+// countsOf reads the counters of a generation, each as it stands in r.
+func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
+	values, err := r.GetAll(counterKeys(queue, generation))
 	if err != nil {
 		return Counts{}, err
 	}
@@ -66,9 +73,9 @@ func (q Queue) counts(r kv.Reader, generation int64) (Counts, error) {
 // Counts returns the queue's counters, in constant time. They are 0 when there is
 // no such queue.
 func (q Queue) Counts(r kv.Reader) (Counts, error) {
-	s, err := q.readState(r)
-	if err != nil || s == nil {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
 		return Counts{}, err
 	}
-	return q.counts(r, s.generation)
+	return countsOf(q.name, r, qtx.state.generation)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // Why an item became a dead letter, unless Terminate gave another reason.
@@ -32,9 +30,9 @@ type deadLetters struct{ *queueTx }
 // when there is none and none may be made. It is the configured one as long as that
 // accepts the queue's dead letters, and otherwise the default one.
 func (d deadLetters) open() (*pusher, error) {
-	name := d.defaultDeadLetters()
+	name := defaultDeadLetters(d.name)
 	if chosen := d.state.config.DeadLetter; chosen != "" {
-		takes, err := d.store.Queue(chosen).acceptsDeadLetters(d.tx, d.name)
+		takes, err := d.taken(chosen)
 		if err != nil {
 			return nil, err
 		}
@@ -45,68 +43,66 @@ func (d deadLetters) open() (*pusher, error) {
 	if name == "" {
 		return nil, nil
 	}
-	dlq, err := d.store.Queue(name).openForPush(d.tx)
+	dlq, err := d.pusher(name)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dead-letter queue %q: %w", name, err)
 	}
-	dlq.storeTime = d.storeTime
 	return dlq, nil
+}
+
+// taken reports whether the configuration of another queue accepts dead letters of this one.
+func (d deadLetters) taken(by string) (bool, error) {
+	other, err := d.queue(by)
+	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, d.name), err
 }
 
 // defaultDeadLetters is the name of the queue's default dead-letter queue, "" if it would
 // be too long to be asked for.
-func (q Queue) defaultDeadLetters() string {
-	if len(q.name)+len(DeadLetterSuffix) > MaxDeadLetterName {
+func defaultDeadLetters(queue string) string {
+	if len(queue)+len(DeadLetterSuffix) > MaxDeadLetterName {
 		return ""
 	}
-	return q.name + DeadLetterSuffix
+	return queue + DeadLetterSuffix
 }
 
 // errNoDeadLetters says what to do where there is no dead-letter queue.
-func (q Queue) errNoDeadLetters() error {
-	if name := q.defaultDeadLetters(); name != "" {
+func errNoDeadLetters(queue string) error {
+	if name := defaultDeadLetters(queue); name != "" {
 		return fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, name)
 	}
 	return fmt.Errorf("%w: %s%s would have %d bytes, allowed are %d: choose another queue with dead_letter",
-		ErrNoDeadLetterQueue, q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
+		ErrNoDeadLetterQueue, queue, DeadLetterSuffix, len(queue)+len(DeadLetterSuffix), MaxDeadLetterName)
 }
 
-// acceptsDeadLetters reports whether the queue's configuration accepts dead letters
-// of another queue.
-func (q Queue) acceptsDeadLetters(r kv.Reader, of string) (bool, error) {
-	s, err := q.readState(r)
-	return s != nil && listed(s.config.DeadLettersFrom, of), err
-}
-
-// checkDeadLetter returns an error when the named queue may not be the dead-letter
-// queue of this one: a right to configure one queue gives none on another.
-func (q Queue) checkDeadLetter(r kv.Reader, name string) error {
-	if name == q.name {
+// mayGoTo returns an error when the named queue may not be the dead-letter queue of this
+// one: a right to configure one queue gives none on another.
+func (d deadLetters) mayGoTo(name string) error {
+	if name == d.name {
 		return configError("dead_letter is %q: a queue cannot be its own dead-letter queue", name)
 	}
-	if name == q.name+DeadLetterSuffix {
+	if name == d.name+DeadLetterSuffix {
 		return nil
 	}
-	takes, err := q.store.Queue(name).acceptsDeadLetters(r, q.name)
+	takes, err := d.taken(name)
 	if err == nil && !takes {
-		err = configError("dead_letter is %q: that queue does not accept dead letters of %q, its dead_letters_from has to name it first", name, q.name)
+		err = configError("dead_letter is %q: that queue does not accept dead letters of %q, its dead_letters_from has to name it first", name, d.name)
 	}
 	return err
 }
 
-// createWithDeadLetterQueue makes the queue, and its dead-letter queue where pushes
-// make no queues, since nothing else would.
-func (q Queue) createWithDeadLetterQueue(tx kv.Tx, s *queueState) error {
-	if err := q.create(tx, s); err != nil {
-		return err
-	}
-	if !q.store.refuseUnknown || s.config.DeadLetter != "" || strings.HasSuffix(q.name, DeadLetterSuffix) {
+// create makes the dead-letter queue of a new queue where pushes make no queues, since nothing
+// else would.
+func (d deadLetters) create() error {
+	if !d.store.refuseUnknown || d.state.config.DeadLetter != "" || strings.HasSuffix(d.name, DeadLetterSuffix) {
 		return nil
 	}
-	_, err := q.store.Queue(q.name + DeadLetterSuffix).openOrCreate(tx)
+	dlq, err := d.queue(d.name + DeadLetterSuffix)
+	if err == nil {
+		err = dlq.orCreate()
+	}
 	return err
 }
 
@@ -117,7 +113,7 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 		return err
 	}
 	if l.chunks > 0 {
-		d.txSize += d.itemTxSize(&l.envelope, true)
+		d.txSize += itemTxSize(d.name, &l.envelope, true)
 	}
 	d.change(l, nil)
 	buried := located{envelope: envelope{
@@ -125,7 +121,7 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 		key:    l.key, attempts: l.attempts,
 		dead: DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
 	}}
-	dlq.assign(&buried, l.returnPriority)
+	seq := dlq.assign(&buried, l.returnPriority)
 	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, l.headers, l.payload); err != nil {
 		return err
 	}
@@ -135,10 +131,10 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	if err := dlq.prepare(&buried.envelope); err != nil {
 		return err
 	}
-	dlq.count++
+	dlq.issue(seq)
 	dlq.change(nil, &buried)
 	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
-	return dlq.finish()
+	return nil
 }
 
 // drop drops a dead letter that is terminated.

@@ -34,6 +34,7 @@ const (
 	EventScheduleMissed EventType = "schedule_missed" // times of a schedule passed without an item; Reason is down, full or overlap
 )
 
+// emit reports an event of the present operation.
 func (qtx *queueTx) emit(e Event) {
 	e.Queue = qtx.name
 	qtx.events = append(qtx.events, e)

@@ -123,7 +123,7 @@ func (h *handOver) keptFrom(reason error) error {
 // leastUrgent scans the ready items from the one that is evicted first: the newest of the
 // highest priority, whatever pop.max returns.
 func (p *pusher) leastUrgent() nextEntries {
-	return p.readyItems(p.snapshot, p.state, Max, AllPriorities, TiesNewest)
+	return readyItems(p.name, p.snapshot, p.state, Max, AllPriorities, TiesNewest)
 }
 
 // nextVictim is the next item of those that may go. One that is handed over late may be ready

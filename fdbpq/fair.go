@@ -148,7 +148,7 @@ func (f fair) buildLater(behind string) error {
 func (f fair) due(t timer) error {
 	s := f.state
 	order, behind, _ := strings.Cut(t.id, ":")
-	if !s.exists || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
+	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}
 	last, done, err := keyIndex{f.queueTx}.findNext(behind)
@@ -160,8 +160,7 @@ func (f fair) due(t timer) error {
 	}
 	built := *s
 	built.fairBuilt = true
-	f.state = &built
-	return f.writeState(f.tx, &built)
+	return f.writeState(&built)
 }
 
 // tagUnit is what an item costs a key of weight 1.

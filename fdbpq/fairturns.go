@@ -45,7 +45,7 @@ func (c *collector) takeFairTurns() error {
 		looks:   looks{collector: c, keys: make(map[string]*turn)},
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
-	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
+	t.plain.next = scanOf(c.name, c.front(), c.state, spaceReady, Min, AllPriorities, "").next
 	rows := fair{c.queueTx}.rows(c.front())
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)

@@ -59,8 +59,10 @@ func (s *Store) Fire(ctx context.Context, room func(bytes int) error) (Fired, er
 	defer session.Release()
 	var f firing
 	err := session.Update(ctx, func(tx kv.Tx) (err error) {
-		f = firing{store: s, tx: tx, room: room, queues: make(map[string]Queue)}
-		return f.run()
+		return s.In(tx, func(w *Work) error {
+			f = firing{store: s, tx: tx, room: room, work: w}
+			return f.run()
+		})
 	})
 	if err != nil {
 		var damage *timerError
@@ -94,7 +96,7 @@ type firing struct {
 	now    int64 // schedule time
 	txSize int
 	total  int
-	queues map[string]Queue
+	work   *Work
 	fired  Fired
 
 	replanned   bool // it has planned schedules again, after the zones have changed
@@ -156,11 +158,7 @@ func (f *firing) run() error {
 // fire does what is to be done about a schedule, and returns when it is to be looked at again.
 func (f *firing) fire(e dueEntry) (again int64, err error) {
 	again = math.MaxInt64
-	q, known := f.queues[e.home.queue]
-	if !known {
-		q = f.store.Queue(e.home.queue).In(f.tx)
-		f.queues[e.home.queue] = q
-	}
+	q := f.work.Queue(e.home.queue)
 	s, err := q.readState(f.tx)
 	if err != nil {
 		return again, err

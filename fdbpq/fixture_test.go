@@ -90,6 +90,14 @@ func (f *fixture) update(fn func(kv.Tx) error) {
 	update(f.TB, f.Store, fn)
 }
 
+// together runs a transaction of operations that belong together.
+func (f *fixture) together(fn func(kv.Tx, *fdbpq.Work) error) {
+	f.Helper()
+	f.update(func(tx kv.Tx) error {
+		return f.In(tx, func(w *fdbpq.Work) error { return fn(tx, w) })
+	})
+}
+
 // fails runs a transaction that must fail, and returns how.
 func (f *fixture) fails(fn func(kv.Tx) error) error {
 	f.Helper()

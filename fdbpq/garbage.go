@@ -17,7 +17,7 @@ func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 	session := s.Session()
 	defer session.Release()
 	err = session.Update(ctx, func(tx kv.Tx) error {
-		w := sweep{store: s, tx: tx}
+		w := sweep{Work: s.work(tx)}
 		more, err = w.collect()
 		return err
 	})
@@ -34,7 +34,7 @@ func (w *sweep) collect() (more bool, err error) {
 	if err != nil || len(heaps) == 0 {
 		return false, err
 	}
-	if w.now, err = w.store.now(w.tx.Snapshot()); err != nil {
+	if w.now, err = w.Work.now(); err != nil {
 		return false, err
 	}
 	if until, err := w.becomeSweeper(); err != nil || until != 0 {
@@ -48,15 +48,13 @@ func (w *sweep) collect() (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("damaged garbage row: %w", err)
 	}
-	q := w.store.Queue(name)
-	qtx := q.newQueueTx(w.tx, &queueState{generation: generation})
-	done, err := garbage{qtx}.clear()
+	done, err := garbage{w.with(name, &queueState{generation: generation})}.clear()
 	if err != nil {
 		return false, err
 	}
 	if done {
 		w.tx.Clear(heaps[0].Key)
-		err = q.clearDeleted(w.tx, generation)
+		err = w.clearDeleted(name, generation)
 	}
 	return err == nil, err
 }
@@ -64,15 +62,15 @@ func (w *sweep) collect() (more bool, err error) {
 // clearDeleted clears the rows that a deleted queue has outside its generations, once
 // its last generation is cleared. A later queue of the same name begins with a
 // generation that no queue had.
-func (q Queue) clearDeleted(tx kv.Tx, cleared int64) error {
-	s, err := q.readStateRow(tx)
+func (w *sweep) clearDeleted(queue string, cleared int64) error {
+	s, err := w.store.readStateRow(w.tx, queue)
 	if err != nil || s == nil || s.exists || s.generation != cleared+1 {
 		return err
 	}
 	for _, space := range []string{spaceState, spaceHigh, spaceArrivals} {
-		tx.Clear(queueRow(space, q.name))
+		w.tx.Clear(queueRow(space, queue))
 	}
-	tx.Max(row(spaceGone), uint64(s.generation))
+	w.tx.Max(row(spaceGone), uint64(s.generation))
 	return nil
 }
 
@@ -83,7 +81,7 @@ type garbage struct{ *queueTx }
 // Items with timers are cleared one by one, together with their timers, and all
 // others by one range.
 func (g garbage) clear() (done bool, err error) {
-	n, err := g.counts(g.snapshot, g.state.generation)
+	n, err := countsOf(g.name, g.snapshot, g.state.generation)
 	if err != nil {
 		return false, err
 	}
@@ -101,7 +99,7 @@ func (g garbage) clear() (done bool, err error) {
 			g.clearItem(space, pair, len(prefix))
 		}
 		if len(pairs) > 0 {
-			return false, g.finish()
+			return false, g.flush()
 		}
 	}
 	for _, space := range []string{

@@ -182,8 +182,8 @@ func TestPurgeAmongChanges(t *testing.T) {
 		f := openFixture(t, open)
 		f.pushed("q", 0, "one", "two", "three")
 		first, second := *f.leaseOne("q", time.Minute).Lease, *f.leaseOne("q", time.Minute).Lease
-		f.update(func(tx kv.Tx) error {
-			q := f.Queue("q").In(tx)
+		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+			q := w.Queue("q")
 			if _, err := q.Ack(tx, first); err != nil {
 				return err
 			}

@@ -59,7 +59,10 @@ func (w *world) operation(rng *rand.Rand) operation {
 func (w *world) writing(rng *rand.Rand, alone bool) operation {
 	if alone && rng.IntN(8) == 0 {
 		parts := []operation{w.writing(rng, false), w.writing(rng, false), w.writing(rng, false)}
-		return bothOf(parts[:2+rng.IntN(2)]...)
+		if rng.IntN(2) == 0 {
+			return bothOf(parts[:2+rng.IntN(2)]...)
+		}
+		return w.joint(rng)
 	}
 	dice := rng.IntN(100)
 	if w.narrow && dice < 20 {
@@ -92,6 +95,28 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		return purgeOf(w.queueName(rng), rng.IntN(3) == 0)
 	}
 	return pauseOf(w.queueName(rng), false)
+}
+
+// joint generates a transaction of 3 to 20 operations, some of which only look.
+func (w *world) joint(rng *rand.Rand) operation {
+	parts := make([]operation, 3+rng.IntN(18))
+	for i := range parts {
+		switch rng.IntN(12) {
+		case 0:
+			parts[i] = peekOf(w.queueName(rng), w.selection(rng, false))
+		case 1:
+			parts[i] = inspectOf(w.queueName(rng))
+		case 2, 3, 4, 5:
+			if len(w.leases) > 0 {
+				parts[i] = w.settling(rng)
+				break
+			}
+			fallthrough
+		default:
+			parts[i] = w.writing(rng, false)
+		}
+	}
+	return jointOf(parts...)
 }
 
 func (w *world) queueName(rng *rand.Rand) string {

@@ -28,11 +28,11 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 	if lease == nil {
 		return nil, nil, nil
 	}
-	from, err := p.leaseQueue(lease.Queue)
+	from, err := p.queue(lease.Queue)
 	if err != nil {
 		return nil, nil, err
 	}
-	if from == nil || from.state.generation != lease.generation {
+	if !from.there() || from.state.generation != lease.generation {
 		return nil, &LostError{LostGone}, nil
 	}
 	item, err := from.itemOfLease(*lease)
@@ -49,27 +49,11 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 	return &handOver{from: from, item: item}, nil, nil
 }
 
-// leaseQueue opens the queue of a lease within the transaction, nil when there is none.
-func (p *pusher) leaseQueue(name string) (*queueTx, error) {
-	if name == p.name {
-		if p.missing {
-			return nil, nil
-		}
-		return p.queueTx, nil
+// acknowledge deletes the item, as Ack does. There may be none.
+func (h *handOver) acknowledge() {
+	if h != nil {
+		h.from.change(h.item, nil)
 	}
-	return p.store.Queue(name).begin(p.tx)
-}
-
-// acknowledge deletes the item, as Ack does.
-func (p *pusher) acknowledge(h *handOver) error {
-	if h == nil {
-		return nil
-	}
-	h.from.change(h.item, nil)
-	if h.from != p.queueTx {
-		return h.from.finish()
-	}
-	return nil
 }
 
 // hands reports whether an item of the queue that is pushed to is the one handed over.

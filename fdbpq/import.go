@@ -79,15 +79,15 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		if results[i], err = p.importItem(&items[i], free[home]); err != nil {
 			return nil, err
 		}
-		results[i].Events, p.events = p.events, nil
+		results[i].Events = p.happened()
 		// These places may be occupied from here on: read their rows.
 		delete(free, home)
 		delete(free, place{priority: items[i].Priority, tail: home.tail})
 	}
-	if p.promisedFence != 0 {
-		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.promisedFence)))
+	if p.issued.promisedFence != 0 {
+		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
 	}
-	return results, p.finish()
+	return results, p.done()
 }
 
 // freePlaces returns the places of items that are free. It reads the ranges that
@@ -118,7 +118,7 @@ func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 		}
 		if len(found) > 0 {
 			for i := range items {
-				p.tx.Prefetch(p.rowKeys(p.state, items[i].ID.place)...)
+				p.tx.Prefetch(p.rowsAt(items[i].ID.place)...)
 			}
 			return free, nil
 		}
@@ -151,7 +151,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	if there != nil {
-		stored, err := p.storedItem(p.tx, p.state, there, whole)
+		stored, err := contents{p.queueTx}.stored(p.tx, there, whole)
 		return Imported{Seq: seq, Found: stored}, err
 	}
 	if p.full != nil {
@@ -187,7 +187,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if err != nil {
 		return Imported{}, err
 	}
-	p.count = max(p.count, seq)
+	p.issue(seq)
 	l := readyItem(at, e)
 	p.change(nil, l.from(due))
 	return Imported{Seq: seq}, nil
@@ -236,7 +236,7 @@ const maxLeases = 1 << 20
 // microseconds, which counts faster than leases can, and the bounds of all earlier
 // imports.
 func (p *pusher) nextMinFence(fence int64) (int64, error) {
-	if p.promisedFence == 0 {
+	if p.issued.promisedFence == 0 {
 		last, err := p.tx.Get(p.prefix(spaceFence))
 		if err != nil {
 			return 0, err
@@ -245,17 +245,17 @@ func (p *pusher) nextMinFence(fence int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		p.promisedFence = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
+		p.issued.promisedFence = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
 	}
-	p.promisedFence = max(p.promisedFence, fence+1)
-	return p.promisedFence, nil
+	p.issued.promisedFence = max(p.issued.promisedFence, fence+1)
+	return p.issued.promisedFence, nil
 }
 
 // existing returns the item with this id, nil when there is none, and ErrOccupied
 // when another item has its place or the rows of its payload.
 func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 	if !free {
-		there, err := p.locate(p.tx, p.state, item.ID)
+		there, err := p.locate(p.tx, item.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 	}
 	var keys [][]byte
 	if at != item.ID.place {
-		keys = p.rowKeys(p.state, at)
+		keys = p.rowsAt(at)
 		keys = keys[:len(keys)-1]
 	}
 	if len(item.Headers)+len(item.Payload) > maxInline {

@@ -25,19 +25,20 @@ type Inspection struct {
 
 // Inspect returns the state of the queue, nil when there is no such queue.
 func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
-	s, err := q.readState(r)
-	if err != nil || s == nil {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
 		return nil, err
 	}
+	s := qtx.state
 	i := &Inspection{Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
-	if i.Counts, err = q.counts(r, s.generation); err != nil {
+	if i.Counts, err = countsOf(q.name, r, s.generation); err != nil {
 		return nil, err
 	}
-	if i.KeysOwing, err = q.keysOwing(r); err != nil {
+	if i.KeysOwing, err = keysOwing(q.name, r); err != nil {
 		return nil, err
 	}
 	found := collector{
-		queueTx: q.newQueueView(r, s),
+		queueTx: qtx,
 		sel:     Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
 	}
 	if err := found.run(); err != nil {
@@ -68,11 +69,11 @@ func (q Queue) OldestReady(r kv.Reader, most int) (Oldest, error) {
 	if err != nil || s == nil {
 		return Oldest{}, err
 	}
-	oldest, err := q.oldestIn(r, s, spaceReady, most)
+	oldest, err := oldestIn(q.name, r, s, spaceReady, most)
 	if err != nil || !s.keyed {
 		return oldest, err
 	}
-	keyed, err := q.oldestIn(r, s, spaceKeyed, most)
+	keyed, err := oldestIn(q.name, r, s, spaceKeyed, most)
 	if !keyed.Pushed.IsZero() && (oldest.Pushed.IsZero() || keyed.Pushed.Before(oldest.Pushed)) {
 		oldest.Pushed = keyed.Pushed
 	}
@@ -80,8 +81,8 @@ func (q Queue) OldestReady(r kv.Reader, most int) (Oldest, error) {
 	return oldest, err
 }
 
-func (q Queue) oldestIn(r kv.Reader, s *queueState, space string, most int) (Oldest, error) {
-	heads := heads{scan: q.scan(r, s, space, Min, AllPriorities, "")}
+func oldestIn(queue string, r kv.Reader, s *queueState, space string, most int) (Oldest, error) {
+	heads := heads{scan: scanOf(queue, r, s, space, Min, AllPriorities, "")}
 	var oldest Oldest
 	for looks := 0; ; looks++ {
 		if looks == most {
@@ -175,7 +176,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 	if err != nil {
 		return oldest, err
 	}
-	leased := q.scan(r, s, spaceLeased, Min, AllPriorities, "")
+	leased := scanOf(q.name, r, s, spaceLeased, Min, AllPriorities, "")
 	entries, err := leased.next(most, leaseBytes)
 	if err != nil {
 		return oldest, err

@@ -35,19 +35,18 @@ type StoredItem struct {
 
 // Get returns an item by its id, whatever its state; nil when there is none.
 func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
-	s, err := q.readState(r)
-	if err != nil || s == nil {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
 		return nil, err
 	}
-	l, err := q.locate(r, s, id)
+	l, err := qtx.locate(r, id)
 	if err != nil || l == nil {
 		return nil, err
 	}
-	stored, err := q.storedItem(r, s, l, whole)
+	stored, err := contents{qtx}.stored(r, l, whole)
 	if err != nil {
 		return nil, err
 	}
-	qtx := q.newQueueView(r, s)
 	if stored.WaitsFor, err = (keyInfos{qtx}).waitsFor(l); err != nil {
 		return nil, err
 	}
@@ -58,10 +57,10 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 // whole is more than the bytes of any payload.
 const whole = math.MaxInt32
 
-// storedItem returns an item with the first bytes of its payload.
-func (q Queue) storedItem(r kv.Reader, s *queueState, l *located, payload int64) (*StoredItem, error) {
+// stored returns an item with the first bytes of its payload.
+func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, error) {
 	f := *l
-	prefix := generationPrefix(spaceChunk, q.name, s.generation)
+	prefix := c.prefix(spaceChunk)
 	var err error
 	if payload < l.size-l.headerSize {
 		err = loadBeginning(r, prefix, &f.envelope, f.place, payload)
@@ -93,7 +92,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 		return 0, false, err
 	}
 	qtx.change(l, nil)
-	return l.returnPriority, true, qtx.finish()
+	return l.returnPriority, true, qtx.done()
 }
 
 // Move changes the priority of an item and reports whether there was one. The item
@@ -105,7 +104,7 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 		return false, err
 	}
 	qtx.move(l, priority)
-	return true, qtx.finish()
+	return true, qtx.done()
 }
 
 func (qtx *queueTx) move(l *located, priority int64) {
@@ -127,7 +126,7 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
 	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
-	l, err := q.locate(tx, qtx.state, id)
+	l, err := qtx.locate(tx, id)
 	return qtx, l, err
 }
 

@@ -28,13 +28,13 @@ type fences struct{ *queueTx }
 
 // keyFenceRow is the row of a key's last fence. It belongs to no generation, and outlives
 // the queue.
-func (q Queue) keyFenceRow(key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceKeyFence, q.name), []byte(key))
+func keyFenceRow(queue, key string) []byte {
+	return tuple.AppendBytes(queueRow(spaceKeyFence, queue), []byte(key))
 }
 
 // next is the fence of the next lease of a key.
 func (f fences) next(key string) (int64, error) {
-	last, err := f.tx.Get(f.keyFenceRow(key))
+	last, err := f.tx.Get(keyFenceRow(f.name, key))
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +44,7 @@ func (f fences) next(key string) (int64, error) {
 
 // keep keeps the last fence of a key.
 func (f fences) keep(key string, fence int64) error {
-	f.tx.Set(f.keyFenceRow(key), kv.EncodeInteger(uint64(fence)))
+	f.tx.Set(keyFenceRow(f.name, key), kv.EncodeInteger(uint64(fence)))
 	return timers{f.queueTx}.forgetLater(timerFences)
 }
 

@@ -236,7 +236,7 @@ func (x keyIndex) flushKey(change *keyChange) error {
 		}
 	}
 	if change.letGo > 0 && x.state.keyLimited() {
-		x.arrived = true
+		x.arrive()
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 		}
 		if ok {
 			x.find(first, behind)
-			x.arrived = true
+			x.arrive()
 		}
 		begin = tuple.PrefixEnd(x.row(spaceKeyReady, behind))
 	}
@@ -323,7 +323,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 
 // due looks at further keys. After a purge these are others, which does no harm.
 func (x keyIndex) due(t timer) error {
-	if !x.state.exists {
+	if !x.there() {
 		return nil
 	}
 	return x.rebuild(t.id)

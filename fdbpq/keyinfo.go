@@ -43,14 +43,14 @@ func (q Queue) Key(r kv.Reader, key string) (KeyInfo, error) {
 	if err := CheckKey(key); err != nil {
 		return KeyInfo{}, err
 	}
-	s, err := q.readState(r)
+	qtx, err := q.view(r)
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	if s == nil {
+	if qtx == nil {
 		return KeyInfo{}, ErrNoQueue
 	}
-	return keyInfos{q.newQueueView(r, s)}.of(key, MaxKeyCount)
+	return keyInfos{qtx}.of(key, MaxKeyCount)
 }
 
 // Keys returns keys behind one, in the order of their bytes: those that have ready or
@@ -59,14 +59,13 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	if limit < 1 || limit > MaxKeys {
 		return nil, fmt.Errorf("%d keys: allowed are 1 to %d", limit, MaxKeys)
 	}
-	s, err := q.readState(r)
+	qtx, err := q.view(r)
 	if err != nil {
 		return nil, err
 	}
-	if s == nil {
+	if qtx == nil {
 		return nil, ErrNoQueue
 	}
-	qtx := q.newQueueView(r, s)
 	var keys []KeyInfo
 	for len(keys) < limit {
 		next, err := keyInfos{qtx}.behind(after)
@@ -92,11 +91,10 @@ type KeyCounts struct {
 // CountKeys counts the keys that have ready items, up to a number.
 func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 	counts := KeyCounts{Waiting: make(map[WaitsFor]int)}
-	s, err := q.readState(r)
-	if err != nil || s == nil || !s.keyed {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil || !qtx.state.keyed {
 		return counts, err
 	}
-	qtx := q.newQueueView(r, s)
 	space := qtx.prefix(spaceKeyReady)
 	begin, end := tuple.Range(space)
 	for ; ; counts.Keys++ {
@@ -111,7 +109,7 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 		if err != nil {
 			return counts, fmt.Errorf("damaged row of a key: %w", err)
 		}
-		if s.takesTurns() {
+		if qtx.state.takesTurns() {
 			waits, err := keyInfos{qtx}.keyWaitsFor(string(key))
 			if err != nil {
 				return counts, err
@@ -188,7 +186,7 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	if info.Leased, err = (keyLimits{x.queueTx}).held(x.snapshot, key, most); err != nil {
 		return KeyInfo{}, err
 	}
-	if info.Settings, err = x.settingsOf(x.snapshot, x.state, key); err != nil {
+	if info.Settings, err = (settings{x.queueTx}).of(x.snapshot, key); err != nil {
 		return KeyInfo{}, err
 	}
 	config := &x.state.config
@@ -202,7 +200,7 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if b, err = (rates{x.queueTx}).read(x.snapshot, x.keyBucketRow(key), info.Rate); err != nil {
+		if b, err = (rates{x.queueTx}).read(x.snapshot, keyBucketRow(x.name, key), info.Rate); err != nil {
 			return KeyInfo{}, err
 		}
 		if info.Tokens = b.tokens(now); info.Tokens == 0 {
@@ -247,7 +245,7 @@ func (x keyInfos) waitsFor(l *located) (WaitsFor, error) {
 			return waits, err
 		}
 	}
-	empty, err := rates{x.queueTx}.spent(x.bucketRow(), x.state.config.Rate)
+	empty, err := rates{x.queueTx}.spent(bucketRow(x.name), x.state.config.Rate)
 	if err != nil || !empty {
 		return "", err
 	}
@@ -271,7 +269,7 @@ func (x keyInfos) itemWaitsFor(l *located) (WaitsFor, error) {
 // keyWaitsFor says what keeps the first item of a key from being handed out.
 func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 	config := &x.state.config
-	settings, err := x.settingsOf(x.snapshot, x.state, key)
+	settings, err := (settings{x.queueTx}).of(x.snapshot, key)
 	if err != nil {
 		return "", err
 	}
@@ -294,7 +292,7 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 	if rate == (Rate{}) {
 		return "", nil
 	}
-	empty, err := rates{x.queueTx}.spent(x.keyBucketRow(key), rate)
+	empty, err := rates{x.queueTx}.spent(keyBucketRow(x.name, key), rate)
 	if err == nil && !empty {
 		empty, err = rates{x.queueTx}.noRoomFor(key)
 	}

@@ -102,16 +102,19 @@ func (item *NewItem) checkWeight() error {
 	return checkWeight(item.Weight)
 }
 
-func (q Queue) settingsRow(key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceSettings, q.name), []byte(key))
+func settingsRow(queue, key string) []byte {
+	return tuple.AppendBytes(queueRow(spaceSettings, queue), []byte(key))
 }
 
-// settingsOf returns what is set for a key.
-func (q Queue) settingsOf(r kv.Reader, s *queueState, key string) (k KeySettings, err error) {
-	if s.keysSet == 0 {
+// settings is what a queue does about the settings of keys.
+type settings struct{ *queueTx }
+
+// of returns what is set for a key.
+func (t settings) of(r kv.Reader, key string) (k KeySettings, err error) {
+	if t.state.keysSet == 0 {
 		return KeySettings{}, nil
 	}
-	row, err := r.Get(q.settingsRow(key))
+	row, err := r.Get(settingsRow(t.name, key))
 	if err == nil && row != nil {
 		err = json.Unmarshal(row, &k)
 	}
@@ -130,11 +133,15 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := CheckKey(key); err != nil {
 		return KeySettings{}, err
 	}
-	s, err := q.openOrCreate(tx)
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
 	if err != nil {
 		return KeySettings{}, err
 	}
-	before, err := q.settingsOf(tx, s, key)
+	s := qtx.state
+	before, err := settings{qtx}.of(tx, key)
 	if err != nil {
 		return KeySettings{}, err
 	}
@@ -143,35 +150,34 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return after, err
 	}
 	changed := *s
-	changed.keysSet += settings(after) - settings(before)
+	changed.keysSet += counted(after) - counted(before)
 	changed.keysLimited += limits(after) - limits(before)
 	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
 		return KeySettings{}, configError("%d keys of the queue have settings of their own: no more may. null drops a setting", s.keysSet)
 	}
 	if after == (KeySettings{}) {
-		tx.Clear(q.settingsRow(key))
+		tx.Clear(settingsRow(q.name, key))
 	} else {
 		row, err := json.Marshal(after)
 		if err != nil {
 			return KeySettings{}, fmt.Errorf("settings of a key: %w", err)
 		}
-		tx.Set(q.settingsRow(key), row)
+		tx.Set(settingsRow(q.name, key), row)
 	}
-	if err := q.writeState(tx, &changed); err != nil {
+	if err := qtx.writeState(&changed); err != nil {
 		return KeySettings{}, err
 	}
-	qtx := q.newQueueTx(tx, &changed)
 	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
 	if err := (keyIndex{qtx}).lookAgain(key); err != nil {
 		return KeySettings{}, err
 	}
-	return after, qtx.finish()
+	return after, qtx.done()
 }
 
-// settings and limits count a key's settings as 0 or 1 for the queue's state.
-func settings(k KeySettings) int64 {
+// counted and limits count a key's settings as 0 or 1 for the queue's state.
+func counted(k KeySettings) int64 {
 	if k == (KeySettings{}) {
 		return 0
 	}
@@ -192,17 +198,17 @@ func (x keyIndex) lookAgain(key string) error {
 		return err
 	}
 	x.find(first, key)
-	x.arrived = true
+	x.arrive()
 	return nil
 }
 
 // forgetKeys clears what is known of keys, when the queue is deleted, but for their last
 // fences: a holder may still be at work.
-func (q Queue) forgetKeys(tx kv.Tx) {
+func forgetKeys(tx kv.Tx, queue string) {
 	for _, space := range []string{spaceSettings, spaceTokensOf, spaceKeyWaits} {
-		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
+		tx.ClearRange(tuple.Range(queueRow(space, queue)))
 	}
-	tx.Clear(queueRow(spaceTokensOf, q.name))
-	tx.Clear(q.counterKey(0, counterOwing))
-	tx.Clear(q.bucketRow())
+	tx.Clear(queueRow(spaceTokensOf, queue))
+	tx.Clear(counterKey(queue, 0, counterOwing))
+	tx.Clear(bucketRow(queue))
 }

@@ -12,7 +12,7 @@ func (qtx *queueTx) leaseDue(t timer) error {
 	if err != nil || l.due != t.due {
 		return err
 	}
-	qtx.txSize += qtx.itemTxSize(&l.envelope, false)
+	qtx.txSize += itemTxSize(qtx.name, &l.envelope, false)
 	return retries{qtx}.runOut(l)
 }
 

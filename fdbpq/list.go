@@ -63,13 +63,14 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if listing.Holder != "" && space != spaceLeased {
 		return Page{}, ErrListHolder
 	}
-	s, err := q.readState(r)
+	qtx, err := q.view(r)
 	if err != nil {
 		return Page{}, err
 	}
-	if s == nil {
+	if qtx == nil {
 		return Page{}, ErrNoQueue
 	}
+	s := qtx.state
 	band := AllPriorities
 	if listing.Band != nil {
 		band = *listing.Band
@@ -77,7 +78,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	var behind *place
 	if listing.After != nil {
 		at := listing.After.place
-		l, err := q.locate(r, s, *listing.After)
+		l, err := qtx.locate(r, *listing.After)
 		if err != nil {
 			return Page{}, err
 		}
@@ -86,16 +87,15 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	in := func(space string) *scan { return q.scan(r, s, space, Min, band, "").behind(behind) }
+	in := func(space string) *scan { return scanOf(q.name, r, s, space, Min, band, "").behind(behind) }
 	next := nextEntries(in(space).next)
 	switch {
 	case listing.Key != "":
-		qtx := q.newQueueView(r, s)
 		next = keyIndex{qtx}.itemsAt(scanIn(r, keyIndex{qtx}.row(spaceKeyReady, listing.Key), Min, band, "").behind(behind))
 	case space == spaceReady && s.keyed:
 		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, in(spaceKeyed).next)
 	}
-	return q.page(r, s, space, next, listing)
+	return qtx.page(space, next, listing)
 }
 
 // itemsAt returns the ready items with keys whose places a scan finds.
@@ -139,7 +139,7 @@ func (rest *scan) behind(behind *place) *scan {
 
 // page reads one page of a space. It ends early when its content reaches
 // MaxBatchBytes.
-func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, listing Listing) (Page, error) {
+func (qtx *queueTx) page(space string, next nextEntries, listing Listing) (Page, error) {
 	most := listing.Limit // rows
 	if listing.Holder != "" {
 		most = MaxBatch
@@ -178,7 +178,7 @@ func (q Queue) page(r kv.Reader, s *queueState, space string, next nextEntries, 
 			page.More = true
 			break
 		}
-		stored, err := q.storedItem(r, s, l, payload)
+		stored, err := contents{qtx}.stored(qtx.snapshot, l, payload)
 		if err != nil {
 			return Page{}, err
 		}
@@ -200,17 +200,18 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
 	}
-	s, err := q.readState(r)
-	if err != nil || s == nil {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
 		return Popped{Reason: ReasonUnknown}, err
 	}
+	s := qtx.state
 	if err := s.refusesEnd(&sel); err != nil {
 		return Popped{}, err
 	}
 	if s.paused {
 		return Popped{Reason: ReasonPaused}, nil
 	}
-	found := collector{queueTx: q.newQueueView(r, s), sel: sel}
+	found := collector{queueTx: qtx, sel: sel}
 	var popped Popped
 	retry, err := found.bound()
 	if err != nil {
@@ -237,5 +238,5 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 			return Popped{}, err
 		}
 	}
-	return popped, q.complete(r, s, &popped)
+	return popped, qtx.complete(&popped)
 }

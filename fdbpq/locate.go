@@ -28,9 +28,9 @@ type located struct {
 
 // locate finds an item by its id in any state, nil when there is none. The
 // transaction depends on the rows that exist and on those that do not.
-func (q Queue) locate(r kv.Reader, s *queueState, id ID) (*located, error) {
+func (qtx *queueTx) locate(r kv.Reader, id ID) (*located, error) {
 	at := id.place
-	rows, err := q.rowsAt(r, s, at)
+	rows, err := r.GetAll(qtx.rowsAt(at))
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +38,11 @@ func (q Queue) locate(r kv.Reader, s *queueState, id ID) (*located, error) {
 		if at.priority, _, err = tuple.ConsumeInt(forward); err != nil {
 			return nil, fmt.Errorf("damaged forwarding row: %w", err)
 		}
-		if rows, err = q.rowsAt(r, s, at); err != nil {
+		if rows, err = r.GetAll(qtx.rowsAt(at)); err != nil {
 			return nil, err
 		}
 	}
-	for i, space := range s.itemSpaces() {
+	for i, space := range qtx.state.itemSpaces() {
 		if rows[i] != nil {
 			return parseItemRow(space, rows[i], at)
 		}
@@ -131,16 +131,12 @@ func (s *queueState) itemSpaces() []string {
 
 var itemSpaces = []string{spaceReady, spaceDelayed, spaceLeased, spaceKeyed}
 
-// rowsAt reads the rows of a place in all spaces of items, and its forwarding row.
-func (q Queue) rowsAt(r kv.Reader, s *queueState, p place) ([][]byte, error) {
-	return r.GetAll(q.rowKeys(s, p))
-}
-
-func (q Queue) rowKeys(s *queueState, p place) [][]byte {
-	spaces := s.itemSpaces()
+// rowsAt are the keys of a place in all spaces of items, and of its forwarding row.
+func (qtx *queueTx) rowsAt(p place) [][]byte {
+	spaces := qtx.state.itemSpaces()
 	keys := make([][]byte, 0, len(spaces)+1)
 	for _, space := range spaces {
-		keys = append(keys, p.append(generationPrefix(space, q.name, s.generation)))
+		keys = append(keys, p.append(qtx.prefix(space)))
 	}
-	return append(keys, p.append(generationPrefix(spaceForward, q.name, s.generation)))
+	return append(keys, p.append(qtx.prefix(spaceForward)))
 }

@@ -235,7 +235,7 @@ func revokeOf(id knownID, r fdbpq.Revocation) operation {
 	return operation{
 		name: fmt.Sprintf("revoke %s/%s fence %d, delay %s, reason %q", id.queue, id.id, r.Fence, delay, r.Reason),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			done, err := p.store.Queue(id.queue).Revoke(tx, parseID(id.id), r)
+			done, err := p.queue(id.queue).Revoke(tx, parseID(id.id), r)
 			if err == nil {
 				err = done.Err
 			}

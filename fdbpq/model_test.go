@@ -138,6 +138,7 @@ type itemView struct {
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
 	queue, token string // the store's, of a lease
+	backoff      string // of the queue that gave a lease, if it has one
 }
 
 func newModel() *model {
@@ -214,6 +215,9 @@ func (m *model) learn(want *outcome, got outcome) []heldLease {
 		ours, theirs := &want.Items[i], got.Items[i]
 		if ours.ID == "" && theirs.ID != "" && !m.knows(theirs.ID) {
 			ours.ID = theirs.ID
+			if ours.backoff != "" { // which depends on the id
+				ours.Backoff = retryAfter(ours.backoff, ours.ID, ours.Deliveries)
+			}
 			for _, q := range m.queues {
 				if item := q.byNumber(ours.number); item != nil {
 					m.found(q, item, theirs)
@@ -365,7 +369,7 @@ func (i *modelItem) stored() itemView {
 
 func (q *modelQueue) leased(i *modelItem, at moment) itemView {
 	v := i.view()
-	v.generation, v.Backoff = q.generation, q.backoff(i)
+	v.generation, v.Backoff, v.backoff = q.generation, q.backoff(i), string(q.config.Backoff)
 	v.Fence, v.KeyFence, v.Expires = i.fence, i.keyFence, at.display(i.due)
 	return v
 }

@@ -12,7 +12,7 @@ func inspectOf(queue string) operation {
 	return operation{
 		name: "inspect " + queue,
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			q := p.store.Queue(queue)
+			q := p.queue(queue)
 			i, err := q.Inspect(r)
 			if err != nil || i == nil {
 				return outcome{}, err
@@ -44,7 +44,7 @@ func configureOf(queue string, fields map[string]any, change func(*fdbpq.Config)
 	return operation{
 		name: fmt.Sprintf("configure %s %s", queue, object),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			config, err := p.store.Queue(queue).Configure(tx, object)
+			config, err := p.queue(queue).Configure(tx, object)
 			return outcome{Config: config}, err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.configure(queue, at, change, good) },
@@ -60,7 +60,7 @@ func setKeyOf(queue, key, name string, value any, change func(*fdbpq.KeySettings
 	return operation{
 		name: fmt.Sprintf("set key %s of %s: %s", key, queue, object),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			_, err := p.store.Queue(queue).SetKey(tx, key, object)
+			_, err := p.queue(queue).SetKey(tx, key, object)
 			return outcome{OK: err == nil}, err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.setKey(queue, key, at, change) },
@@ -71,7 +71,7 @@ func pauseOf(queue string, paused bool) operation {
 	return operation{
 		name: fmt.Sprintf("pause %s %v", queue, paused),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			q := p.store.Queue(queue)
+			q := p.queue(queue)
 			if paused {
 				return outcome{}, q.Pause(tx)
 			}
@@ -85,7 +85,7 @@ func purgeOf(queue string, queueToo bool) operation {
 	return operation{
 		name: fmt.Sprintf("purge %s, delete %v", queue, queueToo),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			q := p.store.Queue(queue)
+			q := p.queue(queue)
 			purge := q.Purge
 			if queueToo {
 				purge = q.Delete

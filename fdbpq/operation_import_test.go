@@ -61,7 +61,7 @@ func importOf(queue string, items []importItem) operation {
 				}
 				all = append(all, one)
 			}
-			imported, err := p.store.Queue(queue).Import(tx, all...)
+			imported, err := p.queue(queue).Import(tx, all...)
 			if err != nil {
 				return outcome{}, err
 			}

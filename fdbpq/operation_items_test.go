@@ -19,7 +19,7 @@ func getOf(id knownID) operation {
 	return operation{
 		name: fmt.Sprintf("get %s/%s", id.queue, id.id),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			stored, err := p.store.Queue(id.queue).Get(r, parseID(id.id))
+			stored, err := p.queue(id.queue).Get(r, parseID(id.id))
 			if err != nil || stored == nil {
 				return outcome{}, err
 			}
@@ -33,7 +33,7 @@ func removeOf(id knownID) operation {
 	return operation{
 		name: fmt.Sprintf("remove %s/%s", id.queue, id.id),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			last, ok, err := p.store.Queue(id.queue).Remove(tx, parseID(id.id))
+			last, ok, err := p.queue(id.queue).Remove(tx, parseID(id.id))
 			return outcome{OK: ok, N: last}, err
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.removeID(id.queue, id.id) },
@@ -44,7 +44,7 @@ func moveOf(id knownID, priority int64) operation {
 	return operation{
 		name: fmt.Sprintf("move %s/%s to %d", id.queue, id.id, priority),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			ok, err := p.store.Queue(id.queue).Move(tx, parseID(id.id), priority)
+			ok, err := p.queue(id.queue).Move(tx, parseID(id.id), priority)
 			return outcome{OK: ok}, err
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.move(id.queue, id.id, priority) },
@@ -60,7 +60,7 @@ func listOf(queue string, l listing) operation {
 				id := parseID(l.after.id)
 				ask.After = &id
 			}
-			page, err := p.store.Queue(queue).List(r, ask)
+			page, err := p.queue(queue).List(r, ask)
 			out := outcome{More: page.More}
 			for i := range page.Items {
 				out.Items = append(out.Items, storedViewOf(&page.Items[i]))

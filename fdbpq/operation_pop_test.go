@@ -37,7 +37,7 @@ func popOf(queue string, sel selection, lease time.Duration) operation {
 	return operation{
 		name: fmt.Sprintf("pop %s %v lease %v", queue, sel, lease),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			q := p.store.Queue(queue)
+			q := p.queue(queue)
 			var popped fdbpq.Popped
 			var err error
 			if lease == 0 {
@@ -59,7 +59,7 @@ func peekOf(queue string, sel selection) operation {
 	return operation{
 		name: fmt.Sprintf("peek %s %v", queue, sel),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			popped, err := p.store.Queue(queue).Peek(r, sel.of())
+			popped, err := p.queue(queue).Peek(r, sel.of())
 			return poppedOf(popped), err
 		},
 		expect: func(m *model, at moment, got outcome) outcome { return m.peek(queue, at, sel, got) },

@@ -31,7 +31,7 @@ func pushOf(queue string, items []pushItem) operation {
 				}
 				news = append(news, n)
 			}
-			pushed, err := p.store.Queue(queue).Push(tx, news...)
+			pushed, err := p.queue(queue).Push(tx, news...)
 			if err != nil {
 				return outcome{}, err
 			}

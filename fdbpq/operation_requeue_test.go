@@ -14,7 +14,7 @@ func requeueOf(id knownID, to string) operation {
 	return operation{
 		name: fmt.Sprintf("requeue %s/%s to %q", id.queue, id.id, to),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			done, err := p.store.Queue(id.queue).Requeue(tx, parseID(id.id), to)
+			done, err := p.queue(id.queue).Requeue(tx, parseID(id.id), to)
 			if err != nil || !done.Found {
 				return outcome{}, err
 			}

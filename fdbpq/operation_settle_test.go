@@ -10,13 +10,14 @@ import (
 
 func settleOf(l heldLease, what settlement, d time.Duration, reason string) operation {
 	return operation{
-		name: fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, reason),
+		settles: true,
+		name:    fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, reason),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
 			if err != nil {
 				return outcome{}, err
 			}
-			q := p.store.Queue(l.queue)
+			q := p.queue(l.queue)
 			var settled fdbpq.Settled
 			switch what {
 			case settleAck:

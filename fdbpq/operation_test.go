@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -22,6 +23,8 @@ type operation struct {
 	look   func(p *process, r kv.Reader) (outcome, error)
 	whole  func(ctx context.Context, p *process) (outcome, error)
 	expect func(m *model, at moment, got outcome) outcome
+
+	settles bool // a lost lease leaves the transaction as it is
 }
 
 // kindOf names the kind of an error. Unexpected errors keep their text, so that no
@@ -181,6 +184,58 @@ func bothOf(parts ...operation) operation {
 	}
 }
 
+// jointOf does several things in one transaction, which writes together what they change. It
+// goes on after a lost lease, and others of the parts may look at what is there by then.
+func jointOf(parts ...operation) operation {
+	name := "joint:"
+	for _, part := range parts {
+		name += " [" + part.name + "]"
+	}
+	lost := func(part operation, kind string) bool { return part.settles && strings.HasPrefix(kind, "lost: ") }
+	return operation{
+		name: name,
+		run: func(p *process, tx kv.Tx) (all outcome, err error) {
+			err = p.store.In(tx, func(w *fdbpq.Work) error {
+				p.work = w
+				defer func() { p.work = nil }()
+				for _, part := range parts {
+					do := part.run
+					if do == nil {
+						do = func(p *process, tx kv.Tx) (outcome, error) { return part.look(p, tx) }
+					}
+					out, err := do(p, tx)
+					if kind := kindOf(err); lost(part, kind) {
+						out, err = outcome{Events: []string{kind}}, nil
+					}
+					if err != nil {
+						return err
+					}
+					all.add(out)
+				}
+				return nil
+			})
+			return all, err
+		},
+		expect: func(m *model, at moment, got outcome) outcome {
+			var all outcome
+			for _, part := range parts {
+				rest := got
+				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
+				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
+				out := part.expect(m, at, rest)
+				if lost(part, out.Err) {
+					out = outcome{Events: []string{out.Err}}
+				}
+				if out.Err != "" {
+					return out
+				}
+				all.add(out)
+			}
+			return all
+		},
+	}
+}
+
 // add appends what a further part of a transaction answered, but for when to pop again: the
 // sum would not say whose time it is.
 func (o *outcome) add(other outcome) {
@@ -203,7 +258,7 @@ func (o *outcome) add(other outcome) {
 // does not count.
 func (o outcome) settled() outcome {
 	o.Events = slices.Sorted(slices.Values(o.Events))
-	o.Items = seen(o.Items, func(v *itemView) { v.number, v.queue, v.token = 0, "", "" })
+	o.Items = seen(o.Items, func(v *itemView) { v.number, v.queue, v.token, v.backoff = 0, "", "", "" })
 	o.Pushed = seen(o.Pushed, func(v *pushedView) { v.queue = "" })
 	o.Imported = seen(o.Imported, func(*importedView) {})
 	return o

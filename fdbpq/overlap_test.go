@@ -99,6 +99,15 @@ func (w *world) meet(rng *rand.Rand, first bool) operation {
 	case dice < 5 && len(w.leases) > 0 && first:
 		return bothOf(w.settling(rng), popOf(w.queueName(rng), w.selection(rng, true), w.lease(rng)))
 	}
+	if rng.IntN(10) == 0 && len(w.leases) > 0 {
+		parts := make([]operation, 2+rng.IntN(5))
+		for i := range parts {
+			if parts[i] = w.settling(rng); rng.IntN(4) == 0 {
+				parts[i] = removeOf(pick(rng, w.ids...))
+			}
+		}
+		return jointOf(parts...)
+	}
 	return w.writing(rng, false)
 }
 

@@ -182,6 +182,11 @@ var meetings = []func(*world) operation{
 	func(w *world) operation {
 		return importOf("a", []importItem{{id: w.ids[len(w.ids)-1].id, payload: "back", priority: 3, expires: time.Hour}})
 	},
+	func(w *world) operation { return jointOf(nackIt(0)(w), pushOfKey(2, 0)(w), moveIt(-1)(w)) },
+	func(w *world) operation { return jointOf(ackIt(w), leaseIt(w)) },
+	func(w *world) operation {
+		return jointOf(settleOf(w.lease0(), settleExtend, time.Hour, ""), moveIt(3)(w), pushUnique(pushItem{})(w), settleOf(w.lease0(), settleTerminate, 0, ""))
+	},
 	sweepIt, // the last one
 }
 

@@ -52,7 +52,7 @@ func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 
 // prefetchRows says which rows the transaction is about to read.
 func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
-	tx.Prefetch(queueRow(spaceState, q.name), q.counterKey(q.store.queueStates.guess(q.name).generation, counterReady))
+	tx.Prefetch(queueRow(spaceState, q.name), counterKey(q.name, q.store.queueStates.guess(q.name).generation, counterReady))
 	if lease > 0 {
 		tx.Prefetch(row(spaceTime))
 	}
@@ -69,7 +69,7 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	guess := q.store.queueStates.guess(q.name)
 	if sel.PopID != "" {
 		tx.Prefetch(popIDRow(q.name, sel.PopID), row(spaceTime))
-		tx.Prefetch(q.counterKeys(guess.generation)...)
+		tx.Prefetch(counterKeys(q.name, guess.generation)...)
 	}
 	if !guess.likelyRead(&sel) {
 		return
@@ -79,7 +79,7 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 		spaces = spaces[:1]
 	}
 	for _, space := range spaces {
-		q.scan(tx, guess, space, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
+		scanOf(q.name, tx, guess, space, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
 	}
 }
 
@@ -89,21 +89,24 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return Popped{}, err
 	}
 	q.prefetchRows(tx, lease)
-	ahead, err := q.startReadAhead(tx, &sel)
+	if q.work == nil {
+		q.work = q.store.work(tx)
+	}
+	ahead, err := q.work.startReadAhead(q.name, &sel)
 	if err != nil {
 		return Popped{}, err
 	}
-	qtx, err := q.begin(tx)
+	qtx, err := q.open(tx)
 	if err != nil {
 		return Popped{}, err
 	}
-	if qtx == nil {
-		return q.popUnknown(tx, &sel, lease)
+	if !qtx.there() {
+		return popIDs{qtx}.popUnknown(&sel, lease)
 	}
 	if sel.PopID != "" {
 		again, err := popIDs{qtx}.repeat(&sel, lease)
 		if err != nil || again != nil {
-			return deref(again), cmp.Or(err, qtx.finish())
+			return deref(again), cmp.Or(err, qtx.done())
 		}
 	}
 	if err := qtx.state.refuses(&sel, lease); err != nil {
@@ -120,7 +123,12 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 	return qtx.popNew(&sel, lease, ahead)
 }
 
+// popNew pops what no pop has popped before. Pops find keys by rows that say how it stands
+// with them, so these are written before, and those that the pop has changed after it.
 func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
+	if err := (keyIndex{qtx}).flush(); err != nil {
+		return Popped{}, err
+	}
 	head := collector{queueTx: qtx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: qtx.txSize}
 	if ahead != nil && ahead.guess == qtx.state {
 		head.ahead = ahead
@@ -190,11 +198,14 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			return Popped{}, err
 		}
 	}
-	if err := qtx.finish(); err != nil {
+	if err := (keyIndex{qtx}).flush(); err != nil {
 		return Popped{}, err
 	}
-	popped.Events = qtx.events
-	return popped, qtx.complete(qtx.snapshot, qtx.state, &popped)
+	if err := qtx.done(); err != nil {
+		return Popped{}, err
+	}
+	popped.Events = qtx.happened()
+	return popped, qtx.complete(&popped)
 }
 
 func deref(t *Popped) Popped {

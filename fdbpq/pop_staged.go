@@ -228,7 +228,7 @@ func (g *staged) fulfil(ctx context.Context) error {
 				if popped, err = qtx.popNew(&m.sel, stagedLifetime, nil); err != nil {
 					return err
 				}
-				events = qtx.events
+				events = append(events, popped.Events...)
 			}
 			if popped.More {
 				break // the next transaction continues
@@ -311,7 +311,7 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 				return Popped{}, err
 			}
 		}
-		return popped, g.complete(qtx.snapshot, qtx.state, &popped)
+		return popped, qtx.complete(&popped)
 	}
 	now, err := qtx.now()
 	if err != nil {
@@ -331,13 +331,13 @@ func (g *staged) deliver(tx kv.Tx, result []byte) (Popped, error) {
 			popped.Items = append(popped.Items, *item)
 		}
 	}
-	if err := qtx.finish(); err != nil {
+	if err := qtx.done(); err != nil {
 		return Popped{}, err
 	}
 	if len(popped.Items) == 0 {
 		return Popped{}, errContended // all leases of the result were lost: start again
 	}
-	return popped, g.complete(qtx.snapshot, qtx.state, &popped)
+	return popped, qtx.complete(&popped)
 }
 
 // stagedPops is what a queue does about staged pops.

@@ -114,7 +114,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, ps.complete(ps.snapshot, ps.state, popped)
+	return popped, ps.complete(popped)
 }
 
 func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
@@ -152,7 +152,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	again := *l
 	again.extraAnswers++
 	ps.change(l, &again)
-	stored, err := ps.storedItem(ps.tx, ps.state, l, whole)
+	stored, err := contents{ps.queueTx}.stored(ps.tx, l, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 
 // room returns an error when the queue may remember no more ids.
 func (ps popIDs) room() error {
-	n, err := ps.counts(ps.snapshot, ps.state.generation)
+	n, err := countsOf(ps.name, ps.snapshot, ps.state.generation)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func splitPlace(b []byte) (place, []byte, error) {
 func (ps popIDs) due(t timer) error {
 	before := ps.tally.remembered
 	err := idDue(ps.queueTx, popIDRow(ps.name, t.id), t, parseRememberedPop)
-	if err == nil && ps.tally.remembered < before && !ps.state.exists {
+	if err == nil && ps.tally.remembered < before && !ps.there() {
 		err = ps.forgetUnknown()
 	}
 	return err

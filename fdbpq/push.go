@@ -79,9 +79,9 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		if results[i].Err == nil && !results[i].Duplicate {
 			p.evict(results[:i+1])
 		}
-		results[i].Events, p.events = p.events, nil
+		results[i].Events = p.happened()
 	}
-	return results, p.finish()
+	return results, p.done()
 }
 
 // PrefetchPush says which items the transaction is about to push, so that an engine over a
@@ -107,7 +107,7 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 		}
 	}
 	if counts {
-		tx.Prefetch(q.counterKeys(guess.generation)...)
+		tx.Prefetch(counterKeys(q.name, guess.generation)...)
 	}
 	if time {
 		tx.Prefetch(row(spaceTime))
@@ -117,19 +117,46 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 // openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
 // and the store's options forbid to make it.
 func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
-	s, exists, err := q.stateOrNew(tx)
-	if err == nil && !exists && q.store.refuseUnknown {
-		err = ErrNoQueue
-	}
+	qtx, err := q.open(tx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := q.newQueueTx(tx, s).newPusher()
+	p, err := qtx.pusher(q.name)
 	if err != nil {
 		return nil, err
 	}
-	p.missing, p.full = !exists, q.full
+	p.full = q.full
 	return p, nil
+}
+
+// pusher is what adds items to a queue of the Work.
+func (w *Work) pusher(queue string) (*pusher, error) {
+	qtx, err := w.queue(queue)
+	if err != nil {
+		return nil, err
+	}
+	if !qtx.there() && w.store.refuseUnknown {
+		return nil, ErrNoQueue
+	}
+	if err := qtx.orNew(); err != nil {
+		return nil, err
+	}
+	if !qtx.issued.known {
+		// By snapshot: a dependency on it would make all pushes conflict.
+		high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
+		if err != nil {
+			return nil, err
+		}
+		qtx.issued.count, qtx.issued.known = int64(kv.DecodeInteger(high)), true
+	}
+	return &pusher{queueTx: qtx, pushed: w.store.clock.wall().UnixNano()}, nil
+}
+
+// issue notes that a count was given out.
+func (qtx *queueTx) issue(count int64) {
+	if count > qtx.issued.count {
+		qtx.issued.count, qtx.issued.counts = count, true
+	}
 }
 
 // prepare makes the queue with its first item, and has it keep items with keys, or with
@@ -142,11 +169,10 @@ func (p *pusher) prepare(e *envelope) error {
 		p.state = &changed
 	}
 	if p.missing {
-		p.missing = false
-		return p.create(p.tx, p.state)
+		return p.create(p.state)
 	}
 	if first {
-		return p.writeState(p.tx, p.state)
+		return p.writeState(p.state)
 	}
 	return nil
 }
@@ -154,30 +180,13 @@ func (p *pusher) prepare(e *envelope) error {
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
-	missing       bool    // the queue does not exist yet
-	full          error   // why no new items are added
-	count         int64   // last one assigned
-	pushed        int64   // wall clock of this transaction
-	counted       Counts  // of the queue; read when a limit depends on it
-	promisedFence int64   // highest minFence assigned by an import; 0: not read yet
-	added         located // the last item that was added
-	victims       []located
-	dropsItself   bool // the item that is about to be added is a victim, too
-	itself        int  // its number among them
-}
-
-// newPusher reads the highest count by snapshot: a dependency on it would make all
-// pushes conflict.
-func (qtx *queueTx) newPusher() (*pusher, error) {
-	high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
-	if err != nil {
-		return nil, err
-	}
-	return &pusher{
-		queueTx: qtx,
-		count:   int64(kv.DecodeInteger(high)),
-		pushed:  qtx.store.clock.wall().UnixNano(),
-	}, nil
+	full        error   // why no new items are added
+	pushed      int64   // wall clock of this transaction
+	counted     Counts  // of the queue, without what the Work has not written yet; read when a limit depends on it
+	added       located // the last item that was added
+	victims     []located
+	dropsItself bool // the item that is about to be added is a victim, too
+	itself      int  // its number among them
 }
 
 // readCounts reads the counters if a limit depends on them. It reads by snapshot, so
@@ -185,7 +194,7 @@ func (qtx *queueTx) newPusher() (*pusher, error) {
 func (p *pusher) readCounts(items []NewItem) (err error) {
 	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
 	if p.store.limited(&p.state.config) || withID {
-		p.counted, err = p.counts(p.snapshot, p.state.generation)
+		p.counted, err = countsOf(p.name, p.snapshot, p.state.generation)
 	}
 	return err
 }
@@ -230,17 +239,15 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 		return Pushed{Err: refused}, err
 	}
 	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, attempts: item.attempts}}
-	p.assign(&l, priority)
+	seq := p.assign(&l, priority)
 	if err := (contents{p.queueTx}).write(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if err := p.prepare(&l.envelope); err != nil {
 		return Pushed{}, err
 	}
-	if err := p.acknowledge(handOver); err != nil {
-		return Pushed{}, err
-	}
-	p.count++
+	handOver.acknowledge()
+	p.issue(seq)
 	due, err := p.schedule(item, &l.envelope)
 	if err != nil {
 		return Pushed{}, err
@@ -250,18 +257,21 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 	}
 	p.change(nil, l.from(due))
 	p.added = l
-	pushed := Pushed{ID: ID{l.place}, Seq: p.count, Priority: priority}
+	pushed := Pushed{ID: ID{l.place}, Seq: seq, Priority: priority}
 	if item.MsgID != "" {
 		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
 
-// assign gives a new item, which is ready, the place behind all of its priority.
-func (p *pusher) assign(l *located, priority int64) {
+// assign gives a new item, which is ready, the place behind all of its priority, and returns
+// its number in push order.
+func (p *pusher) assign(l *located, priority int64) (seq int64) {
+	seq = p.issued.count + 1
 	l.idPriority = priority
-	l.place.tail = newTail(p.count + 1)
+	l.place.tail = newTail(seq)
 	l.at(priority).from(0)
+	return seq
 }
 
 // pushAgain answers the push of an item that was pushed before. A lease that it hands
@@ -274,9 +284,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	if errors.Is(refused, ErrHandOver) {
 		return Pushed{Err: refused}, nil
 	}
-	if err := p.acknowledge(handOver); err != nil {
-		return Pushed{}, err
-	}
+	handOver.acknowledge()
 	seq, err := first.id.place.count()
 	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
 }
@@ -332,13 +340,4 @@ func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
 		due = now + int64(delay)
 	}
 	return due, nil
-}
-
-// finish writes the queue's highest count and its counters.
-func (p *pusher) finish() error {
-	if p.missing {
-		return nil // no item was added
-	}
-	p.tx.Max(queueRow(spaceHigh, p.name), uint64(p.count))
-	return p.queueTx.finish()
 }

@@ -13,7 +13,7 @@ import (
 type Queue struct {
 	store *Store
 	name  string
-	cache *txCache
+	work  *Work // which several operations share; nil: each has its own
 	full  error // why no new items are added; nil: they are
 }
 
@@ -32,24 +32,6 @@ func (s *Store) Queue(name string) Queue {
 
 // Name returns the queue's name.
 func (q Queue) Name() string { return q.name }
-
-// In returns a handle for many operations on the queue within one transaction. It
-// reads the queue's state and store time once. No other handle may change the
-// queue's configuration, pause, purge or delete it in the same transaction.
-func (q Queue) In(tx kv.Tx) Queue {
-	q.cache = &txCache{tx: tx}
-	return q
-}
-
-// txCache keeps what a transaction has read about a queue.
-type txCache struct {
-	tx        kv.Tx
-	state     *queueState
-	read      bool
-	storeTime int64
-
-	buffers buffers
-}
 
 // QueuesBetween returns the names of existing queues that may have rows from the
 // first key to the last.

@@ -244,78 +244,71 @@ func (c *queueStates) guess(queue string) *queueState {
 
 // readState returns the queue's state, nil when there is no such queue.
 func (q Queue) readState(r kv.Reader) (*queueState, error) {
-	s, err := q.readStateRow(r)
+	if w := q.work; w != nil && r == kv.Reader(w.tx) {
+		qtx, err := w.queue(q.name)
+		if err != nil || !qtx.there() {
+			return nil, err
+		}
+		return qtx.state, nil
+	}
+	s, err := q.store.readStateRow(r, q.name)
 	if err != nil || s == nil || !s.exists {
 		return nil, err
 	}
 	return s, nil
 }
 
-// readStateRow returns the state row, that of a deleted queue included. The result is
+// readStateRow returns a queue's state row, that of a deleted queue included. The result is
 // shared: copy it before changing it.
-func (q Queue) readStateRow(r kv.Reader) (*queueState, error) {
-	once := q.cache != nil && r == kv.Reader(q.cache.tx)
-	if once && q.cache.read {
-		return q.cache.state, nil
-	}
-	raw, err := r.Get(queueRow(spaceState, q.name))
-	if err != nil {
+func (s *Store) readStateRow(r kv.Reader, queue string) (*queueState, error) {
+	raw, err := r.Get(queueRow(spaceState, queue))
+	if err != nil || raw == nil {
 		return nil, err
 	}
-	var s *queueState
-	if raw != nil {
-		if s, err = q.store.queueStates.parse(q.name, raw); err != nil {
-			return nil, err
-		}
-	}
-	if once {
-		q.cache.state, q.cache.read = s, true
-	}
-	return s, nil
+	return s.queueStates.parse(queue, raw)
 }
 
-// stateOrNew returns the queue's state, or the state of a new queue when there is no
-// such queue.
-func (q Queue) stateOrNew(tx kv.Tx) (s *queueState, exists bool, err error) {
-	if s, err = q.readStateRow(tx); err != nil || s != nil && s.exists {
-		return s, err == nil, err
+// orNew has a queue that does not exist be a new one, which its first item makes.
+func (qtx *queueTx) orNew() error {
+	if qtx.state.exists {
+		return nil
 	}
 	begin := &queueState{exists: true, config: defaultConfig()}
-	if s != nil {
-		begin.generation = s.generation // Delete has incremented it
-		return begin, false, nil
+	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
+		gone, err := qtx.tx.Get(row(spaceGone))
+		if err != nil {
+			return err
+		}
+		begin.generation = int64(kv.DecodeInteger(gone)) + 1
 	}
-	gone, err := tx.Get(row(spaceGone))
-	begin.generation = int64(kv.DecodeInteger(gone)) + 1
-	return begin, false, err
+	qtx.state, qtx.missing = begin, true
+	return nil
 }
 
-// create writes the state row of a new queue.
-func (q Queue) create(tx kv.Tx, s *queueState) error {
+// create makes a queue that is missing, in a state.
+func (qtx *queueTx) create(s *queueState) error {
+	qtx.missing = false
 	if s.generation > 1 {
 		// Watches of an earlier queue of this name see a value that they have not seen.
-		tx.Add(queueRow(spaceArrivals, q.name), s.generation<<32)
+		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), s.generation<<32)
 	}
-	return q.writeState(tx, s)
+	return qtx.writeState(s)
 }
 
-// openOrCreate returns the queue's state, and makes the queue if need be.
-func (q Queue) openOrCreate(tx kv.Tx) (*queueState, error) {
-	s, exists, err := q.stateOrNew(tx)
-	if err == nil && !exists {
-		err = q.create(tx, s)
+// orCreate makes the queue if need be.
+func (qtx *queueTx) orCreate() error {
+	if err := qtx.orNew(); err != nil || !qtx.missing {
+		return err
 	}
-	return s, err
+	return qtx.create(qtx.state)
 }
 
-func (q Queue) writeState(tx kv.Tx, s *queueState) error {
+func (qtx *queueTx) writeState(s *queueState) error {
 	raw, err := s.pack()
 	if err != nil {
 		return err
 	}
-	tx.Set(queueRow(spaceState, q.name), raw)
-	if q.cache != nil {
-		q.cache.state, q.cache.read = s, true
-	}
+	qtx.tx.Set(queueRow(spaceState, qtx.name), raw)
+	qtx.state = s
 	return nil
 }

@@ -185,19 +185,19 @@ func (rs rates) changeRow(row []byte, rate, next Rate) (before, after *bucket, e
 
 // changeOwn has the queue's tokens come at another rate.
 func (rs rates) changeOwn(before, after Rate) error {
-	was, now, err := rs.changeRow(rs.bucketRow(), before, after)
+	was, now, err := rs.changeRow(bucketRow(rs.name), before, after)
 	switch {
 	case now != nil:
-		rs.tx.Set(rs.bucketRow(), now.pack())
+		rs.tx.Set(bucketRow(rs.name), now.pack())
 	case was != nil:
-		rs.tx.Clear(rs.bucketRow())
+		rs.tx.Clear(bucketRow(rs.name))
 	}
 	return err
 }
 
 // changeKey has a key's tokens come at another rate.
 func (rs rates) changeKey(key string, before, after Rate) error {
-	was, now, err := rs.changeRow(rs.keyBucketRow(key), before, after)
+	was, now, err := rs.changeRow(keyBucketRow(rs.name, key), before, after)
 	switch {
 	case now != nil:
 		return rs.keep(key, now)
@@ -214,7 +214,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = (rates{c.queueTx}).read(c.reader(), c.bucketRow(), rate); err != nil {
+	if c.bucket, err = (rates{c.queueTx}).read(c.reader(), bucketRow(c.name), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()
@@ -237,7 +237,7 @@ func (c *collector) spendTokens() error {
 		return err
 	}
 	c.bucket.take(len(c.items), now)
-	c.tx.Set(c.bucketRow(), c.bucket.pack())
+	c.tx.Set(bucketRow(c.name), c.bucket.pack())
 	return nil
 }
 
@@ -246,9 +246,9 @@ func (rs rates) giveBack(l *located) error {
 	if l.since == 0 {
 		return nil
 	}
-	err := rs.giveBackOne(rs.bucketRow(), l.since)
+	err := rs.giveBackOne(bucketRow(rs.name), l.since)
 	if err == nil && l.key != "" {
-		err = rs.giveBackOne(rs.keyBucketRow(l.key), l.since)
+		err = rs.giveBackOne(keyBucketRow(rs.name, l.key), l.since)
 	}
 	return err
 }
@@ -268,11 +268,11 @@ func (rs rates) giveBackOne(row []byte, taken int64) error {
 
 // bucketRow is the row of the queue's own tokens. It belongs to no generation: a purge
 // does not allow more deliveries.
-func (q Queue) bucketRow() []byte { return queueRow(spaceTokens, q.name) }
+func bucketRow(queue string) []byte { return queueRow(spaceTokens, queue) }
 
 // keyBucketRow is the row of a key's tokens.
-func (q Queue) keyBucketRow(key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceTokensOf, q.name), []byte(key))
+func keyBucketRow(queue, key string) []byte {
+	return tuple.AppendBytes(queueRow(spaceTokensOf, queue), []byte(key))
 }
 
 // MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because they owe
@@ -285,7 +285,7 @@ func (rs rates) keep(key string, b *bucket) error {
 		b.counted = true
 		rs.tally.owing++
 	}
-	rs.tx.Set(rs.keyBucketRow(key), b.pack())
+	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
 	return timers{rs.queueTx}.forgetLater(timerTokens)
 }
 
@@ -294,12 +294,12 @@ func (rs rates) forget(key string, b *bucket) {
 	if b.counted {
 		rs.tally.owing--
 	}
-	rs.tx.Clear(rs.keyBucketRow(key))
+	rs.tx.Clear(keyBucketRow(rs.name, key))
 }
 
 // keysOwing is how many keys have a row of tokens.
-func (q Queue) keysOwing(r kv.Reader) (int64, error) {
-	n, err := r.Get(q.counterKey(0, counterOwing))
+func keysOwing(queue string, r kv.Reader) (int64, error) {
+	n, err := r.Get(counterKey(queue, 0, counterOwing))
 	return int64(kv.DecodeInteger(n)), err
 }
 
@@ -309,13 +309,13 @@ func (rs rates) noRoom(b *bucket) (bool, error) {
 	if b.stored {
 		return false, nil
 	}
-	n, err := rs.keysOwing(rs.snapshot)
+	n, err := keysOwing(rs.name, rs.snapshot)
 	return n >= rs.store.maxKeysOwing, err
 }
 
 // noRoomFor is noRoom for a key whose row was not read.
 func (rs rates) noRoomFor(key string) (bool, error) {
-	row, err := rs.snapshot.Get(rs.keyBucketRow(key))
+	row, err := rs.snapshot.Get(keyBucketRow(rs.name, key))
 	if err != nil {
 		return false, err
 	}
@@ -333,7 +333,7 @@ func (rs rates) due() error {
 		if err != nil {
 			return false, err
 		}
-		settings, err := rs.settingsOf(rs.tx, rs.state, key)
+		settings, err := settings{rs.queueTx}.of(rs.tx, key)
 		if err != nil {
 			return false, err
 		}

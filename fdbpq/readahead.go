@@ -1,9 +1,5 @@
 package fdbpq
 
-import (
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
-
 // readAhead is the head of a queue, read before the queue's state is known, so that
 // an engine over a network serves it at the same time as prefetched rows.
 type readAhead struct {
@@ -15,15 +11,15 @@ type readAhead struct {
 
 // startReadAhead reads the head of the queue if the queue's state can be guessed and
 // the transaction has not read it yet.
-func (q Queue) startReadAhead(tx kv.Tx, sel *Selection) (*readAhead, error) {
-	if q.cache != nil && q.cache.read {
+func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) {
+	if w.knows(queue) {
 		return nil, nil
 	}
-	guess := q.store.queueStates.last(q.name)
+	guess := w.store.queueStates.last(queue)
 	if guess == nil || sel.PopID != "" || !guess.likelyRead(sel) {
 		return nil, nil
 	}
-	next := q.readyItems(q.frontIn(tx, guess), guess, sel.End, *sel.Band, guess.config.Ties)
+	next := readyItems(queue, w.front(guess), guess, sel.End, *sel.Band, guess.config.Ties)
 	entries, err := next(sel.Limit, sel.MaxBytes)
 	return &readAhead{guess: guess, rest: next, entries: entries}, err
 }

@@ -20,15 +20,17 @@ const (
 )
 
 // complete sets Ready or Reason from the queue's counters.
-func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
+func (qtx *queueTx) complete(popped *Popped) error {
+	r, s := qtx.snapshot, qtx.state
 	if len(popped.Items) > 0 {
-		ready, err := r.Get(q.counterKey(s.generation, counterReady))
-		popped.Ready = max(0, int64(kv.DecodeInteger(ready)))
+		ready, err := r.Get(counterKey(qtx.name, s.generation, counterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+qtx.tally.ready)
 		return err
 	}
-	n, err := q.counts(r, s.generation)
+	n, err := countsOf(qtx.name, r, s.generation)
+	n = n.with(&qtx.tally)
 	if err == nil && n.Ready > 0 {
-		empty, err := rates{q.newQueueView(r, s)}.spent(q.bucketRow(), s.config.Rate)
+		empty, err := rates{qtx}.spent(bucketRow(qtx.name), s.config.Rate)
 		if err != nil || empty {
 			popped.Reason = ReasonRate
 			return err
@@ -49,7 +51,7 @@ func (q Queue) complete(r kv.Reader, s *queueState, popped *Popped) error {
 
 // completeLater is complete for a pop that a rate allows no item before a time.
 func (qtx *queueTx) completeLater(popped *Popped, retry time.Duration) error {
-	err := qtx.complete(qtx.snapshot, qtx.state, popped)
+	err := qtx.complete(popped)
 	if popped.Reason == ReasonRate {
 		popped.Retry = retry
 	}

@@ -33,22 +33,22 @@ func (q Queue) PopNothing(tx kv.Tx, sel Selection, lease time.Duration) (Popped,
 	if err := sel.check(); err != nil {
 		return Popped{}, err
 	}
-	qtx, err := q.begin(tx)
+	qtx, err := q.open(tx)
 	if err != nil {
 		return Popped{}, err
 	}
-	if qtx == nil {
-		return q.popUnknown(tx, &sel, lease)
+	if !qtx.there() {
+		return popIDs{qtx}.popUnknown(&sel, lease)
 	}
 	return popIDs{qtx}.repeatOrNothing(&sel, lease, ReasonEmpty)
 }
 
 // popUnknown is the pop of a queue that does not exist.
-func (q Queue) popUnknown(tx kv.Tx, sel *Selection, lease time.Duration) (Popped, error) {
+func (ps popIDs) popUnknown(sel *Selection, lease time.Duration) (Popped, error) {
 	if sel.PopID == "" || !sel.Repeated {
 		return Popped{Reason: ReasonUnknown}, nil
 	}
-	return popIDs{q.newQueueTx(tx, &queueState{config: defaultConfig()})}.repeatOrNothing(sel, lease, ReasonUnknown)
+	return ps.repeatOrNothing(sel, lease, ReasonUnknown)
 }
 
 // repeatOrNothing returns what the pop with this id has popped before, and otherwise pops
@@ -56,7 +56,7 @@ func (q Queue) popUnknown(tx kv.Tx, sel *Selection, lease time.Duration) (Popped
 func (ps popIDs) repeatOrNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
 	again, err := ps.repeat(sel, lease)
 	if err != nil || again != nil {
-		return deref(again), cmp.Or(err, ps.finish())
+		return deref(again), cmp.Or(err, ps.done())
 	}
 	return ps.popNothing(sel, lease, reason)
 }
@@ -73,18 +73,18 @@ func (ps popIDs) popNothing(sel *Selection, lease time.Duration, reason Reason) 
 			return Popped{}, err
 		}
 	}
-	return popped, ps.finish()
+	return popped, ps.done()
 }
 
 // explainNothing sets the reason of a pop that is remembered to have popped nothing.
 func (ps popIDs) explainNothing(popped *Popped) error {
 	switch {
-	case !ps.state.exists:
+	case !ps.there():
 		popped.Reason = ReasonUnknown
 	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return ps.complete(ps.snapshot, ps.state, popped)
+		return ps.complete(popped)
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ const maxOutliving = 1000
 // forgetAllIDs clears all message and pop ids in constant time, but for the ids of
 // repeated pops: these pop nothing of a later queue with this name. The timers of the
 // others find nothing when they fall due.
-func (q Queue) forgetAllIDs(tx kv.Tx) error {
-	begin, end := tuple.Range(queueRow(spaceRepeated, q.name))
+func forgetAllIDs(tx kv.Tx, queue string) error {
+	begin, end := tuple.Range(queueRow(spaceRepeated, queue))
 	repeated, err := tx.Range(begin, end, kv.RangeOptions{Limit: maxOutliving})
 	if err != nil {
 		return err
@@ -141,16 +141,16 @@ func (q Queue) forgetAllIDs(tx kv.Tx) error {
 		if err != nil {
 			return fmt.Errorf("damaged repetition: %w", err)
 		}
-		keys[i] = popIDRow(q.name, id)
+		keys[i] = popIDRow(queue, id)
 	}
 	rows, err := tx.GetAll(keys)
 	if err != nil {
 		return err
 	}
 	for _, space := range []string{spaceMsgID, spacePopID, spacePopItem, spaceRepeated} {
-		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
+		tx.ClearRange(tuple.Range(queueRow(space, queue)))
 	}
-	tx.Clear(q.counterKey(0, counterRemembered))
+	tx.Clear(counterKey(queue, 0, counterRemembered))
 	kept := int64(0)
 	for i, row := range rows {
 		if row == nil {
@@ -166,7 +166,7 @@ func (q Queue) forgetAllIDs(tx kv.Tx) error {
 		kept++
 	}
 	if kept > 0 {
-		tx.Add(q.counterKey(0, counterRemembered), kept)
+		tx.Add(counterKey(queue, 0, counterRemembered), kept)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (ps popIDs) forgetUnknown() error {
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	ps.tx.Clear(ps.counterKey(0, counterRemembered))
+	ps.tx.Clear(counterKey(ps.name, 0, counterRemembered))
 	ps.tally.remembered = 0
 	return nil
 }

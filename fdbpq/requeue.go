@@ -37,7 +37,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if err := (contents{from}).load(&item.envelope, item.place); err != nil {
 		return result, err
 	}
-	p, err := q.store.Queue(to).Full(q.full).openForPush(tx)
+	p, err := from.pusher(to)
 	if errors.Is(err, ErrNoQueue) {
 		result.Err = err
 		return result, nil
@@ -45,6 +45,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if err != nil {
 		return result, err
 	}
+	p.full = q.full
 	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, attempts: item.attempts}
 	if err := p.readCounts([]NewItem{again}); err != nil {
 		return result, err
@@ -54,8 +55,8 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 		return result, err
 	}
 	p.evict(nil) // none of them is the item itself: that was refused
-	result.Events = p.events
-	return result, p.finish()
+	result.Events = from.happened()
+	return result, from.done()
 }
 
 // goesBack returns why an item does not go to a queue again, nil if it does.
@@ -70,8 +71,8 @@ func (d deadLetters) goesBack(item *located, to string) (refused, err error) {
 	case d.name == to+DeadLetterSuffix:
 		return nil, nil
 	}
-	s, err := d.store.Queue(to).readState(d.tx)
-	if err != nil || s != nil && s.config.DeadLetter == d.name {
+	home, err := d.queue(to)
+	if err != nil || home.there() && home.state.config.DeadLetter == d.name {
 		return nil, err
 	}
 	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, d.name), nil

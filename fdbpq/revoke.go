@@ -55,9 +55,9 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if back != nil {
 		revoked.State = back.state
 	}
-	revoked.Events = qtx.events
-	revoked.Dead = back == nil && qtx.events[len(qtx.events)-1].Type == EventDead
-	return revoked, qtx.finish()
+	revoked.Events = qtx.happened()
+	revoked.Dead = back == nil && revoked.Events[len(revoked.Events)-1].Type == EventDead
+	return revoked, qtx.done()
 }
 
 // revocable returns why the lease with a fence, or any, cannot be taken away.

@@ -55,8 +55,8 @@ type scan struct {
 type nextEntries func(limit, maxBytes int) ([]entry, error)
 
 // readyItems returns the ready items in a band of a queue, from one end.
-func (q Queue) readyItems(r kv.Reader, s *queueState, end End, band Band, ties Ties) nextEntries {
-	plain := q.scan(r, s, spaceReady, end, band, ties)
+func readyItems(queue string, r kv.Reader, s *queueState, end End, band Band, ties Ties) nextEntries {
+	plain := scanOf(queue, r, s, spaceReady, end, band, ties)
 	if !s.keyed {
 		return plain.next
 	}
@@ -69,12 +69,12 @@ func (q Queue) readyItems(r kv.Reader, s *queueState, end End, band Band, ties T
 	case end == Max:
 		before = func(a, b place) bool { return a.compare(b) > 0 }
 	}
-	return merged(before, plain.next, q.scan(r, s, spaceKeyed, end, band, ties).next)
+	return merged(before, plain.next, scanOf(queue, r, s, spaceKeyed, end, band, ties).next)
 }
 
 // scan starts at one end of a band in one space of ready items.
-func (q Queue) scan(r kv.Reader, s *queueState, space string, end End, band Band, ties Ties) *scan {
-	return scanIn(r, generationPrefix(space, q.name, s.generation), end, band, ties)
+func scanOf(queue string, r kv.Reader, s *queueState, space string, end End, band Band, ties Ties) *scan {
+	return scanIn(r, generationPrefix(space, queue, s.generation), end, band, ties)
 }
 
 // scanIn starts at one end of a band of places behind a prefix.

@@ -194,14 +194,17 @@ func (q Queue) SetSchedule(tx kv.Tx, name string, object []byte, item *ScheduleI
 	if err := CheckScheduleName(name); err != nil {
 		return Schedule{}, err
 	}
-	s, err := q.openOrCreate(tx)
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err == nil {
+		err = qtx.beBorn()
+	}
 	if err != nil {
 		return Schedule{}, err
 	}
-	if s, err = (scheduler{q}).born(tx, s); err != nil {
-		return Schedule{}, err
-	}
-	return scheduler{q}.change(tx, s, name, true, func(row *scheduleRow) (err error) {
+	return scheduler{q}.change(tx, qtx.state, name, true, func(row *scheduleRow) (err error) {
 		if item != nil {
 			row.item = *item
 		}
@@ -448,18 +451,18 @@ func (q scheduler) read(r kv.Reader, name string) (*scheduleRow, error) {
 	return row, err
 }
 
-// born returns the queue's state with the generation at which it was made. Rows that outlive
-// a purge, and end with a delete, have it in their keys.
-func (q scheduler) born(tx kv.Tx, s *queueState) (*queueState, error) {
-	if s.born != 0 {
-		return s, nil
+// beBorn has the queue's state keep the generation at which it was made. Rows that outlive a
+// purge, and end with a delete, have it in their keys.
+func (qtx *queueTx) beBorn() error {
+	if qtx.state.born != 0 {
+		return nil
 	}
-	changed := *s
-	changed.born = s.generation
-	return &changed, q.writeState(tx, &changed)
+	changed := *qtx.state
+	changed.born = changed.generation
+	return qtx.writeState(&changed)
 }
 
-// forgetSchedules clears the schedules of a queue that is deleted. Index rows go when they fall
+// forget clears the schedules of a queue that is deleted. Index rows go when they fall
 // due.
 func (q scheduler) forget(tx kv.Tx) {
 	for _, space := range []string{spaceSchedule, spaceProgress, spaceSchedules} {

@@ -91,16 +91,16 @@ func (c *collector) front() kv.Reader {
 	if c.tx == nil {
 		return c.snapshot
 	}
-	return c.frontIn(c.tx, c.state)
+	return c.Work.front(c.state)
 }
 
-// frontIn is the reader of what stands in front of the items that a pop takes: by snapshot, so
+// front is the reader of what stands in front of the items that a pop takes: by snapshot, so
 // that no pop fails on a push, or, where the queue is strict, so that the pop depends on it.
-func (q Queue) frontIn(tx kv.Tx, s *queueState) kv.Reader {
-	if q.store.strict || s.config.Strict {
-		return tx
+func (w *Work) front(s *queueState) kv.Reader {
+	if w.store.strict || s.config.Strict {
+		return w.tx
 	}
-	return tx.Snapshot()
+	return w.snapshot
 }
 
 // untilDone takes steps until one is the last, the selection is full, or another
@@ -125,7 +125,7 @@ func (c *collector) run() error {
 	case c.state.takesTurns():
 		return c.takeTurns()
 	default:
-		next = c.readyItems(c.front(), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
+		next = readyItems(c.name, c.front(), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
 	}
 	for len(c.items) < c.sel.Limit {
 		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
@@ -188,7 +188,7 @@ func (c *collector) skip(l located) (done bool, err error) {
 
 // carry reports whether one more item fits into the transaction.
 func (c *collector) carry(e *envelope, copied bool) bool {
-	weight := c.queueTx.itemTxSize(e, copied) + itemKeys*len(c.sel.PopID)
+	weight := itemTxSize(c.queueTx.name, e, copied) + itemKeys*len(c.sel.PopID)
 	if c.txSize > 0 && c.txSize+weight > txSizeBudget {
 		c.more = len(c.items) == 0
 		return false

@@ -11,7 +11,6 @@ import (
 type Settled struct {
 	Lease  *Lease // of Extend: the extended lease
 	Holder string // of the lease, if the item was leased
-	Frees  bool   // pops may find an item of the queue that had to wait
 	Events []Event
 }
 
@@ -61,7 +60,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		}
 		dlq, err := deadLetters{qtx}.open()
 		if err == nil && dlq == nil {
-			err = qtx.errNoDeadLetters()
+			err = errNoDeadLetters(qtx.name)
 		}
 		if err != nil {
 			return err
@@ -99,7 +98,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
 	tx.Prefetch(queueRow(spaceState, q.name), row(spaceTime))
-	tx.Prefetch(q.leasedRows(leases)...)
+	tx.Prefetch(leasedRows(q.name, leases)...)
 }
 
 // PrefetchKeys says which leases the transaction is about to settle, after PrefetchLeases,
@@ -110,7 +109,7 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 	if err != nil || qtx == nil || !qtx.state.keyLimited() {
 		return err
 	}
-	rows, err := qtx.snapshot.GetAll(q.leasedRows(leases))
+	rows, err := qtx.snapshot.GetAll(leasedRows(q.name, leases))
 	if err != nil {
 		return err
 	}
@@ -129,10 +128,10 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 	return nil
 }
 
-func (q Queue) leasedRows(leases []Lease) [][]byte {
+func leasedRows(queue string, leases []Lease) [][]byte {
 	rows := make([][]byte, len(leases))
 	for i := range leases {
-		rows[i] = leases[i].place.append(generationPrefix(spaceLeased, q.name, leases[i].generation))
+		rows[i] = leases[i].place.append(generationPrefix(spaceLeased, queue, leases[i].generation))
 	}
 	return rows
 }
@@ -179,11 +178,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	if err := (keyIndex{qtx}).flush(); err != nil {
-		return Settled{}, err
-	}
-	frees := qtx.arrived
-	return Settled{Holder: holder, Frees: frees, Events: qtx.events}, qtx.finish()
+	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
 }
 
 // itemOfLease finds the item of a lease, nearly always in its leased row.
@@ -193,7 +188,7 @@ func (qtx *queueTx) itemOfLease(lease Lease) (*located, error) {
 		return nil, err
 	}
 	if row == nil {
-		return qtx.locate(qtx.tx, qtx.state, lease.ID())
+		return qtx.locate(qtx.tx, lease.ID())
 	}
 	return parseItemRow(spaceLeased, row, lease.place)
 }

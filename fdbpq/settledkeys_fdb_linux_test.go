@@ -36,13 +36,14 @@ func BenchmarkKeyedSettlements(b *testing.B) {
 			var used time.Duration
 			for b.Loop() {
 				update(b, store, func(tx kv.Tx) error {
-					q := q.In(tx)
-					for i := range keys {
-						if _, err := q.Push(tx, fdbpq.NewItem{Key: fmt.Sprint("key-", i), Payload: make([]byte, 100)}); err != nil {
-							return err
+					return store.In(tx, func(w *fdbpq.Work) error {
+						for i := range keys {
+							if _, err := w.Queue("q").Push(tx, fdbpq.NewItem{Key: fmt.Sprint("key-", i), Payload: make([]byte, 100)}); err != nil {
+								return err
+							}
 						}
-					}
-					return nil
+						return nil
+					})
 				})
 				var leases []fdbpq.Lease
 				for _, item := range depthLease(b, store, keys) {
@@ -50,15 +51,17 @@ func BenchmarkKeyedSettlements(b *testing.B) {
 				}
 				before := processTime(b)
 				update(b, store, func(tx kv.Tx) error {
-					q := q.In(tx)
-					q.PrefetchLeases(tx, leases...)
-					err := q.PrefetchKeys(tx, leases...)
-					for _, l := range leases {
-						if err == nil {
-							_, err = q.Ack(tx, l)
+					return store.In(tx, func(w *fdbpq.Work) error {
+						q := w.Queue("q")
+						q.PrefetchLeases(tx, leases...)
+						err := q.PrefetchKeys(tx, leases...)
+						for _, l := range leases {
+							if err == nil {
+								_, err = q.Ack(tx, l)
+							}
 						}
-					}
-					return err
+						return err
+					})
 				})
 				used += processTime(b) - before
 			}

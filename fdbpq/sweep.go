@@ -38,7 +38,8 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	defer session.Release()
 	var swept Swept
 	err := session.Update(ctx, func(tx kv.Tx) (err error) {
-		w := sweep{store: s, tx: tx, queues: make(map[string]*queueTx)}
+		w := sweep{Work: s.work(tx)}
+		w.sweeps = true
 		swept, err = w.run()
 		return err
 	})
@@ -54,16 +55,14 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 
 // sweep is the transaction of one Sweep.
 type sweep struct {
-	store  *Store
-	tx     kv.Tx
+	*Work
 	now    int64
 	txSize int
-	queues map[string]*queueTx // by queue
 }
 
 func (w *sweep) run() (Swept, error) {
 	var err error
-	if w.now, err = w.store.now(w.tx.Snapshot()); err != nil {
+	if w.now, err = w.Work.now(); err != nil {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(row(spaceTimer))
@@ -104,14 +103,8 @@ func (w *sweep) run() (Swept, error) {
 		}
 		swept.Timers++
 	}
-	for _, qtx := range w.queues {
-		if err := qtx.finish(); err != nil {
-			return Swept{}, err
-		}
-		swept.Events = append(swept.Events, qtx.events...)
-		swept.goesOn = swept.goesOn || qtx.goesOn
-	}
-	return swept, nil
+	swept.Events, swept.goesOn = w.events, w.goesOn
+	return swept, w.flush()
 }
 
 // prefetch prefetches the rows of due timers.
@@ -134,21 +127,10 @@ func (w *sweep) prefetch(timers []kv.Pair) {
 
 // runTimer does what one timer is for. The timer row is cleared already.
 func (w *sweep) runTimer(t timer) error {
-	q := w.store.Queue(t.queue)
-	s, err := q.readStateRow(w.tx) // each time: a dead letter may have made this queue
+	qtx, err := w.queue(t.queue)
 	if err != nil {
 		return err
 	}
-	if s == nil {
-		s = new(queueState) // the queue is gone; only a staged request may have rows left
-	}
-	qtx := w.queues[t.queue]
-	if qtx == nil {
-		qtx = q.newQueueTx(w.tx, s)
-		qtx.storeTime, qtx.sweeps = w.now, true
-		w.queues[t.queue] = qtx
-	}
-	qtx.state = s
 	err = qtx.timerDue(t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err

@@ -20,11 +20,11 @@ func (ti times) expire(l *located) error {
 
 // ttlDue ends an item when its TTL is over, unless it is leased.
 func (ti times) ttlDue(t timer) error {
-	l, err := ti.locate(ti.tx, ti.state, ID{t.place})
+	l, err := ti.locate(ti.tx, ID{t.place})
 	if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
 		return err
 	}
-	ti.txSize += ti.itemTxSize(&l.envelope, false)
+	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
 	return ti.expire(l)
 }
 
@@ -42,7 +42,7 @@ func (ti times) delayDue(t timer) error {
 	if err != nil {
 		return err
 	}
-	ti.txSize += ti.itemTxSize(&l.envelope, false)
+	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
 	if l.expires != 0 && l.expires <= now {
 		return ti.expire(l)
 	}

@@ -185,7 +185,7 @@ func TestKeysAreReadTogether(t *testing.T) {
 			if n := waits(func(tx kv.Tx) error {
 				sel := fdbpq.Selection{Limit: together}
 				q.PrefetchPop(tx, sel, time.Hour)
-				popped, err := q.In(tx).Lease(tx, sel, time.Hour)
+				popped, err := q.Lease(tx, sel, time.Hour)
 				held = held[:0]
 				for _, item := range popped.Items {
 					held = append(held, *item.Lease)
@@ -195,15 +195,17 @@ func TestKeysAreReadTogether(t *testing.T) {
 				t.Errorf("leased %d items with %d waits, expected %d with %d at most", len(held), n, together, leases)
 			}
 			if n := waits(func(tx kv.Tx) error {
-				q := q.In(tx)
-				q.PrefetchLeases(tx, held...)
-				err := q.PrefetchKeys(tx, held...)
-				for _, l := range held {
-					if err == nil {
-						_, err = q.Ack(tx, l)
+				return f.In(tx, func(w *fdbpq.Work) error {
+					q := w.Queue("q")
+					q.PrefetchLeases(tx, held...)
+					err := q.PrefetchKeys(tx, held...)
+					for _, l := range held {
+						if err == nil {
+							_, err = q.Ack(tx, l)
+						}
 					}
-				}
-				return err
+					return err
+				})
 			}); n > settles {
 				t.Errorf("settled %d items with %d waits, expected %d at most", together, n, settles)
 			}
@@ -249,7 +251,7 @@ func TestQueuesAreReadTogether(t *testing.T) {
 					}
 					popped = 0
 					for i := range queues {
-						q := f.Queue(fmt.Sprint("jobs-", i)).In(counted)
+						q := f.Queue(fmt.Sprint("jobs-", i))
 						pop := q.Pop
 						if c.lease > 0 {
 							pop = func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return q.Lease(tx, sel, c.lease) }

@@ -61,7 +61,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 	l.keys[key] = t
 	config := &l.state.config
 	var err error
-	if t.settings, err = l.settingsOf(l.reader(), l.state, key); err != nil {
+	if t.settings, err = (settings{l.queueTx}).of(l.reader(), key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -87,7 +87,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = (rates{l.queueTx}).read(l.reader(), l.keyBucketRow(key), rate); err != nil {
+		if t.bucket, err = (rates{l.queueTx}).read(l.reader(), keyBucketRow(l.name, key), rate); err != nil {
 			return nil, err
 		}
 		none, err := rates{l.queueTx}.noRoom(&t.bucket)
@@ -119,7 +119,7 @@ func (l *looks) prefetchKey(key string) {
 	}
 	var unset KeySettings
 	if l.state.keysSet > 0 {
-		l.tx.Prefetch(l.settingsRow(key))
+		l.tx.Prefetch(settingsRow(l.name, key))
 	}
 	limit := int(unset.limit(&l.state.config))
 	if limit > 0 {
@@ -127,10 +127,10 @@ func (l *looks) prefetchKey(key string) {
 		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 	}
 	if limit == 1 {
-		l.tx.Prefetch(l.keyFenceRow(key))
+		l.tx.Prefetch(keyFenceRow(l.name, key))
 	}
 	if unset.rate(&l.state.config) != (Rate{}) {
-		l.tx.Prefetch(l.keyBucketRow(key), l.counterKey(0, counterOwing))
+		l.tx.Prefetch(keyBucketRow(l.name, key), counterKey(l.name, 0, counterOwing))
 	}
 	keyIndex{l.queueTx}.prefetch(key)
 }
@@ -168,7 +168,7 @@ func (l *looks) advance(t *turn) (err error) {
 	}
 	if found && t.tokens == 0 {
 		if l.remove {
-			l.tx.Set(l.keyWaitsRow(t.bucket.next(), t.key), nil)
+			l.tx.Set(keyWaitsRow(l.name, t.bucket.next(), t.key), nil)
 		} else if l.token == 0 || t.bucket.next() < l.token {
 			l.token = t.bucket.next()
 		}
@@ -238,8 +238,8 @@ func (l *looks) spend() error {
 }
 
 // keyWaitsRow is the row of a key that has a token from a time on.
-func (q Queue) keyWaitsRow(due int64, key string) []byte {
-	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, q.name), due), []byte(key))
+func keyWaitsRow(queue string, due int64, key string) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, queue), due), []byte(key))
 }
 
 // refilled looks at the keys that have got a token since they last waited for one.
@@ -299,7 +299,7 @@ func (x keyIndex) endWaits(at int64) error {
 func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
 	prefix := queueRow(spaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
-	rows, err := x.snapshot.Range(begin, x.keyWaitsRow(at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxLooks})
 	if err != nil {
 		return nil, false, err
 	}
@@ -341,7 +341,7 @@ func (c *collector) nextToken() (time.Duration, error) {
 	}
 	prefix := queueRow(spaceKeyWaits, c.name)
 	_, end := tuple.Range(prefix)
-	rows, err := c.snapshot.Range(c.keyWaitsRow(now+1, ""), end, kv.RangeOptions{Limit: 1})
+	rows, err := c.snapshot.Range(keyWaitsRow(c.name, now+1, ""), end, kv.RangeOptions{Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -373,8 +373,8 @@ type turns struct {
 
 func (c *collector) takeTurns() error {
 	t := turns{looks: looks{collector: c, keys: make(map[string]*turn)}}
-	t.plain.next = c.scan(c.front(), c.state, spaceReady, Min, AllPriorities, "").next
-	heads := c.scan(c.front(), c.state, spaceKeyHead, Min, AllPriorities, "")
+	t.plain.next = scanOf(c.name, c.front(), c.state, spaceReady, Min, AllPriorities, "").next
+	heads := scanOf(c.name, c.front(), c.state, spaceKeyHead, Min, AllPriorities, "")
 	t.heads.next = func(limit, maxBytes int) ([]entry, error) {
 		entries, err := heads.next(limit, maxBytes)
 		t.prefetch(entries)

@@ -24,7 +24,7 @@ const (
 
 // itemTxSize is what an operation on an item adds to a transaction. Content in chunks
 // counts only when the item is copied; its keys always count, since it may be dropped.
-func (q Queue) itemTxSize(e *envelope, copied bool) int {
+func itemTxSize(queue string, e *envelope, copied bool) int {
 	keys := itemKeys
 	content := int(e.size)
 	switch {
@@ -37,9 +37,9 @@ func (q Queue) itemTxSize(e *envelope, copied bool) int {
 		content = 0
 	}
 	if e.key != "" {
-		content += keyRows * (len(q.name) + keySize + len(e.key))
+		content += keyRows * (len(queue) + keySize + len(e.key))
 	}
-	return content + keys*(len(q.name)+keySize) + len(e.holder) + attemptCopies*len(e.attempts)
+	return content + keys*(len(queue)+keySize) + len(e.holder) + attemptCopies*len(e.attempts)
 }
 
 var zero = []byte{0}

@@ -67,7 +67,7 @@ func (p *pusher) claimant(value string, h *handOver) (*located, error) {
 	if err != nil {
 		return nil, fmt.Errorf("damaged row of a unique value: %w", err)
 	}
-	item, err := p.locate(p.tx, p.state, ID{home})
+	item, err := p.locate(p.tx, ID{home})
 	if err != nil || item == nil || item.unique != value || h.hands(item, p) {
 		return nil, err
 	}
@@ -116,9 +116,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 		p.move(living, priority)
 		pushed.Priority = priority
 	}
-	if err := p.acknowledge(handOver); err != nil {
-		return Pushed{}, err
-	}
+	handOver.acknowledge()
 	if item.MsgID != "" {
 		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
 	}

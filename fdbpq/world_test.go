@@ -54,7 +54,15 @@ type process struct {
 	begun     time.Duration // when its monotonic clock was 0
 	ahead     int64         // the model's store time minus that clock
 
+	work    *fdbpq.Work // that its operations belong to; nil: each has its own
 	chances fault.Chances
+}
+
+func (p *process) queue(name string) fdbpq.Queue {
+	if p.work != nil {
+		return p.work.Queue(name)
+	}
+	return p.store.Queue(name)
 }
 
 // suffer changes what goes wrong, until the function it returns is called.

@@ -1,0 +1,285 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// Work is what one transaction does to queues of a store. Its operations share store time and
+// the states of the queues. What several of them change, they write once, at the end: the
+// rows with which pops find keys, the counters, arrivals and the highest count.
+type Work struct {
+	store     *Store
+	tx        kv.Tx     // nil for a view
+	snapshot  kv.Reader // the transaction's snapshot
+	storeTime int64     // store time, 0 until it is read
+	queues    []*queueTx
+	events    []Event // of the present operation
+	joint     bool    // several operations share it: none of them ends it
+	sweeps    bool    // the transaction is that of a sweep
+	goesOn    bool    // which did a part of a long work
+
+	// Memory for building keys and values. Operations run one after the other and share it.
+	keyBuffer, valueBuffer []byte
+
+	// Memory of the first queue, which is nearly always the only one.
+	first    queueTx
+	pointers [1]*queueTx
+}
+
+// bufferSize is enough for the keys of a queue, and for the value of a small item.
+const bufferSize = 256
+
+// queueTx is one queue within a Work. It sums up changes of the queue's counters, and of its
+// keys, which flush writes once.
+type queueTx struct {
+	*Work
+	name    string
+	state   *queueState // one that does not exist, if there is no such queue
+	missing bool        // the state is that of a new queue, which its first item makes
+	tally   tally
+	keys    keyChanges
+	arrived bool // an item became ready
+	freed   bool // the same since Work.Freed was asked
+	txSize  int  // of the items that the present operation has processed
+	issued  issued
+
+	home           []byte // see appendHome
+	homeGeneration int64
+}
+
+// issued are the numbers that a queue has given out.
+type issued struct {
+	count         int64 // highest count
+	known         bool  // it was read
+	counts        bool  // a higher one than the stored one was given out
+	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
+}
+
+// tally has a number for each counter of a queue.
+type tally struct {
+	ready, leased, delayed, bytes, expiring, remembered, owing int64
+}
+
+// In runs fn, whose operations on queues of the Work belong together, and then writes what
+// they have changed together. No other handle of these queues is used in the transaction
+// before In returns. An error fails the transaction.
+func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
+	w := s.work(tx)
+	w.joint = true
+	if err := fn(w); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// Queue returns a handle for a queue within the Work.
+func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
+
+// Within returns the same handle within a Work.
+func (q Queue) Within(w *Work) Queue {
+	q.work = w
+	return q
+}
+
+// Freed reports whether items of a queue have become ready, or free to go, since it was asked
+// before: a pop of the Work that found nothing may find something now.
+func (w *Work) Freed(queue string) (bool, error) {
+	qtx, err := w.queue(queue)
+	if err == nil {
+		err = keyIndex{qtx}.flush()
+	}
+	if err != nil {
+		return false, err
+	}
+	freed := qtx.freed
+	qtx.freed = false
+	return freed, nil
+}
+
+func (s *Store) work(tx kv.Tx) *Work {
+	w := s.workOn(tx.Snapshot())
+	w.tx = tx
+	return w
+}
+
+// workOn returns a Work that only reads.
+func (s *Store) workOn(r kv.Reader) *Work {
+	memory := make([]byte, bufferSize) // keys and values would grow to it in many steps
+	w := &Work{store: s, snapshot: r, keyBuffer: memory[32:32:112], valueBuffer: memory[112:112]}
+	w.queues, w.first.home = w.pointers[:0], memory[0:0:32]
+	return w
+}
+
+// queue returns a queue, which need not exist.
+func (w *Work) queue(name string) (*queueTx, error) {
+	for _, qtx := range w.queues {
+		if qtx.name == name {
+			return qtx, nil
+		}
+	}
+	s, err := w.store.readStateRow(w.tx, name)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		s = &queueState{config: defaultConfig()}
+	}
+	qtx := w.with(name, s)
+	w.queues = append(w.queues, qtx)
+	return qtx, nil
+}
+
+// with returns a queue in a state.
+func (w *Work) with(name string, s *queueState) *queueTx {
+	qtx := &w.first
+	if qtx.Work != nil {
+		qtx = new(queueTx)
+	}
+	qtx.Work, qtx.name, qtx.state = w, name, s
+	return qtx
+}
+
+// knows reports whether the Work has read the state of a queue.
+func (w *Work) knows(name string) bool {
+	for _, qtx := range w.queues {
+		if qtx.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// done ends an operation.
+func (w *Work) done() error {
+	if w.joint {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *Work) flush() error {
+	for _, qtx := range w.queues {
+		if err := qtx.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// happened returns the events of the present operation.
+func (w *Work) happened() []Event {
+	events := w.events
+	w.events = nil
+	return events
+}
+
+// now is store time, the same for all operations of the Work.
+func (w *Work) now() (int64, error) {
+	if w.storeTime == 0 {
+		now, err := w.store.now(w.snapshot)
+		if err != nil {
+			return 0, err
+		}
+		w.storeTime = now
+	}
+	return w.storeTime, nil
+}
+
+// open begins an operation on the queue, which need not exist.
+func (q Queue) open(tx kv.Tx) (*queueTx, error) {
+	w := q.work
+	if w == nil {
+		w = q.store.work(tx)
+	}
+	w.events = nil
+	qtx, err := w.queue(q.name)
+	if err == nil {
+		qtx.txSize = 0
+	}
+	return qtx, err
+}
+
+// begin begins an operation on the queue. It returns nil when there is no such queue.
+func (q Queue) begin(tx kv.Tx) (*queueTx, error) {
+	qtx, err := q.open(tx)
+	if err != nil || !qtx.there() {
+		return nil, err
+	}
+	return qtx, nil
+}
+
+// view begins an operation that only reads. It returns nil when there is no such queue.
+func (q Queue) view(r kv.Reader) (*queueTx, error) {
+	if q.work != nil {
+		if err := q.work.flush(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return q.store.workOn(r).with(q.name, s), nil
+}
+
+// arrive notes that pops may find an item that they did not find before.
+func (qtx *queueTx) arrive() { qtx.arrived, qtx.freed = true, true }
+
+// there reports whether the queue exists.
+func (qtx *queueTx) there() bool { return qtx.state.exists && !qtx.missing }
+
+// appendPrefix appends the prefix of the queue's keys in a space.
+func (qtx *queueTx) appendPrefix(key []byte, space string) []byte {
+	if generation := qtx.state.generation; generation != qtx.homeGeneration || len(qtx.home) == 0 {
+		qtx.homeGeneration = generation
+		qtx.home = appendHome(qtx.home[:0], qtx.name, generation)
+	}
+	return append(tuple.AppendString(key, space), qtx.home...)
+}
+
+// prefix returns the prefix of the queue's keys in a space, with capacity for a place.
+func (qtx *queueTx) prefix(space string) []byte {
+	return qtx.appendPrefix(make([]byte, 0, len(space)+len(qtx.name)+64), space)
+}
+
+// key returns the key of p in a space; it is valid until the next call, like timerKey's.
+func (qtx *queueTx) key(space string, p place) []byte {
+	qtx.keyBuffer = p.append(qtx.appendPrefix(qtx.keyBuffer[:0], space))
+	return qtx.keyBuffer
+}
+
+// timerKey returns the key of the timer of the item at p.
+func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
+	qtx.keyBuffer = appendTimerKey(qtx.keyBuffer[:0], due, kind, qtx.name, qtx.state.generation, p)
+	return qtx.keyBuffer
+}
+
+// set writes a value at p in a space. The value was built in the Work's memory, which it may
+// have replaced.
+func (qtx *queueTx) set(space string, p place, value []byte) {
+	qtx.tx.Set(qtx.key(space, p), value)
+	qtx.valueBuffer = value
+}
+
+// flush writes what operations have changed together: it has pops find the keys that
+// changed, and adds to the counters.
+func (qtx *queueTx) flush() error {
+	if err := (keyIndex{qtx}).flush(); err != nil {
+		return err
+	}
+	for counter, delta := range qtx.tally.fields() {
+		if *delta != 0 {
+			qtx.tx.Add(counterKey(qtx.name, qtx.state.generation, counter), *delta)
+		}
+	}
+	if qtx.arrived {
+		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), 1)
+	}
+	qtx.tally, qtx.arrived = tally{}, false
+	if qtx.issued.counts {
+		qtx.tx.Max(queueRow(spaceHigh, qtx.name), uint64(qtx.issued.count))
+		qtx.issued.counts = false
+	}
+	return nil
+}
