@@ -248,7 +248,7 @@ func TestLateItem(t *testing.T) {
 	if err := c.Conn().PublishMsg(item); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-returned; got != "pq.jobs.ack.c.t -NAK" {
+	if got := <-returned; got != "pq.jobs.ack.c.t -NAK 0s" {
 		t.Errorf("the late item was answered with %s", got)
 	}
 }

@@ -10,6 +10,9 @@ const (
 	SettleProgress  = "+WPI"
 	SettleTerminate = "+TERM"
 	SettleNext      = "+NXT"
+
+	// SettleUnworked gives back what nobody worked on: no backoff delays it.
+	SettleUnworked = SettleNack + " 0s"
 )
 
 // Results of settlements in a bundle: the first words of their lines.

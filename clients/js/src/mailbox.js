@@ -100,7 +100,7 @@ export class Mailbox {
     const ack = m.isItem ? this.acks.of(undefined, m) : "";
     if (!ack) return;
     try {
-      this.nc.publish(ack, "-NAK");
+      this.nc.publish(ack, "-NAK 0s"); // nobody worked on it: no backoff
     } catch {
       // the connection is closed
     }

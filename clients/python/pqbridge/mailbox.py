@@ -157,7 +157,7 @@ class Mailbox:
     def drop(self, ack: str) -> None:
         """Gives a lease back without waiting for an answer."""
         if ack and self.connected:
-            background(self.nc.publish(ack, b"-NAK"))
+            background(self.nc.publish(ack, b"-NAK 0s"))  # nobody worked on it: no backoff
 
     async def _watch(self) -> None:
         while self._open:

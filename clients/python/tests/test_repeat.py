@@ -252,7 +252,7 @@ class Repetitions(TestCase):
         self.assertEqual(item.id, "i")
 
         def given() -> list[str]:
-            return [verb for verb, m in f.requests if m.data == b"-NAK"]
+            return [verb for verb, m in f.requests if m.data == b"-NAK 0s"]
 
         await self.until("the other lease is given back", lambda: "jobs.ack.c.other" in given())
         self.assertEqual(given(), ["jobs.ack.c.other"])
@@ -272,7 +272,7 @@ class Repetitions(TestCase):
         await asyncio.sleep(0.02)
         pop.cancel()
         await asyncio.wait({pop})
-        await self.until("its item is given back", lambda: ("jobs.ack.c.one", b"-NAK") in [(verb, m.data) for verb, m in f.requests])
+        await self.until("its item is given back", lambda: ("jobs.ack.c.one", b"-NAK 0s") in [(verb, m.data) for verb, m in f.requests])
 
     async def test_a_new_connection(self) -> None:
         proxy = await Proxy.start(self)
