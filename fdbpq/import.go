@@ -86,6 +86,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	}
 	if p.issued.promisedFence != 0 {
 		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
+		p.issued.promisedFence = 0 // an item that the transaction leases and removes may come back in it
 	}
 	return results, p.done()
 }
