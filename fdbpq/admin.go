@@ -88,7 +88,7 @@ func (qtx *queueTx) applyConfig(before *Config) error {
 		}
 	}
 	if qtx.state.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
-		if err := (keyIndex{qtx}).rebuild(""); err != nil {
+		if err := (keyIndex{qtx}).rebuildAll(); err != nil {
 			return err
 		}
 	}

@@ -30,8 +30,9 @@ import (
 // Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
 // Pops depend on what they conclude from. A push writes the row blindly, unless another
 // item of the key comes first. Then it relies on the row of that one, and depends on it:
-// a pop that takes it at the same time does not see the new item. Settlements depend on
-// nothing.
+// a pop that takes it at the same time does not see the new item. Whoever ends a lease that
+// counts depends on which item is first: a pop that runs at the same time clears the row of
+// one that was pushed meanwhile, because the key has no room yet.
 
 // MaxKey bounds the bytes of a key.
 const MaxKey = 128
@@ -206,9 +207,10 @@ func (x keyIndex) flushKey(change *keyChange) error {
 		return nil
 	}
 	// Without a dependency on the item that is left, two transactions could each leave
-	// the one that the other takes.
+	// the one that the other takes, and one that gives the key room could miss the one
+	// whose row a pop clears for want of it.
 	r := x.snapshot
-	if len(change.removed) > 0 {
+	if len(change.removed) > 0 || change.letGo > 0 {
 		r = x.tx
 	}
 	first, ok, err := x.first(r, change.key)
@@ -267,8 +269,17 @@ func (x keyIndex) find(first place, key string) {
 // or key_order. Timers look at the others.
 const keysAtOnce = 64
 
-// rebuild has pops look at all keys with ready items behind one: another limit may let
-// them go, and another order has another first item.
+// rebuildAll has pops look at all keys with ready items: another limit may let them go, and
+// another order has another first item. A timer looks at all of them once more: until this
+// transaction commits, pops clear rows by the limit that was.
+func (x keyIndex) rebuildAll() error {
+	if _, _, err := x.findNext(""); err != nil {
+		return err
+	}
+	return timers{x.queueTx}.atOnce(timerKeys, "")
+}
+
+// rebuild has pops look at the keys with ready items behind one, by a timer if they are many.
 func (x keyIndex) rebuild(behind string) error {
 	last, done, err := x.findNext(behind)
 	if err != nil || done {

@@ -170,7 +170,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
-	if err := (keyIndex{qtx}).lookAgain(key); err != nil {
+	if err := (keyIndex{qtx}).lookAgain(tx, key); err != nil {
 		return KeySettings{}, err
 	}
 	return after, qtx.done()
@@ -191,9 +191,10 @@ func limits(k KeySettings) int64 {
 	return 0
 }
 
-// lookAgain has pops look at a key, which may be free to go.
-func (x keyIndex) lookAgain(key string) error {
-	first, ok, err := x.first(x.snapshot, key)
+// lookAgain has pops look at a key, which may be free to go. The reader is the transaction
+// itself, unless pops that clear the key's row conflict otherwise.
+func (x keyIndex) lookAgain(r kv.Reader, key string) error {
+	first, ok, err := x.first(r, key)
 	if err != nil || !ok {
 		return err
 	}

@@ -175,6 +175,9 @@ func (m *model) configure(queue string, at moment, change func(*fdbpq.Config), g
 	}
 	q.changeRates(before, at.now)
 	m.changeTurns(q, before.Fair, at.now)
+	if c := &q.config; q.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
+		m.plan(due{at: at.now, kind: "keys", queue: queue})
+	}
 	return outcome{Config: q.config}
 }
 

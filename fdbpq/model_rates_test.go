@@ -133,7 +133,7 @@ func (m *model) plan(d due) {
 func (m *model) otherDue(d due, at moment) {
 	m.others = slices.DeleteFunc(m.others, func(other due) bool { return other == d })
 	q := m.queues[d.queue]
-	if q == nil {
+	if q == nil || d.kind == "keys" {
 		return
 	}
 	if d.kind == "ffair" {

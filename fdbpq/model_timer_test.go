@@ -93,7 +93,7 @@ func (m *model) sweep(at moment) outcome {
 			m.fencesDue(d.queue, at)
 			continue
 		}
-		if d.kind == "btokens" || d.kind == "ffair" {
+		if d.kind == "btokens" || d.kind == "ffair" || d.kind == "keys" {
 			m.otherDue(d, at)
 			continue
 		}

@@ -284,7 +284,7 @@ func (x keyIndex) endWaits(at int64) error {
 		return err
 	}
 	for _, key := range keys {
-		if err := x.lookAgain(key); err != nil {
+		if err := x.lookAgain(x.snapshot, key); err != nil {
 			return err
 		}
 	}

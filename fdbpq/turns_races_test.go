@@ -86,3 +86,93 @@ func TestKeyWaitsBesideSlowClock(t *testing.T) {
 		})
 	}
 }
+
+// A push, and a pop that finds the key without room, run beside whoever gives the key room.
+// The next pop finds the item that was pushed.
+func TestPushAndPopBesideRoomForAKey(t *testing.T) {
+	t.Parallel()
+	ack := func(f *fixture, lease fdbpq.Lease) error { return f.ack(lease) }
+	for name, c := range map[string]struct {
+		config, key string
+		room        func(*fixture, fdbpq.Lease) error
+	}{
+		"acknowledged, key_order":    {`{"key_order":true}`, "", ack},
+		"acknowledged, key_limit":    {`{"key_limit":1}`, "", ack},
+		"acknowledged, fair":         {`{"key_limit":1,"fair":"priority"}`, "", ack},
+		"acknowledged, limit of key": {`{}`, `{"limit":1}`, ack},
+		"removed": {`{"key_limit":1}`, "", func(f *fixture, lease fdbpq.Lease) error {
+			f.remove("q", lease.ID())
+			return nil
+		}},
+		"delayed": {`{"key_limit":1}`, "", func(f *fixture, lease fdbpq.Lease) error { return f.nack(lease, time.Hour) }},
+		"higher key_limit": {`{"key_limit":1}`, "", func(f *fixture, _ fdbpq.Lease) error {
+			f.configure("q", `{"key_limit":2}`)
+			return nil
+		}},
+		"higher limit of the key": {`{}`, `{"limit":1}`, func(f *fixture, _ fdbpq.Lease) error {
+			f.setKey("q", "a", `{"limit":2}`)
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				other := f.another(0)
+				f.configure("q", c.config)
+				if c.key != "" {
+					f.setKey("q", "a", c.key)
+				}
+				f.keyed("q", "a", 5, 1)
+				leased := f.leaseOne("q", 2*time.Hour)
+				f.beside(func() {
+					other.push("q", fdbpq.NewItem{Payload: []byte("b0"), Key: "a", Priority: 3, HasPriority: true})
+					other.blocked("q")
+				})
+				if err := c.room(f, *leased.Lease); err != nil {
+					t.Fatal(err)
+				}
+				f.sweep()
+				f.takes("q", 1, "b0")
+				f.sound()
+			})
+		})
+	}
+}
+
+// The same where a pause of the key ends.
+func TestPushAndPopBesideEndOfPause(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		other := f.another(0)
+		f.setKey("q", "z", `{"limit":2}`)
+		f.setKey("q", "a", `{"paused":true}`)
+		f.remove("q", f.keyed("q", "z", 9, 1)[0]) // the first item with a key changes the queue
+		f.beside(func() {
+			other.keyed("q", "a", 5, 1)
+			other.lease("q", fdbpq.Min, 1, time.Hour)
+		})
+		f.setKey("q", "a", `{"paused":null}`)
+		f.takes("q", 1, "a0")
+		f.sound()
+	})
+}
+
+// A key whose item is popped and acknowledged in one transaction has its next item found.
+func TestPoppedAndAcknowledgedTogether(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"key_limit":1}`)
+		f.keyed("q", "a", 5, 2)
+		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+			popped, err := w.Queue("q").Lease(tx, fdbpq.Selection{End: fdbpq.Min, Limit: 1}, time.Hour)
+			if err == nil {
+				_, err = w.Queue("q").Ack(tx, *popped.Items[0].Lease)
+			}
+			return err
+		})
+		f.takes("q", 1, "a1")
+		f.sound()
+	})
+}
