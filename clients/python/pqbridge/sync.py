@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from . import client as _client
 from . import item as _item
 from . import queue as _queue
+from .background import loop, run
 from .consume import Consumer as _Consumer
 from .duration import Duration, shown
 from .events import Event
@@ -32,41 +32,10 @@ __all__ = ["Client", "Consumer", "Item", "Queue", "connect"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_starting = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a child of a fork has no thread
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    with _starting:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="pqbridge", daemon=True).start()
-        return loop
-
-
-def _run(work: Coroutine[Any, Any, R]) -> R:
-    """Runs a coroutine in the background, and waits for it. An interruption here cancels it."""
-    loop = _loop()
-    try:
-        inside = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        inside = False
-    if inside:
-        work.close()
-        raise RuntimeError("a synchronous call in the background loop would wait for itself: expected another thread")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
-
-
 def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return _run(method(self._real, *args, **kwargs))
+        return run(method(self._real, *args, **kwargs))
 
     return call
 
@@ -74,7 +43,7 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> 
 def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item]]) -> Callable[Concatenate[Any, P], Item]:
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Item:
-        return Item(_run(method(self._real, *args, **kwargs)))
+        return Item(run(method(self._real, *args, **kwargs)))
 
     return call
 
@@ -82,7 +51,7 @@ def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item
 def _taking_many(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, list[_item.Item]]]) -> Callable[Concatenate[Any, P], list[Item]]:
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> list[Item]:
-        return [Item(item) for item in _run(method(self._real, *args, **kwargs))]
+        return [Item(item) for item in run(method(self._real, *args, **kwargs))]
 
     return call
 
@@ -95,10 +64,10 @@ def _iterated(items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
         return await anext(items, _END)
 
     try:
-        while (item := _run(step())) is not _END:
+        while (item := run(step())) is not _END:
             yield item
     finally:
-        _run(_closed(items))
+        run(_closed(items))
 
 
 async def _closed(items: AsyncGenerator[Any, None]) -> None:
@@ -134,11 +103,11 @@ class _Keeping:
         self._extending.cancel()
 
     def __enter__(self) -> Item:
-        _run(self._begin())
+        run(self._begin())
         return self._item
 
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
-        _run(self._end())
+        run(self._end())
 
 
 class Item(_Data):
@@ -172,12 +141,12 @@ class Item(_Data):
         self, *, wait: Duration = 0, lease: Duration | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None
     ) -> Item | None:
         """Acknowledges, and pops the next item in the same transaction; None if there is none."""
-        item = _run(self._real.ack_next(wait=wait, lease=lease, min=min, max=max, timeout=timeout))
+        item = run(self._real.ack_next(wait=wait, lease=lease, min=min, max=max, timeout=timeout))
         return None if item is None else Item(item)
 
     def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
         """Pushes an item to a queue and acknowledges this one, in one transaction."""
-        return _run(self._real.hand_over(to.real, item, timeout=timeout))
+        return run(self._real.hand_over(to.real, item, timeout=timeout))
 
     def hold(self) -> _Keeping:
         """A context manager that extends the lease, and sets lost if the lease is lost all the same."""
@@ -190,7 +159,7 @@ class Item(_Data):
 
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> bool:
         self._kept.__exit__(None, None, None)
-        return _run(self._real.end(err))
+        return run(self._real.end(err))
 
 
 class Consumer:
@@ -202,13 +171,13 @@ class Consumer:
 
     def drain(self) -> None:
         """Takes no more items. It does not wait, so a handler may call it."""
-        _loop().call_soon_threadsafe(self._real.drain)
+        loop().call_soon_threadsafe(self._real.drain)
 
     def stop(self, grace: Duration | None = None) -> None:
         """Takes no more items, waits for the handlers and settles their items. After grace it sets their lost,
         waits until they end, and hands back the items of those that fail."""
         try:
-            _run(self._real.stop(grace))
+            run(self._real.stop(grace))
         finally:
             self._pool.shutdown(wait=False)
 
@@ -216,7 +185,7 @@ class Consumer:
         """Waits until all workers have ended. It fails if they cannot go on. A program that is interrupted here
         stops them, without grace."""
         try:
-            _run(self._real.wait())
+            run(self._real.wait())
         except (KeyboardInterrupt, SystemExit):
             self.stop(grace=0)
             raise
@@ -270,7 +239,7 @@ class Queue:
 
     def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> Sequence[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message."""
-        return _run(self._real.ack_many([item.real for item in items], timeout=timeout))
+        return run(self._real.ack_many([item.real for item in items], timeout=timeout))
 
     def items(
         self,
@@ -337,7 +306,7 @@ class Queue:
                 on_error=on_error,
             )
 
-        return Consumer(_run(start()), pool)
+        return Consumer(run(start()), pool)
 
 
 class Client:
@@ -367,16 +336,16 @@ class Client:
     def events(self, queue: str | None = None, type: str = "*") -> Generator[Iterator[Event], None, None]:
         """Events from the moment the block begins."""
         events = self._real.events(queue, type)
-        _run(events.__aenter__())
+        run(events.__aenter__())
 
         def each() -> Iterator[Event]:
             while True:
-                yield _run(events.__anext__())
+                yield run(events.__anext__())
 
         try:
             yield each()
         finally:
-            _run(events.__aexit__(None, None, None))
+            run(events.__aexit__(None, None, None))
 
     def __enter__(self) -> Client:
         return self
@@ -391,4 +360,4 @@ def connect(servers: str | list[str] = "nats://127.0.0.1:4222", **options: Any) 
     async def start() -> _client.Client:
         return await _client.connect(servers, **options)
 
-    return Client(_run(start()))
+    return Client(run(start()))
