@@ -1,0 +1,94 @@
+"""A broker for taskiq."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any
+
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+
+from .client import Client, connect
+from .duration import Duration, seconds
+from .intake import Intake
+from .item import Item
+from .source import DEFAULT_LEASE
+from .take import LONGEST_LEASE
+
+__all__ = ["Broker"]
+
+
+class Broker(AsyncBroker):
+    """Tasks are items of a queue. A task's labels say more of it: priority, of which higher ones are first, as
+    on RabbitMQ; delay and ttl, durations.
+
+    A worker leases a task and extends the lease until taskiq acknowledges it; lease: for how long a worker
+    that has died keeps its tasks. Other arguments are those of pqbridge.connect."""
+
+    def __init__(self, servers: str | list[str] = "nats://127.0.0.1:4222", *, queue: str = "taskiq", lease: Duration = DEFAULT_LEASE, **options: Any) -> None:
+        super().__init__()
+        self._servers = servers
+        self._name = queue
+        self._lease = seconds(lease, "lease", most=LONGEST_LEASE)
+        self._options = options
+        self._client: Client | None = None
+        self._intakes: list[Intake] = []
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            raise RuntimeError("the broker has no connection: expected await broker.startup()")
+        return self._client
+
+    async def startup(self) -> None:
+        if self._client is None:
+            self._client = await connect(self._servers, **self._options)
+        await super().startup()
+
+    async def shutdown(self) -> None:
+        """Tasks that were not acknowledged go to other workers."""
+        await super().shutdown()
+        for intake in self._intakes:
+            await intake.close()
+        self._intakes = []
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def kick(self, message: BrokerMessage) -> None:
+        labels = message.labels
+        again = int(labels.get("_retries") or 0)  # a retry has the id of its task
+        delay = labels.get("delay")
+        await self.client.queue(self._name).push(
+            message.message,
+            priority=-int(labels.get("priority") or 0),
+            msg_id=f"{message.task_id} {again}" if again else message.task_id,
+            delay=_duration(delay) if delay else None,
+            ttl=_duration(labels["ttl"]) if labels.get("ttl") else None,
+        )
+
+    async def listen(self) -> AsyncGenerator[AckableMessage, None]:
+        arrived: asyncio.Queue[Item] = asyncio.Queue()
+        intake = Intake(self.client, self._lease, lambda name, item: arrived.put_nowait(item))
+        self._intakes.append(intake)
+        intake.consume(self._name, self._name)
+        while True:
+            item = await arrived.get()
+            yield AckableMessage(data=item.data, ack=partial(_acknowledge, intake, item))
+            intake.seen()  # taskiq asks for another one when it has room for it
+
+
+async def _acknowledge(intake: Intake, item: Item) -> None:
+    done = intake.settle(item.ack_subject, Item.ack)
+    if done is not None:
+        await asyncio.shield(done)
+
+
+def _duration(label: Any) -> Duration:
+    """taskiq may hand over numbers as texts."""
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        found: Duration = label
+        return found

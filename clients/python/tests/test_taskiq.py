@@ -1,0 +1,108 @@
+"""taskiq on pqd."""
+
+from __future__ import annotations
+
+import asyncio
+
+from taskiq import SimpleRetryMiddleware
+from taskiq.api import run_receiver_task
+
+from pqbridge.taskiq import Broker
+from world import PATIENCE, URL, TestCase, fresh
+
+
+class Taskiq(TestCase):
+    async def asyncSetUp(self) -> None:
+        await super().asyncSetUp()
+        self.name = fresh("taskiq")
+        self.pq = self.client.queue(self.name)
+        self.started: list[str] = []
+        self.gate = asyncio.Event()
+        self.broker = await self.another()
+
+    async def another(self) -> Broker:
+        """A broker as another process has it."""
+        broker = Broker(URL, queue=self.name, lease=0.5, timeout=PATIENCE)
+        broker.add_middlewares(SimpleRetryMiddleware(default_retry_count=3))
+        await broker.startup()
+        self.addAsyncCleanup(broker.shutdown)
+        return broker
+
+    def work(self, broker: Broker, most: int = 100) -> asyncio.Task[None]:
+        @broker.task(task_name="note")
+        async def note(name: str) -> None:
+            self.started.append(name)
+
+        @broker.task(task_name="wait")
+        async def wait(name: str) -> None:
+            self.started.append(name)
+            await self.gate.wait()
+
+        @broker.task(task_name="fail", retry_on_error=True)
+        async def fail(name: str) -> None:
+            self.started.append(name)
+            if len(self.started) < 3:
+                raise ValueError(name)
+
+        worker = asyncio.create_task(run_receiver_task(broker, max_async_tasks=most))
+        self.addCleanup(worker.cancel)
+        return worker
+
+    async def send(self, task: str, name: str, **labels: object) -> None:
+        from taskiq.kicker import AsyncKicker
+
+        await AsyncKicker(task, self.broker, dict(labels)).kiq(name)  # type: ignore[call-overload]
+
+    async def left(self) -> int:
+        info = await self.pq.info()
+        return info["ready"] + info["leased"] + info["delayed"]
+
+    async def empty(self) -> bool:
+        return await self.left() == 0
+
+    async def test_order_and_delay(self) -> None:
+        await self.send("note", "late", delay=0.3, priority=9)
+        await self.send("note", "low", priority=1)
+        await self.send("note", "none")
+        await self.send("note", "high", priority=5)
+        await self.send("note", "gone", ttl=0.001)
+        self.work(self.broker, most=1)
+        await self.until("all are done", self.empty)
+        self.assertEqual(sorted(self.started, key=["high", "low", "none", "late"].index), ["high", "low", "none", "late"])
+        self.assertEqual([name for name in self.started if name != "late"], ["high", "low", "none"])
+
+    async def test_a_long_task_runs_once(self) -> None:
+        self.work(self.broker)
+        await self.send("wait", "long")
+
+        async def old() -> bool:
+            return (await self.pq.info())["oldest_lease"] > 1.5
+
+        await self.until("it has run for three leases", old)
+        self.gate.set()
+        await self.until("it is acknowledged", self.empty)
+        self.assertEqual(self.started, ["long"])
+
+    async def test_retries(self) -> None:
+        self.work(self.broker)
+        await self.send("fail", "again", retry_on_error=True, max_retries=3)
+        await self.until("it is done", self.empty)
+        self.assertEqual(self.started, ["again"] * 3)
+
+    async def test_a_worker_ends(self) -> None:
+        first = await self.another()
+        worker = self.work(first)
+        await self.send("wait", "twice")
+        await self.until("it runs", lambda: self.started)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        await first.shutdown()
+        self.gate.set()
+        self.work(self.broker)
+        await self.until("it is done", self.empty)
+        self.assertEqual(self.started, ["twice"] * 2)
+
+    async def test_without_a_connection(self) -> None:
+        broker = Broker(URL)
+        with self.assertRaisesRegex(RuntimeError, "expected await broker.startup"):
+            await broker.listen().__anext__()
