@@ -153,11 +153,12 @@ var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 
 // protocol are the pages of the protocol: their examples in Go and JavaScript are run. jsClient
 // and pyClient are the pages of clients, whose examples TestJavaScriptClientPage and
-// TestPythonClientPage run.
+// TestPythonClientPage run; TestCeleryPage runs those of celery.
 var (
 	protocol = regexp.MustCompile(`^docs/protocol(/\w+)?\.md$`)
 	jsClient = "clients/js/README.md"
 	pyClient = "clients/python/README.md"
+	celery   = "docs/celery.md"
 )
 
 // console blocks are run by the tests in e2e/clients, and so are the go and js blocks of
@@ -173,8 +174,8 @@ func TestEveryCommandIsRun(t *testing.T) {
 					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
 				}
 			case "python":
-				if p.path != pyClient {
-					t.Errorf("%s: only the Python client's examples are run: put this one there, or into examples", p.at(f.number))
+				if p.path != pyClient && p.path != celery {
+					t.Errorf("%s: only the examples of the Python client and of Celery are run: put this one there, or into examples", p.at(f.number))
 				}
 			case "sh":
 				match := marker.FindStringSubmatch(f.before)

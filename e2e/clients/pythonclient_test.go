@@ -1,12 +1,14 @@
 package clients_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +66,9 @@ func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// pyOptional has what some files of tests need beside nats-py.
+var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_taskiq": {"taskiq"}}
+
 // Each file of tests runs by itself, against a pqd of its own.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
@@ -76,12 +81,13 @@ func TestPythonClient(t *testing.T) {
 		module := strings.TrimSuffix(filepath.Base(file), ".py")
 		t.Run(strings.TrimPrefix(module, "test_"), func(t *testing.T) {
 			t.Parallel()
+			py := needPython(t, pyOptional[module]...)
 			config := filepath.Join(t.TempDir(), "nats.conf")
 			pqd.Write(t, config, withRights)
 			p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")
 			cmd := py.command(t, "-X", "dev", "-m", "unittest", "-b", module)
 			cmd.Dir = filepath.Dir(file)
-			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
+			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
 			out, err := cmd.CombinedOutput()
 			ran := regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in .*\n\nOK$`)
 			if err != nil || !ran.Match(out) {
@@ -102,6 +108,89 @@ func TestPythonClientKills(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Tasks of Celery run once although pqd is killed and starts again meanwhile, and once more if their
+// worker is killed while it runs them.
+func TestCeleryRestarts(t *testing.T) {
+	t.Parallel()
+	py := needPython(t, "celery")
+	p := testenv.Daemon(t)
+	cmd := py.command(t, "celery_load.py")
+	cmd.Dir = filepath.Join(py.source, "tests")
+	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
+	cmd.Stderr = t.Output()
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		said = append(said, lines.Text())
+		if lines.Text() == "restart" {
+			p.Kill(t)
+			p.Start(t)
+			fmt.Fprintln(input)
+		}
+	}
+	if err := cmd.Wait(); err != nil || !slices.Equal(said, []string{"restart", "restart", "done"}) {
+		t.Errorf("%v after %q", err, said)
+	}
+	p.Stop(t)
+}
+
+// On Redis with a short visibility timeout long and delayed tasks start more than once, on pqd once.
+func TestCeleryBesideRedis(t *testing.T) {
+	t.Parallel()
+	py := needPython(t, "celery", "redis")
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("NOT TESTED: CELERY ON PQD BESIDE REDIS: there is no redis-server")
+	}
+	p := testenv.Daemon(t)
+	out, err := py.command(t, filepath.Join(py.source, "examples/celery_beside_redis.py"), strings.TrimPrefix(p.URL, "nats://")).CombinedOutput()
+	found := regexp.MustCompile(`(?m)on (\w+): (\d+) starts$`).FindAllStringSubmatch(string(out), -1)
+	if err != nil || len(found) != 4 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, side := range found {
+		if (side[1] == "pqd") != (side[2] == "1") {
+			t.Errorf("%s", out)
+		}
+	}
+	p.Stop(t)
+}
+
+// What the page about Celery has is typed as it stands, with another address.
+func TestCeleryPage(t *testing.T) {
+	t.Parallel()
+	py := needPython(t, "celery", "taskiq")
+	p := testenv.Daemon(t)
+	dir, page := t.TempDir(), "../../docs/celery.md"
+	blocks := testenv.Blocks(t, page, "python")
+	commands := testenv.Blocks(t, page, "sh")
+	if len(blocks) != 2 || len(commands) != 2 {
+		t.Fatalf("%d programs and %d blocks of commands, expected two of each", len(blocks), len(commands))
+	}
+	pqd.Write(t, filepath.Join(dir, "tasks.py"), strings.ReplaceAll(blocks[0].Text, "127.0.0.1:4222", strings.TrimPrefix(p.URL, "nats://")))
+	worker, sender, _ := strings.Cut(strings.TrimSpace(commands[1].Text), "\n")
+	script := "set -e\n" + worker + " & worker=$!\n" + sender + "\nkill $worker\nwait $worker\n" + "python -c '" + blocks[1].Text + "'\n"
+	cmd := py.command(t)
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-c", script}
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(py.path)+":"+os.Getenv("PATH"), "C_FORCE_ROOT=1")
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "\n5\n") {
+		t.Errorf("%v\n%s\n%s", err, out.String(), errs.String())
+	}
+	p.Stop(t)
 }
 
 // pyPage runs the examples of the client's page as one program.
@@ -140,7 +229,7 @@ func judgePythonExamples(t *testing.T, blocks []testenv.Block, output string) {
 // The package and its tests pass the strictest type check.
 func TestPythonClientTypes(t *testing.T) {
 	t.Parallel()
-	py := needPython(t, "mypy")
+	py := needPython(t, "mypy", "celery", "taskiq")
 	cmd := py.command(t, "-m", "mypy", "--strict", "--cache-dir", t.TempDir(), "pqbridge", "tests")
 	cmd.Dir = py.source
 	cmd.Env = append(cmd.Env, "MYPYPATH=tests")

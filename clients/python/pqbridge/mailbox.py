@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import nats.errors
 from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from .bundle import unbundled
 from .deadline import Deadline
@@ -97,6 +98,7 @@ class Mailbox:
         self._late: dict[str, Callable[[Message], None]] = {}
         self._subscribing = asyncio.Lock()
         self._subscribed = False
+        self._subscription: Subscription | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._reconnects = 0
         self._last_error: BaseException | None = None
@@ -116,8 +118,18 @@ class Mailbox:
             return
         async with self._subscribing:
             if not self._subscribed:
-                await self.nc.subscribe(self._prefix + "*", cb=self._deliver, pending_bytes_limit=0)
+                self._subscription = await self.nc.subscribe(self._prefix + "*", cb=self._deliver, pending_bytes_limit=0)
                 self._subscribed = True
+
+    async def end(self) -> None:
+        """Gives back what has arrived for nobody. What arrives later the bridge takes back, because nobody listens."""
+        if self._subscription is None or not self.connected:
+            return
+        try:
+            await self._subscription.drain()  # type: ignore[no-untyped-call]
+            await self.nc.flush()
+        except (nats.errors.Error, OSError):
+            pass  # the connection is lost, or slow; leases run out
 
     def receive(self, addressee: Addressee) -> str:
         """A new reply subject. Messages on it go to the addressee until stop is called."""

@@ -1,0 +1,68 @@
+"""What the transport knows of Celery, if the program uses it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timezone, tzinfo
+from typing import Any
+
+from .kombu_message import Message
+
+
+def _app() -> Any:
+    celery = sys.modules.get("celery")
+    return celery.current_app if celery else None
+
+
+def zone() -> tzinfo:
+    """Of times without one."""
+    app = _app()
+    found: tzinfo = app.timezone if app else timezone.utc
+    return found
+
+
+def queues() -> set[str]:
+    """The queues that the program's settings name."""
+    app = _app()
+    return set(app.amqp.queues) if app else set()
+
+
+def is_fanned_out(queue: str) -> bool:
+    """Whether a queue is one of remote control or of events, which never have items."""
+    app = _app()
+    return queue.endswith(".pidbox") or queue.startswith((app.conf.event_queue_prefix if app else "celeryev") + ".")
+
+
+def revoked(control: Message) -> list[str]:
+    """The ids of the tasks that a message to the workers revokes."""
+    try:
+        order = json.loads(control["body"])
+        if order["method"] != "revoke":
+            return []
+        ids = order["arguments"]["task_id"]
+    except (KeyError, TypeError, ValueError):
+        return []
+    return [ids] if isinstance(ids, str) else list(ids or ())
+
+
+def mark_revoked(task: str, message: Message) -> None:
+    """Who waits for the result learns that there will be none."""
+    app = _app()
+    if app is None:
+        return
+    from celery.app.task import Context
+
+    properties = message["properties"]
+    request = Context(message.get("headers") or {}, reply_to=properties.get("reply_to"), correlation_id=properties.get("correlation_id"))
+    app.backend.mark_as_revoked(task, "revoked", request=request, store_result=True)
+
+
+def prepare() -> None:
+    """A worker takes one task for each of its processes, unless a setting says otherwise: a task that waits in
+    a worker waits for that worker, whatever is more urgent."""
+    try:
+        from celery.app.defaults import DEFAULTS
+    except ImportError:
+        return
+    DEFAULTS["worker_prefetch_multiplier"] = 1

@@ -1,0 +1,97 @@
+"""Tasks that say when they start, and end when they are told."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from celery.exceptions import Reject
+
+import pqbridge.kombu  # noqa: F401: from here on kombu knows pq://
+
+DIR = Path(os.environ["CELERY_DIR"])
+LEASE = 1.0
+
+app = Celery("tests", broker=os.environ["CELERY_BROKER"], backend="rpc://")
+app.conf.update(
+    broker_transport_options={"lease": LEASE},
+    worker_hijack_root_logger=False,
+    task_default_queue="tasks",
+    broker_connection_retry_on_startup=True,
+    result_expires=3600,
+)
+
+
+def starts() -> list[str]:
+    file = DIR / "starts"
+    return file.read_text().split() if file.exists() else []
+
+
+def _start(name: str) -> None:
+    with (DIR / "starts").open("a") as file:
+        file.write(name + "\n")
+
+
+def tell(name: str) -> None:
+    """The task with this name may end."""
+    (DIR / f"end-{name}").touch()
+
+
+def _until_told(name: str) -> None:
+    while not (DIR / f"end-{name}").exists():
+        time.sleep(0.01)
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+def note(name: str) -> str:
+    _start(name)
+    return name
+
+
+@app.task
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task
+def early(name: str) -> str:
+    _start(name)
+    _until_told(name)
+    return name
+
+
+@app.task(acks_late=True)
+def late(name: str) -> str:
+    _start(name)
+    _until_told(name)
+    return name
+
+
+@app.task(bind=True)
+def again(self: Any, name: str) -> int:
+    _start(name)
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.05)
+    return int(self.request.retries)
+
+
+@app.task(bind=True, acks_late=True)
+def reject(self: Any, name: str, requeue: bool) -> bool:
+    _start(name)
+    if not self.request.delivery_info["redelivered"]:
+        raise Reject("no", requeue=requeue)
+    return True
+
+
+@app.task(bind=True)
+def seen(self: Any) -> list[Any]:
+    """What the worker knows of the task."""
+    return [self.request.eta, self.request.delivery_info["priority"], self.request.id]

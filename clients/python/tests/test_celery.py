@@ -1,0 +1,311 @@
+"""Celery on the transport pq://, with workers as processes of their own."""
+
+from __future__ import annotations
+
+import datetime
+import unittest
+from typing import Any
+
+from celery.exceptions import TaskRevokedError
+from kombu import Connection, Exchange, Queue
+
+from celery_world import PATIENCE, URL, Worker, until
+from pqbridge import EmptyError, sync
+from pqbridge.kombu_channel import queue_name
+from world import fresh
+
+import celery_app as tasks
+
+app = tasks.app
+
+
+class Celery(unittest.TestCase):
+    client: sync.Client
+    worker: Worker
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.client = sync.connect(URL, timeout=PATIENCE)
+        cls.addClassCleanup(cls.client.close)
+        cls.worker = Worker("-E").ready()
+        cls.addClassCleanup(cls.worker.stop)
+        cls.addClassCleanup(app.close)
+
+    def times(self, name: str) -> int:
+        return tasks.starts().count(name)
+
+    def info(self, queue: str) -> Any:
+        return self.client.queue(queue).info()
+
+    def alone(self) -> str:
+        """A queue that no worker has."""
+        queue = fresh("alone")
+        app.amqp.queues.add(queue)
+        self.addCleanup(app.amqp.queues.pop, queue, None)
+        return queue
+
+    def test_results(self) -> None:
+        self.assertEqual(tasks.add.delay(1, 2).get(timeout=PATIENCE), 3)
+        with self.assertRaisesRegex(ValueError, "^why$"):
+            tasks.fail.delay("why").get(timeout=PATIENCE)
+        several = [tasks.add.delay(n, n) for n in range(20)]
+        self.assertEqual([one.get(timeout=PATIENCE) for one in several], [2 * n for n in range(20)])
+        self.assertEqual((tasks.add.s(1, 2) | tasks.add.s(3)).apply_async().get(timeout=PATIENCE), 6)
+
+    def test_a_delayed_task_waits_in_the_queue(self) -> None:
+        name, began = fresh(), datetime.datetime.now(datetime.timezone.utc)
+        eta = began + datetime.timedelta(seconds=1)
+        result = tasks.note.apply_async((name,), eta=eta)
+        far = tasks.note.apply_async((fresh(),), countdown=7 * 86400)
+        self.assertGreaterEqual(self.info("tasks")["delayed"], 1)
+        self.assertEqual(result.get(timeout=PATIENCE), name)
+        self.assertGreaterEqual(datetime.datetime.now(datetime.timezone.utc), eta)
+        self.assertEqual(self.times(name), 1)
+        self.assertEqual(app.control.inspect([self.worker.name], timeout=2).scheduled(), {self.worker.name: []})
+        self.assertIsNone(tasks.seen.apply_async(countdown=0.1).get(timeout=PATIENCE)[0])
+        far.revoke()
+
+    def test_a_long_task_runs_once(self) -> None:
+        name = fresh()
+        result = tasks.late.delay(name)
+        until("it has run for three leases", lambda: self.info("tasks")["oldest_lease"] > 3 * tasks.LEASE)
+        tasks.tell(name)
+        self.assertEqual(result.get(timeout=PATIENCE), name)
+        until("it is acknowledged", lambda: self.info("tasks")["leased"] == 0)
+        self.assertEqual(self.times(name), 1)
+
+    def test_a_task_is_acknowledged_before_it_runs(self) -> None:
+        name = fresh()
+        result = tasks.early.delay(name)
+        until("it runs", lambda: self.times(name))
+        until("it is acknowledged", lambda: self.info("tasks")["leased"] == 0)
+        tasks.tell(name)
+        self.assertEqual(result.get(timeout=PATIENCE), name)
+
+    def test_a_worker_dies(self) -> None:
+        queue, early, late = self.alone(), fresh("early"), fresh("late")
+        first = Worker(queues=queue)
+        tasks.early.apply_async((early,), queue=queue)
+        result = tasks.late.apply_async((late,), queue=queue)
+        until("both run", lambda: self.times(early) and self.times(late))
+        until("one is acknowledged", lambda: self.info(queue)["leased"] == 1)
+        first.kill()
+        second = Worker(queues=queue)
+        self.addCleanup(second.stop)
+        until("one runs again", lambda: self.times(late) == 2)
+        tasks.tell(late)
+        self.assertEqual(result.get(timeout=PATIENCE), late)
+        until("nothing is left", lambda: self.info(queue)["leased"] == 0)
+        self.assertEqual((self.times(early), self.times(late), self.info(queue)["ready"]), (1, 2, 0))
+
+    def test_a_worker_that_stops_gives_back(self) -> None:
+        queue, name = self.alone(), fresh()
+        worker = Worker("--prefetch-multiplier", "4", queues=queue, concurrency=1)
+        first = tasks.early.apply_async((name,), queue=queue)
+        until("it runs", lambda: self.times(name))
+        others = [fresh() for _ in range(3)]
+        for other in others:
+            tasks.note.apply_async((other,), queue=queue)
+        until("the worker has them", lambda: self.info(queue)["leased"] == 3)
+        worker.terminate()
+        tasks.tell(name)
+        self.assertEqual(first.get(timeout=PATIENCE), name)
+        worker.wait()
+        ran = sum(map(self.times, others))
+        until("all are given back", lambda: (self.info(queue)["ready"], self.info(queue)["leased"]) == (3 - ran, 0))
+        self.assertLess(ran, 3)
+
+    def test_priorities(self) -> None:
+        queue = self.alone()
+        names = {priority: f"{fresh()}-p{priority}" for priority in (0, 3, 9)}
+        for priority in (3, 0, 9):
+            tasks.note.apply_async((names[priority],), queue=queue, priority=priority)
+        last = fresh()
+        tasks.note.apply_async((last,), queue=queue)
+        worker = Worker(queues=queue, concurrency=1)
+        self.addCleanup(worker.stop)
+        until("all have run", lambda: self.times(last))
+        order = [name for name in tasks.starts() if name in (*names.values(), last)]
+        self.assertEqual(order, [names[9], names[3], names[0], last])
+
+    def test_one_task_a_process(self) -> None:
+        stats = app.control.inspect([self.worker.name], timeout=5).stats()
+        self.assertEqual(stats[self.worker.name]["prefetch_count"], 2)
+
+    def test_retry_and_reject(self) -> None:
+        name = fresh()
+        self.assertEqual(tasks.again.delay(name).get(timeout=PATIENCE), 2)
+        self.assertEqual(self.times(name), 3)
+        name = fresh()
+        self.assertTrue(tasks.reject.delay(name, True).get(timeout=PATIENCE))
+        self.assertEqual(self.times(name), 2)
+        name = fresh()
+        tasks.reject.delay(name, False)
+        dead = self.client.queue("tasks-dead").pop(wait=PATIENCE)
+        self.assertIn(name, dead.text)
+        self.assertEqual((self.times(name), dead.dead and dead.dead.reason), (1, "rejected"))
+
+    def test_expires(self) -> None:
+        queue = self.alone()
+        tasks.note.apply_async((fresh(),), queue=queue, expires=0.2)
+        self.assertEqual(self.info(queue)["ready"], 1)
+        until("it is gone", lambda: self.info(queue)["ready"] == 0)
+        with self.assertRaises(TaskRevokedError):
+            tasks.note.apply_async((fresh(),), expires=datetime.datetime(2020, 1, 1)).get(timeout=PATIENCE)
+
+    def test_a_task_is_pushed_once(self) -> None:
+        queue = self.alone()
+        for _ in range(2):
+            tasks.note.apply_async((fresh(),), queue=queue, task_id="the same")
+        self.assertEqual(self.info(queue)["ready"], 1)
+
+    def test_revoke(self) -> None:
+        queue, name = self.alone(), fresh()
+        waits = tasks.note.apply_async((name,), queue=queue)
+        later = tasks.note.apply_async((name,), queue=queue, countdown=3600)
+        stays = tasks.note.apply_async((name,), queue=queue)
+        app.control.revoke([waits.id, later.id, "unknown"])
+        self.assertEqual([self.info(queue)[state] for state in ("ready", "delayed")], [1, 0])
+        for one in (waits, later):
+            with self.assertRaises(TaskRevokedError):
+                one.get(timeout=PATIENCE)
+        self.assertIn(stays.id, self.client.queue(queue).pop().text)
+        revoked = app.control.inspect([self.worker.name], timeout=5).revoked()[self.worker.name]
+        self.assertIn(waits.id, revoked)
+
+    def test_lengths_and_purge(self) -> None:
+        queue = self.alone()
+        for n in range(3):
+            tasks.note.apply_async((fresh(),), queue=queue, countdown=n * 3600)
+        with app.connection_for_write() as connection, connection.channel() as channel:
+            self.assertEqual(channel.queue_declare(queue, passive=True).message_count, 1)
+            with self.assertRaises(connection.channel_errors):
+                channel.queue_declare(fresh(), passive=True)
+            self.assertEqual(channel.queue_purge(queue), 3)
+            self.assertEqual(channel.queue_purge(fresh()), 0)
+        self.assertEqual(self.info(queue)["delayed"], 0)
+
+    def test_remote_control(self) -> None:
+        inspect = app.control.inspect([self.worker.name], timeout=5)
+        self.assertEqual(inspect.ping(), {self.worker.name: {"ok": "pong"}})
+        self.assertEqual([queue["name"] for queue in inspect.active_queues()[self.worker.name]], ["tasks"])
+        queue = self.alone()
+        app.control.add_consumer(queue, destination=[self.worker.name], reply=True, timeout=5)
+        self.assertEqual(tasks.add.apply_async((1, 1), queue=queue).get(timeout=PATIENCE), 2)
+        self.assertEqual(tasks.add.delay(1, 1).get(timeout=PATIENCE), 2)
+        app.control.cancel_consumer(queue, destination=[self.worker.name], reply=True, timeout=5)
+        tasks.note.apply_async((fresh(),), queue=queue)
+        self.assertEqual(self.info(queue)["ready"], 1)
+
+    def test_events(self) -> None:
+        found: list[tuple[str, str | None]] = []
+        with app.connection_for_read() as connection:
+            receiver = app.events.Receiver(connection, handlers={"*": lambda event: found.append((event["type"], event.get("uuid")))})
+            consumed = receiver.itercapture(limit=None, timeout=PATIENCE, wakeup=True)
+            next(consumed)
+            result = tasks.add.delay(1, 1)
+            while ("task-succeeded", result.id) not in found:
+                next(consumed)
+        self.assertIn(("task-started", result.id), found)
+        self.assertEqual([name for name in self.client.queues() if "celeryev" in name or "pidbox" in name], [])
+
+    def test_nothing_is_left(self) -> None:
+        """The queue of a program's results ends with the program."""
+        names = set(self.client.queues())
+        with Connection(app.conf.broker_url) as connection, connection.channel() as channel:
+            queue = Queue(fresh("results"), auto_delete=True, durable=False, expires=60)(channel)
+            queue.declare()
+            self.assertEqual(self.info(queue.name)["config"]["ttl"], "1m0s")
+            with connection.Consumer([queue], callbacks=[lambda body, message: None], no_ack=True):
+                pass
+        self.assertEqual(set(self.client.queues()), names)
+
+
+class Kombu(unittest.TestCase):
+    def setUp(self) -> None:
+        self.client = sync.connect(URL, timeout=PATIENCE)
+        self.addCleanup(self.client.close)
+        self.connection = Connection(app.conf.broker_url, transport_options={"lease": 1})
+        self.addCleanup(self.connection.release)
+
+    def test_messages(self) -> None:
+        simple = self.connection.SimpleQueue(fresh("a.b@c"))
+        self.addCleanup(simple.close)
+        for body in ({"a": ["ü", None]}, "text", 7):
+            simple.put(body)
+            message = simple.get(timeout=PATIENCE)
+            self.assertEqual(message.payload, body)
+            message.ack()
+        simple.put(b"\x00\xff", serializer="raw")
+        self.assertEqual(simple.get(timeout=PATIENCE).payload, b"\x00\xff")
+        with self.assertRaises(simple.Empty):
+            simple.get(timeout=0.01)
+
+    def test_exchanges(self) -> None:
+        channel = self.connection.channel()
+        topic, fan = Exchange(fresh("t.x"), "topic"), Exchange(fresh("f"), "fanout")
+        keep = Queue(fresh("keep"), topic, "a.#")(channel)
+        end = Queue(fresh("end"), topic, "*.b", auto_delete=True)(channel)
+        all = Queue(fresh("all"), fan, auto_delete=True)(channel)
+        for queue in (keep, end, all):
+            queue.declare()
+        producer = self.connection.Producer(channel)
+        for key in ("a.b", "a.b.c", "c.b", "c"):
+            producer.publish(key, exchange=topic, routing_key=key)
+        producer.publish("fan", exchange=fan)
+        self.assertEqual(self.client.queue(queue_name(keep.name)).info()["ready"], 2)
+        got: dict[str, list[str]] = {}
+
+        def receive(body: str, message: Any) -> None:
+            got.setdefault(message.delivery_info["exchange"], []).append(body)
+            message.ack()
+
+        with self.connection.Consumer([end, all], callbacks=[receive], channel=channel):
+            while sum(map(len, got.values())) < 3:
+                self.connection.drain_events(timeout=PATIENCE)
+        self.assertEqual(got, {topic.name: ["a.b", "c.b"], fan.name: ["fan"]})
+
+    def test_what_is_no_message_becomes_a_dead_letter(self) -> None:
+        name = fresh()
+        self.client.queue(name).push("x")
+        with self.connection.Consumer([Queue(name)], callbacks=[lambda body, message: None]):
+            self.connection.drain_events(timeout=PATIENCE)
+            self.assertEqual(self.client.queue(name + "-dead").pop(wait=PATIENCE).text, "x")
+
+    def test_several_queues_and_a_limit(self) -> None:
+        names = [fresh(), fresh()]
+        for name in names * 2:
+            self.connection.SimpleQueue(name).put(name)
+        got: list[Any] = []
+        channel = self.connection.channel()
+        with self.connection.Consumer([Queue(name) for name in names], channel=channel, on_message=got.append, prefetch_count=1):
+            for n in range(4):
+                self.connection.drain_events(timeout=PATIENCE)
+                self.assertEqual(sum(self.client.queue(name).info()["leased"] for name in names), 1)
+                got[-1].ack()
+        self.assertEqual(sorted(message.payload for message in got), sorted(names * 2))
+
+    def test_what_is_held_is_given_back(self) -> None:
+        name = fresh()
+        self.connection.SimpleQueue(name).put("x")
+        got: list[Any] = []
+        with self.connection.Consumer([Queue(name)], on_message=got.append):
+            self.connection.drain_events(timeout=PATIENCE)
+        self.connection.release()
+        self.assertEqual((len(got), self.client.queue(name).info()["ready"]), (1, 1))
+
+    def test_addresses(self) -> None:
+        for url, what in (("pq://127.0.0.1:1", "no connection to NATS"), (app.conf.broker_url + "/x", "expected none, and the prefix in")):
+            with self.assertRaisesRegex((OSError, ValueError, *self.connection.connection_errors), what):
+                Connection(url, connect_timeout=0.5).connect()
+        other = Connection(app.conf.broker_url, transport_options={"prefix": "nobody", "nats": {"name": "x"}})
+        self.addCleanup(other.release)
+        self.assertEqual(other.connect().pq.grammar.subject("q", "push"), "nobody.q.push")
+
+    def test_names(self) -> None:
+        self.assertEqual(queue_name("celery_1"), "celery_1")
+        made = {queue_name(name) for name in ("a.b", "a@b", "a-b", "_a", "a" * 60, "a" * 61, "")}
+        self.assertEqual(len(made), 7)
+        for name in made:
+            with self.assertRaises(EmptyError):
+                self.client.queue(name).pop()
