@@ -95,7 +95,8 @@ func TestHeadersAreAlike(t *testing.T) {
 				name += pick("", "", "", " ", "\x00", "(", "\x7f")
 				colon = pick(":", ": ", ":\t", ":  ", " : ", ";")
 				value = pick(value, value+" ", value+"\t ", "\r"+value, value+"\r"+value, value+"\x00")
-				if colon != ":  " { // checkBlock cannot tell a space too many from a carriage return too few
+				// checkBlock cannot tell a blank too many in front from a carriage return too few.
+				if after := colon[1:] + value; len(after)-len(strings.TrimLeft(after, " \t")) < 2 {
 					end = pick("\r\n", "\n", "\r\r\n")
 				}
 			}
