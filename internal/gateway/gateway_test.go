@@ -198,6 +198,48 @@ func TestItemsByID(t *testing.T) {
 	s.refused(403, "no dead letter", "POST", "/v1/queues/jobs/items/"+pushed.ID+"/requeue", "")
 }
 
+// An item shows who holds it, and what came of its leases, also as a dead letter.
+func TestHoldersAndAttempts(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
+	s.ok(nil, "POST", "/v1/queues/jobs/push", "y")
+	var leased, other shownItem
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop?holder=ann", "")
+	s.ok(&other, "POST", "/v1/queues/jobs/pop?holder=bob", "")
+	var page protocol.Page
+	if s.ok(&page, "GET", "/v1/queues/jobs/items?state=leased&holder=bob", ""); len(page.Items) != 1 || page.Items[0].ID != other.ID || page.Items[0].Holder != "bob" {
+		t.Errorf("what bob holds: %+v", page)
+	}
+	at := "/v1/queues/jobs/items/" + leased.ID
+	var found shownItem
+	if s.ok(&found, "GET", at, ""); found.Holder != "ann" || found.Attempts != 0 {
+		t.Errorf("a leased item: %+v", found)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, `-NAK {"reason":"the printer is out of ink"}`)
+	found = shownItem{}
+	if s.ok(&found, "GET", at, ""); found.Holder != "" || found.Attempts != 1 || found.LastAttempts != nil {
+		t.Errorf("an item that came back: %+v", found)
+	}
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop", "")
+	s.ok(nil, "POST", "/v1/queues/jobs/settle?ack="+leased.Ack, "+TERM no paper")
+	page = protocol.Page{}
+	if s.ok(&page, "GET", "/v1/queues/jobs-dead/items?attempts=true", ""); len(page.Items) != 1 {
+		t.Fatalf("dead letters: %+v", page)
+	}
+	found = shownItem{}
+	s.ok(&found, "GET", "/v1/queues/jobs-dead/items/"+page.Items[0].ID+"?attempts=true", "")
+	for what, attempts := range map[string][]protocol.Attempt{"by its id": found.LastAttempts, "in a list": page.Items[0].LastAttempts} {
+		if len(attempts) != 2 || attempts[0].Holder != "ann" || attempts[0].Outcome != protocol.OutcomeNack || attempts[0].Reason != "the printer is out of ink" || attempts[0].Start.IsZero() || attempts[0].End.Before(attempts[0].Start) ||
+			attempts[1].N != 2 || attempts[1].Outcome != protocol.OutcomeTerminated || attempts[1].Reason != "no paper" {
+			t.Errorf("the attempts of a dead letter %s: %+v", what, attempts)
+		}
+	}
+	if found.Attempts != 2 {
+		t.Errorf("the number of the last attempt is %d", found.Attempts)
+	}
+}
+
 // Queues, their configuration, and what there is around them.
 func TestQueues(t *testing.T) {
 	t.Parallel()
@@ -321,6 +363,10 @@ func TestMalformed(t *testing.T) {
 		{400, "GET", "/v1/queues/jobs/items?limit=x", "", "an integer", nil},
 		{400, "GET", "/v1/queues/jobs/items?state=done", "", "leased", nil},
 		{400, "GET", "/v1/queues/jobs/items?bodies=yes", "", "true or false", nil},
+		{400, "GET", "/v1/queues/jobs/items?attempts=yes", "", "attempts is \"yes\": expected true or false", nil},
+		{400, "GET", "/v1/queues/jobs/items/x?attempts=1", "", "true or false", nil},
+		{400, "GET", "/v1/queues?total=yes", "", "true or false", nil},
+		{400, "POST", "/v1/queues/jobs/pop?holder=%20a", "", "without spaces at its ends", nil},
 		{400, "GET", "/v1/queues?limit=1001", "", "1 to 1000", nil},
 		{400, "GET", "/v1/overview?limit=101", "", "1 to 100", nil},
 		{400, "POST", "/v1/queues/jobs/items/x/move", "", "priority", nil},

@@ -131,6 +131,17 @@ func oneLine(name, value string) *refusal {
 	return nil
 }
 
+// flag reads a parameter that is true or false; false if it is not there.
+func (in *input) flag(name string) (bool, *refusal) {
+	switch in.get(name) {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	}
+	return false, refusef(protocol.CodeBadRequest, "%s is %q: expected true or false", name, in.get(name))
+}
+
 // integer reads a parameter; nil if it is not there.
 func (in *input) integer(name string) (*int64, *refusal) {
 	if !in.query.Has(name) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +74,10 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.Fence, err = strconv.ParseUint(value, 10, 64)
 	case protocol.HeaderKeyFence:
 		i.KeyFence, err = strconv.ParseUint(value, 10, 64)
+	case protocol.HeaderHolder:
+		i.Holder = value
+	case protocol.HeaderAttempts:
+		err = i.readAttempts(value)
 	case protocol.HeaderUnique:
 		i.Unique = value
 	case protocol.HeaderUniqueUntil:
@@ -89,6 +94,21 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.death().OriginID = value
 	}
 	return err // other ones are a later version's
+}
+
+// readAttempts reads all attempts, or the number of the last one.
+func (i *item) readAttempts(value string) (err error) {
+	if !strings.HasPrefix(value, "[") {
+		i.Attempts, err = strconv.ParseInt(value, 10, 64)
+		return err
+	}
+	if err := json.Unmarshal([]byte(value), &i.LastAttempts); err != nil {
+		return err
+	}
+	if n := len(i.LastAttempts); n > 0 {
+		i.Attempts = i.LastAttempts[n-1].N
+	}
+	return nil
 }
 
 func (i *item) death() *protocol.Death {

@@ -8,7 +8,7 @@ import (
 )
 
 func list(in *input) (*answer, *refusal) {
-	ask := protocol.ListRequest{State: protocol.State(in.get("state")), After: in.get("after"), Key: in.get("key")}
+	ask := protocol.ListRequest{State: protocol.State(in.get("state")), After: in.get("after"), Key: in.get("key"), Holder: in.get("holder")}
 	var limit, preview *int64
 	for name, to := range map[string]**int64{"limit": &limit, "preview": &preview, "min": &ask.Min, "max": &ask.Max} {
 		var why *refusal
@@ -27,12 +27,11 @@ func list(in *input) (*answer, *refusal) {
 		}
 		ask.Preview = int(*preview)
 	}
-	switch in.get("bodies") {
-	case "true":
-		ask.Bodies = true
-	case "", "false":
-	default:
-		return nil, refusef(protocol.CodeBadRequest, "bodies is %q: expected true or false", in.get("bodies"))
+	for name, to := range map[string]*bool{"bodies": &ask.Bodies, "attempts": &ask.Attempts} {
+		var why *refusal
+		if *to, why = in.flag(name); why != nil {
+			return nil, why
+		}
 	}
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -42,7 +41,18 @@ func list(in *input) (*answer, *refusal) {
 }
 
 func get(in *input) (*answer, *refusal) {
-	m, why := in.message(subjects.Subject{Verb: subjects.Get, ID: in.values["id"]}, nil)
+	attempts, why := in.flag("attempts")
+	if why != nil {
+		return nil, why
+	}
+	var body []byte
+	if attempts {
+		var err error
+		if body, err = json.Marshal(protocol.GetRequest{Attempts: true}); err != nil {
+			return nil, refusef(protocol.CodeInternal, "%s", err)
+		}
+	}
+	m, why := in.message(subjects.Subject{Verb: subjects.Get, ID: in.values["id"]}, body)
 	if why != nil {
 		return nil, why
 	}

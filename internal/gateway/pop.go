@@ -17,13 +17,14 @@ var takeHeaders = []struct{ parameter, header string }{
 	{"band", protocol.HeaderBand},
 	{"wait", protocol.HeaderWait},
 	{"lease", protocol.HeaderLease},
+	{"holder", protocol.HeaderHolder},
 	{"msg_id", protocol.HeaderMsgID},
 	{"repeat", protocol.HeaderRepeat},
 }
 
 var (
 	peekParameters = []string{"end", "batch", "band", "wait"}
-	popParameters  = []string{"end", "batch", "band", "wait", "lease", "msg_id", "repeat"}
+	popParameters  = []string{"end", "batch", "band", "wait", "lease", "holder", "msg_id", "repeat"}
 )
 
 const (

@@ -11,12 +11,12 @@ import (
 )
 
 func queues(in *input) (*answer, *refusal) {
-	switch in.get("total") {
-	case "true":
+	total, why := in.flag("total")
+	switch {
+	case why != nil:
+		return nil, why
+	case total:
 		return in.total()
-	case "", "false":
-	default:
-		return nil, refusef(protocol.CodeBadRequest, "total is %q: expected true or false", in.get("total"))
 	}
 	page, why := in.names(maxNames)
 	if why != nil {
