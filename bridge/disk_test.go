@@ -123,7 +123,7 @@ func TestDiskFull(t *testing.T) {
 	if m := c.raw("pq.jobs.peek.min", ""); string(m.Data) != body {
 		t.Errorf("peek: %v, %d bytes", m.Header, len(m.Data))
 	}
-	diary.await(t, "the store has a problem")
+	diary.await(t, "store error")
 	if err := c.env.Bridge.Ready(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("ready: %v", err)
 	}
@@ -151,7 +151,7 @@ func TestDiskHangs(t *testing.T) {
 	goOn := disk.hang(t)
 	held := c.send("pq.jobs.push", "held")
 	<-disk.waiting
-	diary.await(t, "the store has a problem")
+	diary.await(t, "store error")
 	if err := c.env.Bridge.Ready(); err == nil {
 		t.Error("the bridge is ready while its disk hangs")
 	}

@@ -68,7 +68,7 @@ func (k *keeper) failed(err error) {
 	defer k.mu.Unlock()
 	if k.problem == nil || time.Since(k.logged) >= logEvery {
 		k.logged = time.Now()
-		k.log.Warn("the store has a problem", "error", err)
+		k.log.Warn("store error", "error", err)
 	}
 	k.problem = err
 }

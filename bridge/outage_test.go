@@ -361,7 +361,7 @@ func TestBehindStuckCommit(t *testing.T) {
 	for range 3 {
 		c.refused(c.raw("pq.jobs.push", "behind"), 503)
 	}
-	if line := diary.await(t, "the store has a problem"); !strings.Contains(line, "a transaction does not end") {
+	if line := diary.await(t, "store error"); !strings.Contains(line, "a transaction does not end") {
 		t.Errorf("logged %s", line)
 	}
 	c.push("pq.others.push", "elsewhere")

@@ -238,7 +238,7 @@ func fired(re *request.Responder) func(fdbpq.Fired) {
 			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired, request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}
 		if f.Clock != 0 {
-			re.Log.Warn("the clock of schedules was set by this machine's", "by", f.Clock.Round(time.Millisecond))
+			re.Log.Warn("set the clock of schedules to this machine's", "by", f.Clock.Round(time.Millisecond))
 		}
 	}
 }

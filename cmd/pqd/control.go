@@ -72,7 +72,7 @@ func startControl(path string, store backuper, member *cluster.DB, log *slog.Log
 	c.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Warn("the socket for backups failed: pqd backup and pqd recover do not work any more with this process", "error", err)
+			log.Warn("the socket for backups failed: pqd backup and pqd recover no longer work with this process", "error", err)
 		}
 	}()
 	return c

@@ -107,9 +107,9 @@ type httpProblems struct{ log *slog.Logger }
 func (p httpProblems) Write(text []byte) (int, error) {
 	problem := strings.TrimSpace(string(text))
 	if strings.HasPrefix(problem, "http: TLS handshake error") {
-		p.log.Debug("a client of PQ_HTTP did not come to terms about TLS", "error", problem)
+		p.log.Debug("TLS handshake with a client of PQ_HTTP failed", "error", problem)
 	} else {
-		p.log.Warn("the HTTP server has a problem", "error", problem)
+		p.log.Warn("HTTP server error", "error", problem)
 	}
 	return len(text), nil
 }

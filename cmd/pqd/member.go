@@ -101,7 +101,7 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 		nats.ReconnectBufSize(-1), // nothing is sent late
 		nats.Timeout(broker.LogConnectLimit),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			d.log.Warn("the connection to the log has a problem", "error", err)
+			d.log.Warn("error of the connection to the log", "error", err)
 		}),
 	}
 	url := d.settings.NATS.URL
@@ -278,7 +278,7 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 		serves = false
 		select {
 		case <-term.Over():
-			d.log.Warn("not serving any more: another pqd does, or none can", "epoch", term.Epoch(), "because", term.Reason())
+			d.log.Warn("stopped serving: another pqd serves, or none can", "epoch", term.Epoch(), "because", term.Reason())
 		case asked = <-m.asked:
 			d.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
 		case <-ctx.Done():

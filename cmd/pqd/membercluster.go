@@ -80,7 +80,7 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 	log := m.daemon.log
 	serves, forget, err := m.endpoint.Successor(term.Epoch())
 	if err != nil {
-		log.Warn("requests that are on their way may get no answer", "error", err)
+		log.Warn("requests in flight may get no answer", "error", err)
 	} else {
 		defer forget()
 	}
@@ -102,7 +102,7 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 	switch {
 	case errors.Is(err, cluster.ErrNotActive): // another one has taken over
 	case err != nil:
-		log.Warn("stepping down failed: a takeover has to wait for silence", "error", err)
+		log.Warn("stepping down failed: a takeover waits for silence", "error", err)
 		return
 	case alone != nil:
 		return
@@ -112,7 +112,7 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 	select {
 	case <-serves:
 	case <-limit.Done():
-		log.Warn("no other pqd serves yet: requests that are on their way may get no answer")
+		log.Warn("no other pqd serves yet: requests in flight may get no answer")
 	}
 }
 
@@ -126,7 +126,7 @@ func (m *member) moveLog(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	if err := r.MoveLeader(ctx); err != nil {
-		m.daemon.log.Warn("the log has no new leader yet: the others have to wait for one", "error", err)
+		m.daemon.log.Warn("the log has no new leader yet: the other nodes wait for one", "error", err)
 	}
 }
 

@@ -33,14 +33,14 @@ func (d *daemon) checkLog(ctx context.Context, log *nats.Conn) error {
 	may, err := d.mayUse(ctx, own, anonymously(s.NATS.URL), settings.NATS{CA: s.NATS.CA})
 	switch {
 	case err != nil:
-		d.log.Warn("whether clients without a login can read and purge the log of the store is not known", "error", err)
+		d.log.Warn("checking whether clients without a login can use the log of the store failed", "error", err)
 	case may != "":
 		return settings.Usagef("PQ_STORE=%s: clients without a login can %s the log of the store, which has all items of all queues: expected NATS servers with users and an account for the log (PQ_STORE_CREDS), or PQ_UNPROTECTED=%s if everybody who reaches the servers may do that", s.Store, may, settings.DoorLog)
 	}
 	if s.LogCreds == "" {
-		d.log.Warn("the log of the store is in the account of pqd's NATS user: each user there who may publish to $JS.API.> reads all items and can purge them. Give it an account of its own with PQ_STORE_CREDS, or name the risk with PQ_UNPROTECTED=log", "stream", own.Config.Name)
+		d.log.Warn("the log of the store shares an account with clients: each user with a right to publish to $JS.API.> can read and purge all items. Give the log an account of its own with PQ_STORE_CREDS, or accept the risk with PQ_UNPROTECTED=log", "stream", own.Config.Name)
 	} else if may, err := d.mayUse(ctx, own, s.NATS.URL, s.NATS); err == nil && may != "" {
-		d.log.Warn("the account of PQ_STORE_CREDS is that of the clients, too: whoever has the rights of pqd's NATS user can "+may+" the log of the store", "stream", own.Config.Name)
+		d.log.Warn("the account of PQ_STORE_CREDS is also that of clients: each user with the rights of pqd's NATS user can "+may+" the log of the store", "stream", own.Config.Name)
 	}
 	return nil
 }
@@ -56,12 +56,12 @@ func (d *daemon) findLog(ctx context.Context, log *nats.Conn) (*streams.StreamIn
 	}
 	newest, err := all.Newest(ctx)
 	if err != nil || newest == 0 {
-		d.log.Debug("there is no log to look at", "error", err)
+		d.log.Debug("no log to check", "error", err)
 		return nil, nil // the member waits for it, and says so
 	}
 	info, err := d.streamSeen(ctx, log, jetstream.Stream(s.Place, newest))
 	if err != nil {
-		d.log.Debug("there is no log to look at", "error", err)
+		d.log.Debug("no log to check", "error", err)
 		return nil, nil
 	}
 	return info, nil

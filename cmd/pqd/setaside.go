@@ -77,7 +77,7 @@ func (d *daemon) metaSpared(ctx context.Context, srv *server.Server) bool {
 	defer cancel()
 	meta, err := metaLeader(ctx, srv)
 	if err != nil {
-		d.log.Debug("the other nodes do not say how they are", "error", err)
+		d.log.Debug("asking the other nodes for their state failed", "error", err)
 		return false
 	}
 	var all []broker.Replica

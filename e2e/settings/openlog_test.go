@@ -89,7 +89,7 @@ func TestLogBehindLogins(t *testing.T) {
 			p := testenv.Daemon(t, env...)
 			pqd.AskServing(t, s.Connect(t, nats.UserInfo("pqd", "p")), "pq.jobs.push.1", "x")
 			p.Stop(t)
-			if said := strings.Count(p.Log(), "is in the account of pqd's NATS user"); said != 1 {
+			if said := strings.Count(p.Log(), "shares an account with clients"); said != 1 {
 				t.Errorf("pqd says %d times who else can use the log, expected once: %s", said, p.Log())
 			}
 		})

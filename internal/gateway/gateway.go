@@ -77,13 +77,13 @@ func (g *Gateway) ConnectOptions() []nats.Option {
 		nats.IgnoreAuthErrorAbort(),
 		// A request that cannot be sent at once fails, and is not done later.
 		nats.ReconnectBufSize(-1),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { g.log.Debug("the console's connection to NATS broke", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { g.log.Debug("the console's connection to NATS ended", "error", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if subject := forbidden.FindStringSubmatch(err.Error()); subject != nil {
 				g.pending.forbid(subject[1], err)
 				return
 			}
-			g.log.Warn("the console's connection to NATS has a problem", "error", err)
+			g.log.Warn("error of the console's connection to NATS", "error", err)
 		}),
 	}
 }

@@ -215,7 +215,7 @@ func (p *passing) tend() {
 		p.publish(s)
 	}
 	for _, s := range late {
-		p.log.Warn("another bridge does not say whether it has taken requests; their clients are told that it is not known", "bridge", s.to, "requests", len(s.requests))
+		p.log.Warn("another bridge did not confirm the requests passed to it: their clients get 504, outcome unknown", "bridge", s.to, "requests", len(s.requests))
 		for _, m := range s.requests {
 			p.handle.Unknown(m)
 		}

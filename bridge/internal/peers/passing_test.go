@@ -366,7 +366,7 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	w.clock.Add(1)
 	asker.Announce()
 	w.unsure(asker, "first")
-	if !strings.Contains(asker.log.String(), "does not say whether it has taken requests") {
+	if !strings.Contains(asker.log.String(), "did not confirm the requests") {
 		t.Errorf("the log has %q", asker.log)
 	}
 	deaf.Announce()

@@ -89,7 +89,7 @@ func (r *Rivals) warn(o Identity) {
 		return
 	}
 	r.warned[o.ID] = true
-	r.log.Warn("discovery names a bridge that must not serve beside this one, but it does not prove that it is one: the answer is forged, or the bridge an older version or without the permissions that it needs",
+	r.log.Warn("ignored a rival bridge that gave no proof: its answer is forged, or it has an older version, or it lacks permissions",
 		"id", o.ID, "prefix", o.Prefix, "store_id", o.StoreID)
 }
 

@@ -123,7 +123,7 @@ func (s *Standby) look(ctx context.Context) {
 			reason = problem
 		case !s.warned[o.ID]:
 			s.warned[o.ID] = true
-			s.log.Error("a bridge that started later serves beside this one; it should go on standby", "error", problem)
+			s.log.Error("a bridge that started later serves beside this one: expected it on standby", "error", problem)
 		}
 	}
 	standby := s.Reason() != nil
@@ -137,11 +137,11 @@ func (s *Standby) look(ctx context.Context) {
 	case reason != nil && !standby:
 		s.set(reason)
 		err = s.service.Pause(ctx)
-		s.log.Error("on standby: no requests are taken until the other bridge has gone", "error", reason)
+		s.log.Error("on standby until the other bridge ends: taking no requests", "error", reason)
 	case reason == nil && standby:
 		if err = s.service.Resume(); err == nil {
 			s.set(nil)
-			s.log.Info("serving again: the other bridge has gone")
+			s.log.Info("serving again: the other bridge ended")
 		}
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func (a *arrivals) add(m *nats.Msg) {
 		if a.bytes.Load()+size > pendingBytes {
 			if !a.dropping {
 				a.dropping = true
-				a.log.Error("NATS", "subject", m.Sub.Subject, "error", nats.ErrSlowConsumer)
+				a.log.Error("dropped requests: more arrive than this bridge reads", "subject", m.Sub.Subject, "error", nats.ErrSlowConsumer)
 			}
 			return
 		}

@@ -63,7 +63,7 @@ func (h *Historian) Look(ctx context.Context) {
 		found[name] = request.Lengths{Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed}
 	})
 	if err != nil {
-		h.log.Debug("reading how long queues are failed", "error", err)
+		h.log.Debug("reading the lengths of queues failed", "error", err)
 		active = nil // who was not found may be there
 		for name := range found {
 			active = append(active, name)

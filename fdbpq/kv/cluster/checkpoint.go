@@ -63,7 +63,7 @@ func (d *DB) answer(message []byte) []byte {
 	}
 	part := make([]byte, r.Size)
 	if err := offered.ReadAt(r.File, part, r.Offset); err != nil {
-		d.slog.Warn("kv/cluster: a checkpoint cannot be read", "file", r.File, "err", err)
+		d.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
 		return nil
 	}
 	return seal(part)
@@ -111,7 +111,7 @@ func (d *DB) makeCheckpoint() {
 	defer a.mu.Unlock()
 	a.making = false
 	if err != nil {
-		d.slog.Warn("kv/cluster: no checkpoint was made for another member", "err", err)
+		d.slog.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
 		return
 	}
 	a.id, a.at, a.copy, a.asked = hex.EncodeToString(id[:]), at, made, time.Now()
@@ -133,7 +133,7 @@ func (d *DB) dropCheckpoint() {
 	}
 	a.id = ""
 	if err := a.copy.Remove(); err != nil {
-		d.slog.Warn("kv/cluster: an old checkpoint cannot be removed", "err", err)
+		d.slog.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func (d *DB) fetchCheckpoint(ctx context.Context, generation uint64, from base) 
 		}
 		failures = errors.Join(failures, fmt.Errorf("from member %s: %w", p.Member, err))
 	}
-	d.slog.Warn("kv/cluster: no checkpoint was fetched", "err", failures)
+	d.slog.Warn("kv/cluster: fetching a checkpoint failed", "err", failures)
 	return failures
 }
 
@@ -272,7 +272,7 @@ func (d *DB) adopt(in *local.Incoming, generation uint64, from base) error {
 	if h.Entry > 0 && h.Generation != generation && !behind {
 		var aside string
 		if aside, err = local.SetAside(d.dir, fmt.Sprintf(".generation-%d", h.Generation), d.options.Replica); err == nil {
-			d.slog.Warn("kv/cluster: the old copy of this member stays, because it may have items that the store has lost: pqd salvage writes them out", "generation", h.Generation, "entry", h.Entry, "dir", aside)
+			d.slog.Warn("kv/cluster: kept the old copy of this member: it may have items that the store lost; pqd salvage exports them", "generation", h.Generation, "entry", h.Entry, "dir", aside)
 		}
 	}
 	if err == nil {

@@ -106,7 +106,7 @@ func (d *DB) keepClaims(ctx context.Context) {
 		if own, others, urgent := d.nextClaims(); urgent || time.Since(written) >= claimEvery {
 			written = time.Now()
 			if err := d.writeClaims(own, others); err != nil {
-				d.slog.Error("kv/cluster: how far the disks of members are cannot be written", "err", err)
+				d.slog.Error("kv/cluster: writing the members' synced positions failed", "err", err)
 			}
 		}
 		if pause(ctx, beatEvery) != nil {

@@ -282,7 +282,7 @@ func (d *DB) Close() error {
 		_ = term.Close() // it may have been closed before
 		ctx, cancel := context.WithTimeout(context.Background(), releaseFor)
 		if err := d.Release(ctx, ""); err != nil {
-			d.slog.Warn("kv/cluster: the release is not in the log: a takeover has to wait for silence", "err", err)
+			d.slog.Warn("kv/cluster: writing the release into the log failed: a takeover waits for silence", "err", err)
 		}
 		cancel()
 	}

@@ -116,7 +116,7 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 		return true, err
 	}
 	d.enter(at)
-	d.slog.Warn("kv/cluster: a new generation of the log goes on from this copy", "generation", generation, "entry", b.Entry)
+	d.slog.Warn("kv/cluster: a new generation of the log continues this copy", "generation", generation, "entry", b.Entry)
 	return true, nil
 }
 
@@ -138,7 +138,7 @@ func (d *DB) awaitMend(ctx context.Context, stopped error) error {
 			return nil
 		case newer && err.Error() != told:
 			told = err.Error()
-			d.slog.Warn("kv/cluster: this member cannot go over to a newer generation of the log", "err", err)
+			d.slog.Warn("kv/cluster: changing to a newer generation of the log failed", "err", err)
 		}
 	}
 }

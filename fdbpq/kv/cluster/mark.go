@@ -51,7 +51,7 @@ func (d *DB) saveMark() {
 		err = local.WriteNote(d.dir, markSuffix, content, d.options.Replica)
 	}
 	if err != nil {
-		d.slog.Error("kv/cluster: the furthest entry of the others cannot be written", "err", err)
+		d.slog.Error("kv/cluster: writing the others' furthest entry failed", "err", err)
 		return
 	}
 	d.noted = m

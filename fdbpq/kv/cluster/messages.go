@@ -64,7 +64,7 @@ func (d *DB) broadcast(kind heartbeat) {
 		err = d.members.Broadcast(message)
 	}
 	if err != nil {
-		d.slog.Debug("kv/cluster: a heartbeat was not sent", "err", err)
+		d.slog.Debug("kv/cluster: sending a heartbeat failed", "err", err)
 	}
 }
 
@@ -95,7 +95,7 @@ func (d *DB) hear(message []byte) {
 	h, ok := d.peers.hear(message)
 	if h.Member == d.options.Name && h.Process != "" && h.Process != d.process.String() {
 		d.warnOfTwin.Do(func() {
-			d.slog.Error("kv/cluster: another process has the name of this member, so neither knows what the other has: expected a name of its own for each", "name", h.Member)
+			d.slog.Error("kv/cluster: another process has the name of this member: expected a unique name for each", "name", h.Member)
 		})
 	}
 	if !ok {

@@ -51,7 +51,7 @@ func (d *DB) run(ctx context.Context) {
 		case errors.Is(err, errLost):
 			c.failed()
 		case errors.Is(err, errStop):
-			d.slog.Error("kv/cluster: this member serves nothing until an operator has looked", "err", err)
+			d.slog.Error("kv/cluster: this member serves nothing until an operator intervenes", "err", err)
 			d.status.stop(err)
 			if d.awaitMend(ctx, err) != nil {
 				return

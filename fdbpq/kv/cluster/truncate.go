@@ -30,7 +30,7 @@ func (d *DB) syncReplica(ctx context.Context) {
 			continue
 		}
 		if err := d.copy().Sync(); err != nil {
-			d.slog.Error("kv/cluster: the copy cannot be synced", "err", err)
+			d.slog.Error("kv/cluster: syncing the copy failed", "err", err)
 			continue
 		}
 		d.status.flushed(at.Generation, at.Entry)
@@ -48,7 +48,7 @@ func (d *DB) truncate(ctx context.Context) {
 		if time.Since(completed) > completeEvery {
 			completed = time.Now()
 			if err := attempt(ctx, d.log().Complete); err != nil && ctx.Err() == nil {
-				d.slog.Info("kv/cluster: the log lacks replicas", "err", err)
+				d.slog.Info("kv/cluster: replicas of the log are missing", "err", err)
 			}
 		}
 		var state LogState
@@ -62,7 +62,7 @@ func (d *DB) truncate(ctx context.Context) {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				d.slog.Warn("kv/cluster: the log does not say how it is", "err", err)
+				d.slog.Warn("kv/cluster: reading the state of the log failed", "err", err)
 			}
 			continue
 		}
@@ -79,7 +79,7 @@ func (d *DB) purge(ctx context.Context, state LogState) {
 	}
 	err := attempt(ctx, func(ctx context.Context) error { return d.log().Purge(ctx, first) })
 	if err != nil && ctx.Err() == nil {
-		d.slog.Warn("kv/cluster: the log was not purged", "err", err)
+		d.slog.Warn("kv/cluster: purging the log failed", "err", err)
 	}
 }
 

@@ -121,7 +121,7 @@ func (db *DB) pebbleOptions() *pebble.Options {
 			db.stats.stalls.Add(1)
 			db.opts.Log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
 		},
-		WriteStallEnd: func() { db.opts.Log.Debug("kv/local: commits go on") },
+		WriteStallEnd: func() { db.opts.Log.Debug("kv/local: commits continue") },
 	}
 	return o
 }

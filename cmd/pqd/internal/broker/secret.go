@@ -66,7 +66,7 @@ func (o *OtherSecret) reads(line string) bool {
 	s.last = now
 	if !s.since.IsZero() && now.Sub(s.since) > strangeFor && !known {
 		s.since = time.Time{} // said
-		o.Log.Warn("a server that does not know the secret in PQ_CLUSTER_SECRET wants to be a node", "from", it[1])
+		o.Log.Warn("refused a node without the secret in PQ_CLUSTER_SECRET", "from", it[1])
 	}
 	return true
 }
