@@ -114,19 +114,3 @@ func (qtx *queueTx) forwardChanged(before, after *located) {
 		qtx.tx.Clear(qtx.key(spaceForward, before.id(before.place).place))
 	}
 }
-
-// item counts an item n times.
-func (t *tally) item(l *located, n int64) {
-	if l.foreign {
-		return // its push did not count it
-	}
-	switch l.state {
-	case StateReady:
-		t.ready += n
-	case StateDelayed:
-		t.delayed += n
-	case StateLeased:
-		t.leased += n
-	}
-	t.bytes += n * l.size
-}

@@ -288,19 +288,6 @@ func (x keyIndex) rebuild(behind string) error {
 	return timers{x.queueTx}.atOnce(timerKeys, last)
 }
 
-// atOnce sets a timer that is due, for the rest of a long work.
-func (ts timers) atOnce(kind, id string) error {
-	now, err := ts.now()
-	if err != nil {
-		return err
-	}
-	if ts.goesOn = ts.sweeps; !ts.sweeps {
-		ts.store.alarm.expect(now)
-	}
-	ts.tx.Set(idTimerKey(now, kind, ts.name, id), nil)
-	return nil
-}
-
 // findNext has pops look at the next keys with ready items behind one, and returns the last
 // of them, or that there are no others.
 func (x keyIndex) findNext(behind string) (last string, done bool, err error) {

@@ -214,3 +214,93 @@ func deref(t *Popped) Popped {
 	}
 	return *t
 }
+
+// readAhead is the head of a queue, read before the queue's state is known, so that
+// an engine over a network serves it at the same time as prefetched rows.
+type readAhead struct {
+	guess   *queueState // assumed state
+	rest    nextEntries
+	entries []entry // the first ones
+	given   bool
+}
+
+// startReadAhead reads the head of the queue if the queue's state can be guessed and
+// the transaction has not read it yet.
+func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) {
+	if w.knows(queue) {
+		return nil, nil
+	}
+	guess := w.store.queueStates.last(queue)
+	if guess == nil || sel.PopID != "" || !guess.likelyRead(sel) {
+		return nil, nil
+	}
+	next := readyItems(queue, w.front(guess), guess, sel.End, *sel.Band, guess.config.Ties)
+	entries, err := next(sel.Limit, sel.MaxBytes)
+	return &readAhead{guess: guess, rest: next, entries: entries}, err
+}
+
+// likelyRead reports whether a pop is likely to read the head of the queue's ready items.
+func (s *queueState) likelyRead(sel *Selection) bool {
+	return !(sel.PopID != "" && sel.Repeated) && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
+}
+
+// next returns the entries that were read ahead, and then those that follow.
+func (a *readAhead) next(limit, maxBytes int) ([]entry, error) {
+	if a.given {
+		return a.rest(limit, maxBytes)
+	}
+	a.given = true
+	return a.entries, nil
+}
+
+// Reason says why a pop or a peek found no items.
+type Reason string
+
+const (
+	ReasonUnknown Reason = "unknown" // no such queue
+	ReasonPaused  Reason = "paused"
+	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
+	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
+	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
+	ReasonDelayed Reason = "delayed"
+	ReasonEmpty   Reason = "empty"
+)
+
+// complete sets Ready or Reason from the queue's counters.
+func (qtx *queueTx) complete(popped *Popped) error {
+	r, s := qtx.snapshot, qtx.state
+	if len(popped.Items) > 0 {
+		ready, err := r.Get(counterKey(qtx.name, s.generation, counterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+qtx.tally.ready)
+		return err
+	}
+	n, err := countsOf(qtx.name, r, s.generation)
+	n = n.with(&qtx.tally)
+	if err == nil && n.Ready > 0 {
+		empty, err := rates{qtx}.spent(bucketRow(qtx.name), s.config.Rate)
+		if err != nil || empty {
+			popped.Reason = ReasonRate
+			return err
+		}
+	}
+	switch {
+	case n.Ready > 0 && s.takesTurns():
+		popped.Reason = ReasonBlocked
+	case n.Leased > 0:
+		popped.Reason = ReasonLeased
+	case n.Delayed > 0:
+		popped.Reason = ReasonDelayed
+	default:
+		popped.Reason = ReasonEmpty
+	}
+	return err
+}
+
+// completeLater is complete for a pop that a rate allows no item before a time.
+func (qtx *queueTx) completeLater(popped *Popped, retry time.Duration) error {
+	err := qtx.complete(popped)
+	if popped.Reason == ReasonRate {
+		popped.Retry = retry
+	}
+	return err
+}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -126,4 +127,144 @@ func (a *alarm) expect(due int64) {
 // until returns the time from now to the earliest timer, which may be over.
 func (a *alarm) until(now int64) time.Duration {
 	return time.Duration(a.next.Load() - now)
+}
+
+// Rows that keys have outside generations are cleared when they say nothing any more: full
+// buckets of tokens, and fences that time has passed. A timer of the queue looks at a
+// bounded number of them. If enough of these went, it goes on at once, and otherwise some
+// time later, however many rows there are. Where it goes on is in the row that the space
+// has without a key.
+
+// forgetAtOnce bounds at how many rows one timer looks.
+const forgetAtOnce = 256
+
+// forgetEvery is how often a timer looks at such rows.
+func forgetEvery(kind string) int64 {
+	if kind == timerFences {
+		return int64(10 * time.Second) // nearly all go at once
+	}
+	return int64(time.Minute)
+}
+
+// forgetLater plans that rows of keys are looked at. All of a queue's transactions within
+// a period write the same timer.
+func (ts timers) forgetLater(kind string) error {
+	now, err := ts.now()
+	if err != nil {
+		return err
+	}
+	due := (now/forgetEvery(kind) + 2) * forgetEvery(kind)
+	ts.store.alarm.expect(due)
+	ts.tx.Set(idTimerKey(due, kind, ts.name, ""), nil)
+	return nil
+}
+
+// atOnce sets a timer that is due, for the rest of a long work.
+func (ts timers) atOnce(kind, id string) error {
+	now, err := ts.now()
+	if err != nil {
+		return err
+	}
+	if ts.goesOn = ts.sweeps; !ts.sweeps {
+		ts.store.alarm.expect(now)
+	}
+	ts.tx.Set(idTimerKey(now, kind, ts.name, id), nil)
+	return nil
+}
+
+// forget clears rows of keys in a space that say nothing any more, and reports whether
+// a timer looks at others later.
+func (ts timers) forget(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
+	cursor := queueRow(space, ts.name)
+	behind, err := ts.tx.Get(cursor)
+	if err != nil {
+		return false, err
+	}
+	begin, end := tuple.Range(cursor)
+	if behind != nil {
+		begin = tuple.PrefixEnd(tuple.AppendBytes(queueRow(space, ts.name), behind))
+	}
+	rows, err := ts.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
+	if err != nil {
+		return false, err
+	}
+	var last []byte
+	cleared := 0
+	for _, row := range rows {
+		if last, _, err = tuple.ConsumeBytes(row.Key[len(cursor):]); err != nil {
+			return false, fmt.Errorf("damaged row of a key: %w", err)
+		}
+		forget, err := gone(string(last), row.Value)
+		if err != nil {
+			return false, err
+		}
+		if forget {
+			ts.tx.Conflict(row.Key) // a delivery may write it at the same time
+			ts.tx.Clear(row.Key)
+			cleared++
+		}
+	}
+	switch {
+	case len(rows) == forgetAtOnce:
+		ts.tx.Set(cursor, last)
+		if 4*cleared >= len(rows) {
+			return true, ts.atOnce(kind, "")
+		}
+	case behind != nil:
+		ts.tx.Clear(cursor)
+	case cleared == len(rows):
+		return false, nil
+	}
+	return true, ts.forgetLater(kind)
+}
+
+// times is what a queue does about the delays and TTLs of items.
+type times struct{ *queueTx }
+
+// expire drops an item past its TTL, or moves it to the dead-letter queue.
+func (ti times) expire(l *located) error {
+	if ti.state.config.DeadLetterExpired && !l.isDead() {
+		if dlq, err := (deadLetters{ti.queueTx}).open(); err != nil || dlq != nil {
+			if err == nil {
+				err = deadLetters{ti.queueTx}.bury(dlq, l, DeadExpired)
+			}
+			return err
+		}
+	}
+	ti.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority})
+	ti.change(l, nil)
+	return nil
+}
+
+// ttlDue ends an item when its TTL is over, unless it is leased.
+func (ti times) ttlDue(t timer) error {
+	l, err := ti.locate(ti.tx, ID{t.place})
+	if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
+		return err
+	}
+	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
+	return ti.expire(l)
+}
+
+// delayDue makes an item ready when its delay is over.
+func (ti times) delayDue(t timer) error {
+	row, err := ti.tx.Get(ti.key(spaceDelayed, t.place))
+	if err != nil || row == nil {
+		return err
+	}
+	l, err := parseItemRow(spaceDelayed, row, t.place)
+	if err != nil || l.due != t.due {
+		return err
+	}
+	now, err := ti.now()
+	if err != nil {
+		return err
+	}
+	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
+	if l.expires != 0 && l.expires <= now {
+		return ti.expire(l)
+	}
+	ready := *l
+	ti.change(l, ready.from(0))
+	return nil
 }

@@ -1,6 +1,8 @@
 package fdbpq
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -54,11 +56,6 @@ type issued struct {
 	known         bool  // it was read
 	counts        bool  // a higher one than the stored one was given out
 	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
-}
-
-// tally has a number for each counter of a queue.
-type tally struct {
-	ready, leased, delayed, bytes, expiring, remembered, owing int64
 }
 
 // In runs fn, whose operations on queues of the Work belong together, and then writes what
@@ -282,4 +279,42 @@ func (qtx *queueTx) flush() error {
 		qtx.issued.counts = false
 	}
 	return nil
+}
+
+// Event is a change of an item that no consumer asked for. It takes effect when the
+// transaction that reports it commits.
+type Event struct {
+	Type       EventType
+	Queue      string
+	ID         ID
+	Priority   int64
+	Deliveries int64
+	Reason     string // of EventDead and EventRevoked: why
+	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
+	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
+	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue
+
+	// Of EventScheduleMissed:
+	Schedule string    // its name
+	From, To time.Time // the first and the last time
+	Count    int64     // how many times
+	AtLeast  bool      // there may be more
+}
+
+// EventType says what happened.
+type EventType string
+
+const (
+	EventDead           EventType = "dead"            // the item became a dead letter, or was dropped as one
+	EventExpired        EventType = "expired"         // the item outlived its TTL
+	EventLeaseLost      EventType = "lease_lost"      // a lease ran out
+	EventRevoked        EventType = "revoked"         // a lease was taken away
+	EventEvicted        EventType = "evicted"         // the queue was full and this was its least urgent item
+	EventScheduleMissed EventType = "schedule_missed" // times of a schedule passed without an item; Reason is down, full or overlap
+)
+
+// emit reports an event of the present operation.
+func (qtx *queueTx) emit(e Event) {
+	e.Queue = qtx.name
+	qtx.events = append(qtx.events, e)
 }
