@@ -22,7 +22,10 @@ import (
 // shownItem is an item of an answer.
 type shownItem struct {
 	protocol.Item
-	Pending *int64
+	Pending     *int64
+	Backoff     string
+	Schedule    string
+	ScheduledAt time.Time `json:"scheduled_at"`
 }
 
 // The life of items, from a push to an acknowledgement, in all the ways there are.
@@ -367,6 +370,33 @@ func TestMalformed(t *testing.T) {
 		{400, "GET", "/v1/queues/jobs/items/x?attempts=1", "", "true or false", nil},
 		{400, "GET", "/v1/queues?total=yes", "", "true or false", nil},
 		{400, "POST", "/v1/queues/jobs/pop?holder=%20a", "", "without spaces at its ends", nil},
+		{400, "POST", "/v1/queues/jobs/pop?holder=" + strings.Repeat("w", 129), "", "holder is", nil},
+		{400, "POST", "/v1/queues/jobs/pop?holder=a%01b", "", "holder is", nil},
+		{400, "POST", "/v1/queues/jobs/pop?holder=", "", "holder is empty", nil},
+		{400, "GET", "/v1/queues/jobs/items?holder=w7", "", "expected state to be", nil},
+		{400, "GET", "/v1/queues/jobs/items?attempts=1", "", "attempts is \"1\": expected true or false", nil},
+		{400, "GET", "/v1/queues/jobs/items/x?attempts=all", "", "expected true or false", nil},
+		{400, "POST", "/v1/queues/jobs/settle?ack=pq.jobs.ack.a.b", "-NAK {}x", "", nil},
+		{400, "POST", "/v1/queues/jobs/items/x/revoke", "", "", nil},
+		{400, "POST", "/v1/queues/jobs/items/FBUBAX_Af0DSUlItAA/revoke?fence=0", "", "fence is 0", nil},
+		{400, "POST", "/v1/queues/jobs/items/FBUBAX_Af0DSUlItAA/revoke?fence=x", "", "an integer", nil},
+		{400, "POST", "/v1/queues/jobs/items/FBUBAX_Af0DSUlItAA/revoke?delay=soon", "", "delay is", nil},
+		{400, "POST", "/v1/queues/jobs/items/FBUBAX_Af0DSUlItAA/revoke?reason=" + strings.Repeat("r", 1025), "", "reason has 1025 bytes", nil},
+		{400, "POST", "/v1/queues/jobs/items/FBUBAX_Af0DSUlItAA/revoke", "{}", "expected none", nil},
+		{400, "GET", "/v1/queues/jobs/schedules?limit=0", "", "limit is 0", nil},
+		{400, "GET", "/v1/queues/jobs/schedules?after=a.b", "", "a.b", nil},
+		{400, "GET", "/v1/queues/jobs/schedules/a.b", "", "schedule", nil},
+		{400, "PATCH", "/v1/queues/jobs/schedules/a", "", "the fields to change", nil},
+		{400, "PATCH", "/v1/queues/jobs/schedules/a", "[]", "a JSON object", nil},
+		{400, "PATCH", "/v1/queues/jobs/schedules/a", `{"spec":"often"}`, "often", nil},
+		{400, "PATCH", "/v1/queues/jobs/schedules/a", `{"spec":"@daily","item":{"headers":{"PQ-Key":"x"}}}`, "PQ-Key", nil},
+		{400, "POST", "/v1/queues/jobs/schedules/a/preview", " ", "the fields that the schedule would have", nil},
+		{400, "POST", "/v1/queues/jobs/schedules/a/preview", `{"spec":"61 * * * *"}`, "61", nil},
+		{400, "POST", "/v1/queues/jobs/schedules/a/resume?from=then", "", "from is", nil},
+		{400, "POST", "/v1/queues/jobs/schedules/a/run?msg_id=a%0Db", "", "expected one line", nil},
+		{400, "POST", "/v1/queues/jobs/schedules/a/run", "{}", "expected none", nil},
+		{405, "PUT", "/v1/queues/jobs/schedules/a", "", "expected GET or PATCH or DELETE", nil},
+		{404, "POST", "/v1/queues/jobs/schedules/a/stop", "", "no such path", nil},
 		{400, "GET", "/v1/queues?limit=1001", "", "1 to 1000", nil},
 		{400, "GET", "/v1/overview?limit=101", "", "1 to 100", nil},
 		{400, "POST", "/v1/queues/jobs/items/x/move", "", "priority", nil},
@@ -464,6 +494,15 @@ func TestNATSUserWithoutRights(t *testing.T) {
 	s.refused(403, "pq.jobs.push.4", "POST", "/v1/queues/jobs/push?priority=4", "x")
 	s.refused(403, "pq.jobs.pop.min", "POST", "/v1/queues/jobs/pop", "")
 	s.refused(403, "pq.others.info", "GET", "/v1/queues/others", "")
+	s.refused(403, "pq.jobs.revoke.x", "POST", "/v1/queues/jobs/items/x/revoke", "")
+	s.refused(403, "pq.jobs.schedules", "GET", "/v1/queues/jobs/schedules", "")
+	s.refused(403, "pq.jobs.schedule.s", "GET", "/v1/queues/jobs/schedules/s", "")
+	s.refused(403, "pq.jobs.schedule.s", "POST", "/v1/queues/jobs/schedules/s/preview", "{}")
+	s.refused(403, "pq.jobs.admin.schedule.s", "PATCH", "/v1/queues/jobs/schedules/s", "{}")
+	for _, verb := range []string{"run", "pause", "resume"} {
+		s.refused(403, "pq.jobs.admin.schedule.s."+verb, "POST", "/v1/queues/jobs/schedules/s/"+verb, "")
+	}
+	s.refused(403, "pq.jobs.admin.schedule.s.delete", "DELETE", "/v1/queues/jobs/schedules/s", "")
 	s.ok(nil, "GET", "/v1/queues/jobs/history", "")
 	s.refused(403, "pq.others.info", "GET", "/v1/queues/others/history", "")
 	s.refused(403, "pq._sys.info", "GET", "/v1/history", "")

@@ -13,11 +13,7 @@ func queueHistory(in *input) (*answer, *refusal) { return in.history(subjects.In
 func history(in *input) (*answer, *refusal)      { return in.history(subjects.SysInfo) }
 
 func (in *input) history(of subjects.Verb) (*answer, *refusal) {
-	body, err := json.Marshal(protocol.HistoryRequest{History: true})
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	a, why := in.pass(subjects.Subject{Verb: of}, body)
+	a, why := in.passJSON(subjects.Subject{Verb: of}, protocol.HistoryRequest{History: true})
 	if why != nil {
 		return nil, why
 	}

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,7 +99,8 @@ func (in *input) messageTo(s subjects.Subject, body []byte) (*nats.Msg, *refusal
 
 // ask sends a request of the protocol and returns its answer.
 func (in *input) ask(m *nats.Msg) (*nats.Msg, *refusal) {
-	return in.gateway.wire.Load().ask(in.ctx, m, in.route.changes)
+	reply, why := in.gateway.wire.Load().ask(in.ctx, m, in.route.changes)
+	return reply, in.named(why)
 }
 
 // pass sends a request whose answer is JSON, and answers with that.
@@ -111,6 +114,31 @@ func (in *input) pass(s subjects.Subject, body []byte) (*answer, *refusal) {
 		return nil, why
 	}
 	return &answer{body: reply.Data}, nil
+}
+
+// passJSON sends a request whose body and answer are JSON, and answers with that.
+func (in *input) passJSON(s subjects.Subject, body any) (*answer, *refusal) {
+	text, why := marshal(body)
+	if why != nil {
+		return nil, why
+	}
+	return in.pass(s, text)
+}
+
+func marshal(body any) ([]byte, *refusal) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "%s", err)
+	}
+	return text, nil
+}
+
+// fields is the body of a request that needs one.
+func (in *input) fields(what string) ([]byte, *refusal) {
+	if len(bytes.TrimSpace(in.body)) == 0 {
+		return nil, refusef(protocol.CodeBadRequest, "the body is empty: expected a JSON object with %s", what)
+	}
+	return in.body, nil
 }
 
 // setHeader makes a parameter a header of the protocol. Headers have one line, and no spaces

@@ -14,7 +14,10 @@ import (
 // item is an item of an answer.
 type item struct {
 	protocol.Item
-	Pending *int64 `json:"pending,omitempty"` // PQ-Num-Pending
+	Pending     *int64    `json:"pending,omitempty"` // PQ-Num-Pending
+	Backoff     string    `json:"backoff,omitempty"`
+	Schedule    string    `json:"schedule,omitempty"`
+	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
 }
 
 // readItem reads an item that a bridge has answered.
@@ -74,10 +77,16 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.Fence, err = strconv.ParseUint(value, 10, 64)
 	case protocol.HeaderKeyFence:
 		i.KeyFence, err = strconv.ParseUint(value, 10, 64)
+	case protocol.HeaderBackoff:
+		i.Backoff = value
 	case protocol.HeaderHolder:
 		i.Holder = value
 	case protocol.HeaderAttempts:
 		err = i.readAttempts(value)
+	case protocol.HeaderSchedule:
+		i.Schedule = value
+	case protocol.HeaderScheduledAt:
+		i.ScheduledAt, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderUnique:
 		i.Unique = value
 	case protocol.HeaderUniqueUntil:

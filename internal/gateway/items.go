@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -33,24 +31,17 @@ func list(in *input) (*answer, *refusal) {
 			return nil, why
 		}
 	}
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	return in.pass(subjects.Subject{Verb: subjects.List}, body)
+	return in.passJSON(subjects.Subject{Verb: subjects.List}, ask)
 }
 
 func get(in *input) (*answer, *refusal) {
+	var body []byte
 	attempts, why := in.flag("attempts")
+	if attempts {
+		body, why = marshal(protocol.GetRequest{Attempts: true})
+	}
 	if why != nil {
 		return nil, why
-	}
-	var body []byte
-	if attempts {
-		var err error
-		if body, err = json.Marshal(protocol.GetRequest{Attempts: true}); err != nil {
-			return nil, refusef(protocol.CodeInternal, "%s", err)
-		}
 	}
 	m, why := in.message(subjects.Subject{Verb: subjects.Get, ID: in.values["id"]}, body)
 	if why != nil {
@@ -81,12 +72,27 @@ func move(in *input) (*answer, *refusal) {
 
 // requeue pushes a dead letter to the queue that it comes from.
 func requeue(in *input) (*answer, *refusal) {
-	var body []byte
+	s := subjects.Subject{Verb: subjects.Requeue, ID: in.values["id"]}
 	if to := in.get("to"); to != "" {
-		var err error
-		if body, err = json.Marshal(protocol.RequeueRequest{To: to}); err != nil {
-			return nil, refusef(protocol.CodeInternal, "%s", err)
+		return in.passJSON(s, protocol.RequeueRequest{To: to})
+	}
+	return in.pass(s, nil)
+}
+
+// revoke takes the lease of an item away.
+func revoke(in *input) (*answer, *refusal) {
+	fence, why := in.integer("fence")
+	if why != nil {
+		return nil, why
+	}
+	which := make(map[string]any) // the bridge says what is wrong with it
+	if fence != nil {
+		which["fence"] = *fence
+	}
+	for _, name := range []string{"delay", "reason"} {
+		if in.query.Has(name) {
+			which[name] = in.get(name)
 		}
 	}
-	return in.pass(subjects.Subject{Verb: subjects.Requeue, ID: in.values["id"]}, body)
+	return in.passJSON(subjects.Subject{Verb: subjects.Revoke, ID: in.values["id"]}, which)
 }

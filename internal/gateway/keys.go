@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -19,11 +17,7 @@ func keys(in *input) (*answer, *refusal) {
 		}
 		ask.Limit = int(min(*limit, protocol.MaxKeysPage))
 	}
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	return in.pass(subjects.Subject{Verb: subjects.Keys}, body)
+	return in.passJSON(subjects.Subject{Verb: subjects.Keys}, ask)
 }
 
 func key(in *input) (*answer, *refusal) {
@@ -31,8 +25,9 @@ func key(in *input) (*answer, *refusal) {
 }
 
 func setKey(in *input) (*answer, *refusal) {
-	if len(in.body) == 0 {
-		return nil, refusef(protocol.CodeBadRequest, "the body is empty: expected a JSON object with the settings to change")
+	settings, why := in.fields("the settings to change")
+	if why != nil {
+		return nil, why
 	}
-	return in.pass(subjects.Subject{Verb: subjects.AdminKey, Key: in.values["key"]}, in.body)
+	return in.pass(subjects.Subject{Verb: subjects.AdminKey, Key: in.values["key"]}, settings)
 }

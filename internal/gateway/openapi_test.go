@@ -88,7 +88,7 @@ func TestOpenAPI(t *testing.T) {
 		if !seen[r.method+" "+r.path] {
 			t.Errorf("%s %s is not described", r.method, r.path)
 		}
-		if r.changes != (r.method != "GET") {
+		if r.changes != (r.method != "GET" && r.name != "previewSchedule") {
 			t.Errorf("%s %s changes something: %t", r.method, r.path, r.changes)
 		}
 	}

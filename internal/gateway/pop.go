@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -83,7 +82,7 @@ func (in *input) take(which int) (*answer, *refusal) {
 			return nil, refusef(protocol.CodeBadRequest, "batch is %d: expected 1 to %d", *n, maxBatch)
 		}
 		most = maxBatch + 1
-		if m.Data, why = batchBody(); why != nil {
+		if m.Data, why = marshal(protocol.PopRequest{MaxBytes: maxBatchBytes}); why != nil {
 			return nil, why
 		}
 	}
@@ -108,15 +107,6 @@ func (in *input) take(which int) (*answer, *refusal) {
 // maxBatch is how many items a batch has at most.
 const maxBatch = 1000
 
-// batchBody bounds the bytes of a batch.
-func batchBody() ([]byte, *refusal) {
-	body, err := json.Marshal(protocol.PopRequest{MaxBytes: maxBatchBytes})
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	return body, nil
-}
-
 // taking are the items of a pop or a peek under way.
 type taking struct {
 	*call
@@ -137,7 +127,7 @@ func (t *taking) collect(in *input, batch bool) *refusal {
 			}
 			return why
 		}
-		if why = refused(m); why != nil || m.Header.Get(protocol.HeaderID) == "" {
+		if why = in.named(refused(m)); why != nil || m.Header.Get(protocol.HeaderID) == "" {
 			t.end()
 			if len(t.messages) > 0 {
 				return nil

@@ -30,11 +30,7 @@ func (in *input) total() (*answer, *refusal) {
 	if in.query.Has("after") || in.query.Has("prefix") || in.query.Has("limit") {
 		return nil, refusef(protocol.CodeBadRequest, "found total with after, prefix or limit: expected it alone")
 	}
-	body, err := json.Marshal(protocol.QueuesRequest{Limit: 1})
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	a, why := in.pass(subjects.Subject{Verb: subjects.SysList}, body)
+	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList}, protocol.QueuesRequest{Limit: 1})
 	if why != nil {
 		return nil, why
 	}
@@ -68,11 +64,7 @@ func (in *input) names(most int64) (page protocol.QueuesPage, why *refusal) {
 	if *limit < 1 || *limit > most {
 		return page, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 to %d", *limit, most)
 	}
-	body, err := json.Marshal(protocol.QueuesRequest{Limit: int(*limit), After: new(in.get("after")), Prefix: in.get("prefix")})
-	if err != nil {
-		return page, refusef(protocol.CodeInternal, "%s", err)
-	}
-	a, why := in.pass(subjects.Subject{Verb: subjects.SysList}, body)
+	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList}, protocol.QueuesRequest{Limit: int(*limit), After: new(in.get("after")), Prefix: in.get("prefix")})
 	if why != nil {
 		return page, why
 	}
@@ -174,10 +166,11 @@ func info(in *input) (*answer, *refusal) { return in.pass(subjects.Subject{Verb:
 func config(in *input) (*answer, *refusal) { return in.admin(subjects.AdminConfig, nil) }
 
 func configure(in *input) (*answer, *refusal) {
-	if len(in.body) == 0 {
-		return nil, refusef(protocol.CodeBadRequest, "the body is empty: expected a JSON object with the fields to change")
+	change, why := in.fields("the fields to change")
+	if why != nil {
+		return nil, why
 	}
-	return in.admin(subjects.AdminConfig, in.body)
+	return in.admin(subjects.AdminConfig, change)
 }
 
 func pause(in *input) (*answer, *refusal)       { return in.admin(subjects.AdminPause, nil) }

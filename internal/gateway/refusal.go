@@ -30,8 +30,8 @@ func refusef(code int, format string, args ...any) *refusal {
 
 func badRequest(err error) *refusal { return refusef(protocol.CodeBadRequest, "%s", err) }
 
-// inParameters replaces the names of headers, which callers have not written, by those of
-// parameters. Of two names that begin alike the longer one stands first.
+// inParameters replaces the names of headers by those of parameters. Of two names that begin
+// alike the longer one stands first.
 var inParameters = func() *strings.Replacer {
 	names := map[string]string{protocol.HeaderPriority: "priority", protocol.HeaderAck: "ack", protocol.HeaderBundle: "the number of items"}
 	for _, h := range slices.Concat(pushHeaders, takeHeaders) {
@@ -44,10 +44,18 @@ var inParameters = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
+// named has a refusal name what the caller wrote: parameters, and headers only of a schedule's item.
+func (in *input) named(why *refusal) *refusal {
+	if why != nil && in.route.body != bodySchedule {
+		why.Description = inParameters.Replace(why.Description)
+	}
+	return why
+}
+
 // refused returns the error that a bridge, or the NATS server, has answered, or nil.
 func refused(m *nats.Msg) *refusal {
 	if code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader)); err == nil {
-		r := refusef(code, "%s", inParameters.Replace(m.Header.Get(micro.ErrorHeader)))
+		r := refusef(code, "%s", m.Header.Get(micro.ErrorHeader))
 		var answer protocol.ErrorResponse
 		if json.Unmarshal(m.Data, &answer) == nil {
 			r.Item = answer.Error.Item
@@ -107,9 +115,9 @@ func (a *answer) write(w http.ResponseWriter) error {
 
 // answerJSON answers in JSON.
 func answerJSON(body any) (*answer, *refusal) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
+	text, why := marshal(body)
+	if why != nil {
+		return nil, why
 	}
 	return &answer{body: text}, nil
 }

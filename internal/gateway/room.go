@@ -108,7 +108,7 @@ const firstPart = 4 << 10
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (body []byte, release func(), why *refusal) {
 	most := int64(0)
 	switch in.route.body {
-	case bodyItem:
+	case bodyItem, bodySchedule:
 		most = protocol.MaxPayload
 		if wire := g.wire.Load(); wire != nil {
 			most = min(most, wire.nc.MaxPayload())

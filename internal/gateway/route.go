@@ -25,9 +25,10 @@ type route struct {
 type bodyKind int
 
 const (
-	bodyNone bodyKind = iota
-	bodyText          // small
-	bodyItem          // the payload of an item
+	bodyNone     bodyKind = iota
+	bodyText              // small
+	bodyItem              // the payload of an item, or items
+	bodySchedule          // fields of a schedule, of which one is an item
 )
 
 // routes are all routes. TestOpenAPI compares them with openapi.yaml.
@@ -68,6 +69,15 @@ func init() {
 		{name: "remove", method: "DELETE", path: "/v1/queues/{queue}/items/{id}", changes: true, serve: remove},
 		{name: "move", method: "POST", path: "/v1/queues/{queue}/items/{id}/move", query: []string{"priority"}, changes: true, serve: move},
 		{name: "requeue", method: "POST", path: "/v1/queues/{queue}/items/{id}/requeue", query: []string{"to"}, changes: true, serve: requeue},
+		{name: "revoke", method: "POST", path: "/v1/queues/{queue}/items/{id}/revoke", query: []string{"fence", "delay", "reason"}, changes: true, serve: revoke},
+		{name: "schedules", method: "GET", path: "/v1/queues/{queue}/schedules", query: []string{"after", "limit"}, serve: schedules},
+		{name: "schedule", method: "GET", path: "/v1/queues/{queue}/schedules/{schedule}", serve: schedule},
+		{name: "setSchedule", method: "PATCH", path: "/v1/queues/{queue}/schedules/{schedule}", body: bodySchedule, changes: true, serve: setSchedule},
+		{name: "deleteSchedule", method: "DELETE", path: "/v1/queues/{queue}/schedules/{schedule}", changes: true, serve: deleteSchedule},
+		{name: "previewSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/preview", body: bodySchedule, serve: previewSchedule},
+		{name: "pauseSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/pause", changes: true, serve: pauseSchedule},
+		{name: "resumeSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/resume", query: []string{"from"}, changes: true, serve: resumeSchedule},
+		{name: "runSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/run", query: []string{"msg_id"}, changes: true, serve: runSchedule},
 	}
 }
 

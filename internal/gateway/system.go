@@ -66,20 +66,13 @@ func cluster(in *input) (*answer, *refusal) {
 }
 
 func stepDown(in *input) (*answer, *refusal) {
-	var body []byte
+	s := subjects.Subject{Verb: subjects.SysClusterStepDown}
 	if node := in.get("node"); node != "" {
-		var err error
-		if body, err = json.Marshal(map[string]string{"node": node}); err != nil {
-			return nil, refusef(protocol.CodeInternal, "%s", err)
-		}
+		return in.passJSON(s, map[string]string{"node": node})
 	}
-	return in.pass(subjects.Subject{Verb: subjects.SysClusterStepDown}, body)
+	return in.pass(s, nil)
 }
 
 func replaceNode(in *input) (*answer, *refusal) {
-	body, err := json.Marshal(protocol.Replace{Old: in.get("old"), New: in.get("new")})
-	if err != nil {
-		return nil, refusef(protocol.CodeInternal, "%s", err)
-	}
-	return in.pass(subjects.Subject{Verb: subjects.SysClusterReplace}, body)
+	return in.passJSON(subjects.Subject{Verb: subjects.SysClusterReplace}, protocol.Replace{Old: in.get("old"), New: in.get("new")})
 }
