@@ -37,6 +37,11 @@ func TestConsoleAccessible(t *testing.T) {
 	id := pqd.PushMsg(t, nc, "pq.jobs.push.1", `{"a":1}`, "PQ-Key", "ann", "Season", "autumn")
 	pqd.PushMsg(t, nc, "pq.jobs.push.2", "x", "PQ-Delay", "1h")
 	pqd.PushMsg(t, nc, "pq.jobs-dead.push.1", "x")
+	pqd.Push(t, nc, "failing", 1, "x")
+	pqd.Request(t, nc, leaseAs(t, nc, "failing", "ann").Reply, "+TERM no paper")
+	failing := pqd.PushMsg(t, nc, "pq.failing.push.1", "x")
+	pqd.Request(t, nc, leaseAs(t, nc, "failing", "ann").Reply, "-NAK")
+	leaseAs(t, nc, "failing", "bob")
 	b := browser.Drive(t)
 	b.Call("Page.setBypassCSP", map[string]any{"enabled": true}, nil) // for the script alone
 	check := func(view string) {
@@ -83,6 +88,9 @@ func TestConsoleAccessible(t *testing.T) {
 		{"leases", "q/jobs?tab=leased", nil, "No item is leased."},
 		{"delayed items", "q/jobs?tab=delayed", nil, "1 item on this page"},
 		{"dead letters", "q/jobs?tab=dead", nil, "1 item on this page"},
+		{"who holds what", "q/failing?tab=leased", nil, "bob"},
+		{"an item that failed", "q/failing/i/" + failing, nil, "given back"},
+		{"failures", "q/failing?tab=failures", nil, "no paper"},
 		{"keys", "q/jobs?tab=keys", nil, "1 key on this page"},
 		{"a configuration", "q/jobs?tab=config", nil, "Remembers ids for"},
 		{"a selection", "q/jobs", choose, "Remove 1"},

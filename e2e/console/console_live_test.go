@@ -49,8 +49,15 @@ func TestConsoleStandsStill(t *testing.T) {
 	same("the next page of keys", link("Next page"), fmt.Sprintf(`say("/v1/queues/a/keys", { keys: [`+key+`], next: "bob" })`, "bob"), link("Next page")+`.hash.includes("bob")`)
 
 	told(b, p.HTTP+"/#/q/a/i/here")
-	b.Eval(`say("/v1/queues/a", queue("a")); say("/v1/queues/a/items/here", item({ key: "ann" }))`)
-	same("the key of an item", `document.querySelector(".facts a")`, `say("/v1/queues/a/items/here", item({ key: "ann", deliveries: 7 }))`, `document.querySelector(".facts").innerText.includes("7")`)
+	b.Eval(`say("/v1/queues/a", queue("a")); say("/v1/queues/a/items/here", item({ key: "ann", state: "leased", holder: "w7" }))`)
+	same("the key of an item", `document.querySelector(".facts a")`, `say("/v1/queues/a/items/here", item({ key: "ann", deliveries: 7, state: "leased", holder: "w7" }))`, `document.querySelector(".facts").innerText.includes("7")`)
+	same("its holder", `document.querySelector(".facts dd a[href*=holder]")`, `say("/v1/queues/a/items/here", item({ key: "ann", deliveries: 8, state: "leased", holder: "w7", attempts: 1, last_attempts: [{ n: 1, end: new Date().toISOString(), outcome: "expired" }] }))`, `document.querySelector("main").innerText.includes("its lease ran out")`)
+
+	told(b, p.HTTP+"/#/q/a?tab=leased")
+	b.Eval(`say("/v1/queues/a", queue("a"))`)
+	b.Until("leases are asked for", `heard.some((s) => s.paths[0].startsWith("/v1/queues/a/items"))`)
+	b.Eval(`say("/v1/queues/a/items", { items: [item({ id: "one", holder: "w7" }), item({ id: "two", holder: "w8" })] })`)
+	same("the holder of a lease", link("w8"), `say("/v1/queues/a/items", { items: [item({ id: "two", holder: "w8", deliveries: 9 }), item({ id: "three" })] })`, `document.querySelector("[data-label=Deliveries]").innerText === "9"`)
 	b.Defects()
 	p.Stop(t)
 }

@@ -1,6 +1,7 @@
 // The configuration of a queue, with what each field does.
 
 import { form } from "./form.js";
+import { short } from "./format.js";
 import { call, path } from "./gateway.js";
 
 const explained = [
@@ -8,6 +9,8 @@ const explained = [
   ["lease", "Lease", "Of pops that ask for none. With 0s they take items for good."],
   ["ttl", "Time to live", "Of items that are pushed without one. With 0s they never expire."],
   ["max_deliveries", "Deliveries", "An item that comes back after so many is dead. With 0 it never dies."],
+  ["backoff", "Backoff", `How long an item stays away that comes back from a lease: by delivery, such as 1s, 10s, 1m, or as it grows, such as {"delay":"1s","factor":2,"max":"10m","jitter":0.1}. Empty: it is ready at once.`],
+  ["attempts", "Attempts", "How many of its last leases without success an item remembers, up to 16."],
   ["dead_letter", "Dead-letter queue", "Where dead items go. Empty: the queue's name with -dead."],
   ["dead_letter_expired", "Expired items die", "Items that outlive their time to live go to the dead-letter queue, too."],
   ["dead_letters_from", "Takes dead letters of", "Queues, separated by commas; * takes those of all."],
@@ -26,15 +29,29 @@ const explained = [
   ["key_rate", "Rate of a key", "Deliveries of each key."],
 ];
 
+// A backoff is written as a list with commas, or as the JSON that it is.
+const backoffText = (backoff) => (backoff === "" ? "" : Array.isArray(backoff) ? backoff.map(short).join(", ") : JSON.stringify(backoff));
+
+function backoffOf(text) {
+  if (!/^[[{]/.test(text)) return JSON.stringify(text === "" ? "" : text.split(",").map((delay) => delay.trim()));
+  try {
+    JSON.parse(text);
+  } catch {
+    throw new Error(`Backoff is ${text}: expected delays such as 1s, 10s, 1m, or an object such as {"delay":"1s"}.`);
+  }
+  return text;
+}
+
 const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 
 // configuration has the element with the form, and show, which shows another configuration.
 export function configuration(context, queue) {
   const fields = (config) => explained.filter(([name]) => config[name] !== undefined).map(([name, label, effect, choices]) => ({
-    name, label, effect, choices, numeric: isNumber(config[name]), value: typeof config[name] === "boolean" ? config[name] : String(config[name]),
+    name, label, effect, choices, numeric: isNumber(config[name]), value: typeof config[name] === "boolean" ? config[name] : name === "backoff" ? backoffText(config[name]) : String(config[name]),
   }));
   const { element, show } = form(context, {
     check(field, value) {
+      if (field.name === "backoff") return backoffOf(value);
       if (!field.numeric) return JSON.stringify(value);
       if (!/^-?(0|[1-9]\d*)$/.test(value)) throw new Error(`${field.label} is “${value}”: expected a whole number.`);
       return value; // as it is written: a float does not have all whole numbers

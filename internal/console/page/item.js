@@ -1,9 +1,10 @@
 // One item: what it holds, and why it waits.
 
 import { ask, attempt, confirmOnce, fill, h, note, update } from "./dom.js";
-import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, visible } from "./format.js";
+import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, span, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
-import { keyLink, link } from "./links.js";
+import { holderLink, keyLink, link } from "./links.js";
+import { outcome, why as reasonOf } from "./why.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
 const mostJSON = 1 << 20; // of one that is shown indented
@@ -11,9 +12,11 @@ const mostHeaders = 100;
 const mostValue = 4 << 10; // characters of a header
 
 export function item(context, { queue, id }) {
-  const at = path(["queues", queue, "items", id]);
+  const base = path(["queues", queue, "items", id]);
+  const at = `${base}?attempts=true`;
   const why = h("p", { class: "why", role: "status" }, "Loading…");
   const facts = h("dl", { class: "facts panel" });
+  const attempts = h("div");
   const headers = h("div");
   const payload = h("div");
   const actions = h("div", { class: "actions" });
@@ -29,10 +32,12 @@ export function item(context, { queue, id }) {
     why.textContent = explain(item, info, position);
     update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
+      item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
+    showAttempts(attempts, item);
     const now = `${item.state} ${item.priority}`;
-    if (context.admin && now !== state) fill(actions, buttons(queue, at, item));
+    if (context.admin && now !== state) fill(actions, buttons(queue, base, item));
     state = now;
     const content = JSON.stringify([item.headers, item.headers_base64, item.payload, item.payload_base64]);
     if (content === shown) return;
@@ -69,7 +74,7 @@ export function item(context, { queue, id }) {
 
   return h("section", {},
     h("div", { class: "head" }, h("h1", { class: "mono" }, id), h("span", {}, "in ", h("a", { href: link(queue) }, queue)), actions),
-    why, facts, h("h2", {}, "Headers"), headers, payload);
+    why, facts, attempts, h("h2", {}, "Headers"), headers, payload);
 }
 
 const when = (time) => `${new Date(time).toLocaleString()} (${fromNow(time)})`;
@@ -77,8 +82,8 @@ const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class:
 
 function explain(item, info, position) {
   switch (item.state) {
-    case "delayed": return `It waits until its delay is over, ${fromNow(item.due)}.`;
-    case "leased": return `A consumer works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
+    case "delayed": return item.attempts ? `It came back (${visible(cut(reasonOf(item), 200))}) and waits until it is delivered again, ${fromNow(item.due)}.` : `It waits until its delay is over, ${fromNow(item.due)}.`;
+    case "leased": return `${item.holder ? visible(item.holder) : "A consumer"} works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
   }
   const key = `key ${visible(cut(item.key ?? "", 128))}`;
   switch (item.waits_for) {
@@ -88,11 +93,24 @@ function explain(item, info, position) {
     case "rate": return "It is ready and waits until the queue's rate allows the next delivery.";
   }
   if (item.waits_for === "pause" && item.key && info && !info.paused) return `It is ready, and its ${key} is paused: no pop gets it until the key is resumed.`;
-  if (item.dead) return `It is a dead letter of ${item.dead.origin}: ${visible(cut(item.dead.reason, 200))}. It stays until somebody requeues or removes it${info && info.rates.pop >= 0.005 ? ", or pops it: this queue is popped" : ""}.`;
+  if (item.dead) return `It is a dead letter of ${item.dead.origin}: ${visible(cut(reasonOf(item), 200))}. It stays until somebody requeues or removes it${info && info.rates.pop >= 0.005 ? ", or pops it: this queue is popped" : ""}.`;
   if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
   const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
   const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
   return `It is ready.${place}${pops}`;
+}
+
+// showAttempts tells how each lease without success ended, the last one first.
+function showAttempts(to, item) {
+  const all = [...item.last_attempts ?? []].reverse();
+  if (!all.length) return update(to);
+  const columns = ["Number", "Ended", "Lasted", "Held by", "Outcome", "Reason"];
+  const lasted = (a) => (a.start ? span((Date.parse(a.end) - Date.parse(a.start)) / 1000) : "–");
+  const cells = (a) => [when(a.end), lasted(a), a.holder ? visible(a.holder) : "–", outcome(a), a.reason ? visible(a.reason) : "–"];
+  update(to, h("h2", {}, "Attempts"), h("div", { class: "panel" }, h("table", {}, h("caption", { class: "unseen" }, "Leases that ended without success"),
+    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col" }, c)))),
+    h("tbody", {}, all.map((a) => h("tr", { "data-as": String(a.n) }, h("th", { scope: "row" }, String(a.n)), cells(a).map((text, i) => h("td", { "data-label": columns[i + 1], title: i === 0 && a.start ? `Began ${when(a.start)}` : null }, h("span", { class: "text" }, text)))))))),
+    all.at(-1).n > 1 ? h("p", { class: "dim" }, "Earlier ones are forgotten.") : null);
 }
 
 function showHeaders(to, item) {

@@ -8,6 +8,9 @@ export function go(hash) {
 
 export const link = (queue, query = "") => `#/q/${encodeURIComponent(queue)}${query}`;
 
+// holderLink is that of the leases of a holder.
+export const holderLink = (queue, holder) => link(queue, `?${new URLSearchParams({ tab: "leased", holder })}`);
+
 export const itemLink = (queue, id) => `${link(queue)}/i/${encodeURIComponent(id)}`;
 
 export const keyLink = (queue, key, query = "") => `${link(queue)}/k/${encodeURIComponent(key)}${query}`;

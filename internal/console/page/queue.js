@@ -4,6 +4,7 @@ import { ask, attempt, confirmTyped, fill, h, setText } from "./dom.js";
 import { bytes, count, rate, span } from "./format.js";
 import { call, path } from "./gateway.js";
 import { configuration } from "./config.js";
+import { failures } from "./failures.js";
 import { charts } from "./history.js";
 import { items } from "./items.js";
 import { keys } from "./keys.js";
@@ -21,7 +22,7 @@ export function queue(context, { queue: name, parameters }) {
   const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
   const dead = h("span", { class: "badge bad", hidden: true });
-  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["keys", "Keys"], ["config", "Configuration"]];
+  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["config", "Configuration"]];
   const existing = [pause, // what is shown, and can be done, while there is the queue
     h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"), h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")];
   const nav = h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label, key === "dead" ? [" ", dead] : null)));
@@ -72,6 +73,7 @@ export function queue(context, { queue: name, parameters }) {
     switch (tab) {
       case "config": return configuration(context, name);
       case "keys": return keys(context, name, parameters);
+      case "failures": return failures(context, { holder: config.dead_letter || `${name}-dead`, queue: name });
       case "dead": return items(context, config.dead_letter || `${name}-dead`, parameters, { tab, queue: name });
     }
     return items(context, name, parameters, { tab, queue: name });

@@ -1,0 +1,22 @@
+// Why leases of an item ended without success, and why it is dead.
+
+const outcomes = { nak: "given back", expired: "its lease ran out", revoked: "taken away", terminated: "given up" };
+
+export const outcome = (attempt) => outcomes[attempt.outcome] ?? attempt.outcome;
+
+const told = (attempt) => attempt && (attempt.reason || outcome(attempt));
+
+// why says it in a line: of a dead letter why it died, otherwise what came of its last lease.
+// It is empty where nothing did. It needs the attempts of the item.
+export function why(item) {
+  const last = told(item.last_attempts?.at(-1));
+  if (!item.dead) return last ?? "";
+  return item.dead.reason === "max_deliveries" && last ? `max_deliveries: ${last}` : item.dead.reason;
+}
+
+// Ids and long numbers are not what failures have in common. Short ones, such as that of an
+// HTTP status, may be.
+const particular = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d{4,}/gi;
+
+// alike leaves out of a reason what is particular to one item.
+export const alike = (reason) => reason.replace(particular, "#");
