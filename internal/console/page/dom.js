@@ -71,19 +71,20 @@ export function setText(element, text) {
 // so that focus and selection stay.
 export function keep(body, list, key, make, update) {
   const known = new Map([...body.children].map((row) => [row.dataset.key, row]));
+  const staying = new Set(list.map(key));
+  for (const [name, row] of known) if (!staying.has(name)) row.remove(); // or all behind it would move, and lose the focus
   let at = body.firstElementChild;
   for (const one of list) {
     let row = known.get(key(one));
-    if (row) known.delete(key(one));
-    else {
+    if (!row) {
       row = make(one);
       row.dataset.key = key(one);
     }
     update(row, one);
     if (row === at) at = at.nextElementSibling;
+    else if (row.isConnected && body.moveBefore) body.moveBefore(row, at); // keeps the focus in the row
     else body.insertBefore(row, at);
   }
-  for (const row of known.values()) row.remove();
 }
 
 const mostNotes = 3; // more would cover the page
