@@ -134,7 +134,7 @@ func (q *Queue) ask(ctx context.Context, op string, s subjects.Subject, body []b
 }
 
 func (c *Client) ask(ctx context.Context, r *call, answer any) error {
-	r.repeatable = repeatable[r.op]
+	r.repeatable = r.repeatable || repeatable[r.op]
 	m, err := c.do(ctx, r)
 	if err != nil {
 		return err

@@ -63,3 +63,23 @@ func TestSchedules(t *testing.T) {
 	}
 	fails(t, w.queue.DeleteSchedule(ctx, "a"), client.ErrNotFound, 404, client.ReasonUnknown)
 }
+
+// A run whose answer was lost is repeated by its id, and pushes one item.
+func TestScheduleRunWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	if _, err := w.queue.SetSchedule(t.Context(), "s", client.ScheduleChange{Spec: new("0 12 1 1 *"), Overlap: new("allow")}); err != nil {
+		t.Fatal(err)
+	}
+	c, lost := w.lossy(t)
+	run, err := c.Queue("jobs").RunSchedule(t.Context(), "s", "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verb := <-lost; verb != "admin" {
+		t.Errorf("the answer to %s was lost", verb)
+	}
+	if item := w.pop(t, client.Min); item.ID != run.ID || item.Pending != 0 {
+		t.Errorf("popped %+v, expected %s alone", item, run.ID)
+	}
+}
