@@ -203,6 +203,7 @@ func (c *consumer) run() {
 	pop = append(pop, c.options.Pop...)
 	troubles := 0
 	for c.ctx.Err() == nil && c.claim() {
+		anonymous := c.anonymous.Load()
 		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
 		if err == nil {
 			troubles = 0
@@ -214,7 +215,8 @@ func (c *consumer) run() {
 		switch {
 		case c.ctx.Err() != nil:
 			return
-		case c.options.Holder == "" && refusesHolder(err) && !c.anonymous.Swap(true):
+		case c.options.Holder == "" && !anonymous && refusesHolder(err):
+			c.anonymous.Store(true)
 			continue
 		case isFatal(err):
 			c.stop(&fatalError{err})

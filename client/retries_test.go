@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // setBackoff gives the queue one.
@@ -180,6 +181,33 @@ func TestConsumeGivesBackWhatItDidNotWorkOn(t *testing.T) {
 	}
 	if got := w.shown(t, id); got.State != client.Ready {
 		t.Errorf("the item is %s, expected it ready", got.State)
+	}
+}
+
+// All workers of a consumer may be refused for their holder at the same time.
+func TestWorkersAtAnEarlierBridge(t *testing.T) {
+	t.Parallel()
+	const workers = 4
+	refused := failure("400", "")
+	refused.Header.Set("Nats-Service-Error", `the body has no field "holder": expected some of others`)
+	var held []*nats.Msg
+	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+		if !bytes.Contains(m.Data, []byte(`"holder":`)) {
+			return failure("404", "empty")
+		}
+		if held = append(held, m); len(held) < workers {
+			return nil
+		}
+		for _, earlier := range held[:workers-1] {
+			if err := earlier.RespondMsg(refused); err != nil {
+				t.Error(err)
+			}
+		}
+		return refused
+	})
+	c.AskAgainAfter(testenv.Patience)
+	if err := c.Queue("jobs").Consume(t.Context(), func(context.Context, *client.Item) error { return nil }, client.ConsumeOptions{Workers: workers, StopWhenEmpty: true}); err != nil {
+		t.Errorf("a consumer ended with %v", err)
 	}
 }
 
