@@ -169,41 +169,52 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 		to = item.dead.Origin
 	}
 	result := Requeued{Found: true, To: to}
-	if result.Err, err = (deadLetters{from}).goesBack(item, to); result.Err != nil || err != nil {
-		return result, err
-	}
-	if err := (contents{from}).load(&item.envelope, item.place); err != nil {
-		return result, err
-	}
-	p, err := from.pusher(to)
-	if errors.Is(err, ErrNoQueue) {
-		result.Err = err
+	if result.Err = item.comesFrom(to); result.Err != nil {
 		return result, nil
 	}
-	if err != nil {
+	p, refused, err := from.requeuer(to, q.full)
+	if refused != nil || err != nil {
+		result.Err = refused
 		return result, err
 	}
-	p.full = q.full
-	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, attempts: item.attempts}
-	if err := p.readCounts([]NewItem{again}); err != nil {
+	if result.Pushed, err = from.requeue(p, item, 0); err != nil || result.Err != nil {
 		return result, err
 	}
-	result.Pushed, err = p.add(&again, item.returnPriority, &handOver{from: from, item: item})
-	if err != nil || result.Err != nil {
-		return result, err
-	}
-	p.evict(nil) // none of them is the item itself: that was refused
 	result.Events = from.happened()
 	return result, from.done()
 }
 
-// goesBack returns why an item does not go to a queue again, nil if it does.
-func (d deadLetters) goesBack(item *located, to string) (refused, err error) {
+// comesFrom returns why an item is no dead letter of a queue, nil if it is one.
+func (l *located) comesFrom(to string) error {
 	switch {
-	case !item.isDead():
-		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue), nil
-	case item.dead.Origin != to || to == "":
-		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, item.dead.Origin, to), nil
+	case !l.isDead():
+		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue)
+	case l.dead.Origin != to || to == "":
+		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, l.dead.Origin, to)
+	}
+	return nil
+}
+
+// requeuer is what pushes dead letters of the queue to the one that they come from; refused says
+// why that does not take them from here.
+func (qtx *queueTx) requeuer(to string, full error) (p *pusher, refused, err error) {
+	if refused, err = (deadLetters{qtx}).goBack(to); refused != nil || err != nil {
+		return nil, refused, err
+	}
+	p, err = qtx.pusher(to)
+	if errors.Is(err, ErrNoQueue) {
+		return nil, err, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p.full = full
+	return p, nil, p.readCounts(nil)
+}
+
+// goBack returns why a queue does not get its dead letters back from this one, nil if it does.
+func (d deadLetters) goBack(to string) (refused, err error) {
+	switch {
 	case to == d.name:
 		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, to), nil
 	case d.name == to+DeadLetterSuffix:
@@ -214,4 +225,17 @@ func (d deadLetters) goesBack(item *located, to string) (refused, err error) {
 		return nil, err
 	}
 	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, d.name), nil
+}
+
+// requeue takes an item out of the queue and pushes it to another one.
+func (qtx *queueTx) requeue(p *pusher, item *located, delay time.Duration) (Pushed, error) {
+	if err := (contents{qtx}).load(&item.envelope, item.place); err != nil {
+		return Pushed{}, err
+	}
+	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, Delay: delay, attempts: item.attempts}
+	pushed, err := p.add(&again, item.returnPriority, &handOver{from: qtx, item: item})
+	if err == nil && pushed.Err == nil {
+		p.evict(nil) // none of them is the item itself: that was refused
+	}
+	return pushed, err
 }

@@ -240,11 +240,6 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if qtx == nil {
 		return Page{}, ErrNoQueue
 	}
-	s := qtx.state
-	band := AllPriorities
-	if listing.Band != nil {
-		band = *listing.Band
-	}
 	var behind *place
 	if listing.After != nil {
 		at := listing.After.place
@@ -257,15 +252,25 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	in := func(space string) *scan { return scanOf(q.name, r, s, space, Min, band, "").behind(behind) }
-	next := nextEntries(in(space).next)
-	switch {
-	case listing.Key != "":
-		next = keyIndex{qtx}.itemsAt(scanIn(r, keyIndex{qtx}.row(spaceKeyReady, listing.Key), Min, band, "").behind(behind))
-	case space == spaceReady && s.keyed:
-		next = merged(func(a, b place) bool { return a.compare(b) < 0 }, next, in(spaceKeyed).next)
-	}
+	next := qtx.itemsIn(r, space, listing.Key, listing.Band, behind)
 	return qtx.page(space, next, listing)
+}
+
+// itemsIn returns the items of one state in their order, from a place on if there is one: those of
+// all priorities, and of all keys, unless they are given. Only ready items are found by their key.
+func (qtx *queueTx) itemsIn(r kv.Reader, space, key string, of *Band, behind *place) nextEntries {
+	band := AllPriorities
+	if of != nil {
+		band = *of
+	}
+	in := func(space string) *scan { return scanOf(qtx.name, r, qtx.state, space, Min, band, "").behind(behind) }
+	switch {
+	case key != "" && space == spaceReady:
+		return keyIndex{qtx}.itemsAt(scanIn(r, keyIndex{qtx}.row(spaceKeyReady, key), Min, band, "").behind(behind))
+	case space == spaceReady && qtx.state.keyed:
+		return merged(func(a, b place) bool { return a.compare(b) < 0 }, in(spaceReady).next, in(spaceKeyed).next)
+	}
+	return in(space).next
 }
 
 // itemsAt returns the ready items with keys whose places a scan finds.

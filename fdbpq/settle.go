@@ -311,12 +311,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if revoked.Err = l.revocable(r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}
-	now, err := qtx.now()
-	if err != nil {
-		return Revoked{}, err
-	}
-	l.fence++
-	back, err := retries{qtx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
+	back, err := qtx.revoke(l, r)
 	if err != nil {
 		return Revoked{}, err
 	}
@@ -326,6 +321,17 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	revoked.Events = qtx.happened()
 	revoked.Dead = back == nil && revoked.Events[len(revoked.Events)-1].Type == EventDead
 	return revoked, qtx.done()
+}
+
+// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
+// queue.
+func (qtx *queueTx) revoke(l *located, r Revocation) (*located, error) {
+	now, err := qtx.now()
+	if err != nil {
+		return nil, err
+	}
+	l.fence++
+	return retries{qtx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
 }
 
 // revocable returns why the lease with a fence, or any, cannot be taken away.

@@ -1,0 +1,366 @@
+package fdbpq
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// A bulk operation goes through the items of one state in their order, a page a transaction, and
+// does to each that fits what the request for one item does. The store keeps nothing of it: the
+// cursor says how far it is, and when it began.
+//
+// What came later than that is passed over: items with higher counts, and leases that are younger.
+// So a run ends, and does nothing twice to an item that comes back: a page that is repeated, late
+// or by somebody who got no answer, does what the run would have done.
+//
+// Items are found by snapshot. The commit depends on those that it changes.
+
+// BulkVerb is what a bulk operation does to the items that fit.
+type BulkVerb int
+
+const (
+	BulkRemove BulkVerb = iota
+	BulkMove
+	BulkRevoke
+	BulkRequeue
+)
+
+// Bulk is one page of a bulk operation.
+type Bulk struct {
+	Verb   BulkVerb
+	Where  Where
+	DryRun bool        // count what would be done, and change nothing
+	Limit  int         // changes at most, up to MaxBulk; 0: none, the operation begins
+	After  *BulkCursor // go on there; nil: begin
+
+	Priority int64      // that BulkMove gives
+	Revoke   Revocation // of BulkRevoke, without a fence
+
+	To     string        // queue that BulkRequeue pushes to
+	Spread time.Duration // over which it delays the items
+}
+
+// Where says which items a bulk operation is about: all that is given has to fit.
+type Where struct {
+	State        State // "": ready ones, or leased ones for BulkRevoke
+	Band         *Band // of their priorities
+	Key, Holder  string
+	Reason       *Text // of their death
+	Origin       *Text // the queue in which they died
+	PushedBefore time.Time
+	PushedAfter  time.Time // or at that time
+	Deliveries   int64     // at least
+	Headers      func(headers []byte) bool
+}
+
+// Text is what a text has to be, or to begin with.
+type Text struct {
+	Text   string
+	Prefix bool
+}
+
+// Fits reports whether a text is that.
+func (t Text) Fits(s string) bool { return s == t.Text || t.Prefix && strings.HasPrefix(s, t.Text) }
+
+// BulkDone is what a page of a bulk operation did.
+type BulkDone struct {
+	Done, Looked int         // items that were changed; that it looked at
+	Next         *BulkCursor // After of the next page; nil at the end
+	Stopped      error       // the queue that the next item would go to is full
+	Err          error       // the operation was refused, with ErrRequeue or ErrNoQueue, and did nothing
+	Events       []Event
+}
+
+// The bounds of a page. One item always fits.
+const (
+	MaxBulk       = 500
+	maxBulkLooked = 5000
+	maxBulkRead   = 8 << 20
+	maxBulkSize   = 2 << 20
+	maxBulkTime   = time.Second
+
+	bulkRows  = 500 // that are read at a time
+	bulkBytes = 1 << 20
+)
+
+var (
+	// ErrBulk: a bulk operation is not as it should be.
+	ErrBulk = errors.New("bulk operation")
+
+	// ErrBulkCursor: the cursor is none.
+	ErrBulkCursor = errors.New("not a cursor: expected the one that the page before has answered")
+)
+
+// BulkCursor is how far a bulk operation is.
+type BulkCursor struct {
+	generation int64
+	high       int64  // highest count when it began
+	begun      int64  // store time then
+	would      amount // that a dry run would have pushed so far
+	behind     *place // of the last item that it looked at; nil: none
+}
+
+// String returns the cursor in letters, digits, '-' and '_'.
+func (c *BulkCursor) String() string {
+	var b []byte
+	for _, n := range [...]int64{c.generation, c.high, c.begun, c.would.items, c.would.bytes} {
+		b = tuple.AppendInt(b, n)
+	}
+	if c.behind != nil {
+		b = c.behind.append(b)
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseBulkCursor reads what String wrote.
+func ParseBulkCursor(s string) (*BulkCursor, error) {
+	rest, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips these
+		return nil, ErrBulkCursor
+	}
+	var c BulkCursor
+	for _, n := range [...]*int64{&c.generation, &c.high, &c.begun, &c.would.items, &c.would.bytes} {
+		if *n, rest, err = tuple.ConsumeInt(rest); err != nil {
+			return nil, ErrBulkCursor
+		}
+	}
+	if len(rest) > 0 {
+		id, err := ParseID(base64.RawURLEncoding.EncodeToString(rest))
+		if err != nil {
+			return nil, ErrBulkCursor
+		}
+		c.behind = &id.place
+	}
+	return &c, nil
+}
+
+// check returns an error unless the operation is one.
+func (b *Bulk) check() error {
+	switch {
+	case b.Verb < BulkRemove || b.Verb > BulkRequeue:
+		return fmt.Errorf("%w: unknown", ErrBulk)
+	case b.Limit < 0 || b.Limit > MaxBulk:
+		return fmt.Errorf("%w of %d items: expected 0 to %d", ErrBulk, b.Limit, MaxBulk)
+	case b.Where.space() == "":
+		return errState
+	case b.Verb == BulkRevoke && b.Where.State != StateLeased:
+		return fmt.Errorf("%w: only leased items have leases to revoke", ErrBulk)
+	case b.Where.Holder != "" && b.Where.State != StateLeased:
+		return fmt.Errorf("%w: only leased items have holders", ErrBulk)
+	case b.Spread < 0 || b.Spread > MaxDelay:
+		return fmt.Errorf("%w: spread over %s, allowed are up to %s", ErrTime, b.Spread, MaxDelay)
+	}
+	return checkRetry(b.Revoke.Delay)
+}
+
+// Bulk does one page of a bulk operation. The queue has to exist: ErrNoQueue.
+func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
+	if b.Where.State == "" {
+		b.Where.State = StateReady
+		if b.Verb == BulkRevoke {
+			b.Where.State = StateLeased
+		}
+	}
+	if err := b.check(); err != nil {
+		return BulkDone{}, err
+	}
+	qtx, err := q.begin(tx)
+	if err != nil {
+		return BulkDone{}, err
+	}
+	if qtx == nil {
+		return BulkDone{}, ErrNoQueue
+	}
+	page := bulkPage{queueTx: qtx, Bulk: b}
+	if b.Verb == BulkRequeue {
+		var refused error
+		if page.to, refused, err = qtx.requeuer(b.To, q.full); err != nil || refused != nil {
+			return BulkDone{Err: refused}, err
+		}
+	}
+	if err := page.begin(); err != nil {
+		return BulkDone{}, err
+	}
+	if page.at.generation != qtx.state.generation {
+		return BulkDone{}, nil // its items are gone
+	}
+	if err := page.run(); err != nil {
+		return BulkDone{}, err
+	}
+	for _, change := range qtx.keys.all {
+		keyIndex{qtx}.prefetch(change.key)
+	}
+	page.Events = qtx.happened()
+	return page.BulkDone, qtx.done()
+}
+
+// bulkPage is a page under way.
+type bulkPage struct {
+	*queueTx
+	Bulk
+	BulkDone
+	to    *pusher // of BulkRequeue
+	at    BulkCursor
+	bytes int // that it looked at
+	ended bool
+}
+
+// begin reads the cursor, or makes the first one.
+func (p *bulkPage) begin() error {
+	if p.After != nil {
+		if p.at = *p.After; !p.DryRun {
+			p.at.would = amount{}
+		}
+		return nil
+	}
+	high, err := p.snapshot.Get(queueRow(spaceHigh, p.name))
+	if err != nil {
+		return err
+	}
+	p.at = BulkCursor{generation: p.state.generation, high: int64(kv.DecodeInteger(high))}
+	p.at.begun, err = p.now()
+	return err
+}
+
+// run goes through items until the page is full.
+func (p *bulkPage) run() error {
+	clock := &p.store.clock
+	begun := clock.elapsed()
+	next := p.itemsIn(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
+	for p.Limit > 0 && !p.ended {
+		entries, err := next(bulkRows, bulkBytes)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return nil
+		}
+		for i := range entries {
+			if p.ended = p.Looked == maxBulkLooked || p.bytes > maxBulkRead || clock.elapsed()-begun > maxBulkTime && p.Looked > 0; p.ended {
+				break
+			}
+			if err := p.look(&entries[i]); err != nil || p.ended {
+				return p.stop(err)
+			}
+		}
+	}
+	return p.stop(nil)
+}
+
+func (p *bulkPage) stop(err error) error {
+	next := p.at
+	p.Next = &next
+	return err
+}
+
+// look looks at one item, and changes it if it fits and the page has room for it.
+func (p *bulkPage) look(at *entry) error {
+	l, err := parseItemRow(p.Where.space(), at.value, at.place)
+	if err != nil {
+		return err
+	}
+	fits, err := p.fits(l)
+	if err != nil {
+		return err
+	}
+	if fits {
+		size := itemTxSize(p.name, &l.envelope, p.Verb == BulkRequeue || p.Verb == BulkRevoke)
+		if p.ended = p.Done == p.Limit || p.Done > 0 && p.txSize+size > maxBulkSize; p.ended {
+			return nil
+		}
+		if p.Verb == BulkRequeue {
+			if over := p.to.excess().plus(p.at.would).plus(amountOf(l.size)); over.tooMuch() {
+				p.Looked++
+				p.ended, p.Stopped = true, p.to.tooFull(over)
+				return nil
+			}
+		}
+		p.txSize += size
+		if err := p.do(l); err != nil {
+			return err
+		}
+		p.Done++
+	}
+	p.Looked++
+	p.bytes += len(at.value)
+	p.at.behind = &l.place
+	return nil
+}
+
+// fits reports whether the operation is about an item.
+func (p *bulkPage) fits(l *located) (bool, error) {
+	w := &p.Where
+	count, err := l.place.count()
+	switch {
+	case err != nil:
+		return false, err
+	case count > p.at.high && !l.foreign, l.state == StateLeased && l.since > p.at.begun:
+		return false, nil // later
+	case p.Verb == BulkMove && l.returnPriority == p.Priority:
+		return false, nil
+	case p.Verb == BulkRequeue && l.comesFrom(p.To) != nil:
+		return false, nil
+	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries < w.Deliveries,
+		w.Reason != nil && !(l.isDead() && w.Reason.Fits(l.dead.Reason)),
+		w.Origin != nil && !(l.isDead() && w.Origin.Fits(l.dead.Origin)),
+		!w.PushedBefore.IsZero() && !time.Unix(0, l.pushed).Before(w.PushedBefore),
+		time.Unix(0, l.pushed).Before(w.PushedAfter):
+		return false, nil
+	case w.Headers == nil:
+		return true, nil
+	}
+	beginning := l.envelope
+	if l.chunks > 0 && l.headerSize > 0 {
+		p.bytes += int(min((l.headerSize+chunkSize-1)/chunkSize*chunkSize, l.size))
+	}
+	if err := loadBeginning(p.snapshot, p.prefix(spaceChunk), &beginning, l.place, 0); err != nil {
+		return false, err
+	}
+	return w.Headers(beginning.headers), nil
+}
+
+// do changes an item, on which the commit depends from here on.
+func (p *bulkPage) do(l *located) error {
+	if p.DryRun {
+		if p.Verb == BulkRequeue {
+			p.at.would = p.at.would.plus(amountOf(l.size))
+		}
+		return nil
+	}
+	p.tx.Conflict(p.key(l.space(), l.place))
+	switch p.Verb {
+	case BulkRemove:
+		p.change(l, nil)
+	case BulkMove:
+		p.move(l, p.Priority)
+	case BulkRevoke:
+		_, err := p.revoke(l, p.Revoke)
+		return err
+	case BulkRequeue:
+		pushed, err := p.requeue(p.to, l, time.Duration(chance(l.id(l.place), 0)*float64(p.Spread)))
+		if err == nil {
+			err = pushed.Err // the item had room before
+		}
+		return err
+	}
+	return nil
+}
+
+// space is that of the items, "" for an unknown state.
+func (w *Where) space() string {
+	switch w.State {
+	case StateReady:
+		return spaceReady
+	case StateDelayed:
+		return spaceDelayed
+	case StateLeased:
+		return spaceLeased
+	}
+	return ""
+}
