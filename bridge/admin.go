@@ -30,6 +30,8 @@ func makeAdmin(v subjects.Verb) work {
 			_, err := q.Delete(tx)
 			return err
 		})}
+	case subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue:
+		return new(bulk)
 	}
 	return new(unservable)
 }

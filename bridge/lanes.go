@@ -125,6 +125,8 @@ type lanes struct {
 	imports *batch.Lanes[*importing, batch.Alone]
 	pop     *batch.Lanes[*pop, *settlement]
 	change  *batch.Lanes[changer, batch.Alone]
+	bulk    *batch.Lanes[*bulk, batch.Alone]
+	bulks   bulkQueues
 	read    *batch.Lanes[query, batch.Alone]
 }
 
@@ -143,6 +145,8 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 	ls.imports = newLanes(sharing(), func(l *lane) batch.Worker[*importing, batch.Alone] { return &imports{lane: l} })
 	ls.pop = newPopLanes(sharing(), exclusive, waits, owners)
 	ls.change = newLanes(sharing(), func(l *lane) batch.Worker[changer, batch.Alone] { return &changes[changer]{lane: l} })
+	ls.bulks.all = make(map[string]bool)
+	ls.bulk = newLanes(sharing(), func(l *lane) batch.Worker[*bulk, batch.Alone] { return &bulks{lane: l, queues: &ls.bulks} })
 	base.line = queryWait / 2
 	ls.read = newLanes(base, func(l *lane) batch.Worker[query, batch.Alone] {
 		return &reads{lane: l, waits: waits, about: about}
@@ -216,7 +220,7 @@ type anyLanes interface {
 }
 
 func (ls *lanes) all() []anyLanes {
-	return []anyLanes{ls.push, ls.imports, ls.pop, ls.change, ls.read}
+	return []anyLanes{ls.push, ls.imports, ls.pop, ls.change, ls.bulk, ls.read}
 }
 
 func (ls *lanes) stop() {
@@ -252,6 +256,12 @@ func (ls *lanes) submit(w work) {
 		ls.imports.Submit(queue, w)
 	case query:
 		ls.query(queue, w)
+	case *bulk:
+		if ls.bulks.enter(queue) {
+			ls.bulk.Submit(queue, w)
+		} else {
+			ls.responder.Refuse(&w.Request, errBulkBusy)
+		}
 	case changer:
 		ls.change.Submit(queue, w)
 	}

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"encoding/json"
-	"math"
 
 	"github.com/nats-io/nats.go"
 
@@ -53,16 +52,7 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 	case "preview":
 		l.page.Preview, f = codec.ReadInteger(name, value, 1, protocol.MaxPreview)
 	case "min", "max":
-		var n int64
-		n, f = codec.ReadInteger(name, value, math.MinInt64, math.MaxInt64)
-		if l.page.Band == nil {
-			l.page.Band = new(fdbpq.AllPriorities)
-		}
-		if name == "min" {
-			l.page.Band.Low = n
-		} else {
-			l.page.Band.High = n
-		}
+		l.page.Band, f = codec.ReadBand(l.page.Band, name, name == "min", value)
 	case "key":
 		if l.page.Key, f = codec.ReadString(name, value); f == nil {
 			_, f = codec.ReadKey(name, l.page.Key)
@@ -80,16 +70,7 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 			l.page.After = &id
 		}
 	case "state":
-		var s string
-		s, f = codec.ReadString(name, value)
-		l.page.State = fdbpq.State(s)
-		switch l.page.State {
-		case fdbpq.StateReady, fdbpq.StateLeased, fdbpq.StateDelayed:
-		default:
-			if f == nil {
-				f = failure.Newf(400, `state is %s: expected "ready", "leased" or "delayed"`, failure.Quote(s))
-			}
-		}
+		l.page.State, f = codec.ReadState(name, value)
 	default:
 		return false, nil
 	}

@@ -75,6 +75,9 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("%s: %q, %v", subject, m.Data, m.Header)
 		}
 	}
+	for verb, body := range map[string]string{"remove": `{"all":true}`, "move": `{"all":true,"priority":1}`, "revoke": `{"all":true}`, "requeue": `{"all":true,"to":"others"}`} {
+		c.refused(c.raw("pq.jobs.admin."+verb, body), 503)
+	}
 	c.refused(c.raw("pq._sys.list", ""), 503)
 	c.refused(c.raw(leased.Reply, "+ACK"), 503)
 	c.refused(c.raw(leased.Reply, "+NXT"), 503)

@@ -136,7 +136,7 @@ func TestPermissions(t *testing.T) {
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
 	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s"}
-	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a", "admin.schedule.s", "admin.schedule.s.run"}
+	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.run"}
 	imports := []string{"import"}
 	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
 	roles := map[string]struct {

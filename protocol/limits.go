@@ -18,6 +18,10 @@ const (
 	// longest id fits, even if JSON escapes all of its bytes.
 	MaxPopBody = 8 << 10
 
+	// MaxBulkBody bounds the body of a bulk operation, MaxBulk the changes of a page.
+	MaxBulkBody = 8 << 10
+	MaxBulk     = 500
+
 	// MaxReason bounds the reason of +TERM, which travels in a header of the dead
 	// item.
 	MaxReason = 200

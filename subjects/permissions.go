@@ -83,7 +83,7 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	if queue != every {
 		dead = DeadLetter(queue)
 	}
-	for _, verb := range []string{"list", "get.*", "requeue.*"} {
+	for _, verb := range []string{"list", "get.*", "requeue.*", "admin.requeue"} {
 		p.Publish = append(p.Publish, g.prefix+dead+"."+verb)
 	}
 	return p, nil

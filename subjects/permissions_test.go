@@ -13,7 +13,7 @@ func allowed(patterns []string, subject string) bool {
 
 var (
 	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s"}
-	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run"}
+	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run"}
 	pushes  = []string{"push", "push.5", "push.-5"}
 	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
 	peeks   = []string{"peek.min", "peek.max"}
@@ -87,8 +87,8 @@ func TestRequeuerPermissions(t *testing.T) {
 	g := grammar(t, "a.pq")
 	all := slices.Concat(reads, changes, pushes, pops, events)
 	for queue, may := range map[string]map[string][]string{
-		"jobs": {"jobs": {"info"}, "jobs-dead": {"list", "get.x", "requeue.x"}},
-		"*":    {"jobs": {"info", "list", "get.x", "requeue.x"}},
+		"jobs": {"jobs": {"info"}, "jobs-dead": {"list", "get.x", "requeue.x", "admin.requeue"}},
+		"*":    {"jobs": {"info", "list", "get.x", "requeue.x", "admin.requeue"}},
 	} {
 		p, err := g.Requeuer(queue)
 		if err != nil {

@@ -96,7 +96,7 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		s.Schedule = t.next()
 		err = checkSchedule(s.Schedule)
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key.<key> or admin.schedule.<name>"
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key> or admin.schedule.<name>"
 		switch s.Verb {
 		case AdminKey:
 			s.Key, err = unescapeKey(t.next())
@@ -173,6 +173,14 @@ func admin(what string) Verb {
 		return AdminResume
 	case "delete":
 		return AdminDelete
+	case "remove":
+		return AdminRemove
+	case "move":
+		return AdminMove
+	case "revoke":
+		return AdminRevoke
+	case "requeue":
+		return AdminRequeue
 	case "key":
 		return AdminKey
 	case "schedule":

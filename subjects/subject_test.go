@@ -89,6 +89,10 @@ var wellFormed = map[string]Subject{
 	"jobs.admin.pause":               {Queue: "jobs", Verb: AdminPause},
 	"jobs.admin.resume":              {Queue: "jobs", Verb: AdminResume},
 	"jobs.admin.delete":              {Queue: "jobs", Verb: AdminDelete},
+	"jobs.admin.remove":              {Queue: "jobs", Verb: AdminRemove},
+	"jobs.admin.move":                {Queue: "jobs", Verb: AdminMove},
+	"jobs.admin.revoke":              {Queue: "jobs", Verb: AdminRevoke},
+	"jobs.admin.requeue":             {Queue: "jobs", Verb: AdminRequeue},
 	"jobs.event.lease_lost":          {Queue: "jobs", Verb: Event, Event: "lease_lost"},
 	"_sys.list":                      {Verb: SysList},
 	"_sys.info":                      {Verb: SysInfo},
@@ -128,7 +132,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key, admin.schedule, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -238,10 +242,11 @@ var malformed = map[string]string{
 	"pq.jobs.move.x.01":                    rulePriority,
 	"pq.jobs.move..1":                      ruleID,
 	"pq.jobs.move.x.9223372036854775808":   ruleRange,
-	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.key.<key> or admin.schedule.<name>",
+	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key> or admin.schedule.<name>",
 	"pq.jobs.admin.":                       "expected admin.config",
 	"pq.jobs.admin.drop":                   "expected admin.config",
 	"pq.jobs.admin.purge.all":              "expected admin.config",
+	"pq.jobs.admin.remove.x":               "expected admin.config",
 	"pq.jobs.keys.x":                       "expected keys alone",
 	"pq.jobs.schedules.x":                  "expected schedules alone",
 	"pq.jobs.schedule":                     "expected schedule.<name>",

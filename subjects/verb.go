@@ -33,6 +33,10 @@ const (
 	AdminPause
 	AdminResume
 	AdminDelete
+	AdminRemove
+	AdminMove
+	AdminRevoke
+	AdminRequeue
 	AdminKey
 	AdminSchedule
 	AdminSchedulePause
@@ -75,6 +79,11 @@ var verbNames = [...]string{
 	AdminResume: "admin.resume",
 	AdminDelete: "admin.delete",
 	AdminKey:    "admin.key",
+
+	AdminRemove:  "admin.remove",
+	AdminMove:    "admin.move",
+	AdminRevoke:  "admin.revoke",
+	AdminRequeue: "admin.requeue",
 
 	AdminSchedule:       "admin.schedule",
 	AdminSchedulePause:  "admin.schedule.pause", // the name of the schedule stands before the last token

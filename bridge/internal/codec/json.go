@@ -16,11 +16,29 @@ import (
 // are compared exactly and must not repeat: a member that would be ignored is probably a
 // mistake.
 func ReadObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	return readObject(what, body, fields, false, set)
+}
+
+// members are those of an object within another one.
+type members struct{ of *json.Decoder }
+
+// readObject is ReadObject; with deep, values may be objects, which set has to read as members.
+func readObject(what string, body []byte, fields string, deep bool, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return failure.Newf(400, "%s is %s: expected a JSON object", what, failure.Quote(string(body)))
 	}
+	if f := readMembers(d, what, fields, deep, set); f != nil {
+		return f
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return failure.Newf(400, "%s: there is more behind the JSON object", what)
+	}
+	return nil
+}
+
+func readMembers(d *json.Decoder, what, fields string, deep bool, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	seen := make(map[string]bool, 8)
 	for d.More() {
 		key, err := d.Token()
@@ -31,6 +49,9 @@ func ReadObject(what string, body []byte, fields string, set func(name string, v
 		value, err := d.Token()
 		if err != nil {
 			return brokenJSON(what, err)
+		}
+		if deep && value == json.Delim('{') {
+			value = members{d}
 		}
 		if _, nested := value.(json.Delim); nested || value == nil {
 			return failure.Newf(400, "%s: field %s: expected a number, a string or a boolean", what, failure.Quote(name))
@@ -50,9 +71,6 @@ func ReadObject(what string, body []byte, fields string, set func(name string, v
 	if _, err := d.Token(); err != nil {
 		return brokenJSON(what, err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return failure.Newf(400, "%s: there is more behind the JSON object", what)
-	}
 	return nil
 }
 
@@ -61,6 +79,15 @@ func brokenJSON(what string, err error) *failure.Failure {
 		return failure.Newf(400, "%s: the JSON object does not end", what)
 	}
 	return failure.Newf(400, "%s is no JSON: %s", what, err)
+}
+
+// readMembersOf reads an object from a JSON value.
+func readMembersOf(what string, value any, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	m, ok := value.(members)
+	if !ok {
+		return failure.Newf(400, "%s: expected a JSON object", what)
+	}
+	return readMembers(m.of, what, fields, true, set)
 }
 
 // ReadInteger reads an integer from a JSON value.

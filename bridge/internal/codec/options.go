@@ -54,3 +54,30 @@ func ReadLimit(name string, value any) (int, *failure.Failure) {
 	n, f := ReadInteger(name, value, 1, math.MaxInt64)
 	return int(min(n, fdbpq.MaxBatch)), f
 }
+
+// ReadState reads the state of items.
+func ReadState(name string, value any) (fdbpq.State, *failure.Failure) {
+	s, f := ReadString(name, value)
+	switch state := fdbpq.State(s); state {
+	case fdbpq.StateReady, fdbpq.StateLeased, fdbpq.StateDelayed:
+		return state, f
+	}
+	if f == nil {
+		f = failure.Newf(400, `%s is %s: expected "ready", "leased" or "delayed"`, name, failure.Quote(s))
+	}
+	return "", f
+}
+
+// ReadBand reads the least priority, or the greatest, of a band, nil for that of all so far.
+func ReadBand(band *fdbpq.Band, name string, least bool, value any) (*fdbpq.Band, *failure.Failure) {
+	n, f := ReadInteger(name, value, math.MinInt64, math.MaxInt64)
+	if band == nil {
+		band = new(fdbpq.AllPriorities)
+	}
+	if least {
+		band.Low = n
+	} else {
+		band.High = n
+	}
+	return band, f
+}

@@ -1,0 +1,139 @@
+package bridge
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// bulk does something to the items of a queue that match a filter, one page of them. It has a lane
+// of its own, and transactions that it shares with nobody: others do not wait for it.
+type bulk struct {
+	change
+	page fdbpq.Bulk
+	done fdbpq.BulkDone
+}
+
+func (b *bulk) Read(*codec.Wire) (f *failure.Failure) {
+	b.page, f = codec.ReadBulk(b.Msg, &b.Subject)
+	return f
+}
+
+// apply does the page as far as it goes.
+func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
+	if b.done, err = q.Bulk(tx, b.page); err != nil {
+		return nil, b.did(nil, err)
+	}
+	if b.done.Err != nil {
+		b.Failure = failure.Explain(b.done.Err)
+		return nil, nil
+	}
+	answer := protocol.BulkAnswer{Done: b.done.Done, Looked: b.done.Looked}
+	if b.done.Next != nil {
+		answer.Next = b.done.Next.String()
+	}
+	if b.done.Stopped != nil {
+		answer.Stopped = protocol.StoppedFull
+	}
+	return b.done.Events, b.did(answer, nil)
+}
+
+// bulks is the work of a lane of bulk operations: one at a time.
+type bulks struct {
+	*lane
+	queues *bulkQueues
+}
+
+// Work serves the bulk operation of a queue.
+func (l *bulks) Work(now batch.Batch[*bulk, batch.Alone]) { batch.Run(now.Requests, l) }
+
+// Try does one page. After a conflict it is half as long.
+func (l *bulks) Try(requests []*bulk) (int, error) {
+	started := time.Now()
+	b := requests[0]
+	receiving, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
+	err := l.update(batch.Job[kv.Tx]{
+		Weight: l.limits.BatchRequests, // it runs alone
+		Again: func() error {
+			b.page.Limit = (b.page.Limit + 1) / 2
+			return nil
+		},
+		Do: func(tx kv.Tx) error {
+			_, err := b.apply(tx, receiving)
+			return err
+		},
+	})
+	if err == nil {
+		l.Stats.Ran(request.KindChange, 1, started)
+	}
+	return 1, err
+}
+
+// Answer answers a page.
+func (l *bulks) Answer(requests []*bulk, err error) {
+	l.queues.leave(l.queue.Name())
+	if err != nil {
+		request.RefuseAll(l.Responder, requests, err)
+		return
+	}
+	for _, b := range requests {
+		if b.Failure == nil {
+			l.tell(b)
+		}
+		answerChange(l.Responder, b)
+	}
+}
+
+// tell counts what a page has done.
+func (l *bulks) tell(b *bulk) {
+	n := int64(b.done.Done)
+	if b.page.DryRun {
+		n = 0
+	}
+	var tally request.Tally
+	switch b.page.Verb {
+	case fdbpq.BulkRequeue:
+		l.Stats.Moved(b.page.To, request.FlowIn, int(n))
+		l.Stats.Queues.Count(b.page.To, &request.Tally{request.Pushed: n})
+		fallthrough
+	case fdbpq.BulkRemove:
+		tally[request.Removed] = n
+	}
+	l.Stats.Queues.Count(l.queue.Name(), &tally)
+	l.Events.Items(b.done.Events)
+}
+
+// bulkQueues are the queues of which a page is under way.
+type bulkQueues struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+// maxBulkQueues bounds them: each keeps the store busy.
+const maxBulkQueues = 8
+
+var errBulkBusy = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "a bulk operation of this queue is under way, or those of many others: ask again"}
+
+// enter begins a page, and reports false if it has to wait for others.
+func (q *bulkQueues) enter(queue string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.all[queue] || len(q.all) == maxBulkQueues {
+		return false
+	}
+	q.all[queue] = true
+	return true
+}
+
+func (q *bulkQueues) leave(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.all, queue)
+}

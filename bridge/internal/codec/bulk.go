@@ -1,0 +1,248 @@
+package codec
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// bulkReader reads the body of a bulk operation.
+type bulkReader struct {
+	bulk       fdbpq.Bulk
+	fields     string // that the verb has
+	all, any   bool
+	where      bool // some field of it
+	prioritize bool
+}
+
+const (
+	bulkFields  = "where, all, dry_run, limit, after"
+	whereFields = "state, min, max, key, header, reason, origin, holder, pushed_before, pushed_after, deliveries"
+)
+
+// bulkVerbs are what bulk operations do, and the fields that they have besides bulkFields.
+var bulkVerbs = map[subjects.Verb]struct {
+	verb fdbpq.BulkVerb
+	own  string
+}{
+	subjects.AdminRemove:  {fdbpq.BulkRemove, ""},
+	subjects.AdminMove:    {fdbpq.BulkMove, ", priority"},
+	subjects.AdminRevoke:  {fdbpq.BulkRevoke, ", delay, reason"},
+	subjects.AdminRequeue: {fdbpq.BulkRequeue, ", to, any, spread"},
+}
+
+// ReadBulk reads a page of a bulk operation.
+func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
+	name := s.Verb.String()
+	if f := NoOwnHeaders(m.Header, name); f != nil {
+		return fdbpq.Bulk{}, f
+	}
+	if len(m.Data) > protocol.MaxBulkBody {
+		return fdbpq.Bulk{}, failure.Newf(413, "the body has %d bytes: %s has up to %d", len(m.Data), name, protocol.MaxBulkBody)
+	}
+	kind := bulkVerbs[s.Verb]
+	r := bulkReader{fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
+	if f := readObject("the body of "+name, m.Data, r.fields, true, r.field); f != nil {
+		return fdbpq.Bulk{}, f
+	}
+	return r.bulk, r.check(s)
+}
+
+// check refuses what does not go together, and fills in what is left out.
+func (r *bulkReader) check(s *subjects.Subject) *failure.Failure {
+	b, w := &r.bulk, &r.bulk.Where
+	switch {
+	case !r.where && !r.all:
+		return failure.Newf(400, `where is empty: expected some of its fields, or "all":true`)
+	case r.where && r.all:
+		return failure.Newf(400, "found all and where: expected one of them")
+	case b.Verb == fdbpq.BulkMove && !r.prioritize:
+		return failure.Newf(400, "expected priority: the one that the items get")
+	}
+	if w.State == "" {
+		if w.State = fdbpq.StateReady; b.Verb == fdbpq.BulkRevoke {
+			w.State = fdbpq.StateLeased
+		}
+	}
+	switch {
+	case b.Verb == fdbpq.BulkRevoke && w.State != fdbpq.StateLeased:
+		return failure.Newf(400, `where: state is "%s": expected "leased", because leased items have leases to revoke`, w.State)
+	case w.Holder != "" && w.State != fdbpq.StateLeased:
+		return failure.Newf(400, `where: holder is set: expected state to be "leased", because leased items have holders`)
+	case w.Band != nil && w.Band.Low > w.Band.High:
+		return failure.Newf(400, "where: min is %d and max is %d: expected min to be no more than max", w.Band.Low, w.Band.High)
+	case b.Verb == fdbpq.BulkRequeue && b.To == "":
+		home, is := strings.CutSuffix(s.Queue, fdbpq.DeadLetterSuffix)
+		if !is || subjects.CheckQueue(home) != nil {
+			return failure.Newf(400, "expected to: the queue that the dead letters come from, since the name %s does not say it", s.Queue)
+		}
+		b.To = home
+	}
+	if r.any {
+		return failure.Newf(403, "queue %s agrees to no items but its own dead letters: expected no any", b.To)
+	}
+	return nil
+}
+
+func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failure) {
+	b := &r.bulk
+	if !slices.Contains(strings.Split(r.fields, ", "), name) {
+		return false, nil
+	}
+	switch name {
+	case "where":
+		f = readMembersOf(name, value, whereFields, r.whereField)
+	case "all":
+		r.all, f = ReadBool(name, value)
+	case "dry_run":
+		b.DryRun, f = ReadBool(name, value)
+	case "limit":
+		var n int64
+		n, f = ReadInteger(name, value, 0, math.MaxInt64)
+		b.Limit = int(min(n, fdbpq.MaxBulk))
+	case "after":
+		var text string
+		if text, f = ReadString(name, value); f == nil {
+			cursor, err := fdbpq.ParseBulkCursor(text)
+			if err != nil {
+				f = failure.Newf(400, "after is %s: %s", failure.Quote(text), err)
+			}
+			b.After = cursor
+		}
+	case "priority":
+		r.prioritize = true
+		b.Priority, f = ReadInteger(name, value, math.MinInt64, math.MaxInt64)
+	case "delay":
+		b.Revoke.Delay = new(time.Duration)
+		*b.Revoke.Delay, f = readDurationText(name, value)
+	case "reason":
+		b.Revoke.Reason, f = readReason(name, value)
+	case "to":
+		if b.To, f = ReadString(name, value); f == nil {
+			f = CheckQueueName(b.To)
+		}
+	case "any":
+		r.any, f = ReadBool(name, value)
+	case "spread":
+		b.Spread, f = readDurationText(name, value)
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.Failure) {
+	w := &r.bulk.Where
+	r.where = true
+	what := "where: " + name
+	switch name {
+	case "state":
+		w.State, f = ReadState(what, value)
+	case "min", "max":
+		w.Band, f = ReadBand(w.Band, what, name == "min", value)
+	case "key":
+		if w.Key, f = readSome(what, value); f == nil {
+			_, f = ReadKey(what, w.Key)
+		}
+	case "header":
+		var want headerFilter
+		f = readMembersOf(what, value, "the headers", func(header string, value any) (bool, *failure.Failure) {
+			text, f := readText(what+": "+failure.Quote(header), value)
+			if f == nil {
+				want = append(want, headerText{header, *text})
+			}
+			return true, f
+		})
+		if f == nil && len(want) == 0 {
+			f = failure.Newf(400, `%s is empty: expected an object such as {"Name":"value"}`, what)
+		}
+		w.Headers = want.fits
+	case "reason":
+		w.Reason, f = readText(what, value)
+	case "origin":
+		w.Origin, f = readText(what, value)
+	case "holder":
+		w.Holder, f = ReadHolder(what, value)
+	case "pushed_before":
+		w.PushedBefore, f = readTime(what, value)
+	case "pushed_after":
+		w.PushedAfter, f = readTime(what, value)
+	case "deliveries":
+		w.Deliveries, f = ReadInteger(what, value, 1, maxNumber)
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+// readSome reads a string that is not empty.
+func readSome(what string, value any) (string, *failure.Failure) {
+	s, f := ReadString(what, value)
+	if f == nil && s == "" {
+		f = failure.Newf(400, "%s is empty: expected some text, or no such field", what)
+	}
+	return s, f
+}
+
+// readText reads a text, or with * at the end its beginning.
+func readText(what string, value any) (*fdbpq.Text, *failure.Failure) {
+	s, f := readSome(what, value)
+	text, prefix := strings.CutSuffix(s, "*")
+	return &fdbpq.Text{Text: text, Prefix: prefix}, f
+}
+
+func readTime(what string, value any) (time.Time, *failure.Failure) {
+	s, f := ReadString(what, value)
+	if f != nil {
+		return time.Time{}, f
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil || at.IsZero() {
+		return at, failure.Newf(400, "%s is %s: expected a time such as 2006-01-02T15:04:05Z", what, failure.Quote(s))
+	}
+	return at, nil
+}
+
+func readDurationText(what string, value any) (time.Duration, *failure.Failure) {
+	text, f := ReadString(what, value)
+	if f != nil {
+		return 0, f
+	}
+	return ReadDuration(what, text, 0, fdbpq.MaxDelay)
+}
+
+// headerFilter are the headers that an item has to have.
+type headerFilter []headerText
+
+type headerText struct {
+	name  string
+	value fdbpq.Text
+}
+
+// fits reports whether a block of headers has all of them.
+func (want headerFilter) fits(block []byte) bool {
+	for _, h := range want {
+		if !h.in(block) {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *headerText) in(block []byte) bool {
+	for line := range bytes.SplitSeq(block, []byte("\r\n")) {
+		if name, value, _ := bytes.Cut(line, []byte(": ")); string(name) == h.name && h.value.Fits(string(value)) {
+			return true
+		}
+	}
+	return false
+}
