@@ -164,6 +164,61 @@ func TestProtocolInJavaScript(t *testing.T) {
 	}
 }
 
+// pythonProgram runs the examples of one page in Python.
+const pythonProgram = `import asyncio, json, sys
+import nats, nats.errors, nats.js.errors
+
+timeout = %d
+
+async def main():
+    nc = await nats.connect(sys.argv[1])
+    js = nc.jetstream(timeout=timeout)
+    for example in examples:
+        try:
+            await example(nc, js)
+        except Exception as err:
+            print("error:", repr(err))
+        print(%q, flush=True)
+    await nc.close()
+
+examples = []
+%s
+asyncio.run(main())
+`
+
+func TestProtocolInPython(t *testing.T) {
+	t.Parallel()
+	py := needPython(t)
+	examples := examplesIn(t, "python")
+	for page := range examplesIn(t, "js") {
+		if examples[page] == nil {
+			t.Errorf("%s has examples in JavaScript, and none in Python", page)
+		}
+	}
+	for _, page := range slices.Sorted(maps.Keys(examples)) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			blocks := examples[page]
+			var functions strings.Builder
+			for _, block := range blocks {
+				fmt.Fprintf(&functions, "async def example(nc, js):  # %s\n", block.Where(0))
+				for line := range strings.Lines(block.Text) {
+					functions.WriteString("    " + line)
+				}
+				functions.WriteString("examples.append(example)\n")
+			}
+			source := filepath.Join(t.TempDir(), "examples.py")
+			pqd.Write(t, source, fmt.Sprintf(pythonProgram, int(testenv.Patience.Seconds()), separator, functions.String()))
+			p := testenv.Daemon(t)
+			out, err := py.command(t, source, p.URL).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			judgePythonExamples(t, blocks, string(out))
+			p.Stop(t)
+		})
+	}
+}
+
 // separator is printed behind each example.
 const separator = "----"
 
