@@ -27,6 +27,7 @@ FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_AP
 FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
 
 PYTHON = $(shell for python in e2e/testdata/python/.venv/bin/python python3; do $$python -c 'import sys, nats; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
+NATS = $(shell command -v e2e/testdata/clients/bin/nats || command -v nats)
 NODE = $(shell command -v node >/dev/null && test -d e2e/testdata/js/node_modules && echo node)
 BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
@@ -65,10 +66,27 @@ test: ## vet, and all tests with the race detector, on FoundationDB too where it
 	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***')
 	$(if $(PYTHON),,@echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***')
+	$(if $(NATS),,@echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***')
+	@echo '*** NOT TESTED HERE: THE CLIENTS IN JAVA, RUST AND C: make test-clients ***'
 	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
 
 test-cluster: ## the tests of the queues on the replicated engine, too
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
+
+# A driver for each language whose tools are there.
+test-clients: ## one table of cases through the official clients of Go, JavaScript, Python, Java, Rust and C, and the nats command
+	@cd e2e/testdata/java && if command -v javac >/dev/null && command -v mvn >/dev/null; then \
+		mvn -q -B dependency:copy-dependencies -DoutputDirectory=target/dependency && javac -d target -cp 'target/dependency/*' Driver.java; \
+	else echo '*** NOT TESTED WITH JNATS: javac or mvn is missing ***'; fi
+	@cd e2e/testdata/rust && if command -v cargo >/dev/null; then cargo build --locked --quiet; \
+	else echo '*** NOT TESTED WITH ASYNC-NATS: cargo is missing ***'; fi
+	@cd e2e/testdata/c && mkdir -p target && if printf '\043include <nats/nats.h>\n' | $${CC:-cc} -x c -fsyntax-only - 2>/dev/null; then \
+		$${CC:-cc} -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -o target/driver driver.c -lnats; \
+	else echo '*** NOT TESTED WITH NATS.C: a C compiler, or libnats-dev, is missing ***'; fi
+	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***')
+	$(if $(PYTHON),,@echo '*** NOT TESTED WITH NATS-PY: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***')
+	$(if $(NATS),,@echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***')
+	$(GO) test ./e2e/clients -run '^(TestCasesIn|TestClientsPage)' -count 1 -timeout $(LIMIT)
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	$(GO) vet -tags fdb $(PACKAGES)

@@ -151,14 +151,16 @@ func TestLinks(t *testing.T) {
 // marker stands before a block of commands that no terminal of a page runs.
 var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 
-// protocol are the pages of the protocol: their examples in Go, JavaScript and Python are run. jsClient
-// and pyClient are the pages of clients, whose examples TestJavaScriptClientPage and
-// TestPythonClientPage run; TestCeleryPage runs those of celery.
+// protocol are the pages of the protocol and that of NATS clients: their examples in Go, JavaScript
+// and Python are run, and so are those of natsClients in other languages. jsClient and pyClient are
+// the pages of clients, whose examples TestJavaScriptClientPage and TestPythonClientPage run;
+// TestCeleryPage runs those of celery.
 var (
-	protocol = regexp.MustCompile(`^docs/protocol(/\w+)?\.md$`)
-	jsClient = "clients/js/README.md"
-	pyClient = "clients/python/README.md"
-	celery   = "docs/celery.md"
+	protocol    = regexp.MustCompile(`^docs/(protocol(/\w+)?|clients)\.md$`)
+	natsClients = "docs/clients.md"
+	jsClient    = "clients/js/README.md"
+	pyClient    = "clients/python/README.md"
+	celery      = "docs/celery.md"
 )
 
 // console blocks are run by the tests in e2e/clients, and so are the go and js blocks of
@@ -177,6 +179,10 @@ func TestEveryCommandIsRun(t *testing.T) {
 				if p.path != pyClient && p.path != celery && !protocol.MatchString(p.path) {
 					t.Errorf("%s: only the examples of the protocol, the Python client and Celery are run: put this one there, or into examples", p.at(f.number))
 				}
+			case "java", "rust", "c":
+				if p.path != natsClients {
+					t.Errorf("%s: only the examples in %s of %s are run: put this one there", p.at(f.number), f.language, natsClients)
+				}
 			case "sh":
 				match := marker.FindStringSubmatch(f.before)
 				if match == nil {
@@ -185,7 +191,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 					t.Errorf("%s: there is no %s", p.at(f.number), match[1])
 				}
 			default:
-				t.Errorf("%s: a block fenced as %q: expected console, sh, go, js, python, text, yaml, conf or mermaid", p.at(f.number), f.language)
+				t.Errorf("%s: a block fenced as %q: expected console, sh, go, js, python, java, rust, c, text, yaml, conf or mermaid", p.at(f.number), f.language)
 			}
 			if f.language != "console" && slices.ContainsFunc(f.lines, func(l string) bool { return strings.HasPrefix(l, "$ ") }) {
 				t.Errorf("%s: a session in a terminal that is not run: fence it as console", p.at(f.number))

@@ -29,11 +29,14 @@ func protocolPages(t *testing.T) []string {
 	return pages
 }
 
+// clientsPage has an example in each language of a NATS client.
+const clientsPage = "../../docs/clients.md"
+
 // examplesIn returns the examples in a language of the pages that have some.
 func examplesIn(t *testing.T, language string) map[string][]testenv.Block {
 	t.Helper()
 	blocks := make(map[string][]testenv.Block)
-	for _, page := range protocolPages(t) {
+	for _, page := range append(protocolPages(t), clientsPage) {
 		if strings.Contains(pqd.Read(t, page), "\n```"+language+"\n") {
 			blocks[page] = testenv.Blocks(t, page, language)
 		}
