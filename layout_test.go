@@ -121,7 +121,7 @@ var outside = []struct {
 const maxFiles = 45
 
 var largeFolders = map[string]int{
-	"fdbpq":          54,
+	"fdbpq":          52,
 	"fdbpq/kv/local": 46,
 }
 

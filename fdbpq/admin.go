@@ -129,16 +129,26 @@ func (q Queue) Purge(tx kv.Tx) (int64, error) {
 // message ids. A later queue of the same name inherits nothing but that repeated pops
 // pop no items of it.
 func (q Queue) Delete(tx kv.Tx) (int64, error) {
+	pops, err := outlivingPops(tx, q.name)
+	if err != nil {
+		return 0, err
+	}
 	n, err := q.supersede(tx, func(s *queueState) {
 		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
-	if err == nil {
-		tx.Clear(queueRow(spaceHigh, q.name))
-		forgetKeys(tx, q.name)
-		scheduler{q}.forget(tx)
-		err = forgetAllIDs(tx, q.name)
+	if err != nil {
+		return 0, err
 	}
-	return n, err
+	for _, kind := range rowKinds {
+		if kind.lasts == untilDelete {
+			tx.ClearRange(allRows(kind.space, q.name))
+		}
+	}
+	for counter := counterRemembered; counter < counters; counter++ { // the others belong to generations
+		tx.Clear(counterKey(q.name, 0, counter))
+	}
+	pops.keep(tx, q.name)
+	return n, nil
 }
 
 func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -14,13 +15,13 @@ import (
 //
 // The invariants:
 //   - every row can be parsed;
+//   - an item has exactly the rows that change writes for it, timers included;
 //   - counters equal the number of rows that they count;
-//   - leases, delays, TTLs and remembered ids have exactly the timers they need;
+//   - remembered ids have exactly the timers they need;
 //   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item;
-//   - forwarding rows lead to items;
-//   - an item with a unique value has the row of that value, and no other item has;
-//   - the rows of keys are those of their items, and pops find a key that may be leased;
+//   - no two items have one unique value;
+//   - pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - the next fence of a key is higher than those of its items, and old ones are forgotten;
 //   - a schedule has the one index row that it needs, and is counted;
@@ -29,40 +30,19 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
 	err := s.db.View(ctx, func(r kv.Reader) error {
 		written, err := r.Get(row(spaceTime))
-		w.turns.passed = int64(kv.DecodeInteger(written)) / keyFenceUnit
+		w.known.passed = int64(kv.DecodeInteger(written)) / keyFenceUnit
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check: %w", err)
 	}
-	for _, space := range walkOrder {
-		if err := w.space(ctx, space); err != nil {
+	for i := range rowKinds {
+		if err := w.visit(ctx, &rowKinds[i]); err != nil {
 			return nil, fmt.Errorf("check: %w", err)
 		}
 	}
 	w.balance()
 	return w.problems, nil
-}
-
-func newWalk(s *Store) *walk {
-	return &walk{
-		store:    s,
-		queues:   make(map[string]*queueState),
-		high:     make(map[string]int64),
-		found:    make(map[lineage]*tally),
-		stored:   make(map[lineage]*tally),
-		timers:   make(map[string]bool),
-		chunks:   make(map[string]int64),
-		forwards: make(map[string]int64),
-		popItems: make(map[string]int64),
-		repeated: make(map[string]bool),
-		uniques:  make(map[string]string),
-		keys:     make(map[keyOf]*keyFound),
-		keyRows:  make(map[string]bool),
-		turns:    newTurnsFound(),
-
-		schedules: newSchedulesFound(),
-	}
 }
 
 const (
@@ -71,15 +51,7 @@ const (
 	checkRowBytes = 4 << 20
 )
 
-// walkOrder visits rows before the rows that they refer to.
-var walkOrder = []string{
-	spaceState, spaceHigh, spaceReady, spaceKeyed, spaceDelayed, spaceLeased, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
-	spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens, spaceFairKey, spaceUnnamed, spaceClass, spaceWeight, spaceMsgID, spacePopID, spacePopItem, spaceRepeated,
-	spaceRequest, spaceResult, spaceForward, spaceUnique, spaceChunk, spaceTimer, spaceCounter,
-	spaceSchedule, spaceProgress, spaceSchedules, spaceDue,
-}
-
-// lineage is one generation of a queue; remembered ids count for generation 0.
+// lineage is one generation of a queue. What a queue has outside its generations is in 0.
 type lineage struct {
 	queue      string
 	generation int64
@@ -91,19 +63,61 @@ type walk struct {
 	problems []string
 	queues   map[string]*queueState
 	high     map[string]int64
-	found    map[lineage]*tally // counted from the rows
-	stored   map[lineage]*tally // read from the counters
-	timers   map[string]bool    // expected, by key; true once seen
-	chunks   map[string]int64   // missing bytes by the key of their item
-	forwards map[string]int64   // expected forwarding rows: priority by key
-	popItems map[string]int64   // missing items of remembered pops, by the prefix of their keys
-	repeated map[string]bool    // expected rows of repeated pops, by key; true once seen
-	uniques  map[string]string  // expected rows of unique values: place by key
+	found    map[lineage]*queueTx   // with the tallies of the rows
+	stored   map[lineage]*tally     // read from the counters
+	work     *Work                  // in which change says what items have
+	written  *rowsWritten           // by it
+	rows     map[string]expectedRow // that other rows ask for, by key, as long as they are not found
+	chunks   map[string]int64       // missing bytes by the key of their item
+	popItems map[string]int64       // missing items of remembered pops, by the prefix of their keys
 	keys     map[keyOf]*keyFound
-	keyRows  map[string]bool // expected rows of keys; true once seen
-	turns    turnsFound
+	known    keysKnown
 
 	schedules schedulesFound
+}
+
+func newWalk(s *Store) *walk {
+	written := new(rowsWritten)
+	return &walk{
+		store:    s,
+		queues:   make(map[string]*queueState),
+		high:     make(map[string]int64),
+		found:    make(map[lineage]*queueTx),
+		stored:   make(map[lineage]*tally),
+		work:     &Work{store: new(Store), tx: written}, // a store whose alarm wakes nobody
+		written:  written,
+		rows:     make(map[string]expectedRow),
+		chunks:   make(map[string]int64),
+		popItems: make(map[string]int64),
+		keys:     make(map[keyOf]*keyFound),
+		known:    newKeysKnown(),
+
+		schedules: newSchedulesFound(),
+	}
+}
+
+// rowsWritten is a transaction that keeps what is written.
+type rowsWritten struct {
+	kv.Tx // none: change reads nothing
+	rows  []kv.Pair
+}
+
+func (t *rowsWritten) Set(key, value []byte) {
+	t.rows = append(t.rows, kv.Pair{Key: bytes.Clone(key), Value: bytes.Clone(value)})
+}
+
+type expectedRow struct {
+	value    string
+	optional bool
+}
+
+// foundRow is a row that a Check has read.
+type foundRow struct {
+	kv.Pair
+	space string
+	lineage
+	state *queueState // nil: there is no such queue
+	rest  []byte      // of the key, behind the lineage
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -112,9 +126,12 @@ func (w *walk) problem(format string, args ...any) {
 	}
 }
 
-func (w *walk) space(ctx context.Context, space string) error {
-	prefix := row(space)
-	begin, end := tuple.Range(prefix)
+// visit checks all rows of a kind.
+func (w *walk) visit(ctx context.Context, kind *rowKind) error {
+	if kind.check == nil {
+		return nil
+	}
+	begin, end := tuple.Range(row(kind.space))
 	for {
 		var page []kv.Pair
 		err := w.store.db.View(ctx, func(r kv.Reader) (err error) {
@@ -125,11 +142,7 @@ func (w *walk) space(ctx context.Context, space string) error {
 			return err
 		}
 		for _, pair := range page {
-			queue, rest, err := w.queueOf(space, pair.Key[len(prefix):])
-			if err == nil {
-				err = w.row(space, queue, rest, pair)
-			}
-			if err != nil {
+			if err := w.row(kind, pair); err != nil {
 				w.problem("row %q: %v", pair.Key, err)
 			}
 		}
@@ -137,156 +150,116 @@ func (w *walk) space(ctx context.Context, space string) error {
 	}
 }
 
-func (w *walk) queueOf(space string, key []byte) (queue string, rest []byte, err error) {
-	if space == spaceTimer || space == spaceDue {
-		return "", key, nil
+func (w *walk) row(kind *rowKind, pair kv.Pair) (err error) {
+	r := foundRow{Pair: pair, space: kind.space, rest: pair.Key[len(row(kind.space)):]}
+	if kind.lasts == ofStore {
+		return kind.check(w, &r)
 	}
-	return tuple.ConsumeString(key)
+	if r.queue, r.rest, err = tuple.ConsumeString(r.rest); err != nil {
+		return err
+	}
+	r.state = w.queues[r.queue]
+	if kind.lasts == ofGeneration {
+		if r.generation, r.rest, err = tuple.ConsumeInt(r.rest); err != nil {
+			return err
+		}
+		if r.generation != 0 || kind.space != spaceCounter { // some counters outlive generations
+			if past, err := r.past(); past || err != nil {
+				return err
+			}
+		}
+	}
+	return kind.check(w, &r)
 }
 
-func (w *walk) row(space, queue string, rest []byte, pair kv.Pair) (err error) {
-	switch space {
-	case spaceState:
-		w.queues[queue], err = parseState(pair.Value)
-		return err
-	case spaceHigh:
-		w.high[queue] = int64(kv.DecodeInteger(pair.Value))
-		return nil
-	case spaceMsgID:
-		return w.msgID(queue, rest, pair.Value)
-	case spacePopID:
-		return w.popID(queue, rest, pair.Value)
-	case spacePopItem:
-		return w.popItem(queue, rest, pair)
-	case spaceRepeated:
-		return w.repeatedPop(queue, rest)
-	case spaceRequest, spaceResult:
-		due, _, err := tuple.ConsumeInt(pair.Value)
-		w.timers[string(idTimerKey(due, timerRequest, queue, string(rest)))] = false
-		return err
-	case spaceTimer:
-		return w.timer(pair.Key)
-	case spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens:
-		return w.keyKnown(space, queue, rest, pair.Value)
-	case spaceSchedule, spaceProgress, spaceSchedules:
-		return w.schedule(space, queue, rest, pair.Value)
-	case spaceDue:
-		return w.scheduleDue(pair.Key)
+// past reports whether the row is of a past generation: CollectGarbage clears it later. A
+// deleted queue has no rows in the generation that a later queue of its name begins with.
+func (r *foundRow) past() (bool, error) {
+	s := r.state
+	switch {
+	case s == nil:
+		return false, fmt.Errorf("there is no queue %q", r.queue)
+	case r.generation == s.generation && s.exists:
+		return false, nil
+	case r.generation >= s.generation:
+		return false, fmt.Errorf("generation %d is in the future: the queue is in %d, exists: %t", r.generation, s.generation, s.exists)
 	}
-	generation, rest, err := tuple.ConsumeInt(rest)
-	if err != nil {
-		return err
-	}
-	line := lineage{queue, generation}
-	if space == spaceCounter {
-		return w.counter(line, rest, pair.Value)
-	}
-	s := w.queues[queue]
-	if s == nil {
-		return fmt.Errorf("there is no queue %q", queue)
-	}
-	if generation != s.generation || !s.exists {
-		return w.garbage(line, s)
-	}
-	switch space {
-	case spaceForward:
-		to, _, err := tuple.ConsumeInt(pair.Value)
-		if want, ok := w.forwards[string(pair.Key)]; err == nil && (!ok || want != to) {
-			return fmt.Errorf("forwarding row leads to no item")
-		}
-		delete(w.forwards, string(pair.Key))
-		return err
-	case spaceUnique:
-		if want, ok := w.uniques[string(pair.Key)]; !ok || want != string(pair.Value) {
-			return fmt.Errorf("unique value of no item")
-		}
-		delete(w.uniques, string(pair.Key))
-		return nil
-	case spaceChunk:
-		return w.chunk(line, rest, pair.Value)
-	case spaceKeyReady, spaceKeyBegun:
-		return w.keyRow(pair.Key)
-	case spaceKeyHeld:
-		return w.keyHeld(line, rest, pair.Key)
-	case spaceKeyHead:
-		return w.keyHead(line, rest, pair.Value)
-	case spaceFairKey, spaceUnnamed, spaceClass, spaceWeight:
-		return w.fairRow(space, s, line, rest, pair.Value)
-	}
-	return w.item(space, line, rest, pair.Value)
+	return true, nil
 }
 
-// garbage accepts rows of past generations, which CollectGarbage clears later. A deleted
-// queue has no rows in the generation that a later queue of its name begins with.
-func (w *walk) garbage(line lineage, s *queueState) error {
-	if line.generation >= s.generation {
-		return fmt.Errorf("generation %d is in the future: the queue is in %d, exists: %t", line.generation, s.generation, s.exists)
+// expect notes that there is to be a row.
+func (w *walk) expect(key, value []byte) {
+	if other, twice := w.rows[string(key)]; twice && other.value != string(value) {
+		w.problem("two items have the row %q", key)
 	}
+	w.rows[string(key)] = expectedRow{value: string(value)}
+}
+
+// foundRowOfItem checks a row that an item has besides its own.
+func foundRowOfItem(w *walk, r *foundRow) error {
+	if expected, ok := w.rows[string(r.Key)]; !ok || expected.value != string(r.Value) {
+		return fmt.Errorf("it belongs to no item")
+	}
+	delete(w.rows, string(r.Key))
 	return nil
 }
 
-func (w *walk) tally(of map[lineage]*tally, line lineage) *tally {
-	if of[line] == nil {
-		of[line] = &tally{}
-	}
-	return of[line]
+func foundState(w *walk, r *foundRow) (err error) {
+	w.queues[r.queue], err = parseState(r.Value)
+	return err
 }
 
-func (w *walk) item(space string, line lineage, rest, value []byte) error {
-	p, err := parsePlace(rest)
-	if err != nil && space == spaceReady {
+func foundHighest(w *walk, r *foundRow) error {
+	w.high[r.queue] = int64(kv.DecodeInteger(r.Value))
+	return nil
+}
+
+// of returns a queue in a generation, with what was found of it.
+func (w *walk) of(line lineage) *queueTx {
+	qtx := w.found[line]
+	if qtx == nil {
+		qtx = &queueTx{Work: w.work, name: line.queue, state: w.queues[line.queue]}
+		w.found[line] = qtx
+	}
+	return qtx
+}
+
+// foundItem expects the rows that change writes for the item.
+func foundItem(w *walk, r *foundRow) error {
+	p, err := parsePlace(r.rest)
+	if err != nil && r.space == spaceReady {
 		return nil // another program's item, whose priority has a type that we do not use
 	}
 	if err != nil {
 		return err
 	}
-	l, err := parseItemRow(space, value, p)
-	if err != nil {
+	l, err := parseItemRow(r.space, r.Value, p)
+	if err != nil || l.foreign {
 		return err
-	}
-	if l.foreign {
-		return nil
 	}
 	if count, err := p.count(); err != nil {
 		return err
-	} else if count > w.high[line.queue] {
-		w.problem("queue %q: item %s has count %d, the highest assigned is %d", line.queue, l.id(p), count, w.high[line.queue])
-	}
-	n := w.tally(w.found, line)
-	n.bytes += l.size
-	switch l.state {
-	case StateReady:
-		n.ready++
-	case StateDelayed:
-		n.delayed++
-		w.timers[string(appendTimerKey(nil, l.due, timerDelay, line.queue, line.generation, p))] = false
-	case StateLeased:
-		n.leased++
-		w.timers[string(appendTimerKey(nil, l.due, timerLease, line.queue, line.generation, p))] = false
-	}
-	if l.expires != 0 && l.state != StateLeased {
-		n.expiring++
-		w.timers[string(appendTimerKey(nil, l.expires, timerExpiry, line.queue, line.generation, p))] = false
-	}
-	if l.idPriority != p.priority {
-		home := place{priority: l.idPriority, tail: p.tail}
-		w.forwards[string(home.append(generationPrefix(spaceForward, line.queue, line.generation)))] = p.priority
-	}
-	if l.unique != "" {
-		key := string(uniqueRow(line.queue, line.generation, l.unique))
-		if _, twice := w.uniques[key]; twice {
-			w.problem("queue %q: two items have the unique value %q", line.queue, l.unique)
-		}
-		w.uniques[key] = string(l.id(p).place.append(nil))
+	} else if count > w.high[r.queue] {
+		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, l.id(p), count, w.high[r.queue])
 	}
 	if l.chunks > 0 {
-		w.chunks[line.queue+"\x00"+p.tail] += l.size
+		w.chunks[r.queue+"\x00"+p.tail] += l.size
 	}
-	return w.key(space, line, l)
+	qtx := w.of(r.lineage)
+	qtx.change(nil, l)
+	rows := w.written.rows
+	w.written.rows, qtx.keys = rows[:0], keyChanges{}
+	if !bytes.Equal(rows[0].Key, r.Key) {
+		return fmt.Errorf("item with key %q is in the space %q", l.key, r.space)
+	}
+	for _, row := range rows[1:] {
+		w.expect(row.Key, row.Value)
+	}
+	return w.itemOfKey(qtx, l)
 }
 
-func (w *walk) chunk(line lineage, rest, value []byte) error {
-	count, random, err := tuple.ConsumeInt(rest)
+func foundChunk(w *walk, r *foundRow) error {
+	count, random, err := tuple.ConsumeInt(r.rest)
 	if err != nil {
 		return err
 	}
@@ -294,140 +267,41 @@ func (w *walk) chunk(line lineage, rest, value []byte) error {
 	if err != nil {
 		return err
 	}
-	key := line.queue + "\x00" + string(rest[:len(rest)-len(number)])
+	key := r.queue + "\x00" + string(r.rest[:len(r.rest)-len(number)])
 	if _, ok := w.chunks[key]; !ok {
 		return fmt.Errorf("chunk of no item (count %d)", count)
 	}
-	w.chunks[key] -= int64(len(value))
+	w.chunks[key] -= int64(len(r.Value))
 	return nil
 }
 
-func (w *walk) msgID(queue string, rest, value []byte) error {
-	id, _, err := tuple.ConsumeString(rest)
+func foundTimer(w *walk, r *foundRow) error {
+	t, err := parseTimer(r.Key)
 	if err != nil {
 		return err
 	}
-	m, err := parseRememberedPush(value)
-	if err != nil {
-		return err
-	}
-	w.tally(w.found, lineage{queue: queue}).remembered++
-	w.timers[string(idTimerKey(m.due, timerMsgID, queue, id))] = false
-	return nil
-}
-
-func (w *walk) popID(queue string, rest, value []byte) error {
-	id, _, err := tuple.ConsumeString(rest)
-	if err != nil {
-		return err
-	}
-	m, err := parseRememberedPop(value)
-	if err != nil {
-		return err
-	}
-	w.tally(w.found, lineage{queue: queue}).remembered++
-	w.timers[string(idTimerKey(m.due, timerPopID, queue, id))] = false
-	w.popItems[string(tuple.AppendString(queueRow(spacePopItem, queue), id))] += m.items
-	if m.nothing() {
-		w.repeated[string(repeatedRow(queue, id))] = false
-	}
-	return nil
-}
-
-func (w *walk) repeatedPop(queue string, rest []byte) error {
-	id, _, err := tuple.ConsumeString(rest)
-	if err != nil {
-		return err
-	}
-	// Without a remembered pop, an earlier version has forgotten the id.
-	w.repeated[string(repeatedRow(queue, id))] = true
-	return nil
-}
-
-// popItem checks a row of a remembered pop: an item, or a chunk of its payload.
-func (w *walk) popItem(queue string, rest []byte, pair kv.Pair) error {
-	_, number, err := tuple.ConsumeString(rest)
-	if err != nil {
-		return err
-	}
-	pop := string(pair.Key[:len(pair.Key)-len(number)])
-	if _, known := w.popItems[pop]; !known {
-		return fmt.Errorf("item of no remembered pop")
-	}
-	_, part, err := tuple.ConsumeInt(number)
-	if err != nil {
-		return err
-	}
-	if item := string(pair.Key[:len(pair.Key)-len(part)]); len(part) > 0 {
-		if _, known := w.chunks[item]; !known {
-			return fmt.Errorf("chunk of no item")
-		}
-		w.chunks[item] -= int64(len(pair.Value))
+	if _, expected := w.rows[string(r.Key)]; expected {
+		delete(w.rows, string(r.Key))
 		return nil
 	}
-	w.popItems[pop]--
-	p, value, err := splitPlace(pair.Value)
-	if err != nil {
-		return err
-	}
-	e, err := parseEnvelope(value, p)
-	if e.chunks > 0 {
-		w.chunks[string(pair.Key)] += e.size
-	}
-	return err
-}
-
-func (w *walk) timer(key []byte) error {
-	t, err := parseTimer(key)
-	if err != nil {
-		return err
-	}
-	if _, needed := w.timers[string(key)]; needed {
-		w.timers[string(key)] = true
-		return nil
-	}
-	s := w.queues[t.queue]
-	switch t.kind {
-	case timerKeys:
-		w.turns.looking[t.queue] = true
-		return nil // it does no harm that its keys are looked at
-	case timerFences:
-		w.turns.forgets[t.queue] = true
-		return nil
-	case timerFair, timerTokens:
-		return nil
-	}
-	if t.id != "" && t.kind != timerRequest && (s == nil || s.generation > 1) {
-		return nil // of an id that Delete has forgotten
-	}
-	if s != nil && t.place != (place{}) && (t.generation < s.generation || !s.exists) {
+	s, kind := w.queues[t.queue], timerKinds[t.kind]
+	switch {
+	case kind.ofQueue:
+		w.known.working[queueTimer{t.queue, t.kind}] = true
+		return nil // it does no harm that it looks at rows
+	case kind.ofItem && s != nil && (t.generation < s.generation || !s.exists):
 		return nil // of a past generation
+	case !kind.ofItem && t.kind != timerRequest && (s == nil || s.generation > 1):
+		return nil // of an id that Delete has forgotten
 	}
 	return fmt.Errorf("timer of kind %q without an item or an id", t.kind)
 }
 
-func (w *walk) counter(line lineage, rest, value []byte) error {
-	counter, _, err := tuple.ConsumeInt(rest)
-	if err != nil {
-		return err
-	}
-	if s := w.queues[line.queue]; line.generation != 0 && s != nil && (line.generation < s.generation || !s.exists) {
-		return nil
-	}
-	n := w.tally(w.stored, line)
-	fields := n.fields()
-	if counter < 0 || counter >= int64(len(fields)) {
-		return fmt.Errorf("unknown counter %d", counter)
-	}
-	*fields[counter] = int64(kv.DecodeInteger(value))
-	return nil
-}
-
 // balance reports differences between expected and existing rows.
 func (w *walk) balance() {
-	for line, n := range w.found {
-		if stored := w.tally(w.stored, line); *stored != *n {
-			w.problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, *n)
+	for line, qtx := range w.found {
+		if stored := w.counters(line); *stored != qtx.tally {
+			w.problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
 		}
 	}
 	for line, n := range w.stored {
@@ -435,9 +309,9 @@ func (w *walk) balance() {
 			w.problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
 		}
 	}
-	for key, seen := range w.timers {
-		if !seen {
-			w.problem("timer %q is missing", key)
+	for key, row := range w.rows {
+		if !row.optional {
+			w.problem("row %q is missing", key)
 		}
 	}
 	for key, missing := range w.chunks {
@@ -450,17 +324,8 @@ func (w *walk) balance() {
 			w.problem("pop %q: %d of its items are missing", key, missing)
 		}
 	}
-	for key, seen := range w.repeated {
-		if !seen {
-			w.problem("repetition %q is missing", key)
-		}
-	}
-	for key := range w.uniques {
-		w.problem("row %q of a unique value is missing", key)
-	}
-	for key := range w.forwards {
-		w.problem("forwarding row %q is missing", key)
-	}
 	w.balanceKeys()
+	w.balanceFences()
+	w.balanceSettings()
 	w.balanceSchedules()
 }

@@ -101,7 +101,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a counter is one that nobody knows", first("c"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, 9), row.Value)
 		}, "unknown counter 9"},
-		{"a counter has no rows", first("c"), rekeyed([]byte("q\x00\x14"), []byte("q\x00\x15\x02")), "there are no rows"},
+		{"a counter has no rows", first("c"), rekeyed([]byte("q\x00\x14"), []byte("qq\x00\x14")), "there are no rows"},
 		{"the timer of a lease is gone", timer("l"), remove, "is missing"},
 		{"the timer of a delay is gone", timer("d"), remove, "is missing"},
 		{"the timer of a TTL is gone", timer("t"), remove, "is missing"},
@@ -118,12 +118,24 @@ func TestCheckFindsDamage(t *testing.T) {
 			key[len(key)-6]++ // in the random part
 			tx.Set(key, row.Value)
 		}, "chunk of no item"},
-		{"a forwarding row is gone", first("f"), remove, "forwarding row"},
-		{"a forwarding row leads nowhere", first("f"), copied, "leads to no item"},
-		{"a forwarding row leads to another item", first("f"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 8)) }, "leads to no item"},
-		{"a unique value is gone", first("j"), remove, "of a unique value is missing"},
-		{"a unique value is that of another item", first("j"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "unique value of no item"},
-		{"a unique value is that of no item", first("j"), rekeyed([]byte("value"), []byte("other")), "unique value of no item"},
+		{"a forwarding row is gone", first("f"), remove, "is missing"},
+		{"a forwarding row leads nowhere", first("f"), copied, "belongs to no item"},
+		{"a forwarding row leads to another item", first("f"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 8)) }, "belongs to no item"},
+		{"a unique value is gone", first("j"), remove, "is missing"},
+		{"a unique value is that of another item", first("j"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "belongs to no item"},
+		{"a unique value is that of no item", first("j"), rekeyed([]byte("value"), []byte("other")), "belongs to no item"},
+		{"two items have a unique value", func(t *testing.T, f *fixture) kv.Pair {
+			for _, row := range f.rows("i") {
+				if bytes.Contains(row.Value, []byte("mortal")) {
+					return row
+				}
+			}
+			t.Fatal("there is no such item")
+			return kv.Pair{}
+		}, func(tx kv.Tx, row kv.Pair) {
+			row.Key[len(row.Key)-6]++ // in the random part
+			tx.Set(row.Key, row.Value)
+		}, "two items have the row"},
 		{"a key has no turn", first("fk"), remove, "has no turn"},
 		{"a row of a key in turn is unreadable", first("fk"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "row \""},
 		{"a row belongs to another order", first("fk"), rekeyed([]byte("t\x00\x15\x01\x15\x01"), []byte("t\x00\x15\x01\x15\x02")), "is not that of the queue"},
@@ -156,11 +168,11 @@ func TestCheckFindsDamage(t *testing.T) {
 			tx.Clear(row.Key)
 			tx.Set(bytes.Replace(row.Key, []byte("ik\x00"), []byte("i\x00"), 1), row.Value)
 		}, "in the space"},
-		{"a key does not know its ready item", first("kr"), remove, "of a key is missing"},
-		{"a key does not know its item that was leased before", first("kb"), remove, "of a key is missing"},
-		{"a key does not know its leased item", first("kl"), remove, "of a key is missing"},
-		{"a key has a ready item too many", first("kr"), copied, "without an item"},
-		{"a key has a leased item too many", first("kl"), copied, "without an item"},
+		{"a key does not know its ready item", first("kr"), remove, "is missing"},
+		{"a key does not know its item that was leased before", first("kb"), remove, "is missing"},
+		{"a key does not know its leased item", first("kl"), remove, "is missing"},
+		{"a key has a ready item too many", first("kr"), copied, "belongs to no item"},
+		{"a key has a leased item too many", first("kl"), copied, "belongs to no item"},
 		{"pops do not find a key", first("kh"), remove, "pops do not find the key \"returned\""},
 		{"pops find a key too late", first("kh"), func(tx kv.Tx, row kv.Pair) {
 			tx.Clear(row.Key)
@@ -173,7 +185,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"the repetition of a pop of nothing is gone", func(t *testing.T, f *fixture) kv.Pair {
 			f.nothing("zzz", "x", true, true, fdbpq.ReasonUnknown)
 			return first("y")(t, f)
-		}, remove, "repetition"},
+		}, remove, "is missing"},
 		{"the items of a pop are gone", first("r"), remove, "of its items are missing"},
 		{"a part of a pop's item is gone", func(t *testing.T, f *fixture) kv.Pair {
 			return f.rows("r")[2] // behind both pops' items

@@ -102,14 +102,13 @@ func (g garbage) clear() (done bool, err error) {
 			return false, g.flush()
 		}
 	}
-	for _, space := range []string{
-		spaceReady, spaceChunk, spaceForward, spaceUnique, spaceCounter,
-		spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead,
-		spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
-	} {
-		g.tx.ClearRange(tuple.Range(g.prefix(space)))
+	for _, kind := range rowKinds {
+		if kind.lasts == ofGeneration {
+			begin := g.prefix(kind.space) // a row of its own in some spaces, which tuple.Range leaves out
+			_, end := tuple.Range(begin)
+			g.tx.ClearRange(begin, end)
+		}
 	}
-	g.tx.Clear(g.prefix(spaceFence))
 	return true, nil
 }
 

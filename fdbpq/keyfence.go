@@ -88,3 +88,32 @@ func (f fences) due() error {
 	})
 	return err
 }
+
+// foundKeyFence checks the last fence of a key. It may outlive its queue.
+func foundKeyFence(w *walk, r *foundRow) error {
+	of, done, err := r.ofKey()
+	if done {
+		return err
+	}
+	w.known.last[of] = int64(kv.DecodeInteger(r.Value))
+	if len(r.Value) != 8 {
+		err = fmt.Errorf("a fence of %d bytes", len(r.Value))
+	}
+	return err
+}
+
+// balanceFences reports fences that a key may get again, and ones that nobody forgets.
+func (w *walk) balanceFences() {
+	known := &w.known
+	for of, fence := range known.fences {
+		if fence > known.last[of] && fence >= known.passed {
+			w.problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
+				of.queue, of.key, fence, known.last[of], known.passed)
+		}
+	}
+	for of := range known.last {
+		if !known.working[queueTimer{of.queue, timerFences}] {
+			w.problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
+		}
+	}
+}

@@ -326,3 +326,141 @@ func (x keyIndex) due(t timer) error {
 	}
 	return x.rebuild(t.id)
 }
+
+// keyOf is a key in one generation of a queue.
+type keyOf struct {
+	lineage
+	key string
+}
+
+// keyFound is what a Check has found of a key.
+type keyFound struct {
+	first *place // of its ready items
+	begun *place // of those that were leased before
+	head  *place // first row with which pops find it
+	held  int    // leased items, and ones that wait between two leases
+	fair  *int64 // first class in which it has a row
+	heavy bool   // a push gave it a weight
+}
+
+func (w *walk) keyOf(line lineage, key string) *keyFound {
+	k := keyOf{line, key}
+	if w.keys[k] == nil {
+		w.keys[k] = &keyFound{}
+	}
+	return w.keys[k]
+}
+
+func earliest(first *place, p place) *place {
+	if first == nil || p.compare(*first) < 0 {
+		return &p
+	}
+	return first
+}
+
+// itemOfKey notes what the key of an item has for it.
+func (w *walk) itemOfKey(qtx *queueTx, l *located) error {
+	if l.key == "" {
+		return nil
+	}
+	w.known.fences[queueKey{qtx.name, l.key}] = max(w.known.fences[queueKey{qtx.name, l.key}], l.keyFence)
+	switch {
+	case l.state == StateReady:
+		found := w.keyOf(lineage{qtx.name, qtx.state.generation}, l.key)
+		found.first = earliest(found.first, l.place)
+		if l.begun() {
+			found.begun = earliest(found.begun, l.place)
+		}
+	case l.state == StateDelayed && l.mayHoldKey():
+		w.rows[string(keyLimits{qtx}.row(l))] = expectedRow{optional: true}
+	}
+	return CheckKey(l.key)
+}
+
+// foundKeyHead notes a row with which pops find a key. It may lead to nothing.
+func foundKeyHead(w *walk, r *foundRow) error {
+	p, err := parsePlace(r.rest)
+	if err == nil {
+		err = CheckKey(string(r.Value))
+	}
+	if err != nil {
+		return err
+	}
+	found := w.keyOf(r.lineage, string(r.Value))
+	found.head = earliest(found.head, p)
+	return nil
+}
+
+// balanceKeys reports keys that pops do not find.
+func (w *walk) balanceKeys() {
+	for of, found := range w.keys {
+		if found.heavy && found.first == nil {
+			w.problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
+		}
+		if found.first == nil || w.mayBeHidden(of, found) {
+			continue
+		}
+		last := found.first
+		if found.begun != nil && found.begun.compare(*last) > 0 {
+			last = found.begun
+		}
+		if found.head == nil || found.head.compare(*last) > 0 {
+			w.problem("queue %q: pops do not find the key %q", of.queue, of.key)
+		}
+		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.priority)) {
+			w.problem("queue %q: the key %q has no turn", of.queue, of.key)
+		}
+	}
+}
+
+// mayBeHidden reports whether pops need not find a key: it may have no more, or waits for
+// a token, or is paused, or is about to be looked at.
+func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
+	settings := w.known.settings[queueKey{of.queue, of.key}]
+	limit := int(settings.limit(&w.queues[of.queue].config))
+	return settings.paused() || limit > 0 && found.held >= limit || w.known.waits[queueKey{of.queue, of.key}] || w.known.working[queueTimer{of.queue, timerKeys}]
+}
+
+type (
+	queueKey   struct{ queue, key string }
+	queueTimer struct{ queue, kind string }
+)
+
+// keysKnown is what a Check has found that queues keep of keys outside their generations.
+type keysKnown struct {
+	waits    map[queueKey]bool // for a token
+	settings map[queueKey]KeySettings
+	working  map[queueTimer]bool // timers of queues that look at many rows
+
+	fences map[queueKey]int64 // highest of the items of keys
+	last   map[queueKey]int64 // last ones of keys
+	passed int64              // by store time
+}
+
+func newKeysKnown() keysKnown {
+	return keysKnown{
+		waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), working: make(map[queueTimer]bool),
+		fences: make(map[queueKey]int64), last: make(map[queueKey]int64),
+	}
+}
+
+// living returns an error when the queue of a row does not exist.
+func (r *foundRow) living() error {
+	if r.state == nil || !r.state.exists {
+		return fmt.Errorf("there is no queue %q", r.queue)
+	}
+	return nil
+}
+
+// ofKey returns the key whose row it is. The row without a key has the one behind which a timer
+// goes on: done.
+func (r *foundRow) ofKey() (of queueKey, done bool, err error) {
+	key := r.Value
+	if done = len(r.rest) == 0; !done {
+		key, _, err = tuple.ConsumeBytes(r.rest)
+	}
+	if err == nil {
+		err = CheckKey(string(key))
+	}
+	return queueKey{r.queue, string(key)}, done || err != nil, err
+}

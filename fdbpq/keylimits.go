@@ -99,3 +99,13 @@ func (x keyLimits) holds(l *located) bool {
 func (l *located) mayHoldKey() bool {
 	return l.state == StateLeased || l.state == StateDelayed && l.begun()
 }
+
+// foundKeyHeld checks the row of an item that counts as leased.
+func foundKeyHeld(w *walk, r *foundRow) error {
+	key, _, err := tuple.ConsumeBytes(r.rest)
+	if err != nil {
+		return err
+	}
+	w.keyOf(r.lineage, string(key)).held++
+	return foundRowOfItem(w, r)
+}

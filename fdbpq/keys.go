@@ -112,13 +112,63 @@ const (
 	spaceSweeper = "s"
 )
 
-// queueSpaces are the spaces whose second element is a queue, except timers.
-var queueSpaces = []string{
-	spaceState, spaceHigh, spaceArrivals, spaceCounter, spaceReady, spaceDelayed, spaceLeased, spaceForward, spaceChunk, spaceUnique, spaceFence,
-	spaceKeyed, spaceKeyReady, spaceKeyBegun, spaceKeyHeld, spaceKeyHead, spaceKeyWaits, spaceTokensOf, spaceKeyFence, spaceSettings, spaceTokens,
-	spaceFairKey, spaceUnnamed, spaceClass, spaceWeight,
-	spaceMsgID, spacePopID, spacePopItem, spaceRepeated, spaceRequest, spaceResult, spaceGarbage,
-	spaceSchedule, spaceProgress, spaceSchedules,
+// rowKind says what is done about all rows of a space.
+type rowKind struct {
+	space string
+	lasts lifetime
+	check func(*walk, *foundRow) error // Check of a row; nil: any is right
+}
+
+// lifetime says what the rows of a space end with at the latest.
+type lifetime byte
+
+const (
+	ofStore      lifetime = iota // with the store: they are no queue's
+	ofGeneration                 // with that of their queue, which is the third element of their keys
+	untilDelete                  // with the delete of their queue
+	beyondQueue                  // neither: what they are about is
+)
+
+// rowKinds are all kinds of rows that queues have, and those that lead to them. Check visits
+// them in this order: rows before those that refer to them.
+var rowKinds = [...]rowKind{
+	{spaceState, beyondQueue, foundState},
+	{spaceHigh, untilDelete, foundHighest},
+	{spaceReady, ofGeneration, foundItem},
+	{spaceKeyed, ofGeneration, foundItem},
+	{spaceDelayed, ofGeneration, foundItem},
+	{spaceLeased, ofGeneration, foundItem},
+	{spaceKeyReady, ofGeneration, foundRowOfItem},
+	{spaceKeyBegun, ofGeneration, foundRowOfItem},
+	{spaceKeyHeld, ofGeneration, foundKeyHeld},
+	{spaceKeyHead, ofGeneration, foundKeyHead},
+	{spaceKeyWaits, untilDelete, foundKeyWaits},
+	{spaceTokensOf, untilDelete, foundTokensOf},
+	{spaceKeyFence, beyondQueue, foundKeyFence},
+	{spaceSettings, untilDelete, foundSettings},
+	{spaceTokens, untilDelete, foundTokens},
+	{spaceFairKey, ofGeneration, foundFairKey},
+	{spaceUnnamed, ofGeneration, foundFairTag},
+	{spaceClass, ofGeneration, foundFairTag},
+	{spaceWeight, ofGeneration, foundWeight},
+	{spaceMsgID, untilDelete, foundMsgID},
+	{spacePopID, untilDelete, foundPopID},
+	{spacePopItem, untilDelete, foundPopItem},
+	{spaceRepeated, untilDelete, foundRepeatedPop},
+	{spaceRequest, beyondQueue, foundRequest},
+	{spaceResult, beyondQueue, foundRequest},
+	{spaceForward, ofGeneration, foundRowOfItem},
+	{spaceUnique, ofGeneration, foundRowOfItem},
+	{spaceChunk, ofGeneration, foundChunk},
+	{spaceTimer, ofStore, foundTimer},
+	{spaceCounter, ofGeneration, foundCounter},
+	{spaceSchedule, untilDelete, foundSchedule},
+	{spaceProgress, untilDelete, foundScheduleProgress},
+	{spaceSchedules, untilDelete, foundScheduleCounts},
+	{spaceDue, ofStore, foundScheduleDue},
+	{spaceFence, ofGeneration, nil},
+	{spaceArrivals, beyondQueue, nil},
+	{spaceGarbage, beyondQueue, nil},
 }
 
 // row returns the key of a store-wide row.
@@ -132,7 +182,14 @@ func queueRow(space, queue string) []byte {
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
 }
 
-// row returns the key of a unique value in one generation of a queue.
+// allRows is the range of the rows that a queue has outside its generations in a space.
+func allRows(space, queue string) (begin, end []byte) {
+	begin = queueRow(space, queue) // a row of its own in some spaces, which tuple.Range leaves out
+	_, end = tuple.Range(begin)
+	return begin, end
+}
+
+// uniqueRow returns the key of a unique value in one generation of a queue.
 func uniqueRow(queue string, generation int64, value string) []byte {
 	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
 }

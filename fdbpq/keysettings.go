@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,13 +204,28 @@ func (x keyIndex) lookAgain(r kv.Reader, key string) error {
 	return nil
 }
 
-// forgetKeys clears what is known of keys, when the queue is deleted, but for their last
-// fences: a holder may still be at work.
-func forgetKeys(tx kv.Tx, queue string) {
-	for _, space := range []string{spaceSettings, spaceTokensOf, spaceKeyWaits} {
-		tx.ClearRange(tuple.Range(queueRow(space, queue)))
+// foundSettings checks the settings of a key.
+func foundSettings(w *walk, r *foundRow) error {
+	of, done, err := r.ofKey()
+	if err = cmp.Or(r.living(), err); done || err != nil {
+		return err
 	}
-	tx.Clear(queueRow(spaceTokensOf, queue))
-	tx.Clear(counterKey(queue, 0, counterOwing))
-	tx.Clear(bucketRow(queue))
+	var k KeySettings
+	err = json.Unmarshal(r.Value, &k)
+	w.known.settings[of] = k
+	return err
+}
+
+// balanceSettings reports settings that are not counted.
+func (w *walk) balanceSettings() {
+	set, limited := make(map[string]int64), make(map[string]int64)
+	for of, k := range w.known.settings {
+		set[of.queue] += counted(k)
+		limited[of.queue] += limits(k)
+	}
+	for name, s := range w.queues {
+		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
+			w.problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
+		}
+	}
 }

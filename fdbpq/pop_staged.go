@@ -371,8 +371,16 @@ func (g stagedPops) deliver(token []byte, now int64, d time.Duration) (*Item, er
 }
 
 // due clears the rows of a request whose owner died.
-func (g stagedPops) due(t timer) {
+func (g stagedPops) due(t timer) error {
 	for _, space := range []string{spaceRequest, spaceResult} {
 		g.tx.Clear(append(queueRow(space, g.name), t.id...))
 	}
+	return nil
+}
+
+// foundRequest checks a row of a request, or of its result.
+func foundRequest(w *walk, r *foundRow) error {
+	due, _, err := tuple.ConsumeInt(r.Value)
+	w.expect(idTimerKey(due, timerRequest, r.queue, string(r.rest)), nil)
+	return err
 }

@@ -363,49 +363,53 @@ func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) {
 // transaction.
 const maxOutliving = 1000
 
-// forgetAllIDs clears all message and pop ids in constant time, but for the ids of
-// repeated pops: these pop nothing of a later queue with this name. The timers of the
+// outliving are the rows of repeated pops that outlive their queue: they pop nothing of a later
+// one with this name.
+type outliving []kv.Pair
+
+// outlivingPops reads them before a queue is deleted with all of its ids. The timers of the
 // others find nothing when they fall due.
-func forgetAllIDs(tx kv.Tx, queue string) error {
+func outlivingPops(tx kv.Tx, queue string) (outliving, error) {
 	begin, end := tuple.Range(queueRow(spaceRepeated, queue))
 	repeated, err := tx.Range(begin, end, kv.RangeOptions{Limit: maxOutliving})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	keys := make([][]byte, len(repeated))
 	for i, pair := range repeated {
 		id, _, err := tuple.ConsumeString(pair.Key[len(begin)-1:])
 		if err != nil {
-			return fmt.Errorf("damaged repetition: %w", err)
+			return nil, fmt.Errorf("damaged repetition: %w", err)
 		}
 		keys[i] = popIDRow(queue, id)
 	}
 	rows, err := tx.GetAll(keys)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, space := range []string{spaceMsgID, spacePopID, spacePopItem, spaceRepeated} {
-		tx.ClearRange(tuple.Range(queueRow(space, queue)))
-	}
-	tx.Clear(counterKey(queue, 0, counterRemembered))
-	kept := int64(0)
+	var pops outliving
 	for i, row := range rows {
 		if row == nil {
 			continue // an earlier version has forgotten the id
 		}
 		m, err := parseRememberedPop(row)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m.items, m.leases = 0, nil
-		tx.Set(keys[i], m.pack())
-		tx.Set(repeated[i].Key, nil)
-		kept++
+		pops = append(pops, kv.Pair{Key: keys[i], Value: m.pack()}, kv.Pair{Key: repeated[i].Key})
 	}
-	if kept > 0 {
-		tx.Add(counterKey(queue, 0, counterRemembered), kept)
+	return pops, nil
+}
+
+// keep writes them again.
+func (pops outliving) keep(tx kv.Tx, queue string) {
+	for _, row := range pops {
+		tx.Set(row.Key, row.Value)
 	}
-	return nil
+	if len(pops) > 0 {
+		tx.Add(counterKey(queue, 0, counterRemembered), int64(len(pops)/2))
+	}
 }
 
 // forgetUnknown clears the counter of a queue that does not exist, when its last id was
@@ -419,4 +423,64 @@ func (ps popIDs) forgetUnknown() error {
 	ps.tx.Clear(counterKey(ps.name, 0, counterRemembered))
 	ps.tally.remembered = 0
 	return nil
+}
+
+// foundPopID checks a pop id.
+func foundPopID(w *walk, r *foundRow) error {
+	id, _, err := tuple.ConsumeString(r.rest)
+	if err != nil {
+		return err
+	}
+	m, err := parseRememberedPop(r.Value)
+	if err != nil {
+		return err
+	}
+	w.of(r.lineage).tally.remembered++
+	w.expect(idTimerKey(m.due, timerPopID, r.queue, id), nil)
+	w.popItems[string(tuple.AppendString(queueRow(spacePopItem, r.queue), id))] += m.items
+	if m.nothing() {
+		w.expect(repeatedRow(r.queue, id), nil)
+	}
+	return nil
+}
+
+// foundRepeatedPop checks a row of a repeated pop. Without a remembered pop, an earlier version has
+// forgotten the id.
+func foundRepeatedPop(w *walk, r *foundRow) error {
+	delete(w.rows, string(r.Key))
+	_, _, err := tuple.ConsumeString(r.rest)
+	return err
+}
+
+// foundPopItem checks a row of a remembered pop: an item, or a chunk of its payload.
+func foundPopItem(w *walk, r *foundRow) error {
+	_, number, err := tuple.ConsumeString(r.rest)
+	if err != nil {
+		return err
+	}
+	pop := string(r.Key[:len(r.Key)-len(number)])
+	if _, known := w.popItems[pop]; !known {
+		return fmt.Errorf("item of no remembered pop")
+	}
+	_, part, err := tuple.ConsumeInt(number)
+	if err != nil {
+		return err
+	}
+	if item := string(r.Key[:len(r.Key)-len(part)]); len(part) > 0 {
+		if _, known := w.chunks[item]; !known {
+			return fmt.Errorf("chunk of no item")
+		}
+		w.chunks[item] -= int64(len(r.Value))
+		return nil
+	}
+	w.popItems[pop]--
+	p, value, err := splitPlace(r.Value)
+	if err != nil {
+		return err
+	}
+	e, err := parseEnvelope(value, p)
+	if e.chunks > 0 {
+		w.chunks[string(r.Key)] += e.size
+	}
+	return err
 }

@@ -229,6 +229,10 @@ func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
 	if err != nil || value == nil {
 		return n, err
 	}
+	return parseScheduleCounts(value)
+}
+
+func parseScheduleCounts(value []byte) (n scheduleCounts, err error) {
 	for _, field := range []*int64{&n.schedules, &n.bytes, &n.dense} {
 		if *field, value, err = tuple.ConsumeInt(value); err != nil {
 			return n, fmt.Errorf("damaged counts of schedules: %w", err)
@@ -386,7 +390,6 @@ func jitterOf(queue, name string, at, most int64) int64 {
 type schedulesFound struct {
 	rows   map[scheduleID]*scheduleRow
 	counts map[scheduleHome]scheduleCounts // as the store has them
-	due    map[string]bool                 // expected index rows; true once seen
 }
 
 type scheduleID struct {
@@ -395,62 +398,76 @@ type scheduleID struct {
 }
 
 func newSchedulesFound() schedulesFound {
-	return schedulesFound{make(map[scheduleID]*scheduleRow), make(map[scheduleHome]scheduleCounts), make(map[string]bool)}
+	return schedulesFound{make(map[scheduleID]*scheduleRow), make(map[scheduleHome]scheduleCounts)}
 }
 
-// schedule checks a row of a schedule. The definition comes before the progress.
-func (w *walk) schedule(space, queue string, rest, value []byte) error {
-	born, rest, err := tuple.ConsumeInt(rest)
+// scheduleHome is where the row of a schedule is.
+func (r *foundRow) scheduleHome() (h scheduleHome, rest []byte, err error) {
+	born, rest, err := tuple.ConsumeInt(r.rest)
+	if err == nil && (r.living() != nil || r.state.born != born) {
+		err = fmt.Errorf("schedules of no queue: born in %d", born)
+	}
+	return scheduleHome{r.queue, born}, rest, err
+}
+
+func (r *foundRow) scheduleID() (scheduleID, error) {
+	h, rest, err := r.scheduleHome()
 	if err != nil {
-		return err
-	}
-	h := scheduleHome{queue, born}
-	if s := w.queues[queue]; s == nil || !s.exists || s.born != born {
-		return fmt.Errorf("schedules of no queue: born in %d", born)
-	}
-	if space == spaceSchedules {
-		n := scheduleCounts{}
-		for _, field := range []*int64{&n.schedules, &n.bytes, &n.dense} {
-			if *field, value, err = tuple.ConsumeInt(value); err != nil {
-				return err
-			}
-		}
-		w.schedules.counts[h] = n
-		return nil
+		return scheduleID{}, err
 	}
 	name, _, err := tuple.ConsumeString(rest)
+	return scheduleID{h, name}, err
+}
+
+// foundScheduleCounts checks the counts of a queue's schedules.
+func foundScheduleCounts(w *walk, r *foundRow) error {
+	h, _, err := r.scheduleHome()
+	if err == nil {
+		w.schedules.counts[h], err = parseScheduleCounts(r.Value)
+	}
+	return err
+}
+
+// foundSchedule checks what a schedule is. That comes before how far it is.
+func foundSchedule(w *walk, r *foundRow) error {
+	id, err := r.scheduleID()
 	if err != nil {
 		return err
 	}
-	id := scheduleID{h, name}
-	if space == spaceSchedule {
-		w.schedules.rows[id] = new(scheduleRow)
-		return w.schedules.rows[id].parseDefinition(value)
+	w.schedules.rows[id] = new(scheduleRow)
+	return w.schedules.rows[id].parseDefinition(r.Value)
+}
+
+// foundScheduleProgress checks how far a schedule is.
+func foundScheduleProgress(w *walk, r *foundRow) error {
+	id, err := r.scheduleID()
+	if err != nil {
+		return err
 	}
 	row := w.schedules.rows[id]
 	if row == nil {
 		return fmt.Errorf("progress of no schedule")
 	}
-	if err := row.parse(value); err != nil {
+	if err := row.parse(r.Value); err != nil {
 		return err
 	}
 	if row.created == 0 || (row.due == 0) != row.config.Paused {
-		w.problem("schedule %q of queue %q has the due time %d, paused: %t", name, queue, row.due, row.config.Paused)
+		w.problem("schedule %q of queue %q has the due time %d, paused: %t", id.name, id.queue, row.due, row.config.Paused)
 	}
 	if row.due != 0 {
-		w.schedules.due[string(dueRow(row.due, h, name))] = false
+		w.expect(dueRow(row.due, id.scheduleHome, id.name), nil)
 	}
 	return nil
 }
 
-// scheduleDue checks a row of the index. One of a queue that was deleted goes when it falls due.
-func (w *walk) scheduleDue(key []byte) error {
-	e, err := parseDue(key)
+// foundScheduleDue checks a row of the index. One of a queue that was deleted goes when it falls due.
+func foundScheduleDue(w *walk, r *foundRow) error {
+	e, err := parseDue(r.Key)
 	if err != nil {
 		return err
 	}
-	if _, expected := w.schedules.due[string(key)]; expected {
-		w.schedules.due[string(key)] = true
+	if _, expected := w.rows[string(r.Key)]; expected {
+		delete(w.rows, string(r.Key))
 		return nil
 	}
 	if s := w.queues[e.home.queue]; s != nil && s.exists && s.born == e.home.born {
@@ -460,11 +477,6 @@ func (w *walk) scheduleDue(key []byte) error {
 }
 
 func (w *walk) balanceSchedules() {
-	for key, seen := range w.schedules.due {
-		if !seen {
-			w.problem("index row %q of a schedule is missing", key)
-		}
-	}
 	counted := make(map[scheduleHome]scheduleCounts)
 	for id, row := range w.schedules.rows {
 		n := counted[id.scheduleHome]

@@ -461,11 +461,3 @@ func (qtx *queueTx) beBorn() error {
 	changed.born = changed.generation
 	return qtx.writeState(&changed)
 }
-
-// forget clears the schedules of a queue that is deleted. Index rows go when they fall
-// due.
-func (q scheduler) forget(tx kv.Tx) {
-	for _, space := range []string{spaceSchedule, spaceProgress, spaceSchedules} {
-		tx.ClearRange(tuple.Range(queueRow(space, q.name)))
-	}
-}

@@ -203,10 +203,9 @@ func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error)
 			return between, err
 		}
 		for _, name := range names {
-			for _, space := range queueSpaces {
-				begin := queueRow(space, name) // a row of its own in some spaces, which tuple.Range leaves out
-				_, end := tuple.Range(begin)
-				if bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
+			for _, kind := range rowKinds {
+				begin, end := allRows(kind.space, name)
+				if kind.lasts != ofStore && bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
 					between = append(between, name)
 					break
 				}

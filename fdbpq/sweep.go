@@ -114,13 +114,8 @@ func (w *sweep) prefetch(timers []kv.Pair) {
 		if err != nil || t.due > w.now {
 			return // run reports the error
 		}
-		switch t.kind {
-		case timerLease:
-			w.tx.Prefetch(t.place.append(generationPrefix(spaceLeased, t.queue, t.generation)))
-		case timerDelay:
-			w.tx.Prefetch(t.place.append(generationPrefix(spaceDelayed, t.queue, t.generation)))
-		case timerMsgID:
-			w.tx.Prefetch(msgIDRow(t.queue, t.id))
+		if ahead := timerKinds[t.kind].ahead; ahead != nil {
+			w.tx.Prefetch(ahead(t))
 		}
 	}
 }
@@ -138,35 +133,14 @@ func (w *sweep) runTimer(t timer) error {
 
 // timerDue does the work of a timer of the queue.
 func (qtx *queueTx) timerDue(t timer) error {
-	switch t.kind {
-	case timerMsgID:
-		return ids{qtx}.due(t)
-	case timerPopID:
-		return popIDs{qtx}.due(t)
-	case timerRequest:
-		stagedPops{qtx}.due(t)
-		return nil
-	case timerKeys:
-		return keyIndex{qtx}.due(t)
-	case timerFair:
-		return fair{qtx}.due(t)
-	case timerTokens:
-		return rates{qtx}.due()
-	case timerFences:
-		return fences{qtx}.due()
-	}
-	if t.generation != qtx.state.generation {
+	kind, known := timerKinds[t.kind]
+	switch {
+	case !known:
+		return fmt.Errorf("unknown kind %q", t.kind)
+	case kind.ofItem && t.generation != qtx.state.generation:
 		return nil // of a purged generation
 	}
-	switch t.kind {
-	case timerLease:
-		return qtx.leaseDue(t)
-	case timerDelay:
-		return times{qtx}.delayDue(t)
-	case timerExpiry:
-		return times{qtx}.ttlDue(t)
-	}
-	return fmt.Errorf("unknown kind %q", t.kind)
+	return kind.due(qtx, t)
 }
 
 // sweeperTerm is how long a process stays the only sweeper after a sweep. When it

@@ -25,6 +25,32 @@ const (
 	timerFences  = "e" // fences of keys that time has passed are cleared
 )
 
+// timerKinds has all kinds of timers.
+var timerKinds = map[string]timerKind{
+	timerLease:   {ofItem: true, ahead: itemAhead(spaceLeased), due: (*queueTx).leaseDue},
+	timerDelay:   {ofItem: true, ahead: itemAhead(spaceDelayed), due: func(qtx *queueTx, t timer) error { return times{qtx}.delayDue(t) }},
+	timerExpiry:  {ofItem: true, due: func(qtx *queueTx, t timer) error { return times{qtx}.ttlDue(t) }},
+	timerMsgID:   {ahead: func(t timer) []byte { return msgIDRow(t.queue, t.id) }, due: func(qtx *queueTx, t timer) error { return ids{qtx}.due(t) }},
+	timerPopID:   {due: func(qtx *queueTx, t timer) error { return popIDs{qtx}.due(t) }},
+	timerRequest: {due: func(qtx *queueTx, t timer) error { return stagedPops{qtx}.due(t) }},
+	timerKeys:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return keyIndex{qtx}.due(t) }},
+	timerFair:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return fair{qtx}.due(t) }},
+	timerTokens:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return rates{qtx}.due() }},
+	timerFences:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return fences{qtx}.due() }},
+}
+
+// timerKind says what is done about a kind of timers.
+type timerKind struct {
+	ofItem  bool                        // of one item, at whose place it is. Others have an id
+	ofQueue bool                        // it goes on with a work on many rows: no row asks for it
+	ahead   func(timer) []byte          // a row that its work reads; nil: none is known before
+	due     func(*queueTx, timer) error // its work. One of a generation that is over has none
+}
+
+func itemAhead(space string) func(timer) []byte {
+	return func(t timer) []byte { return t.place.append(generationPrefix(space, t.queue, t.generation)) }
+}
+
 // appendTimerKey appends the key of an item's timer.
 func appendTimerKey(b []byte, due int64, kind, queue string, generation int64, p place) []byte {
 	b = tuple.AppendString(b, spaceTimer)
@@ -66,8 +92,7 @@ func parseTimer(key []byte) (timer, error) {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}
 	}
-	switch t.kind {
-	case timerMsgID, timerPopID, timerRequest, timerKeys, timerFair, timerTokens, timerFences:
+	if kind, known := timerKinds[t.kind]; known && !kind.ofItem {
 		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
 			return t, fmt.Errorf("damaged timer: %w", err)
 		}

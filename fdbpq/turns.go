@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -456,4 +457,11 @@ func (t *turns) take(next *turn) (done bool, err error) {
 		t.moved = append(t.moved, next)
 	}
 	return done, err
+}
+
+// foundKeyWaits checks the row of a key that waits for a token.
+func foundKeyWaits(w *walk, r *foundRow) error {
+	key, err := waitingKey(r.rest)
+	w.known.waits[queueKey{r.queue, key}] = true
+	return cmp.Or(r.living(), err)
 }
