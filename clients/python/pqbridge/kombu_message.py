@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -19,7 +20,7 @@ _MINUTE = timedelta(minutes=1)
 
 def new_item(message: Message, zone: tzinfo) -> NewItem:
     """The item of a message. An eta becomes the time before which it is not ready, expires its TTL, a task's
-    id its message id. zone: of times that have none."""
+    id and content its message id. zone: of times that have none."""
     headers: Mapping[str, Any] = message.get("headers") or {}
     properties: Mapping[str, Any] = message["properties"]
     now = datetime.now(timezone.utc)
@@ -32,7 +33,7 @@ def new_item(message: Message, zone: tzinfo) -> NewItem:
         priority=-int(properties.get("priority") or 0),
         unique=task,
         unique_until="leased" if task else None,
-        msg_id=_message_id(task, headers),
+        msg_id=_message_id(task, message),
         not_before=min(due, latest) if due and due > now else None,
         ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now),
     )
@@ -43,10 +44,13 @@ def _task_id(headers: Mapping[str, Any]) -> str | None:
     return task if isinstance(task, str) and "task" in headers and 0 < len(task.encode()) <= 1000 and task.isprintable() and task.strip() == task else None
 
 
-def _message_id(task: str | None, headers: Mapping[str, Any]) -> str | None:
-    """A retry of a task, and a task that takes its place, have its id, and are messages of their own."""
-    again = (headers.get("retries") or 0, headers.get("replaced_task_nesting") or 0)
-    return task if task is None or again == (0, 0) else f"{task} {again[0]} {again[1]}"
+def _message_id(task: str | None, message: Message) -> str | None:
+    """A message that kombu publishes again after an error is the same. A task that is retried or replaced, or a
+    signature that is sent again in another place, keeps its id, and is a message of its own."""
+    if task is None:
+        return None
+    said = dumps([message.get("headers"), message.get("body")]).encode()
+    return f"{task} {hashlib.blake2b(said, digest_size=9).hexdigest()}"
 
 
 def _time(text: object, zone: tzinfo) -> datetime | None:

@@ -65,6 +65,14 @@ class Celery(unittest.TestCase):
         self.assertIsNone(tasks.seen.apply_async(countdown=0.1).get(timeout=PATIENCE)[0])
         far.revoke()
 
+    def test_a_task_that_is_sent_again(self) -> None:
+        task, first, second = fresh(), fresh(), fresh()
+        for name in (first, first, second):
+            tasks.note.apply_async((name,), task_id=task)
+            until("it has run", lambda: self.times(name) == 1)
+        tasks.note.delay(fresh()).get(timeout=PATIENCE)
+        self.assertEqual((self.times(first), self.times(second)), (1, 1))
+
     def test_a_long_task_runs_once(self) -> None:
         name = fresh()
         result = tasks.late.delay(name)
