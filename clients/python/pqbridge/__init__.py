@@ -26,6 +26,7 @@ from .errors import (
 )
 from .events import Event, Events
 from .hold import Hold
+from .imported import Import
 from .item import Item
 from .item_data import Death
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
@@ -52,6 +53,7 @@ __all__ = [
     "GiveUp",
     "History",
     "Hold",
+    "Import",
     "Info",
     "InternalError",
     "Item",

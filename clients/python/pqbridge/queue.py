@@ -14,6 +14,7 @@ from .consume import Consumer, Handler
 from .duration import Duration
 from .errors import PQError, unreadable
 from .hold import extend
+from .imported import Import, import_item
 from .item import Item
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
@@ -320,6 +321,12 @@ class Queue:
         dead = Queue(self.client, origin or dead_letter(self.name))
         answer = await dead._ask("requeue", f"requeue.{id}", {"to": self.name}, timeout)
         return pushed(self.name, answer, str(answer).encode())
+
+    async def import_item(self, item: Import, *, timeout: Duration | None = None) -> Pushed:
+        """Puts an item back at its place, with its id and its history. The result is a duplicate if the item is
+        there already. The client repeats an import without an answer, so pause the queue before: an item that
+        a consumer has popped in between would come back."""
+        return await import_item(self, item, timeout)
 
     async def purge(self, *, timeout: Duration | None = None) -> int:
         """Removes all items and returns how many."""

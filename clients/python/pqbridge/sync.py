@@ -230,6 +230,7 @@ class Queue:
     remove = _blocking(_queue.Queue.remove)
     move = _blocking(_queue.Queue.move)
     requeue = _blocking(_queue.Queue.requeue)
+    import_item = _blocking(_queue.Queue.import_item)
     purge = _blocking(_queue.Queue.purge)
     pause = _blocking(_queue.Queue.pause)
     resume = _blocking(_queue.Queue.resume)

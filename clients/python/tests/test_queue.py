@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta, timezone
 
-from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
+from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
 from world import TestCase, fresh
 
 
@@ -53,6 +53,35 @@ class Queues(TestCase):
         none = await self.connect(retry_for=0.001)
         err = await self.fails(none.queue(q.name).push_many(["x", "y", "z"]), BusyError, 429, "full")
         self.assertEqual(err.item, 1)
+
+    async def test_import(self) -> None:
+        q, to = self.queue(), self.queue()
+        now = datetime.now(timezone.utc)
+        await q.push(b"\x00x", priority=4, headers={"Season": "autumn"}, key="ann", unique="u", unique_until="leased", delay="1h", ttl="2h")
+        [listed] = [item async for item in q.list(state="delayed")]
+        item = await q.get(listed.id)
+        await q.move(item.id, -2)
+        moved = await q.get(item.id)
+        self.assertEqual((await to.import_item(Import.of(moved))).priority, -2)
+        self.assertTrue((await to.import_item(Import.of(moved))).duplicate)
+        found = await to.get(item.id)
+        for name in ("id", "data", "priority", "headers", "key", "unique", "unique_until", "state", "pushed"):
+            self.assertEqual(getattr(found, name), getattr(moved, name), name)
+        for name in ("not_before", "expires"):
+            self.assertAlmostEqual(getattr(found, name), getattr(moved, name), delta=timedelta(seconds=1), msg=name)
+        self.assertTrue(found.not_before and found.not_before > now + timedelta(minutes=50))
+        await self.fails(to.import_item(Import(item.id, "another")), ConflictError, 409, "occupied")
+
+        await q.push("dies", headers={"H": "1"})
+        await (await q.pop(lease="1m")).term("why")
+        dead = await self.client.queue(q.name + "-dead").pop(lease="1m")
+        history = Import.of(await self.client.queue(q.name + "-dead").get(dead.id))
+        await to.import_item(history)
+        again = await to.pop(lease="1m")
+        self.assertEqual((again.dead, again.pushed, again.deliveries), (dead.dead, dead.pushed, 2))
+        self.assertGreater(again.fence, dead.fence)
+        with self.assertRaisesRegex(ValueError, "expected 1 to"):
+            await to.import_item(Import("?", "x"))
 
     async def test_when(self) -> None:
         q = self.queue()
