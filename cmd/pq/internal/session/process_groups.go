@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/exec"
 	"sync"
-	"syscall"
 )
 
 // processGroups are the programs that run for items. Each leads a process group of
@@ -19,8 +18,8 @@ type processGroups struct {
 // Run starts a program and waits for its end. When the program's context has
 // ended, nothing of its group is left.
 func (p *processGroups) Run(ctx context.Context, cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.SysProcAttr = leadsGroup()
+	cmd.Cancel = func() error { return endGroup(cmd.Process.Pid) }
 	if err := p.start(cmd); err != nil {
 		return err
 	}
@@ -29,7 +28,7 @@ func (p *processGroups) Run(ctx context.Context, cmd *exec.Cmd) error {
 	defer p.mu.Unlock()
 	delete(p.groups, cmd.Process.Pid)
 	if ctx.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually the group is empty
+		killGroup(cmd.Process.Pid) // usually the group is empty
 	}
 	return err
 }
@@ -57,6 +56,6 @@ func (p *processGroups) Kill() {
 	defer p.mu.Unlock()
 	p.ended = true
 	for group := range p.groups {
-		_ = syscall.Kill(-group, syscall.SIGKILL) // it may have ended already
+		killGroup(group)
 	}
 }

@@ -3,8 +3,6 @@ package session
 import (
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/term"
 )
@@ -45,10 +43,4 @@ func (s *Session) Tty() *Tty {
 			return func() error { return term.Restore(in, before) }, err
 		},
 	}
-}
-
-// WatchSize has resized told when the size changes.
-func (t *Tty) WatchSize() (stop func()) {
-	signal.Notify(t.Resized, syscall.SIGWINCH)
-	return func() { signal.Stop(t.Resized) }
 }
