@@ -5,7 +5,8 @@
 
 GO      ?= go
 FUZZTIME ?= 30s
-PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+DATE    ?= $(shell git log -1 --format=%ct)
 VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
 PACKAGES ?= ./...
 PACKAGE ?= ./subjects
@@ -99,6 +100,7 @@ check: lint test ## what must pass before a change lands: lint and test
 lint: ## formatting, vet, staticcheck, go.mod, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	$(GO) vet $(PACKAGES)
+	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	$(GO) mod tidy -diff
 	$(GO) mod verify
@@ -197,14 +199,14 @@ else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif
 
-release: ## pqd and pq for all PLATFORMS, with checksums and bills of materials, into dist/
+release: ## programs for all PLATFORMS, packages, images, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist
-	$(GO) run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)' -o dist
+	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
 
 reproduce: ## build the release of HEAD twice, in different places and from nothing, and compare
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; git archive -o $$tmp/source.tar HEAD; \
 	for copy in one another; do \
 		mkdir -p $$tmp/$$copy/src; tar -x -C $$tmp/$$copy/src -f $$tmp/source.tar; \
-		GOCACHE=$$tmp/$$copy/cache $(GO) -C $$tmp/$$copy/src run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)' -o $$tmp/$$copy/dist; \
+		GOCACHE=$$tmp/$$copy/cache $(GO) -C $$tmp/$$copy/src run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o $$tmp/$$copy/dist; \
 	done; \
 	cmp $$tmp/one/dist/SHA256SUMS $$tmp/another/dist/SHA256SUMS; cat $$tmp/one/dist/SHA256SUMS

@@ -1,9 +1,10 @@
-// Release builds what a release consists of: pqd and pq for each platform, a list
-// of what each was made of, and the checksums of all that.
+// Release builds what a release consists of: pqd and pq for each platform (pq alone for
+// Windows), a list of what each was made of, packages and an image of those for Linux, the
+// clients for JavaScript and Python, and the checksums of all that.
 //
-//	go run ./deploy/release -version 1.2.3 -platforms 'linux/amd64 darwin/arm64' -o dist
+//	go run ./deploy/release -version 1.2.3 -date 1767225600 -platforms 'linux/amd64 darwin/arm64' -o dist
 //
-// The same source, version and Go give the same bytes on any machine, in any
+// The same source, version, date and Go give the same bytes on any machine, in any
 // directory. The binaries have the embedded store alone: FoundationDB's client
 // library needs cgo, and is in the image that the Dockerfile makes.
 package main
@@ -22,6 +23,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 var programs = []string{"pqd", "pq"}
@@ -29,41 +31,81 @@ var programs = []string{"pqd", "pq"}
 // versions are what NATS services accept: semantic versions.
 var versions = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
+// releasing is a release that is being made.
+type releasing struct {
+	version string
+	dir     string
+	date    time.Time // of all files in packages and images
+}
+
 func main() {
 	version := flag.String("version", "", "semantic version of the release, such as 1.2.3")
 	dir := flag.String("o", "dist", "directory for the release; it must not exist yet, or be empty")
+	date := flag.Int64("date", 0, "seconds since 1970 that all files in packages and images bear: the time of the commit")
 	platforms := flag.String("platforms", runtime.GOOS+"/"+runtime.GOARCH, "systems and architectures, such as \"linux/amd64 darwin/arm64\"")
 	flag.Parse()
-	if err := release(strings.TrimPrefix(*version, "v"), strings.Fields(*platforms), *dir); err != nil {
+	r := &releasing{version: strings.TrimPrefix(*version, "v"), dir: *dir, date: time.Unix(*date, 0)}
+	if err := r.release(strings.Fields(*platforms)); err != nil {
 		log.Fatal("release: ", err)
 	}
 }
 
-func release(version string, platforms []string, dir string) error {
-	if !versions.MatchString(version) {
-		return fmt.Errorf("-version %q: expected a semantic version such as 1.2.3", version)
+func (r *releasing) release(platforms []string) error {
+	if !versions.MatchString(r.version) {
+		return fmt.Errorf("-version %q: expected a semantic version such as 1.2.3", r.version)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return fmt.Errorf("%s has %d entries: expected an empty directory (%v)", dir, len(entries), err)
+	if entries, err := os.ReadDir(r.dir); err != nil || len(entries) > 0 {
+		return fmt.Errorf("%s has %d entries: expected an empty directory (%v)", r.dir, len(entries), err)
 	}
 	var files []string
 	for _, platform := range platforms {
+		system, arch, _ := strings.Cut(platform, "/")
 		for _, program := range programs {
-			file := filepath.Join(dir, fmt.Sprintf("%s_%s_%s", program, version, strings.ReplaceAll(platform, "/", "_")))
+			if system == "windows" && program == "pqd" {
+				continue // the embedded store locks and syncs its directory as Unix does
+			}
+			file := r.file(program, platform)
 			log.Println(file)
-			if err := build(program, version, platform, file); err != nil {
+			if err := build(program, r.version, platform, file); err != nil {
 				return err
 			}
-			if err := writeBill(program, version, file); err != nil {
+			if err := writeBill(program, r.version, file); err != nil {
 				return err
 			}
 			files = append(files, file, file+billSuffix)
 		}
+		if system != "linux" {
+			continue
+		}
+		log.Println("packages and image for", platform)
+		packages, err := writePackages(r, arch)
+		if err != nil {
+			return err
+		}
+		image, err := writeImage(r, arch)
+		if err != nil {
+			return err
+		}
+		files = append(append(files, packages...), image)
 	}
-	return writeSums(filepath.Join(dir, "SHA256SUMS"), files)
+	log.Println("clients")
+	clients, err := writeClients(r)
+	if err != nil {
+		return err
+	}
+	return writeSums(filepath.Join(r.dir, "SHA256SUMS"), append(files, clients...))
+}
+
+// file is where a program for a platform is.
+func (r *releasing) file(program, platform string) string {
+	suffix := ""
+	if strings.HasPrefix(platform, "windows/") {
+		suffix = ".exe"
+	}
+	return filepath.Join(r.dir, fmt.Sprintf("%s_%s_%s%s", program, r.version, strings.ReplaceAll(platform, "/", "_"), suffix))
 }
 
 // build leaves out whatever differs from one machine to the next: paths, the state

@@ -116,14 +116,14 @@ func TestVersions(t *testing.T) {
 			t.Errorf("version %q: expected %v", version, fine)
 		}
 	}
-	if err := release("1.2", nil, t.TempDir()); err == nil {
+	if err := (&releasing{version: "1.2", dir: t.TempDir()}).release(nil); err == nil {
 		t.Error("released 1.2")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := release("1.2.3", nil, dir); err == nil {
+	if err := (&releasing{version: "1.2.3", dir: dir}).release(nil); err == nil {
 		t.Error("released into a directory that is not empty")
 	}
 }
