@@ -20,29 +20,13 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	if changed.config, err = s.config.Merge(object); err != nil {
 		return Config{}, err
 	}
-	if err := changed.useBackoff(); err != nil {
-		return Config{}, err
-	}
-	if own, most := changed.config.MaxBytes, q.store.maxQueueBytes; most > 0 && own > most && own != s.config.MaxBytes {
-		return Config{}, configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
-	}
-	if name := changed.config.DeadLetter; name != "" && name != s.config.DeadLetter {
-		if err := (deadLetters{qtx}).mayGoTo(name); err != nil {
+	for _, part := range configParts {
+		if part.prepare == nil {
+			continue
+		}
+		if err := part.prepare(qtx, &changed); err != nil {
 			return Config{}, err
 		}
-	}
-	if c := &changed.config; c.DeadLetterExpired && c.DeadLetter == "" && defaultDeadLetters(q.name) == "" {
-		return Config{}, configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
-			q.name, DeadLetterSuffix, len(q.name)+len(DeadLetterSuffix), MaxDeadLetterName)
-	}
-	if s.config.KeyRate != changed.config.KeyRate {
-		if changed.keyRateSince, err = qtx.now(); err != nil {
-			return Config{}, err
-		}
-	}
-	if s.config.Fair != changed.config.Fair {
-		fair{qtx}.leave()
-		changed.beginFairOrder()
 	}
 	if qtx.missing {
 		if err := qtx.create(&changed); err != nil {
@@ -53,10 +37,32 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	if err := qtx.writeState(&changed); err != nil {
 		return Config{}, err
 	}
-	if err := qtx.applyConfig(&s.config); err != nil {
-		return Config{}, err
+	for _, part := range configParts {
+		if part.changed == nil {
+			continue
+		}
+		if err := part.changed(qtx, &s.config); err != nil {
+			return Config{}, err
+		}
 	}
 	return changed.config, qtx.done()
+}
+
+// configParts are what features do when a queue gets another configuration.
+var configParts = [...]struct {
+	// prepare refuses the configuration of the next state, or changes the rest of that.
+	prepare func(qtx *queueTx, next *queueState) error
+
+	// changed has pops look again at what the configuration may let go. A queue that is made
+	// has nothing to look at.
+	changed func(qtx *queueTx, before *Config) error
+}{
+	{prepare: prepareBackoff},
+	{prepare: prepareMaxBytes},
+	{prepare: prepareDeadLetters},
+	{prepare: prepareKeyRate, changed: rateChanged},
+	{changed: keysChanged},
+	{prepare: prepareFair, changed: fairChanged},
 }
 
 // administer begins an operation on the queue itself, which need not exist. It finds written
@@ -76,26 +82,6 @@ func (q Queue) administerIt(tx kv.Tx) (*queueTx, error) {
 		err = ErrNoQueue
 	}
 	return qtx, err
-}
-
-// applyConfig has pops look again at what another configuration may let go.
-func (qtx *queueTx) applyConfig(before *Config) error {
-	c := &qtx.state.config
-	if c.Rate != before.Rate {
-		qtx.arrive()
-		if err := (rates{qtx}).changeOwn(before.Rate, c.Rate); err != nil {
-			return err
-		}
-	}
-	if qtx.state.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
-		if err := (keyIndex{qtx}).rebuildAll(); err != nil {
-			return err
-		}
-	}
-	if c.Fair != before.Fair && c.Fair != "" && !qtx.state.fairBuilt {
-		return fair{qtx}.buildLater("")
-	}
-	return nil
 }
 
 // Pause makes pops and peeks find nothing until Resume. Pushes still work. Pause,

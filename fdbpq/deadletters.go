@@ -79,6 +79,19 @@ func errNoDeadLetters(queue string) error {
 		ErrNoDeadLetterQueue, queue, DeadLetterSuffix, len(queue)+len(DeadLetterSuffix), MaxDeadLetterName)
 }
 
+// prepareDeadLetters refuses a dead-letter queue to which dead letters may not go.
+func prepareDeadLetters(qtx *queueTx, next *queueState) error {
+	c := &next.config
+	if c.DeadLetter != "" && c.DeadLetter != qtx.state.config.DeadLetter {
+		return deadLetters{qtx}.mayGoTo(c.DeadLetter)
+	}
+	if c.DeadLetterExpired && c.DeadLetter == "" && defaultDeadLetters(qtx.name) == "" {
+		return configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
+			qtx.name, DeadLetterSuffix, len(qtx.name)+len(DeadLetterSuffix), MaxDeadLetterName)
+	}
+	return nil
+}
+
 // mayGoTo returns an error when the named queue may not be the dead-letter queue of this
 // one: a right to configure one queue gives none on another.
 func (d deadLetters) mayGoTo(name string) error {

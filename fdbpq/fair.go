@@ -121,10 +121,22 @@ func (f fair) place(first place, key string) {
 	f.tx.Set(row, nil)
 }
 
-// beginFairOrder begins another order.
-func (s *queueState) beginFairOrder() {
-	s.fairOrder++
-	s.fairBuilt = s.config.Fair != "" && !s.keyed
+// prepareFair begins another order.
+func prepareFair(qtx *queueTx, next *queueState) error {
+	if next.config.Fair != qtx.state.config.Fair {
+		fair{qtx}.leave()
+		next.fairOrder++
+		next.fairBuilt = next.config.Fair != "" && !next.keyed
+	}
+	return nil
+}
+
+// fairChanged has all keys get a row in another order.
+func fairChanged(qtx *queueTx, before *Config) error {
+	if c := &qtx.state.config; c.Fair == before.Fair || c.Fair == "" || qtx.state.fairBuilt {
+		return nil
+	}
+	return fair{qtx}.buildLater("")
 }
 
 // leave clears the rows of an order. Those of a long one are many, but a range.

@@ -269,6 +269,15 @@ func (x keyIndex) find(first place, key string) {
 // or key_order. Timers look at the others.
 const keysAtOnce = 64
 
+// keysChanged has pops look at all keys if another configuration may let them go.
+func keysChanged(qtx *queueTx, before *Config) error {
+	c := &qtx.state.config
+	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
+		return nil
+	}
+	return keyIndex{qtx}.rebuildAll()
+}
+
 // rebuildAll has pops look at all keys with ready items: another limit may let them go, and
 // another order has another first item. A timer looks at all of them once more: until this
 // transaction commits, pops clear rows by the limit that was.

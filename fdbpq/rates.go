@@ -184,14 +184,27 @@ func (rs rates) changeRow(row []byte, rate, next Rate) (before, after *bucket, e
 	return &b, nil, nil
 }
 
-// changeOwn has the queue's tokens come at another rate.
-func (rs rates) changeOwn(before, after Rate) error {
-	was, now, err := rs.changeRow(bucketRow(rs.name), before, after)
+// prepareKeyRate notes since when keys have another rate.
+func prepareKeyRate(qtx *queueTx, next *queueState) (err error) {
+	if next.config.KeyRate != qtx.state.config.KeyRate {
+		next.keyRateSince, err = qtx.now()
+	}
+	return err
+}
+
+// rateChanged has the queue's tokens come at another rate.
+func rateChanged(qtx *queueTx, before *Config) error {
+	rate := qtx.state.config.Rate
+	if rate == before.Rate {
+		return nil
+	}
+	qtx.arrive()
+	was, now, err := rates{qtx}.changeRow(bucketRow(qtx.name), before.Rate, rate)
 	switch {
 	case now != nil:
-		rs.tx.Set(bucketRow(rs.name), now.pack())
+		qtx.tx.Set(bucketRow(qtx.name), now.pack())
 	case was != nil:
-		rs.tx.Clear(bucketRow(rs.name))
+		qtx.tx.Clear(bucketRow(qtx.name))
 	}
 	return err
 }

@@ -248,11 +248,11 @@ func checkRetry(delay *time.Duration) error {
 	return nil
 }
 
-// useBackoff takes the backoff of the configuration into the state.
-func (s *queueState) useBackoff() (err error) {
-	s.backoff, err = s.config.Backoff.parse()
-	if s.backoff != nil && s.born == 0 {
-		s.born = s.generation
+// prepareBackoff reads the backoff of the configuration.
+func prepareBackoff(_ *queueTx, next *queueState) (err error) {
+	next.backoff, err = next.config.Backoff.parse()
+	if next.backoff != nil && next.born == 0 {
+		next.born = next.generation
 	}
 	return err
 }
