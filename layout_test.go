@@ -30,7 +30,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/kv", "internal/calendar", "internal/tuple"},
+	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
@@ -45,6 +45,10 @@ var imports = map[string][]string{
 	"bridge/internal/simulation": {},
 	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
+
+	"fdbpq/recipe":             {"fdbpq", "fdbpq/kv", "internal/tuple"},
+	"fdbpq/internal/session":   {"fdbpq/kv", "internal/tuple"},
+	"fdbpq/internal/storetime": {"fdbpq/kv"},
 
 	"internal/calendar":    {},
 	"internal/clustertest": {"fdbpq/kv/cluster", "internal/patience"},
@@ -89,6 +93,7 @@ var public = map[string]string{
 	"protocol":         "a client in other terms needs the headers, words and bodies",
 	"subjects":         "a program makes the subjects and permissions of a prefix",
 	"fdbpq":            "a program changes queues in its own transactions",
+	"fdbpq/recipe":     "a program pops in the ways of FoundationDB's recipe",
 	"fdbpq/kv":         "a transaction is one of the seam, and an engine implements it",
 	"fdbpq/kv/local":   "a program opens an embedded store",
 	"fdbpq/kv/fdb":     "a program opens a store on FoundationDB",
@@ -121,7 +126,7 @@ var outside = []struct {
 const maxFiles = 45
 
 var largeFolders = map[string]int{
-	"fdbpq":          52,
+	"fdbpq":          47,
 	"fdbpq/kv/local": 46,
 }
 

@@ -230,8 +230,8 @@ func (p *bulkPage) begin() error {
 
 // run goes through items until the page is full.
 func (p *bulkPage) run() error {
-	clock := &p.store.clock
-	begun := clock.elapsed()
+	clock := p.store.clock
+	begun := clock.Elapsed()
 	next := p.itemsIn(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
 	for p.Limit > 0 && !p.ended {
 		entries, err := next(bulkRows, bulkBytes)
@@ -242,7 +242,7 @@ func (p *bulkPage) run() error {
 			return nil
 		}
 		for i := range entries {
-			if p.ended = p.Looked == maxBulkLooked || p.bytes > maxBulkRead || clock.elapsed()-begun > maxBulkTime && p.Looked > 0; p.ended {
+			if p.ended = p.Looked == maxBulkLooked || p.bytes > maxBulkRead || clock.Elapsed()-begun > maxBulkTime && p.Looked > 0; p.ended {
 				break
 			}
 			if err := p.look(&entries[i]); err != nil || p.ended {

@@ -275,6 +275,13 @@ func foundChunk(w *walk, r *foundRow) error {
 	return nil
 }
 
+// foundRequest checks a row of a request of the recipe, or of its result.
+func foundRequest(w *walk, r *foundRow) error {
+	due, _, err := tuple.ConsumeInt(r.Value)
+	w.expect(idTimerKey(due, timerRequest, r.queue, string(r.rest)), nil)
+	return err
+}
+
 func foundTimer(w *walk, r *foundRow) error {
 	t, err := parseTimer(r.Key)
 	if err != nil {

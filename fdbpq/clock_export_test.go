@@ -9,15 +9,15 @@ import (
 // Now is store time as a transaction of this process would use it.
 func (s *Store) Now(ctx context.Context) (now int64, err error) {
 	err = s.db.View(ctx, func(r kv.Reader) (err error) {
-		now, err = s.now(r)
+		now, err = s.clock.At(r)
 		return err
 	})
 	return now, err
 }
 
 // Pulse moves store time a beat at a time, as Maintain does every second.
-type Heartbeat struct{ heartbeat }
+type Heartbeat struct{ store *Store }
 
-func NewHeartbeat(s *Store) *Heartbeat { return &Heartbeat{heartbeat{store: s}} }
+func NewHeartbeat(s *Store) *Heartbeat { return &Heartbeat{s} }
 
-func (p *Heartbeat) Beat(ctx context.Context) error { return p.beat(ctx) }
+func (p *Heartbeat) Beat(ctx context.Context) error { return p.store.beat(ctx) }

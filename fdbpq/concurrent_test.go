@@ -14,6 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -22,7 +23,7 @@ import (
 type crowd struct {
 	t         testing.TB
 	clock     *testClock
-	staging   bool     // pops by PopStaged; then no worker dies and no time passes, so that no lease runs out unseen
+	staging   bool     // pops by the recipe in stages; then no worker dies and no time passes, so that no lease runs out unseen
 	keys      []string // of the items, which go one after another; then all pops lease
 	processes []*fdbpq.Store
 	stamps    atomic.Int64 // orders calls and returns
@@ -147,7 +148,7 @@ func (c *crowd) pop(s *fdbpq.Store, rng *rand.Rand, lease bool) error {
 			d = 20 * time.Second
 		}
 		if c.staging && rng.IntN(2) == 0 {
-			popped, err = s.PopStaged(c.t.Context(), "q", sel, d)
+			popped, err = recipe.New(s).Staged(c.t.Context(), "q", sel, d)
 			at.ret = c.stamp()
 		} else {
 			at, err = c.do(s, func(tx kv.Tx) (err error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -24,13 +25,13 @@ var contenders = []struct {
 	pop  func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error)
 }{
 	{"recipe's plain pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
-		return inSession(ctx, s, s.Queue("q").PopRecipe)
+		return inSession(ctx, s, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return recipe.Plain(s.Queue("q"), tx, sel) })
 	}},
 	{"Pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
 		return inSession(ctx, s, s.Queue("q").Pop)
 	}},
-	{"PopStaged", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
-		return s.PopStaged(ctx, "q", oneItem, 0)
+	{"staged pop", func(ctx context.Context, s *fdbpq.Store) (fdbpq.Popped, error) {
+		return recipe.New(s).Staged(ctx, "q", oneItem, 0)
 	}},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -21,6 +22,7 @@ type fixture struct {
 	hook      func(fault.Point) // of db, when set
 	clock     *testClock
 	heartbeat *fdbpq.Heartbeat
+	*recipe.Pops
 }
 
 func newFixture(t testing.TB, db kv.DB) *fixture {
@@ -42,7 +44,7 @@ func (f *fixture) join(options fdbpq.Options) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Store, f.heartbeat = store, fdbpq.NewHeartbeat(store)
+	f.Store, f.heartbeat, f.Pops = store, fdbpq.NewHeartbeat(store), recipe.New(store)
 }
 
 // another opens the store in a second process, while this one runs.

@@ -165,7 +165,6 @@ func FuzzRows(f *testing.F) {
 	f.Add(s)
 	f.Add((&rememberedPush{due: 5, id: ID{somePlace}}).pack())
 	f.Add((&rememberedPop{due: 5, end: Max, band: Band{-1, 1}, lease: 5, items: 3, leases: [][]byte{[]byte("a"), nil}}).pack())
-	f.Add((&stagedRequest{due: 5, sel: Selection{Band: &Band{-1, 1}, Limit: 5}}).pack())
 	f.Add(joinPlace(somePlace, &envelope{payload: []byte("a")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		same := func(kind string, written []byte, err error) {
@@ -186,9 +185,6 @@ func FuzzRows(f *testing.F) {
 		}
 		if m, err := parseRememberedPop(b); err == nil {
 			same("pop", m.pack(), nil)
-		}
-		if m, err := parseStagedRequest(b); err == nil {
-			same("request", m.pack(), nil)
 		}
 		if p, value, err := splitPlace(b); err == nil {
 			same("kept item", append(tuple.AppendBytes(nil, p.append(nil)), value...), nil)

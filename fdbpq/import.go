@@ -218,7 +218,7 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts)); err != nil {
 		return 0, err
 	}
-	wall := p.store.clock.wall()
+	wall := p.store.clock.Wall()
 	for _, t := range []time.Time{item.NotBefore, item.Expires} {
 		if !t.IsZero() && t.Sub(wall) > MaxDelay {
 			return 0, fmt.Errorf("%w: %s from now, allowed are up to %s", ErrTime, t.Sub(wall), MaxDelay)
@@ -300,7 +300,7 @@ func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	wall := p.store.clock.wall()
+	wall := p.store.clock.Wall()
 	if !item.Expires.IsZero() {
 		e.expires = now + int64(max(0, item.Expires.Sub(wall)))
 	}

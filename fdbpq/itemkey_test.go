@@ -191,7 +191,7 @@ func TestKeyLimitRefuses(t *testing.T) {
 				{fdbpq.Selection{Limit: 1, End: fdbpq.Max}, time.Minute, fdbpq.ErrOnlyMin},
 				{fdbpq.Selection{Limit: 1, Band: &band}, time.Minute, fdbpq.ErrOnlyMin},
 			} {
-				if _, err := f.PopStaged(t.Context(), "q", c.sel, c.lease); !errors.Is(err, c.want) {
+				if _, err := f.Staged(t.Context(), "q", c.sel, c.lease); !errors.Is(err, c.want) {
 					t.Errorf("%s: a staged pop: %v, expected %v", config, err, c.want)
 				}
 				err := f.fails(func(tx kv.Tx) (err error) {

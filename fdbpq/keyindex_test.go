@@ -245,7 +245,7 @@ func TestPopWaitForKey(t *testing.T) {
 				}
 				got := make(chan error, 1)
 				go func() {
-					popped, err := waiter.PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1}, time.Minute)
+					popped, err := waiter.Wait(t.Context(), "q", fdbpq.Selection{Limit: 1}, time.Minute)
 					if err == nil && !slices.Equal(payloads(popped.Items), []string{"a1"}) {
 						err = fmt.Errorf("it got %q", payloads(popped.Items))
 					}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // grace is how long after a downtime due timers wait, so that consumers can
@@ -42,19 +45,18 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	var schedules sync.WaitGroup
 	schedules.Go(func() { s.runSchedules(ctx, &m) }) // on its own: leases do not wait for schedules
 	defer schedules.Wait()
-	heartbeat := heartbeat{store: s}
-	begin := s.clock.elapsed()
+	begin := s.clock.Elapsed()
 	if s.wasDown {
 		begin += grace
 	}
 	cleanup := cleanup{store: s}
 	due := time.NewTimer(0)
 	defer due.Stop()
-	beat := time.NewTicker(heartbeatEvery)
+	beat := time.NewTicker(storetime.Every)
 	defer beat.Stop()
 	for beats := true; ; {
 		if beats {
-			if m.step(ctx, heartbeat.beat) {
+			if m.step(ctx, s.beat) {
 				m.Alive()
 			}
 			m.step(ctx, cleanup.step)
@@ -62,18 +64,18 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		}
 		s.alarm.reset()
 		m.step(ctx, func(ctx context.Context) error {
-			if early := begin - s.clock.elapsed(); early > 0 {
-				s.alarm.expect(s.clock.now() + int64(early))
+			if early := begin - s.clock.Elapsed(); early > 0 {
+				s.alarm.expect(s.clock.Now() + int64(early))
 				return nil
 			}
 			next, err := s.sweepOnce(ctx, m.Event, m.Problem)
 			if err == nil && next > 0 {
-				s.alarm.expect(s.clock.now() + int64(next))
+				s.alarm.expect(s.clock.Now() + int64(next))
 			}
 			return err
 		})
 		for waits := true; waits; {
-			due.Reset(s.alarm.until(s.clock.now()))
+			due.Reset(s.alarm.until(s.clock.Now()))
 			select {
 			case <-ctx.Done():
 				return
@@ -85,6 +87,23 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 			}
 		}
 	}
+}
+
+// beat writes this process's estimate of store time, and that the process is alive.
+func (s *Store) beat(ctx context.Context) error {
+	err := s.db.Update(ctx, func(tx kv.Tx) error {
+		now, err := s.clock.At(tx.Snapshot())
+		if err != nil {
+			return err
+		}
+		s.clock.Write(tx, now)
+		s.sessions.Beat(tx, now)
+		return nil
+	})
+	if errors.Is(err, kv.ErrUnknown) {
+		return nil // the next beat writes it again
+	}
+	return err
 }
 
 // oneAtATime returns callbacks that never run at the same time.
@@ -121,10 +140,10 @@ func (m *Maintenance) step(ctx context.Context, work func(context.Context) error
 // most: the keys of a queue may be many, and each part of the work may have pops of strict
 // queues run again. One that takes no longer than two parts wins in its second run.
 func (s *Store) sweepOnce(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
-	began := s.clock.elapsed()
+	began := s.clock.Elapsed()
 	swept, err := s.Sweep(ctx)
 	if swept.goesOn {
-		swept.Next = max(1, s.clock.elapsed()-began)
+		swept.Next = max(1, s.clock.Elapsed()-began)
 	}
 	var damage *timerError
 	if errors.As(err, &damage) && s.damagedTimers.has(damage.key) {
@@ -151,8 +170,8 @@ type cleanup struct {
 }
 
 func (t *cleanup) step(ctx context.Context) error {
-	start := t.store.clock.elapsed()
-	for more := true; more && t.store.clock.elapsed()-start < cleanupFor; {
+	start := t.store.clock.Elapsed()
+	for more := true; more && t.store.clock.Elapsed()-start < cleanupFor; {
 		var err error
 		if more, err = t.store.CollectGarbage(ctx); err != nil {
 			return err

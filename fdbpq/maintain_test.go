@@ -15,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -60,7 +61,7 @@ func TestMaintainIsPunctual(t *testing.T) {
 		for range 4 {
 			running.Go(func() {
 				for ctx.Err() == nil {
-					popped, err := s.PopWait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
+					popped, err := recipe.New(s).Wait(ctx, "delayed", fdbpq.Selection{Limit: 1}, 0)
 					if err != nil {
 						return
 					}
@@ -160,7 +161,7 @@ func TestMaintainHearsOfTimers(t *testing.T) {
 					return err
 				})
 			}
-			if _, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil {
+			if _, err := recipe.New(s).Wait(t.Context(), "q", oneItem, 0); err != nil {
 				t.Fatal(err)
 			}
 			if late := time.Since(start) - 50*time.Millisecond; late < 0 || late > 10*time.Millisecond {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -75,7 +76,7 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			steady := maps.Clone(p.chances)
 			delete(steady, fault.Unavailable)
 			defer p.suffer(steady)()
-			popped, err := p.store.PopStaged(ctx, queue, sel.of(), lease)
+			popped, err := recipe.New(p.store).Staged(ctx, queue, sel.of(), lease)
 			return poppedOf(popped), err
 		},
 		expect: func(m *model, at moment, got outcome) outcome { return m.pop(queue, at, sel, lease, got) },

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 )
 
 // Each reason why nothing was found is reported.
@@ -113,7 +114,7 @@ func TestPopDoesNotConflictWithPush(t *testing.T) {
 			what string
 			pop  func(kv.Tx, fdbpq.Selection) (fdbpq.Popped, error)
 			runs int
-		}{{"Pop", f.Queue("q").Pop, 1}, {"PopRecipe", f.Queue("q").PopRecipe, 2}} {
+		}{{"Pop", f.Queue("q").Pop, 1}, {"recipe.Plain", func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) { return recipe.Plain(f.Queue("q"), tx, sel) }, 2}} {
 			f.pushed("q", 0, "one", "two", "three")
 			runs := 0
 			var popped fdbpq.Popped

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 )
 
 var flagTimers = flag.Int("pq.timers", 0, "items that fall due in each second of TestPunctualUnderLoad; 0: none")
@@ -53,7 +54,7 @@ func TestPunctualUnderLoad(t *testing.T) {
 		}
 		running.Go(func() {
 			for ctx.Err() == nil {
-				popped, err := stores[1].PopWait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
+				popped, err := recipe.New(stores[1]).Wait(ctx, "delayed", fdbpq.Selection{Limit: 100}, 0)
 				if err != nil {
 					return
 				}

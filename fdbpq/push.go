@@ -149,7 +149,7 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 		}
 		qtx.issued.count, qtx.issued.known = int64(kv.DecodeInteger(high)), true
 	}
-	return &pusher{queueTx: qtx, pushed: w.store.clock.wall().UnixNano()}, nil
+	return &pusher{queueTx: qtx, pushed: w.store.clock.Wall().UnixNano()}, nil
 }
 
 // issue notes that a count was given out.
@@ -313,7 +313,7 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 // delay returns the item's delay; NotBefore is by this process's wall clock.
 func (p *pusher) delay(item *NewItem) time.Duration {
 	if !item.NotBefore.IsZero() {
-		return item.NotBefore.Sub(p.store.clock.wall())
+		return item.NotBefore.Sub(p.store.clock.Wall())
 	}
 	return item.Delay
 }

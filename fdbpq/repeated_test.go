@@ -299,11 +299,11 @@ func TestWaitOfFinalPop(t *testing.T) {
 		f := openFixture(t, open)
 		f.nothing("q", "x", true, true, fdbpq.ReasonUnknown)
 		f.configure("q", `{}`)
-		popped, err := f.PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, PopID: "x"}, 0)
+		popped, err := f.Wait(t.Context(), "q", fdbpq.Selection{Limit: 1, PopID: "x"}, 0)
 		if err != nil || !popped.Final {
 			t.Errorf("%+v, %v", popped, err)
 		}
-		if _, err := f.PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, PopID: "y", Repeated: true}, 0); err == nil {
+		if _, err := f.Wait(t.Context(), "q", fdbpq.Selection{Limit: 1, PopID: "y", Repeated: true}, 0); err == nil {
 			t.Error("a wait that is to be final")
 		}
 	})

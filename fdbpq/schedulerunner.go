@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/calendar"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -47,7 +48,7 @@ type runner struct {
 // scheduleTime is schedule time in nanoseconds since 1970. Before a process has fired, it is the
 // wall clock of this one.
 func (s *Store) scheduleTime(r kv.Reader) (int64, error) {
-	now, err := s.now(r)
+	now, err := s.clock.At(r)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +57,7 @@ func (s *Store) scheduleTime(r kv.Reader) (int64, error) {
 		return 0, err
 	}
 	if !known {
-		return s.clock.wall().UnixNano(), nil
+		return s.clock.Wall().UnixNano(), nil
 	}
 	return now + offset, nil
 }
@@ -75,7 +76,7 @@ func scheduleOffset(r kv.Reader) (offset int64, known bool, err error) {
 // becomeRunner makes this process the one that fires, and reports whether it is.
 func (f *firing) becomeRunner() (ready bool, err error) {
 	s := f.store
-	now, err := s.now(f.tx.Snapshot())
+	now, err := s.clock.At(f.tx.Snapshot())
 	if err != nil {
 		return false, err
 	}
@@ -87,7 +88,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	own, until := string(s.sessions.process[:]), int64(0)
+	own, until := string(s.process[:]), int64(0)
 	if value != nil {
 		process, rest, err := tuple.ConsumeBytes(value)
 		if err == nil {
@@ -105,13 +106,13 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 			until = 0
 		}
 	}
-	difference := s.clock.wall().UnixNano() - (now + offset)
+	difference := s.clock.Wall().UnixNano() - (now + offset)
 	far := time.Duration(difference).Abs() > clockAgrees
 	if f.fired.Offset = time.Duration(-difference); !known {
 		f.fired.Offset, far = 0, false
 	}
-	if far && !s.runner.stays(difference, s.clock.elapsed()) {
-		f.fired.Next = heartbeatEvery
+	if far && !s.runner.stays(difference, s.clock.Elapsed()) {
+		f.fired.Next = storetime.Every
 		return false, nil
 	}
 	if far {
@@ -239,10 +240,10 @@ func (f *firing) replanOne(key []byte) error {
 
 // runSchedules fires schedules until ctx ends.
 func (s *Store) runSchedules(ctx context.Context, m *Maintenance) {
-	due := time.NewTimer(heartbeatEvery)
+	due := time.NewTimer(storetime.Every)
 	defer due.Stop()
 	for {
-		wait := heartbeatEvery
+		wait := storetime.Every
 		m.step(ctx, func(ctx context.Context) error {
 			fired, err := s.Fire(ctx, m.Room)
 			var damage *timerError

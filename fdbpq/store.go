@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -64,15 +66,15 @@ type Store struct {
 	secret        []byte
 	refuseUnknown bool
 	strict        bool
-	clock         clock
+	clock         *storetime.Clock
+	process       [16]byte // name of this one
 	maxQueueBytes int64
 	maxKeysOwing  int64
 	maxKeysSet    int64
 	wasDown       bool // Open added a downtime: due timers wait for grace
-	sessions      sessions
+	sessions      *session.Pool
 	queueStates   queueStates
 	alarm         alarm
-	lines         lines
 	damagedTimers damagedTimers
 	runner        runner
 }
@@ -83,17 +85,18 @@ type Store struct {
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
-	s.clock.init(options)
+	s.clock = storetime.New(row(spaceTime), row(spaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
 	s.alarm.init()
 	s.runner.init()
-	if _, err := rand.Read(s.sessions.process[:]); err != nil {
+	if _, err := rand.Read(s.process[:]); err != nil {
 		return nil, err
 	}
+	s.sessions = session.NewPool(db, row(spaceSession), s.process[:])
 	var fresh [48]byte // made once, since the closure may run again after an unknown result
 	if _, err := rand.Read(fresh[:]); err != nil {
 		return nil, err
 	}
-	var last timeRecord
+	var last storetime.Record
 	for {
 		err := db.Update(ctx, func(tx kv.Tx) (err error) {
 			last, err = s.load(tx, fresh)
@@ -103,7 +106,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 			continue // running it twice changes nothing
 		}
 		if err == nil {
-			err = s.resumeStoreTime(ctx, last, options)
+			s.wasDown, err = s.clock.Resume(ctx, db, last, options.Downtime, options.Exclusive)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
@@ -122,6 +125,32 @@ func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 // process that opens the store.
 func (s *Store) Secret() []byte { return s.secret }
 
+// Session runs transactions that take effect exactly once, one at a time. Its method Update runs a
+// function, perhaps several times, and commits the writes of one run. It returns kv.ErrUnknown only
+// when the store stays unavailable for ten seconds. Release gives the session back.
+//
+// A store may not know whether a transaction committed. Each attempt therefore writes its number to
+// a row of the session, in the same transaction. After an unknown result the session reads the row.
+type Session = session.Session
+
+// Session returns a session for exclusive use until it is released.
+func (s *Store) Session() *Session { return s.sessions.Session() }
+
+// RetireSessions clears the sessions of processes without a heartbeat for an hour, in
+// one bounded transaction that starts at the given row. It returns the row at which
+// the next one has to start, nil after the last one.
+func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
+	return s.sessions.Retire(ctx, from, s.clock.At)
+}
+
+// Time is this process's estimate of store time, for what needs no transaction.
+// Processes that commit agree on it to about a second.
+func (s *Store) Time() time.Duration { return time.Duration(s.clock.Now()) }
+
+// Display turns a store time, such as [StoredItem.Due], into the time of day by
+// this process's wall clock.
+func (s *Store) Display(due int64) time.Time { return s.clock.Display(due) }
+
 // View runs fn on one consistent state of the store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return s.db.View(ctx, fn)
@@ -132,23 +161,23 @@ const FormatVersion = 1
 
 // load reads the rows that identify the store, and writes them into an empty one. It
 // returns store time as it was last written.
-func (s *Store) load(tx kv.Tx, fresh [48]byte) (timeRecord, error) {
+func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 	rows, err := tx.GetAll([][]byte{row(spaceFormat), row(spaceSecret), row(spaceTime), row(spaceWall)})
 	if err != nil {
-		return timeRecord{}, err
+		return storetime.Record{}, err
 	}
 	format, secret, now, wall := rows[0], rows[1], rows[2], rows[3]
 	if format == nil {
 		foreign, err := tx.Range([]byte{0x00}, []byte{0xff}, kv.RangeOptions{Limit: 1})
 		if err != nil {
-			return timeRecord{}, err
+			return storetime.Record{}, err
 		}
 		if len(foreign) > 0 {
-			return timeRecord{}, fmt.Errorf("%w: there is data, but no format version: expected an empty key space or a pqbridge store", ErrFormat)
+			return storetime.Record{}, fmt.Errorf("%w: there is data, but no format version: expected an empty key space or a pqbridge store", ErrFormat)
 		}
 		format = tuple.AppendString(tuple.AppendInt(nil, FormatVersion), hex.EncodeToString(fresh[:16]))
 		secret = fresh[16:]
-		now = kv.EncodeInteger(uint64(s.clock.wall().UnixNano()))
+		now = kv.EncodeInteger(uint64(s.clock.Wall().UnixNano()))
 		tx.Set(row(spaceFormat), format)
 		tx.Set(row(spaceSecret), secret)
 		tx.Set(row(spaceTime), now)
@@ -156,16 +185,16 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (timeRecord, error) {
 	}
 	version, rest, err := tuple.ConsumeInt(format)
 	if err != nil {
-		return timeRecord{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
+		return storetime.Record{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
 	}
 	if version != FormatVersion {
-		return timeRecord{}, fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
+		return storetime.Record{}, fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
 	}
 	if s.id, _, err = tuple.ConsumeString(rest); err != nil {
-		return timeRecord{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
+		return storetime.Record{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
 	}
 	s.secret = secret
-	return timeRecord{storeTime: int64(kv.DecodeInteger(now)), wall: int64(kv.DecodeInteger(wall))}, nil
+	return storetime.Record{StoreTime: int64(kv.DecodeInteger(now)), Wall: int64(kv.DecodeInteger(wall))}, nil
 }
 
 // Queue is one queue of a store. Its methods work inside a transaction of the caller

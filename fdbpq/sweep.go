@@ -155,7 +155,7 @@ func (w *sweep) becomeSweeper() (until int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	own := string(w.store.sessions.process[:])
+	own := string(w.store.process[:])
 	if value != nil {
 		process, rest, err := tuple.ConsumeBytes(value)
 		if err != nil {

@@ -32,7 +32,7 @@ var timerKinds = map[string]timerKind{
 	timerExpiry:  {ofItem: true, due: func(qtx *queueTx, t timer) error { return times{qtx}.ttlDue(t) }},
 	timerMsgID:   {ahead: func(t timer) []byte { return msgIDRow(t.queue, t.id) }, due: func(qtx *queueTx, t timer) error { return ids{qtx}.due(t) }},
 	timerPopID:   {due: func(qtx *queueTx, t timer) error { return popIDs{qtx}.due(t) }},
-	timerRequest: {due: func(qtx *queueTx, t timer) error { return stagedPops{qtx}.due(t) }},
+	timerRequest: {due: (*queueTx).requestDue},
 	timerKeys:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return keyIndex{qtx}.due(t) }},
 	timerFair:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return fair{qtx}.due(t) }},
 	timerTokens:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return rates{qtx}.due() }},
@@ -169,6 +169,14 @@ func forgetEvery(kind string) int64 {
 		return int64(10 * time.Second) // nearly all go at once
 	}
 	return int64(time.Minute)
+}
+
+// requestDue clears the rows of a request whose owner died. Package recipe writes them.
+func (qtx *queueTx) requestDue(t timer) error {
+	for _, space := range []string{spaceRequest, spaceResult} {
+		qtx.tx.Clear(append(queueRow(space, qtx.name), t.id...))
+	}
+	return nil
 }
 
 // forgetLater plans that rows of keys are looked at. All of a queue's transactions within

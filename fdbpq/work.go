@@ -174,7 +174,7 @@ func (w *Work) happened() []Event {
 // now is store time, the same for all operations of the Work.
 func (w *Work) now() (int64, error) {
 	if w.storeTime == 0 {
-		now, err := w.store.now(w.snapshot)
+		now, err := w.store.clock.At(w.snapshot)
 		if err != nil {
 			return 0, err
 		}

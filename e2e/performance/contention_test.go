@@ -24,6 +24,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -52,13 +53,15 @@ func init() {
 	kinds["pop"] = func(t *testing.T, l task) work { return requests(t, l, "pq.jobs.pop.min", nil) }
 	for name, pop := range map[string]func(context.Context, *fdbpq.Store, *fdbpq.Session, int) (fdbpq.Popped, error){
 		"recipe": func(ctx context.Context, store *fdbpq.Store, session *fdbpq.Session, n int) (fdbpq.Popped, error) {
-			return inSession(ctx, session, n, store.Queue("jobs").PopRecipe)
+			return inSession(ctx, session, n, func(tx kv.Tx, sel fdbpq.Selection) (fdbpq.Popped, error) {
+				return recipe.Plain(store.Queue("jobs"), tx, sel)
+			})
 		},
 		"snapshot": func(ctx context.Context, store *fdbpq.Store, session *fdbpq.Session, n int) (fdbpq.Popped, error) {
 			return inSession(ctx, session, n, store.Queue("jobs").Pop)
 		},
 		"staging": func(ctx context.Context, store *fdbpq.Store, _ *fdbpq.Session, n int) (fdbpq.Popped, error) {
-			return store.PopStaged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
+			return recipe.New(store).Staged(ctx, "jobs", fdbpq.Selection{Limit: n}, 0)
 		},
 	} {
 		kinds[name] = corePops(pop)

@@ -1,4 +1,6 @@
-package fdbpq
+// Package session runs transactions that take effect exactly once, even when the store cannot
+// tell whether a commit succeeded.
+package session
 
 import (
 	"bytes"
@@ -12,14 +14,25 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// sessions is the pool of a process's sessions. Slots are reused, so a process leaves
-// only as many rows as it ever had sessions at the same time.
-type sessions struct {
-	process [16]byte
-	mu      sync.Mutex
-	free    []*Session
-	made    int
+// Pool has the sessions of one process. Slots are reused, so a process leaves only as many rows
+// as it ever had sessions at the same time.
+type Pool struct {
+	db    kv.DB
+	space []byte // prefix of the rows of all processes
+	row   []byte // the process's last heartbeat. The keys of its sessions begin with it
+	mu    sync.Mutex
+	free  []*Session
+	made  int
 }
+
+// NewPool returns the pool of a process. The keys of its rows begin with the space and the name
+// of the process, which no other one has.
+func NewPool(db kv.DB, space, process []byte) *Pool {
+	return &Pool{db: db, space: space, row: tuple.AppendBytes(bytes.Clone(space), process)}
+}
+
+// Beat writes when the process was last alive.
+func (p *Pool) Beat(tx kv.Tx, now int64) { tx.Set(p.row, tuple.AppendInt(nil, now)) }
 
 // Session runs transactions that take effect exactly once, one at a time.
 //
@@ -29,44 +42,44 @@ type sessions struct {
 // Otherwise the session writes a new number, so that the attempt, if it is still
 // under way, conflicts and cannot commit any more.
 type Session struct {
-	store     *Store
-	slot      int
+	pool      *Pool
+	row       []byte // its key
 	attempt   uint64
-	rowExists bool // the row was written; RetireSessions may have cleared it
+	rowExists bool // the row was written; Retire may have cleared it
 }
 
 // Session returns a session for exclusive use until it is released.
-func (s *Store) Session() *Session {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	if n := len(s.sessions.free); n > 0 {
-		l := s.sessions.free[n-1]
-		s.sessions.free = s.sessions.free[:n-1]
-		return l
+func (p *Pool) Session() *Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		return s
 	}
-	s.sessions.made++
-	return &Session{store: s, slot: s.sessions.made - 1}
+	p.made++
+	return &Session{pool: p, row: tuple.AppendInt(bytes.Clone(p.row), int64(p.made-1))}
 }
 
 // Release gives the session back.
 func (s *Session) Release() {
-	s.store.sessions.mu.Lock()
-	defer s.store.sessions.mu.Unlock()
-	s.store.sessions.free = append(s.store.sessions.free, s)
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.free = append(s.pool.free, s)
 }
 
 // Update runs fn and commits its writes exactly once: variables that fn sets have the
 // values of the run that committed. It returns kv.ErrUnknown only when the store
-// stays unavailable for resolveTimeout.
+// stays unavailable for ResolveTimeout.
 func (s *Session) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	for {
 		s.attempt++
 		attempt := s.attempt
 		written := false
-		err := s.store.db.Update(ctx, func(tx kv.Tx) error {
-			sessionTx := sessionTx{Tx: tx, row: s.row(), attempt: attempt}
-			err := fn(&sessionTx)
-			written = sessionTx.written
+		err := s.pool.db.Update(ctx, func(tx kv.Tx) error {
+			attemptTx := attemptTx{Tx: tx, row: s.row, attempt: attempt}
+			err := fn(&attemptTx)
+			written = attemptTx.written
 			return err
 		})
 		if err == nil && written {
@@ -87,26 +100,16 @@ func (s *Session) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	}
 }
 
-func (s *Session) row() []byte {
-	return tuple.AppendInt(s.store.processRow(), int64(s.slot))
-}
-
-// processRow is the key of the process's last heartbeat; the keys of its sessions
-// begin with it.
-func (s *Store) processRow() []byte {
-	return tuple.AppendBytes(row(spaceSession), s.sessions.process[:])
-}
-
-// sessionTx writes the session's row with the first write of its transaction, so that
+// attemptTx writes the session's row with the first write of its transaction, so that
 // transactions without writes stay without.
-type sessionTx struct {
+type attemptTx struct {
 	kv.Tx
 	row     []byte
 	attempt uint64
 	written bool
 }
 
-func (t *sessionTx) writeAttempt() {
+func (t *attemptTx) writeAttempt() {
 	if t.written {
 		return
 	}
@@ -115,49 +118,49 @@ func (t *sessionTx) writeAttempt() {
 	t.Tx.Set(t.row, kv.EncodeInteger(t.attempt))
 }
 
-func (t *sessionTx) Set(key, value []byte) {
+func (t *attemptTx) Set(key, value []byte) {
 	t.writeAttempt()
 	t.Tx.Set(key, value)
 }
 
-func (t *sessionTx) Clear(key []byte) {
+func (t *attemptTx) Clear(key []byte) {
 	t.writeAttempt()
 	t.Tx.Clear(key)
 }
 
-func (t *sessionTx) ClearRange(begin, end []byte) {
+func (t *attemptTx) ClearRange(begin, end []byte) {
 	t.writeAttempt()
 	t.Tx.ClearRange(begin, end)
 }
 
-func (t *sessionTx) Add(key []byte, delta int64) {
+func (t *attemptTx) Add(key []byte, delta int64) {
 	t.writeAttempt()
 	t.Tx.Add(key, delta)
 }
 
-func (t *sessionTx) Max(key []byte, value uint64) {
+func (t *attemptTx) Max(key []byte, value uint64) {
 	t.writeAttempt()
 	t.Tx.Max(key, value)
 }
 
-// sessionRetention is how long the sessions of a process without heartbeats are kept,
+// retention is how long the sessions of a process without heartbeats are kept,
 // far longer than a transaction can take.
-const sessionRetention = time.Hour
+const retention = time.Hour
 
-// retireRows bounds how many rows one transaction of RetireSessions reads.
+// retireRows bounds how many rows one transaction of Retire reads.
 const retireRows = 1000
 
-// RetireSessions clears the sessions of processes without a heartbeat for an hour, in
-// one bounded transaction that starts at the given row. It returns the row at which
-// the next one has to start, nil after the last one.
-func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
-	begin, end := tuple.Range(row(spaceSession))
+// Retire clears the sessions of processes without a heartbeat for an hour, in one bounded
+// transaction that starts at the given row. It returns the row at which the next one has to
+// start, nil after the last one. now is the time that the processes write.
+func (p *Pool) Retire(ctx context.Context, from []byte, now func(kv.Reader) (int64, error)) (next []byte, err error) {
+	begin, end := tuple.Range(p.space)
 	if from != nil {
 		begin = from
 	}
-	err = s.db.Update(ctx, func(tx kv.Tx) error {
+	err = p.db.Update(ctx, func(tx kv.Tx) error {
 		next = nil
-		now, err := s.now(tx.Snapshot())
+		now, err := now(tx.Snapshot())
 		if err != nil {
 			return err
 		}
@@ -168,7 +171,7 @@ func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, e
 		if len(rows) == retireRows {
 			next = append(rows[len(rows)-1].Key, 0)
 		}
-		return retire(tx, rows, now)
+		return retire(tx, rows, len(p.space), now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("retire sessions: %w", err)
@@ -176,8 +179,7 @@ func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, e
 	return next, nil
 }
 
-func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
-	prefix := len(row(spaceSession))
+func retire(tx kv.Tx, rows []kv.Pair, prefix int, now int64) error {
 	var process []byte // that the current rows belong to
 	for _, pair := range rows {
 		_, slot, err := tuple.ConsumeBytes(pair.Key[prefix:])
@@ -205,7 +207,7 @@ func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
 		if err != nil {
 			return fmt.Errorf("damaged process row: %w", err)
 		}
-		if now-alive > int64(sessionRetention) {
+		if now-alive > int64(retention) {
 			tx.Conflict(owner)
 			tx.Clear(owner)
 			tx.ClearRange(tuple.Range(owner))
@@ -214,9 +216,9 @@ func retire(tx kv.Tx, rows []kv.Pair, now int64) error {
 	return nil
 }
 
-// resolveTimeout bounds how long Update resolves an unknown result, even when its
+// ResolveTimeout bounds how long Update resolves an unknown result, even when its
 // context has ended. Only tests change it.
-var resolveTimeout = 10 * time.Second
+var ResolveTimeout = 10 * time.Second
 
 // resolvePause is the first pause between attempts to resolve while the store is
 // unavailable; it doubles.
@@ -225,13 +227,13 @@ const resolvePause = time.Millisecond
 // resolve finds out whether an attempt took effect. If not, it makes sure that the
 // attempt never will.
 func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ResolveTimeout)
 	defer cancel()
 	s.attempt++
 	void := s.attempt
 	for pause := resolvePause; ; pause *= 2 {
-		err = s.store.db.Update(ctx, func(tx kv.Tx) error {
-			row, err := tx.Get(s.row())
+		err = s.pool.db.Update(ctx, func(tx kv.Tx) error {
+			row, err := tx.Get(s.row)
 			if err != nil {
 				return err
 			}
@@ -239,7 +241,7 @@ func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err e
 				return errRetired
 			}
 			if done = kv.DecodeInteger(row) == attempt; !done {
-				tx.Set(s.row(), kv.EncodeInteger(void))
+				tx.Set(s.row, kv.EncodeInteger(void))
 			}
 			return nil
 		})
@@ -259,6 +261,6 @@ func (s *Session) resolve(ctx context.Context, attempt uint64) (done bool, err e
 	}
 }
 
-// errRetired: RetireSessions has cleared the session's row, because this process was
+// errRetired: Retire has cleared the session's row, because this process was
 // silent for too long. The result cannot be found out.
 var errRetired = errors.New("the row of the session is gone: the process was silent for too long")

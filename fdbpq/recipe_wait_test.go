@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,15 +13,24 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 var oneItem = fdbpq.Selection{End: fdbpq.Min, Limit: 1}
 
+// awaitLine returns when n pops of all priorities wait at a queue.
+func awaitLine(pops *recipe.Pops, n int) {
+	for pops.Waiting("q", nil) != n {
+		runtime.Gosched()
+	}
+}
+
 // Waiting pops are served in the order in which they came, each item to one of them.
 func TestPopWaitServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
+	pops := recipe.New(s)
 	const waiters = 20
 	type result struct {
 		waiter  int
@@ -29,7 +39,7 @@ func TestPopWaitServesInOrder(t *testing.T) {
 	results := make(chan result)
 	for i := range waiters {
 		go func() {
-			popped, err := s.PopWait(t.Context(), "q", oneItem, 0)
+			popped, err := pops.Wait(t.Context(), "q", oneItem, 0)
 			if err != nil {
 				t.Error(err)
 				results <- result{waiter: i}
@@ -37,7 +47,7 @@ func TestPopWaitServesInOrder(t *testing.T) {
 			}
 			results <- result{i, string(popped.Items[0].Payload)}
 		}()
-		fdbpq.AwaitLine(s, "q", i+1)
+		awaitLine(pops, i+1)
 	}
 	for i := range waiters {
 		push(t, s, "q", fmt.Sprint(i))
@@ -55,6 +65,7 @@ func TestPopWaitForRate(t *testing.T) {
 		t.Run(config, func(t *testing.T) {
 			t.Parallel()
 			s := openLocal(t, fdbpq.Options{})
+			pops := recipe.New(s)
 			update(t, s, func(tx kv.Tx) error {
 				_, err := s.Queue("q").Configure(tx, []byte(config))
 				return err
@@ -65,7 +76,7 @@ func TestPopWaitForRate(t *testing.T) {
 			})
 			started := time.Now()
 			for range 2 {
-				if popped, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil || len(popped.Items) != 1 {
+				if popped, err := pops.Wait(t.Context(), "q", oneItem, 0); err != nil || len(popped.Items) != 1 {
 					t.Fatal(popped, err)
 				}
 			}
@@ -80,16 +91,17 @@ func TestPopWaitForRate(t *testing.T) {
 func TestPopWaitGivesUp(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
+	pops := recipe.New(s)
 	ctx, giveUp := context.WithCancel(t.Context())
 	gone := make(chan error)
 	go func() {
-		_, err := s.PopWait(ctx, "q", oneItem, 0)
+		_, err := pops.Wait(ctx, "q", oneItem, 0)
 		gone <- err
 	}()
-	fdbpq.AwaitLine(s, "q", 1)
+	awaitLine(pops, 1)
 	served := make(chan string)
 	go func() {
-		popped, err := s.PopWait(t.Context(), "q", oneItem, time.Minute)
+		popped, err := pops.Wait(t.Context(), "q", oneItem, time.Minute)
 		if err != nil || len(popped.Items) != 1 || popped.Items[0].Lease == nil {
 			t.Errorf("got %v, %v, expected a leased item", popped.Items, err)
 			served <- ""
@@ -97,7 +109,7 @@ func TestPopWaitGivesUp(t *testing.T) {
 		}
 		served <- string(popped.Items[0].Payload)
 	}()
-	fdbpq.AwaitLine(s, "q", 2)
+	awaitLine(pops, 2)
 	giveUp()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("who gave up got %v, want %v", err, context.Canceled)
@@ -166,7 +178,7 @@ func TestPopWaitWakes(t *testing.T) {
 				c.before(f)
 				served := make(chan string)
 				go func() {
-					popped, err := f.another(0).PopWait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
+					popped, err := f.another(0).Wait(t.Context(), "q", fdbpq.Selection{Limit: 1, Band: &fdbpq.Band{Low: -1, High: 9}}, 0)
 					if err != nil {
 						t.Error(err)
 						served <- ""
@@ -217,7 +229,7 @@ func TestPopWaitWakesNoHerd(t *testing.T) {
 		var waiters sync.WaitGroup
 		for range 50 {
 			waiters.Go(func() {
-				if popped, err := waiting.PopWait(ctx, "q", oneItem, 0); err == nil {
+				if popped, err := waiting.Wait(ctx, "q", oneItem, 0); err == nil {
 					served.Add(int64(len(popped.Items)))
 				}
 			})
@@ -258,7 +270,7 @@ func TestPopWaitMissesNothing(t *testing.T) {
 				other.pushed("q", 0, "one")
 			}
 		}
-		popped, err := f.PopWait(t.Context(), "q", oneItem, 0)
+		popped, err := f.Wait(t.Context(), "q", oneItem, 0)
 		if err != nil || len(popped.Items) != 1 {
 			t.Fatalf("took %q, %v", payloads(popped.Items), err)
 		}
@@ -281,7 +293,7 @@ func TestPopWaitGivesUpInTheLine(t *testing.T) {
 		first, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		wait := func(ctx context.Context) {
-			_, err := f.PopWait(ctx, "q", oneItem, 0)
+			_, err := f.Wait(ctx, "q", oneItem, 0)
 			ended <- err
 		}
 		go wait(first)
@@ -308,7 +320,7 @@ func TestPopWaitPassesExpired(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		f.pushBehindExpired("q", "last")
-		popped, err := f.PopWait(t.Context(), "q", oneItem, 0)
+		popped, err := f.Wait(t.Context(), "q", oneItem, 0)
 		if err != nil || fmt.Sprint(payloads(popped.Items)) != "[last]" {
 			t.Errorf("popped %q, %v", payloads(popped.Items), err)
 		}
@@ -325,10 +337,10 @@ func TestPopWaitLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sessions := 0
+		pops, sessions := recipe.New(s), 0
 		for i := range 3 {
 			push(t, s, "q", "one")
-			if _, err := s.PopWait(t.Context(), "q", oneItem, 0); err != nil {
+			if _, err := pops.Wait(t.Context(), "q", oneItem, 0); err != nil {
 				t.Fatal(err)
 			}
 			if n := len(f.rows("n")); i == 0 {
@@ -339,7 +351,7 @@ func TestPopWaitLeavesNothing(t *testing.T) {
 		}
 		ctx, giveUp := context.WithCancel(t.Context())
 		seen.found = giveUp
-		if _, err := s.PopWait(ctx, "q", oneItem, 0); !errors.Is(err, context.Canceled) {
+		if _, err := pops.Wait(ctx, "q", oneItem, 0); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a pop of nothing: %v", err)
 		}
 		select {

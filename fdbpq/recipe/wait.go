@@ -1,4 +1,4 @@
-package fdbpq
+package recipe
 
 import (
 	"context"
@@ -6,32 +6,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// PopWait pops like Pop, or like Lease when lease is not 0, and waits for items until
-// ctx ends. Calls of this process for the same queue and band are served in their
-// order; only the first one reads the queue, and only after an arrival or when a rate
-// allows a delivery again. It is for users of the library; pqd does not call it.
-func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease time.Duration) (Popped, error) {
-	if err := sel.check(); err != nil {
-		return Popped{}, err
-	}
+// Wait pops like Pop, or like Lease when lease is not 0, and waits for items until
+// ctx ends. Calls for the same queue and band are served in their order; only the first
+// one reads the queue, and only after an arrival or when a rate allows a delivery again.
+func (p *Pops) Wait(ctx context.Context, queue string, sel fdbpq.Selection, lease time.Duration) (fdbpq.Popped, error) {
 	if sel.Repeated {
-		return Popped{}, errors.New("a pop that waits cannot be final")
+		return fdbpq.Popped{}, errors.New("a pop that waits cannot be final")
 	}
-	turn, leave := s.lines.join(lineKey{queue: queue, band: *sel.Band})
+	turn, leave := p.lines.join(lineOf(queue, sel.Band))
 	defer leave()
 	select {
 	case <-turn:
 	case <-ctx.Done():
-		return Popped{}, ctx.Err()
+		return fdbpq.Popped{}, ctx.Err()
 	}
-	session := s.Session()
+	session := p.store.Session()
 	defer session.Release()
-	q := s.Queue(queue)
+	q := p.store.Queue(queue)
 	for {
-		var popped Popped
+		var popped fdbpq.Popped
 		var arrivals *kv.Watch
 		err := session.Update(ctx, func(tx kv.Tx) (err error) {
 			if lease == 0 {
@@ -50,17 +47,17 @@ func (s *Store) PopWait(ctx context.Context, queue string, sel Selection, lease 
 		if popped.More {
 			continue
 		}
-		if err := popped.wait(ctx, arrivals); err != nil {
+		if err := wait(ctx, popped.Retry, arrivals); err != nil {
 			return popped, err
 		}
 	}
 }
 
 // wait returns when another pop may find something.
-func (p *Popped) wait(ctx context.Context, arrivals *kv.Watch) error {
+func wait(ctx context.Context, retry time.Duration, arrivals *kv.Watch) error {
 	var again <-chan time.Time
-	if p.Retry > 0 {
-		timer := time.NewTimer(p.Retry)
+	if retry > 0 {
+		timer := time.NewTimer(retry)
 		defer timer.Stop()
 		again = timer.C
 	}
@@ -85,7 +82,22 @@ type lines struct {
 // lineKey identifies a line. Calls for different bands do not wait for each other.
 type lineKey struct {
 	queue string
-	band  Band
+	band  fdbpq.Band
+}
+
+func lineOf(queue string, band *fdbpq.Band) lineKey {
+	if band == nil {
+		band = &fdbpq.AllPriorities
+	}
+	return lineKey{queue: queue, band: *band}
+}
+
+// Waiting is how many calls of Wait stand in the line of a queue and a band, nil for all
+// priorities.
+func (p *Pops) Waiting(queue string, band *fdbpq.Band) int {
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	return len(p.lines.lines[lineOf(queue, band)])
 }
 
 // join enters a line. turn is closed when the caller is the first; leave leaves the

@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -65,12 +66,13 @@ func push(t testing.TB, s *fdbpq.Store, queue string, payloads ...string) {
 }
 
 // Many concurrent pops get every item exactly once, leased or for good.
-func TestPopStagedServesEveryItemOnce(t *testing.T) {
+func TestStagedServesEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	const items, poppers = 600, 16
 	for _, lease := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprint("lease ", lease), func(t *testing.T) {
 			s := openLocal(t, fdbpq.Options{})
+			pops := recipe.New(s)
 			for i := range items {
 				push(t, s, "q", fmt.Sprint(i))
 			}
@@ -80,7 +82,7 @@ func TestPopStagedServesEveryItemOnce(t *testing.T) {
 			for range poppers {
 				wg.Go(func() {
 					for {
-						popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
+						popped, err := pops.Staged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, lease)
 						if err != nil {
 							t.Error(err)
 							return
@@ -114,15 +116,16 @@ func TestPopStagedServesEveryItemOnce(t *testing.T) {
 }
 
 // While there is a request, a pop that would win registers behind it.
-func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
+func TestStagedDoesNotOvertakeRequests(t *testing.T) {
 	t.Parallel()
 	s := openLocal(t, fdbpq.Options{})
+	pops := recipe.New(s)
 	push(t, s, "q", "a", "b")
-	first := fdbpq.NewStagedRequest(s, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1})
+	first := pops.Request("q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err := first.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	second, err := pops.Staged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,23 +140,24 @@ func TestPopStagedDoesNotOvertakeRequests(t *testing.T) {
 		t.Errorf("the earlier pop got %q, want %q", got, "a")
 	}
 	// An answer is collected once.
-	if _, _, err := first.Fetch(t.Context()); !errors.Is(err, fdbpq.ErrContended) {
-		t.Errorf("collecting again: %v, want %v", err, fdbpq.ErrContended)
+	if _, _, err := first.Fetch(t.Context()); !errors.Is(err, recipe.ErrContended) {
+		t.Errorf("collecting again: %v, want %v", err, recipe.ErrContended)
 	}
 }
 
 // A request whose owner died gives back what was reserved for it and leaves
 // nothing behind.
-func TestPopStagedOwnerDies(t *testing.T) {
+func TestStagedOwnerDies(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
 	s := openLocal(t, clock.options(0))
+	pops := recipe.New(s)
 	push(t, s, "q", "a")
-	dead := fdbpq.NewStagedRequest(s, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1})
+	dead := pops.Request("q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err := dead.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(popped.Items) > 0 {
+	if popped, err := pops.Staged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0); err != nil || len(popped.Items) > 0 {
 		t.Fatalf("got %v, %v; want nothing: the item is reserved", popped.Items, err)
 	}
 	clock.advance(11 * time.Second)
@@ -166,23 +170,23 @@ func TestPopStagedOwnerDies(t *testing.T) {
 			break
 		}
 	}
-	popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
+	popped, err := pops.Staged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0)
 	if err != nil || len(popped.Items) != 1 {
 		t.Fatalf("got %v, %v; want the item back", popped.Items, err)
 	}
-	if _, answered, err := dead.Fetch(t.Context()); answered || !errors.Is(err, fdbpq.ErrContended) {
+	if _, answered, err := dead.Fetch(t.Context()); answered || !errors.Is(err, recipe.ErrContended) {
 		t.Errorf("the dead owner's answer: %v, %v", answered, err)
 	}
 }
 
 // Wherever an owner dies, its items come back and nothing of its request stays.
-func TestPopStagedLeavesNothingBehind(t *testing.T) {
+func TestStagedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		f.pushed("q", 0, "one", "two", "three")
 		for step, name := range []string{"it has registered", "it has fulfilled", "it has collected"} {
-			standing := fdbpq.NewStagedRequest(f.Store, "q", oneItem)
+			standing := f.Request("q", oneItem, 0)
 			if err := standing.Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +200,7 @@ func TestPopStagedLeavesNothingBehind(t *testing.T) {
 					dead.db.Crash()
 				}
 			}
-			if _, err := dead.PopStaged(t.Context(), "q", oneItem, 5*time.Second); err == nil {
+			if _, err := dead.Staged(t.Context(), "q", oneItem, 5*time.Second); err == nil {
 				t.Fatalf("after %s it was to die", name)
 			}
 			if commits != step+1 {
@@ -225,17 +229,17 @@ func TestStagedDirection(t *testing.T) {
 		for i := range 6 {
 			f.pushed("q", int64(i), fmt.Sprint(i))
 		}
-		requests := []*fdbpq.StagedRequest{
-			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Max, Limit: 1}),
-			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}),
-			fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{End: fdbpq.Max, Limit: 1, Band: &fdbpq.Band{Low: 0, High: 2}}),
+		requests := []*recipe.Request{
+			f.Request("q", fdbpq.Selection{End: fdbpq.Max, Limit: 1}, 0),
+			f.Request("q", fdbpq.Selection{End: fdbpq.Min, Limit: 1}, 0),
+			f.Request("q", fdbpq.Selection{End: fdbpq.Max, Limit: 1, Band: &fdbpq.Band{Low: 0, High: 2}}, 0),
 		}
 		for _, r := range requests {
 			if err := r.Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		popped, err := f.another(0).PopStaged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
+		popped, err := f.another(0).Staged(t.Context(), "q", fdbpq.Selection{End: fdbpq.Min, Limit: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +266,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 		f := openFixture(t, open)
 		f.configure("q", `{}`)
 		sel := fdbpq.Selection{Limit: 1}
-		request := fdbpq.NewStagedRequest(f.Store, "q", sel)
+		request := f.Request("q", sel, 0)
 		if err := request.Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +283,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			popped, err := late.PopStaged(t.Context(), "q", sel, 0)
+			popped, err := late.Staged(t.Context(), "q", sel, 0)
 			if len(popped.Items) > 0 {
 				err = fmt.Errorf("took %q", payloads(popped.Items))
 			}
@@ -287,7 +291,7 @@ func TestStagedAnswersOnce(t *testing.T) {
 		}()
 		<-parked
 		f.pushed("q", 0, "one")
-		if _, err := f.another(0).PopStaged(t.Context(), "q", sel, 0); err != nil {
+		if _, err := f.another(0).Staged(t.Context(), "q", sel, 0); err != nil {
 			t.Fatal(err)
 		}
 		popped, answered, err := request.Fetch(t.Context())
@@ -323,11 +327,12 @@ func TestStagedUnknownResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			pops := recipe.New(s)
 			db.SetChances(fault.Chances{fault.Conflict: 0.2, fault.UnknownNever: 0.1, fault.UnknownDone: 0.1, fault.UnknownLate: 0.1})
 			wg.Go(func() {
 				defer db.Release()
 				for {
-					popped, err := s.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
+					popped, err := pops.Staged(t.Context(), "q", fdbpq.Selection{Limit: 2}, 0)
 					if err != nil {
 						t.Error(err)
 						return
@@ -361,15 +366,15 @@ func TestStagedLargeItems(t *testing.T) {
 		f := openFixture(t, open)
 		f.fill("q", 40, fdbpq.NewItem{Payload: make([]byte, 32<<10)})
 		f.fill("q", 40, fdbpq.NewItem{Payload: make([]byte, 600_000)})
-		var requests []*fdbpq.StagedRequest
+		var requests []*recipe.Request
 		for range 7 {
-			r := fdbpq.NewStagedRequest(f.Store, "q", fdbpq.Selection{Limit: 20, End: fdbpq.Min})
+			r := f.Request("q", fdbpq.Selection{Limit: 20, End: fdbpq.Min}, 0)
 			if err := r.Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			requests = append(requests, r)
 		}
-		last, err := f.PopStaged(t.Context(), "q", fdbpq.Selection{Limit: 1000}, 0)
+		last, err := f.Staged(t.Context(), "q", fdbpq.Selection{Limit: 1000}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
