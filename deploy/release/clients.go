@@ -10,7 +10,7 @@ import (
 
 // pythonBuild makes wheels and source distributions; the back end that pyproject.toml
 // names makes the same bytes of the same files.
-const pythonBuild = "build==1.3.0"
+const pythonBuild = "build==1.6.1"
 
 // writeClients packs the clients for JavaScript and Python, which have versions of their
 // own, and returns their files.

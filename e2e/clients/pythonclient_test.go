@@ -242,7 +242,7 @@ func TestPythonClientTypes(t *testing.T) {
 // nothing of the repository is.
 func TestPythonClientPackage(t *testing.T) {
 	t.Parallel()
-	py := needPython(t, "build", "setuptools")
+	py := needPython(t, "build", "flit_core")
 	dir := t.TempDir()
 	source, dist, installed := filepath.Join(dir, "source"), filepath.Join(dir, "dist"), filepath.Join(dir, "installed")
 	if err := os.CopyFS(source, os.DirFS(py.source)); err != nil {
