@@ -46,7 +46,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -163,6 +163,14 @@ campaign/cluster: ## OPS (20000) operations of clients on three pqd that are kil
 
 campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s
+
+campaign/schedules: KILLS = 60
+campaign/schedules: SPECS = 1000
+campaign/schedules: ## schedules beside KILLS (60) ends of a pqd, of three pqd, and of three bridges on FoundationDB where it is; the times of SPECS (1000) specs in eleven years, with each change of clocks
+	$(GO) test -run '^TestSchedulesBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.kills=$(KILLS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterSchedules$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.seed=$(SEED)
+	$(if $(FDB),$(GO) test -tags fdb -run '^TestSchedulesOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.seed=$(SEED))
+	$(GO) test -run '^TestDecade$$' -count 1 -timeout 72h -v ./internal/calendar -pq.specs=$(SPECS)
 
 campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)

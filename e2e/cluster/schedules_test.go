@@ -1,0 +1,32 @@
+package cluster_test
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// Each time of a schedule fires once, whichever of three pqd is active, and however that ends.
+func TestClusterSchedules(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t)
+	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	random := pqd.Seeded(t)
+	x := &pqd.NodeFaults{Nodes: nodes, Random: random}
+	s := pqd.NewSchedules(t, random, func() *nats.Conn { return nc })
+	faults := make(map[string]int)
+	for n := range cmp.Or(*pqd.Kills, 2) {
+		s.Await()
+		faults[x.Happen(t, []string{"SIGKILL of the active node", "pq cluster step-down", "SIGKILL of two", "SIGSTOP of the active node"}[n%4])]++
+	}
+	s.Judge()
+	t.Logf("faults: %v", faults)
+}
