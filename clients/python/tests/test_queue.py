@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
@@ -76,10 +77,10 @@ class Queues(TestCase):
         await (await q.pop(lease="1m")).term("why")
         dead = await self.client.queue(q.name + "-dead").pop(lease="1m")
         history = Import.of(await self.client.queue(q.name + "-dead").get(dead.id))
-        await to.import_item(history)
+        await to.import_item(replace(history, fence=2**62))
         again = await to.pop(lease="1m")
         self.assertEqual((again.dead, again.pushed, again.deliveries), (dead.dead, dead.pushed, 2))
-        self.assertGreater(again.fence, dead.fence)
+        self.assertGreater(again.fence, 2**62)
         with self.assertRaisesRegex(ValueError, "expected 1 to"):
             await to.import_item(Import("?", "x"))
 
