@@ -63,17 +63,34 @@ func (c *clientProgram) end(t *testing.T, signal bool) (rest []string) {
 }
 
 // killWhileProgramsRun kills pqd and starts it again while a program pushes and two others take the
-// items, and before each kill the answers to what is under way are lost. Each item is acknowledged
-// to its pusher once, and done once, as the programs' output says.
+// items, and before each kill the answers to what is under way are lost.
 func killWhileProgramsRun(t *testing.T, role string, items, kills int, start func(p *testenv.Process, nats string, args ...string) *clientProgram) {
 	t.Helper()
 	p := testenv.Daemon(t)
 	network := testenv.NewProxy(t, p.URL)
-	takers := make([]*clientProgram, 2)
-	for i := range takers {
-		takers[i] = start(p, network.URL(), role, "jobs")
-	}
+	takers := []*clientProgram{start(p, network.URL(), role, "jobs"), start(p, network.URL(), role, "jobs")}
 	pusher := start(p, network.URL(), "push", "jobs", fmt.Sprint(items))
+	eachOnce(t, pusher, takers, items, kills, func(int) {
+		network.LoseAnswers()
+		nc := p.Connect(t)
+		for range 20 { // meanwhile pqd does what is under way, in vain
+			queueInfo(t, nc, "jobs")
+		}
+		p.Kill(t)
+		network.Cut()
+		p.Start(t)
+	})
+	nc := p.Connect(t)
+	if info := queueInfo(t, nc, "jobs"); info.Ready+info.Leased+info.Delayed != 0 {
+		t.Errorf("left are %+v", info)
+	}
+	p.Stop(t)
+}
+
+// eachOnce ends the programs when each item was acknowledged to its pusher once, and done once, as
+// their output says. Meanwhile it disturbs them so many times.
+func eachOnce(t *testing.T, pusher *clientProgram, takers []*clientProgram, items, times int, disturb func(time int)) {
+	t.Helper()
 	counts := map[string]int{}
 	late := time.NewTimer(3 * testenv.Patience)
 	defer late.Stop()
@@ -83,17 +100,10 @@ func killWhileProgramsRun(t *testing.T, role string, items, kills int, start fun
 		}
 		counts[line]++
 	}
-	pushed := pusher.lines
+	pushed, every := pusher.lines, 2*items/(times+1)
 	for lines := 0; lines < 2*items; lines++ {
-		if lines%(2*items/(kills+1)) == 2*items/(kills+1)-1 && lines < 2*items-1 {
-			network.LoseAnswers()
-			nc := p.Connect(t)
-			for range 20 { // meanwhile pqd does what is under way, in vain
-				queueInfo(t, nc, "jobs")
-			}
-			p.Kill(t)
-			network.Cut()
-			p.Start(t)
+		if lines%every == every-1 && lines < 2*items-1 {
+			disturb(lines / every)
 		}
 		select {
 		case line, ok := <-pushed:
@@ -127,9 +137,4 @@ func killWhileProgramsRun(t *testing.T, role string, items, kills int, start fun
 	if len(counts) != 2*items {
 		t.Errorf("%d different lines, expected %d", len(counts), 2*items)
 	}
-	nc := p.Connect(t)
-	if info := queueInfo(t, nc, "jobs"); info.Ready+info.Leased+info.Delayed != 0 {
-		t.Errorf("left are %+v", info)
-	}
-	p.Stop(t)
 }

@@ -110,6 +110,27 @@ func TestPythonClientKills(t *testing.T) {
 	}
 }
 
+// Requests go on when the active node of a cluster is killed: the client repeats them on another connection.
+func TestPythonClientOnCluster(t *testing.T) {
+	t.Parallel()
+	py := needPython(t)
+	nodes := testenv.NewNodes(t)
+	start := func(args ...string) *clientProgram {
+		return startProgram(t, nodes.All[0], nodes.URL(), py.path, py.env, append([]string{filepath.Join(py.source, "tests/load.py")}, args...)...)
+	}
+	takers := []*clientProgram{start("consume", "jobs"), start("pop", "jobs")}
+	const items = 200
+	eachOnce(t, start("push", "jobs", fmt.Sprint(items)), takers, items, 1, func(int) { nodes.Active(t).Kill(t) })
+	out, err := py.command(t, "-c", `import sys
+from pqbridge import sync
+with sync.connect(sys.argv[1].split(",")) as client:
+    cluster = client.cluster()
+    print(len(cluster["members"]), [m["role"] for m in cluster["members"]].count("active"), client.queue("jobs").info()["ready"])`, nodes.URL()).Output() // stderr says that a server is away
+	if want := "3 1 0\n"; err != nil || string(out) != want {
+		t.Errorf("%s and %v, expected %s", out, err, want)
+	}
+}
+
 // Tasks of Celery run once although pqd is killed and starts again meanwhile, and once more if their
 // worker is killed while it runs them.
 func TestCeleryRestarts(t *testing.T) {

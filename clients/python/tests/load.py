@@ -86,7 +86,7 @@ async def run() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     roles = {"push": push, "consume": consume, "next": next, "pop": pop}
-    async with pqbridge.connect(os.environ["NATS_URL"], timeout="5m", max_in_flight=64, reconnect_time_wait=0.05) as client:
+    async with pqbridge.connect(os.environ["NATS_URL"].split(","), timeout="5m", max_in_flight=64, reconnect_time_wait=0.05) as client:
         print("ready", flush=True)
         await roles[sys.argv[1]](client.queue(sys.argv[2]), stop)
 
@@ -95,7 +95,7 @@ def threads() -> None:
     """Leases items for handlers in threads."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with sync.connect(os.environ["NATS_URL"], timeout="5m", reconnect_time_wait=0.05) as client:
+    with sync.connect(os.environ["NATS_URL"].split(","), timeout="5m", reconnect_time_wait=0.05) as client:
         print("ready", flush=True)
         with client.queue(sys.argv[2]).consume(lambda item: say("done", item.text), concurrency=3, lease="1h", repeatable=True):
             while not stop.wait(0.05):
