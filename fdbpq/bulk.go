@@ -208,6 +208,7 @@ type bulkPage struct {
 	to    *pusher // of BulkRequeue
 	at    BulkCursor
 	bytes int // that it looked at
+	size  int // of what it changed
 	ended bool
 }
 
@@ -271,7 +272,7 @@ func (p *bulkPage) look(at *entry) error {
 	}
 	if fits {
 		size := itemTxSize(p.name, &l.envelope, p.Verb == BulkRequeue || p.Verb == BulkRevoke)
-		if p.ended = p.Done == p.Limit || p.Done > 0 && p.txSize+size > maxBulkSize; p.ended {
+		if p.ended = p.Done == p.Limit || p.Done > 0 && p.size+size > maxBulkSize; p.ended {
 			return nil
 		}
 		if p.Verb == BulkRequeue {
@@ -281,7 +282,7 @@ func (p *bulkPage) look(at *entry) error {
 				return nil
 			}
 		}
-		p.txSize += size
+		p.size += size
 		if err := p.do(l); err != nil {
 			return err
 		}

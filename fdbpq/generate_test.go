@@ -81,6 +81,8 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		return w.settling(rng)
 	case dice < 87 && len(w.ids) > 0:
 		return removeOf(pick(rng, w.ids...))
+	case dice < 88:
+		return w.bulking(rng)
 	case dice < 89 && len(w.ids) > 0:
 		return w.requeueing(rng)
 	case dice < 92 && len(w.ids) > 0:

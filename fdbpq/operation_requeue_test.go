@@ -65,9 +65,7 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 		return out
 	}
 	letter := *item
-	if letter.state == fdbpq.StateLeased {
-		letter.priority = letter.returnPriority
-	}
+	letter.priority = letter.lastPriority()
 	var victims []int
 	if home != nil {
 		var full bool
@@ -82,14 +80,20 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 	if len(got.Pushed) > 0 {
 		answer = got.Pushed[0]
 	}
+	again := m.requeued(home, letter, answer, at)
+	out.Pushed[0] = pushedView{ID: again.id, Seq: again.seq, Priority: again.priority, queue: to}
+	home.evict(&out, []int{m.add(home, again)}, victims)
+	return out
+}
+
+// requeued is what a dead letter is again in its queue.
+func (m *model) requeued(home *modelQueue, letter modelItem, answer pushedView, at moment) modelItem {
 	again := modelItem{
-		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.priority, key: letter.key, attempts: letter.attempts,
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.lastPriority(), key: letter.key, attempts: letter.attempts,
 		payload: letter.payload, headers: letter.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
 	}
 	if ttl := home.config.TTL; ttl > 0 {
 		again.expires = at.now + int64(ttl)
 	}
-	out.Pushed[0] = pushedView{ID: again.id, Seq: again.seq, Priority: again.priority, queue: to}
-	home.evict(&out, []int{m.add(home, again)}, victims)
-	return out
+	return again
 }
