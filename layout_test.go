@@ -126,7 +126,6 @@ var outside = []struct {
 const maxFiles = 45
 
 var largeFolders = map[string]int{
-	"fdbpq":          47,
 	"fdbpq/kv/local": 46,
 }
 

@@ -180,7 +180,7 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 	page := bulkPage{queueTx: qtx, Bulk: b}
 	if b.Verb == BulkRequeue {
 		var refused error
-		if page.to, refused, err = qtx.requeuer(b.To, q.full); err != nil || refused != nil {
+		if page.to, refused, err = (deadLetters{qtx}).requeuer(b.To, q.full); err != nil || refused != nil {
 			return BulkDone{Err: refused}, err
 		}
 	}
@@ -233,7 +233,7 @@ func (p *bulkPage) begin() error {
 func (p *bulkPage) run() error {
 	clock := p.store.clock
 	begun := clock.Elapsed()
-	next := p.itemsIn(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
+	next := lists{p.queueTx}.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
 	for p.Limit > 0 && !p.ended {
 		entries, err := next(bulkRows, bulkBytes)
 		if err != nil {
@@ -341,10 +341,10 @@ func (p *bulkPage) do(l *located) error {
 	case BulkMove:
 		p.move(l, p.Priority)
 	case BulkRevoke:
-		_, err := p.revoke(l, p.Revoke)
+		_, err := leases{p.queueTx}.revoke(l, p.Revoke)
 		return err
 	case BulkRequeue:
-		pushed, err := p.requeue(p.to, l, time.Duration(chance(l.id(l.place), 0)*float64(p.Spread)))
+		pushed, err := deadLetters{p.queueTx}.requeue(p.to, l, time.Duration(chance(l.id(l.place), 0)*float64(p.Spread)))
 		if err == nil {
 			err = pushed.Err // the item had room before
 		}

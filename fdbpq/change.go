@@ -34,6 +34,19 @@ func (qtx *queueTx) change(before, after *located) {
 	}
 }
 
+func (qtx *queueTx) move(l *located, priority int64) {
+	if priority == l.returnPriority {
+		return
+	}
+	moved := *l
+	if l.state == StateLeased {
+		moved.returnPriority = priority
+	} else {
+		moved.at(priority)
+	}
+	qtx.change(l, &moved)
+}
+
 // nowhere is the record of an item that is not there: it has no rows.
 var nowhere located
 

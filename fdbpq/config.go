@@ -291,3 +291,63 @@ func (q Queue) Config(r kv.Reader) (Config, error) {
 	}
 	return s.config, nil
 }
+
+// Configure changes the fields of the queue's configuration that the JSON
+// object names, and makes the queue if need be.
+func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orNew()
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	s := qtx.state
+	changed := *s
+	if changed.config, err = s.config.Merge(object); err != nil {
+		return Config{}, err
+	}
+	for _, part := range configParts {
+		if part.prepare == nil {
+			continue
+		}
+		if err := part.prepare(qtx, &changed); err != nil {
+			return Config{}, err
+		}
+	}
+	if qtx.missing {
+		if err := qtx.create(&changed); err != nil {
+			return Config{}, err
+		}
+		return changed.config, deadLetters{qtx}.create()
+	}
+	if err := qtx.writeState(&changed); err != nil {
+		return Config{}, err
+	}
+	for _, part := range configParts {
+		if part.changed == nil {
+			continue
+		}
+		if err := part.changed(qtx, &s.config); err != nil {
+			return Config{}, err
+		}
+	}
+	return changed.config, qtx.done()
+}
+
+// configParts are what features do when a queue gets another configuration.
+var configParts = [...]struct {
+	// prepare refuses the configuration of the next state, or changes the rest of that.
+	prepare func(qtx *queueTx, next *queueState) error
+
+	// changed has pops look again at what the configuration may let go. A queue that is made
+	// has nothing to look at.
+	changed func(qtx *queueTx, before *Config) error
+}{
+	{prepare: prepareBackoff},
+	{prepare: prepareMaxBytes},
+	{prepare: prepareDeadLetters},
+	{prepare: prepareKeyRate, changed: rateChanged},
+	{changed: keysChanged},
+	{prepare: prepareFair, changed: fairChanged},
+}

@@ -185,12 +185,12 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if result.Err = item.comesFrom(to); result.Err != nil {
 		return result, nil
 	}
-	p, refused, err := from.requeuer(to, q.full)
+	p, refused, err := deadLetters{from}.requeuer(to, q.full)
 	if refused != nil || err != nil {
 		result.Err = refused
 		return result, err
 	}
-	if result.Pushed, err = from.requeue(p, item, 0); err != nil || result.Err != nil {
+	if result.Pushed, err = (deadLetters{from}).requeue(p, item, 0); err != nil || result.Err != nil {
 		return result, err
 	}
 	result.Events = from.happened()
@@ -210,11 +210,11 @@ func (l *located) comesFrom(to string) error {
 
 // requeuer is what pushes dead letters of the queue to the one that they come from; refused says
 // why that does not take them from here.
-func (qtx *queueTx) requeuer(to string, full error) (p *pusher, refused, err error) {
-	if refused, err = (deadLetters{qtx}).goBack(to); refused != nil || err != nil {
+func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err error) {
+	if refused, err = d.goBack(to); refused != nil || err != nil {
 		return nil, refused, err
 	}
-	p, err = qtx.pusher(to)
+	p, err = d.pusher(to)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, err, nil
 	}
@@ -241,12 +241,12 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 }
 
 // requeue takes an item out of the queue and pushes it to another one.
-func (qtx *queueTx) requeue(p *pusher, item *located, delay time.Duration) (Pushed, error) {
-	if err := (contents{qtx}).load(&item.envelope, item.place); err != nil {
+func (d deadLetters) requeue(p *pusher, item *located, delay time.Duration) (Pushed, error) {
+	if err := (contents{d.queueTx}).load(&item.envelope, item.place); err != nil {
 		return Pushed{}, err
 	}
 	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, Delay: delay, attempts: item.attempts}
-	pushed, err := p.add(&again, item.returnPriority, &handOver{from: qtx, item: item})
+	pushed, err := p.add(&again, item.returnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
 		p.evict(nil) // none of them is the item itself: that was refused
 	}

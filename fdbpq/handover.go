@@ -35,7 +35,7 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 	if !from.there() || from.state.generation != lease.generation {
 		return nil, &LostError{LostGone}, nil
 	}
-	item, err := from.itemOfLease(*lease)
+	item, err := leases{from}.item(*lease)
 	switch {
 	case err != nil:
 		return nil, nil, err

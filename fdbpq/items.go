@@ -109,19 +109,6 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	return true, qtx.done()
 }
 
-func (qtx *queueTx) move(l *located, priority int64) {
-	if priority == l.returnPriority {
-		return
-	}
-	moved := *l
-	if l.state == StateLeased {
-		moved.returnPriority = priority
-	} else {
-		moved.at(priority)
-	}
-	qtx.change(l, &moved)
-}
-
 // beginWithItem starts a transaction on the queue and locates an item in it.
 func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
 	qtx, err := q.begin(tx)
@@ -252,22 +239,25 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	next := qtx.itemsIn(r, space, listing.Key, listing.Band, behind)
-	return qtx.page(space, next, listing)
+	next := lists{qtx}.items(r, space, listing.Key, listing.Band, behind)
+	return lists{qtx}.page(space, next, listing)
 }
 
-// itemsIn returns the items of one state in their order, from a place on if there is one: those of
+// lists is how a queue lists its items.
+type lists struct{ *queueTx }
+
+// items returns the items of one state in their order, from a place on if there is one: those of
 // all priorities, and of all keys, unless they are given. Only ready items are found by their key.
-func (qtx *queueTx) itemsIn(r kv.Reader, space, key string, of *Band, behind *place) nextEntries {
+func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *place) nextEntries {
 	band := AllPriorities
 	if of != nil {
 		band = *of
 	}
-	in := func(space string) *scan { return scanOf(qtx.name, r, qtx.state, space, Min, band, "").behind(behind) }
+	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == spaceReady:
-		return keyIndex{qtx}.itemsAt(scanIn(r, keyIndex{qtx}.row(spaceKeyReady, key), Min, band, "").behind(behind))
-	case space == spaceReady && qtx.state.keyed:
+		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, keyIndex{ls.queueTx}.row(spaceKeyReady, key), Min, band, "").behind(behind))
+	case space == spaceReady && ls.state.keyed:
 		return merged(func(a, b place) bool { return a.compare(b) < 0 }, in(spaceReady).next, in(spaceKeyed).next)
 	}
 	return in(space).next
@@ -314,7 +304,7 @@ func (rest *scan) behind(behind *place) *scan {
 
 // page reads one page of a space. It ends early when its content reaches
 // MaxBatchBytes.
-func (qtx *queueTx) page(space string, next nextEntries, listing Listing) (Page, error) {
+func (ls lists) page(space string, next nextEntries, listing Listing) (Page, error) {
 	most := listing.Limit // rows
 	if listing.Holder != "" {
 		most = MaxBatch
@@ -353,7 +343,7 @@ func (qtx *queueTx) page(space string, next nextEntries, listing Listing) (Page,
 			page.More = true
 			break
 		}
-		stored, err := contents{qtx}.stored(qtx.snapshot, l, payload)
+		stored, err := contents{ls.queueTx}.stored(ls.snapshot, l, payload)
 		if err != nil {
 			return Page{}, err
 		}
@@ -393,7 +383,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	if found.sel.Limit == 0 {
-		return popped, found.completeLater(&popped, retry)
+		return popped, pops{qtx}.completeLater(&popped, retry)
 	}
 	if err := found.run(); err != nil {
 		return Popped{}, err
@@ -413,5 +403,5 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 			return Popped{}, err
 		}
 	}
-	return popped, qtx.complete(&popped)
+	return popped, pops{qtx}.complete(&popped)
 }

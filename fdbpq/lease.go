@@ -68,14 +68,18 @@ func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	return q.pop(tx, sel, d)
 }
 
-func (qtx *queueTx) lease(l *located) *Lease {
+// leases is what a queue does about its leases.
+type leases struct{ *queueTx }
+
+// of is the lease of an item.
+func (ls leases) of(l *located) *Lease {
 	return &Lease{
-		Queue:      qtx.name,
+		Queue:      ls.name,
 		Fence:      l.fence,
-		Expires:    qtx.store.Display(l.due),
+		Expires:    ls.store.Display(l.due),
 		KeyFence:   l.keyFence,
-		Backoff:    retries{qtx}.backoff(l),
-		generation: qtx.state.generation,
+		Backoff:    retries{ls.queueTx}.backoff(l),
+		generation: ls.state.generation,
 		place:      l.place,
 		idPriority: l.idPriority,
 	}
@@ -95,9 +99,70 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		longer := *l
 		longer.due = now + int64(d)
 		qtx.change(l, &longer)
-		extended = qtx.lease(&longer)
+		extended = leases{qtx}.of(&longer)
 		return nil
 	})
 	settled.Lease = extended
 	return settled, err
+}
+
+// item finds the item of a lease, nearly always in its leased row.
+func (ls leases) item(lease Lease) (*located, error) {
+	row, err := ls.tx.Get(ls.key(spaceLeased, lease.place))
+	if err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return ls.locate(ls.tx, lease.ID())
+	}
+	return parseItemRow(spaceLeased, row, lease.place)
+}
+
+// due returns an item to its queue when its lease has run out.
+func (ls leases) due(t timer) error {
+	row, err := ls.tx.Get(ls.key(spaceLeased, t.place))
+	if err != nil || row == nil {
+		return err
+	}
+	l, err := parseItemRow(spaceLeased, row, t.place)
+	if err != nil || l.due != t.due {
+		return err
+	}
+	ls.txSize += itemTxSize(ls.name, &l.envelope, false)
+	return retries{ls.queueTx}.runOut(l)
+}
+
+// putBack returns an item to its queue when its lease ends, or moves it to the
+// dead-letter queue when it has had all of its deliveries. The item is ready from a time on,
+// if it is not past. putBack returns it as it is then, nil if it has left the queue.
+func (ls leases) putBack(l *located, due int64) (*located, error) {
+	if limit := ls.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
+		if dlq, err := (deadLetters{ls.queueTx}).open(); err != nil || dlq != nil {
+			if err == nil {
+				err = deadLetters{ls.queueTx}.bury(dlq, l, DeadMaxDeliveries)
+			}
+			return nil, err
+		}
+	}
+	return ls.reinstate(l, due)
+}
+
+// reinstate makes an item ready again, or delays it, whatever its deliveries.
+func (ls leases) reinstate(l *located, due int64) (*located, error) {
+	if due > 0 || l.expires != 0 {
+		now, err := ls.now()
+		if err != nil {
+			return nil, err
+		}
+		if l.expires != 0 && l.expires <= now {
+			return nil, times{ls.queueTx}.expire(l)
+		}
+		if due <= now {
+			due = 0
+		}
+	}
+	back := *l
+	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
+	ls.change(l, back.at(l.returnPriority).from(due))
+	return &back, nil
 }

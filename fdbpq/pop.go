@@ -120,17 +120,20 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 			return Popped{}, err
 		}
 	}
-	return qtx.popNew(&sel, lease, ahead)
+	return pops{qtx}.pop(&sel, lease, ahead)
 }
 
-// popNew pops what no pop has popped before. Pops find keys by rows that say how it stands
+// pops is what a queue does about pops.
+type pops struct{ *queueTx }
+
+// pop pops what no pop has popped before. Pops find keys by rows that say how it stands
 // with them, so these are written before, and those that the pop has changed after it.
-func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
-	if err := (keyIndex{qtx}).flush(); err != nil {
+func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
+	if err := (keyIndex{p.queueTx}).flush(); err != nil {
 		return Popped{}, err
 	}
-	head := collector{queueTx: qtx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: qtx.txSize}
-	if ahead != nil && ahead.guess == qtx.state {
+	head := collector{queueTx: p.queueTx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
+	if ahead != nil && ahead.guess == p.state {
 		head.ahead = ahead
 	}
 	retry, err := head.bound()
@@ -138,11 +141,11 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		return Popped{}, err
 	}
 	if head.sel.Limit == 0 {
-		popped, err := popIDs{qtx}.popNothing(sel, lease, ReasonEmpty)
+		popped, err := popIDs{p.queueTx}.popNothing(sel, lease, ReasonEmpty)
 		if err != nil {
 			return Popped{}, err
 		}
-		return popped, qtx.completeLater(&popped, retry)
+		return popped, p.completeLater(&popped, retry)
 	}
 	if err := head.run(); err != nil {
 		return Popped{}, err
@@ -150,18 +153,18 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 	if err := head.spendTokens(); err != nil {
 		return Popped{}, err
 	}
-	qtx.txSize = head.txSize
+	p.txSize = head.txSize
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
 		l := &head.items[i]
-		if err := (contents{qtx}).load(&l.envelope, l.place); err != nil {
+		if err := (contents{p.queueTx}).load(&l.envelope, l.place); err != nil {
 			return Popped{}, err
 		}
 		var own *Lease
 		if lease == 0 {
-			qtx.change(l, nil)
+			p.change(l, nil)
 		} else {
-			now, err := qtx.now()
+			now, err := p.now()
 			if err != nil {
 				return Popped{}, err
 			}
@@ -173,8 +176,8 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 			if l.untilLeased {
 				l.unique, l.untilLeased = "", false
 			}
-			qtx.change(&before, l)
-			own = qtx.lease(l)
+			p.change(&before, l)
+			own = leases{p.queueTx}.of(l)
 		}
 		item, err := l.item()
 		if err != nil {
@@ -184,28 +187,28 @@ func (qtx *queueTx) popNew(sel *Selection, lease time.Duration, ahead *readAhead
 		popped.Items[i] = item
 	}
 	if sel.PopID != "" && len(popped.Items) > 0 {
-		if err := (popIDs{qtx}).remember(sel, lease, &popped, head.items); err != nil {
+		if err := (popIDs{p.queueTx}).remember(sel, lease, &popped, head.items); err != nil {
 			return Popped{}, err
 		}
 	}
 	if popped.Final = sel.Repeated && len(popped.Items) == 0 && !popped.More; popped.Final {
-		if err := (popIDs{qtx}).rememberNothing(sel, lease); err != nil {
+		if err := (popIDs{p.queueTx}).rememberNothing(sel, lease); err != nil {
 			return Popped{}, err
 		}
 	}
-	if len(popped.Items) == 0 && !popped.More && qtx.state.takesTurns() {
+	if len(popped.Items) == 0 && !popped.More && p.state.takesTurns() {
 		if popped.Retry, err = head.nextToken(); err != nil {
 			return Popped{}, err
 		}
 	}
-	if err := (keyIndex{qtx}).flush(); err != nil {
+	if err := (keyIndex{p.queueTx}).flush(); err != nil {
 		return Popped{}, err
 	}
-	if err := qtx.done(); err != nil {
+	if err := p.done(); err != nil {
 		return Popped{}, err
 	}
-	popped.Events = qtx.happened()
-	return popped, qtx.complete(&popped)
+	popped.Events = p.happened()
+	return popped, p.complete(&popped)
 }
 
 func deref(t *Popped) Popped {
@@ -267,17 +270,17 @@ const (
 )
 
 // complete sets Ready or Reason from the queue's counters.
-func (qtx *queueTx) complete(popped *Popped) error {
-	r, s := qtx.snapshot, qtx.state
+func (p pops) complete(popped *Popped) error {
+	r, s := p.snapshot, p.state
 	if len(popped.Items) > 0 {
-		ready, err := r.Get(counterKey(qtx.name, s.generation, counterReady))
-		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+qtx.tally.ready)
+		ready, err := r.Get(counterKey(p.name, s.generation, counterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+p.tally.ready)
 		return err
 	}
-	n, err := countsOf(qtx.name, r, s.generation)
-	n = n.with(&qtx.tally)
+	n, err := countsOf(p.name, r, s.generation)
+	n = n.with(&p.tally)
 	if err == nil && n.Ready > 0 {
-		empty, err := rates{qtx}.spent(bucketRow(qtx.name), s.config.Rate)
+		empty, err := rates{p.queueTx}.spent(bucketRow(p.name), s.config.Rate)
 		if err != nil || empty {
 			popped.Reason = ReasonRate
 			return err
@@ -297,8 +300,8 @@ func (qtx *queueTx) complete(popped *Popped) error {
 }
 
 // completeLater is complete for a pop that a rate allows no item before a time.
-func (qtx *queueTx) completeLater(popped *Popped, retry time.Duration) error {
-	err := qtx.complete(popped)
+func (p pops) completeLater(popped *Popped, retry time.Duration) error {
+	err := p.complete(popped)
 	if popped.Reason == ReasonRate {
 		popped.Retry = retry
 	}

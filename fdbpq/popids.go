@@ -116,7 +116,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, ps.complete(popped)
+	return popped, pops{ps.queueTx}.complete(popped)
 }
 
 func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
@@ -147,7 +147,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	if lease.generation != ps.state.generation {
 		return nil, nil
 	}
-	l, err := ps.itemOfLease(lease)
+	l, err := leases{ps.queueTx}.item(lease)
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored.Lease = ps.lease(l)
+	stored.Lease = leases{ps.queueTx}.of(l)
 	return &stored.Item, nil
 }
 
@@ -321,7 +321,7 @@ func (ps popIDs) explainNothing(popped *Popped) error {
 	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return ps.complete(popped)
+		return pops{ps.queueTx}.complete(popped)
 	}
 	return nil
 }

@@ -152,13 +152,6 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 	return &pusher{queueTx: qtx, pushed: w.store.clock.Wall().UnixNano()}, nil
 }
 
-// issue notes that a count was given out.
-func (qtx *queueTx) issue(count int64) {
-	if count > qtx.issued.count {
-		qtx.issued.count, qtx.issued.counts = count, true
-	}
-}
-
 // prepare makes the queue with its first item, and has it keep items with keys, or with
 // unique values, from the first one on.
 func (p *pusher) prepare(e *envelope) error {

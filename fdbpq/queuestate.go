@@ -312,3 +312,14 @@ func (qtx *queueTx) writeState(s *queueState) error {
 	qtx.state = s
 	return nil
 }
+
+// beBorn has the queue's state keep the generation at which it was made. Rows that outlive a
+// purge, and end with a delete, have it in their keys.
+func (qtx *queueTx) beBorn() error {
+	if qtx.state.born != 0 {
+		return nil
+	}
+	changed := *qtx.state
+	changed.born = changed.generation
+	return qtx.writeState(&changed)
+}

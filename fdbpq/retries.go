@@ -225,7 +225,7 @@ func (r retries) runOut(l *located) error {
 func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error) {
 	n := len(r.events)
 	r.emit(Event{Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries, Reason: e.reason, Holder: l.holder})
-	back, err := r.putBack(l, r.end(l, e))
+	back, err := leases{r.queueTx}.putBack(l, r.end(l, e))
 	if back != nil {
 		r.events[n].NotBefore = back.due
 	}

@@ -90,7 +90,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 		}
 		due := retries{qtx}.end(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay, at: now})
 		l.since = givenBack
-		_, err = qtx.putBack(l, due)
+		_, err = leases{qtx}.putBack(l, due)
 		return err
 	})
 }
@@ -153,7 +153,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if qtx == nil || lease.generation != qtx.state.generation {
 		return Settled{}, &LostError{LostGone}
 	}
-	l, err := qtx.itemOfLease(lease)
+	l, err := leases{qtx}.item(lease)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -182,32 +182,6 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
 }
 
-// itemOfLease finds the item of a lease, nearly always in its leased row.
-func (qtx *queueTx) itemOfLease(lease Lease) (*located, error) {
-	row, err := qtx.tx.Get(qtx.key(spaceLeased, lease.place))
-	if err != nil {
-		return nil, err
-	}
-	if row == nil {
-		return qtx.locate(qtx.tx, lease.ID())
-	}
-	return parseItemRow(spaceLeased, row, lease.place)
-}
-
-// leaseDue returns an item to its queue when its lease has run out.
-func (qtx *queueTx) leaseDue(t timer) error {
-	row, err := qtx.tx.Get(qtx.key(spaceLeased, t.place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := parseItemRow(spaceLeased, row, t.place)
-	if err != nil || l.due != t.due {
-		return err
-	}
-	qtx.txSize += itemTxSize(qtx.name, &l.envelope, false)
-	return retries{qtx}.runOut(l)
-}
-
 // MaxReturns bounds how many leases of an item can be returned without counting as
 // deliveries.
 const MaxReturns = 64
@@ -227,7 +201,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 		}
 		if l.fence-l.deliveries >= MaxReturns {
 			l.since = givenBack
-			_, err := qtx.putBack(l, 0)
+			_, err := leases{qtx}.putBack(l, 0)
 			return err
 		}
 		if err := (rates{qtx}).giveBack(l); err != nil {
@@ -235,44 +209,9 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 		}
 		l.deliveries--
 		l.since = givenBack
-		_, err := qtx.reinstate(l, 0)
+		_, err := leases{qtx}.reinstate(l, 0)
 		return err
 	})
-}
-
-// putBack returns an item to its queue when its lease ends, or moves it to the
-// dead-letter queue when it has had all of its deliveries. The item is ready from a time on,
-// if it is not past. putBack returns it as it is then, nil if it has left the queue.
-func (qtx *queueTx) putBack(l *located, due int64) (*located, error) {
-	if limit := qtx.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
-		if dlq, err := (deadLetters{qtx}).open(); err != nil || dlq != nil {
-			if err == nil {
-				err = deadLetters{qtx}.bury(dlq, l, DeadMaxDeliveries)
-			}
-			return nil, err
-		}
-	}
-	return qtx.reinstate(l, due)
-}
-
-// reinstate makes an item ready again, or delays it, whatever its deliveries.
-func (qtx *queueTx) reinstate(l *located, due int64) (*located, error) {
-	if due > 0 || l.expires != 0 {
-		now, err := qtx.now()
-		if err != nil {
-			return nil, err
-		}
-		if l.expires != 0 && l.expires <= now {
-			return nil, times{qtx}.expire(l)
-		}
-		if due <= now {
-			due = 0
-		}
-	}
-	back := *l
-	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
-	qtx.change(l, back.at(l.returnPriority).from(due))
-	return &back, nil
 }
 
 // ErrNotLeased: the item has no lease that could be taken away.
@@ -311,7 +250,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if revoked.Err = l.revocable(r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}
-	back, err := qtx.revoke(l, r)
+	back, err := leases{qtx}.revoke(l, r)
 	if err != nil {
 		return Revoked{}, err
 	}
@@ -325,13 +264,13 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 
 // revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
 // queue.
-func (qtx *queueTx) revoke(l *located, r Revocation) (*located, error) {
-	now, err := qtx.now()
+func (ls leases) revoke(l *located, r Revocation) (*located, error) {
+	now, err := ls.now()
 	if err != nil {
 		return nil, err
 	}
 	l.fence++
-	return retries{qtx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
+	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
 }
 
 // revocable returns why the lease with a fence, or any, cannot be taken away.

@@ -126,21 +126,9 @@ func (w *sweep) runTimer(t timer) error {
 	if err != nil {
 		return err
 	}
-	err = qtx.timerDue(t)
+	err = timers{qtx}.due(t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err
-}
-
-// timerDue does the work of a timer of the queue.
-func (qtx *queueTx) timerDue(t timer) error {
-	kind, known := timerKinds[t.kind]
-	switch {
-	case !known:
-		return fmt.Errorf("unknown kind %q", t.kind)
-	case kind.ofItem && t.generation != qtx.state.generation:
-		return nil // of a purged generation
-	}
-	return kind.due(qtx, t)
 }
 
 // sweeperTerm is how long a process stays the only sweeper after a sweep. When it

@@ -27,12 +27,12 @@ const (
 
 // timerKinds has all kinds of timers.
 var timerKinds = map[string]timerKind{
-	timerLease:   {ofItem: true, ahead: itemAhead(spaceLeased), due: (*queueTx).leaseDue},
+	timerLease:   {ofItem: true, ahead: itemAhead(spaceLeased), due: func(qtx *queueTx, t timer) error { return leases{qtx}.due(t) }},
 	timerDelay:   {ofItem: true, ahead: itemAhead(spaceDelayed), due: func(qtx *queueTx, t timer) error { return times{qtx}.delayDue(t) }},
 	timerExpiry:  {ofItem: true, due: func(qtx *queueTx, t timer) error { return times{qtx}.ttlDue(t) }},
 	timerMsgID:   {ahead: func(t timer) []byte { return msgIDRow(t.queue, t.id) }, due: func(qtx *queueTx, t timer) error { return ids{qtx}.due(t) }},
 	timerPopID:   {due: func(qtx *queueTx, t timer) error { return popIDs{qtx}.due(t) }},
-	timerRequest: {due: (*queueTx).requestDue},
+	timerRequest: {due: func(qtx *queueTx, t timer) error { return timers{qtx}.requestDue(t) }},
 	timerKeys:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return keyIndex{qtx}.due(t) }},
 	timerFair:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return fair{qtx}.due(t) }},
 	timerTokens:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return rates{qtx}.due() }},
@@ -110,6 +110,18 @@ func parseTimer(key []byte) (timer, error) {
 // timers is what a queue does about its timers.
 type timers struct{ *queueTx }
 
+// due does the work of a timer of the queue.
+func (ts timers) due(t timer) error {
+	kind, known := timerKinds[t.kind]
+	switch {
+	case !known:
+		return fmt.Errorf("unknown kind %q", t.kind)
+	case kind.ofItem && t.generation != ts.state.generation:
+		return nil // of a purged generation
+	}
+	return kind.due(ts.queueTx, t)
+}
+
 func (ts timers) start(due int64, kind string, p place) {
 	ts.store.alarm.expect(due)
 	ts.tx.Set(ts.timerKey(due, kind, p), nil)
@@ -172,9 +184,9 @@ func forgetEvery(kind string) int64 {
 }
 
 // requestDue clears the rows of a request whose owner died. Package recipe writes them.
-func (qtx *queueTx) requestDue(t timer) error {
+func (ts timers) requestDue(t timer) error {
 	for _, space := range []string{spaceRequest, spaceResult} {
-		qtx.tx.Clear(append(queueRow(space, qtx.name), t.id...))
+		ts.tx.Clear(append(queueRow(space, ts.name), t.id...))
 	}
 	return nil
 }

@@ -252,6 +252,13 @@ func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
 	return qtx.keyBuffer
 }
 
+// issue notes that a count was given out.
+func (qtx *queueTx) issue(count int64) {
+	if count > qtx.issued.count {
+		qtx.issued.count, qtx.issued.counts = count, true
+	}
+}
+
 // set writes a value at p in a space. The value was built in the Work's memory, which it may
 // have replaced.
 func (qtx *queueTx) set(space string, p place, value []byte) {
